@@ -172,6 +172,7 @@ async def test_a_partition_that_cannot_be_compacted_does_not_stop_the_others(
     with pytest.raises(type(error)) as raised:
         await node.compaction.clean_all()
     assert [list(log.index.bases) for log in logs] == [[0, 1, 2], [1, 2]]
+    assert node._owes_space, "the space of the other partition is given back"
     assert "bad-0" in "".join([str(raised.value), *getattr(raised.value, "__notes__", ())])
 
 

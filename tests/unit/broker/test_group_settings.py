@@ -68,6 +68,7 @@ def test_only_so_many_groups_have_settings_of_their_own(monkeypatch: pytest.Monk
     found.configure("g", {SESSION: "51000"}, validate_only=False)
     with pytest.raises(Refused, match="have configs of their own"):
         found.configure("h", {SESSION: "50000"}, validate_only=False)
+    found.configure("h", {}, validate_only=False)
     found.configure("g", {}, validate_only=False)
     found.configure("h", {SESSION: "50000"}, validate_only=False)
     assert list(found) == ["h"]

@@ -153,3 +153,20 @@ def test_fetches_beyond_the_limit_of_waiting_partitions_wait_briefly(
         return bool(done), hall.node.waiting_partitions
 
     assert in_hall(story) == (is_brief, 0)
+
+
+def test_a_long_request_with_a_null_list_gives_its_place_back_once() -> None:
+    """It is answered INVALID_REQUEST."""
+    name = b"\0\1t"
+    count = LONG.index(name) - 4  # a second topic has null for its partitions
+    frame = bytearray(LONG[:count] + b"\0\0\0\2" + LONG[count + 4 :] + name + b"\xff\xff\xff\xff")
+    frame[:4] = (len(frame) - 4).to_bytes(4, "big")
+
+    async def story(hall: Hall) -> tuple[int, int]:
+        peer, _ = hall.connect("peer")
+        peer.data_received(bytes(frame))
+        while not hall.written:
+            await asyncio.sleep(0.001)
+        return hall.node.counters["requests_invalid"], hall.node.line.decoded._value
+
+    assert in_hall(story) == (1, DECODED_AT_A_TIME)

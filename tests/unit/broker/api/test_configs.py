@@ -223,9 +223,10 @@ def test_values_of_topics_are_written_as_in_java(name: str, value: str, error: i
 def test_a_number_of_a_group_has_no_underscores_and_a_boolean_is_shown_in_lower_case() -> None:
     """As Kafka does both."""
 
-    async def story(hall: Hall) -> tuple[int, str]:
+    async def story(hall: Hall) -> tuple[int, list[str]]:
         hall.node.catalogue.create("t", 1, {"preallocate": " TRUE"})
         error = await edited(hall, GROUP, (SESSION, SET, "50_000"))
-        return error, (await described(hall, TOPIC, None))["preallocate"].value
+        found = await described(hall, TOPIC, None)
+        return error, [found[name].value for name in ("preallocate", "message.timestamp.type")]
 
-    assert in_hall(story) == (INVALID_CONFIG, "true")
+    assert in_hall(story) == (INVALID_CONFIG, ["true", "CreateTime"])

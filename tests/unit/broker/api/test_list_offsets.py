@@ -122,7 +122,8 @@ def test_the_end_of_a_partition_that_does_not_exist_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("timestamp", "since"), [(-1, 4), (-2, 4), (-3, 7), (-4, 8), (-5, 9), (-6, 11), (-7, 12)]
+    ("timestamp", "since"),
+    [(0, 4), (-1, 4), (-2, 4), (-3, 7), (-4, 8), (-5, 9), (-6, 11), (-7, 12)],
 )
 def test_a_special_timestamp_is_known_from_its_version_on(timestamp: int, since: int) -> None:
     """As in Kafka; below, the answer has an error and no offset. -7 is unknown in all versions."""
