@@ -591,7 +591,8 @@ class KafkaAssignerAdminServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchState(self, request, context):
-        """The state now, and again after every change of it; changes that come together are told together.
+        """The state now, and again after every change of it; changes that come together are told together. While the store
+        is silent, the last known state comes again every some seconds, with its age.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
