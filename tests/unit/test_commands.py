@@ -61,6 +61,7 @@ class Operator:
     async def state(self) -> Any:
         """Three assignments."""
         return SimpleNamespace(
+            age_s=0.0,
             assignments=[
                 SimpleNamespace(
                     partition=SimpleNamespace(topic="t", partition=n),
@@ -69,7 +70,7 @@ class Operator:
                     absent=owner == "b",
                 )
                 for n, owner in enumerate(("a", "", "b"))
-            ]
+            ],
         )
 
 
