@@ -15,7 +15,9 @@ from aiokafka.structs import OffsetAndMetadata
 from faust_assigner.service import values as codec
 from faust_assigner.service.client import AssignerClient, Grant
 from faust_assigner.service.client import TopicPartition as Spoken
+from faust_assigner.service.client.messages import grants_of
 from faust_assigner.service.client.partitions import Partitions
+from faust_assigner.service.commands import AbortWarm, Assignment, Owned, Pulse
 from faust_assigner.service.condition import Condition
 from faust_assigner.service.errors import Replaced
 from faust_assigner.service.handoff import Phase, TopicPartition
@@ -27,9 +29,12 @@ from faust_assigner.service.leading.targets import Targets, choose
 from faust_assigner.service.leases import HeldLease
 from faust_assigner.service.metrics import NoMetrics
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
-from faust_assigner.service.records import HEARTBEATS, Consumer, Status, TopicConfig
+from faust_assigner.service.records import HEARTBEATS, Consumer, Ended, Status, TopicConfig
+from faust_assigner.service.server.convert import messages_of
+from faust_assigner.service.serving.callers import Callers
 from faust_assigner.service.serving.fences import fences
 from faust_assigner.service.serving.registered import Registered, _check_incarnation
+from faust_assigner.service.serving.registry import Stream
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Delete, Event, KeyValue, Put
 from faust_assigner.service.view import Change, View
@@ -233,3 +238,82 @@ async def test_a_stream_is_left_when_half_of_the_time_has_no_answer(
 
     client._calls.once = once  # type: ignore[method-assign]
     assert await client._heart._renew("s", 1.0) is goes_on
+
+
+def _stream(*, beats: bool = False) -> Stream:
+    """A stream that has sent its snapshot."""
+    stream = Stream(
+        "a",
+        "s",
+        limit=3,
+        beats=beats,
+        lives=ANYTHING,
+        snapshot=ANYTHING,
+        overflowed=ANYTHING,
+        closed=ANYTHING,
+    )
+    stream._anew = False
+    return stream
+
+
+async def test_the_commands_of_a_registration_before_are_not_sent_any_more() -> None:
+    """The same process has another stream: a late grant would undo what that one told."""
+    stream = _stream()
+    stream.offer(AbortWarm(AT, 1))
+    stream.end(Ended.AGAIN)
+    assert [command async for command in stream] == []
+
+
+def test_a_pulse_is_not_queued_behind_commands() -> None:
+    """The pulses of a slow consumer filled its queue, and it got its assignment again and again."""
+    stream = _stream(beats=True)
+    for _ in range(5):
+        stream.pulse()
+    assert [command for _, command in stream._queue] == [Pulse()]
+
+
+def test_the_process_before_the_last_one_is_refused_as_replaced() -> None:
+    """Only the last one was: the one before it renewed nothing, and worked on until its time was over."""
+    process = Consumer(name="a", incarnation="three", replaced=("two", "one"))
+    mirror: Any = SimpleNamespace(view=view_of(process, topics={"t": 1}))
+    with pytest.raises(Replaced):
+        Callers(ANYTHING, ALL, mirror).check("a", "", "one")
+
+
+def test_the_parts_of_a_change_do_not_wait_for_each_other() -> None:
+    """Only a snapshot is taken as a whole; a client waits for the end of one that has ``more``."""
+    ats = [TopicPartition("t" * 249, number) for number in range(5_000)]
+    messages = list(messages_of(Assignment(tuple(Owned(at, 1) for at in ats))))
+    assert len(messages) > 1
+    assert not any(message.assignment.more for message in messages)
+
+
+async def test_a_registration_with_less_than_half_of_its_time_left_is_renewed_at_once() -> None:
+    """The first heartbeat would come when that time is over."""
+    client = AssignerClient("nowhere:1", "c", clock=lambda: 11.0)
+
+    async def once(method: str, request: Any, *, timeout: float) -> Any:
+        return pb.HeartbeatResponse(known=True, lives_ms=10_000)
+
+    client._calls.once = once  # type: ignore[method-assign]
+    said = pb.AssignmentUpdate(session_id="s", lives_ms=10_000)
+    assert await client._streams.lives_until(said, 5.0) == 21.0
+    assert await client._streams.lives_until(said, 6.0) == 16.0
+
+
+def test_an_owner_that_stopped_at_the_first_record_is_followed_there() -> None:
+    """Offset 0 is an offset: without it the next owner begins at the group's last commit."""
+    at = pb.TopicPartition(topic="t", partition=0)
+    grants = [pb.Grant(partition=at, epoch=5, start_offset=0)]
+    [grant] = grants_of(pb.AssignmentUpdate(assigned=[at], grants=grants))
+    assert grant.start_offset == 0
+
+
+def test_the_mark_of_a_dismissed_consumer_is_written_once() -> None:
+    """Each plan wrote it, and each write asked for the next plan."""
+    draining = Consumer(name="a", status=Status.DRAINING)
+    view = view_of(draining, topics={"t": 1}, owners={AT: "a"})
+    assert len(list(tidy(view, Targets({}, {})))) == 1
+    key = ALL.departed("a")
+    view.apply(Event(key, 900, KeyValue(key, b"dismissed", 900, 900)))
+    assert list(tidy(view, Targets({}, {}))) == []
