@@ -192,13 +192,14 @@ def ended(**more: Any) -> Transaction:
 
 
 @pytest.mark.parametrize(
-    ("epoch", "error"), [(0, Code.NONE), (1, Code.INVALID_PRODUCER_ID_MAPPING)]
+    ("epoch", "previous", "error"),
+    [(0, 7, Code.NONE), (1, 99, Code.INVALID_PRODUCER_ID_MAPPING)],
 )
 def test_the_last_end_of_an_exhausted_id_is_repeated_while_its_successor_has_done_nothing(
-    epoch: int, error: Code
+    epoch: int, previous: int, error: Code
 ) -> None:
-    """A later end of the new id is another transaction."""
-    known = ended(producer_id=99, epoch=epoch, previous_producer_id=7, is_bumped=True)
+    """A later end of the new id is another transaction, and makes that id the one before."""
+    known = ended(producer_id=99, epoch=epoch, previous_producer_id=previous, is_bumped=True)
     assert step("t", known, EndAndBump(7, LAST_EPOCH, True, 100), 5, LIMITS).error is error
 
 
