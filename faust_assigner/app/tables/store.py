@@ -223,10 +223,18 @@ class WriteBehindStore(Store):
                 self.overlays[partition].lands = False
 
     def drop(self, partition: int, share: Any = None) -> None:
-        """Drop the changes that have not landed, or only the changes of ``share``'s transaction."""
-        gone = self.overlays[partition].drop(share) if partition in self.overlays else None
-        if gone and self.table.data is not self:
+        """Drop the changes that have not landed, or only the changes of ``share``'s transaction.
+
+        Changes of other transactions that waited for these are flushed.
+        """
+        overlay = self.overlays.get(partition)
+        gone = None if overlay is None else overlay.drop(share)
+        if overlay is None or not gone:
+            return
+        if self.table.data is not self:
             self.table.data.dropped(partition, gone)
+        if share is not None and overlay.lands:
+            self.flush(partition)
 
     def discard(self, partitions: Iterable[int] | None = None) -> None:
         """Flush the acknowledged changes, by default of all partitions, and drop the rest."""

@@ -212,6 +212,25 @@ async def test_what_a_replay_has_brought_is_below_what_waits_of_another_transact
     done()
 
 
+async def test_an_abort_lets_the_committed_changes_behind_it_into_the_file(tmp_path: Path) -> None:
+    """They waited because the aborted record might have been earlier in the changelog."""
+    one, other = shares = [Share(line, begun=True) for line in ("one", "other")]
+    it = MadeUp(tmp_path, "counts", share=lambda: shares[0])
+    counts = it.tables["counts"]
+    counts.data.resume(0)
+    process(0)
+    counts["a"] = 0
+    shares.reverse()
+    counts["a"] = 1
+    await answer((it.sent[1], 0))
+    other.commit()
+    assert rows(it) == {}
+    one.abandon()
+    assert (rows(it), len(counts.data.overlays[0])) == ({b'"a"': b"1", OFFSET: b"0"}, 0)
+    it.close()
+    done()
+
+
 async def test_without_the_overlay_rows_are_written_at_once(tmp_path: Path) -> None:
     """At least once, where the setting says so, and for a table whose changes go where others write."""
     it = MadeUp(tmp_path, "counts", faust_assigner_overlay=False)
