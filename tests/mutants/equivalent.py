@@ -155,13 +155,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "a file system that has both gives them the same time",
     ),
     Equivalent(
-        "faust_assigner/status/members.py",
-        "_guessed",
-        "rivals = [other for other in open_ if fits and alike(other, fits[0])]",
-        "rivals = [other for other in open_ if fits and alike(other, fits[(-1)])]",
-        "it counts only where there is one, which is the first and the last",
-    ),
-    Equivalent(
         "faust_assigner/app/ledger/topic.py",
         "LedgerTopic._make_smaller",
         "total = len(left[0]) + len(self._key) + 2 * RECORD_BYTES",
