@@ -1,21 +1,21 @@
 """A year of history, added day by day: ``python -m benchmarks.history_year [--days 365] [--lines 27000]``.
 
-Writes the ledger of one day at a time (30 workers, 480 partitions, drawn from ``--seed``), merges it without
-Spark, and removes it again: at the end every day but the last is pruned from the ledger. Prints the cost of
-day 10 and of the last day, medians of five days each: processor seconds, which hardly depend on other
-processes, and wall seconds. The other days are merged without pictures, which the store does not depend on.
-``--compare`` compares the store in the end with that of one run over all days, which needs the memory for all
-lines. ``--batch N`` merges N of the unmeasured days in one run, which leaves the same rows in the same number
-of files. With ``--folder`` the store and the costs stay there, and the next call continues after the last
-complete day.
+Writes the ledger of one day at a time (30 workers, 480 partitions, drawn from ``--seed``), merges it
+without Spark, and removes it again: at the end every day but the last is pruned from the ledger. A copy of
+the store stays behind at day 10. Then five further days are added to that copy and to a copy of the whole
+store in turn, so that a busy minute falls on both. Prints the medians: processor seconds and wall seconds.
+The other days are merged without pictures, which the store does not depend on; ``--batch N`` merges N of
+them in one run, which leaves the same rows in the same number of files. ``--compare`` compares the store
+with that of one run over all days, which needs the memory for all lines. With ``--folder`` the stores stay
+there, and the next call continues after the last complete day.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import random
+import shutil
 import statistics
 import sys
 import tempfile
@@ -32,8 +32,8 @@ from faust_assigner.pipeline.history.store import PENDING, TABLES, Store
 START = datetime(2026, 1, 1, tzinfo=UTC)
 MEMBERS = [f"faust-0.15.3-{number:036d}" for number in range(30)]
 PARTITIONS = 480
-#: Days around a measured day, whose median counts.
-AROUND = 5
+#: The day whose cost the last day is compared with, and the further days whose medians count.
+EARLY, FURTHER = 10, 5
 
 
 def day_of(number: int, lines: int, draw: random.Random) -> Iterator[bytes]:
@@ -98,16 +98,20 @@ def main() -> int:
     parser.add_argument("--batch", type=int, default=1, help="unmeasured days for each run")
     parser.add_argument("--folder", help="continue in this folder, and leave the store there")
     given = parser.parse_args()
+    if given.days < EARLY:
+        parser.error(f"--days is at least {EARLY}")
     print(f"{given.days} days of {given.lines:,} lines, seed {given.seed}", flush=True)
     with _home(given.folder) as home:
-        costs = _add_days(home, given)
-        early, late = costs[8 : 8 + AROUND], costs[-AROUND:]
-        for title, days in (("day 10", early), ("last day", late)):
+        _add_days(home, given)
+        costs = _further_days(home, given)
+        for title, days in costs.items():
             spent, wall = (statistics.median(each) for each in zip(*days, strict=True))
             print(f"{title}: {spent:.2f} processor s, {wall:.2f} wall s", flush=True)
-        ratio = statistics.median(c for c, _ in late) / statistics.median(c for c, _ in early)
+        early, late = (statistics.median(spent for spent, _ in days) for days in costs.values())
         size = sum(path.stat().st_size for path in (home / "out").rglob("*") if path.is_file())
-        print(f"last / day 10: {ratio:.2f}; the store has {size / 1e6:.0f} MB", flush=True)
+        print(
+            f"last / day {EARLY}: {late / early:.2f}; the store has {size / 1e6:.0f} MB", flush=True
+        )
         if given.compare:
             began = time.monotonic()
             wrong = _differences(f"{home}/out", _whole(home, given))
@@ -128,41 +132,40 @@ def _temporary() -> Iterator[Path]:
         yield Path(folder)
 
 
-def _add_days(home: Path, given: argparse.Namespace) -> list[tuple[float, float]]:
-    """(processor seconds, wall seconds) of each day; ``home/costs.jsonl`` keeps them."""
-    ledger, kept, draw = home / "ledger", home / "costs.jsonl", plots.draw
+def _add_days(home: Path, given: argparse.Namespace) -> None:
+    """Merge the days into ``home/out``, and copy the store at day EARLY; ``home/days`` counts the days."""
+    ledger, count, draw = home / "ledger", home / "days", plots.draw
     ledger.mkdir(parents=True, exist_ok=True)
-    kept.touch()
-    costs = [(spent, wall) for spent, wall in map(json.loads, kept.read_text().splitlines())]
-    options = HistoryOptions((str(ledger),), f"{home}/out")
-    while len(costs) < given.days:
-        days = _next_days(len(costs), given)
-        for number in days:
+    done = int(count.read_text()) if count.exists() else 0
+    plots.draw = lambda report: {}
+    while done < given.days:
+        end = min(done + given.batch, EARLY if done < EARLY else given.days)
+        for number in range(done, end):
             write_day(ledger, number, given.lines, given.seed)
-        plots.draw = draw if _is_measured(days[0], given) else lambda report: {}
-        wall, spent = time.monotonic(), time.process_time()
-        run_here(options)
-        cost = (time.process_time() - spent, time.monotonic() - wall)
-        costs += [(cost[0] / len(days), cost[1] / len(days))] * len(days)
-        kept.write_text("".join(f"{json.dumps(each)}\n" for each in costs))
-        for number in days:
+        run_here(HistoryOptions((str(ledger),), f"{home}/out"))
+        for number in range(done, end):
             (ledger / f"{number:03}.jsonl").unlink()
+        done = end
+        if done == EARLY:
+            shutil.copytree(home / "out", home / "early", dirs_exist_ok=True)
+        count.write_text(str(done))
     plots.draw = draw
-    return costs
 
 
-def _is_measured(day: int, given: argparse.Namespace) -> bool:
-    return day in range(8, 8 + AROUND) or day >= given.days - AROUND
-
-
-def _next_days(first: int, given: argparse.Namespace) -> list[int]:
-    """The days of one run: a measured day alone, unmeasured days in a batch."""
-    days = [first]
-    while not _is_measured(days[0], given) and len(days) < given.batch:
-        if days[-1] + 1 >= given.days or _is_measured(days[-1] + 1, given):
-            break
-        days.append(days[-1] + 1)
-    return days
+def _further_days(home: Path, given: argparse.Namespace) -> dict[str, list[tuple[float, float]]]:
+    """(processor seconds, wall seconds) of each further day, of the early store and of the whole one."""
+    late = home / "late"
+    shutil.rmtree(late, ignore_errors=True)
+    shutil.copytree(home / "out", late)
+    costs: dict[str, list[tuple[float, float]]] = {f"day {EARLY}": [], "last day": []}
+    for number in range(given.days, given.days + FURTHER + 1):
+        write_day(home / "ledger", number, given.lines, given.seed)
+        for spent, store in zip(costs.values(), (home / "early", late), strict=True):
+            began, before = time.monotonic(), time.process_time()
+            run_here(HistoryOptions((str(home / "ledger"),), str(store)))
+            spent.append((time.process_time() - before, time.monotonic() - began))
+        (home / "ledger" / f"{number:03}.jsonl").unlink()
+    return {title: spent[1:] for title, spent in costs.items()}  # the first one imports the parts
 
 
 def _whole(home: Path, given: argparse.Namespace) -> str:
