@@ -434,3 +434,15 @@ def test_a_batch_without_any_time_has_none_in_its_header() -> None:
     data = batch(one_record(), timestamp=-5)
     stored, found = check_records(data, parse_batch(data), Rules(now_ms=9))
     assert (found.max_timestamp, parse_batch(stored).max_timestamp) == (-1, -1)
+
+
+@pytest.mark.parametrize("size", [1, write_audit.HEAD_BYTES])
+def test_a_short_write_audit_is_completed(tmp_path: Path, size: int) -> None:
+    """A kill at the first start leaves a file that is shorter than its two heads."""
+    (tmp_path / write_audit.NAME).write_bytes(bytes(size))
+    audit = WriteAudit(tmp_path)
+    audit.note(3)
+    audit.close()
+    again = WriteAudit(tmp_path)
+    assert again.writes == 3
+    again.close()

@@ -12,6 +12,7 @@ import pytest
 from faust_assigner import Member, Plan, plan
 from faust_assigner.checks.invariants import _left, carried, check
 from faust_assigner.checks.optimality import improving_cycle
+from faust_assigner.checks.reading import copies_of, units_of
 
 MEMBERS = [Member(m, ["s", "s-log", "t"]) for m in "abc"]
 PARTITIONS = {"s": 6, "s-log": 6, "t": 4}
@@ -260,3 +261,19 @@ def test_the_certificate_finds_a_chain_of_three() -> None:
     assert improving_cycle(counts, allowed, zero, np.ones(3)) is None
     counts = np.array([[3, 0, 0], [0, 2, 1]])
     assert improving_cycle(counts, allowed, zero, np.ones(3)) == "total balance"
+
+
+def test_a_changelog_is_led_by_a_unit_that_is_equally_wide() -> None:
+    """Sources with as many members, of which one reads the changelog too."""
+    members = [Member("a", ["s"]), Member("b", ["s", "log"]), Member("c", ["log"])]
+    found = units_of(members, {"s": 2, "log": 2}, frozenset({"log"}), frozenset())
+    assert [(unit.topics, unit.leader) for unit in found] == [(("log",), 1), (("s",), None)]
+
+
+def test_an_owner_has_all_changelogs_whatever_it_claims_as_standby() -> None:
+    """A claim on both sides of one of two changelogs takes nothing away."""
+    topics = ["s", "log1", "log2"]
+    member = Member("a", topics, actives={"s": [0]}, standbys={"log1": [0]})
+    partitions, logs = dict.fromkeys(topics, 1), frozenset(topics[1:])
+    (unit,) = units_of([member], partitions, logs, frozenset())
+    assert copies_of(unit, [member]) == [{0: 2}]

@@ -5,9 +5,19 @@ from __future__ import annotations
 import random
 from collections import Counter
 
+import pytest
+
 from faust_assigner.coordinator.consumer.book import Book
+from faust_assigner.coordinator.errors import CoordinatorBug
 from faust_assigner.coordinator.events import Protocol
-from faust_assigner.coordinator.records import ClassicSide, Kind, MemberMetadata, Record
+from faust_assigner.coordinator.records import (
+    ClassicSide,
+    CurrentAssignment,
+    Kind,
+    MemberMetadata,
+    MemberState,
+    Record,
+)
 
 NAMES = ("a", "b", "c", "d")
 MEMBERS = ("m1", "m2", "m3", "m4")
@@ -61,3 +71,18 @@ def test_what_members_say_is_counted_as_they_come_change_and_go() -> None:
             record = Record(book.key(Kind.MEMBER, member_id), any_member(draw, member_id))
             undo.append(book.apply(record))
         check(book)
+
+
+@pytest.mark.parametrize("other", ["m1", "m2"])
+def test_a_partition_has_one_holder_and_is_held_once(other: str) -> None:
+    """Neither by two members, nor by one member as assigned and as revoked."""
+    book, held = Book("g"), {bytes(16): {0: 1}}
+    if other == "m1":
+        whole = CurrentAssignment(1, 1, MemberState.STABLE, held, held)
+        with pytest.raises(CoordinatorBug, match="held by m1"):
+            book.apply(Record(book.key(Kind.CURRENT, "m1"), whole))
+        return
+    current = CurrentAssignment(1, 1, MemberState.STABLE, held, {})
+    book.apply(Record(book.key(Kind.CURRENT, "m1"), current))
+    with pytest.raises(CoordinatorBug, match="held by m1"):
+        book.apply(Record(book.key(Kind.CURRENT, other), current))

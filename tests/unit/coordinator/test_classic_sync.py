@@ -7,7 +7,7 @@ import pytest
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.classic import State
 from faust_assigner.coordinator.errors import Code
-from faust_assigner.coordinator.events import Leaver, Protocol
+from faust_assigner.coordinator.events import Leaver, Protocol, Saved, SyncGroup
 from tests.support.coordination.classic_bench import REBALANCE_MS, SESSION_MS, Bench
 
 
@@ -73,6 +73,22 @@ def test_assignments_are_stored_before_anyone_is_answered() -> None:
     assert {_synced(bench, t).error for t in (parked, token)} == {Code.NOT_COORDINATOR}
     assert bench.group.state is State.PREPARING
     assert all(m.assignment == b"" for m in bench.group.roster)
+
+
+def test_a_late_save_does_not_complete_the_next_generation() -> None:
+    """The members joined again while the assignment of the former generation was written."""
+    bench = Bench()
+    leader, follower = _completing(bench)
+    wanted, given = bench.group.generation, {leader: b"former"}
+    asked = SyncGroup(bench.token(), leader, wanted, assignments=given)
+    effects = bench.group.step(asked, bench.now)
+    (save_id,) = [one.save_id for one in effects if isinstance(one, fx.SaveGroup)]
+    assert save_id is not None
+    for member_id in (leader, follower):
+        bench.join(member_id, protocols=(Protocol("range", b"more"),))
+    bench.feed(Saved(save_id, Code.NONE))
+    assert (bench.group.state, bench.group.generation) == (State.COMPLETING, wanted + 1)
+    assert b"former" not in {member.assignment for member in bench.group.roster}
 
 
 @pytest.mark.parametrize("offset", [-3, -2, -1, 1, 1_000])

@@ -224,3 +224,9 @@ def test_an_end_of_the_first_version_is_not_repeated_as_one_of_the_second() -> N
     assert not done.is_bumped
     again = step("t", done, EndAndBump(7, 3, True, 100), 5, LIMITS)
     assert again.error is Code.PRODUCER_FENCED
+
+
+def test_an_assignment_with_a_name_that_is_not_utf8_does_not_parse() -> None:
+    """The client of a group's leader writes it; the group goes on without it."""
+    assert read_assignment(struct.pack(">hih1sii", 0, 1, 1, b"\xff", 1, 0)) is None
+    assert read_subscription(struct.pack(">hih1si", 0, 1, 1, b"\xff", -1)) is None

@@ -142,6 +142,16 @@ def test_this_package_is_sent_to_the_executors_of_a_cluster_alone(
     assert os.environ.get("SPARK_LOCAL_IP") == address
 
 
+def test_the_interpreters_of_the_submitter_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The workers of a cluster have their own; the same holds for the address of this machine."""
+    started(monkeypatch, "local[2]")
+    given = {"PYSPARK_PYTHON": "a", "PYSPARK_DRIVER_PYTHON": "b", "SPARK_LOCAL_IP": "127.0.0.2"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    session.spark_session("local[2]")
+    assert {name: os.environ[name] for name in given} == given
+
+
 def test_a_session_of_spark_connect_gets_its_settings_after_the_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

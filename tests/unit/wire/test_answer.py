@@ -189,3 +189,12 @@ def test_of_a_table_that_is_not_global_the_actives_are_claimed() -> None:
     )
     claims = {t: list(n) for t, n in own_topics({"log"}, answer).items()}
     assert claims == {"orders": [0, 1], "log": [1]}
+
+
+def test_an_answer_without_a_directory_part_is_read() -> None:
+    """The part of the member is complete; the directory is empty."""
+    told = writer().for_ours(ACTIVES, STANDBYS, "http://a", with_directory=False)
+    said = json.loads(zlib.decompress(told))
+    said[KEY] = said[KEY].removesuffix(".")
+    answer = decode_answer(zlib.compress(json.dumps(said).encode()))
+    assert (answer.generation, answer.directory) == (7, b"")

@@ -227,3 +227,23 @@ def test_closing_writes_what_waits(tmp_path: Path) -> None:
     files.put(lambda: [sample(1000)])
     files.drain()
     assert files.counts.written == 1001
+
+
+def test_a_file_whose_close_fails_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its descriptor is closed all the same: a write to it would fail, or reach another file."""
+    files = LedgerFiles(tmp_path, "w")
+    files._append([b"1\n"])
+    close = os.close
+
+    def fails(file: int) -> None:
+        close(file)
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "close", fails)
+        files._close_file()
+    files._append([b"2\n"])
+    assert files.path.read_bytes() == b"1\n2\n"
+    assert files.counts.dropped == 0

@@ -493,6 +493,23 @@ async def test_a_round_that_changed_nothing_makes_the_next_one_later() -> None:
     assert await looks(watch, now, now + 31, now + 32) == 8
 
 
+async def test_new_standbys_do_not_wait_at_the_pace_of_the_former_ones() -> None:
+    """Rounds in vain doubled the delay; the round of another member then brings a new standby."""
+    app = App({A: 1}, {A: 0})
+    watch = warming(app)
+    now = 0.0
+    for rounds in (1, 2, 3):
+        app.assignor.awaited = Awaited(GENERATION, frozenset({A}))
+        while app.thread.rejoins < rounds:
+            await watch.look(now)
+            now += 1
+    app.assignor.awaited = Awaited(GENERATION, frozenset({A}))
+    await watch.look(now)
+    app.ends[B], app.tables.recovery.standby_offsets[B], app.positions[B] = 1, 0, 0
+    app.assignor.awaited = Awaited(GENERATION, frozenset({B}))
+    assert await looks(watch, now + 1, now + 32, now + 33) == 4
+
+
 async def test_a_round_that_moved_what_was_done_makes_the_next_one_no_later() -> None:
     """The others are waited for still, and that is no sign of a round in vain."""
     app = App({A: 10, B: 10}, {A: 9, B: 0})

@@ -133,6 +133,15 @@ def test_an_open_table_is_asked_itself(tmp_path: Path, monkeypatch: pytest.Monke
     store.close_partition(0)
 
 
+def test_a_database_that_is_closed_meanwhile_hides_no_other() -> None:
+    """Another thread closes it between the list and the question."""
+    closed, there = Mock(), Mock()
+    closed.get.side_effect = RuntimeError("closed")
+    there.get.return_value = b"7"
+    store = Mock(_dbs={0: closed, 1: there})
+    assert positions._opened(store, LOG) == {1: 7}
+
+
 def test_what_could_not_be_written_is_not_told(tmp_path: Path) -> None:
     """The copy has what its database holds, however far it was read."""
     app = rocksdb_app(tmp_path)

@@ -246,6 +246,26 @@ def test_a_member_that_may_not_read_is_given_no_topics() -> None:
     assert in_hall(story) == (STALE_EPOCH, 0)
 
 
+def test_a_group_that_is_named_twice_is_answered_once() -> None:
+    """The answer has the topics of both entries."""
+
+    async def story(hall: Hall) -> list[tuple[str, list[tuple[str, int]]]]:
+        for name in ("t", "u"):
+            hall.node.catalogue.create(name, 1, {})
+            await committed(hall, place(0), topic=name)
+        asked = [reader(), reader(topics=[{"name": "u", "partition_indexes": (0,)}])]
+        answer = await ask(hall, FETCH, 9, groups=asked, require_stable=False)
+        return [
+            (
+                group.group_id,
+                [(one.name, one.partitions[0].committed_offset) for one in group.topics],
+            )
+            for group in answer.groups
+        ]
+
+    assert in_hall(story) == [("g", [("t", 5), ("u", 5)])]
+
+
 def test_an_unknown_topic_id_has_no_offset() -> None:
     """UNKNOWN_TOPIC_ID for each partition, beside the offsets of a known one."""
 

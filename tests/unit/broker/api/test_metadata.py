@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from faust_assigner.broker.api import topic_pages
+from faust_assigner.broker.security.acls import ALLOW, DESCRIBE, LITERAL, TOPIC, Acl, Acls
+from faust_assigner.broker.security.authorizer import ANONYMOUS, Authorizer
 from tests.support.asking import ask
 from tests.support.hall import Hall, in_hall
 
 METADATA, FIND_COORDINATOR, DESCRIBE_TOPICS = 3, 10, 75
 GROUP, TRANSACTION = 0, 1
-INVALID_TOPIC, INVALID_GROUP, INVALID_REQUEST = 17, 24, 42
+INVALID_TOPIC, INVALID_GROUP, INVALID_REQUEST, TOPIC_BARRED = 17, 24, 42, 29
 NOT_ASKED = -(2**31)
 
 
@@ -46,6 +48,21 @@ def test_topics_are_created_where_the_client_asks_and_the_broker_allows(
         return hall.node.catalogue.get("t") is not None
 
     assert not in_hall(story)
+
+
+def test_a_topic_by_id_needs_the_right_to_describe_it() -> None:
+    """The answer for a topic without this right has neither its name nor its partitions."""
+
+    async def story(hall: Hall) -> list[tuple[str | None, int, int]]:
+        known = [hall.node.catalogue.create(name, 1, {}).topic_id for name in ("t", "u")]
+        rules = Acls(hall.node.store)
+        rules.add([Acl(TOPIC, "t", LITERAL, ANONYMOUS, "*", DESCRIBE, ALLOW)])
+        hall.node.authorizer = Authorizer(rules, frozenset())
+        topics = [{"name": None, "topic_id": topic_id} for topic_id in known]
+        answer = await ask(hall, METADATA, 12, topics=topics, allow_auto_topic_creation=False)
+        return [(one.name, int(one.error_code), len(one.partitions)) for one in answer.topics]
+
+    assert in_hall(story) == [("t", 0, 1), (None, TOPIC_BARRED, 0)]
 
 
 def test_kept_answers_are_given_to_those_alone_who_asked_the_same() -> None:

@@ -12,7 +12,7 @@ from tests.support.hall import Hall, in_hall
 
 PRODUCE, CREATE, DELETE, DELETE_RECORDS, GROW, COMMIT = 0, 19, 20, 21, 37, 8
 BAD_PARTITIONS, BAD_REPLICATION, BAD_ASSIGNMENT, INVALID_REQUEST = 37, 38, 39, 42
-POLICY_VIOLATION = 44
+POLICY_VIOLATION, OUT_OF_RANGE = 44, 1
 
 
 async def created(hall: Hall, **topic: Any) -> int:
@@ -93,6 +93,26 @@ def test_deletions_give_their_space_back(api: int) -> None:
         return len(freed)
 
     assert in_hall(story) == 1
+
+
+@pytest.mark.parametrize(
+    ("offset", "found"), [(0, (0, 2)), (1, (0, 2)), (3, (0, 3)), (4, (OUT_OF_RANGE, 2))]
+)
+def test_records_that_are_gone_are_deleted_without_an_error(
+    offset: int, found: tuple[int, int]
+) -> None:
+    """A repeated request, or one that retention has overtaken; an offset beyond the end is an error."""
+
+    async def story(hall: Hall) -> tuple[int, int]:
+        log = hall.node.catalogue.create("t", 1, {}).partitions[0]
+        for _ in range(3):
+            await ask(hall, PRODUCE, 9, **to_topic(batch()))
+        log.trim(2)
+        parts = [{"partition_index": 0, "offset": offset}]
+        answer = await ask(hall, DELETE_RECORDS, 1, topics=[{"name": "t", "partitions": parts}])
+        return int(answer.topics[0].partitions[0].error_code), log.start_offset
+
+    assert in_hall(story) == found
 
 
 @pytest.mark.parametrize("version", [5, 6])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import date
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +15,7 @@ from pyspark.errors import AnalysisException
 
 from faust_assigner.cli import main
 from faust_assigner.errors import ConfigError
+from faust_assigner.pipeline.history import lakehouse
 from faust_assigner.pipeline.history.lakehouse import DELTA, ICEBERG, LakehouseTables
 from faust_assigner.pipeline.history.store import PENDING, TABLES, Day, Manifest, Store
 
@@ -99,6 +102,27 @@ def test_only_tables_whose_days_changed_are_written_again(tmp_path: Path) -> Non
     before, after = {"2026-01-01": "a"}, {"2026-01-01": "a", "2026-01-02": "b"}
     assert second.written == [("decisions", before, after)]
     assert third.written == []
+
+
+def test_a_day_without_rows_any_more_is_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table keeps no day that the history lacks; unchanged days are not written."""
+    written: list[tuple[dict[str, str], list[date]]] = []
+
+    class Dropped(LakehouseTables):
+        def _columns(self, table: str) -> list[str]:
+            return lakehouse._schema(table).names
+
+        def _rows(self, table: str, parts: Any) -> Any:
+            overwrite = partial(lambda parts, days: written.append((parts, days)), dict(parts))
+            return SimpleNamespace(writeTo=lambda name: SimpleNamespace(overwrite=overwrite))
+
+    monkeypatch.setattr(
+        "pyspark.sql.functions.col", lambda name: SimpleNamespace(isin=lambda days: days)
+    )
+    tables = Dropped.__new__(Dropped)
+    tables.format = SimpleNamespace(name=str)  # type: ignore[assignment]
+    tables._bring("decisions", {"2026-01-01": "a", "2026-01-02": "b"}, {"2026-01-01": "a"})
+    assert written == [({}, [date(2026, 1, 2)])]
 
 
 def test_the_next_visit_completes_an_interrupted_one(tmp_path: Path) -> None:

@@ -12,7 +12,14 @@ import pytest
 from faust_assigner.pipeline.history import output, plots
 from faust_assigner.pipeline.history.facts import facts_in, merged
 from faust_assigner.pipeline.history.job import HistoryOptions, run_here
-from faust_assigner.pipeline.history.report import REPORTED, About, Report, _spans, to_html
+from faust_assigner.pipeline.history.report import (
+    REPORTED,
+    About,
+    Report,
+    _spans,
+    rebalance_row,
+    to_html,
+)
 from faust_assigner.pipeline.history.store import table_schema
 from faust_assigner.pipeline.history.tables import tables_of
 from faust_assigner.pipeline.ledgers.parse import parse_messages
@@ -207,3 +214,12 @@ def test_the_headline_names_each_figure_and_sums_over_the_days() -> None:
     nothing = dict(report().headline())
     names = ("worst spread (topic partitions)", "slowest recovery", "heaviest partition")
     assert [nothing[name] for name in names] == ["-", "-", "-"]
+
+
+@pytest.mark.parametrize(("longest", "shown"), [(None, ""), (0.0, 0.0), (2.5, 2.5)])
+def test_a_recovery_without_a_duration_is_shown(longest: float | None, shown: object) -> None:
+    """The cell is empty only if the decision has no recovery."""
+    counts = dict.fromkeys(("members", "tasks_moved", "tasks_orphaned", "tasks_cold", "moved"), 1)
+    words = dict.fromkeys(("ts", "group_id", "trigger", "policy"), "x")
+    outcome = {**counts, **words, "solve_ms": 1.0, "longest_recovery_s": longest}
+    assert rebalance_row(outcome)["longest recovery s"] == shown

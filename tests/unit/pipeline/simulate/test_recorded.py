@@ -67,6 +67,14 @@ def test_topics_that_weigh_nothing_are_no_tasks_of_a_recorded_week() -> None:
     assert list(recording.partitions) == ["t"]
 
 
+def test_a_topic_with_a_recovery_has_state_whatever_row_comes_last() -> None:
+    """A later row of its owner does not say whether the topic has state."""
+    rows = [recovered("g"), placed("g", "t"), placed("g", "u")]
+    for order in (rows, rows[::-1]):
+        (t, u) = facts_of(order).topics
+        assert (t.topic, t.carries_state, u.topic, u.carries_state) == ("t", True, "u", False)
+
+
 def test_facts_of_a_group_are_its_own() -> None:
     """Decisions, topics and recoveries of others are left out."""
     rows = [row for g in ("g", "h") for row in (decided(g, "d"), placed(g, "t"), recovered(g))]

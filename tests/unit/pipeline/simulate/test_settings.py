@@ -419,3 +419,19 @@ def test_ours_plays_cooperative_rounds_unless_told_otherwise() -> None:
     """As workers do by default; stock Faust's rounds are eager."""
     found = {arm.label: arm.cooperative for arm in arms(("ours", "ours+eager", "stock"), (1,))}
     assert found == {"ours": True, "ours+eager": False, "stock": False}
+
+
+def test_each_class_of_fleets_is_judged_by_its_own_figures() -> None:
+    """The figures of large fleets say nothing about small ones."""
+
+    def rows(small: float, large: float) -> list[SimRow]:
+        return [
+            row(2 * n + k, "ours", 1, stopped, state=state, racks=racks)
+            for n in range(5)
+            for k, (stopped, state, racks) in enumerate(((small, "small", 1), (large, "large", 3)))
+        ]
+
+    judged = summarise(rows(20.0, 40.0))
+    lines = recommend(summarise(rows(10.0, 10.0)), policy="ours", judged=judged)
+    found = {line.state: line.unavailable_s_per_partition_p90 for line in lines}
+    assert found == {"all": 4.0, "small": 2.0, "large": 4.0}
