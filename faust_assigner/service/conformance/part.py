@@ -55,7 +55,6 @@ class Stream:
     told: asyncio.Queue[pb.AssignmentCommand | grpc.StatusCode] = field(
         default_factory=asyncio.Queue
     )
-    is_open: bool = True
 
     @property
     def session(self) -> str:
@@ -88,12 +87,9 @@ class Part:
             await context.abort(self.refuses, "the part refuses")
         stream = Stream(len(self.streams) + 1, request, time.monotonic())
         self.streams.append(stream)
-        try:
-            while not isinstance(said := await stream.told.get(), grpc.StatusCode):
-                yield said
-            await context.abort(said, "the part ends the stream")
-        finally:
-            stream.is_open = False
+        while not isinstance(said := await stream.told.get(), grpc.StatusCode):
+            yield said
+        await context.abort(said, "the part ends the stream")
 
     async def Heartbeat(self, request: Any, context: Any) -> pb.HeartbeatResponse:  # noqa: N802
         """Answer, or keep the client waiting while ``answers`` is False."""
