@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeVar
 
+from tests.mutants.slips import SLIPS
+
 #: Receivers of log lines.
 LOGGERS = frozenset({"logger", "log"})
 #: Calls whose arguments are types, texts or a pause without a reason.
@@ -368,4 +370,5 @@ OPERATORS: tuple[Callable[[ast.AST], Iterator[Edit]], ...] = (
     early_end,
     handler,
     succession,
+    *SLIPS,
 )
