@@ -132,7 +132,7 @@ async def _take_turn(
         records: Sequence[Any] = fetched.get(tp, ())
         if records and records[-1].offset >= end:
             records = [record for record in records if record.offset < end]
-        if records or position > before[tp]:
+        if position > before[tp]:
             moved = True
             work.write(tp, records, position)
         if position >= end:
@@ -156,7 +156,7 @@ def run_until_stopped(work: Coroutine[Any, Any, T], stopped: Callable[[], bool])
         task = asyncio.ensure_future(work)
         while not task.done():
             await asyncio.wait({task}, timeout=LOOK_S)
-            if stopped() and not task.done():
+            if stopped():
                 # The work checks for a stop between two fetches, and can report the records written
                 # so far.
                 await asyncio.wait({task}, timeout=GRACE_S)

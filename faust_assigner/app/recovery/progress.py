@@ -73,8 +73,8 @@ class Progress:
         if before is not None and at > before:
             at = min(at, self._ends[tp])
             self._at[tp] = at
-            self._passed += max(0, at - before)
-            self.total += max(0, at - before)
+            self._passed += at - before
+            self.total += at - before
 
     def finish(self, tp: Any) -> None:
         """Remove ``tp``: its restore has ended."""

@@ -121,6 +121,42 @@ async def test_each_standby_is_followed_from_where_its_batches_ended(it: Any) ->
     assert it._followed == {A, B}
 
 
+async def test_a_question_is_repeated_under_its_name(
+    it: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the partitions in order; only partitions that were asked about are in the answer."""
+    asked: list[Any] = []
+
+    async def retry(service: Any, what: str, ask: Any) -> Any:
+        asked.append((service, what))
+        return await ask()
+
+    monkeypatch.setattr(following, "retry", retry)
+    tps = [TP("t", number) for number in (3, 0, 2, 1)]
+    assert await it._ends(tps) == {tp: ("end", tp.partition) for tp in tps}
+    assert await it._firsts(tps[:2]) == {tp: ("first", tp.partition) for tp in tps[:2]}
+    assert it.app.acts == [("end", sorted(tps)), ("first", sorted(tps[:2]))]
+    assert asked == [(it, "Ends of changelogs"), (it, "Beginnings of changelogs")]
+
+
+async def test_a_copy_is_followed_once_its_seek_is_done(
+    it: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its records would else be applied from an older position; each seek is repeated by itself."""
+    asked: list[Any] = []
+
+    async def retry(service: Any, what: str, ask: Any) -> Any:
+        asked.append((what, set(it._followed)))
+        return await ask()
+
+    monkeypatch.setattr(following, "retry", retry)
+    await it._catch_up([B, A])
+    assert asked == [
+        ("Seek in a standby changelog", set()),
+        ("Seek in a standby changelog", {B}),
+    ]
+
+
 @pytest.mark.parametrize("stops", [False, True])
 async def test_an_error_while_catching_up_ends_a_worker_that_goes_on(it: Any, stops: bool) -> None:
     """Its standbys would stand still unnoticed; one that stops needs none."""

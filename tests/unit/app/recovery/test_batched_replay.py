@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import threading
 import time
@@ -147,6 +148,7 @@ class Consumer:
         self.positions = {LOG: 0, OTHER: 0}
         self.next: dict[TopicPartition, tuple[list[int], int]] = {}
         self.paused: list[TopicPartition] = []
+        self.asked: Any = None
 
     async def position(self, tp: TopicPartition) -> int:
         """Of the next record."""
@@ -154,6 +156,7 @@ class Consumer:
 
     async def getmany(self, *tps: TopicPartition, timeout_ms: int, max_records: int) -> Any:
         """The next turn."""
+        self.asked = (tps, timeout_ms, max_records)
         found = {}
         for tp in tps:
             offsets, self.positions[tp] = self.next.get(tp, ([], self.positions[tp]))
@@ -214,6 +217,51 @@ async def test_nothing_beyond_the_end_is_written() -> None:
     ]
     assert turn.consumer.paused == [LOG]
     assert turn.ends == {OTHER: 10}
+
+
+async def test_a_turn_asks_for_its_records_and_pauses_for_all_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The pace gives the number to fetch, and gets the number that was fetched of all partitions."""
+    turn, paces, slept = Turn(), list[Any](), list[float]()
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(batched_replay.asyncio, "sleep", sleep)
+    turn.consumer.next = {LOG: ([0, 1, 12], 13), OTHER: ([4, 5], 6)}
+    turn.ends = {LOG: 10, OTHER: 11}
+    pace: Any = SimpleNamespace(begin=lambda: 70, end=lambda records: paces.append(records) or 0.25)
+    assert await batched_replay._take_turn(turn.consumer, turn, turn.ends, pace)  # type: ignore[arg-type]
+    assert turn.consumer.asked == ((LOG, OTHER), batched_replay.POLL_MS, 70)
+    assert (paces, slept) == ([5], [0.25])
+    assert turn.acts == [
+        ("write", LOG, [0, 1], 10),
+        ("finish", LOG),
+        ("write", OTHER, [4, 5], 6),
+    ]
+
+
+async def test_two_partitions_may_end_in_one_turn() -> None:
+    """Each is written before it is finished, and neither is read any more."""
+    turn = Turn()
+    turn.ends = {LOG: 3, OTHER: 5}
+    assert await turn.take(log=([2], 3), other=([], 6))
+    assert turn.acts == [
+        ("write", LOG, [2], 3),
+        ("finish", LOG),
+        ("write", OTHER, [], 5),
+        ("finish", OTHER),
+    ]
+    assert (turn.consumer.paused, turn.ends) == ([LOG, OTHER], {})
+
+
+async def test_a_turn_moves_if_the_first_of_its_partitions_does() -> None:
+    """The last of them may stand still."""
+    turn = Turn()
+    assert await turn.take(log=([0], 1))
+    turn = Turn()
+    assert await turn.take(other=([0], 1))
 
 
 async def test_the_record_at_the_end_is_beyond_it() -> None:
@@ -290,10 +338,13 @@ async def test_two_partitions_are_read_at_a_time_from_where_they_are(
     """All others are paused."""
     third = TopicPartition("log", 2)
     acts = await replayed(monkeypatch, [(0.0, True)] * 2, LOG, OTHER, third)
-    assert acts[:3] == [
+    assert acts[:6] == [
         batched_replay.BareFetcher,
         ("assign", [LOG, OTHER, third]),
         ("pause", LOG, OTHER, third),
+        ("seek", LOG, 0),
+        ("seek", OTHER, 0),
+        ("seek", third, 0),
     ]
     begun = acts[6:]
     assert begun[:5] == [
@@ -314,3 +365,194 @@ async def test_a_broker_from_which_nothing_arrives_for_a_minute_is_given_up(
     await replayed(monkeypatch, [(share, False), (share, True), (share, False), (0.0, True)], LOG)
     with pytest.raises(UnreachableError, match="no records arrived"):
         await replayed(monkeypatch, [(share, True), (share, False), (share, False)], LOG)
+
+
+class Waiting:
+    """Work whose one partition is ready at the third look; acts and pauses are noted in ``acts``."""
+
+    tps = (LOG,)
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.acts, self.looks, self.stops = list[Any](), 0, False
+        self.pace: Any = object()
+        monkeypatch.setattr(
+            batched_replay, "consumer_of", lambda connection, isolation_level: Assigned(self.acts)
+        )
+        monkeypatch.setattr(batched_replay, "replace_fetcher", self._replace)
+        monkeypatch.setattr(batched_replay, "_take_turn", self._turn)
+        monkeypatch.setattr(batched_replay.asyncio, "sleep", self._sleep)
+
+    async def _replace(self, consumer: Any, kind: Any) -> None:
+        """Take the fetcher."""
+
+    async def _sleep(self, seconds: float) -> None:
+        self.acts.append(("sleep", seconds))
+
+    async def _turn(self, consumer: Any, work: Any, ends: Any, pace: Any) -> bool:
+        assert (work, pace) == (self, self.pace)
+        self.acts.append(("turn", dict(ends)))
+        ends.clear()
+        return True
+
+    def is_over(self) -> bool:
+        """Whether the partition was read."""
+        return self.looks >= 3
+
+    def begin(self) -> Any:
+        """The partition, as a tuple of another type, at the third look."""
+        self.looks += 1
+        return (TP(*LOG), Extent(3, 9)) if self.looks == 3 else None
+
+    async def run(self) -> list[Any]:
+        """Replay; the acts without the first ones."""
+        await batched_replay.replay(
+            {},
+            self,  # type: ignore[arg-type]
+            stopped=lambda: self.stops,
+            isolation_level="read_uncommitted",
+            pace=self.pace,
+        )
+        return self.acts[3:]
+
+
+async def test_a_replay_looks_again_until_a_partition_is_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It fetches nothing meanwhile, and ends when no partition is left."""
+    pause = ("sleep", batched_replay.WAIT_S)
+    work = Waiting(monkeypatch)
+    found = await work.run()
+    assert found == [
+        pause,
+        pause,
+        ("seek", LOG, 3),
+        ("resume", LOG),
+        ("turn", {LOG: 9}),
+        "closed",
+    ]
+    assert {type(act[1]) for act in found if act[0] in ("seek", "resume")} == {TopicPartition}
+
+
+async def test_a_stopped_replay_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its consumer is closed."""
+    work = Waiting(monkeypatch)
+    work.stops = True
+    assert await work.run() == ["closed"]
+    assert work.looks == 0
+
+
+async def test_the_minute_of_silence_begins_when_a_partition_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A minute to the second is not yet too long."""
+    await replayed(monkeypatch, [(STALL_S, False), (0.0, True)], LOG)
+    with pytest.raises(UnreachableError, match=f"for {STALL_S:.0f} s from .*partition=0"):
+        await replayed(monkeypatch, [(STALL_S + 0.1, False), (0.0, True)], LOG)
+    third = TopicPartition("log", 2)
+    long = STALL_S * 0.9
+    await replayed(monkeypatch, [(long, False), (long, False), (0.0, True)], LOG, OTHER, third)
+
+
+def test_a_bare_record_is_asked_about_as_the_schema_expects_it() -> None:
+    """The last readable record of a key counts; the records before it are not asked about."""
+    asked: list[Any] = []
+
+    def reason(record: Any) -> DecodeError | None:
+        asked.append(record)
+        return DecodeError("bad") if record[1] in (2, 4) else None
+
+    decoding = batched_replay.Decoding(reason)
+    rows = records(
+        (b"a", b"0"), (b"a", b"1"), (b"a", b"2"), (OFFSET_KEY, b"9"), (b"b", b"4"), (b"c", None)
+    )
+    batch, refused = to_batch(rows, 6, decoding, lambda record: ("whole", record.offset))
+    assert asked == [("whole", 5), ("whole", 4), ("whole", 2), ("whole", 1)]
+    assert [(offset, key, value, str(error)) for offset, key, value, error in refused] == [
+        (2, b"a", b"2", "bad"),
+        (4, b"b", b"4", "bad"),
+    ]
+    assert len(batch) == 3, "a row, a deletion and the offset"
+
+
+async def test_a_fetcher_hands_out_records_as_they_were_parsed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of each partition with records; an error in the place of records stays as it is."""
+    some, error = SimpleNamespace(_partition_records=SimpleNamespace()), SimpleNamespace()
+    fetcher: Any = object.__new__(batched_replay.BareFetcher)
+    fetcher._records = {LOG: some, OTHER: error}
+    asked: list[Any] = []
+
+    async def fetch(self: Any, *request: Any) -> str:
+        asked.append(request)
+        return "found"
+
+    monkeypatch.setattr(batched_replay.Fetcher, "_proc_fetch_request", fetch)
+    assert await fetcher._proc_fetch_request("assignment", 3, "request") == "found"
+    assert asked == [("assignment", 3, "request")]
+    assert some._partition_records._consumer_record(LOG, "record") == "record"
+    assert vars(error) == {}
+
+
+def test_work_that_ends_by_itself_gives_its_result_or_its_error() -> None:
+    """An error is the caller's."""
+
+    async def works() -> int:
+        return 7
+
+    async def fails() -> int:
+        raise OSError("no broker")
+
+    assert run_until_stopped(works(), lambda: False) == 7
+    with pytest.raises(OSError, match="no broker"):
+        run_until_stopped(fails(), lambda: False)
+
+
+def test_work_that_does_not_stop_is_cancelled_after_a_grace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It gets as long again to clean up; its error while it stops is raised."""
+    monkeypatch.setattr(batched_replay, "LOOK_S", 0.01)
+    monkeypatch.setattr(batched_replay, "GRACE_S", 0.02)
+    ended: list[str] = []
+
+    async def endless() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ended.append("cancelled")
+
+    assert run_until_stopped(endless(), lambda: True) is None
+    assert ended == ["cancelled"]
+
+    async def cleans_up() -> int:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
+        return 5
+
+    assert run_until_stopped(cleans_up(), lambda: True) == 5
+
+    async def stays() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
+        await asyncio.sleep(3600)
+
+    assert run_until_stopped(stays(), lambda: True) is None, "it is given up"
+
+
+@pytest.mark.parametrize("decode", [True, False])
+def test_keys_and_values_are_asked_about_together(decode: bool) -> None:
+    """Each key with its last value, deletions and Faust's own offset aside; a record without a key is bad."""
+    asked: list[Any] = []
+
+    def all_decode(keys: Any, values: Any) -> bool:
+        asked.append((list(keys), list(values)))
+        return decode
+
+    decoding = batched_replay.Decoding(lambda record: DecodeError("bad"), all_decode)
+    rows = records((b"a", b"0"), (b"b", b"1"), (b"a", None), (OFFSET_KEY, b"9"), (b"c", b"4"))
+    _, refused = to_batch(rows, 5, decoding)
+    assert asked == [([b"a", b"b", b"c"], [b"1", b"4"])]
+    assert [offset for offset, *_ in refused] == ([] if decode else [0, 1, 2, 4])
+    _, refused = to_batch(records((None, b"1")), 1, decoding)
+    assert ([offset for offset, *_ in refused], len(asked)) == ([0], 1)

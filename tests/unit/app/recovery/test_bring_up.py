@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from concurrent.futures import Future
@@ -24,6 +25,7 @@ from faust_assigner.app.recovery.bring_up import (
     Finder,
     Restored,
     Settings,
+    SnapshotError,
     Stop,
     from_snapshot,
     sweep_scratch,
@@ -48,6 +50,7 @@ class Job:
 
     def __init__(self, *colds: Cold, batched: bool = True) -> None:
         self.told: list[Restored] = []
+        self.colds = colds
         self.progress: list[Any] = []
         self.refused: list[Any] = []
         progress: Any = SimpleNamespace(
@@ -89,7 +92,7 @@ def _without_rocksdb(monkeypatch: pytest.MonkeyPatch) -> None:
         bring_up,
         "to_batch",
         lambda records, position, decoding, whole: (
-            ("batch", len(records), position)
+            ("batch", *whole.args, len(records), position)
             if decoding is bring_up.ANYTHING and whole.func is bring_up.whole
             else "a batch of other records",
             ["refused"],
@@ -155,6 +158,7 @@ def test_what_was_written_is_counted_from_where_it_began() -> None:
     assert (done.replayed, done.replayed_bytes, done.bytes) == (8, 6, 0)
     assert done.started <= done.ended
     assert job.refused == [(A, ["refused"])] * 2
+    assert job.colds[0].database.written == [("batch", A, 2, 7), ("batch", A, 0, 10)]
     assert job.progress[1:] == [(A, 7), (A, 10), ("finished", A)]
 
 
@@ -248,14 +252,140 @@ def test_the_known_ends_stay_where_the_committed_ones_cannot_be_read(
 ) -> None:
     """The restore goes on with them, and the log says so."""
 
+    errors: list[BaseException] = [OSError("no broker"), asyncio.CancelledError()]
+
     def refused(*_: Any) -> None:
-        raise OSError("no broker")
+        raise errors.pop(0)
 
     settings = bring_up.replace(Job().settings, isolation_level="read_committed")
     monkeypatch.setattr(bring_up, "extents_of", refused)
     before = [cold(A, highwater=3)]
-    assert bring_up._with_committed_ends(settings, before, Stop()) == before
+    for _ in range(2):
+        assert bring_up._with_committed_ends(settings, before, Stop()) == before
     assert "Could not read the committed end offsets of changelogs" in caplog.text
+
+
+def test_each_partition_gets_its_own_committed_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All else of a partition stays."""
+    settings = bring_up.replace(Job().settings, isolation_level="read_committed")
+    found = {A: SimpleNamespace(end=21), B: SimpleNamespace(end=0), C: SimpleNamespace(end=7)}
+    monkeypatch.setattr(bring_up, "extents_of", lambda *of: "work")
+    monkeypatch.setattr(bring_up, "run_until_stopped", lambda work, stop: found)
+    before = [cold(C, 4, 3), cold(A, 2, 9), cold(B)]
+    assert bring_up._with_committed_ends(settings, before, Stop()) == [
+        bring_up.replace(before[0], highwater=6),
+        bring_up.replace(before[1], highwater=20),
+        bring_up.replace(before[2], highwater=-1),
+    ]
+
+
+def test_results_of_partitions_that_had_no_turn_are_those_of_the_beginning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An empty database is one to replay, any other is local; both times are that of the beginning."""
+    monkeypatch.setattr(bring_up.time, "time", lambda: 1234.5)
+    job = Job(cold(A), cold(B, 4, empty=False))
+    monkeypatch.setattr(bring_up.time, "time", lambda: 2000.0)
+    assert set(job.it.tps) == {A, B}
+    expected = {
+        A: Restored(A, REPLAY, 1234.5, 1234.5, -1, -1, 0),
+        B: Restored(B, LOCAL, 1234.5, 1234.5, 4, 4, 0),
+    }
+    assert job.it.end() == expected
+    assert job.told == [*expected.values()]
+    assert set(job.it.tps) == set()
+    assert job.progress[1:] == [("finished", A), ("finished", B)]
+
+
+def test_each_batch_is_added_to_the_whole_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end is the time of the last batch; a record may be without a key or without a value."""
+    now = 1000.0
+    monkeypatch.setattr(bring_up.time, "time", lambda: now)
+    job = Job(cold(A, 1, empty=False), cold(B, 3, empty=False))
+    job.it.begin()
+    for at, size, position in ((1010.0, 3, 7), (1025.0, 5, 9)):
+        now = at
+        job.it.write(A, [record(None, b"x" * size), record(b"ab", b"")], position)
+    job.it.finish(A)
+    assert job.told == [Restored(A, LOCAL, 1000.0, 1025.0, 1, 8, 0, 7, 12)]
+    assert list(job.it.tps) == [B]
+
+
+def test_a_partition_awaits_its_own_snapshot_alone() -> None:
+    """One that failed before is not asked for twice; a later partition takes its turn meanwhile."""
+    job = Job(cold(A), cold(B), cold(C))
+    waiting, ready = job.wait_for_snapshot(A), job.wait_for_snapshot(B)
+    ready.set_result(snapshot_of(B, 9))
+    assert job.it.begin() == (C, Extent(0, 10))
+    assert job.told == [snapshot_of(B, 9)], "it lacks nothing behind its snapshot"
+    assert (B, 10) in job.progress
+    assert job.it.begin() is None
+    waiting.set_result(snapshot_of(A, 8))
+    assert job.it.begin() == (A, Extent(9, 10))
+    assert job.it.is_over()
+
+
+def test_late_snapshots_count_where_they_are_further() -> None:
+    """Not one that is as far, nor one that is not there; a partition that has ended keeps its result."""
+    four = [TopicPartition("log", number) for number in range(4)]
+    job = Job(*map(cold, four))
+    ends: list[int | None] = [None, -1, 5, 9]
+    for tp, end in zip(four, ends, strict=True):
+        job.wait_for_snapshot(tp).set_result(None if end is None else snapshot_of(tp, end))
+    job.it._colds.pop(four[2])
+    found = job.it.end()
+    assert [(one.source, one.end_offset) for one in found.values()] == [
+        (REPLAY, -1),
+        (REPLAY, -1),
+        (REPLAY, -1),
+        (SNAPSHOT, 9),
+    ]
+    assert [one.tp for one in job.told] == [four[0], four[1], four[3]]
+
+
+def test_each_empty_database_gets_its_own_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order of the restore, from one finder; without empty databases none is looked for."""
+    finders, submitted = list[Any](), list[Any]()
+
+    def finder_of(*given: Any) -> str:
+        finders.append(given)
+        return "finder"
+
+    def submit(*given: Any) -> Any:
+        submitted.append(given)
+        return given[3].tp
+
+    monkeypatch.setattr(bring_up, "Finder", finder_of)
+    colds = [cold(C), cold(A), cold(B)]
+    job = Job(*colds)
+    settings = job.it._settings = bring_up.replace(job.settings, snapshots="somewhere")
+    pool: Any = SimpleNamespace(submit=submit)
+    job.it.begin_snapshots(pool)
+    assert finders == [(settings, [C, A, B], job.it._stop)]
+    assert submitted == [(from_snapshot, settings, "finder", each, job.it._stop) for each in colds]
+    assert job.it._snapshots == {C: C, A: A, B: B}
+    full = Job(cold(A, 4, empty=False))
+    full.it._settings = settings
+    full.it.begin_snapshots(pool)
+    assert (len(finders), full.it._snapshots) == (1, {})
+
+
+def test_a_time_limit_of_no_seconds_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit itself is in time; a moment later is late, also after a renewal."""
+    now = 100.0
+    monkeypatch.setattr(bring_up.time, "monotonic", lambda: now)
+    stop, none = Stop(10.0), Stop(0.0)
+    assert not none()
+    now = 110.0
+    assert none()
+    assert not stop()
+    stop.renew()
+    none.renew()
+    assert not none()
+    now = 120.0
+    assert not stop()
+    now = 120.1
+    assert (stop(), none()) == (True, True)
 
 
 # -- snapshots
@@ -269,13 +399,16 @@ class Found:
 
     def fetch(self, tp: TopicPartition, folder: Path, decoding: Any) -> Any:
         """Fetch it."""
+        assert (tp, folder.is_dir(), decoding) == (A, True, "decoding")
         self.fetched += 1
         self.meanwhile()
         manifest = SimpleNamespace(next_offset=42, bytes=7, snapshot_id="s", keys=1)
         return (manifest, ["file"], True) if self.has else None
 
 
-@pytest.mark.parametrize("reason", [None, "none", "stopped before", "stopped", "filled", "broken"])
+@pytest.mark.parametrize(
+    "reason", [None, "none", "stopped before", "stopped", "filled", "broken", "cancelled"]
+)
 def test_a_snapshot_is_taken_into_a_database_that_is_empty_still(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reason: str | None
 ) -> None:
@@ -286,20 +419,26 @@ def test_a_snapshot_is_taken_into_a_database_that_is_empty_still(
         stops[0] |= reason == "stopped"
         database.is_empty = reason != "filled"
 
-    def ingest(database: Any, paths: Any, *, move: bool) -> None:
+    def ingest(given: Any, paths: Any, *, move: bool) -> None:
         if reason == "broken":
             raise OSError("full")
+        if reason == "cancelled":
+            raise asyncio.CancelledError
+        assert given is database
         taken.append((paths, move))
 
     monkeypatch.setattr(bring_up, "ingest", ingest)
     finder: Any = Found(meanwhile, has=reason != "none")
     settings = bring_up.replace(Job().settings, folder=tmp_path)
-    restored = from_snapshot(settings, finder, Cold(A, database, -1, 9, True), lambda: stops[0])
+    times = iter([1000.5, 1234.0])
+    monkeypatch.setattr(bring_up.time, "time", lambda: next(times))
+    decoding: Any = "decoding"
+    one = Cold(A, database, -1, 9, True, decoding)
+    restored = from_snapshot(settings, finder, one, lambda: stops[0])
     assert taken == ([(["file"], True)] if reason is None else [])
     assert finder.fetched == (reason != "stopped before")
     if reason is None:
-        assert restored is not None
-        assert (restored.source, restored.start_offset, restored.end_offset) == (SNAPSHOT, -1, 41)
+        assert restored == Restored(A, SNAPSHOT, 1000.5, 1234.0, -1, 41, 7)
     else:
         assert restored is None
     assert list(tmp_path.iterdir()) == []
@@ -339,6 +478,85 @@ def test_the_next_older_snapshot_is_tried_where_one_is_refused(
     ] * 3
 
 
+def test_files_of_the_storage_itself_are_not_ours_to_move(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One of them is enough; rows are checked with the table's decoding. Without a snapshot there is none."""
+    finder = Finder.__new__(Finder)
+    asked: list[Any] = []
+    manifest = SimpleNamespace(snapshot_id="one")
+    own, other = tmp_path / "one" / "1.sst", tmp_path / "storage" / "2.sst"
+    fetched = [[own, other], [own], []]
+    monkeypatch.setattr(bring_up, "refusal_of_rows", lambda *given: asked.append(given))
+    finder._judges = {  # type: ignore[assignment]
+        "log": SimpleNamespace(
+            verdicts=lambda partition: [(manifest, None)] if partition == 2 else []
+        )
+    }
+    finder._catalog = SimpleNamespace(fetch=lambda manifest, own: fetched.pop(0))  # type: ignore[assignment]
+    decoding: Any = "decoding"
+    for paths, ours in (([own, other], False), ([own], True), ([], True)):
+        assert finder.fetch(C, tmp_path, decoding) == (manifest, paths, ours)
+        assert asked.pop() == (decoding, manifest, paths)
+    assert finder.fetch(B, tmp_path) is None
+    assert asked == []
+
+
+@pytest.mark.parametrize("fails", [SnapshotError("damaged"), OSError("gone"), ValueError("a bug")])
+def test_a_snapshot_that_cannot_be_fetched_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: Any, fails: Exception
+) -> None:
+    """Even before its folder was made; a bug of ours is no reason to take an older one."""
+
+    def fetch(manifest: Any, own: Path) -> list[Path]:
+        if manifest.snapshot_id == "late":
+            raise fails
+        return [own / "1.sst"]
+
+    finder = Finder.__new__(Finder)
+    finder._catalog = SimpleNamespace(fetch=fetch)  # type: ignore[assignment]
+    verdicts = [(SimpleNamespace(snapshot_id=name), None) for name in ("late", "good")]
+    finder._judges = {"log": SimpleNamespace(verdicts=lambda partition: verdicts)}  # type: ignore[dict-item]
+    monkeypatch.setattr(bring_up, "refusal_of_rows", lambda *given: None)
+    if isinstance(fails, ValueError):
+        with pytest.raises(ValueError, match="a bug"):
+            finder.fetch(A, tmp_path)
+        return
+    found = finder.fetch(A, tmp_path)
+    assert found is not None
+    assert found[0].snapshot_id == "good"
+    assert f"log-0: snapshot late is refused: {fails}" in caplog.text
+
+
+def test_snapshots_are_judged_against_each_changelog_now(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each topic is asked for once; a stop meanwhile ends it, and so does a worker without snapshots."""
+    asked, logs = list[Any](), {"log": "log 1", "other": "log 2"}
+    answers: list[Any] = [logs, None]
+    monkeypatch.setattr(bring_up.time, "time", lambda: 1234.5678)
+    monkeypatch.setattr(bring_up, "open_storage", lambda where: ("storage", where))
+    monkeypatch.setattr(bring_up, "Catalog", lambda storage: ("catalog", storage))
+    monkeypatch.setattr(bring_up, "changelogs", lambda *given: asked.append(given) or "work")
+    monkeypatch.setattr(
+        bring_up, "run_until_stopped", lambda work, stop: asked.append(stop) or answers.pop(0)
+    )
+    monkeypatch.setattr(bring_up, "Judge", lambda *given: ("judge", *given))
+    connection: Any = {"client_id": "w1"}
+    settings = bring_up.replace(Job().settings, snapshots="there", connection=connection)
+    stop, tps = Stop(), [TopicPartition("other", 3), A, B]
+    catalog = ("catalog", ("storage", "there"))
+    assert Finder(settings, tps, stop)._judges == {
+        "log": ("judge", catalog, "log 1", 1_234_568),
+        "other": ("judge", catalog, "log 2", 1_234_568),
+    }
+    assert asked == [(connection, ["log", "other"]), stop]
+    with pytest.raises(SnapshotError, match="stopped"):
+        Finder(settings, tps, stop)
+    with pytest.raises(ValueError, match="no snapshots"):
+        Finder(Job().settings, tps, stop)
+
+
 def test_scratch_of_killed_processes_is_removed_after_a_day(tmp_path: Path) -> None:
     """Younger ones may be in use; nothing else is touched."""
     now = time.time()
@@ -356,6 +574,25 @@ def test_scratch_of_killed_processes_is_removed_after_a_day(tmp_path: Path) -> N
     ]
 
 
+def test_scratch_of_a_day_stays_and_one_that_is_gone_keeps_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A process may remove its own folder meanwhile; the folders after it are removed."""
+    monkeypatch.setattr(bring_up.time, "time", lambda: 1_000_000.0)
+    gone = tmp_path / f"{SCRATCH_PREFIX}1-gone"
+    gone.symlink_to(tmp_path / "nowhere")
+    for name, age_s in (("2-day", SCRATCH_MAX_AGE_S), ("3-older", SCRATCH_MAX_AGE_S + 1)):
+        folder = tmp_path / f"{SCRATCH_PREFIX}{name}"
+        folder.mkdir()
+        (folder / "1.sst").touch()
+        os.utime(folder, (1_000_000.0 - age_s,) * 2)
+    sweep_scratch(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir() if path != gone) == [
+        f"{SCRATCH_PREFIX}2-day"
+    ]
+    sweep_scratch(tmp_path / "not there yet")
+
+
 def test_scratch_lies_beside_tables_whose_folder_may_not_be_there_yet(tmp_path: Path) -> None:
     """A first start, with folders above it that are missing, too; two restores use it at once."""
     settings = bring_up.replace(Job().settings, folder=tmp_path / "v1" / "tables")
@@ -369,9 +606,14 @@ def test_scratch_lies_beside_tables_whose_folder_may_not_be_there_yet(tmp_path: 
 
 
 @pytest.mark.parametrize("stopped", [False, True])
+@pytest.mark.parametrize("error", [OSError("no broker"), asyncio.CancelledError()], ids=repr)
 @pytest.mark.parametrize("fails", [None, "snapshots", "replay"])
 def test_a_restore_ends_with_what_it_has_whatever_fails(
-    monkeypatch: pytest.MonkeyPatch, caplog: Any, fails: str | None, stopped: bool
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: Any,
+    fails: str | None,
+    error: BaseException,
+    stopped: bool,
 ) -> None:
     """Without snapshots it replays; without a replay Faust's own continues. A stop is no warning."""
     stop, replays, told = Stop(), list[Any](), list[Any]()
@@ -380,12 +622,12 @@ def test_a_restore_ends_with_what_it_has_whatever_fails(
 
     def begin_snapshots(job: Any, pool: Any) -> None:
         if fails == "snapshots":
-            raise OSError("no storage")
+            raise error
 
     def run(what: Any, stop: Any) -> None:
         replays.append(what)
         if fails == "replay":
-            raise OSError("no broker")
+            raise error
 
     settings = Job().settings
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -865,3 +866,415 @@ async def test_faust_s_own_recovery_opens_the_flow_of_its_generation_alone(
         assert (made.is_flowing, made.completed_generation) == (True, 7)
     else:
         assert (acts, taken, made.is_flowing) == (["ended"], [], False)
+
+
+# -- several tables at once
+
+E1, E2 = TP("sums", 1), TP("sums", 2)
+
+
+def second_table(made: Any) -> Any:
+    """A table ``sums`` beside the one of ``log``; its acts carry its name."""
+
+    def note(what: str) -> Any:
+        async def noting(*args: Any) -> None:
+            made.acts.append((f"sums {what}", *args))
+
+        return noting
+
+    table = Table(
+        changelog_topic=SimpleNamespace(topics=["sums"], get_topic_name=lambda: "sums"),
+        data=SimpleNamespace(on_recovery_completed=note("recovered"), _dbs={}),
+        is_global=False,
+        use_partitioner=False,
+        on_rebalance=note("rebalance"),
+        call_recover_callbacks=note("callbacks"),
+    )
+    made.tables["sums"] = made.tables._changelogs["sums"] = table
+    return table
+
+
+async def test_each_table_closes_its_own_databases_in_order(made: Any) -> None:
+    """A partition of the same number in a table that keeps it stays open; one that is not open is none."""
+    (first,) = made.tables.values()
+    second, made.writable = second_table(made), True
+    first.data._dbs = {0: "log 0", 2: "log 2", 3: "log 3"}
+    second.data._dbs = {0: "sums 0", 1: "sums 1", 2: "sums 2"}
+    made._complete, made._followed = {A, E1, E2}, {C, D}
+    await made._tell_stores({D, E2}, [C, A, B, E1])
+    assert [act for act in made.acts if act[0] in ("close", "revoke")] == [
+        *(("revoke", tp) for tp in (C, A, B, E1)),
+        ("close", "log 0", None, "log 2"),
+        ("close", "sums 1"),
+    ]
+    assert (first.data._dbs, second.data._dbs) == ({3: "log 3"}, {0: "sums 0", 2: "sums 2"})
+    assert (made._complete, made._followed) == ({E2}, {D})
+
+
+async def test_each_foreign_store_is_told_of_its_own_partitions(made: Any) -> None:
+    """Of those that came and of those that went; partitions of both former roles did not come."""
+    second_table(made)
+    made._roles, made.app.consumer_generation_id = (frozenset({A}), frozenset({E1})), 12
+    await made._tell_stores({A, B, E1, E2}, {C})
+    assigned = {A, B, E1, E2}
+    assert made.acts == [
+        "flush",
+        ("revoke", C),
+        ("rebalance", assigned, {C}, {B}, 12),
+        ("sums rebalance", assigned, set(), {E2}, 12),
+    ]
+
+
+async def test_roles_of_two_tables_are_booked_apart(made: Any, monkeypatch: Any) -> None:
+    """Each new active continues where its copy was, unless its file stores the offset."""
+    first, second = made.tables["totals"], second_table(made)
+    monkeypatch.setattr(by_state, "is_writable", lambda store: store is second.data)
+    opened: list[Any] = []
+
+    async def open_(tps: Any, *, breath: float = 0.0) -> None:
+        opened.append((set(tps), breath, list(made.acts)))
+
+    made._open = open_
+    made._complete, made._followed = {A}, {D}
+    made.active_tps, made.standby_tps = {A}, {B, E1, D}
+    made.active_offsets.update({A: 5, E2: 9})
+    made.standby_offsets.update({B: 40, E1: 41, D: 42, C: 43, E2: 44})
+    made._reopen = frozenset({C, E2})
+    found = await made._take_roles(frozenset({A, B, E1}), frozenset({C, D}))
+    assert found == ({B, E1}, {C})
+    held = ("hold back", {B, C, E1})
+    assert opened == [({B, E1}, 0.0, [("keep", {A, B, E1}, {A}), held, "flush"])]
+    assert made.acts[3:] == [("open tables", {B})]
+    assert made.actives_for_table == {first: {A, B}, second: {E1}}
+    assert made.standbys_for_table == {first: {C, D}}
+    assert (made.active_tps, made.standby_tps) == ({A, B, E1}, {C, D})
+    assert dict(made.active_offsets) == {A: 5, B: 40}
+    assert dict(made.standby_offsets) == {B: 40, E1: 41, D: 42}
+    assert made._taken == frozenset({B, E1})
+
+
+async def test_copies_are_opened_with_pauses_and_booked_in_order(made: Any) -> None:
+    """Of each table; streams run while a database opens."""
+    first, second = made.tables["totals"], second_table(made)
+    opened: list[Any] = []
+
+    async def open_(tps: Any, *, breath: float = 0.0) -> None:
+        opened.append((set(tps), breath))
+
+    added: list[Any] = []
+    made._open, made.add_standby = open_, lambda *given: added.append(given)
+    await made._open_copies({E1, C, A})
+    assert opened == [({A, C, E1}, 3.0)]
+    assert added == [(first, A), (first, C), (second, E1)]
+    assert made.acts == [("open tables", {A, C})]
+    assert made._taken == frozenset({A, C, E1})
+
+
+async def test_databases_are_opened_one_after_the_other(
+    made: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """Not an open one, nor one of a foreign store; a failure leaves the rest; each has its pause."""
+    first, second = made.tables["totals"], second_table(made)
+    monkeypatch.setattr(by_state, "is_writable", lambda store: store is first.data)
+    first.data._dbs = {1: "open"}
+    now, acts = 100.0, list[Any]()
+
+    async def in_thread(*given: Any) -> None:
+        nonlocal now
+        now += 0.5
+        acts.append(given)
+        if given[2] == 2:
+            raise OSError("no space")
+
+    async def sleep(seconds: float) -> None:
+        acts.append(seconds)
+
+    monkeypatch.setattr(by_state, "monotonic", lambda: now)
+    monkeypatch.setattr(by_state.asyncio, "sleep", sleep)
+    made._in_thread = in_thread
+    await made._open({D, E1, B, C, A}, breath=3.0)
+    assert acts == [
+        step
+        for number in (0, 2, 3)
+        for step in ((by_state.open_for_streams, first.data, number), 1.5)
+    ]
+    assert "log-2: no space" in caplog.text
+    assert second.data._dbs == {}
+
+
+async def test_a_restore_begins_where_its_changelogs_do(
+    made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each partition with its own numbers; tables ahead are refused first, and sources flow before it."""
+    second_table(made).is_global = True
+    calls, ends, firsts = list[Any](), {A: 50, B: 7, E1: 90}, {A: 4, B: 6, E1: 0}
+
+    async def told(name: str, tps: Any, answer: Any) -> Any:
+        calls.append((name, set(tps)))
+        return {tp: answer[tp] for tp in tps}
+
+    async def refuse(*given: Any) -> None:
+        calls.append(("refuse", *given))
+
+    async def flow(pending: Any, alone: Any) -> None:
+        calls.append(("flow", set(pending), alone))
+
+    async def brought_up(
+        chunks: Any, left: Any, highwaters: Any, stop: Any
+    ) -> AsyncGenerator[frozenset[TP], None]:
+        calls.append(("bring up", chunks, left, highwaters))
+        for chunk in chunks:
+            yield chunk
+            calls.append(("highwaters", dict(made.active_highwaters)))
+
+    async def replay(chunk: Any) -> None:
+        calls.append(("replay", chunk))
+
+    made._ends = lambda tps: told("ends", tps, ends)
+    made._firsts = lambda tps: told("firsts", tps, firsts)
+    made._refuse_ahead, made._let_flow, made._brought_up = refuse, flow, brought_up
+    made._replay, made.lacking = replay, 1
+    made.active_offsets = {A: 9, B: None, E1: 12}
+    made.active_highwaters = {C: 3}
+    await made._restore_actives({A, B, E1})
+    highwaters = {A: 49, B: 6, E1: 89}
+    alone = frozenset({"sums"})
+    left = {A: 40, B: 1, E1: 77}
+    assert made.active_offsets == {A: 9, B: 5, E1: 12}
+    chunks = [frozenset({E1}), frozenset({A, B})]
+    assert calls == [
+        ("ends", {A, B, E1}),
+        ("firsts", {A, B, E1}),
+        ("refuse", made.active_offsets, ends, firsts),
+        ("flow", {A, B, E1}, alone),
+        ("bring up", chunks, left, highwaters),
+        ("replay", chunks[0]),
+        ("flow", {A, B}, alone),
+        ("highwaters", {E1: 89}),
+        ("flow", set(), alone),
+        ("highwaters", {A: 49, B: 6}),
+    ]
+    assert made.spans == [{A: (10, 50), B: (6, 7), E1: (13, 90)}]
+    assert made._complete == {A, B, E1}
+
+
+async def test_only_partitions_that_lack_records_are_in_the_tag(made: Any) -> None:
+    """Every partition is in the progress, with the next offset and the end."""
+    tags = list[Any]()
+    made._tag_actives = tags.append
+    made.active_offsets = {A: 4, B: 9, C: None}
+    made._report_begin({C: 3, A: 5, B: 0}, {A: 9, B: 9, C: 2})
+    assert tags == [{A: (9, 4, 5), C: (2, -1, 3)}]
+    assert made.spans == [{A: (5, 10), B: (10, 10), C: (0, 3)}]
+    assert list(made.spans[0]) == [A, B, C]
+
+
+@pytest.mark.parametrize("has_pending", [True, False])
+async def test_a_restore_of_actives_is_traced_and_others_are_not(
+    made: Any, has_pending: bool
+) -> None:
+    """The span ends before the recovery is reported as complete."""
+
+    @contextmanager
+    def trace() -> Iterator[None]:
+        made.acts.append("span")
+        yield
+        made.acts.append("span ends")
+
+    async def roles(*given: Any) -> Any:
+        made.acts.append(("roles", *given))
+        return {A} if has_pending else set(), {C}
+
+    def step(name: str) -> Any:
+        async def stepping(*given: Any) -> None:
+            made.acts.append((name, *given))
+
+        return stepping
+
+    made._trace_actives, made._take_roles = trace, roles
+    made._restore_actives, made._finish = step("restore"), step("finish")
+    made._open_copies, made._follow = step("open copies"), step("follow")
+    await made._take_on(frozenset({A, B}), frozenset({C, D}))
+    pending = {A} if has_pending else set()
+    assert made.acts == [
+        ("roles", {A, B}, {C, D}),
+        *["span"] * has_pending,
+        ("restore", pending),
+        *["span ends"] * has_pending,
+        ("finish",),
+        ("open copies", {C}),
+        ("follow", {C}),
+    ]
+
+
+async def test_nothing_is_left_in_the_books_of_a_recovery_that_begins_again(made: Any) -> None:
+    """Faust's recovery would restore what it finds there, in all six of them."""
+    table = made.tables["totals"]
+    for forget in (made.begin_again, made._clear_books):
+        made.active_tps, made.standby_tps = {A}, {B}
+        made.active_highwaters, made.standby_highwaters = {A: 3}, {B: 4}
+        made.actives_for_table[table], made.standbys_for_table[table] = {A}, {B}
+        made.active_offsets = {A: 7}
+        forget()
+        assert [
+            made.active_tps,
+            made.standby_tps,
+            made.active_highwaters,
+            made.standby_highwaters,
+            made.actives_for_table,
+            made.standbys_for_table,
+        ] == [set(), set(), {}, {}, {}, {}]
+        assert made.active_offsets == {A: 7}, "offsets are kept"
+
+
+async def test_an_eager_round_remembers_the_owners_before_it(
+    made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Faust's part books the round's own partitions, which are to restore then."""
+    made.active_tps, made.standby_tps = {A, B}, {C}
+
+    async def book(recovery: Any, *round_: Any) -> None:
+        assert round_ == ({D}, {A}, {D}, 9)
+        recovery.active_tps, recovery.standby_tps = {D}, {B}
+
+    monkeypatch.setattr(Host, "on_rebalance", book)
+    await made.on_rebalance({D}, {A}, {D}, 9)
+    assert made._before == (frozenset({A, B}), frozenset({C}))
+    assert made._roles == (frozenset({D}), frozenset({B}))
+    assert (made.active_tps, made.standby_tps) == (set(), set())
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_both_tasks_of_a_round_end_with_it(made: Any, waits: bool) -> None:
+    """The restore of actives, and the batches of standbys; an interrupt waits for both."""
+    ended: list[str] = []
+
+    async def work(name: str) -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0)
+            ended.append(name)
+
+    tasks = [asyncio.ensure_future(work(name)) for name in ("actives", "standbys")]
+    made._taking_on, made._catching_up = tasks
+    await asyncio.sleep(0)
+    if waits:
+        await made.interrupt()
+        assert sorted(ended) == ["actives", "standbys"]
+    else:
+        made.stop_assigning()
+        await asyncio.wait(tasks)
+    assert [task.cancelled() for task in tasks] == [True, True]
+    assert (made._taking_on, made._catching_up) == (None, None)
+
+
+async def test_a_restore_that_has_ended_is_not_under_way(made: Any) -> None:
+    """Rounds wait for one that is."""
+    made._taking_on = asyncio.ensure_future(asyncio.sleep(0))
+    assert made.is_taking_on
+    await made._taking_on
+    assert not made.is_taking_on
+
+
+async def test_a_single_record_is_brought_up_and_ready_parts_come_in_turn(made: Any) -> None:
+    """A part with nothing to read comes before all; two that end at once come in their order."""
+    asked: list[Any] = []
+
+    async def in_batches(
+        tps: Any, offsets: Any, highwaters: Any, stop: Any
+    ) -> AsyncGenerator[TP, None]:
+        asked.append((list(tps), offsets is made.active_offsets, highwaters, stop))
+        for tp in (D, A):
+            yield tp
+
+    made._in_batches = in_batches
+    parts = [frozenset({A}), frozenset({B}), frozenset({C}), frozenset({A, D})]
+    stop: Any = object()
+    left = {A: 1, B: 0, C: -3, D: 2}
+    found = [part async for part in made._brought_up(list(parts), left, {A: 5}, stop)]
+    assert found == [parts[1], parts[2], parts[0], parts[3]]
+    assert asked == [([A, A, D], True, {A: 5}, stop)]
+
+
+async def test_a_replay_moves_step_by_step(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It seeks before it counts as begun, looks regularly, and reports each position."""
+    made.active_offsets, made.active_highwaters = {A: 4, B: None}, {A: 9, B: 6}
+    offsets, looks = [(6, 1), (9, 6)], list[float]()
+    monkeypatch.setattr(by_state, "LOOK_S", 0.125)
+
+    def started() -> None:
+        made.acts.append("started")
+        made.app.in_recovery = True
+
+    async def sleep(seconds: float) -> None:
+        assert made._replayed == {A, B}
+        assert not made.app.in_recovery
+        looks.append(seconds)
+        made.active_offsets[A], made.active_offsets[B] = offsets.pop(0)
+
+    made._set_recovery_started, made.need_recovery = started, lambda: bool(offsets)
+    monkeypatch.setattr(by_state.asyncio, "sleep", sleep)
+    await made._replay(frozenset({A, B}))
+    assert made.acts[:3] == [("seek to", {A: 5, B: 0}), "started", ("resume", {A, B})]
+    assert looks == [0.125, 0.125]
+    assert sorted(made.moves) == [(A, 7), (A, 10), (B, 2), (B, 7)]
+
+
+async def test_each_table_of_a_part_is_told_of_all_that_it_has_here(made: Any) -> None:
+    """A table without a partition in it is not; callbacks come after the whole table."""
+    first, second = made.tables["totals"], second_table(made)
+    made.actives_for_table.update({first: {A}, second: {E1, E2}})
+    made.standbys_for_table.update({first: {C}})
+    await made._tell_tables(frozenset({E1}))
+    await made._tell_tables(frozenset({A, E2}))
+    assert made.acts == [
+        ("sums recovered", {E1, E2}, set()),
+        ("recovered", {A, C}, {C}),
+        ("sums recovered", {E1, E2}, set()),
+    ]
+    made.acts.clear()
+    made._begin_callbacks({E1})
+    await made._callbacks.over()
+    assert made.acts == ["callbacks"]
+    made._begin_callbacks({A})
+    await made._callbacks.over()
+    assert made.acts == ["callbacks", ("sums callbacks",)]
+
+
+async def test_restored_partitions_of_a_table_with_a_callback_are_held(made: Any) -> None:
+    """Those of other tables are not."""
+    second, may_end = second_table(made), asyncio.Event()
+
+    async def callback() -> None:
+        await may_end.wait()
+
+    second.call_recover_callbacks = callback
+    made._complete = {A, E1, E2}
+    made._callbacks.owe(made.tables.values())
+    made._begin_callbacks(set())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert made._called_back() == {E1, E2}
+    may_end.set()
+    await made._callbacks.over()
+    assert made._called_back() == set()
+
+
+async def test_sources_are_sought_through_the_broker_s_silence(
+    made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request is repeated under its name; without ready sources there is no request."""
+    asked: list[Any] = []
+
+    async def retry(service: Any, what: str, ask: Any) -> None:
+        asked.append((service, what))
+        await ask()
+
+    monkeypatch.setattr(by_state, "retry", retry)
+    await made._let_flow({A, TP("sums", 2)}, frozenset())
+    flowing = {SOURCES[1], SOURCES[3]}
+    assert made.acts == [("seek", flowing), ("resume", flowing)]
+    assert asked == [(made, "Committed offsets")]
+    await made._let_flow({E1}, frozenset({"sums"}))
+    assert (len(made.acts), len(asked)) == (2, 1)

@@ -142,3 +142,70 @@ async def test_a_stop_cancels_the_callback_of_a_former_recovery_too() -> None:
     table.may_end.set()
     await asyncio.sleep(0.01)
     assert (table.calls, due.running) == ([1, 0], frozenset())
+
+
+async def test_callbacks_of_several_tables_run_at_once_and_in_the_order_of_their_debts() -> None:
+    """A table that is owed twice runs once; one that ends leaves the others running."""
+    began: list[str] = []
+    tables = {name: Table(name) for name in ("b", "a", "c")}
+
+    async def call(table: Any) -> None:
+        began.append(table.name)
+        await table.call_recover_callbacks()
+
+    due = RecoverCallbacks(call)
+    due.owe([tables["b"], tables["a"]])
+    due.owe([tables["c"], tables["b"]])
+    due.begin(everything)
+    assert due.running == set(tables.values())
+    await asyncio.sleep(0)
+    assert began == ["b", "a", "c"]
+    tables["a"].may_end.set()
+    while due.running == set(tables.values()):
+        await asyncio.sleep(0)
+    assert due.running == {tables["b"], tables["c"]}
+    due.begin(everything)
+    assert due.running == {tables["b"], tables["c"]}, "nothing is due"
+    for table in tables.values():
+        table.may_end.set()
+    await due.over()
+    assert [table.calls for table in tables.values()] == [[1, 1]] * 3
+
+
+async def test_the_wait_for_callbacks_ends_with_the_last_one() -> None:
+    """Not with the first; a callback that begins meanwhile is waited for, too."""
+    first, second, due = Table("first"), Table("second"), RecoverCallbacks()
+    due.owe([first])
+    due.begin(everything)
+    waiting = asyncio.ensure_future(due.over())
+    await asyncio.sleep(0)
+    due.owe([second])
+    due.begin(everything)
+    first.may_end.set()
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    second.may_end.set()
+    await waiting
+    assert (first.calls, second.calls) == ([1, 1], [1, 1])
+
+
+async def test_a_stop_without_callbacks_is_over_at_once() -> None:
+    """And a stop waits until cancelled callbacks have cleaned up."""
+    due = RecoverCallbacks()
+    await due.stop()
+    ended: list[str] = []
+
+    async def callback(table: Any) -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0)
+            ended.append(table.name)
+
+    due = RecoverCallbacks(callback)
+    due.owe([Table("a"), Table("b")])
+    due.begin(everything)
+    await asyncio.sleep(0)
+    await due.stop()
+    assert sorted(ended) == ["a", "b"]
+    assert due.running == frozenset()

@@ -113,13 +113,15 @@ async def test_the_broker_is_asked_for_the_high_watermark(monkeypatch: pytest.Mo
 
     async def extents_of(connection: Any, tps: Any, *, isolation_level: str) -> Any:
         asked.append((connection, tps, isolation_level))
-        return {tp: SimpleNamespace(end=50) for tp in tps}
+        return {tp: SimpleNamespace(end=50 + tp.partition) for tp in tps}
 
     monkeypatch.setattr(module, "extents_of", extents_of)
     monkeypatch.setattr(module, "connection_of", lambda app: "connection")
     app = SimpleNamespace(conf=SimpleNamespace(recovery_consistency_check=True))
     assert await Consistency(app).ahead(TABLES, {A: 40}, {A: 13}) == set()
     assert asked == [("connection", [A], "read_uncommitted")]
+    assert await Consistency(app)._high_watermarks({B, A}) == {A: 50, B: 51}
+    assert asked[1:] == [("connection", [A, B], "read_uncommitted")]
 
 
 def test_a_file_that_begins_anew_has_what_is_before_the_first_record() -> None:
@@ -128,3 +130,69 @@ def test_a_file_that_begins_anew_has_what_is_before_the_first_record() -> None:
     table = SimpleNamespace(data=SimpleNamespace(set_persisted_offset=lambda *at: told.append(at)))
     begin_anew(table, A, 7)
     assert told == [(A, 6)]
+
+
+class Answers:
+    """Answers with these high watermarks, one after the other; pauses between two are noted, too."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: dict[TP, int]) -> None:
+        self.answers, self.acts = list(answers), list[Any]()
+        monkeypatch.setattr(module.asyncio, "sleep", self._sleep)
+
+    async def _sleep(self, seconds: float) -> None:
+        self.acts.append(seconds)
+
+    async def __call__(self, tps: Collection[TP]) -> dict[TP, int]:
+        """One answer."""
+        self.acts.append(list(tps))
+        return self.answers.pop(0)
+
+    def of(self, *, check: bool) -> Consistency:
+        """A comparison that asks here, with a quarter of a second between two answers."""
+        app = SimpleNamespace(conf=SimpleNamespace(recovery_consistency_check=check))
+        return Consistency(app, self, pause_s=0.25)
+
+
+async def test_each_answer_asks_for_those_still_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is a pause before each answer but the first; the last answer is the reported end."""
+    c, d = TP("log", 2), TP("log", 3)
+    tables = {tp: SimpleNamespace(name=name) for tp, name in zip((A, B, c, d), "abcd", strict=True)}
+    broker = Answers(monkeypatch, {A: 5, B: 6, c: 7}, {A: 15, B: 41, c: 17}, {A: 25, c: 27})
+    asked, told = broker.of(check=False), list[Any]()
+    monkeypatch.setattr(asked, "_tell", told.append)
+    offsets, ends = {A: 40, B: 40, c: 27, d: 9}, {c: 4, B: 3, A: 2, d: 10}
+    assert await asked.ahead(tables, offsets, ends) == {A, c}
+    assert broker.acts == [[c, B, A], 0.25, [c, B, A], 0.25, [c, A]]
+    assert told == [module.Ahead("a", A, 40, 25), module.Ahead("c", c, 27, 27)]
+
+
+async def test_all_that_are_doubted_are_ahead_without_a_question(
+    monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """Beside those of which the broker says it; a doubt of a partition that is not compared is kept."""
+    c, d = TP("log", 2), TP("log", 3)
+    tables = {tp: SimpleNamespace(name=f"t{tp.partition}") for tp in (A, B, c)}
+    broker = Answers(monkeypatch, {c: 8}, {c: 8}, {c: 8})
+    asked = broker.of(check=True)
+    for tp, offset in ((A, 3), (B, 0), (d, 5)):
+        asked.doubt(tp, offset)
+    with pytest.raises(ConsistencyError) as found:
+        await asked.ahead(tables, {A: 40, B: 50, c: 60}, {c: 8, B: 1, A: 2})
+    assert broker.acts == [[c], 0.25, [c], 0.25, [c]]
+    lines = [record.getMessage() for record in caplog.records]
+    assert [record.levelname for record in caplog.records] == ["ERROR"] * 3
+    assert [line.partition(":")[0] for line in lines] == ["Table t0", "Table t1", "Table t2"]
+    assert "offset 50 of log, but the end offset of this changelog is 1 (50 > 0)" in lines[1]
+    assert lines[0].startswith(f"{found.value}. This worker ends.")
+    assert asked.doubted == {A: 3, B: 0, d: 5}
+
+
+def test_each_doubt_wakes_the_comparison() -> None:
+    """A second one of the partition, too; its first offset stays."""
+    asked = consistency(Broker(1))
+    assert not asked.doubt_is_new.is_set()
+    asked.doubt(A, 0)
+    asked.doubt_is_new.clear()
+    asked.doubt(A, 7)
+    assert asked.doubt_is_new.is_set()
+    assert asked.doubted == {A: 0}

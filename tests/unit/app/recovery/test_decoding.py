@@ -219,3 +219,102 @@ def test_a_snapshot_of_json_is_refused_for_a_table_of_bytes(
     assert reason is not None
     assert f"take it with --{part}-codec raw" in reason
     assert not is_read
+
+
+@pytest.mark.parametrize("app_keys", ["json", "raw"])
+@pytest.mark.parametrize("own_keys", [None, "json", "raw"])
+@pytest.mark.parametrize("values", ["json", "raw"])
+def test_a_decoding_names_the_codecs_and_types_of_its_table(
+    app_keys: str, own_keys: str | None, values: str
+) -> None:
+    """Keys decode by the topic's serializer, else by the app's; the values have their own."""
+    table = table_of(key_type=bytes, value_type=str)
+    table.app.serializers.key_serializer = app_keys
+    schema = table.changelog_topic.schema
+    schema.key_serializer, schema.value_serializer = own_keys, values
+    found = decoding_of(table)
+    names = {"json": decoding.JSON, "raw": decoding.RAW}
+    assert found.codecs == (names[own_keys or app_keys], names[values])
+    assert found.types == (bytes, str)
+
+
+def test_a_bad_key_is_found_beside_good_values_and_a_bad_value_beside_good_keys() -> None:
+    """The last of several counts as well as the first."""
+    all_decode = decoding_of(table_of(key_type=int, value_type=str)).all_decode
+    keys, values = [b"1", b"2", b"3"], [b'"a"', b'"b"', b'"c"']
+    assert all_decode(keys, values)
+    for at in range(3):
+        assert not all_decode([*keys[:at], b'"x"', *keys[at + 1 :]], values)
+        assert not all_decode(keys, [*values[:at], b"{no json", *values[at + 1 :]])
+
+
+def test_rows_are_checked_in_pieces_up_to_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each row once; the first row without a reason of its own does not end the check."""
+    asked: list[Any] = []
+
+    def all_decode(keys: Any, values: Any) -> bool:
+        asked.append((list(keys), list(values)))
+        return b"d" not in keys and b"e" not in keys
+
+    def reason(record: Any) -> Any:
+        assert record.headers == ()
+        return ValueError("bad") if (record.key, record.value) == (b"e", b"5") else None
+
+    rows = [(key.encode(), str(at).encode()) for at, key in enumerate("abcdef", start=1)]
+    monkeypatch.setattr(decoding, "_ROWS", 2)
+    monkeypatch.setattr(
+        decoding, "read_items", lambda paths: iter([*rows[:1], (OFFSET_KEY, b"9"), *rows[1:]])
+    )
+    manifest: Any = SimpleNamespace(key_types=None, value_types=None)
+    found = refusal_of_rows(decoding.Decoding(reason, all_decode), manifest, [])
+    assert found == "the row of key b'e' does not decode as the table's: ValueError('bad')"
+    assert asked == [
+        ([b"a", b"b"], [b"1", b"2"]),
+        ([b"c", b"d"], [b"3", b"4"]),
+        ([b"e", b"f"], [b"5", b"6"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("codec", "kind", "types", "proven"),
+    [
+        (decoding.RAW, bytes, None, True),
+        (decoding.RAW, None, None, True),
+        (decoding.RAW, str, None, False),
+        (decoding.JSON, bytes, None, False),
+        (None, None, None, False),
+        (decoding.JSON, float, [], True),
+        (decoding.JSON, float, ["float"], True),
+        (decoding.JSON, float, ["int"], False),
+        (decoding.JSON, int, ["int", "bool"], False),
+        (decoding.JSON, None, ["str", "int", "float", "bool", "NoneType"], True),
+        (decoding.JSON, None, ["str", "list"], False),
+        (decoding.JSON, Order, ["dict"], False),
+    ],
+)
+def test_types_prove_rows_of_plain_tables_alone(
+    monkeypatch: pytest.MonkeyPatch, codec: Any, kind: Any, types: Any, proven: bool
+) -> None:
+    """Bytes decode whatever they are; texts and numbers by their own types."""
+    monkeypatch.setattr(decoding.faust_json, "orjson", None, raising=False)
+    good: list[str] = ["str"]
+    for codecs_of, kinds, of in (
+        ((codec, decoding.JSON), (kind, str), (types, good)),
+        ((decoding.JSON, codec), (str, kind), (good, types)),
+    ):
+        read: list[Any] = []
+        monkeypatch.setattr(
+            decoding, "read_items", lambda paths, read=read: read.append(paths) or iter([])
+        )
+        manifest: Any = SimpleNamespace(key_types=of[0], value_types=of[1])
+        one = decoding.Decoding(lambda record: None, codecs=codecs_of, types=kinds)
+        assert refusal_of_rows(one, manifest, ["paths"]) is None  # type: ignore[list-item]
+        assert read == ([] if proven else [["paths"]])
+
+
+def test_a_stricter_parser_of_json_is_never_taken_for_the_snapshot_s(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It refuses some texts that the snapshot's parser accepts."""
+    monkeypatch.setattr(decoding.faust_json, "orjson", object(), raising=False)
+    assert not decoding._is_proven(decoding.JSON, str, ["str"])

@@ -87,6 +87,56 @@ async def test_what_was_read_is_written_before_its_database_is_replaced(
     assert one.seeks == [{HERE: 99_999}]
 
 
+async def test_an_exchange_replaces_seeks_and_then_counts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The database is built in scratch space beside the tables, which is removed before the seek."""
+    acts: list[Any] = []
+    times = iter([1000.0, 1060.0])
+    monkeypatch.setattr(recovery.time, "time", lambda: next(times))
+    monkeypatch.setattr(
+        recovery, "_replace_database", lambda *given: acts.append(("replace", *given))
+    )
+    there = TP("log", 3)
+    one = Exchanging(lambda one: None)
+    table = one.tp_to_table[there] = SimpleNamespace(data="store")
+    one.standby_tps, one.standby_offsets = {there}, {there: 40}
+    manifest = SimpleNamespace(next_offset=90_000, bytes=77, snapshot_id="s")
+
+    async def in_thread(function: Any, finder: Any, tp: TP, folder: Path, of: Any) -> Any:
+        assert folder.parent == tmp_path
+        acts.append((function, finder, tp, of))
+        return Path("built"), manifest
+
+    async def seek(offsets: Any) -> None:
+        assert list(tmp_path.iterdir()) == []
+        acts.append(("seek", offsets, dict(one.standby_offsets), dict(one.restored)))
+
+    one._in_thread = in_thread  # type: ignore[method-assign]
+    one.app.consumer.seek_wait = seek
+    await one._exchange(there, 3, SimpleNamespace(folder=tmp_path), "finder")  # type: ignore[arg-type]
+    assert acts == [
+        (recovery._build_database, "finder", there, table),
+        ("replace", "store", 3, Path("built")),
+        ("seek", {there: 89_999}, {there: 89_999}, {}),
+    ]
+    assert one.restored == {
+        there: recovery.Restored(there, SNAPSHOT, 1000.0, 1060.0, 40, 89_999, 77)
+    }
+
+
+async def test_a_standby_without_a_snapshot_stays_as_it_is(tmp_path: Path) -> None:
+    """Nothing is sought and nothing counts."""
+    one = Exchanging(lambda one: None)
+
+    async def none(*_: Any) -> None:
+        return None
+
+    one._in_thread = none  # type: ignore[method-assign]
+    await one._exchange(HERE, 3, SimpleNamespace(folder=tmp_path), None)  # type: ignore[arg-type]
+    assert (one.seeks, one.restored, one.standby_offsets) == ([], {}, {HERE: 0})
+
+
 class Store:
     """A store of one database, which is a folder."""
 

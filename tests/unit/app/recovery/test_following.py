@@ -194,3 +194,120 @@ async def test_a_copy_ahead_of_its_changelog_begins_before_the_first_record(reco
     offsets = {A: 40, B: 7}
     await recovery._refuse_ahead(offsets, {A: 9, B: 9}, {A: 3, B: 0})
     assert (offsets, persisted) == ({A: 2, B: 7}, {A: 2})
+
+
+async def test_copies_are_followed_from_the_first_record_or_from_their_own(recovery: Any) -> None:
+    """Whichever is later; tables ahead are refused before, and the seek comes before anything is followed."""
+    acts, firsts, ends = list[Any](), {A: 5, B: 0, C: 8}, {A: 30, B: 40, C: 9}
+
+    async def told(name: str, tps: Any, answer: Any) -> Any:
+        acts.append((name, set(tps)))
+        return answer
+
+    async def refuse(*given: Any) -> None:
+        acts.append(("refuse", *given))
+        recovery.standby_offsets[C] = 7
+
+    async def retry(service: Any, what: str, ask: Any) -> None:
+        acts.append((what, service is recovery, set(recovery._followed)))
+        await ask()
+
+    recovery._firsts = lambda tps: told("firsts", tps, firsts)
+    recovery._ends = lambda tps: told("ends", tps, ends)
+    recovery._refuse_ahead = refuse
+    recovery._trace_standbys = lambda: acts.append(("trace", set(recovery._followed)))
+    patched = pytest.MonkeyPatch()
+    patched.setattr(following, "retry", retry)
+    try:
+        await recovery._follow({A, B, C})
+    finally:
+        patched.undo()
+    offsets = recovery.standby_offsets
+    assert acts == [
+        ("firsts", {A, B, C}),
+        ("ends", {A, B, C}),
+        ("refuse", offsets, ends, firsts),
+        ("Seek in standby changelogs", True, {D}),
+        ("trace", {A, B, C, D}),
+    ]
+    assert offsets == {A: 4, B: 9, C: 7, D: 3}
+    assert recovery.standby_highwaters == {A: 29, B: 39, C: 8, D: 3}
+    assert recovery.app.consumer.calls == [
+        ("seek", {A: 5, B: 10, C: 8}),
+        ("resume", {A, B, C, D}),
+    ]
+    assert recovery._catching_up is None
+
+
+async def test_a_round_without_new_copies_resumes_the_others(recovery: Any) -> None:
+    """It asks the broker for nothing and begins no span."""
+    recovery._firsts = recovery._ends = recovery._refuse_ahead = recovery._trace_standbys = None
+    await recovery._follow(set())
+    assert recovery.app.consumer.calls == [("resume", {A, B, C, D})]
+    assert (recovery._followed, recovery._catching_up) == ({D}, None)
+
+
+@pytest.mark.parametrize(
+    ("batched", "snapshots", "order"),
+    [(True, None, True), (False, None, False), (True, "there", False), (False, "there", False)],
+)
+def test_copies_are_read_in_batches_where_no_snapshot_is_quicker(
+    recovery: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    batched: bool,
+    snapshots: str | None,
+    order: bool,
+) -> None:
+    """And where the app has not turned batches off."""
+    found = SimpleNamespace(batched=batched, snapshots=snapshots)
+    monkeypatch.setattr(following, "settings_of", lambda app: found)
+    recovery.standby_highwaters = {A: 100, B: 100}
+    recovery.standby_offsets[A] = 4
+    assert recovery._in_order([A, B]) == ([B, A] if order else [])
+
+
+async def test_a_gap_is_long_from_the_least_number_of_records_on(recovery: Any) -> None:
+    """Counted from the copy's last record to the changelog's last one."""
+    ends = {A: MIN_STANDBY_GAP, B: 9 + MIN_STANDBY_GAP + 1, C: 0}
+
+    async def asked(tps: Any) -> dict[TP, int]:
+        return ends
+
+    recovery._ends, recovery._in_batches = asked, told_in([], [])
+    recovery.tp_to_table[A].data = "ours"
+    for more in (0, 1):
+        recovery._followed, recovery.standby_offsets = {D}, {A: None, B: 9, C: None, D: 3}
+        ends[A], ends[B] = MIN_STANDBY_GAP - 1 + more, 9 + MIN_STANDBY_GAP + more
+        await recovery._follow({A, B, C})
+        assert recovery._followed == ({C, D} if more else {A, B, C, D})
+
+
+async def test_several_copies_ahead_begin_each_at_its_own_first_record(recovery: Any) -> None:
+    """The comparison gets offsets and ends as they are."""
+    persisted: dict[TP, int] = {}
+    table = SimpleNamespace(data=SimpleNamespace(set_persisted_offset=persisted.__setitem__))
+    recovery.tp_to_table = {A: table, B: table, C: table}
+    offsets, ends, asked = {A: 40, B: 50, C: 7}, {A: 9, B: 8, C: 9}, list[Any]()
+
+    async def ahead(*given: Any) -> frozenset[TP]:
+        asked.append(given)
+        return frozenset({A, B})
+
+    recovery._ahead = ahead
+    await recovery._refuse_ahead(offsets, ends, {A: 3, B: 0, C: 1})
+    assert (offsets, persisted) == ({A: 2, B: -1, C: 7}, {A: 2, B: -1})
+    assert asked == [(offsets, ends)]
+
+
+@pytest.mark.parametrize("snapshots", [None, "there"])
+async def test_new_copies_are_exchanged_where_snapshots_are_configured(
+    recovery: Any, monkeypatch: pytest.MonkeyPatch, snapshots: str | None
+) -> None:
+    """As a task of the service, of this generation."""
+    found = SimpleNamespace(batched=True, snapshots=snapshots)
+    monkeypatch.setattr(following, "settings_of", lambda app: found)
+    futures: list[Any] = []
+    recovery._generation_id, recovery._exchange_standbys = 9, lambda number: ("exchange", number)
+    recovery.add_future = futures.append
+    await recovery._follow({A})
+    assert futures == ([("exchange", 9)] if snapshots else [])

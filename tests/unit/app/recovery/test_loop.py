@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import defaultdict
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from faust_assigner.app.recovery.loop import RecoveryLoop
 from faust_assigner.app.recovery.table_manager import RecoveringTables
 from faust_assigner.app.tables.files import TableStore
 
-A, B = TP("log", 0), TP("log", 1)
+A, B, C = TP("log", 0), TP("log", 1), TP("sums", 2)
 
 
 class FileError(Exception):
@@ -498,6 +499,284 @@ def test_a_partition_whose_file_does_not_tell_its_offset_is_opened_anew(
     assert made._reopen == {A}
 
 
+# -- two tables, several looks
+
+
+def second_table(made: Recovery) -> Any:
+    """A table ``sums`` whose partition ``C`` is an active, with its file at offset 17."""
+    store = Store()
+    table = Table(name="sums", data=store, applied=[], offsets=[])
+    table.persisted_offset = lambda tp: 17
+    store.set_persisted_offset = lambda *given: table.offsets.append(given)  # type: ignore[method-assign]
+    table.apply_changelog_batch = lambda events: table.applied.append(
+        [event.key for event in events]
+    )
+    made.tp_to_table[C] = table
+    made.active_tps.add(C)
+    return table
+
+
+async def looks(made: Recovery, *states: str) -> list[Any]:
+    """Looks of the comparison beside streams, one in each of these states; the acts."""
+    left, acts = list(states), list[Any]()
+
+    async def wait(event: Any, timeout: float | None = None) -> None:
+        assert event is made.consistency.doubt_is_new
+        made.consistency.doubt_is_new.set()
+        state = left.pop(0)
+        acts.append((state, timeout))
+        made.should_stop = state == "stops"
+        made.in_recovery = state == "recovers"
+        made.app.consumer.between_generations = state == "between"
+
+    async def compare() -> None:
+        assert not made.consistency.doubt_is_new.is_set()
+        acts.append("compared")
+        if acts[-2][0] == "fails":
+            raise OSError("no broker")
+
+    made.wait, made._compare_files = wait, compare  # type: ignore[method-assign]
+    await made._compare_beside_streams(made)
+    return acts
+
+
+async def test_tables_are_compared_regularly_while_streams_run(made: Recovery, caplog: Any) -> None:
+    """Not in a recovery, between generations or at the end; a failure is logged once a minute."""
+    every = recovery_loop.COMPARE_S
+    found = await looks(made, "runs", "recovers", "between", "fails", "fails", "runs", "stops")
+    assert found == [
+        ("runs", every),
+        "compared",
+        ("recovers", every),
+        ("between", every),
+        ("fails", every),
+        "compared",
+        ("fails", every),
+        "compared",
+        ("runs", every),
+        "compared",
+        ("stops", every),
+    ]
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "no broker" in caplog.text
+
+
+async def test_the_open_files_of_every_table_are_compared(made: Recovery) -> None:
+    """With their own offsets and ends; those ahead begin anew, and earlier failures are not forgotten."""
+    second, first = second_table(made), table_of(made)
+    first.data._dbs, second.data._dbs = {0: "db", 1: "db"}, {2: "db"}
+    made.tp_to_table[TP("sums", 0)] = second
+    consumer = made.app.consumer
+    consumer.ends, consumer.first[B], consumer.first[C] = {A: 5, B: 6, C: 9}, 3, 8
+    asked: list[Any] = []
+
+    async def ahead(*given: Any) -> frozenset[TP]:
+        asked.append(given)
+        return frozenset({B, C})
+
+    made.consistency.ahead = ahead  # type: ignore[method-assign]
+    made.consistency.doubted = {A: 1, B: 2, C: 3}
+    made._reopen = frozenset({A})
+    await made._compare_files()
+    assert asked == [(made.tp_to_table, {A: 7, B: 7, C: 17}, {A: 5, B: 6, C: 9})]
+    assert (first.persisted, second.offsets) == ({A: 7, B: 2}, [(C, 7)])
+    assert made._reopen == {A, B, C}
+    assert made.consistency.doubted == {A: 1}
+    assert made.acts == [("hold",)]
+    assert made.signal_recovery_start.is_set()
+
+
+@pytest.mark.parametrize("reason", ["no file is open", "none is ahead"])
+async def test_a_comparison_that_finds_nothing_does_nothing(made: Recovery, reason: str) -> None:
+    """Without open files the broker is not asked."""
+    asked: list[Any] = []
+
+    async def highwaters(*tps: TP) -> dict[TP, int]:
+        asked.append(tps)
+        return {A: 100}
+
+    made.app.consumer.highwaters = highwaters
+    made.ahead_are()
+    table_of(made).data._dbs = {} if reason == "no file is open" else {0: "db"}
+    await made._compare_files()
+    assert asked == ([] if reason == "no file is open" else [(A,)])
+    assert (made.acts, made._reopen) == ([], frozenset())
+    assert not made.signal_recovery_start.is_set()
+
+
+def test_all_tables_are_written_and_the_time_is_noted(
+    made: Recovery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each with its own records; nothing is left to write."""
+    monkeypatch.setattr(recovery_loop, "monotonic", lambda: 123.0)
+    second, first = second_table(made), table_of(made)
+    buffers = [event(b"a", 1), event(b"b", 2)], [event(b"c", 3, C)]
+    made.buffers = {first: buffers[0], second: buffers[1]}
+    made.flush_buffers()
+    assert (first.applied, second.applied) == ([b"a", b"b"], [[b"c"]])
+    assert (buffers, list(made.buffers)) == (([], []), [first, second])
+    assert made._last_flush_at == 123.0
+
+
+def test_records_are_applied_one_by_one_until_the_disk_fails(made: Recovery) -> None:
+    """A refused record is named with all of it; after a failed write none is applied."""
+    refused, failed, acts = ValueError("no key"), OSError("full"), list[Any]()
+    errors: dict[Any, Exception] = {None: refused, b"full": failed}
+
+    def apply(events: Any) -> None:
+        if len(events) > 1:
+            raise refused
+        acts.append(events[0].key)
+        if (error := errors.get(events[0].key)) is not None:
+            raise error
+
+    table = table_of(made)
+    table.apply_changelog_batch = apply
+    made.tables_failed = lambda *given: acts.append(given)  # type: ignore[method-assign]
+    rows = [event(b"a", 1), event(None, 2, B), event(b"c", 3), event(b"full", 4), event(b"e", 5)]
+    made.buffers = {table: rows}
+    made.flush_buffers()
+    assert acts == [b"a", None, b"c", b"full", ("counts", failed)]
+    assert made.named == [(B, [(2, None, b"1", refused)])]
+
+
+def test_a_failure_of_tables_is_logged_once_a_minute(made: Recovery, caplog: Any) -> None:
+    """Each one holds the rows and stops the flow in the same order; all partitions are opened anew."""
+    second_table(made)
+    for _ in range(2):
+        made.acts.clear()
+        made._reopen = frozenset()
+        made.buffers = {table_of(made): [event(b"a", 1)]}
+        made.tables_failed("sums", OSError("full"))
+        assert made.acts == [("hold",), "stop flow", "suspend", ("pause", {A, B}), "clear"]
+        assert (made._reopen, made.buffers) == ({A, B, C}, {})
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "Table sums cannot be read or written" in caplog.text
+
+
+async def test_a_worker_that_stops_notes_its_failed_tables_only(made: Recovery) -> None:
+    """Its streams stop anyway, and no recovery begins."""
+    made.app.should_stop = True
+    made.tables_failed("counts", OSError("gone"))
+    assert made.acts == [("hold",)]
+    assert made._reopen == {A, B}
+    assert not made._tables_failed.is_set()
+
+
+async def test_a_minute_without_a_failure_has_to_be_over(
+    made: Recovery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The minute itself is not enough; it counts from the last failure."""
+    trust = recovery_loop.TRUSTED_AFTER_S
+    pauses = await troubled(
+        made, 500.0, 500.0 + trust, 500.0 + 2 * trust + 0.1, 1000.0, monkeypatch=monkeypatch
+    )
+    assert pauses == [0.5, 1.0, 0.5, 0.5]
+
+
+async def test_the_events_under_way_get_ten_seconds(
+    made: Recovery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the recovery begins all the same."""
+    waits: list[Any] = []
+
+    async def wait(what: Any, timeout: float | None = None) -> None:
+        await what
+        waits.append(timeout)
+
+    made.wait = wait  # type: ignore[method-assign]
+    await troubled(made, 1.0, monkeypatch=monkeypatch)
+    assert waits == [recovery_loop.PATIENCE_S]
+    assert made.signal_recovery_start.is_set()
+
+
+async def test_a_step_that_fails_is_no_longer_waited_for(
+    made: Recovery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step is named by its coroutine, else by its kind, with the time at which it began."""
+    now = 50.0
+    monkeypatch.setattr(recovery_loop, "monotonic", lambda: now)
+    seen: list[Any] = []
+
+    async def _seek() -> None:
+        nonlocal now
+        seen.append(made.waiting_for)
+        now = 60.0
+        with made._waits_for(asyncio.Event()):
+            seen.append(made.waiting_for)
+        seen.append(made.waiting_for)
+        raise OSError("lost")
+
+    with pytest.raises(OSError, match="lost"):
+        await made._wait(_seek(), timeout=3.0)
+    assert seen == [("seek", 50.0), ("Event", 60.0), ("seek", 50.0)]
+    assert made.waiting_for is None
+    assert made.acts == [("wait", None)]
+
+
+async def test_a_wait_for_a_recovery_that_is_cancelled_is_over(made: Recovery) -> None:
+    """Its result and its time limit are the host's."""
+    waiting = asyncio.ensure_future(made.wait_for_stopped(made.signal_recovery_start))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    assert not made.idle
+    asked: list[Any] = []
+
+    async def host(self: Any, *events: Any, timeout: Any = None) -> int:
+        asked.append((events, timeout, made.idle))
+        return 1
+
+    patched = pytest.MonkeyPatch()
+    patched.setattr(Host, "wait_for_stopped", host)
+    try:
+        start, end = made.signal_recovery_start, made.signal_recovery_end
+        assert await made.wait_for_stopped(start, timeout=3.0) is True
+        assert await made.wait_for_stopped(end, start, timeout=4.0) is True
+    finally:
+        patched.undo()
+    assert asked == [((start,), 3.0, True), ((end, start), 4.0, False)]
+
+
+def test_a_new_recovery_waits_for_nothing_and_has_completed_none(made: Recovery) -> None:
+    """The watchdog reads these."""
+    fresh = Recovery(made.app, made.tables)
+    assert (fresh.waiting_for, fresh.completed_generation, fresh.idle) == (None, None, False)
+    assert fresh._reopen == frozenset()
+    assert not fresh._tables_failed.is_set()
+
+
+async def test_what_failed_is_opened_anew_in_both_roles(made: Recovery) -> None:
+    """A partition that is not here stays doubtful; the offsets of the others are kept."""
+    second, other = second_table(made), TP("log", 9)
+    made._reopen = frozenset({B, C, other})
+    made.active_offsets.update({A: 1, C: 2})
+    made.standby_offsets.update({B: 3})
+    await made._open_tables()
+    assert second.data.acts == [("close", 2), ("open", 2)]
+    assert table_of(made).data.acts == [("close", 1), ("open", 0), ("open", 1)]
+    assert dict(made.active_offsets) == {A: 1, C: 17}
+    assert dict(made.standby_offsets) == {B: 7}
+    assert made._reopen == {other}
+
+
+def test_the_first_database_that_does_not_open_is_named(made: Recovery) -> None:
+    """It is opened anew the next time; those after it are not tried. A foreign store is none of ours."""
+    second = second_table(made)
+    second.data.broken, table_of(made).data.broken = {2}, {1}
+    made.tp_to_table[A] = Table(name="memory", data=SimpleNamespace())
+    assert made._open_each() == "log-1: no space left on device"
+    assert made._reopen == {B}
+    assert second.data.acts == []
+    table_of_b = made.tp_to_table[B]
+    table_of_b.data.broken = set()
+    assert made._open_each() == "sums-2: no space left on device"
+    assert made._reopen == {B, C}
+    assert table_of_b.data.acts == [("close", 1), ("open", 1)]
+    second.data.broken = set()
+    assert made._open_each() is None
+
+
 # -- the table manager
 
 
@@ -588,3 +867,115 @@ async def test_changelog_records_of_before_a_standstill_are_dropped() -> None:
     assert queue.qsize() == 1
     flow.clear()
     assert queue.empty()
+
+
+async def test_the_queue_and_the_recovery_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the app's limit and flow; the recovery's class is the one that was composed."""
+    made: list[Any] = []
+
+    class Kind:
+        def __init__(self, *given: Any, **how: Any) -> None:
+            made.append((given, how))
+
+    module = sys.modules[RecoveringTables.__module__]
+    monkeypatch.setattr(module, "over", lambda kind, host: made.append((kind, host)) or Kind)
+    flow = FlowControlEvent()
+    app = SimpleNamespace(conf=SimpleNamespace(stream_buffer_maxsize=13), flow_control=flow)
+
+    class Tables(RecoveringTables):
+        recovery_class = int
+
+        def __init__(self) -> None:
+            self.app, self._changelog_queue, self._recovery = app, None, None
+            self.beacon, self.loop = "beacon", "loop"
+
+    tables = Tables()
+    queue, recovery = tables.changelog_queue, tables.recovery
+    assert (queue.maxsize, queue.app) == (13, app)
+    assert tables.changelog_queue is queue
+    assert tables.recovery is recovery
+    faust_recovery = module.Recovery
+    assert made == [
+        (int, faust_recovery),
+        ((app, tables), {"beacon": "beacon", "loop": "loop"}),
+    ]
+
+
+def test_windows_of_each_table_with_windows_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store is wrapped before Faust adds the table; a table without windows has no closing."""
+    acts: list[Any] = []
+    module = sys.modules[RecoveringTables.__module__]
+    monkeypatch.setattr(module, "take_care_of", lambda table: acts.append(("wrap", table)))
+    monkeypatch.setattr(
+        module.windows, "install", lambda app, table: f"{app} {table}" if table != "flat" else None
+    )
+
+    class Stock:
+        def __init__(self, *given: Any, **how: Any) -> None:
+            acts.append((given, how))
+
+        def add(self, table: Any) -> str:
+            acts.append(("add", table))
+            return f"added {table}"
+
+    class Tables(RecoveringTables, Stock):  # type: ignore[misc]
+        app = "app"
+
+    tables: Any = Tables(1, two=2)
+    assert [tables.add(name) for name in ("a", "flat", "b")] == ["added a", "added flat", "added b"]
+    assert acts == [
+        ((1,), {"two": 2}),
+        *((act, name) for name in ("a", "flat", "b") for act in ("wrap", "add")),
+    ]
+    assert tables.closings == ["app a", "app b"]
+
+
+async def test_every_channel_reports_records_that_do_not_decode() -> None:
+    """Channels are made by Faust's part."""
+
+    class Stock:
+        async def _update_channels(self) -> None:
+            self._channels = {name: SimpleNamespace(on_decode_error=None) for name in "ab"}
+
+    class Tables(RecoveringTables, Stock):  # type: ignore[misc]
+        recovery = SimpleNamespace(name_unreadable="report")  # type: ignore[assignment]
+
+        def __init__(self) -> None:
+            """Made without an app."""
+
+    tables: Any = Tables()
+    await tables._update_channels()
+    assert [one.on_decode_error for one in tables._channels.values()] == ["report"] * 2
+
+
+async def test_a_rebalance_is_passed_on_whole() -> None:
+    """With its generation, and 0 where Faust gives none; a consumer that cannot leave is not asked to."""
+    rounds: list[Any] = []
+
+    class Stock:
+        async def on_rebalance(self, *given: Any) -> None:
+            rounds.append(given)
+
+        async def on_stop(self) -> None:
+            rounds.append("stopped")
+
+    async def settle() -> None:
+        rounds.append("settled")
+
+    class Tables(RecoveringTables, Stock):  # type: ignore[misc]
+        recovery = SimpleNamespace(stop_and_wait=settle, started=True)  # type: ignore[assignment]
+
+        def __init__(self) -> None:
+            self.app = SimpleNamespace(should_stop=True, consumer=SimpleNamespace())
+
+    tables = Tables()
+    await tables.on_rebalance({A}, {B}, {C}, 7)
+    await tables.on_rebalance({C}, {A}, {B})
+    await tables.on_stop()
+    assert rounds == [
+        "settled",
+        ({A}, {B}, {C}, 7),
+        "settled",
+        ({C}, {A}, {B}, 0),
+        "stopped",
+    ]

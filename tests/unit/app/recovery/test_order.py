@@ -57,3 +57,30 @@ def test_every_partition_is_in_one_chunk_whatever_it_lacks(records: int) -> None
     assert sorted(tp for chunk in found for tp in chunk) == sorted(tps)
     found = list(chunks(dict.fromkeys(tps, -5)))
     assert found == [frozenset(tps)], "a file beyond the end lacks nothing"
+
+
+def test_few_records_are_those_of_the_whole_number() -> None:
+    """A file beyond its end makes up for no other one; equal gaps come by their numbers."""
+    left = {
+        TP(LOGS, 1): FEW_RECORDS - 1,
+        TP(OTHER, 1): 2,
+        TP(LOGS, 2): FEW_RECORDS + 1,
+        TP(OTHER, 2): -5,
+        TP(LOGS, 0): FEW_RECORDS + 1,
+        TP(LOGS, 3): FEW_RECORDS,
+        TP(SHARED, 7): -1,
+    }
+    assert list(chunks(left, ["no-log", SHARED])) == [
+        {TP(SHARED, 7)},
+        {TP(LOGS, 3)},
+        {TP(LOGS, 0)},
+        {TP(LOGS, 1), TP(OTHER, 1)},
+        {TP(LOGS, 2), TP(OTHER, 2)},
+    ]
+
+
+def test_any_pending_part_of_a_shared_table_holds_all_sources() -> None:
+    """Also beside a pending part of another table; a restored one holds none."""
+    sources = {TP("orders", 0), TP("orders", 1)}
+    assert ready_sources(sources, {TP(LOGS, 0), TP(SHARED, 5)}, {SHARED}) == set()
+    assert ready_sources(sources, {TP(LOGS, 0)}, {SHARED}) == {TP("orders", 1)}

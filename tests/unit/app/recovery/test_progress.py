@@ -140,3 +140,84 @@ def test_a_long_restore_makes_no_line_of_the_short_one_after_it(
     progress.move("c", 100)
     progress.finish("c")
     assert progress.end() is None
+
+
+def test_the_total_is_of_all_restores_and_the_passed_records_of_this_one(
+    progress: Progress, clock: Clock
+) -> None:
+    """A position at or behind the last one adds nothing; each partition has its own."""
+    assert (progress.next_offset("a"), progress.next_offset("b")) == (0, 100)
+    assert progress.next_offset("complete") == progress.next_offset("unknown") == 0
+    for tp, at in (("a", 30), ("a", 30), ("b", 107), ("b", 90), ("complete", 9)):
+        progress.move(tp, at)
+    assert (progress.next_offset("a"), progress.next_offset("b")) == (30, 107)
+    assert (progress.total, progress.passed) == (37, 37)
+    progress.finish("a")
+    assert (progress.next_offset("a"), progress.is_idle) == (0, False)
+    progress.finish("b")
+    progress.finish("b")
+    assert progress.is_idle
+    assert progress.end() is None
+    assert (progress.total, progress.passed) == (37, 0)
+    progress.begin({"c": (5, 9)})
+    progress.move("c", 8)
+    assert (progress.total, progress.passed) == (40, 3)
+
+
+def test_a_restore_given_up_has_no_partitions_and_keeps_its_time(
+    progress: Progress, clock: Clock
+) -> None:
+    """What goes on later belongs to the same restore: rate and line are of all of it."""
+    clock.now += 4
+    progress.move("a", 400)
+    progress.give_up()
+    assert progress.is_idle
+    progress.move("a", 500)
+    assert progress.figures() == Figures(0, 0, 100.0, 0.0)
+    clock.now += 4
+    progress.begin({"a": (400, 1000), "b": (500, 500)})
+    progress.move("a", 600)
+    assert progress.figures() == Figures(1, 400, 75.0, pytest.approx(400 / 75))
+
+
+def test_a_restore_without_records_begins_nothing(clock: Clock) -> None:
+    """Its time begins with the first partition that lacks records."""
+    progress = Progress(clock)
+    assert progress.figures() == Figures()
+    assert progress.line() is None
+    progress.begin({"complete": (7, 7), "beyond": (9, 7)})
+    assert progress.is_idle
+    clock.now += 60
+    assert progress.line() is None
+    progress.begin({"a": (0, 1)})
+    clock.now += SILENT_S - 0.1
+    assert progress.line() is None
+    clock.now += 0.1
+    assert progress.line() is not None
+
+
+def test_partitions_that_join_a_restore_do_not_begin_it_anew(
+    progress: Progress, clock: Clock
+) -> None:
+    """The time and the samples are those of its beginning."""
+    clock.now += SILENT_S
+    progress.move("a", 200)
+    progress.begin({"c": (0, 50)})
+    assert progress.line() == (
+        "Restoring 3 partitions: 1,250 records remain, 100 records/s, the end is in about 12 s"
+    )
+    clock.now += BETWEEN_S - 0.1
+    assert progress.line() is None
+    clock.now += 0.1
+    assert progress.line() is not None
+
+
+def test_a_restore_of_no_time_has_an_end_line(progress: Progress, clock: Clock) -> None:
+    """Its rate is over the time that it took since its beginning."""
+    clock.now += 10
+    assert progress.line() is not None
+    progress.move("a", 1000)
+    progress.move("b", 500)
+    clock.now += 10
+    assert progress.end() == "Restored 1,400 records in 20.0 s, 70 records/s"
+    assert progress.end() is None

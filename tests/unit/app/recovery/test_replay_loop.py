@@ -9,13 +9,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from faust.exceptions import DecodeError
 from faust.types import TP
 from mode.utils.queues import FlowControlEvent
 
 from faust_assigner.app.recovery import replay_loop
 from faust_assigner.app.recovery.replay_loop import ChangelogQueue, ReplayLoop
 
-A, B, C = TP("log", 0), TP("log", 1), TP("log", 2)
+A, B, C, D = (TP("log", number) for number in range(4))
 
 
 def event(tp: TP, offset: int, *, generation: int | None = 3) -> Any:
@@ -264,11 +265,14 @@ def test_standbys_are_ready_once_the_actives_are_and_nothing_is_lacking(
 
 
 class Span:
-    """One of a tracer's."""
+    """One of a tracer's; it is false while it has no tags."""
 
     def __init__(self) -> None:
         self.tags: dict[str, Any] = {}
         self.ends: list[str] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.tags)
 
     def set_tag(self, name: str, value: Any) -> None:
         """As OpenTracing's."""
@@ -416,3 +420,166 @@ async def test_outside_of_a_recovery_nothing_is_passed_over(made: Recovery) -> N
     for made.app.consumer.fetch_rounds in (1, 2):
         await made._look_for_the_end()
     assert made.active_offsets[A] == 4
+
+
+async def test_the_loop_takes_what_comes_and_looks_for_the_end_when_nothing_does(
+    made: Recovery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record that does not decode was reported already; after each step the recovery may end."""
+    acts: list[Any] = []
+    steps: list[Any] = [event(A, 5), DecodeError("bad"), None, event(A, 6)]
+
+    async def get() -> Any:
+        step = steps.pop(0)
+        made.should_stop = not steps
+        if step is None:
+            raise TimeoutError
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+    class Limit:
+        def __init__(self, seconds: float) -> None:
+            acts.append(seconds)
+
+        async def __aenter__(self) -> None:
+            pass
+
+        async def __aexit__(self, *_: object) -> None:
+            pass
+
+    async def take(record: Any) -> None:
+        acts.append(record.message.offset)
+
+    async def look() -> None:
+        acts.append("look")
+
+    monkeypatch.setattr(replay_loop.asyncio, "timeout", Limit)
+    made.tables.changelog_queue.get = get
+    made._take, made._look_for_the_end = take, look  # type: ignore[method-assign]
+    made._maybe_end = lambda: acts.append("end?")  # type: ignore[method-assign]
+    await made._slurp_changelogs(made)
+    wait = replay_loop.IDLE_S
+    assert acts == [wait, 5, "end?", wait, "end?", wait, "look", "end?", wait, 6, "end?"]
+
+
+async def test_a_record_of_an_active_is_noted_in_the_books_of_actives_alone(
+    made: Recovery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the time of its arrival; the time between two records is noted from the second one on."""
+    now = 100.0
+    monkeypatch.setattr(replay_loop, "monotonic", lambda: now)
+    made.standby_tps.add(A)
+    made.standby_offsets[A] = 77
+    await made._take(event(A, 5))
+    assert (list(made._processing_times), made._last_active_event_processed_at) == ([], 100.0)
+    now = 103.0
+    await made._take(event(B, 5))
+    await made._take(event(A, 6))
+    assert (list(made._processing_times), made._last_active_event_processed_at) == ([3.0], 103.0)
+    now = 104.0
+    await made._take(event(A, 6))
+    assert made._active_events_received_at == {A: 104.0}
+    assert made._standby_events_received_at == {B: 103.0}
+    assert (made.active_offsets[A], made.standby_offsets) == (6, {A: 77, B: 5})
+    assert [one.message.offset for one in made.buffers[made.table]] == [5, 5, 6]
+    assert made.table.seen == [5, 5, 6]
+
+
+async def test_a_buffer_that_is_full_is_written_after_the_callback(made: Recovery) -> None:
+    """A callback that fails holds nothing up; the offset is set before both."""
+    acts: list[Any] = []
+
+    async def callback(record: Any) -> None:
+        acts.append(("callback", record.message.offset, made.active_offsets[A]))
+        raise RuntimeError("a bug")
+
+    made.table.on_changelog_event = callback  # type: ignore[method-assign]
+    made.flush_buffers = lambda: acts.append("flush")  # type: ignore[method-assign]
+    for offset in (5, 6, 9):
+        await made._take(event(A, offset))
+    assert acts == [("callback", 5, 5), ("callback", 6, 6), ("callback", 9, 9), "flush"]
+
+
+async def test_a_record_that_does_not_decode_is_named_with_all_of_it(
+    monkeypatch: pytest.MonkeyPatch, made: Recovery
+) -> None:
+    """In its own partition."""
+    named: list[Any] = []
+    made.unreadable = lambda tp, rows: named.append((tp, rows))
+    error = DecodeError("bad")
+    await made.name_unreadable(error, event(B, 7).message)
+    assert named == [(B, [(7, b"k", b"v", error)])]
+
+
+def test_without_a_tracer_nothing_is_traced(made: Recovery) -> None:
+    """Neither actives nor standbys."""
+    made.app.tracer = None
+    with made._trace_actives():
+        assert made._actives_span is None
+        made._tag_actives({A: 1})
+    made._trace_standbys()
+    assert (made._actives_span, made._standbys_span) == (None, None)
+
+
+def test_standbys_are_ready_without_a_span_and_not_while_they_lack_records(made: Recovery) -> None:
+    """A span is finished and the app is told; without standbys neither."""
+    ends: list[str] = []
+    span = SimpleNamespace(finish=lambda: ends.append("x"))
+    made.in_recovery, made.tables.standbys_ready, made._standbys_span = False, True, span
+    made._maybe_end()
+    made.standby_tps, made.standby_offsets[B] = set(), 6
+    made._maybe_end()
+    made.standby_tps, made.in_recovery, made.active_offsets[A] = {B}, True, 5
+    made._maybe_end()
+    assert (ends, made.tables.ready, made._standbys_span) == ([], [], span)
+    made.in_recovery = False
+    made._maybe_end()
+    assert (ends, made.tables.ready, made._standbys_span) == (["x"], ["x"], None)
+
+
+def test_a_last_write_that_brings_no_end_is_the_only_one(made: Recovery) -> None:
+    """In the recovery the buffers are written once at its end, and not before."""
+    made.active_highwaters = {A: 6, C: 9}
+    made.active_offsets.update({A: 6, C: 8})
+    made._maybe_end()
+    assert (made.flushes, made.ended) == (0, 0)
+    made.active_offsets[C] = 9
+    made._maybe_end()
+    assert (made.flushes, made.ended, made.in_recovery) == (1, 1, False)
+
+
+async def test_each_partition_is_passed_over_by_itself(made: Recovery) -> None:
+    """In order; one that was fetched later waits for a later round, one not fetched does not count."""
+    consumer, asked = made.app.consumer, list[TP]()
+    made.active_highwaters = {C: 3, A: 6, D: 2}
+    made.active_offsets.update({C: 1, D: 0})
+    consumer.positions = {A: 7, C: 3, D: 3}
+    consumer.may_fetch = lambda tp: asked.append(tp) or tp != D  # type: ignore[method-assign]
+    await made._look_for_the_end()
+    assert (asked, made._fetched) == ([A, C, D], {A: 1})
+    consumer.fetch_rounds, consumer.positions[C] = 2, 4
+    await made._look_for_the_end()
+    assert asked[3:] == [C, D]
+    assert made._fetched == {A: 1, C: 2}
+    assert made.active_offsets == {A: 6, C: 1, D: 0}
+    consumer.fetch_rounds = 3
+    await made._look_for_the_end()
+    assert made.active_offsets == {A: 6, C: 3, D: 0}
+
+
+async def test_a_recovery_that_begins_amid_a_look_ends_the_look(made: Recovery) -> None:
+    """The partitions after it are not asked for."""
+    asked: list[TP] = []
+    made.active_highwaters = {A: 6, C: 3}
+    made.active_offsets[C] = 1
+    consumer = made.app.consumer
+    consumer.positions[C] = 9
+    consumer.may_fetch = lambda tp: asked.append(tp) or True  # type: ignore[method-assign]
+
+    def begin_again() -> None:
+        made._recovery_started_at = 2.0
+
+    consumer.meanwhile = begin_again
+    await made._look_for_the_end()
+    assert (asked, made._fetched) == ([A], {})

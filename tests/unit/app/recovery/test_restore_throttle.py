@@ -125,3 +125,63 @@ def test_a_record_that_cost_much_is_remembered_for_a_while() -> None:
     spent += 1e-6 * dear
     pace.end(dear)
     assert dear < pace.begin() < 2 * dear
+
+
+class Clocks:
+    """A throttle whose clocks and whose count of live records stand until the test moves them."""
+
+    def __init__(self, share: float) -> None:
+        self.spent, self.now, self.live = 7.0, 50.0, 3
+        self.pace = RestoreThrottle(
+            share, lambda: self.live, clock=lambda: self.spent, now=lambda: self.now
+        )
+
+    def turn(self, records: int, seconds: float) -> tuple[int, float]:
+        """The records that the turn may take, and the pause after it has taken ``records``."""
+        most = self.pace.begin()
+        self.spent += seconds
+        return most, self.pace.end(records)
+
+
+def test_streams_are_at_work_for_a_second_after_their_last_record() -> None:
+    """Records before the restore do not count; a count that goes back is a new one, too."""
+    clocks = Clocks(0.5)
+    assert not clocks.pace.is_live()
+    clocks.live += 1
+    assert clocks.pace.is_live()
+    clocks.now += LIVE_S * 0.99
+    assert clocks.pace.is_live()
+    clocks.now += LIVE_S * 0.01
+    assert not clocks.pace.is_live()
+    clocks.live = 0
+    assert clocks.pace.is_live()
+
+
+def test_a_turn_s_size_follows_from_its_time_and_the_cost_of_a_record() -> None:
+    """Up to four times the turn before, at least one record; live turns are shorter."""
+    clocks, record_s = Clocks(0.25), 2.0**-13
+    assert clocks.turn(100, 100 * record_s) == (FIRST_RECORDS, 0.0)
+    assert clocks.turn(400, 400 * record_s) == (4 * FIRST_RECORDS, 0.0)
+    assert clocks.turn(409, 409 * record_s) == (int(IDLE_TURN_S / record_s), 0.0)
+    clocks.live += 1
+    most, pause_s = clocks.turn(16, 16 * 2 * record_s)
+    assert (most, pause_s) == (int(LIVE_TURN_S / record_s), 3 * 16 * 2 * record_s)
+    assert clocks.turn(1, 0.5)[0] == int(LIVE_TURN_S / (2 * record_s))
+    assert clocks.turn(1, 0.0)[0] == 1
+    assert clocks.pace.begin() == 1, "a cost is forgotten by a fifth"
+
+
+@pytest.mark.parametrize(
+    ("share", "is_live", "pause_s"), [(0.25, True, 0.03), (0.25, False, 0.0), (1.0, True, 0.0)]
+)
+def test_a_pause_is_due_beside_streams_for_a_share_below_one(
+    share: float, is_live: bool, pause_s: float
+) -> None:
+    """It makes the turn the share of the time; the time of a turn begins with it."""
+    clocks = Clocks(share)
+    clocks.spent += 9.0
+    clocks.live += is_live
+    assert clocks.turn(10, 0.01)[1] == pytest.approx(pause_s)
+    most = clocks.pace.begin()
+    clocks.spent -= 1.0
+    assert clocks.pace.end(most) == 0.0, "a clock that goes back"

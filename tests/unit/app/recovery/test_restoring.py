@@ -4,6 +4,7 @@ import asyncio
 import gc
 import threading
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -234,6 +235,11 @@ def test_the_last_offset_to_reach_is_the_one_before_the_committed_end(
         (8, 8, 8, False, None),
         (8, 8, 8, True, 8),
         (None, None, 9, False, None),
+        (0, -1, 9, False, 0),
+        (None, 0, 1, False, 0),
+        (-1, -1, 0, False, -1),
+        (None, 9, 8, False, None),
+        (None, None, None, True, None),
     ],
 )
 async def test_a_partition_is_read_from_its_file_or_from_the_first_record_there_is(
@@ -241,7 +247,7 @@ async def test_a_partition_is_read_from_its_file_or_from_the_first_record_there_
     app: Any,
     persisted: int | None,
     offset: int | None,
-    highwater: int,
+    highwater: int | None,
     in_transaction: bool,
     start: int | None,
 ) -> None:
@@ -276,3 +282,168 @@ async def test_settling_stops_the_threads_that_it_waits_for(app: Any) -> None:
     assert not service._stop()
     await service.stop_and_wait()
     assert service._stop()
+
+
+# -- several partitions in one restore
+
+TPS = [TP("app-table-changelog", number) for number in range(5)]
+
+
+async def collected(service: Any, tps: Any, offsets: Any, highwaters: Any, stop: Any) -> list[TP]:
+    """The partitions in the order of their reports."""
+    return [tp async for tp in service._in_batches(tps, offsets, highwaters, stop)]
+
+
+async def test_each_partition_is_reported_with_its_own_result(
+    app: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those for Faust's loop first; results that are told early come first, a foreign one not at all."""
+    service, seen, used = app.tables.recovery, list[Any](), list[Any]()
+    zero, one, two, three, four = TPS
+    settings = Settings(None, True, {"client_id": "x"}, "read_committed", None)  # type: ignore[arg-type]
+    monkeypatch.setattr(recovery, "settings_of", lambda app: settings)
+
+    def cold(self: Any, tp: TP, offsets: Any, highwaters: Any) -> Cold | None:
+        seen.append((tp, offsets, highwaters))
+        own = TopicPartition(*tp)
+        return None if tp in (zero, three) else Cold(own, None, offsets[tp], highwaters[tp], True)
+
+    def restored(tp: TP, end: int) -> Restored:
+        return Restored(TopicPartition(*tp), SNAPSHOT, 1.0, 2.0, 0, end, 10 + tp.partition)
+
+    def bring(settings: Any, colds: Any, stop: Any, told: Any) -> Any:
+        used.append((settings, colds, stop))
+        told(restored(two, 25))
+        told(restored(TP("other", 0), 99))
+        return {tp: restored(tp, 20 + tp.partition) for tp in (one, two, four)}
+
+    monkeypatch.setattr(RestoringRecovery, "_cold", cold)
+    monkeypatch.setattr(recovery, "bring_up", bring)
+    pace = object()
+    monkeypatch.setattr(service, "_pace", lambda: pace)
+    offsets = {tp: tp.partition for tp in TPS} | {four: 30}
+    highwaters = dict.fromkeys(TPS, 22)
+    stop = recovery.Stop(None)
+    order = [three, one, four, zero, two]
+    found = await collected(service, order, offsets, highwaters, stop)
+    assert found == [three, zero, two, one, four]
+    assert [each[0] for each in seen] == order
+    assert all(each[1] is offsets and each[2] is highwaters for each in seen)
+    ((given, colds, own_stop),) = used
+    assert given == replace(settings, progress=service.progress, pace=pace)
+    assert given.progress is service.progress
+    assert [each.tp for each in colds] == [one, four, two]
+    assert own_stop is stop is service._stop
+    assert offsets == {zero: 0, one: 21, two: 25, three: 3, four: 30}
+    assert highwaters == {zero: 22, one: 22, two: 25, three: 22, four: 24}
+    assert service.restored == {
+        one: restored(one, 21),
+        two: restored(two, 25),
+        four: restored(four, 24),
+    }
+
+
+@pytest.mark.parametrize(
+    ("snapshots", "batched", "is_used"),
+    [(None, False, False), ("there", False, True), (None, True, True)],
+)
+async def test_a_restore_without_snapshots_and_batches_is_faust_s(
+    restoring: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    snapshots: str | None,
+    batched: bool,
+    is_used: bool,
+) -> None:
+    """No thread begins, and no database is opened."""
+    settings = Settings(snapshots, batched, {}, "read_uncommitted", None)  # type: ignore[arg-type]
+    monkeypatch.setattr(recovery, "settings_of", lambda app: settings)
+    monkeypatch.setattr(recovery, "bring_up", answer(7))
+    stop = restoring._stop
+    assert await build(restoring) == {HERE: 7 if is_used else -1}
+    assert (restoring._stop is stop) is not is_used
+
+
+async def test_partitions_of_a_failed_restore_are_reported_in_order(
+    app: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Except those that were told before; none of them is in the progress any more."""
+    service = app.tables.recovery
+    monkeypatch.setattr(
+        recovery, "settings_of", lambda app: Settings("s", True, {}, "read_uncommitted", None)
+    )  # type: ignore[arg-type]
+    monkeypatch.setattr(
+        RestoringRecovery,
+        "_cold",
+        lambda self, tp, *_: Cold(TopicPartition(*tp), None, -1, 9, True),
+    )
+
+    def bring(settings: Any, colds: Any, stop: Any, told: Any) -> Any:
+        settings.progress.begin({each.tp: (0, 10) for each in colds})
+        told(Restored(TopicPartition(*TPS[1]), SNAPSHOT, 0.0, 1.0, -1, 7, 10))
+        settings.progress.finish(TPS[1])
+        raise RuntimeError("of any kind")
+
+    monkeypatch.setattr(recovery, "bring_up", bring)
+    offsets, highwaters = dict.fromkeys(TPS[:4], -1), dict.fromkeys(TPS[:4], 9)
+    order = [TPS[3], TPS[1], TPS[0], TPS[2]]
+    found = await collected(service, order, offsets, highwaters, recovery.Stop(None))
+    assert found == [TPS[1], TPS[0], TPS[2], TPS[3]]
+    assert offsets == {TPS[0]: -1, TPS[1]: 7, TPS[2]: -1, TPS[3]: -1}
+    assert service.progress.is_idle
+
+
+@pytest.mark.parametrize("reason", [None, "not writable", "no highwater", "at its end"])
+async def test_a_restore_task_has_all_of_its_partition(
+    monkeypatch: pytest.MonkeyPatch, app: Any, reason: str | None
+) -> None:
+    """Its database, its offset, its end, its decoding; a foreign store has none."""
+    monkeypatch.setattr(recovery, "is_writable", lambda store: reason != "not writable")
+    monkeypatch.setattr(recovery, "takes_files", lambda store: store.takes)
+    monkeypatch.setattr(recovery, "decoding_of", lambda table: ("decoding", table.name))
+    tp = TPS[3]
+    store = SimpleNamespace(
+        persisted_offset=lambda tp: 5 + tp.partition,
+        _db_for_partition=lambda number: f"database {number}",
+        takes=False,
+    )
+    service = app.tables.recovery
+    service.tp_to_table[tp] = Table(data=store, _on_changelog_event=None, name="counts")
+    highwaters = {tp: {"no highwater": None, "at its end": 6}.get(reason or "", 60)}
+    found = service._cold(tp, {tp: 6}, highwaters)
+    assert found == (
+        None if reason else Cold(tp, "database 3", 8, 60, False, ("decoding", "counts"))  # type: ignore[arg-type]
+    )
+
+
+async def test_a_restore_takes_its_share_beside_the_app_s_records(
+    app: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Live records are those that the monitor has counted."""
+    made: list[Any] = []
+    monkeypatch.setattr(recovery, "read_or_default", lambda app, setting: (app, setting))
+    monkeypatch.setattr(recovery, "RestoreThrottle", lambda *given: made.append(given) or "pace")
+    assert app.tables.recovery._pace() == "pace"
+    ((share, count),) = made
+    assert share == (app, recovery.RESTORE_SHARE)
+    app.monitor.messages_received_total = 41
+    assert count() == 41
+
+
+async def test_a_restore_that_does_not_end_in_time_is_logged(
+    app: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """All of them are waited for together; a thread that has ended is not waited for any more."""
+    service = app.tables.recovery
+    monkeypatch.setattr(recovery, "SETTLE_TIMEOUT_S", 0.01)
+    quick, stuck = (asyncio.get_running_loop().create_future() for _ in range(2))
+    service._working = {quick, stuck}
+    quick.set_result(None)
+    await service.stop_and_wait()
+    assert "A restore did not stop within" in caplog.text
+    caplog.clear()
+    stuck.set_result(None)
+    await service.stop_and_wait()
+    assert caplog.text == ""
+    assert await service._in_thread(lambda *given: given, 1, "two") == (1, "two")
+    await asyncio.sleep(0)
+    assert service._working == {quick, stuck}

@@ -120,3 +120,35 @@ def test_a_bare_record_is_completed_for_a_schema_of_someones_own() -> None:
     record.key, record.value = None, b""
     found = whole(TopicPartition("log", 3), record)
     assert (found.serialized_key_size, found.serialized_value_size) == (-1, 0)
+
+
+def test_a_file_takes_records_until_it_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record that fills it is whole, and the file of another partition has its own room."""
+    keep(tmp_path, HERE, [bad(1)])
+    size = (tmp_path / module.FOLDER / "log-3.jsonl").stat().st_size
+    monkeypatch.setattr(module, "FILE_BYTES", 2 * size)
+    keep(tmp_path, HERE, [bad(2), bad(3), bad(4)])
+    keep(tmp_path, OTHER, [bad(5)])
+    assert [one["offset"] for one in lines_in(tmp_path)] == [1, 2]
+    assert [one["offset"] for one in lines_in(tmp_path, OTHER)] == [5]
+    monkeypatch.setattr(module, "FILE_BYTES", 2 * size + 1)
+    keep(tmp_path, HERE, [bad(6), bad(7)])
+    assert [one["offset"] for one in lines_in(tmp_path)] == [1, 2, 6]
+
+
+def test_records_of_a_full_disk_are_counted_and_logged_with_their_end(
+    tmp_path: Path, caplog: Any
+) -> None:
+    """All records since the start are in the line; keys and values are not."""
+    (tmp_path / module.FOLDER).write_text("a file in the place of the folder")
+    app: Any = SimpleNamespace(conf=SimpleNamespace(tabledir=str(tmp_path)))
+    found = UnreadableRecords(app)
+    found(HERE, [bad(4), bad(9, b"secret", b"secret")])
+    assert found.counts == {HERE: 2}
+    assert [record.levelname for record in caplog.records] == ["WARNING", "ERROR"]
+    line = caplog.records[1].getMessage()
+    assert line.startswith("Changelog log-3: 2 records did not decode and are skipped")
+    assert line.endswith("the last record has offset 9: ValueError('bad 9')")
+    assert "secret" not in line
