@@ -32,13 +32,13 @@ def checked(
 ) -> tuple[MemberClaims, ...]:
     """Replace the false claims in ``said`` and set ``refused`` to the reason.
 
-    ``generation`` is Kafka's number of the round being formed. If this number is unknown (below 0),
-    no claim is checked. The same applies if the leader's own ``last_generation`` is not older,
-    because the group's generations started anew. A member that the record does not list and that
+    ``generation`` is Kafka's number of the round being formed. If this number is unknown (-1), no
+    claim is checked. The same applies if the leader's own ``last_generation`` (-1 or more) is not
+    older, because the group's generations started anew. A member that the record does not list and that
     processes no partition may have been expelled and have come back. Its claims count as older than
     the record's claims. Cost: O(claims).
     """
-    if generation < 0 or last_generation >= generation:
+    if last_generation >= generation:
         return tuple(said)
     if record.generation != generation - 1:
         record = Record()

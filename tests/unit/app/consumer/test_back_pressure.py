@@ -76,6 +76,15 @@ async def test_a_record_is_held_back_until_there_is_room_or_for_a_second(
     assert held.it.acts == [("delivered", "orders")]
 
 
+@pytest.mark.parametrize(("full_s", "held_s"), [(0.75, 0.75), (1.0, 1.0), (1.25, 1.0)])
+async def test_a_record_is_held_back_for_the_longest_time_and_no_longer(
+    monkeypatch: pytest.MonkeyPatch, full_s: float, held_s: float
+) -> None:
+    """To the check: the one at the end of the time lets the record go."""
+    monkeypatch.setattr(module, "LOOK_S", 0.25)
+    assert await Held(monkeypatch, full_s).deliver() == held_s
+
+
 async def test_records_of_changelogs_are_never_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """They make the room."""
     assert await Held(monkeypatch, 60.0).deliver("log") == 0.0

@@ -10,7 +10,8 @@ import pytest
 from faust.streams import _current_event
 from faust.types import TP
 
-from faust_assigner.app.consumer.batches import BatchesInTime, TransactionalBatches
+from faust_assigner.app.consumer import batches as module
+from faust_assigner.app.consumer.batches import LOOK_S, BatchesInTime, TransactionalBatches
 
 A, B = TP("orders", 0), TP("orders", 1)
 
@@ -133,12 +134,58 @@ async def test_a_full_batch_is_handed_out_at_once_and_the_next_begins_empty(made
     assert await waiting == [3, 4]
 
 
+async def test_a_value_without_a_record_is_refused(made: Stream) -> None:
+    """It has no partition, so that no batch is its own."""
+    made.take(2, None)
+    assert made._basket is not None
+    made.current_event = None
+    with pytest.raises(RuntimeError, match="a stream whose values are records"):
+        await made._basket.collect(1)
+    assert made._basket.filling == []
+
+
+@pytest.mark.parametrize("method", ["take", "take_events", "take_with_timestamp", "noack_take"])
+async def test_without_transactions_batches_are_fausts_own(method: str) -> None:
+    """With the same arguments; the stream keeps its processors and its acknowledgements."""
+    stream, asked = Stream(), list[Any]()
+
+    def stock(self: Any, *args: Any) -> str:
+        asked.append(args)
+        return "Faust's"
+
+    stream.app.in_transaction = False
+    args = (3, 0.5, "at") if method == "take_with_timestamp" else (3, 0.5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Stock, method, stock, raising=False)
+        assert getattr(stream, method)(*args) == "Faust's"
+    assert asked == [args]
+    stream.__aiter__()
+    assert (stream._processors, stream.enable_acks, stream._basket) == (["echo"], True, None)
+
+
+async def test_events_are_handed_out_as_they_are(made: Stream) -> None:
+    """With their values, and acknowledged as those of ``take``."""
+    batches = made.take_events(2, 0.05)
+    events = [Event(1), Event(2)]
+    await made.read(*events)
+    assert await next_of(batches) == events
+    await batches.aclose()
+    assert (made.acked, made.held) == ([1, 2], [1])
+
+
 async def test_what_a_time_limit_finds_is_handed_out(made: Stream) -> None:
     """In whole batches, one for each partition, the oldest record's first."""
     batches = made.take(9, 0.05)
     await made.read(Event(1, B), Event(2), Event(3, B))
     assert await next_of(batches) == [1, 3]
     assert await next_of(batches) == [2]
+
+
+async def test_a_time_limit_that_finds_nothing_begins_again(made: Stream) -> None:
+    """No empty batch is handed out."""
+    waiting = await nothing_of(made.take(9, 0.02), 0.1)
+    await made.read(Event(1))
+    assert await asyncio.wait_for(waiting, 5.0) == [1]
 
 
 async def test_the_reader_waits_while_a_batch_is_full(made: Stream) -> None:
@@ -176,9 +223,9 @@ async def test_a_batch_is_acknowledged_when_the_agent_asks_for_the_next(made: St
 
 async def test_an_agent_that_acknowledges_by_itself_is_left_to_it(made: Stream) -> None:
     """Its records may wait for the next ones: they are not held back either."""
-    batches = made.noack_take(2, 0.05)
-    await made.read(Event(1))
-    assert [event.value for event in await next_of(batches)] == [1]
+    batches = made.noack_take(3, 0.05)
+    await made.read(Event(1), Event(2))
+    assert [event.value for event in await next_of(batches)] == [1, 2]
     await batches.aclose()
     assert (made.acked, made.held) == ([], [])
 
@@ -194,7 +241,7 @@ async def test_a_batch_is_held_back_by_its_first_record(made: Stream) -> None:
 async def test_records_of_a_former_generation_are_in_no_batch(made: Stream) -> None:
     """Their next owner reads them."""
     batches = made.take(3, 0.05)
-    await made.read(Event(1, generation=2), Event(2), Event(3, B, generation=2))
+    await made.read(Event(3, B, generation=2), Event(1, generation=2), Event(2))
     assert await next_of(batches) == [2]
 
 
@@ -202,8 +249,8 @@ async def test_records_of_a_former_generation_are_in_no_batch(made: Stream) -> N
 async def test_values_that_are_dicts_get_the_time_of_their_record(made: Stream, field: str) -> None:
     """Under the name that was given, if one was."""
     batches = made.take_with_timestamp(2, 0.05, field)
-    await made.read(Event({"a": 1}), Event("text"))
-    stamped = {"a": 1, "at": 42.0} if field else {"a": 1}
+    await made.read(Event({"a": 1, "at": 7.0}), Event("text"))
+    stamped = {"a": 1, "at": 42.0 if field else 7.0}
     assert await next_of(batches) == [stamped, "text"]
 
 
@@ -331,3 +378,70 @@ async def test_a_wait_for_a_batch_goes_on_where_it_holds_up_nothing(
     assert not waiting.done()
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
+
+
+class Waited:
+    """A stream in a Faust whose waits take their whole time; ``asked`` are their arguments."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, most: int = 9) -> None:
+        self.now, self.asked, self.most = 1000.0, list[Any](), most
+        loop = SimpleNamespace(time=lambda: self.now)
+        monkeypatch.setattr(module.asyncio, "get_running_loop", lambda: loop)
+        monkeypatch.setattr(Stock, "wait_for_stopped", self._wait)
+        self.stream, self.events = Plain(), [asyncio.Event(), asyncio.Event()]
+
+    async def _wait(self, *events: Any, timeout: float | None = None) -> bool:
+        self.asked.append((events, None if timeout is None else round(timeout, 6)))
+        self.now += timeout or 0.0
+        if len(self.asked) == self.most:
+            self.events[1].set()
+        return True
+
+    @property
+    def times(self) -> list[float | None]:
+        """The seconds of each wait."""
+        return [timeout for _, timeout in self.asked]
+
+
+async def test_a_batch_is_looked_at_every_moment_until_its_time_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last wait is as long as the time that is left; each of the events ends it."""
+    waited = Waited(monkeypatch)
+    assert await waited.stream.wait_for_stopped(*waited.events, timeout=2.5 * LOOK_S)
+    assert waited.times == [LOOK_S, LOOK_S, LOOK_S / 2]
+    assert {events for events, _ in waited.asked} == {tuple(waited.events)}
+    waited = Waited(monkeypatch, most=4)
+    assert not await waited.stream.wait_for_stopped(*waited.events)
+    assert waited.times == [LOOK_S] * 4, "without a limit until it is full"
+    waited = Waited(monkeypatch)
+    waited.stream.should_stop = True
+    assert await waited.stream.wait_for_stopped(*waited.events)
+    assert waited.times == [LOOK_S]
+
+
+async def test_a_wait_for_other_things_is_fausts_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its own time; one that is no event is enough."""
+    waited, channel = Waited(monkeypatch), object()
+    assert await waited.stream.wait_for_stopped(channel, waited.events[0], timeout=7.0)
+    assert waited.asked == [((channel, waited.events[0]), 7.0)]
+
+
+async def test_a_batch_is_filled_until_its_time_is_over_look_by_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Under transactions as well; without a limit until it is full."""
+    waited, stream = Waited(monkeypatch), Stream()
+    stream.take(5, None)
+    basket = stream._basket
+    assert basket is not None
+    await stream._fill(basket, 2.5 * LOOK_S)
+    assert waited.asked == [((basket.full,), t) for t in (LOOK_S, LOOK_S, LOOK_S / 2)]
+    waited = Waited(monkeypatch, most=3)
+    waited.events[1] = basket.full
+    await stream._fill(basket, None)
+    assert waited.times == [LOOK_S] * 3
+    stream.should_stop = True
+    basket.full.clear()
+    await stream._fill(basket, None)
+    assert len(waited.asked) == 3

@@ -120,3 +120,43 @@ async def test_the_last_commit_comes_after_one_that_is_under_way() -> None:
 
     await Ending().commit_and_end_transactions()
     assert acts == ["waited", "committed"]
+
+
+def test_each_partition_is_bounded_by_its_own_records() -> None:
+    """Whatever is asked for: a generator, one of two, or a partition without records under way."""
+    third = TP("bills", 0)
+
+    def made() -> Consumer:
+        consumer = Consumer()
+        consumer._acked = {SOURCE: [3, 5], OTHER: [7, 9, 8], third: [1]}
+        consumer._unacked_messages = [
+            consumer.under_way,
+            SimpleNamespace(tp=OTHER, offset=9, acked=False, generation_id=1),
+            SimpleNamespace(tp=OTHER, offset=2, acked=True, generation_id=1),
+        ]
+        return consumer
+
+    consumer = made()
+    found = consumer._filter_committable_offsets(tp for tp in (SOURCE, OTHER, third))
+    assert found == {SOURCE: 4, OTHER: 9, third: 2}
+    assert {tp: sorted(acked) for tp, acked in consumer._acked.items()} == {
+        SOURCE: [3, 5],
+        OTHER: [7, 8],
+        third: [1],
+    }
+    consumer = made()
+    assert consumer._filter_committable_offsets([third]) == {third: 2}
+    assert consumer._acked == made()._acked
+
+
+def test_what_was_hidden_comes_back_though_the_commit_fails() -> None:
+    """The next commit has it."""
+
+    class Failing(FinalCommit):
+        def __init__(self) -> None:
+            vars(self).update(vars(Consumer()))
+
+    consumer: Any = Failing()
+    with pytest.raises(AttributeError):
+        consumer._filter_committable_offsets([SOURCE])
+    assert consumer._acked == {SOURCE: [3, 5]}

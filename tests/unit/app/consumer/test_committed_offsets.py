@@ -151,3 +151,65 @@ async def test_a_refusal_that_passes_is_logged_once(
         with pytest.raises(error):
             await coordinator._do_fetch_commit_offsets([HERE])
     assert len(caplog.records) == lines
+
+
+async def test_an_answer_has_each_partition_with_its_offset_and_metadata() -> None:
+    """Of every topic; the group's name is in the request."""
+    coordinator: Any = Coordinator()
+
+    def part(number: int, offset: int, metadata: str) -> dict[str, Any]:
+        return {"partition": number, "offset": offset, "metadata": metadata, "error_code": 0}
+
+    topics = [
+        {"topic": "orders", "partitions": [part(1, 8, "b"), part(0, -1, "")]},
+        {"topic": "bills", "partitions": [part(3, 4, "c"), part(2, 5, "d")]},
+    ]
+    answer = SimpleNamespace(to_object=lambda: {"error_code": 0, "topics": topics})
+
+    async def send(request: Any) -> Any:
+        coordinator.requests.append(request)
+        return answer
+
+    coordinator._send_req = send
+    bills = [TopicPartition("bills", number) for number in (3, 2)]
+    assert await committed(coordinator, [HERE, OTHER, *bills]) == {
+        OTHER: OffsetAndMetadata(8, "b"),
+        bills[0]: OffsetAndMetadata(4, "c"),
+        bills[1]: OffsetAndMetadata(5, "d"),
+    }
+    (request,) = coordinator.requests
+    assert request.build(lambda *fields: fields) == (
+        "g",
+        [("bills", [2, 3], {}), ("orders", [0, 1], {})],
+        True,
+        {},
+    )
+
+
+async def test_each_kind_of_refusal_is_logged_and_an_answer_is_passed_on(caplog: Any) -> None:
+    """A second kind at once; what aiokafka asked for is what is asked for."""
+    caplog.set_level("INFO")
+    coordinator: Any = Coordinator()
+    ask_for_all(coordinator)
+    assert await coordinator._do_fetch_commit_offsets([HERE]) == {HERE: OffsetAndMetadata(7, "")}
+    for code in (14, 88, 14, 88):
+        coordinator.error_code = code
+        with pytest.raises(errors.KafkaError):
+            await coordinator._do_fetch_commit_offsets([HERE, OTHER])
+    assert len(caplog.records) == 2
+    assert [[*request._tps] for request in coordinator.requests] == [[HERE]] + [[HERE, OTHER]] * 4
+
+
+@pytest.mark.parametrize(
+    ("error", "is_dead"),
+    [(errors.NotCoordinatorForGroupError, True), (errors.TopicAuthorizationFailedError, False)],
+)
+async def test_a_partitions_error_may_be_that_of_a_former_coordinator(
+    error: type[errors.KafkaError], is_dead: bool
+) -> None:
+    """Brokers before Kafka 0.10.2 answer so; the next request looks for it again."""
+    coordinator = Coordinator()
+    coordinator.errors = {0: error.errno}
+    with pytest.raises(error):
+        await committed(coordinator, [HERE, OTHER])
+    assert bool(coordinator.dead) is is_dead

@@ -20,11 +20,13 @@ from aiokafka.consumer.fetcher import (
 )
 from aiokafka.errors import (
     CorruptRecordException,
+    OffsetOutOfRangeError,
     RecordTooLargeError,
     TopicAuthorizationFailedError,
 )
 from aiokafka.structs import TopicPartition
 
+from faust_assigner.app.consumer import fetcher as fetching
 from faust_assigner.app.consumer.fetcher import IDLE_WAIT_MS, WAIT_MS, FairFetcher, Share
 
 A, B, C, D = (TopicPartition("t", number) for number in range(4))
@@ -509,3 +511,191 @@ async def test_a_turn_waits_for_an_assignment_that_is_changing() -> None:
     turns.fetched(A, 2)
     assert await turns.take() == {0: 2}
     assert waits
+
+
+class Clock:
+    """Time that sleeps move; ``slept`` are the seconds of each."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.slept = 500.0, list[float]()
+        monkeypatch.setattr(fetching, "monotonic", lambda: self.now)
+        monkeypatch.setattr(fetching, "time", lambda: self.now + 0.0625)
+
+    async def sleep(self, seconds: float) -> None:
+        """As asyncio's."""
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+@pytest.mark.parametrize(
+    ("brought", "took_s", "slept"),
+    [
+        (False, 0.0, [0.02]),
+        (False, 0.005, [0.015]),
+        (False, 0.02, []),
+        (False, 0.5, []),
+        (True, 0.005, []),
+    ],
+)
+async def test_a_fetch_that_ends_early_without_records_has_the_rest_of_its_time_to_wait(
+    monkeypatch: pytest.MonkeyPatch, brought: bool, took_s: float, slept: list[float]
+) -> None:
+    """After an error aiokafka would ask again at once; the answer tells of each partition with its offset."""
+    turns, clock, noted = Turns(A, B), Clock(monkeypatch), list[Any]()
+
+    async def fetch(_: Any, assignment: Any, node: Any, request: Any) -> bool:
+        assert (assignment, node) == (turns.assignment, 3)
+        clock.now += took_s
+        return brought
+
+    monkeypatch.setattr(Fetcher, "_proc_fetch_request", fetch)
+    monkeypatch.setattr(fetching.asyncio, "sleep", clock.sleep)
+    turns.fetcher._note_refusals = lambda *said: noted.append(said)
+    request = SimpleNamespace(topics=[("t", [(0, 7, 1024), (1, 9, 2048)]), ("u", [(4, 2, 1)])])
+    assert await turns.fetcher._proc_fetch_request(turns.assignment, 3, request) is brought
+    asked = [(A, 7), (B, 9), (TopicPartition("u", 4), 2)]
+    assert noted == [(turns.assignment, asked, 500_062)]
+    assert clock.slept == pytest.approx(slept)
+
+
+async def test_partitions_that_are_set_aside_are_not_asked_for_until_their_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those that cannot be read and those that a broker refuses; a look-up waits as well."""
+    turns, clock, begun = Turns(A, B, C), Clock(monkeypatch), list[Any]()
+
+    async def look_up(*asked: Any) -> None:
+        begun.append(asked[2])
+
+    turns.fetcher._update_fetch_positions = look_up
+    turns.states[A].has_valid_position = False
+    turns.fetcher.aside.unreadable(A, turns.states[A], ValueError("corrupt"), 500.0)
+    turns.fetcher.refused.refused(B, turns.states[B], 500.0)
+    assert turns.asks(monkeypatch) == {C}
+    clock.now = 500.1
+    assert turns.asks(monkeypatch) == {B, C}
+    await asyncio.sleep(0)
+    assert begun == []
+    clock.now = 501.0
+    assert turns.asks(monkeypatch) == {B, C}, "A is looked up first"
+    await asyncio.sleep(0)
+    assert begun == [[A]]
+
+
+async def test_records_that_arrive_during_a_wait_are_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A wait that brings none, as of records before a seek, goes on for the time that is left."""
+    turns, clock, waits = Turns(A, B), Clock(monkeypatch), list[float]()
+
+    async def wait(waiters: list[Any], *, timeout: float) -> tuple[list[Any], list[Any]]:
+        waits.append(timeout)
+        clock.now += 2.0
+        if len(waits) == 2:
+            turns.fetched(A, 4)
+            turns.fetched(B, 4)
+        waiters[0].set_result(None)
+        return waiters, []
+
+    monkeypatch.setattr(fetching.asyncio, "wait", wait)
+    turns.fetcher._create_fetch_waiter = asyncio.get_running_loop().create_future
+    assert await turns.take(3, {A}, timeout=5.0) == {0: 3}
+    assert waits == [5.0, 3.0]
+    assert await turns.take(3, {A}, timeout=5.0) == {0: 1}
+    assert await turns.take(3, {A}, timeout=6.0) == {}
+    assert waits[2:] == [6.0, 4.0, 2.0]
+
+
+async def test_a_partition_that_is_not_asked_for_is_not_blamed_for_an_error() -> None:
+    """It is the first in the queue, and its records stay."""
+    turns = Turns(A, B, C)
+    turns.states.update({tp: Seeking() for tp in (A, B, C)})
+    turns.fetched(A, 2)
+    corrupt(turns, B)
+    turns.fetched(C, 2)
+    assert await turns.take(10, {B, C}) == {}
+    assert turns.fetcher.aside.partitions() == [B]
+    assert await turns.take(10, {A, B, C}) == {0: 2, 2: 2}
+
+
+async def test_records_of_a_position_that_did_not_move_stay_after_an_error_elsewhere() -> None:
+    """Only what was taken in the turn is fetched again."""
+    turns = Turns(A, B, C)
+    turns.states.update({tp: Seeking() for tp in (A, B, C)})
+    turns.fetched(A, 2)
+    corrupt(turns, B)
+    turns.fetched(C, 2)
+    turns.states[A].has_valid_position = False
+    assert await turns.take(9) == {}
+    assert turns.fetcher._records.keys() == {C}
+    assert turns.states[C].position == 0
+    assert turns.fetcher.counters == {"unreadable_partitions": 1}
+
+
+async def test_an_error_of_a_partition_that_is_no_longer_assigned_is_raised() -> None:
+    """There is no state to set aside."""
+    turns = Turns(A, B)
+    corrupt(turns, B)
+    turns.assignment.tps = frozenset({A})
+    with pytest.raises(CorruptRecordException):
+        await turns.take()
+    assert turns.fetcher.aside.partitions() == []
+    turns.fetcher._subscriptions.subscription = None
+    with pytest.raises(CorruptRecordException):
+        await turns.take()
+
+
+async def test_each_partition_that_was_read_is_well_again() -> None:
+    """And no other: that one goes on to be left alone."""
+    turns = Turns(A, B, C)
+    for tp in (A, B, C):
+        turns.fetcher.aside.unreadable(tp, turns.states[tp], ValueError("corrupt"), 0.0)
+    turns.fetched(A, 1)
+    turns.fetched(C, 1)
+    assert await turns.take() == {0: 1, 2: 1}
+    assert turns.fetcher.aside.partitions() == [B]
+
+
+async def test_other_errors_of_a_partition_are_left_to_the_fetcher(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing is set aside; the error is raised where records are taken."""
+    turns, errors = Turns(A), list[Any]()
+    monkeypatch.setattr(Fetcher, "_set_error", lambda self, tp, error: errors.append((tp, error)))
+    error = OffsetOutOfRangeError({A: 7})
+    turns.fetcher._set_error(A, error)
+    assert errors == [(A, error)]
+    assert (turns.fetcher.aside.partitions(), turns.fetcher.counters) == ([], {})
+
+
+@pytest.mark.parametrize(
+    ("position", "highwater", "is_at_end"),
+    [(5, None, True), (5, 6, False), (5, 5, True), (6, 5, True), (0, 0, True)],
+)
+def test_a_partition_is_at_its_end_where_its_position_is_no_earlier(
+    position: int, highwater: int | None, is_at_end: bool
+) -> None:
+    """An end that is not known delays no partition."""
+    turns = Turns(A)
+    turns.states[A].position, turns.states[A].highwater = position, highwater  # type: ignore[assignment]
+    assert turns.fetcher._is_at_end(A) is is_at_end
+
+
+async def test_a_look_up_that_found_nothing_is_made_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each partition has a look-up of its own, and one that has a position has none."""
+    turns, begun = Turns(A, B, C), list[Any]()
+    turns.nodes[B] = 5
+
+    async def look_up(assignment: Any, node: Any, tps: Any) -> None:
+        assert assignment is not None
+        begun.append((node, tps))
+
+    turns.fetcher._update_fetch_positions = look_up
+    turns.states[A].has_valid_position = turns.states[B].has_valid_position = False
+    for _ in range(2):
+        assert turns.asks(monkeypatch) == {C}
+        await asyncio.gather(*turns.fetcher._pending_tasks)
+        await asyncio.sleep(0)
+    assert sorted(begun) == [(0, [A]), (0, [A]), (5, [B]), (5, [B])]

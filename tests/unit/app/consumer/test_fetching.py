@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from aiokafka.errors import IllegalStateError, RecordTooLargeError
 from faust.types import TP
+from mode.utils.queues import FlowControlEvent
 
 from faust_assigner.app.consumer.commits import FinalCommit
 from faust_assigner.app.consumer.fetching import (
@@ -21,6 +22,7 @@ from faust_assigner.app.consumer.fetching import (
     Wanted,
     fetch_or_put_back,
     seek_committed,
+    seek_to_committed,
 )
 
 SOURCE, STANDBY = TP("orders", 0), TP("log", 0)
@@ -422,3 +424,145 @@ async def test_a_seek_to_committed_offsets_is_made_again_while_the_broker_is_sil
 
     await Seeking().perform_seek()
     assert answers == []
+
+
+@pytest.mark.parametrize("has_group", [True, False])
+async def test_the_client_of_a_group_seeks_all_partitions_by_one_request(
+    monkeypatch: pytest.MonkeyPatch, has_group: bool
+) -> None:
+    """Another client has no group's offsets: Faust seeks them one by one."""
+    calls: list[Any] = []
+    coordinator = SimpleNamespace(fetch_committed_offsets=None) if has_group else SimpleNamespace()
+    client = SimpleNamespace(_coordinator=coordinator)
+
+    async def call_thread(*call: Any) -> dict[TP, int]:
+        calls.append(call)
+        return {SOURCE: 5}
+
+    async def one_by_one() -> dict[TP, int]:
+        return {STANDBY: 6}
+
+    thread = SimpleNamespace(
+        _ensure_consumer=lambda: client,
+        call_thread=call_thread,
+        consumer=SimpleNamespace(first_read={SOURCE: 3}),
+    )
+    found = await seek_to_committed(thread, one_by_one)
+    assert found == ({SOURCE: 5} if has_group else {STANDBY: 6})
+    assert calls == ([(seek_committed, client, {SOURCE: 3})] if has_group else [])
+
+
+async def test_ends_are_asked_of_the_broker_on_the_consumers_thread() -> None:
+    """For all partitions at once."""
+    consumer, asked = Steady(), list[Any]()
+    client = SimpleNamespace(end_offsets="end offsets")
+
+    async def call_thread(*call: Any) -> dict[TP, int]:
+        asked.append(call)
+        return {SOURCE: 5, STANDBY: 8}
+
+    consumer._thread = SimpleNamespace(_ensure_consumer=lambda: client, call_thread=call_thread)
+    assert await consumer.highwaters(SOURCE, STANDBY) == {SOURCE: 5, STANDBY: 8}
+    assert asked == [("end offsets", (SOURCE, STANDBY))]
+
+
+async def test_each_fetch_is_counted_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The records of the fetch before have reached their queues by then."""
+    consumer, seen = Steady(), list[Any]()
+
+    async def getmany(self: Any, active: Any, timeout: float) -> dict[TP, list[Any]]:
+        seen.append((self.fetch_rounds, active, timeout))
+        return {SOURCE: [1]}
+
+    monkeypatch.setattr(Host, "_getmany", getmany, raising=False)
+    for _ in range(2):
+        assert await consumer._getmany({SOURCE}, 1.5) == {SOURCE: [1]}
+    assert seen == [(1, {SOURCE}, 1.5), (2, {SOURCE}, 1.5)]
+
+
+@pytest.mark.parametrize(
+    ("active", "client_only"), [({SOURCE}, False), (set(), True), ({SOURCE}, True)]
+)
+async def test_a_fetch_with_partitions_or_of_a_client_alone_is_fausts_own(
+    monkeypatch: pytest.MonkeyPatch, active: set[TP], client_only: bool
+) -> None:
+    """It begins at once, with its own time."""
+    consumer, asked = Steady(), list[float]()
+    consumer.app.client_only, consumer._active_partitions = client_only, active
+
+    async def wait_next(self: Any, timeout: float) -> str:
+        asked.append(timeout)
+        return "records"
+
+    monkeypatch.setattr(Host, "_wait_next_records", wait_next, raising=False)
+    assert await consumer._wait_next_records(2.5) == "records"  # type: ignore[comparison-overlap]
+    assert asked == [2.5]
+
+
+def test_a_flow_starts_only_once_the_recovery_of_its_generation_has_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A recovery that a rebalance has overtaken does not start it."""
+    consumer = Steady()
+    monkeypatch.setattr(
+        Host, "resume_flow", lambda self: self.acts.append("resume flow"), raising=False
+    )
+    consumer.resume_flow()
+    consumer._between_generations = True
+    consumer.resume_flow()
+    assert consumer.acts == ["resume flow"]
+    consumer.begin_generation()
+    consumer.resume_flow()
+    assert consumer.acts == ["resume flow"] * 2
+    assert not consumer.between_generations
+
+
+def test_a_flow_control_takes_the_queues_and_the_state_of_the_one_before() -> None:
+    """Queues that were made earlier follow it."""
+    before = FlowControlEvent()
+    queue: Any = asyncio.Queue[int]()
+    before.manage_queue(queue)
+    before.suspend()
+    after = FlowControl(before)
+    assert not after.is_active()
+    assert set(after._queues) == {queue}
+    assert after._resume is before._resume
+    assert after.must_stand_still() is False
+
+
+def test_live_partitions_are_of_the_topics_that_are_wanted() -> None:
+    """Each of the two bounds by itself, and both."""
+    other = TP("bills", 1)
+    active = {SOURCE, STANDBY, other}
+    for bounds, found in (
+        ({}, {SOURCE, STANDBY, other}),
+        ({"only": {"log", "bills"}}, {STANDBY, other}),
+        ({"but_not": {"log"}}, {SOURCE, other}),
+        ({"only": {"log", "bills"}, "but_not": {"log"}}, {other}),
+        ({"only": set()}, set()),
+    ):
+        wanted = Wanted(active, **bounds)  # type: ignore[arg-type]
+        assert (set(wanted), len(wanted)) == (found, len(found))
+        assert TP("bills", 2) not in wanted
+
+
+async def test_an_answer_after_the_partitions_have_left_seeks_none_of_them() -> None:
+    """And a request that ends with an error is an error of the seek."""
+    stays, goes = TP("orders", 0), TP("orders", 1)
+    assigned, sought = {stays, goes}, dict[TP, int]()
+
+    async def committed(tps: list[TP]) -> dict[TP, Any]:
+        if goes in assigned:
+            assigned.discard(goes)
+            return {tp: SimpleNamespace(offset=5 + tp.partition) for tp in tps}
+        raise TimeoutError("silent")
+
+    consumer = SimpleNamespace(
+        assignment=lambda: set(assigned),
+        seek=sought.__setitem__,
+        _coordinator=SimpleNamespace(fetch_committed_offsets=committed),
+    )
+    assert await seek_committed(consumer, {goes: 3}) == {stays: 5, goes: None}
+    assert sought == {stays: 5}
+    with pytest.raises(TimeoutError):
+        await seek_committed(consumer, {})

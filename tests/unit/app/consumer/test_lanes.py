@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.app.consumer.lanes import Lanes
+from faust_assigner.app.consumer.lanes import Lanes, install
 
 
 def event(partition: int, offset: int) -> Any:
@@ -50,3 +50,42 @@ def test_it_is_what_a_queue_needs() -> None:
     assert (len(lanes), bool(lanes), list(lanes)) == (0, False, [])
     with pytest.raises(IndexError):
         lanes.popleft()
+
+
+def test_what_is_no_record_has_a_turn_as_a_partition_has() -> None:
+    """In its own order; the length follows each step, and an emptied lane comes back last."""
+    lanes = Lanes([event(0, 1), event(0, 2), "a", "b", event(1, 3)])
+    assert [getattr(one, "message", one) for one in lanes] == [
+        *(one.message for one in (lanes._lanes[("orders", 0)])),
+        "a",
+        "b",
+        lanes._lanes[("orders", 1)][0].message,
+    ]
+    found = []
+    for length in (4, 3, 2):
+        item = lanes.popleft()
+        found.append(item if isinstance(item, str) else item.message.offset)
+        assert len(lanes) == length
+    assert found == [1, "a", 3]
+    lanes.extend([event(1, 4), "c"])
+    assert len(lanes) == 4
+    rest = [lanes.popleft() for _ in range(4)]
+    assert [one if isinstance(one, str) else one.message.offset for one in rest] == [2, "b", 4, "c"]
+    with pytest.raises(IndexError):
+        lanes.popleft()
+    assert len(lanes) == 0
+
+
+def test_queues_that_an_app_makes_have_lanes_and_keep_their_arguments() -> None:
+    """And what was put in before."""
+    made: list[Any] = []
+
+    def make(*args: Any, **kwargs: Any) -> Any:
+        made.append((args, kwargs))
+        return SimpleNamespace(_queue=[event(0, 1), event(0, 2), event(1, 3)])
+
+    app = SimpleNamespace(FlowControlQueue=make)
+    install(app)
+    queue = app.FlowControlQueue(7, flow_control="flow")
+    assert made == [((7,), {"flow_control": "flow"})]
+    assert taken(queue._queue) == [(0, 1), (1, 3), (0, 2)]

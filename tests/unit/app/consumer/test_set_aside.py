@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from faust.types import TP
 
 from faust_assigner.app.consumer.set_aside import MOST_RETRY_S, RETRY_S, SetAside
@@ -51,3 +52,60 @@ def test_what_was_well_again_begins_with_the_short_pause() -> None:
     assert not it.is_left_alone(state, 0.0)
     assert pause(it, state, 100.0) == RETRY_S
     assert pause(it, other, 100.0) == RETRY_S
+
+
+def test_what_is_set_aside_is_named_and_counted_until_it_is_well() -> None:
+    """For one reason or the other; the same partition once, and a state that is gone is none."""
+    it, states = SetAside(), [State(position=n) for n in range(3)]
+    assert (len(it), it.partitions()) == (0, [])
+    tps = [TP("orders", n) for n in range(3)]
+    for _ in range(2):
+        it.unreadable(tps[0], states[0], ValueError("corrupt"), 10.0)
+    it.refused(tps[1], states[1], 10.0)
+    it.unreadable(tps[2], states[2], ValueError("corrupt"), 10.0)
+    assert (len(it), sorted(it.partitions())) == (3, tps)
+    it.is_well(states[1])
+    assert (len(it), sorted(it.partitions())) == (2, [tps[0], tps[2]])
+    del states[2]
+    assert (len(it), it.partitions()) == (1, [tps[0]])
+    it.is_well(states[1])
+    assert len(it) == 1
+
+
+def test_a_partition_is_left_alone_until_the_time_of_its_next_try() -> None:
+    """To the second, and only that partition."""
+    it, state, other = SetAside(), State(position=1), State(position=1)
+    it.unreadable(SOURCE, state, ValueError("corrupt"), 10.0)
+    assert [it.is_left_alone(state, now) for now in (10.0, 10.99, 11.0, 12.0)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert not it.is_left_alone(other, 10.0)
+    it.refused(TP("orders", 8), other, 20.0)
+    assert [it.is_left_alone(other, now) for now in (20.0, 20.1)] == [True, False]
+
+
+def test_the_log_names_the_partition_its_offset_the_error_and_the_next_try(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An operator finds the batch by it; a refusal is no error."""
+    caplog.set_level("INFO")
+    it, state = SetAside(), State(position=41)
+    for _ in range(2):
+        it.unreadable(SOURCE, state, ValueError("crc"), 5.0)
+    it.refused(SOURCE, State(position=1), 5.0)
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        (
+            "ERROR",
+            "orders-7 cannot be read from offset 41: ValueError: crc; this partition stands "
+            f"still, the other partitions are processed; the next attempt is in {wait_s} s",
+        )
+        for wait_s in (1.0, 2.0)
+    ] + [
+        (
+            "INFO",
+            "orders-7: the broker answers the fetch with an error; the next attempt is in 0.1 s",
+        )
+    ]

@@ -14,7 +14,7 @@ from faust.exceptions import ProducerSendError
 from faust.types import TP
 
 from faust_assigner.app.consumer import whole_records
-from faust_assigner.app.consumer.whole_records import RecordBoundaryCommits
+from faust_assigner.app.consumer.whole_records import RecordBoundaryCommits, RecordsEnd
 
 ORDERS, PAYMENTS = TP("orders", 0), TP("payments", 0)
 IDS = {ORDERS: "shop-1-0", PAYMENTS: "shop-2-0"}
@@ -468,3 +468,71 @@ async def test_a_member_that_is_fenced_joins_again_without_what_it_had(
     )
     made.lose_membership()
     assert made.acts == ["lost", "give up" if is_cooperative else "rejoin"]
+
+
+def test_the_end_of_each_record_is_reported_with_its_partition() -> None:
+    """By a sensor, which only an app with transactions has."""
+    for in_transaction in (True, False):
+        sensors, ended = list[Any](), list[TP]()
+
+        class Plain(RecordBoundaryCommits):
+            """Without the books of ``Stock``."""
+
+            app: Any = SimpleNamespace(sensors=SimpleNamespace(add=sensors.append))
+            record_ended = staticmethod(ended.append)  # type: ignore[assignment]
+
+        Plain.in_transaction = in_transaction  # type: ignore[attr-defined]
+        assert Plain()._late_since == {}
+        assert [type(sensor) for sensor in sensors] == [RecordsEnd] * in_transaction
+        for sensor in sensors:
+            sensor.on_stream_event_out(PAYMENTS, 7, "stream", "event", "state")
+        assert ended == [PAYMENTS] * in_transaction
+
+
+async def test_without_transactions_a_commit_is_fausts_own(
+    made: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the partitions that were asked for."""
+    asked: list[Any] = []
+
+    async def stock(self: Any, tps: Any, *, start_new_transaction: bool) -> str:
+        asked.append((tps, start_new_transaction))
+        return "Faust's"
+
+    monkeypatch.setattr(Stock, "_commit_tps", stock, raising=False)
+    made.in_transaction = False
+    for starts in (True, False):
+        assert await made._commit_tps([ORDERS], start_new_transaction=starts) == "Faust's"
+    assert asked == [([ORDERS], True), ([ORDERS], False)]
+    assert made._whole_commit is None
+
+
+async def test_a_last_commit_starts_no_new_transaction(made: Consumer) -> None:
+    """What the caller says is passed on, and so is a commit that did not go through."""
+    asked: list[bool] = []
+
+    async def commit(offsets: Any, start_new_transaction: bool) -> bool:
+        asked.append(start_new_transaction)
+        return start_new_transaction
+
+    made._commit_offsets = commit  # type: ignore[method-assign]
+    for starts in (False, True):
+        made.done(ORDERS, 4)
+        assert await made._commit_tps([ORDERS], start_new_transaction=starts) is starts
+    assert asked == [False, True]
+
+
+async def test_topics_of_one_transaction_are_committed_together(
+    made: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what each publishes at the commit; a partition without an id is left out."""
+    bills, foreign = TP("bills", 0), TP("other", 0)
+    monkeypatch.setitem(IDS, bills, ID)
+    made.done(ORDERS, 3)
+    made.done(bills, 9)
+    made._acked[foreign].append(4)
+    assert await made.commit_all()
+    assert made.commits == [{ORDERS: 4, bills: 10}]
+    assert [act for act in made.acts if act[0] == "close"] == [("close", ID)]
+    attached = [act[1] for act in made.acts if act[0] == "attached"]
+    assert sorted(attached, key=str) == sorted([{ORDERS: 3}, {bills: 9}], key=str)

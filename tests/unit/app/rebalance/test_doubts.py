@@ -182,8 +182,9 @@ def test_where_the_count_began_anew_or_is_unknown_nothing_is_refused(
 
 
 def test_a_record_of_another_round_is_not_used() -> None:
-    """Another leader has answered since."""
-    said = (word("a", 9, 0, 3), word("x", 9, 4, holds=True))
+    """Another leader has answered since; a new member's claims are no older for it."""
+    new = (word("n", -1, 5), word("o", -1, 2, holds=True))
+    said = (word("a", 9, 0, 3), word("x", 9, 4, holds=True), *new)
     assert checked(said, 11, 10, RECORD) == said
 
 
@@ -223,3 +224,16 @@ def test_the_leader_names_the_liar_and_counts_it(
     assert before == {m: assignor_of(found, m).assigned_actives() for m in ("m0", "m1")}
     assert leader.counters["refused_members"] == 3
     assert "the claims of member m2 are refused: it claims generation 2000000000" in caplog.text
+
+
+def test_a_refusal_names_the_first_three_of_the_false_topics_in_order() -> None:
+    """Of four that are false; a topic whose claims were given is not among them."""
+    topics = ("log", "orders", "clicks", "bills", "audit")
+    claims = {topic: Runs.of([4]) for topic in topics}
+    data = JoinData("http://a", {**claims, "given": Runs.of([0])}, generation=9)
+    record = Record(9, {"a": JoinData(actives={"given": [0, 1]}, generation=9)})
+    (found,) = checked([MemberClaims("a", topics, data, 4)], 10, 9, record)
+    assert found.refused == (
+        "it claims partitions of audit, bills, clicks that were not assigned to it; its assignment "
+        "of generation 9 counts instead"
+    )

@@ -17,6 +17,16 @@ from faust_assigner.wire.join import JoinData
 from faust_assigner.wire.runs import Runs
 
 OWN = TableFacts(frozenset({"log"}))
+COUNTERS = (
+    "fallbacks",
+    "missing_topics",
+    "shrunk_topics",
+    "disbelieved_positions",
+    "duplicate_urls",
+    "unknown_tables",
+    "directories_left_out",
+    "refused_members",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -39,10 +49,12 @@ def said(caplog: Any, **problems: Any) -> tuple[dict[str, int], list[str]]:
         "oversize": 0,
         "inputs": SimpleNamespace(generation=3),
     }
-    counters: Counter[str] = Counter()
+    before = Counter(dict.fromkeys((*COUNTERS, "assignments"), 100))
+    counters = before.copy()
     caplog.set_level("INFO")
     say(SimpleNamespace(**{**quiet, **problems}), counters, OWN)  # type: ignore[arg-type]
     assert caplog.messages[0] == "a round"
+    counters.subtract(before)
     assert counters.pop("assignments") == 1
     return dict(+counters), caplog.messages[1:]
 
@@ -103,9 +115,10 @@ def test_each_problem_is_counted_in_its_unit(
 
 def test_urls_beyond_the_first_are_counted_and_not_named(caplog: Any) -> None:
     """A thousand members behind one proxy are one line, a thousand pairs are twenty."""
-    shared = {f"http://{number:03}": ["a", "b"] for number in range(MOST_NAMED + 5)}
+    shared = {f"http://{number:03}": ["a", "b"] for number in reversed(range(MOST_NAMED + 5))}
     counters, lines = said(caplog, shared_urls=shared)
     assert (counters, len(lines)) == ({"duplicate_urls": MOST_NAMED + 5}, MOST_NAMED)
+    assert [f"URL http://{n:03};" in line for n, line in enumerate(lines)] == [True] * MOST_NAMED
 
 
 def test_members_without_a_url_share_none() -> None:
@@ -131,4 +144,15 @@ def test_a_global_table_is_neither_warm_nor_cold() -> None:
     line = taken(memory, JoinData("http://w", {"log": Runs.of([0])}), own)
     assert line == (
         "Generation 3: 6 active and 0 standby partitions; of the active changelogs 1 warm, 0 cold"
+    )
+
+
+def test_a_changelog_is_warm_where_any_claim_has_it() -> None:
+    """Owned, copied or on disk: one of the three is enough, and two of them count once."""
+    memory = Memory(None, 5, {"log": Runs.of(range(6))}, {"log": Runs.of([7, 8])})
+    claimed = JoinData(
+        "http://w", {"log": Runs.of([0, 1])}, {"log": Runs.of([1, 2])}, {"log": Runs.of([2, 3, 9])}
+    )
+    assert taken(memory, claimed, OWN) == (
+        "Generation 5: 6 active and 2 standby partitions; of the active changelogs 4 warm, 2 cold"
     )

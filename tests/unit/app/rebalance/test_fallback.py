@@ -1,0 +1,64 @@
+"""Answers from names and counts alone: valid for stock members and ours, whatever is broken."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from types import SimpleNamespace
+from typing import Any
+
+from faust_assigner.app.rebalance.fallback import deal, plain_metadata
+from faust_assigner.app.rebalance.leader import PROTOCOL_VERSION
+
+
+def member(url: str, subscription: Any) -> Any:
+    """A member's metadata as aiokafka decodes it."""
+    return SimpleNamespace(subscription=subscription, user_data=json.dumps({"url": url}).encode())
+
+
+def partitions_of(topic: str) -> set[int]:
+    """Four, four, three and none; of one topic the cluster fails to tell."""
+    counts = {"orders": 4, "shop-totals-changelog": 4, "clicks": 3, "empty": 0}
+    if topic not in counts:
+        raise ValueError(topic)
+    return set(range(counts[topic]))
+
+
+def test_each_member_has_a_whole_answer() -> None:
+    """Sources without copies, changelogs with them; no topic that is empty, unknown or no text."""
+    cluster: Any = SimpleNamespace(partitions_for_topic=partitions_of)
+    log = "shop-totals-changelog"
+    said = {
+        "b": member("http://b", ["orders", log, "clicks"]),
+        "a": member("http://a", ("orders", log, "empty", "lost", 7)),
+        "c": member("http://c", None),
+    }
+    answers = deal(cluster, said, replicas=1)
+    assert {m: (answer.version, answer.assignment) for m, answer in answers.items()} == {
+        "a": (PROTOCOL_VERSION, [("orders", [0, 2]), (log, [0, 2, 1, 3])]),
+        "b": (PROTOCOL_VERSION, [("clicks", [0, 1, 2]), ("orders", [1, 3]), (log, [1, 3, 0, 2])]),
+        "c": (PROTOCOL_VERSION, []),
+    }
+    assert json.loads(zlib.decompress(answers["b"].user_data)) == {
+        "assignment": {
+            "actives": {"clicks": [0, 1, 2], "orders": [1, 3], log: [1, 3]},
+            "standbys": {log: [0, 2]},
+        },
+        "url": "http://b",
+        "changelog_distribution": {},
+        "external_topic_distribution": {},
+        "topic_groups": {"clicks": 0, "orders": 1, log: 1},
+    }
+    assert json.loads(zlib.decompress(answers["c"].user_data))["url"] == "http://c"
+
+
+def test_plain_metadata_has_the_url_and_no_claim() -> None:
+    """The leader takes its member for a new one."""
+    app = SimpleNamespace(conf=SimpleNamespace(canonical_url="http://w:6066"))
+    assert json.loads(plain_metadata(app)) == {
+        "assignment": {"actives": {}, "standbys": {}},
+        "url": "http://w:6066",
+        "changelog_distribution": {},
+        "external_topic_distribution": {},
+        "topic_groups": {},
+    }
