@@ -73,7 +73,7 @@ class Revoking(FinalCommit):
         self._active_partitions, self._paused_partitions = {SOURCE, OTHER}, {SOURCE}
         for book in ("_gap", "_acked", "_acked_index", "_read_offset", "_committed_offset"):
             setattr(self, book, {SOURCE: 1, OTHER: 2})
-        self.first_read = {SOURCE: 1}
+        self.first_read = {SOURCE: 1, OTHER: 8}
 
     async def _on_partitions_revoked(self, revoked: Any) -> None:
         self.acts.append(("app", set(self._active_partitions), dict(self._acked)))
@@ -96,11 +96,22 @@ async def test_books_are_closed_after_the_final_commit(
     assert consumer._paused_partitions == set()
     for book in ("_gap", "_acked", "_acked_index", "_read_offset", "_committed_offset"):
         assert getattr(consumer, book) == {OTHER: 2}
+    assert consumer.first_read == {OTHER: 8}
+
+
+def test_all_partitions_that_go_are_forgotten() -> None:
+    """In each of the books, whether it has them or not."""
+    consumer = Revoking(waits=True)
+    del consumer._gap[OTHER]  # type: ignore[attr-defined]
+    consumer._forget({SOURCE, OTHER, TP("bills", 0)})
+    for book in ("_gap", "_acked", "_acked_index", "_read_offset", "_committed_offset"):
+        assert getattr(consumer, book) == {}
     assert consumer.first_read == {}
 
 
-def traced(function: Any, **_: Any) -> Any:
-    """As Faust's, without a span."""
+def traced(function: Any, **told: Any) -> Any:
+    """As Faust's, without a span, which names the partitions."""
+    assert told == {"partitions": {SOURCE}}
     return function
 
 

@@ -699,3 +699,50 @@ async def test_a_look_up_that_found_nothing_is_made_again(
         await asyncio.gather(*turns.fetcher._pending_tasks)
         await asyncio.sleep(0)
     assert sorted(begun) == [(0, [A]), (0, [A]), (5, [B]), (5, [B])]
+
+
+async def test_a_partition_that_the_app_does_not_want_is_neither_asked_for_nor_looked_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until it is wanted again."""
+    turns, begun = Turns(A, B), list[Any]()
+
+    async def look_up(*asked: Any) -> None:
+        begun.append(asked[2])
+
+    turns.fetcher._update_fetch_positions = look_up
+    turns.states[A].has_valid_position = False
+    for wanted, shown in (({B}, {B}), (set(), set()), ({A, B}, {B})):
+        turns.fetcher.is_wanted = wanted.__contains__  # type: ignore[attr-defined]
+        assert turns.asks(monkeypatch) == shown
+        await asyncio.sleep(0)
+    assert begun == [[A]]
+
+
+async def test_a_turn_without_a_time_to_wait_takes_what_there_is() -> None:
+    """None is no time."""
+    turns = Turns(A)
+    turns.fetcher._create_fetch_waiter = None
+    assert await turns.fetcher.fetched_records(None, None, 5) == {}
+    turns.fetched(A, 2)
+    assert len((await turns.fetcher.fetched_records(None, None, 5))[A]) == 2
+
+
+async def test_even_the_smallest_turn_of_two_is_shared() -> None:
+    """One record for the partition that keeps up, one for the backlog."""
+    turns = Turns(A, B)
+    await turns.keeps_up(A)
+    turns.fetched(A, 9)
+    turns.fetched(B, 9)
+    assert await turns.take(2) == {0: 1, 1: 1}
+
+
+async def test_an_error_for_people_blames_no_other_partition() -> None:
+    """aiokafka has removed the partition by then, and the next one in the queue is well."""
+    turns = Turns(A, B)
+    turns.fetcher._records[A] = FetchError(error=TopicAuthorizationFailedError("t"), backoff=0)
+    turns.fetched(B, 2)
+    with pytest.raises(TopicAuthorizationFailedError):
+        await turns.take(None)
+    assert turns.fetcher.aside.partitions() == []
+    assert await turns.take(None) == {1: 2}

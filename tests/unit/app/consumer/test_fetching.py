@@ -566,3 +566,12 @@ async def test_an_answer_after_the_partitions_have_left_seeks_none_of_them() -> 
     assert sought == {stays: 5}
     with pytest.raises(TimeoutError):
         await seek_committed(consumer, {})
+
+
+async def test_a_fetch_while_no_partition_is_active_asks_for_none() -> None:
+    """None stands for all of them; an empty set does not."""
+    thread = Thread({SOURCE: 3, STANDBY: 3})
+    assert await thread.fetch(frozenset()) == {}
+    assert [asked for asked, _, _ in thread.asked] == [set(), set(), set()]
+    assert await thread.fetch(None) == {SOURCE: 3, STANDBY: 3}
+    assert thread.asked[3:] == [({SOURCE, STANDBY}, 5.0, None)]

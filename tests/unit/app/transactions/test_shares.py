@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 
 import pytest
 
-from faust_assigner.app.transactions.shares import Share
+from faust_assigner.app.transactions.shares import Place, Share
 
 
 async def test_a_share_counts_before_its_rows_land() -> None:
@@ -48,3 +49,72 @@ class Store:
 
     def __init__(self, acts: SimpleNamespace) -> None:
         self.__dict__.update(vars(acts))
+
+
+async def test_a_share_waits_for_the_last_answer_and_keeps_the_first_error() -> None:
+    """However many records it has sent; an answer after that changes nothing."""
+    share = Share("shop-1-0", begun=True)
+    for _ in range(3):
+        share.sent()
+    first, second = ValueError("first"), ValueError("second")
+    share.answer(first)
+    waiting = asyncio.ensure_future(share.wait_for_answers(None))
+    await asyncio.sleep(0)
+    share.answer(second)
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    share.answer(None)
+    await asyncio.wait_for(waiting, 5.0)
+    assert (share.unanswered, share.error) == (0, first)
+    share.sent()
+    share.answer(None)
+    assert (share.unanswered, share.error) == (0, first)
+
+
+@pytest.mark.parametrize("has_failed", [True, False])
+async def test_a_share_without_an_answer_waits_no_longer_than_its_transaction(
+    has_failed: bool,
+) -> None:
+    """Whatever it ends with; and a share without records under way waits for nothing."""
+    share, end = Share("shop-1-0", begun=True), asyncio.get_running_loop().create_future()
+    await asyncio.wait_for(share.wait_for_answers(end), 5.0)
+    share.sent()
+    waiting = asyncio.ensure_future(share.wait_for_answers(end))
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    if has_failed:
+        end.set_exception(ValueError("no right"))
+    else:
+        end.set_result(None)
+    await asyncio.wait_for(waiting, 5.0)
+    assert (share.unanswered, share.error, end.done()) == (1, None, True)
+    end.exception()
+
+
+async def test_a_share_begins_once_and_its_tail_is_its_beginning_at_first() -> None:
+    """The first send waits for it."""
+    share = Share("shop-1-0", begun=False)
+    assert share.tail is share.begun
+    assert not share.begun.done()
+    share.begin()
+    share.begin()
+    assert share.begun.done()
+    assert Share("shop-1-0", begun=True).begun.done()
+
+
+async def test_a_place_is_passed_on_once_the_one_before_is_left() -> None:
+    """Also where it has been left already, and where nobody waits for it any more."""
+    loop = asyncio.get_running_loop()
+    share = Share("shop-1-0", begun=False)
+    first, second = loop.create_future(), loop.create_future()
+    Place("shop-1-0", share, first, second).leave()
+    Place("shop-1-0", share, share.begun, first).leave()
+    await asyncio.sleep(0.01)
+    assert not first.done()
+    share.begin()
+    await asyncio.wait_for(second, 5.0)
+    gone = loop.create_future()
+    gone.cancel()
+    Place("shop-1-0", share, second, gone).leave()
+    await asyncio.sleep(0.01)
+    assert gone.cancelled()

@@ -1,0 +1,326 @@
+"""The producers of transactional ids, and the sends, answers and shares of several ids at once."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka.errors import (
+    GroupCoordinatorNotAvailableError,
+    MessageSizeTooLargeError,
+    ProducerFenced,
+)
+from faust.exceptions import ProducerSendError
+from faust.types import TP
+
+from tests.unit.app.transactions.test_manager import (
+    COPY,
+    ID,
+    ORDERS,
+    OTHER,
+    PAYMENTS,
+    Client,
+    Event,
+    Manager,
+    Producer,
+    made,
+    processing,
+    send,
+)
+
+__all__ = ["made"]
+
+BILLS = TP("bills", 0)
+
+
+def test_the_driver_of_an_app_with_transactions_keeps_its_own_producers() -> None:
+    """Two apps in one process have one driver class; an app without transactions is left alone."""
+    for in_transaction in (True, False):
+        producer, before = Producer(), Producer()
+        producer._transaction_producers = before._transaction_producers
+        app = SimpleNamespace(in_transaction=in_transaction, producer=producer)
+        manager: Any = Manager(app)
+        is_own = producer._transaction_producers is not before._transaction_producers
+        assert is_own is in_transaction
+        assert (vars(producer).get("send_soon") == manager.send_soon) is in_transaction
+        assert manager.is_fenced is False
+
+
+def test_an_id_names_the_app_the_group_and_the_partition(made: Manager) -> None:
+    """Topics of one group and one partition share it."""
+    made.app.assignor.group_for_topic = {"orders": 3, "bills": 3, "payments": 5}.__getitem__
+    assert made.ids_for([TP("orders", 7), TP("bills", 7), TP("payments", 2), COPY]) == {
+        TP("orders", 7): "shop-3-7",
+        TP("bills", 7): "shop-3-7",
+        TP("payments", 2): "shop-5-2",
+    }
+
+
+async def test_an_eager_round_ends_the_ids_that_go_and_begins_all_that_are_assigned(
+    made: Manager,
+) -> None:
+    """In the order of the ids; a started producer begins its next transaction only."""
+    made.app.assignor.group_for_topic = {"orders": 4, "payments": 2, "bills": 9}.__getitem__
+    await made.on_rebalance({ORDERS, PAYMENTS, BILLS}, {ORDERS}, {BILLS})
+    assert made.producer.acts == [
+        ("abort", ID),
+        ("stop", ID),
+        ("begin", OTHER),
+        ("start", "shop-4-0"),
+        ("begin", "shop-4-0"),
+        ("start", "shop-9-0"),
+        ("begin", "shop-9-0"),
+    ]
+    assert made.producer._trn_locks.keys() >= {"shop-4-0", "shop-9-0"}
+    assert made._ids == {ORDERS: "shop-4-0", PAYMENTS: OTHER, BILLS: "shop-9-0"}
+
+
+async def test_a_cooperative_round_ends_and_begins_only_what_changes(made: Manager) -> None:
+    """The kept id goes on with what is open in it."""
+    with processing(made, 4, PAYMENTS):
+        await send(made)
+        kept = made.share_at_hand()
+    made.producer.acts.clear()
+    await made.revoke({ORDERS})
+    assert made.producer.acts == [("abort", ID), ("stop", ID)]
+    made.producer.acts.clear()
+    made.app.assignor.group_for_topic = {"payments": 2, "bills": 9}.__getitem__
+    await made.assign({PAYMENTS, BILLS, COPY})
+    assert made.producer.acts == [("start", "shop-9-0"), ("begin", "shop-9-0")]
+    assert made._ids == {PAYMENTS: OTHER, BILLS: "shop-9-0"}
+    with processing(made, 5, PAYMENTS):
+        assert made.share_at_hand() is kept
+
+
+async def test_producers_end_in_the_order_of_their_ids_also_one_that_never_began(
+    made: Manager,
+) -> None:
+    """Each is stopped; what was held back for it goes on, and that of another id does not."""
+    for one in (ID, OTHER):
+        made.hold_new_records(one)
+    await made.end({"shop-3-1", ID})
+    assert made.producer.acts == [("abort", ID), ("stop", ID), ("stop", "shop-3-1")]
+    assert (made.holds_new_records(ID), made.holds_new_records(OTHER)) == (False, True)
+
+
+async def test_a_producer_that_finds_no_coordinator_is_made_again(
+    made: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one is closed: no other code knows its connection."""
+    made.producer._transaction_producers.clear()
+    refusals: list[Any] = [GroupCoordinatorNotAvailableError(), None]
+    slept: list[float] = []
+
+    def new(*, transactional_id: str) -> Client:
+        client = Client(made.producer.acts, transactional_id)
+        client.error = refusals.pop(0)
+        return client
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(made.producer, "_new_producer", new)
+    monkeypatch.setattr(made, "sleep", sleep, raising=False)
+    await made.begin({ID})
+    assert made.producer.acts == [("close", ID), ("start", ID), ("begin", ID)]
+    assert len(slept) == 1
+
+
+async def test_sends_of_two_sources_of_one_id_reach_each_its_own_offset(made: Manager) -> None:
+    """The topics of a task share a transaction, and another id has its own."""
+    made._ids[BILLS] = ID
+    made.app.assignor.group_for_topic = {"orders": 1, "bills": 1, "payments": 2}.__getitem__
+    for offset, tp in ((7, ORDERS), (3, BILLS), (5, ORDERS), (9, PAYMENTS)):
+        with processing(made, offset, tp):
+            await send(made, b"%d" % offset)
+    assert (made.reached(ID), made.reached(OTHER)) == ({ORDERS: 7, BILLS: 3}, {PAYMENTS: 9})
+    assert made.sources() == {ORDERS: 7, BILLS: 3, PAYMENTS: 9}
+    assert [act[2:] for act in made.producer.acts] == [
+        (b"7", 3, ID),
+        (b"3", 3, ID),
+        (b"5", 3, ID),
+        (b"9", 3, OTHER),
+    ]
+    assert made.reached("unknown") == {}
+
+
+async def test_partitions_of_one_id_are_committed_in_one_transaction(made: Manager) -> None:
+    """One that this worker does not own has no id."""
+    made._ids[BILLS] = ID
+    assert await made.commit({ORDERS: 5, PAYMENTS: 9, BILLS: 4})
+    assert made.producer.acts == [
+        ("commit", (ID, {ORDERS: 5, BILLS: 4})),
+        ("commit", (OTHER, {PAYMENTS: 9})),
+    ]
+
+
+@pytest.mark.parametrize("source", ["channel", "no message", "no record"])
+async def test_what_is_sent_by_no_record_of_a_topic_is_in_no_transaction(
+    made: Manager, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As from a channel in memory, a timer or a command: Faust's own send takes it."""
+    soon: list[Any] = []
+    monkeypatch.setattr(
+        Producer, "send_soon", lambda self, fut: soon.append((self, fut)), raising=False
+    )
+    if source == "no record":
+        await send(made)
+        made.send_soon("change")
+    else:
+        tp = TP("in memory", 0) if source == "channel" else ORDERS
+        with processing(made, 4, tp) as event:
+            if source == "no message":
+                event.message = None
+            await send(made)
+            made.send_soon("change")
+    assert made.producer.acts == ["loose"]
+    assert soon == [(made.producer, "change")]
+    assert made._shares == {}
+
+
+async def test_the_share_of_a_partition_that_has_gone_is_void(made: Manager) -> None:
+    """Its changes are undone, and it names the partition; no id gets it."""
+    del made._ids[ORDERS]
+    with processing(made, 4):
+        share = made.share_at_hand()
+    assert share is not None
+    assert (share.abandoned, share.begun.done()) == (True, True)
+    assert share.transactional_id == "orders-0, which this worker does not own"
+    assert made._shares == {}
+
+
+async def test_a_refused_answer_ends_no_worker_that_stops_or_was_fenced(made: Manager) -> None:
+    """It ends already; its transaction counts as failed all the same."""
+    made.producer.holds_answers = True
+    for offset, tp in ((4, ORDERS), (5, PAYMENTS)):
+        with processing(made, offset, tp):
+            await send(made)
+    made.app.should_stop = True
+    made.producer.answers[0].set_exception(MessageSizeTooLargeError())
+    await asyncio.sleep(0)
+    made.app.should_stop, made.is_fenced = False, True
+    made.producer.answers[1].set_exception(MessageSizeTooLargeError())
+    await asyncio.sleep(0.01)
+    assert made.crashes == []
+    assert (made.has_failed(ID), made.has_failed(OTHER)) == (True, True)
+
+
+async def test_an_answer_that_is_cancelled_is_no_refusal(made: Manager) -> None:
+    """A commit does not wait for it any more."""
+    made.producer.holds_answers = True
+    with processing(made, 4):
+        await send(made)
+    made.close(ID)
+    committing = asyncio.ensure_future(made.commit({ORDERS: 5}))
+    await asyncio.sleep(0.01)
+    made.producer.answers[0].cancel()
+    assert await asyncio.wait_for(committing, 5.0)
+    assert made.crashes == []
+
+
+async def test_the_task_that_ends_a_worker_is_kept_until_it_has(made: Manager) -> None:
+    """asyncio itself keeps no task alive."""
+    gate = asyncio.Event()
+
+    async def crash(error: BaseException) -> None:
+        await gate.wait()
+        made.crashes.append(error)
+
+    made.crash = crash  # type: ignore[method-assign]
+    made.producer.holds_answers = True
+    with processing(made, 4):
+        await send(made)
+    made.producer.answers[0].set_exception(MessageSizeTooLargeError())
+    await asyncio.sleep(0.01)
+    assert len(made._sending) == 1
+    gate.set()
+    await asyncio.sleep(0.01)
+    assert (len(made._sending), len(made.crashes)) == (0, 1)
+
+
+async def test_a_send_that_the_producer_refuses_is_the_callers_error(made: Manager) -> None:
+    """Of a fence the caller gets Faust's; the next send takes its turn in both cases."""
+    made.producer.refusal = RuntimeError("illegal operation")
+    with processing(made, 4), pytest.raises(RuntimeError, match="illegal"):
+        await send(made)
+    made.producer.refusal = None
+    with processing(made, 5):
+        await asyncio.wait_for(send(made, b"next"), 5.0)
+    assert [act[2] for act in made.producer.acts] == [b"next"]
+    made.producer.refusal = ProducerFenced()
+    with processing(made, 6), pytest.raises(ProducerSendError, match=f"{ID} was fenced"):
+        await send(made)
+    assert made.consumer.lost == 1
+
+
+async def test_an_error_without_a_producer_of_that_id_is_no_fence(made: Manager) -> None:
+    """Nor one of a producer whose own error is another."""
+    assert not made._note_fence("unknown", RuntimeError("a bug"))
+    client = made.producer._transaction_producers[ID]
+    client.is_fatal, client.error = True, RuntimeError("another")
+    assert not made._note_fence(ID, RuntimeError("a bug"))
+    assert (made.is_fenced, made.consumer.lost) == (False, 0)
+
+
+async def test_one_failed_id_fails_no_other(made: Manager) -> None:
+    """A partition without an id or a share has nothing that could fail."""
+    for offset, tp in ((4, ORDERS), (5, PAYMENTS)):
+        with processing(made, offset, tp):
+            await send(made)
+    made.fail(BILLS, ValueError("of nobody"))
+    made.fail_id("unknown", ValueError("of nobody"))
+    assert (made.has_failed(ID), made.has_failed(OTHER)) == (False, False)
+    made.fail(PAYMENTS, ValueError("a window"))
+    assert (made.has_failed(ID), made.has_failed(OTHER)) == (False, True)
+    assert not made.has_failed("unknown")
+
+
+async def test_held_records_are_waited_for_by_their_own_commit(made: Manager) -> None:
+    """Releasing one id, or holding it twice, changes nothing for the other."""
+    made.hold_new_records(ID)
+    first = made._held[ID]
+    made.hold_new_records(ID)
+    assert made._held[ID] is first, "who waits already would wait for ever"
+    made.hold_new_records(OTHER)
+    waiting = [
+        asyncio.ensure_future(made.wait_for_commit(Event(made.app, 5, tp)))
+        for tp in (ORDERS, PAYMENTS)
+    ]
+    await asyncio.sleep(0)
+    made.release_held(OTHER)
+    made.release_held("unknown")
+    await asyncio.wait_for(waiting[1], 5.0)
+    assert not waiting[0].done()
+    with processing(made, 6, ORDERS):
+        value = asyncio.ensure_future(made.hold_value("value"))
+        await asyncio.sleep(0)
+    made.release_held(ID)
+    await asyncio.wait_for(waiting[0], 5.0)
+    assert await asyncio.wait_for(value, 5.0) == "value"
+
+
+async def test_a_fatal_producers_error_is_read_when_it_is_abandoned(made: Manager) -> None:
+    """asyncio would log it as never retrieved; others are left alone."""
+    read: list[str] = []
+    for name in (ID, OTHER):
+        client = made.producer._transaction_producers[name]
+        client.is_fatal = name == OTHER
+        client._txn_manager._transaction_waiter.exception = lambda name=name: read.append(name)
+    await made.abandon(fenced=False)
+    assert read == [OTHER]
+    assert made.producer.acts == [("abort", ID), ("abort", OTHER)]
+
+
+async def test_a_closed_transaction_without_sends_is_committed_and_its_next_one_begins(
+    made: Manager,
+) -> None:
+    """Sends of the next one wait until then, and only those of that id."""
+    made.close(ID)
+    shares = dict(made._shares)
+    assert (shares.keys(), shares[ID].begun.done()) == ({ID}, False)
+    assert (made._closed[ID].begun.done(), made._closed[ID].transactional_id) == (True, ID)
+    made.begin_next()
+    assert shares[ID].begun.done()
+    assert made._closed == {}
