@@ -442,3 +442,159 @@ async def test_before_the_first_assignment_and_without_a_group_nobody_else_owns_
     await made.on_partitions_assigned(set())
     made.fence.lose()
     assert not made.is_surely_member()
+
+
+async def test_changes_wait_until_the_membership_is_sure_and_all_are_sent(
+    fence: HeartbeatFence, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Look by look; the batches that came with them wait as well."""
+    clock.now, slept = 111.0, list[float]()
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 3:
+            fence.hear(110.5)
+
+    monkeypatch.setattr(membership.asyncio, "sleep", sleep)
+    batches = {CHANGES: Batch(), OUTPUTS: Batch()}
+    sender, dropped = await attempt(fence, batches)
+    assert slept == [membership.LOOK_S] * 3
+    assert (sender.sent, dropped, sender._in_flight) == ([CHANGES, OUTPUTS], 0, {1})
+    assert sender._muted_partitions == {CHANGES, OUTPUTS}
+    assert not any(batch.future.done() for batch in batches.values())
+
+
+async def test_of_two_memberships_the_changes_of_the_last_are_sent(
+    fence: HeartbeatFence, clock: Clock, caplog: Any
+) -> None:
+    """By the time at which each batch was begun; the number of dropped partitions is logged once."""
+    fence.lose()
+    clock.now = 105.0
+    fence.join()
+    fence.hear(105.0)
+    stale, fresh, other = TP("changes", 1), TP("changes", 2), TP("changes", 3)
+    batches = {stale: Batch(104.0), fresh: Batch(105.0), other: Batch(103.0), OUTPUTS: Batch(1.0)}
+    sender, dropped = await attempt(fence, batches)
+    assert (sender.sent, dropped) == ([fresh, OUTPUTS], 1)
+    assert [tp.partition for tp, batch in batches.items() if batch.future.done()] == [1, 3]
+    assert [str(batches[tp].future.exception()) for tp in (stale, other)] == [
+        "NoMember: changes-1",
+        "NoMember: changes-3",
+    ]
+    assert "Changes of 2 changelog partitions were not sent" in caplog.text
+
+
+async def test_a_request_with_changes_waits_for_the_connection_and_for_the_membership(
+    fence: HeartbeatFence, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are looked at again after each wait; then the node gets the request with its options."""
+    asked: list[Any] = []
+    clock.now = 111.0
+
+    class Connected(Client):
+        """Notes the nodes."""
+
+        async def ready(self, node: int) -> bool:
+            """Connect."""
+            asked.append(("ready", node))
+            return True
+
+        async def send(self, node: int, request: Any, **options: Any) -> str:
+            """Send."""
+            asked.append(("send", node, request, options))
+            return "answer"
+
+    async def sleep(seconds: float) -> None:
+        asked.append(seconds)
+        if asked.count(seconds) == 2:
+            fence.hear(110.5)
+
+    monkeypatch.setattr(membership.asyncio, "sleep", sleep)
+    both = SimpleNamespace(_topics=[("outputs", []), ("changes", [])])
+    client = MembersClient(Connected(), fence, lambda topic: topic == "changes")
+    assert await client.send(5, both, group="g") == "answer"
+    pause = membership.LOOK_S
+    assert asked == [("ready", 5), pause] * 2 + [("ready", 5), ("send", 5, both, {"group": "g"})]
+    assert client.sent == 0, "everything else is the client's own"
+
+
+async def test_a_request_of_a_member_that_is_lost_already_is_given_back(
+    fence: HeartbeatFence,
+) -> None:
+    """Before a loss during its wait."""
+    fence.lose()
+    client = Client()
+    with pytest.raises(RequestTimedOutError):
+        await MembersClient(client, fence, lambda topic: True).send(1, request())
+    assert client.sent == 0
+
+
+async def test_an_assignment_is_passed_on_after_the_fence_and_the_producer_are_set_up(
+    made: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the number of its generation; a member that was lost has joined by then."""
+    seen: list[Any] = []
+
+    async def assigned(self: Any, tps: Any, generation_id: int = 0) -> None:
+        seen.append((tps, generation_id, self.fence.lost, type(self.sender.client)))
+
+    monkeypatch.setattr(Stock, "on_partitions_assigned", assigned)
+    made.fence.lose()
+    await made.on_partitions_assigned({CHANGES}, 7)
+    assert seen == [({CHANGES}, 7, False, MembersClient)]
+    guard = made.sender._send_produce_req
+    assert guard.func is send_as_member  # type: ignore[attr-defined]
+    assert guard.args == (  # type: ignore[attr-defined]
+        made.sender,
+        "send",
+        made.fence,
+        made._is_changelog,
+        made._change_missing,
+    )
+
+
+@pytest.mark.parametrize("missing", ["sender", "producer", "client"])
+async def test_what_has_not_started_yet_is_guarded_at_a_later_assignment(
+    made: Consumer, missing: str
+) -> None:
+    """And a client without a group keeps its fence as it is."""
+    if missing == "sender":
+        made.app.producer._producer._sender = None
+    elif missing == "producer":
+        made.app.producer._producer = None
+    else:
+        made._thread._consumer = None
+        made.fence.lose()
+    await made.on_partitions_assigned(set())
+    assert made.sender.client == "client"
+    assert made.fence.lost is (missing == "client")
+    assert made.is_surely_member() is True
+
+
+async def test_a_change_is_sent_as_ever_and_counts_until_it_has_arrived(made: Consumer) -> None:
+    """One that fails takes the wait for all others with it; the check is the watchdog's."""
+    first, second = made.change(), made.change()
+    other = made.change("outputs")
+    assert made.soon == [first, second, other]
+    assert made._under_way == {first, second}
+    first.set_result(None)
+    other.set_exception(ValueError("not a change"))
+    await asyncio.sleep(0)
+    assert (made._under_way, made._unwritten_problem()) == ({second}, None)
+    problems = vars(made.app)["_faust_assigner_must_run"]
+    assert problems == {"changelogs": made._unwritten_problem}
+    second.set_exception(ValueError("no broker"))
+    await asyncio.sleep(0)
+    assert made._under_way == set()
+    assert made._unwritten_problem() == "a change of a table did not reach its changelog"
+
+
+def test_a_producer_of_transactions_sends_changes_as_ever() -> None:
+    """Kafka fences it."""
+
+    class Transactional(MembershipFence, Stock):  # type: ignore[misc]
+        in_transaction = True
+
+    consumer = Transactional()
+    assert consumer.app.producer.send_soon == consumer.soon.append
+    assert "_faust_assigner_must_run" not in vars(consumer.app)

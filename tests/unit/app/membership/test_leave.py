@@ -15,7 +15,7 @@ from faust_assigner.app.membership.coordinator import (
     CooperativeCoordinator,
     CooperativeMember,
 )
-from faust_assigner.app.membership.leave import hand_over, stop
+from faust_assigner.app.membership.leave import hand_over, install, is_to_retire, stop
 
 
 class Coordinator(CooperativeCoordinator):
@@ -250,3 +250,63 @@ async def test_a_worker_that_has_nothing_to_hand_over_asks_for_no_round(reason: 
         member.lost, member.gave_up = reason == "lost", reason == "gave up"
     assert not await hand_over(it.app, 30.0)
     assert (it.coordinator.asked, it.assignor.leaves) == (0, False)
+
+
+async def test_an_app_hands_over_once_however_often_this_is_installed() -> None:
+    """Before Faust's own stop, which follows once."""
+    it = Stopped()
+    it.app._stop_consumer = it.stop_consumer
+    for _ in range(2):
+        install(it.app)
+    stopping = asyncio.ensure_future(it.app._stop_consumer())
+    await asyncio.sleep(0.01)
+    it.answer()
+    await asyncio.wait_for(stopping, 20.0)
+    assert (it.coordinator.asked, it.acts) == (1, ["leave", "stop"])
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_a_file_that_cannot_be_removed_retires_its_member(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any, is_there: bool
+) -> None:
+    """The operator has put it there; the log says that it stays."""
+    file = tmp_path / "retire"
+    if is_there:
+        file.touch()
+
+    def unlink(path: Path) -> None:
+        raise PermissionError(f"{path} is read-only")
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    it = Stopped(instance_id="one", folder=tmp_path)
+    assert is_to_retire(it.app) is is_there
+    assert "could not be removed" in caplog.text
+    assert ("Static member one leaves the group" in caplog.text) is False or is_there
+
+
+async def test_a_member_that_is_told_of_no_answer_is_no_cooperative_one() -> None:
+    """Another consumer has no such event."""
+    it = Stopped()
+    it.consumer.left = "no event"
+    assert not await hand_over(it.app, 30.0)
+    assert it.coordinator.asked == 0
+    it = Stopped()
+    it.consumer._thread._consumer._coordinator = SimpleNamespace(_group_instance_id=None)
+    assert not await hand_over(it.app, 30.0)
+    assert it.assignor.leaves is False
+
+
+async def test_a_member_that_could_not_leave_goes_on_with_its_stop() -> None:
+    """It leaves no more: a later round gives it partitions again."""
+    it = Stopped()
+
+    async def fail() -> None:
+        raise ConnectionError("silent")
+
+    it.consumer.leave_group = fail
+    stopping = asyncio.ensure_future(stop(it.app, it.stop_consumer))
+    await asyncio.sleep(0.01)
+    assert it.assignor.leaves
+    it.answer()
+    await asyncio.wait_for(stopping, 20.0)
+    assert (it.assignor.leaves, it.acts) == (False, ["stop"])

@@ -329,3 +329,82 @@ async def test_a_step_that_is_cancelled_from_within_is_not_done() -> None:
         await waiting
     assert not await _done_within(0.0, for_ever)
     assert await _done_within(5.0, lambda: asyncio.sleep(0))
+
+
+@pytest.mark.parametrize(("waited", "found"), [(True, True), (False, False), (None, False)])
+async def test_a_commit_under_way_is_waited_for_within_what_is_left(
+    made: Consumer, monkeypatch: pytest.MonkeyPatch, waited: bool | None, found: bool
+) -> None:
+    """One that a silent broker does not end is none."""
+
+    async def wait(self: Any) -> bool:
+        if waited is None:
+            await for_ever()
+        return bool(waited)
+
+    monkeypatch.setattr(Stock, "maybe_wait_for_commit_to_finish", wait, raising=False)
+    assert await made.maybe_wait_for_commit_to_finish() is found
+
+
+async def test_flush_and_commit_are_steps_of_one_budget_with_their_names(
+    made: Consumer, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """The producer of the app is asked through it; the log names the step and its limit."""
+    consumer = Consumer()
+    monkeypatch.setattr(consumer.app.producer.flush.func.__self__, "left", 0.03)
+    assert consumer._budget.app is consumer.app
+
+    async def silent(self: Any, *_: Any) -> bool:
+        await for_ever()
+        return True
+
+    monkeypatch.setattr(Stock, "force_commit", silent)
+    await consumer.app.producer.flush()
+    assert consumer.acts == ["flush"]
+    assert not await consumer.force_commit()
+    assert "Last commit: the broker did not answer within 0.0 s" in caplog.text
+    assert consumer._budget.over.is_set()
+    consumer.acts.clear()
+    await consumer.app.producer.on_stop()
+    assert consumer.acts == ["stop"]
+
+
+@pytest.mark.parametrize("coordinator", [None, SimpleNamespace()])
+async def test_a_client_without_a_group_leaves_none(made: Consumer, coordinator: Any) -> None:
+    """It is flushed and committed all the same."""
+    made._thread._consumer._coordinator = coordinator
+    await made.leave_group()
+    assert made.acts == ["flush", "commit", "told", "discard"]
+
+
+@pytest.mark.parametrize(("left", "given"), [(3.0, 3.0), (0.02, 0.02), (-1.0, 0.02)])
+async def test_the_group_and_the_client_are_left_within_what_is_left_or_the_least_time(
+    made: Consumer, monkeypatch: pytest.MonkeyPatch, left: float, given: float
+) -> None:
+    """Of which one more is for the client that could not leave."""
+    limits: list[tuple[float, Any]] = []
+
+    async def done_within(seconds: float, step: Any) -> bool:
+        limits.append((seconds, step))
+        return False
+
+    monkeypatch.setattr(shutdown, "_done_within", done_within)
+    monkeypatch.setattr(shutdown, "monotonic", lambda: 100.0)
+    client = made._thread._consumer
+    made._budget.left = left
+    await made.stop_client(made._thread, for_ever)
+    assert limits == [(given, for_ever), (0.02, client._client.close)]
+    limits.clear()
+    monkeypatch.setattr(made._budget, "within", lambda what, call, leave: call(leave))
+    await made.leave_group()
+    assert limits == [(given, client._coordinator.close)]
+
+
+async def test_a_client_that_fails_while_it_stops_is_not_done(caplog: Any) -> None:
+    """The error is logged; the next step follows."""
+
+    async def fail() -> None:
+        raise OSError("reset by peer")
+
+    assert not await _done_within(5.0, fail)
+    assert "failed while stopping: OSError('reset by peer')" in caplog.text

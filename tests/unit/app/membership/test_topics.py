@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from faust.exceptions import ImproperlyConfigured, PartitionsMismatch
 
-from faust_assigner.app.membership.topics import refuse_patterns
+from faust_assigner.app.membership.topics import mismatches, refuse_patterns, sources_of
 from faust_assigner.app.membership.watchdog import Watched
 
 
@@ -147,3 +147,54 @@ def test_the_first_agent_by_name_with_a_pattern_is_named() -> None:
     refuse_patterns([("a", agent(None)), ("b", SimpleNamespace(channel=SimpleNamespace()))])
     with pytest.raises(ImproperlyConfigured, match="Agent c"):
         refuse_patterns([("d", agent("x")), ("c", agent("y")), ("a", agent(None))])
+
+
+def table(name: str, changelog: str, **more: Any) -> Any:
+    """A table with its changelog."""
+    return SimpleNamespace(
+        **{
+            "name": name,
+            "is_global": False,
+            "use_partitioner": False,
+            "changelog_topic": SimpleNamespace(get_topic_name=lambda: changelog),
+            **more,
+        }
+    )
+
+
+def test_each_table_that_fits_no_source_is_described_by_name() -> None:
+    """One source like it is enough; counts that are not known yet are none."""
+    counts = {"orders": 4, "bills": 6, "new": 0, "log-a": 6, "log-b": 5, "log-c": 3, "log-d": 0}
+    app = SimpleNamespace(
+        topics=[
+            SimpleNamespace(topics=["orders", "log-a"]),
+            SimpleNamespace(topics=["new", "bills"]),
+        ],
+        tables=SimpleNamespace(changelog_topics={"log-a", "log-b", "log-c", "log-d"}),
+        consumer=SimpleNamespace(topic_partitions=counts.get),
+    )
+    assert sources_of(app) == ["bills", "new", "orders"]
+    tables = [
+        table("c", "log-c"),
+        table("a", "log-a"),
+        table("b", "log-b"),
+        table("d", "log-d"),
+        table("e", "log-c", is_global=True),
+        table("f", "log-c", use_partitioner=True),
+    ]
+    assert list(mismatches(app, tables)) == [
+        f"Table {name}: its changelog log-{name} has {count} partitions, and no topic the app "
+        "consumes has as many (bills: 6, orders: 4); a table has the partitions of its source"
+        for name, count in (("b", 5), ("c", 3))
+    ]
+    app.topics = []
+    assert list(mismatches(app, tables)) == []
+
+
+async def test_a_table_is_managed_as_ever_and_a_round_is_passed_on_whole(made: Made) -> None:
+    """With the number of its generation."""
+    other = table("other", "log", _verify_source_topic_partitions=made._verify)
+    assert made.tables.add(other) is other
+    assert set(made.tables) == {"counts", "other"}
+    await made.tables.on_rebalance({1}, {2}, {3}, 9)
+    assert made.tables.last_round == ({1}, {2}, {3}, 9)

@@ -280,3 +280,117 @@ def test_each_step_that_a_recovery_waits_for_is_logged_after_a_minute(caplog: An
         for _ in range(2):
             manager._say_what_it_waits_for(said)
         assert caplog.text.count("seek offsets") == lines
+
+
+def test_every_problem_is_found_by_its_name_in_order() -> None:
+    """None hides another, but that of a thread that has ended its client's."""
+    manager = Manager()
+    consumer = SimpleNamespace(
+        _closed=False,
+        _coordinator=SimpleNamespace(_pending_exception=ValueError("refused")),
+        _fetcher=None,
+    )
+    manager.thread._consumer = consumer
+    for end in (uneven_topics, overdue_wait, another_rooms, ended_fetcher):
+        end(manager)
+    must_run(manager.app, "well", lambda: None)
+    must_run(manager.app, "second", lambda: "its second")
+    must_run(manager.app, "second", lambda: "its third")
+    manager.recovery = service()
+    client = ("aiokafka", "the group coordinator gave up: ValueError('refused')")
+    found = [
+        ("_restart_recovery", "the recovery's _restart_recovery has ended"),
+        ("_slurp_changelogs", "the recovery's _slurp_changelogs has ended"),
+        ("fetcher", "the fetcher has ended"),
+        client,
+        ("topics", "a mismatch"),
+        ("waits", "The commit has waited for 1 s for an answer"),
+        ("its own", "its thread"),
+        ("second", "its third"),
+    ]
+    assert list(manager.problems()) == found
+    ended_thread(manager)
+    thread = ("thread", "the consumer's thread has ended")
+    assert list(manager.problems()) == [thread if one == client else one for one in found]
+    manager.should_stop = True
+    assert list(manager.problems()) == []
+
+
+@pytest.mark.parametrize("reason", ["not started", "stops", "no thread", "no consumer"])
+def test_a_consumers_thread_that_does_not_run_yet_or_any_more_has_no_problem(reason: str) -> None:
+    """Its client is not asked either."""
+    manager = Manager()
+    ended_thread(manager)
+    if reason == "not started":
+        manager.thread.started = False
+    elif reason == "stops":
+        manager.thread.should_stop = True
+    elif reason == "no thread":
+        manager.thread._thread = None
+    else:
+        manager.app.consumer = None
+    assert list(manager.problems()) == []
+
+
+async def test_a_task_that_was_cancelled_has_no_reason_and_other_objects_are_no_tasks() -> None:
+    """A client without a group has no coordinator of that kind."""
+    cancelled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    cancelled.cancel()
+    consumer = SimpleNamespace(
+        _closed=False,
+        _coordinator=SimpleNamespace(_coordination_task="no task"),
+        _fetcher=SimpleNamespace(_fetch_task=cancelled),
+    )
+    assert aiokafka_problem(consumer) == "aiokafka's fetching has ended: None"
+    assert aiokafka_problem(SimpleNamespace(_closed=False)) is None
+
+
+async def test_each_look_counts_the_waits_and_tries_the_recovery(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every second, each with the result of the look before."""
+    acts: list[Any] = []
+
+    class Looked(Manager):
+        async def sleep(self, seconds: float) -> None:
+            acts.append(("sleep", seconds))
+
+        def _look_at_waits(self, looked: float) -> float:
+            acts.append(("waits", looked))
+            return looked + 1.0
+
+        def _begin_stalled_again(self, since: float | None) -> float | None:
+            acts.append(("stalled", since))
+            return 7.0 if since is None else since + 1.0
+
+        def _say_what_it_waits_for(self, said: RateLimitedLog) -> None:
+            acts.append("say")
+            self.should_stop = acts.count("say") == 2
+
+    monkeypatch.setattr(watchdog, "monotonic", lambda: 50.0)
+    await Watched._watch(Looked())
+    assert acts == [
+        ("sleep", LOOK_S),
+        ("waits", 50.0),
+        ("stalled", None),
+        "say",
+        ("sleep", LOOK_S),
+        ("waits", 51.0),
+        ("stalled", 7.0),
+        "say",
+    ]
+
+
+def test_a_recovery_that_waits_for_nothing_has_no_line(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor one that has waited for less than a minute; at a minute it has, with the seconds."""
+    manager, said = Manager(), RateLimitedLog()
+    manager._say_what_it_waits_for(said)
+    monkeypatch.setattr(watchdog, "monotonic", lambda: 500.0)
+    for since in (500.0 - SAY_EVERY_S + 0.5, 500.0 - SAY_EVERY_S):
+        manager.recovery.waiting_for = ("seek offsets", since)
+        manager._say_what_it_waits_for(said)
+    assert caplog.messages == [
+        "Partitions stand still: the recovery has waited for 60 s: seek offsets"
+    ]
