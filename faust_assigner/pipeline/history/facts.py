@@ -88,7 +88,7 @@ def _decisions(rows: pa.Table, echoes: pa.Table | None) -> pa.Table:
     longest: dict[Key, float] = {}
     best: dict[Key, tuple[tuple[Any, ...], dict[str, Any]]] = {}
     for row in rows.to_pylist():
-        row["config"] = dict(row["config"])
+        row["config"] = dict(sorted(row["config"]))  # the sort key must not depend on the line's order
         key = (row["group_id"], row["decision_id"])
         _longer(longest, key, row["longest_recovery_s"])
         said = _said(row)
@@ -103,7 +103,7 @@ def _decisions(rows: pa.Table, echoes: pa.Table | None) -> pa.Table:
     found = [
         {
             **row,
-            "config": sorted(row["config"].items()),
+            "config": list(row["config"].items()),
             "longest_recovery_s": longest.get(key),
         }
         for key, (_, row) in sorted(best.items(), key=lambda each: (each[1][0][0], each[0]))

@@ -87,8 +87,8 @@ TITLES: Mapping[str, str] = {
 }
 NOTES: Mapping[str, str] = {
     "rebalances": "One row each, the newest first. A task is a partition number of topics that travel "
-    "together. Why: tasks whose owner was gone, and tasks that moved for balance. The longest "
-    "recovery is how long the slowest partition of that rebalance took to come back.",
+    "together. Why: tasks whose owner was gone or that had none, and tasks that moved for balance. The "
+    "longest recovery is how long the slowest partition of that rebalance took to come back.",
     "owners": "As the newest decision of each group left it: tasks, and topic partitions by topic.",
     "movement": "In topic partitions, over active placements. A cold move landed on a member without the "
     "partition's state.",
@@ -200,7 +200,10 @@ def rebalance_row(outcome: Mapping[str, Any]) -> dict[str, Any]:
     moved, orphaned = outcome["tasks_moved"], outcome["tasks_orphaned"]
     causes = [
         f"{count} {cause}"
-        for count, cause in ((orphaned, "owner gone"), (moved - orphaned, "for balance"))
+        for count, cause in (
+            (orphaned, "without a living owner"),
+            (moved - orphaned, "for balance"),
+        )
         if count
     ]
     longest = outcome["longest_recovery_s"]

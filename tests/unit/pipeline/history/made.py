@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from faust_assigner.pipeline.history.job import HistoryOptions, run_here
-from faust_assigner.pipeline.history.store import PENDING, TABLES, Store
+from faust_assigner.pipeline.history.store import PENDING, TABLES, Manifest, Store, table_schema
 from tests.integration.spark.ledgers import ASSIGNMENT, DECISION, Ledger, Line, good
 
 DAY, NEXT = "2026-11-21", "2026-11-22"
@@ -19,6 +21,22 @@ def at(day: str, hour: int, moved: int = 1, **more: Any) -> list[Line]:
     identity = {"decision_id": f"{day}-{hour}"}
     said = {**DECISION, **identity, "ts": f"{day}T{hour:02}:00:00.000Z", **more}
     return [good(said), *(good({**ASSIGNMENT, **identity, "partition": n}) for n in range(moved))]
+
+
+def stored(folder: Path, days: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> Store:
+    """A store with these rows of each day's tables, and 12 refused lines; other columns have no value."""
+    store = Store(str(folder))
+    entries = {}
+    for day, facts in days.items():
+        tables = {}
+        for fact, rows in facts.items():
+            schema = table_schema(fact)
+            empty: dict[str, Any] = dict.fromkeys(schema.names)
+            tables[fact] = pa.Table.from_pylist([{**empty, **row} for row in rows], schema=schema)
+        entries[day] = store.write(day, tables)
+    nothing = store.read_refused(Manifest())
+    store.commit(Manifest(), entries, refused=(nothing, 12), sources={})
+    return store
 
 
 class History:

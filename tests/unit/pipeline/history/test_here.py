@@ -261,6 +261,6 @@ def test_the_page_tells_each_rebalance_and_who_owns_what(tmp_path: Path) -> None
         "written by: faust-assigner ",
         "Who owns what now",
         "worker-2",
-        "1 owner gone, 2 for balance",
+        "1 without a living owner, 2 for balance",
     ):
         assert said in page

@@ -1,0 +1,362 @@
+"""The report of a store's newest days: merged over days, cut, sorted, and shown on the page."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faust_assigner.pipeline.history import output
+from faust_assigner.pipeline.history.job import HistoryOptions
+from faust_assigner.pipeline.history.quality import Gates
+from faust_assigner.pipeline.history.report import (
+    NOTES,
+    REPORTED,
+    TITLES,
+    About,
+    Report,
+    _cell,
+    _grid,
+    _section,
+    owner_shown,
+    rebalance_row,
+)
+from faust_assigner.pipeline.history.store import PENDING
+from faust_assigner.pipeline.ledgers.refusals import Refused
+from tests.unit.pipeline.history.made import stored
+
+FIRST, LAST = date(2026, 11, 20), date(2026, 11, 21)
+
+
+def at(day: int, hour: int) -> datetime:
+    """A time in November 2026."""
+    return datetime(2026, 11, day, hour, tzinfo=UTC)
+
+
+def days(first: dict[str, Any], last: dict[str, Any]) -> dict[str, Any]:
+    """Rows of the two days; each row has the values of its table's test."""
+    return {"2026-11-20": first, "2026-11-21": last}
+
+
+def report(folder: Path, rows: Any) -> Report:
+    """The report of a store with these rows."""
+    store = stored(folder, rows)
+    options = HistoryOptions(("one", "two"), str(folder))
+    return output.report_of(store, store.load(), options, Refused(accepted=6, lines=2))
+
+
+def movement(group: str, deploy: str, hour: int, *counts: int, policy: str = "p") -> dict[str, Any]:
+    """A row of the table of deploys, on the day of its test."""
+    names = ("decisions", "assigned", "moved", "cold_moves", "standby_hits")
+    told = {"group_id": group, "deploy": deploy, "policy": policy, "first": hour}
+    return {**told, **dict(zip(names, counts, strict=True))}
+
+
+def test_deploys_are_summed_over_days_by_group_release_and_policy(tmp_path: Path) -> None:
+    """In the order of the first decision within each group."""
+    before = [
+        movement("g", "v1", 9, 1, 20, 3, 4, 5),
+        movement("g", "v1", 8, 9, 9, 9, 9, 9, policy="q"),
+        movement("h", "v1", 7, 1, 1, 1, 1, 1),
+    ]
+    after = [movement("g", "v1", 2, 10, 2, 30, 40, 50), movement("g", "v0", 3, 1, 2, 3, 4, 5)]
+    rows = days(
+        {"deploys": [{**row, "first": at(20, row["first"])} for row in before]},
+        {"deploys": [{**row, "first": at(21, row["first"])} for row in after]},
+    )
+    found = report(tmp_path, rows).tables["deploys"]
+    assert found == [
+        {**movement("g", "v1", 9, 9, 9, 9, 9, 9, policy="q"), "first": at(20, 8)},
+        {**movement("g", "v1", 9, 11, 22, 33, 44, 55), "first": at(20, 9)},
+        {**movement("g", "v0", 3, 1, 2, 3, 4, 5), "first": at(21, 3)},
+        {**movement("h", "v1", 7, 1, 1, 1, 1, 1), "first": at(20, 7)},
+    ]
+
+
+def slow(partition: int, seconds: float, source: str, recoveries: int, **more: Any) -> Any:
+    """A row of the slowest recoveries."""
+    told = {"group_id": "g", "topic": "t", "partition": partition, "max_s": seconds}
+    counts = {"recoveries": recoveries, "records": 10 * recoveries}
+    return {**told, **counts, "source": source, "decision_id": source.upper(), **more}
+
+
+def test_a_partition_has_its_slowest_recovery_and_the_counts_of_all_days(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The longest first; of two equal times the source that sorts last."""
+    first = [slow(0, 9.0, "replay", 1), slow(1, 2.0, "local", 3), slow(2, 0.5, "x", 7)]
+    last = [slow(0, 4.0, "standby", 20), slow(1, 2.0, "snapshot", 40)]
+    last.append(slow(0, 2.0, "a", 5, group_id="f"))
+    rows = days({"slowest": first}, {"slowest": last})
+    found = report(tmp_path / "a", rows).tables["slowest"]
+    wanted = [
+        slow(0, 9.0, "replay", 21, dt=FIRST),
+        slow(0, 2.0, "a", 5, group_id="f", dt=LAST),
+        slow(1, 2.0, "snapshot", 43, dt=LAST),
+        slow(2, 0.5, "x", 7, dt=FIRST),
+    ]
+    assert found == wanted
+    monkeypatch.setattr(output, "ROWS_KEPT", {"rebalances": 9, "slowest": 3})
+    assert report(tmp_path / "b", rows).tables["slowest"] == wanted[:3]
+
+
+def test_owners_are_those_of_the_newest_day_of_each_group(tmp_path: Path) -> None:
+    """A group without a decision on the last day keeps its former owners."""
+
+    def owner(group: str, member: str) -> dict[str, Any]:
+        return {"group_id": group, "member_id": member, "active_partitions": 2}
+
+    rows = days(
+        {"owners": [owner("g", "old"), owner("h", "b"), owner("h", "a")]},
+        {"owners": [owner("g", "new"), owner("f", "c")]},
+    )
+    found = report(tmp_path, rows).tables["owners"]
+    assert [(row["group_id"], row["dt"], row["member_id"]) for row in found] == [
+        ("f", LAST, "c"),
+        ("g", LAST, "new"),
+        ("h", FIRST, "a"),
+        ("h", FIRST, "b"),
+    ]
+
+
+def rebalance(group: str, name: str, when: datetime, moved: int, cold: int) -> dict[str, Any]:
+    """A row of the rebalances."""
+    told = {"group_id": group, "decision_id": name, "ts": when}
+    return {**told, "tasks_moved": moved, "tasks_cold": cold}
+
+
+def test_the_report_of_a_store_counts_its_days_its_tasks_and_its_losses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sums are of all rebalances, also of those beyond the rows of the report."""
+    monkeypatch.setattr(output, "ROWS_KEPT", {"rebalances": 2, "slowest": 1})
+    monkeypatch.setattr(output, "REPORT_DAYS", 2)
+    rows = days(
+        {
+            "rebalances": [
+                rebalance("h", "d1", at(20, 9), 2, 1),
+                rebalance("g", "d2", at(20, 5), 30, 4),
+            ]
+        },
+        {"rebalances": [rebalance("g", "d3", at(21, 8), 500, 60)]},
+    )
+    rows["2026-11-19"] = {"rebalances": [rebalance("g", "d0", at(19, 1), 7_000, 7_000)]}
+    roles = ("active", "standby", "active", "warmup", "active")
+    rows[PENDING] = {"placements": [{"role": role} for role in roles]}
+    found = report(tmp_path, rows)
+    assert [row["decision_id"] for row in found.tables["rebalances"]] == ["d1", "d3"]
+    assert found.about == About(("one", "two"), at(20, 5), at(21, 8), 532, 65, 2, 3)
+    assert (found.without_decision, found.refused, found.generation) == (3, 12, 1)
+    assert found.quality is not None
+    assert (found.quality.lines_accepted, found.quality.lines_refused) == (6, 2)
+    assert found.quality.placements_without_decision == 3
+    told = json.loads(found.to_json())
+    assert list(told) == [*REPORTED, "about", "quality"]
+    assert told["about"] == {
+        "sources": ["one", "two"],
+        "first": "2026-11-20T05:00:00+00:00",
+        "last": "2026-11-21T08:00:00+00:00",
+        "tasks_moved": 532,
+        "tasks_cold": 65,
+        "days": 2,
+        "days_in_all": 3,
+        "version": found.about.version,
+        "generation": 1,
+    }
+    assert [row["dt"] for row in told["rebalances"]] == ["2026-11-20", "2026-11-21"]
+
+
+def test_rows_of_several_days_are_in_the_order_of_their_keys(tmp_path: Path) -> None:
+    """Groups before days, and policies last."""
+
+    def row(group: str, policy: str) -> dict[str, Any]:
+        return {"group_id": group, "policy": policy, "decisions": 1}
+
+    rows = days(
+        {"movement": [row("h", "p"), row("g", "q")]}, {"movement": [row("g", "r"), row("g", "p")]}
+    )
+    found = report(tmp_path, rows).tables["movement"]
+    assert [(row["group_id"], row["dt"], row["policy"]) for row in found] == [
+        ("g", FIRST, "q"),
+        ("g", LAST, "p"),
+        ("g", LAST, "r"),
+        ("h", FIRST, "p"),
+    ]
+
+
+def test_the_head_of_the_page_names_period_older_days_sources_and_version() -> None:
+    """Without older days, and without a decision, its lines say so."""
+    about = About(("a", "b"), at(20, 5), at(21, 8), days=31, days_in_all=1_031, version="7")
+    assert about.lines() == [
+        ("period", "2026-11-20 05:00:00 to 2026-11-21 08:00:00 UTC"),
+        ("older", "1,000 days, in the Parquet folders"),
+        ("read from", "a, b"),
+        ("written by", "faust-assigner 7"),
+    ]
+    assert About(("a",), days=3, days_in_all=3, version="7").lines() == [
+        ("period", "no decision"),
+        ("read from", "a"),
+        ("written by", "faust-assigner 7"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("moved", "orphaned", "why"),
+    [
+        (5, 2, "2 without a living owner, 3 for balance"),
+        (2, 2, "2 without a living owner"),
+        (3, 0, "3 for balance"),
+        (0, 0, ""),
+    ],
+)
+def test_a_rebalance_on_the_page(moved: int, orphaned: int, why: str) -> None:
+    """Each column has its own value; a cause without tasks is left out."""
+    row = {
+        "ts": at(20, 5),
+        "group_id": "g",
+        "trigger": "join",
+        "members": 4,
+        "tasks_moved": moved,
+        "tasks_orphaned": orphaned,
+        "tasks_cold": 1,
+        "moved": 17,
+        "solve_ms": 3,
+        "longest_recovery_s": 8.5,
+        "policy": "p",
+    }
+    assert rebalance_row(row) == {
+        "time": at(20, 5),
+        "group": "g",
+        "trigger": "join",
+        "members": 4,
+        "tasks moved": moved,
+        "cold": 1,
+        "why": why,
+        "topic partitions moved": 17,
+        "solve ms": 3.0,
+        "longest recovery s": 8.5,
+        "policy": "p",
+    }
+
+
+@pytest.mark.parametrize(("rack", "shown"), [("r1", "r1"), (None, "")])
+def test_an_owner_on_the_page(rack: str | None, shown: str) -> None:
+    """By its name, with its partitions by topic."""
+    row = {"group_id": "g", "member": "w", "rack": rack, "tasks": 3, "active": "t 0-2"}
+    assert owner_shown({**row, "standby_partitions": 5, "member_id": "w-1"}) == {
+        "group": "g",
+        "member": "w",
+        "rack": shown,
+        "tasks": 3,
+        "active topic partitions": "t 0-2",
+        "standby topic partitions": 5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (True, "true"),
+        (False, "false"),
+        (None, ""),
+        (1_234.5678, "1,234.568"),
+        (0.0, "0.000"),
+        (1_234_567, "1,234,567"),
+        (0, "0"),
+        (
+            datetime(2026, 11, 20, 23, 30, tzinfo=timezone(timedelta(hours=-2))),
+            "2026-11-21 01:30:00",
+        ),
+        (datetime(2026, 11, 20, 23, 30), "2026-11-20 23:30:00"),  # noqa: DTZ001 - a naive time
+        (date(2026, 11, 20), "2026-11-20"),
+        ("text", "text"),
+    ],
+)
+def test_a_cell_of_the_page(value: Any, shown: str) -> None:
+    """Times are in UTC; numbers have separators of thousands."""
+    assert _cell(value) == shown
+
+
+def test_a_column_is_of_numbers_if_each_value_is_a_number_or_missing() -> None:
+    """And at least one is a number."""
+    rows = [
+        {"whole": 1, "real": None, "none": None, "mixed": 1, "text": "a"},
+        {"whole": 2, "real": 0.5, "none": None, "mixed": "b", "text": "b"},
+    ]
+    assert _grid(rows) == {
+        "columns": ["whole", "real", "none", "mixed", "text"],
+        "numeric": [True, True, False, False, False],
+        "rows": [[1, None, None, 1, "a"], [2, 0.5, None, "b", "b"]],
+    }
+    assert _grid([]) == {"columns": [], "numeric": [], "rows": []}
+
+
+def section(name: str, rows: list[dict[str, Any]], refused: int = 0) -> dict[str, Any]:
+    """A section of the page over these rows."""
+    return _section(name, Report({name: rows}, refused=refused))
+
+
+@pytest.mark.parametrize(("name", "column"), [("skew", "share"), ("slowest", "max_s")])
+def test_the_worst_rows_of_a_section_are_shown_and_the_others_counted(
+    name: str, column: str
+) -> None:
+    """Fifty of 53, the highest value first."""
+    found = section(name, [{column: n / 100} for n in range(53)])
+    assert found == {
+        "id": name,
+        "title": TITLES[name],
+        "note": NOTES[name],
+        "total": 53,
+        "hidden": 3,
+        "columns": [column],
+        "numeric": [True],
+        "rows": [[n / 100] for n in range(52, 2, -1)],
+    }
+
+
+def test_rows_of_other_sections_stay_in_their_order() -> None:
+    """The first fifty are shown; a line that was refused beyond the table is counted as hidden."""
+    found = section("quarantine", [{"line": n} for n in range(51)], refused=60)
+    assert (found["total"], found["hidden"]) == (60, 10)
+    assert found["rows"] == [[n] for n in range(50)]
+    other = section("movement", [{"moved": 3}, {"moved": 9}], refused=60)
+    assert (other["total"], other["hidden"], other["rows"]) == (2, 0, [[3], [9]])
+
+
+def test_two_hundred_owners_are_shown() -> None:
+    """In their order."""
+    row = {"group_id": "g", "rack": None, "tasks": 1, "active": "", "standby_partitions": 0}
+    found = section("owners", [{**row, "member": f"w{n}"} for n in range(201)])
+    assert (found["total"], found["hidden"], len(found["rows"])) == (201, 1, 200)
+    assert [shown[1] for shown in found["rows"]] == [f"w{n}" for n in range(200)]
+
+
+def test_a_report_is_written_again_only_for_a_new_generation_or_another_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page before the report, so that a run that dies between them writes both again."""
+    monkeypatch.setattr(output.plots, "draw", lambda report: {})
+    store = stored(tmp_path, days({"samples": [{"ts": at(20, 1)}]}, {}))
+    manifest = store.load()
+    written: list[str] = []
+    write = store.folder.write
+    monkeypatch.setattr(
+        store.folder, "write", lambda name, data: (written.append(name), write(name, data))
+    )
+
+    def publish(**gates: Any) -> list[str]:
+        written.clear()
+        options = HistoryOptions(("one",), str(tmp_path), gates=Gates(**gates))
+        output.publish(store, manifest, options, Refused())
+        return list(written)
+
+    both = ["report.html", "report.json"]
+    assert publish(max_age_s=1.0) == both
+    assert publish(max_age_s=1.0) == []
+    assert publish(max_age_s=1e12) == both
+    assert publish(min_days=1) == both
+    assert publish(min_days=1) == []
+    assert publish(min_days=5) == both
