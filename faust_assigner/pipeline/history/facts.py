@@ -88,7 +88,7 @@ def _decisions(rows: pa.Table, echoes: pa.Table | None) -> pa.Table:
     longest: dict[Key, float] = {}
     best: dict[Key, tuple[tuple[Any, ...], dict[str, Any]]] = {}
     for row in rows.to_pylist():
-        row["config"] = dict(sorted(row["config"]))  # the sort key must not depend on the line's order
+        row["config"] = dict(sorted(row["config"]))  # the order in the line decides nothing
         key = (row["group_id"], row["decision_id"])
         _longer(longest, key, row["longest_recovery_s"])
         said = _said(row)

@@ -88,7 +88,9 @@ def svg(name: str, tables: Tables) -> str:
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
     text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
-    text = re.sub(r"font: [^;\"]*?(\d+px) [^;\"]*", r"font: \1 system-ui, sans-serif", text)
+    # matplotlib 3.10 and older write ``font: 11px 'DejaVu Sans'``, newer ones ``font-family``.
+    own = r"(font: [^;\"]*?\d+px |font-family: )[^;\"]*"
+    text = re.sub(own, r"\1system-ui, sans-serif", text)
     for colour, variable in COLOURS.items():
         text = text.replace(colour, variable)
     return text
