@@ -308,14 +308,14 @@ def unowned(view: View) -> int:
 
 
 def waits_in_vain(view: View, name: str, ready: Sequence[Consumer]) -> bool:
-    """Whether none of the ``ready`` consumers can take any of a draining consumer's partitions."""
+    """Whether a draining consumer owns partitions, and no ``ready`` consumer can take any of them."""
     mine = view.incarnation(name)
     topics = {
         at.topic
         for at in view.owned.get(name, ())
         if view.assignments[at].value.incarnation == mine
     }
-    return not any(taker.wants(topic) for topic in topics for taker in ready)
+    return bool(topics) and not any(taker.wants(topic) for topic in topics for taker in ready)
 
 
 def _is_input(change: Change) -> bool:

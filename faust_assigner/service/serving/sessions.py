@@ -40,7 +40,7 @@ from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Delete, KeyValue, Put, Store, Write
 from faust_assigner.service.store.rewrite import rewritten
 from faust_assigner.service.tasks import ended
-from faust_assigner.service.view import Change, View, awaited, has_more, waits_in_vain
+from faust_assigner.service.view import Change, View, awaited, waits_in_vain
 
 logger = logging.getLogger(__name__)
 
@@ -265,7 +265,7 @@ class Sessions:
                 by_operator=before.by_operator,
                 leaves=before.leaves and before.incarnation == after.incarnation,
                 # If True, _relieve() ends the new stream as its first step.
-                dismissed=_is_left_alone(self._mirror.view, after.name, self._mirror.view.ready()),
+                dismissed=waits_in_vain(self._mirror.view, after.name, self._mirror.view.ready()),
             )
         return replace(
             after,
@@ -361,7 +361,7 @@ class Sessions:
         ready = view.ready() if leaving else []
         for name in leaving:
             stream = self.registry.get(name)
-            if stream is not None and _is_left_alone(view, name, ready):
+            if stream is not None and waits_in_vain(view, name, ready):
                 self._end(stream, Ended.DRAINED)
                 self._drop(stream)
 
@@ -398,8 +398,3 @@ class Sessions:
             self._end(stream, Ended.STOPPING)
         for stream in tuple(self._keeping):
             await self._stop_keeping(stream)
-
-
-def _is_left_alone(view: View, name: str, ready: Sequence[Consumer]) -> bool:
-    """Return whether a draining consumer has partitions that no ``ready`` consumer can take."""
-    return has_more(view, name) and waits_in_vain(view, name, ready)
