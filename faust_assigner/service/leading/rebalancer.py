@@ -201,10 +201,13 @@ class Rebalancer:
 
         Returns when the view has the writes, so that the leader makes no decision twice.
         """
-        revision = 0
+        revision, now = 0, self._clock.monotonic()
+        # The ends of hand-offs may reach the record before the store's answer comes.
+        ages = {at: self._record.age_s(at, now) for one in bundles for _, at in one.ended}
         try:
             for chunk in chunks(bundles, MAX_BUNDLE):
-                revision = max(revision, await self._apply(term, await self._leased(term, chunk)))
+                leased = await self._leased(term, chunk)
+                revision = max(revision, await self._apply(term, leased, ages))
         except QuotaExceeded as error:
             logger.error("%s", error)
             self._planned = -1
@@ -229,18 +232,20 @@ class Rebalancer:
             for bundle in bundles
         ]
 
-    async def _apply(self, term: Leadership, bundles: Sequence[Bundle]) -> int:
+    async def _apply(
+        self, term: Leadership, bundles: Sequence[Bundle], ages: Mapping[TopicPartition, float]
+    ) -> int:
         """Write the bundles in one transaction; if the transaction fails, halve them and try again.
 
-        The halving isolates each bundle with a failed compare. Returns the revision of the last
-        write.
+        The halving isolates each bundle with a failed compare. ``ages``: the ages in seconds of the
+        hand-offs that end. Returns the revision of the last write.
         """
         result = await term.commit(
             list(dict.fromkeys(compare for bundle in bundles for compare in bundle.compares)),
             [write for bundle in bundles for write in bundle.writes],
         )
         if result.succeeded:
-            self._tell(bundles)
+            self._tell(bundles, ages)
             return result.revision
         if len(bundles) == 1:
             # A different writer was faster, or the term is over. The view shows the writer's change
@@ -249,8 +254,8 @@ class Rebalancer:
             await self._check(term)
             return 0
         half = len(bundles) // 2
-        first = await self._apply(term, bundles[:half])
-        return max(first, await self._apply(term, bundles[half:]))
+        first = await self._apply(term, bundles[:half], ages)
+        return max(first, await self._apply(term, bundles[half:], ages))
 
     async def _check(self, term: Leadership) -> None:
         """Raise Deposed if the leader's key is not this term's any more."""
@@ -258,16 +263,15 @@ class Rebalancer:
             term.lease.give_up()
             raise Deposed("another one leads")
 
-    def _tell(self, written: Sequence[Bundle]) -> None:
+    def _tell(self, written: Sequence[Bundle], ages: Mapping[TopicPartition, float]) -> None:
         """Log and count the written bundles."""
-        now = self._clock.monotonic()
         for line in lines(written):
             logger.info("%s", line)
         for bundle in written:
             if bundle.warning:
                 logger.warning("%s", bundle.warning)
             for outcome, at in bundle.ended:
-                self._metrics.handoff_ended(outcome, self._record.age_s(at, now))
+                self._metrics.handoff_ended(outcome, ages[at])
 
 
 @dataclass(frozen=True)

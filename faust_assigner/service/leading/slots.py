@@ -51,7 +51,7 @@ def beginning(
                 each = 1
             room, free = most - held.total(), each - held[new]
             # Co-partitioned hand-offs begin together, even if they exceed the limit of one consumer.
-            if room <= 0 or free <= 0 or (len(mine) > free and held[new]):
+            if room <= 0 or (len(mine) > free and held[new]):
                 continue
             held[new] += len(mine)
             yield new, mine

@@ -147,14 +147,16 @@ def test_a_hand_off_that_the_plan_does_not_want_any_more_is_withdrawn_while_it_w
         warming,
         replace(warming, at=T1),
         replace(warming, at=T2, phase=Phase.READY),
+        replace(warming, at=T3),
     )
-    assert moves(view, t0="c", t1="b", t2="c", t3="a") == [
+    assert moves(view, t0="c", t1="b", t2="c", t3="c") == [
         Bundle(
-            as_it_was(view, ALL.handoff(T0)),
-            (Delete(ALL.handoff(T0)),),
-            (("t/0", "stays with a: the plan no longer moves it to b"),),
-            (("unwanted", T0),),
+            as_it_was(view, ALL.handoff(at)),
+            (Delete(ALL.handoff(at)),),
+            ((str(at), "stays with a: the plan no longer moves it to b"),),
+            (("unwanted", at),),
         )
+        for at in (T0, T3)
     ]
 
 
@@ -162,10 +164,11 @@ def test_a_hand_off_that_the_plan_does_not_want_any_more_is_withdrawn_while_it_w
 def test_a_hand_off_begins_with_both_processes_the_mode_and_its_reason(strict: bool) -> None:
     """The owner leaves, an operator ordered the move, or the loads are uneven."""
     leaves = replace(B, status=Status.DRAINING)
-    view = seen({T0: ("a", "a1"), T1: ("b", "b1"), T2: ("a", "a1")}, consumers=[A, leaves, C])
+    owned = {T0: ("a", "a1"), T1: ("b", "b1"), T2: ("a", "a1"), T3: ("b", "b1")}
+    view = seen(owned, consumers=[A, leaves, C])
     put(view, ALL.pin(T2), codec.dump_pin(Pin(T2, "c")))
     settings = replace(SETTINGS, strict=strict)
-    targets = Targets({T0: "c", T1: "c", T2: "c"}, {})
+    targets = Targets({T0: "c", T1: "c", T2: "c", T3: "c"}, {})
 
     def bundle(at: TopicPartition, old: Consumer, why: str) -> Bundle:
         handoff = Handoff(
@@ -186,6 +189,7 @@ def test_a_hand_off_begins_with_both_processes_the_mode_and_its_reason(strict: b
 
     assert list(rebalance(view, targets, settings, 1_000.0)) == [
         bundle(T1, B, "b leaves"),
+        bundle(T3, B, "b leaves"),
         bundle(T0, A, "the plan balances the loads"),
         bundle(T2, A, "an operator ordered the move"),
     ]
@@ -237,13 +241,14 @@ def test_partitions_of_missing_consumers_are_held_back_after_an_outage(
 
 
 def test_an_operators_order_covers_the_co_partitioned_partitions() -> None:
-    """Of the pinned number only; without a pin no partition is ordered."""
+    """Of the pinned numbers only; without a pin no partition is ordered."""
     bound = replace(A, co_partitioned=(("t", "u"),))
-    view = seen({}, consumers=[bound], topics={"t": 2, "u": 2})
+    view = seen({}, consumers=[bound], topics={"t": 3, "u": 3, "v": 3})
     assert wished(view) == set()
-    at = TopicPartition("u", 1)
-    put(view, ALL.pin(at), codec.dump_pin(Pin(at, "a")))
-    assert wished(view) == {T1, at}
+    u1, v2 = TopicPartition("u", 1), TopicPartition("v", 2)
+    for at in (u1, v2):
+        put(view, ALL.pin(at), codec.dump_pin(Pin(at, "a")))
+    assert wished(view) == {T1, u1, v2}
 
 
 # -- tidying -----------------------------------------------------------------------------------------
@@ -261,10 +266,10 @@ def deleted(view: View, key: str, *told: tuple[str, str]) -> Bundle:
 
 def test_only_changed_replicas_are_written_and_ended_ones_deleted() -> None:
     """By consumer: new, changed, equal, of no plan, of no registered consumer, of nothing."""
-    view = seen({}, consumers=[A, B, C, *(replace(A, name=n) for n in "de")])
+    view = seen({}, consumers=[A, B, C, *(replace(A, name=n) for n in "dez")])
     for name, ats in (("b", (T0,)), ("c", (T0, T1)), ("d", (T2,)), ("x", (T3,)), ("e", (T1,))):
         put(view, ALL.replicas(name), codec.dump_partitions(ats))
-    found = tidied(view, a=[T1, T0], b=[T0, T2], c=[T0, T1], e=[], x=[T3], y=[T0])
+    found = tidied(view, a=[T1, T0], b=[T0, T2], c=[T0, T1], e=[], x=[T3], y=[T0], z=[U0])
 
     def written(name: str, *ats: TopicPartition) -> Bundle:
         key = ALL.replicas(name)
@@ -276,6 +281,7 @@ def test_only_changed_replicas_are_written_and_ended_ones_deleted() -> None:
         deleted(view, ALL.replicas("d")),
         deleted(view, ALL.replicas("e")),
         deleted(view, ALL.replicas("x")),
+        written("z", U0),
     ]
 
 

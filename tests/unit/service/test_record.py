@@ -136,6 +136,7 @@ def test_a_new_owner_without_progress_is_stuck_after_a_tenth_of_the_time() -> No
     seen = Seen()
     seen.handoff(to("new", T0), 100.0)
     seen.handoff(to("new", T1), 115.0)
+    seen.handoff(to("new", T0, strict=True), 116.0)
     seen.handoff(to("slow", T2), 105.0)
     assert [seen.stuck(now) for now in (119.9, 120.0, 124.9, 125.0)] == [
         set(),
@@ -237,9 +238,18 @@ def test_a_stuck_consumer_is_overtaken_by_a_later_hand_off_that_got_ready() -> N
     seen.handoff(to("old", T2, phase=Phase.READY), 140.0)
     standing = seen.record.standing(seen.view, 150.0)
     assert (standing.stuck, standing.overtaken) == ({"new", "slow"}, {"new"})
-    seen.handoff(to("old", T3), 102.0)
+    seen.handoff(to("old", T3), 110.0)
     seen.handoff(to("old", T3, phase=Phase.READY), 151.0)
     assert seen.record.standing(seen.view, 152.0).overtaken == {"new"}
+
+
+def test_the_end_of_a_ready_hand_off_is_no_second_readiness() -> None:
+    """The new owner failed with another partition meanwhile, and stays stuck."""
+    seen = Seen()
+    seen.handoff(to("new", phase=Phase.READY), 100.0)
+    seen.failed("new", 101.0)
+    seen.handoff(to("new", phase=Phase.COMPLETE), 102.0)
+    assert seen.stuck(103.0) == {"new"}
 
 
 def test_a_proven_consumer_owns_a_partition_or_got_one_ready() -> None:
@@ -250,6 +260,8 @@ def test_a_proven_consumer_owns_a_partition_or_got_one_ready() -> None:
     seen.handoff(to("ready", T2), 100.0)
     seen.handoff(to("ready", T2, phase=Phase.READY), 101.0)
     seen.owns(T3, "fails", "fails1")
+    for number in range(10, 15):
+        seen.owns(TopicPartition("t", number), "owns", "owns0")
     seen.failed("fails", 101.0)
     assert seen.record.standing(seen.view, 102.0) == Suitability(
         stuck=frozenset({"fails"}),
@@ -268,10 +280,10 @@ def test_unproven_consumers_crowd_when_they_hold_all_places_that_are_not_kept(
     """Three of four places; complete hand-offs and those of a proven consumer hold none."""
     seen = Seen(record=Record(replace(SETTINGS, max_handoffs=places)))
     seen.owns(T0, "old", "old1")
+    seen.handoff(to("slow", TopicPartition("t", 9), phase=Phase.COMPLETE), 100.0)
+    seen.handoff(to("old", T0), 100.0)
     for handoff in (to("new", T1), to("new", T2), to("slow", T3)):
         seen.handoff(handoff, 100.0)
-    seen.handoff(to("old", T0), 100.0)
-    seen.handoff(to("slow", TopicPartition("t", 9), phase=Phase.COMPLETE), 100.0)
     assert seen.record.standing(seen.view, 101.0).crowding == crowding
 
 
@@ -349,5 +361,8 @@ def test_co_partitioned_hand_offs_begin_together_by_new_owner() -> None:
     one = [TopicPartition(topic, 0) for topic in names]
     assert begun(four, bound=bound) == [("a", one)]
     assert begun(four, to("a", T3), bound=bound) == []
-    split = {one[0]: "b", one[1]: "a", one[3]: "b"}
-    assert begun(split, bound=bound) == [("a", [one[1]]), ("b", [one[0], one[3]])]
+    split = {one[0]: "b", one[1]: "a", one[2]: "c", one[3]: "b"}
+    rest = [("b", [one[0], one[3]]), ("c", [one[2]])]
+    assert begun(split, bound=bound) == [("a", [one[1]]), *rest]
+    full = [to("a", TopicPartition("x", number)) for number in range(3)]
+    assert begun(split, *full, bound=bound) == rest

@@ -148,3 +148,20 @@ def test_a_report_of_progress_is_no_reason_to_plan(change: dict[str, Any], is_in
     value = codec.dump_handoff(replace(HANDOFF, **change))
     view.apply(Event(key, 90, KeyValue(key, value, 3, 90)))
     assert (view.inputs > before) is is_input
+
+
+@pytest.mark.parametrize(
+    ("topics", "owner", "is_vain"),
+    [(("t",), "a1", False), (("u",), "a1", True), ((), "a1", False), (("u",), "a0", False)],
+)
+def test_a_consumer_waits_in_vain_with_a_partition_that_no_ready_consumer_can_take(
+    topics: tuple[str, ...], owner: str, is_vain: bool
+) -> None:
+    """A consumer that only takes part in a hand-off does not wait in vain: the release is to come."""
+    at = TopicPartition("t", 0)
+    handoff = Handoff(at, "a", "b", Phase.COMPLETE, 1.0, old_incarnation="a1")
+    leaves = Consumer(name="a", incarnation="a1", status=Status.DRAINING)
+    view = view_of(leaves, Consumer(name="b", topics=topics), topics={"t": 1}, handoffs=[handoff])
+    key, value = ALL.assignment(at), codec.dump_assigned(Assigned(at, "a", incarnation=owner))
+    view.apply(Event(key, 90, KeyValue(key, value, 90, 90)))
+    assert (has_more(view, "a"), waits_in_vain(view, "a", view.ready())) == (True, is_vain)

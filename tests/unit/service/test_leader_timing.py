@@ -1,0 +1,152 @@
+"""The moments of the leader's plans: which changes ask for a plan, and when it is made."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from faust_assigner.service import values as codec
+from faust_assigner.service.records import Assigned, Pause, Pin, Status, TopicConfig
+from faust_assigner.service.store.base import Delete, Put, Write
+from tests.unit.service.leader_stage import (
+    T0,
+    T1,
+    T2,
+    T3,
+    A,
+    Play,
+    Stage,
+    played,
+    warming,
+)
+from tests.unit.service.stories import ALL
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch) -> Play:
+    """Run a story beside the leader's loop, and return its stage."""
+    return played(monkeypatch)
+
+
+# -- the time of a plan ------------------------------------------------------------------------------
+
+
+def _consumer(**changes: Any) -> Put:
+    return Put(ALL.consumer("a"), codec.dump_consumer(replace(A, **changes)), 50)
+
+
+ASSIGNED = Put(ALL.assignment(T0), codec.dump_assigned(Assigned(T0, "a", incarnation="a1")))
+FENCE, AWAITING = ALL.fence("x", "x1"), ALL.awaiting
+#: After an outage, the owner of one partition is missing.
+OUTAGE = [
+    Put(ALL.assignment(T1), codec.dump_assigned(Assigned(T1, "gone", incarnation="g1"))),
+    Put(AWAITING, b"known", 9),
+]
+CHANGES: dict[str, tuple[Sequence[Write], Sequence[Write], bool]] = {
+    "incarnation": ((), [_consumer(incarnation="a2")], True),
+    "status": ((), [_consumer(status=Status.DRAINING)], True),
+    "topics": ((), [_consumer(topics=("t",))], True),
+    "capacity": ((), [_consumer(capacity=2.0)], True),
+    "rack": ((), [_consumer(rack="r")], True),
+    "capabilities": ((), [_consumer(capabilities=("replicas",))], True),
+    "co-partitioned": ((), [_consumer(co_partitioned=(("t", "u"),))], True),
+    "former": ((), [_consumer(former={"t": (1,)})], True),
+    "a leave": ((), [Delete(ALL.consumer("a"))], True),
+    "weights": ((), [_consumer(weights={"t": {0: 2.0}})], False),
+    "replicas held": ((), [_consumer(holds={"t": (1,)})], False),
+    "endpoint": ((), [_consumer(endpoint="x:1")], False),
+    "topic": ((), [Put(ALL.topic("u"), codec.dump_topic(TopicConfig("u", 1)))], True),
+    "topic removed": ((), [Delete(ALL.topic("t"))], True),
+    "pin": ((), [Put(ALL.pin(T0), codec.dump_pin(Pin(T0, "a")))], True),
+    "pause": ((), [Put(ALL.paused, codec.dump_pause(Pause("", 1.0)))], True),
+    "assignment": ((), [ASSIGNED], False),
+    "assignment deleted": ([ASSIGNED], [Delete(ALL.assignment(T0))], True),
+    "fence": ((), [Put(FENCE, b"x", 9)], False),
+    "fence ended": ([Put(FENCE, b"x", 9)], [Delete(FENCE)], True),
+    "outage": ((), [Put(AWAITING, b"known", 9)], False),
+    "outage ended": (OUTAGE, [Delete(AWAITING)], True),
+    "cool-down": ((), [Put(ALL.cooldown(T0, "b"), codec.dump_until(1.0), 9)], False),
+}
+
+
+@pytest.mark.parametrize(("before", "change", "asks"), CHANGES.values(), ids=CHANGES)
+def test_a_change_of_the_wishes_is_planned_after_a_debounce_and_others_at_the_next_pass(
+    play: Play, before: Sequence[Write], change: Sequence[Write], asks: bool
+) -> None:
+    """A debounce of 2 s, a pass every 40 s."""
+
+    async def story(s: Stage) -> None:
+        for write in before:
+            s.write(write)
+        kept = Assigned(T3, "b", incarnation="b1")
+        s.write(Put(ALL.assignment(T3), codec.dump_assigned(kept)))
+        s.owners = {T3: "b", T0: "a"} if T0 in s.view.assignments else {T3: "b"}
+        await asyncio.sleep(10.0)
+        s.plans.clear()
+        for write in change:
+            s.write(write)
+        await asyncio.sleep(1.9)
+        assert s.plans == []
+        await asyncio.sleep(0.2)
+        assert bool(s.plans) is asks
+        await asyncio.sleep(40.0)
+        assert s.plans
+
+    play(story)
+
+
+def test_further_changes_do_not_put_a_plan_off(play: Play) -> None:
+    """The debounce counts from the first change."""
+
+    async def story(s: Stage) -> None:
+        s.owners = {T3: "b"}
+        await asyncio.sleep(10.0)
+        s.plans.clear()
+        for number in range(3):
+            s.topic(5 + number)
+            await asyncio.sleep(0.9)
+        assert s.plans == [12.0]
+
+    play(story)
+
+
+def test_the_leader_rests_after_a_long_plan_for_half_of_its_duration(play: Play) -> None:
+    """A plan of 8 s: the next one begins 4 s after it, whatever changes."""
+
+    async def story(s: Stage) -> None:
+        s.owners = {T3: "b"}
+        await asyncio.sleep(10.0)
+        s.plans.clear()
+        s.plan_s = 8.0
+        s.topic(5)
+        await asyncio.sleep(2.1)
+        s.plan_s = 0.0
+        s.topic(6)
+        await asyncio.sleep(3.7)
+        assert s.plans == [12.0]
+        await asyncio.sleep(0.3)
+        assert s.plans == [12.0, 16.0]
+
+    stage = play(story)
+    assert stage.metrics.of("rebalanced") == [[1, 0.0]]
+
+
+def test_a_bundle_that_compares_a_key_of_a_step_under_way_waits(play: Play) -> None:
+    """The hand-off's step and the plan's move of one partition would refuse each other."""
+
+    async def story(s: Stage) -> None:
+        s.handoff(warming(T0, failed="no"))
+        s.handoff(warming(T1))
+        s.owners = {T0: "a", T1: "a", T2: "a"}
+        s.commits.clear()
+        s.write(Put(ALL.handoff(T1), codec.dump_handoff(warming(T1, failed="no"))))
+        await asyncio.sleep(2.1)
+        assert s.view.handoffs == {}
+        assert s.owner_of(T2) == "a"
+        assert s.given_up is False
+
+    play(story)
