@@ -75,7 +75,7 @@ class WriteAudit:
         position = FIRST_ENTRY
         while position + ENTRY.size <= len(self._map):
             place, end, checksum = ENTRY.unpack_from(self._map, position)
-            if checksum and crc32c(self._map[position : position + 28]) == checksum:
+            if crc32c(self._map[position : position + 28]) == checksum:
                 self._slots[place] = position
                 self.ends[place] = end
             elif not checksum and not end and not any(place):
@@ -114,7 +114,7 @@ class WriteAudit:
                 return
             self._slots[place] = position
         head = ENTRY.pack(place, end, 0)[:-4]
-        self._map[position : position + ENTRY.size] = head + struct.pack(">I", crc32c(head) or 1)
+        self._map[position : position + ENTRY.size] = head + struct.pack(">I", crc32c(head))
 
     def _slot(self) -> int | None:
         position = self._next

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import pytest
 
@@ -323,3 +324,45 @@ def test_a_log_that_is_emptied_during_a_pass_stays_empty(log: PartitionLog) -> N
     log.trim(log.end_offset)
     assert clean_writes.apply(log, chunk) == 0
     assert (len(log.index), list(log.store.scan(BATCHES))) == (0, [])
+
+
+def test_a_batch_around_the_log_start_is_cleaned_too(log: PartitionLog) -> None:
+    """A client deleted its first record; its second one has a later value."""
+    write(log, (b"x", b"1"), (b"a", b"2"), (b"b", b"3"))
+    write(log, (b"a", b"4"))
+    write(log, (b"z", b"5"))
+    log.trim(1)
+    clean(log)
+    assert (offsets(log), log.start_offset) == ([0, 2, 3, 4], 1)
+    again = PartitionLog(log.store, TOPIC, 0)
+    assert (again.start_offset, again.end_offset, unexplained_holes(again)) == (1, 5, [])
+
+
+def test_a_chunk_is_one_write_of_the_changed_batches_alone(log: PartitionLog) -> None:
+    """In a trimmed log: one batch stays, one is rewritten, one goes, and the one behind notes the gap."""
+    for keys in (b"t", b"u", b"ab", b"c", b"d", b"ac", b"z"):
+        write(log, *((bytes([key]), b"v") for key in keys))
+    log.trim(1)
+    work, chunk = decided(log)
+    writes: list[tuple[list[bytes], list[bytes], bool]] = []
+    store = log.store.write
+
+    def noting(puts: Any, deletes: Any = (), *, is_rewrite: bool = False) -> None:
+        puts, deletes = list(puts), list(deletes)
+        writes.append(([key for key, _ in puts], deletes, is_rewrite))
+        store(puts, deletes, is_rewrite=is_rewrite)
+
+    log.store.write = noting  # type: ignore[method-assign]
+    before = log.size
+    freed = clean_writes.apply(log, chunk)
+    assert work.clean_some() is None
+    puts = [log.index_key(2), log.batch_key(2), log.index_key(5), FORMAT]
+    assert writes == [(puts, [log.batch_key(4), log.index_key(4)], True)]
+    assert (freed, log.cleanings, offsets(log)) == (before - log.size, 1, [1, 3, 5, 6, 7, 8])
+    clean_writes.end(log, work)
+    assert (log.cleaned_to, writes[1:]) == (8, [([CLEAN + log.place], [], False)])
+    write(log, (b"y", b"v"))
+    write(log, (b"y2", b"v"))
+    _, chunk = decided(log)
+    assert clean_writes.apply(log, chunk) == 0
+    assert (len(writes), log.cleanings) == (4, 1), "a chunk without changes writes nothing"

@@ -109,3 +109,19 @@ def test_a_marker_stays_while_an_emptied_batch_of_its_transaction_does(log: Part
         write(log, (b"z", b"3"))
         clean(log, now_ms=now)
     assert list(log.index.bases)[:2] == [0, 1]
+
+
+def test_each_aborted_transaction_of_a_producer_loses_its_records(log: PartitionLog) -> None:
+    """Three of one producer around a committed one, and one of another producer between them."""
+    data = {"attributes": TRANSACTIONAL, "epoch": 0}
+    write(log, (b"a", b"stays"))
+    for n, (producer_id, commits) in enumerate(
+        ((1, False), (2, False), (1, True), (1, False), (2, True))
+    ):
+        key = b"c%d" % n if commits else b"a"
+        write(log, (key, b"v"), producer_id=producer_id, sequence=n, **data)
+        end_transaction(log, producer_id, commits=commits)
+    write(log, (b"z", b"end"))
+    assert log.aborted(0, log.end_offset) == [(1, 1, 2, 3), (2, 3, 4, 5), (1, 7, 8, 9)]
+    clean(log)
+    assert offsets(log) == [0, 5, 9, 11]

@@ -161,6 +161,17 @@ def test_a_classic_record_counts_with_its_own_size_in_a_change_of_several_record
     assert (saved, desk.service._save_group(record)) == (error, error)
 
 
+def test_a_record_counts_every_text_and_the_bytes_of_the_chosen_protocol() -> None:
+    """Of two members; the other protocol of the first one is not in Kafka's record."""
+    one = fx.MemberRecord(
+        "m" * 3, "i" * 5, "c" * 7, "h" * 11, 1, 2,
+        (Protocol("other", b"o" * 500), Protocol("p", b"p" * 13)), b"a" * 17,
+    )  # fmt: skip
+    two = fx.MemberRecord("m", None, "c", "h", 1, 2, (Protocol("other", b"o" * 500),), b"a")
+    record = fx.GroupRecord("g", 1, "consumer", "p", "m", 0, (one, two), True)
+    assert group_store.record_size(record) == (3 + 5 + 7 + 11 + 24 + 13 + 17) + (3 + 24 + 1)
+
+
 @pytest.mark.parametrize("expires_at_ms", [None, 0, 7])
 def test_an_offset_survives_its_bytes(expires_at_ms: int | None) -> None:
     """Also one that has no time of its own, or a time of zero."""

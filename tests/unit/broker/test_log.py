@@ -21,7 +21,7 @@ from faust_assigner.broker.storage.losses import accept_losses, unexplained_hole
 from faust_assigner.broker.storage.producers import MAX_SEQUENCE, ProducerBook
 from faust_assigner.broker.storage.records import BadBatch, Rules, parse_batch
 from faust_assigner.broker.storage.store import MemoryStore, RocksStore, Store, StoreFailed
-from tests.support.clients.raw_client import batch, one_record
+from tests.support.clients.raw_client import batch, keyed_record, one_record
 
 TOPIC = uuid.UUID(int=1).bytes
 
@@ -147,6 +147,21 @@ def test_a_time_is_found_inside_a_batch(codec: int) -> None:
     assert records.find_timestamp(data, 301) == (13, 400)
 
 
+@pytest.mark.parametrize(
+    ("time", "found"), [(0, (10, 5)), (6, (13, 8)), (9, (17, 9)), (10, (10, 9))]
+)
+def test_a_time_is_found_at_the_offset_of_its_record_in_a_compacted_batch(
+    time: int, found: tuple[int, int]
+) -> None:
+    """Records are missing between; a time above all, as in a damaged index, gives the first offset."""
+    body = b"".join(
+        keyed_record(b"k", b"v", offset_delta=offset, time_delta=at)
+        for offset, at in ((0, 0), (3, 3), (7, 4))
+    )
+    data = batch(body, count=3, last_delta=8, timestamp=5, max_timestamp=9)
+    assert records.find_timestamp(records.place(data, 10, 0), time) == found
+
+
 ZEROS = b"\0" * (80 * 2**20)
 
 
@@ -267,7 +282,9 @@ def test_an_older_epoch_is_fenced_and_a_newer_one_starts_at_zero() -> None:
     book.record(7, 2, 0, 0, 100, 0)
     assert book.judge(producer_batch(1, epoch=1)).error is ErrorCode.invalid_producer_epoch
     assert book.judge(producer_batch(0, epoch=3)).error is ErrorCode.none
-    assert book.judge(producer_batch(5, epoch=3)).error is ErrorCode.out_of_order_sequence_number
+    for sequence in (1, 5):
+        verdict = book.judge(producer_batch(sequence, epoch=3))
+        assert verdict.error is ErrorCode.out_of_order_sequence_number
 
 
 def test_producers_without_an_id_and_unknown_ones_are_taken() -> None:

@@ -15,7 +15,10 @@ from faust_assigner.broker.storage.losses import accept_losses
 from faust_assigner.broker.storage.producers import ProducerBook
 from faust_assigner.broker.storage.records import TRANSACTIONAL, parse_batch
 from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
-from faust_assigner.broker.storage.transactions import Aborted, TransactionIndex
+from faust_assigner.broker.storage.transactions import (
+    Aborted,
+    TransactionIndex,
+)
 from faust_assigner.coordinator.errors import Code
 from tests.support.clients.raw_client import batch, one_record
 from tests.unit.broker.test_transactions import Bench
@@ -117,6 +120,9 @@ def test_a_trim_forgets_the_aborted_transactions_before_it_alone(tmp_path: Path)
     again.log.trim(3)
     assert again.aborted(0, 4) == [(2, 3)], "its marker is left"
     again.node.close()
+    last = Bench(tmp_path)
+    assert last.aborted(0, 4) == [(2, 3)], "on the disk, too"
+    last.node.close()
 
 
 def test_a_deleted_partition_in_memory_leaves_no_transaction() -> None:

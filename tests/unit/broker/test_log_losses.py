@@ -96,6 +96,27 @@ def test_a_hole_that_two_accepted_losses_cover_together_is_explained(store: Stor
     assert unexplained_holes(PartitionLog(store, TOPIC, 0)) == []
 
 
+@pytest.mark.parametrize(
+    ("accepted", "is_explained"),
+    [
+        ([(1, 4), (2, 5)], True),
+        ([(0, 9)], True),
+        ([(1, 2), (3, 5)], False),
+        ([(1, 4)], False),
+        ([(1, 2), (2, 3), (3, 5), (7, 8)], True),
+        ([(3, 5)], False),
+        ([], False),
+    ],
+)
+def test_a_hole_is_explained_by_losses_that_cover_all_its_offsets(
+    accepted: list[tuple[int, int]], is_explained: bool
+) -> None:
+    """They may overlap, reach beyond it or touch; the hole is [2, 5)."""
+    log = PartitionLog(MemoryStore(), TOPIC, 0)
+    log.holes, log.accepted = ((2, 5),), tuple(accepted)
+    assert unexplained_holes(log) == ([] if is_explained else [(2, 5)])
+
+
 @pytest.mark.parametrize("chunk_bytes", [1, 10**6])
 def test_each_broken_batch_is_named_however_many_are_read_at_a_time(
     store: Store, chunk_bytes: int

@@ -151,6 +151,41 @@ def test_what_is_synced_is_written_down_at_once(tmp_path: Path) -> None:
         each.close()
 
 
+def test_a_wait_for_the_disk_that_ends_late_takes_nothing_back(tmp_path: Path) -> None:
+    """It covers fewer writes than a later wait, and than the writes that came meanwhile."""
+    first = WriteAudit(tmp_path)
+    seen = []
+    for step, writes in (
+        ("note", 5),
+        ("sync", 3),
+        ("note", 8),
+        ("sync", 7),
+        ("sync", 4),
+        ("sync", 9),
+    ):
+        (first.note if step == "note" else first.note_synced)(writes)
+        seen.append((first.writes, first.synced))
+    assert seen == [(5, 0), (5, 3), (8, 3), (8, 7), (8, 7), (9, 9)]
+    first.note(6)
+    assert (first.writes, first.synced) == (6, 6), "a store that was opened anew after a loss"
+    first.close()
+
+
+@pytest.mark.parametrize(("same_boot", "lacks"), [(True, [0, 0, 1, 8]), (False, [0, 0, 0, 5])])
+def test_how_many_writes_are_missing_depends_on_a_restart_of_the_machine(
+    same_boot: bool, lacks: list[int], tmp_path: Path
+) -> None:
+    """All of the last run without one, the synced ones after it; more than those are no loss."""
+    first = WriteAudit(tmp_path)
+    first.note(8)
+    first.note_synced(5)
+    first.close()
+    again = WriteAudit(tmp_path)
+    again.same_boot = same_boot
+    assert [again.lacks(writes) for writes in (9, 8, 7, 0)] == lacks
+    again.close()
+
+
 def test_an_accepted_loss_of_synced_writes_is_not_missed_again(tmp_path: Path) -> None:
     """The next power loss is compared with what the store held since."""
     first = WriteAudit(tmp_path)
@@ -226,4 +261,38 @@ def test_a_log_whose_only_batch_was_lost_goes_on_behind_it(tmp_path: Path) -> No
     started(tmp_path, **CHECK, **ACCEPT).close()
     again = started(tmp_path, **CHECK)
     assert (log_of(again).end_offset, log_of(again).available(0)) == (1, 0)
+    again.close()
+
+
+def test_every_loss_of_every_partition_is_named_and_accepted_together(tmp_path: Path) -> None:
+    """Two broken batches and a hole in one partition, a hole in another one, beside a sound one."""
+    node = started(tmp_path)
+    logs = node.catalogue.create("t", 3, {}).partitions
+    for log in logs:
+        for _ in range(6):
+            data = batch()
+            log.append(parse_batch(data), data, 0)
+    gone = [
+        *(logs[0].batch_key(base) for base in (0, 2)),
+        *(key(4) for key in (logs[0].batch_key, logs[0].index_key)),
+        *(key(3) for key in (logs[2].batch_key, logs[2].index_key)),
+    ]
+    node.close()
+    without(tmp_path, *gone)
+    with pytest.raises(StoreDamaged) as refused:
+        started(tmp_path, **CHECK)
+    assert str(refused.value) == (
+        "the store is damaged: t-0: offsets 4 to 4; t-2: offsets 3 to 3; t-0: offsets 0 to 0; "
+        "t-0: offsets 2 to 2. log.recovery.accept.loss=true starts without it"
+    )
+    started(tmp_path, **CHECK, **ACCEPT).close()
+    again = started(tmp_path, **CHECK)
+    topic = again.catalogue.get("t")
+    assert topic is not None
+    assert [list(log.index.bases) for log in topic.partitions] == [
+        [1, 3, 5],
+        [0, 1, 2, 3, 4, 5],
+        [0, 1, 2, 4, 5],
+    ]
+    assert [log.end_offset for log in topic.partitions] == [6, 6, 6]
     again.close()

@@ -10,7 +10,16 @@ import pytest
 
 from faust_assigner.broker.storage import store as store_module
 from faust_assigner.broker.storage import write_audit
-from faust_assigner.broker.storage.store import ROOM_IN_BUFFERS, RocksStore, StoreFailed
+from faust_assigner.broker.storage.store import (
+    FORMAT,
+    ROOM_IN_BUFFERS,
+    WITH_COMPACTION,
+    WITH_TRANSACTIONS,
+    MemoryStore,
+    RocksStore,
+    StoreFailed,
+    raise_format,
+)
 
 
 class Around:
@@ -33,17 +42,17 @@ class Usage(NamedTuple):
 
 
 class Disk:
-    """A disk of 1 GiB with as much free space as the test says."""
+    """A disk of 1 GiB, or of ``total`` bytes, with as much free space as the test says."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.free = 2**29
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, total: int = 2**30) -> None:
+        self.free, self.total = 2**29, total
         self.looks = 0
         monkeypatch.setattr(shutil, "disk_usage", self.usage)
 
     def usage(self, folder: Path) -> Usage:
         """One look."""
         self.looks += 1
-        return Usage(2**30, 0, self.free)
+        return Usage(self.total, 0, self.free)
 
 
 def test_a_flush_covers_what_was_written_before_it_and_syncs_the_log(tmp_path: Path) -> None:
@@ -180,3 +189,109 @@ def test_a_store_that_broke_is_opened_again_once(tmp_path: Path) -> None:
     store.write([(b"k2", b"v")])
     assert store._db is opened
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("total", "buffer"),
+    [(2**22, 2**20), (2**24, 2**20), (2**26, 2**22), (2**28, 2**24), (2**30, 2**24)],
+)
+def test_a_buffer_is_a_sixteenth_of_the_disk_from_1_to_16_mib(
+    total: int, buffer: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small disk has room for three buffers; a large one gets no larger ones."""
+    Disk(monkeypatch, total)
+    store = RocksStore(tmp_path)
+    assert store._buffer == buffer
+    store.close()
+
+
+@pytest.mark.parametrize("spare", [0, -1])
+def test_space_for_three_buffers_is_enough_and_one_byte_less_is_not(
+    spare: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sixteenth of a buffer, written in two records of one write, is when the disk is asked again."""
+    disk = Disk(monkeypatch)
+    store = RocksStore(tmp_path)
+    store.write([(b"b0", b"r")])
+    part = store._buffer // 32
+    disk.free = ROOM_IN_BUFFERS * store._buffer + spare
+    looks = disk.looks
+    store.write([(b"b1", bytes(part - 1)), (b"k", bytes(part))])
+    assert disk.looks == looks, "only records are counted"
+    records = [(b"b2", b"r"), (b"b3", bytes(part))]
+    if spare:
+        with pytest.raises(StoreFailed, match="no space"):
+            store.write(records)
+    else:
+        store.write(records)
+    assert (disk.looks, store.is_low) == (looks + 1, spare < 0)
+    assert store.get_many([b"b1", b"b3"]) == [bytes(part - 1), None if spare else bytes(part)]
+    store.close()
+
+
+@pytest.mark.parametrize("spare", [0, -1])
+def test_a_broken_store_is_opened_again_with_room_for_two_buffers(
+    spare: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With less the open itself would fill the disk; the write is refused and nothing is closed."""
+    disk = Disk(monkeypatch)
+    store = RocksStore(tmp_path)
+    store._is_broken = True
+    opened = store._db
+    disk.free = 2 * store._buffer + spare
+    if spare:
+        with pytest.raises(StoreFailed, match="no space"):
+            store.write([(b"k", b"v")])
+    else:
+        store.write([(b"k", b"v")])
+    assert (store._db is opened, store.get(b"k")) == ((True, None) if spare else (False, b"v"))
+    store.close()
+
+
+def test_a_write_that_fails_breaks_the_store_and_leaves_count_and_cache(tmp_path: Path) -> None:
+    """The next write opens the store again, and is counted by the write audit."""
+    store = RocksStore(tmp_path)
+    store.write([(b"b1", b"one")])
+    sound, counted = store._db, store.write_audit.writes
+
+    def failing(batch: Any) -> None:
+        raise OSError("Input/output error")
+
+    store._db = Around(sound, write=failing)
+    with pytest.raises(StoreFailed, match="Input/output"):
+        store.write([(b"b1", b"two"), (b"b2", b"two")])
+    assert (store.write_audit.writes, store.peek([b"b1"]), store.peek([b"b2"])) == (
+        counted,
+        [b"one"],
+        None,
+    )
+    store.write([(b"b3", b"three")])
+    assert store._db not in (sound, None)
+    assert (store.write_audit.writes, counted) == (store.sequence, store.sequence - 1)
+    assert store.get_many([b"b1", b"b2", b"b3"]) == [b"one", None, b"three"]
+    store.close()
+
+
+def test_a_rewritten_batch_replaces_the_cached_one_and_displaces_no_other(tmp_path: Path) -> None:
+    """Compaction rewrites old batches, which no reader waits for; a cached one must not stay as it was."""
+    store = RocksStore(tmp_path)
+    store.write([(b"b1", b"old"), (b"b2", b"old")])
+    store._recent.drop(b"b2")
+    store.write([(b"b1", b"new"), (b"b2", b"new")], is_rewrite=True)
+    assert [store.peek([key]) for key in (b"b1", b"b2")] == [[b"new"], None]
+    assert store.get_many([b"b1", b"b2"]) == [b"new", b"new"]
+    store.close()
+
+
+def test_the_format_of_a_store_is_raised_and_never_lowered() -> None:
+    """A transaction after the first compaction must not let an older broker open the store."""
+    store = MemoryStore()
+    for version, before, written in (
+        (WITH_TRANSACTIONS, None, True),
+        (WITH_TRANSACTIONS, b"1", True),
+        (WITH_TRANSACTIONS, WITH_TRANSACTIONS, False),
+        (WITH_COMPACTION, WITH_TRANSACTIONS, True),
+        (WITH_TRANSACTIONS, WITH_COMPACTION, False),
+    ):
+        store.write([(FORMAT, before)] if before else (), () if before else [FORMAT])
+        assert raise_format(store, version) == (((FORMAT, version),) if written else ())

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
 import logging
 import mmap
 import os
 import struct
-import zlib
 from pathlib import Path
-from typing import Any
 
-import cramjam
 import pytest
 
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.settings import Settings
-from faust_assigner.broker.storage import producers, unpacking, write_audit
+from faust_assigner.broker.storage import producers, write_audit
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.producers import ProducerBook
 from faust_assigner.broker.storage.rate_limited_log import (
@@ -39,7 +35,6 @@ from faust_assigner.broker.storage.recovery import (
     refuse_empty_after_loss,
 )
 from faust_assigner.broker.storage.store import MemoryStore, RecentBatches, RocksStore, prefix_range
-from faust_assigner.broker.storage.unpacking import TooMuch, Unreadable, pack, unpack
 from faust_assigner.broker.storage.write_audit import WriteAudit
 from tests.support.clients.raw_client import batch, one_record
 
@@ -248,77 +243,6 @@ def test_a_batch_that_was_deleted_is_not_read_from_memory(tmp_path: Path) -> Non
     store.close()
 
 
-# -- codecs ----------------------------------------------------------------------------------
-
-
-def test_a_gzip_body_of_several_members_is_read_to_its_end() -> None:
-    """And what follows the last one is ignored; the cap is on all of them together."""
-    body = gzip.compress(b"one ") + gzip.compress(b"two") + b"rest"
-    assert unpack(GZIP, body, 7) == b"one two"
-    with pytest.raises(TooMuch):
-        unpack(GZIP, body, 6)
-
-
-def test_many_gzip_members_cost_no_more_bytes_than_a_few_steps_of_each(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """zlib copies the rest of its input after each member: 500 copies of a whole body here."""
-    given: list[int] = []
-    make = zlib.decompressobj
-
-    class Counting:
-        """A decompressor that counts the bytes of its input."""
-
-        def __init__(self, **more: Any) -> None:
-            self.true = make(**more)
-
-        def decompress(self, data: bytes, limit: int) -> bytes:
-            """Count and decompress."""
-            given.append(len(data))
-            return self.true.decompress(data, limit)
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self.true, name)
-
-    monkeypatch.setattr(unpacking.zlib, "decompressobj", Counting)
-    monkeypatch.setattr(unpacking, "GZIP_STEP", 100)
-    body = b"".join(gzip.compress(bytes([n % 256]) * 300) for n in range(500))
-    assert unpack(GZIP, body, 150_000) == b"".join(bytes([n % 256]) * 300 for n in range(500))
-    assert sum(given) <= 100 * len(given) < 10 * len(body)
-
-
-def test_a_gzip_body_that_ends_early_is_unreadable_at_each_step(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Also where it ends together with a step."""
-    monkeypatch.setattr(unpacking, "GZIP_STEP", 4)
-    body = gzip.compress(bytes(range(64)))
-    assert unpack(GZIP, body, 64) == bytes(range(64))
-    for end in range(len(body)):
-        with pytest.raises(Unreadable):
-            unpack(GZIP, body[:end], 64)
-
-
-def test_snappy_as_javas_streams_write_it_is_read() -> None:
-    """A header, then blocks with their lengths; the cap is on all of them together."""
-    blocks = [bytes(cramjam.snappy.compress_raw(part)) for part in (b"one ", b"two")]
-    body = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
-    body += b"".join(struct.pack(">i", len(block)) + block for block in blocks)
-    assert unpack(SNAPPY, body, 7) == b"one two"
-    assert unpack(SNAPPY, blocks[0], 4) == b"one "
-    with pytest.raises(TooMuch):
-        unpack(SNAPPY, body, 6)
-
-
-def test_an_lz4_frame_that_is_cut_short_is_unreadable() -> None:
-    """At any byte: also within the length of a block, and where the length of the last block is missing."""
-    body = pack(LZ4, bytes(range(256)))
-    assert unpack(LZ4, body, 256) == bytes(range(256))
-    for end in range(len(body)):
-        with pytest.raises(Unreadable):
-            unpack(LZ4, body[:end], 256)
-
-
 # -- batches ---------------------------------------------------------------------------------
 
 
@@ -388,6 +312,37 @@ def test_what_was_left_out_of_the_log_is_told_after_a_minute(
         assert caplog.messages[-1] == "frames: 7 more in a minute"
         peer_log.say("frames", INTERVAL_S + 2, "a frame of %d bytes", 99)
         assert caplog.messages[-1] == "a frame of 99 bytes"
+
+
+def test_a_minute_of_lines_begins_with_the_first_line_after_the_last_one_ended(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """At exactly a minute it goes on; two kinds have minutes of their own, and a count is logged once."""
+    peer_log = RateLimitedLog()
+
+    def said(kind: str, now: float, count: int) -> list[str]:
+        caplog.clear()
+        for number in range(count):
+            peer_log.say(kind, now, "%s %d", kind, number)
+        return caplog.messages
+
+    def swept(now: float) -> list[str]:
+        caplog.clear()
+        peer_log.sweep(now)
+        return caplog.messages
+
+    with caplog.at_level(logging.INFO):
+        assert said("a", 5.0, 12)[-2:] == [
+            "a 9", "more lines about a: they are counted, and the count is logged in a minute"
+        ]  # fmt: skip
+        assert said("b", 30.0, 1) == ["b 0"]
+        assert said("a", 5.0 + INTERVAL_S, 3) == []
+        assert swept(5.0 + INTERVAL_S) == []
+        assert swept(70.0) == ["a: 5 more in a minute"]
+        assert said("a", 100.0, 11)[:1] == ["a 0"]
+        assert swept(140.0) == [], "the minute of the first one is over, that of the second is not"
+        assert said("a", 165.0, 1) == ["a: 1 more in a minute", "a 0"]
+        assert swept(300.0) == swept(400.0) == []
 
 
 # -- the broker's own time -------------------------------------------------------------------

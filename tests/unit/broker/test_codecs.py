@@ -1,0 +1,118 @@
+"""The codecs of record batches: their frames, their limits, and bytes that end early."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import zlib
+from typing import Any
+
+import cramjam
+import pytest
+
+from faust_assigner.broker.storage import unpacking
+from faust_assigner.broker.storage.unpacking import TooMuch, Unreadable, pack, unpack
+
+GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
+
+
+def test_a_gzip_body_of_several_members_is_read_to_its_end() -> None:
+    """And what follows the last one is ignored; the cap is on all of them together."""
+    body = gzip.compress(b"one ") + gzip.compress(b"two") + b"rest"
+    assert unpack(GZIP, body, 7) == b"one two"
+    with pytest.raises(TooMuch):
+        unpack(GZIP, body, 6)
+
+
+def test_many_gzip_members_cost_no_more_bytes_than_a_few_steps_of_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """zlib copies the rest of its input after each member: 500 copies of a whole body here."""
+    given: list[int] = []
+    make = zlib.decompressobj
+
+    class Counting:
+        """A decompressor that counts the bytes of its input."""
+
+        def __init__(self, **more: Any) -> None:
+            self.true = make(**more)
+
+        def decompress(self, data: bytes, limit: int) -> bytes:
+            """Count and decompress."""
+            given.append(len(data))
+            return self.true.decompress(data, limit)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.true, name)
+
+    monkeypatch.setattr(unpacking.zlib, "decompressobj", Counting)
+    monkeypatch.setattr(unpacking, "GZIP_STEP", 100)
+    body = b"".join(gzip.compress(bytes([n % 256]) * 300) for n in range(500))
+    assert unpack(GZIP, body, 150_000) == b"".join(bytes([n % 256]) * 300 for n in range(500))
+    assert sum(given) <= 100 * len(given) < 10 * len(body)
+
+
+def test_a_gzip_body_that_ends_early_is_unreadable_at_each_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where it ends together with a step."""
+    monkeypatch.setattr(unpacking, "GZIP_STEP", 4)
+    body = gzip.compress(bytes(range(64)))
+    assert unpack(GZIP, body, 64) == bytes(range(64))
+    for end in range(len(body)):
+        with pytest.raises(Unreadable):
+            unpack(GZIP, body[:end], 64)
+
+
+def test_snappy_as_javas_streams_write_it_is_read() -> None:
+    """A header, then blocks with their lengths; the cap is on all of them together."""
+    blocks = [bytes(cramjam.snappy.compress_raw(part)) for part in (b"one ", b"two")]
+    body = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
+    body += b"".join(struct.pack(">i", len(block)) + block for block in blocks)
+    assert unpack(SNAPPY, body, 7) == b"one two"
+    assert unpack(SNAPPY, blocks[0], 4) == b"one "
+    with pytest.raises(TooMuch):
+        unpack(SNAPPY, body, 6)
+
+
+def test_an_lz4_frame_that_is_cut_short_is_unreadable() -> None:
+    """At any byte: also within the length of a block, and where the length of the last block is missing."""
+    body = pack(LZ4, bytes(range(256)))
+    assert unpack(LZ4, body, 256) == bytes(range(256))
+    for end in range(len(body)):
+        with pytest.raises(Unreadable):
+            unpack(LZ4, body[:end], 256)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "04224d1860 4082 07000080 6f6e652074776f 00000000",
+        "04224d1868 40 0700000000000000 b0 07000080 6f6e652074776f 00000000",
+        "04224d1870 40ad 07000080 6f6e652074776f 822e3729 00000000",
+        "04224d1864 40a7 07000080 6f6e652074776f 00000000 822e3729",
+        "04224d187c 40 0700000000000000 bf 07000080 6f6e652074776f 822e3729 00000000 822e3729",
+    ],
+    ids=["plain", "size", "block checksum", "content checksum", "all"],
+)
+def test_an_lz4_frame_ends_where_its_flags_say(frame: str) -> None:
+    """With a size, checksums of blocks or of the content; bytes behind the frame are ignored."""
+    body = bytes.fromhex(frame)
+    assert unpack(LZ4, body, 7) == unpack(LZ4, body + b"rest", 7) == b"one two"
+    with pytest.raises(TooMuch):
+        unpack(LZ4, body, 6)
+    for end in range(len(body)):
+        with pytest.raises(Unreadable):
+            unpack(LZ4, body[:end], 7)
+
+
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
+@pytest.mark.parametrize("size", [0, 1, 65_536, 65_537, 300_000])
+def test_a_body_is_unpacked_up_to_exactly_its_limit(codec: int, size: int) -> None:
+    """Also larger ones than the first guess of the buffer."""
+    body = bytes(n % 251 for n in range(size))
+    packed = pack(codec, body)
+    assert unpack(codec, packed, max(size, 1)) == body
+    if size:
+        with pytest.raises(TooMuch):
+            unpack(codec, packed, size - 1)
