@@ -41,6 +41,7 @@ async def describe_topic_partitions(call: Call, request: Any) -> Values:
     for name in names:
         if room <= 0:
             return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": 0}}
+        begin, first = first, 0  # the cursor's partition counts in its own topic alone
         if name in hidden:
             error = ErrorCode.topic_authorization_failed
             topics.append({"error_code": error, "name": name, "topic_id": None})
@@ -49,7 +50,7 @@ async def describe_topic_partitions(call: Call, request: Any) -> Values:
         if topic is None:
             topics.append(_missing(call, name))
             continue
-        shown = range(len(topic.partitions))[first : first + room]
+        shown = range(len(topic.partitions))[begin : begin + room]
         topics.append(
             {
                 "error_code": ErrorCode.none,
@@ -62,10 +63,9 @@ async def describe_topic_partitions(call: Call, request: Any) -> Values:
         )
         await call.throttle.turn(PARTITION_BYTES * len(shown))
         room -= len(shown)
-        if first + len(shown) < len(topic.partitions):
-            cursor_values = {"topic_name": name, "partition_index": first + len(shown)}
+        if begin + len(shown) < len(topic.partitions):
+            cursor_values = {"topic_name": name, "partition_index": begin + len(shown)}
             return {"topics": topics, "next_cursor": cursor_values}
-        first = 0
     return {"topics": topics, "next_cursor": None}
 
 

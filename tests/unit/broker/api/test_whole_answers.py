@@ -1,0 +1,308 @@
+"""Answers of several partitions, topics and rules, compared whole: fetches, topics, rules, tools."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from typing import Any
+
+import pytest
+
+from faust_assigner.broker.api import fetch, group_offsets
+from faust_assigner.broker.security.acls import Acls
+from faust_assigner.broker.security.authorizer import ANONYMOUS, Authorizer
+from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
+from faust_assigner.coordinator.errors import Code
+from tests.support.asking import ask, to_topic, wanting
+from tests.support.clients.raw_client import batch
+from tests.support.hall import Hall, in_hall
+from tests.unit.broker.api.test_tools import creation
+from tests.unit.broker.api.test_transactions import begun
+
+PRODUCE, FETCH, CREATE_ACLS, LOG_DIRS, REASSIGN, GROW, QUORUM = 0, 1, 30, 35, 45, 37, 55
+CREATE, DESCRIBE_CONFIGS, ADD_PARTITIONS = 19, 32, 24
+LATER = datetime.timedelta(seconds=20)
+BAD_ASSIGNMENT, UNKNOWN_PARTITION, STORAGE_ERROR, INVALID_REQUEST = 39, 3, 56, 42
+
+
+def test_each_partition_of_an_answer_obeys_its_own_limit_and_the_rest_of_the_whole_one() -> None:
+    """Three batches in each partition; the first batch of the answer comes in any case."""
+
+    async def story(hall: Hall) -> list[list[int]]:
+        topic = hall.node.catalogue.create("t", 3, {})
+        for number in range(3):
+            for _ in range(3):
+                await ask(hall, PRODUCE, 9, **to_topic(batch(), partition=number))
+        size = topic.partitions[0].size // 3
+        found = []
+        for limits, whole in (
+            ((2 * size, 10 * size, size), 10 * size),
+            ((2 * size, 10 * size, size), 4 * size),
+            ((3 * size - 1, 2 * size, size), 5 * size - 1),
+            ((1, size, size), 2 * size),
+            ((1, size, size), 1),
+        ):
+            topics = wanting(3)
+            for part, limit in zip(topics[0]["partitions"], limits, strict=True):
+                part["partition_max_bytes"] = limit
+            answer = await ask(
+                hall, FETCH, 11, max_wait=datetime.timedelta(0), topics=topics, min_bytes=1,
+                max_bytes=whole,
+            )  # fmt: skip
+            parts = answer.responses[0].partitions
+            found.append([len(part.records or b"") // size for part in parts])
+        return found
+
+    assert in_hall(story) == [[2, 3, 1], [2, 2, 0], [2, 2, 0], [1, 1, 0], [1, 0, 0]]
+
+
+def test_a_fetch_of_nothing_does_not_wait() -> None:
+    """A consumer whose partitions were all taken away would be late for its next rebalance."""
+
+    async def story(hall: Hall) -> int:
+        hall.node.catalogue.create("t", 1, {})
+        waits: list[int] = []
+
+        async def data(wants: Any, min_bytes: int, wait_ms: int) -> None:
+            waits.append(wait_ms)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(fetch, "_data", data)
+            await ask(hall, FETCH, 11, max_wait=LATER, topics=[], max_bytes=100, min_bytes=1)
+        return len(waits)
+
+    assert in_hall(story) == 0
+
+
+def test_waiting_partitions_are_counted_until_their_own_fetch_ends() -> None:
+    """Two fetches wait, of two partitions and of one; the second one ends first."""
+
+    async def story(hall: Hall) -> list[int]:
+        topics = [hall.node.catalogue.create(name, 2, {}) for name in ("t", "u")]
+        asked, seen = [], []
+        for name, partitions in (("t", 2), ("u", 1)):
+            wanted = wanting(partitions)
+            wanted[0]["topic"] = name
+            limits = {"topics": wanted, "max_bytes": 1_000, "min_bytes": 1}
+            asked.append(asyncio.ensure_future(ask(hall, FETCH, 11, max_wait=LATER, **limits)))
+            while len(topics[len(asked) - 1].partitions[0].waiters) < 1:
+                await asyncio.sleep(0)
+            seen.append(hall.node.waiting_partitions)
+        for topic, one in zip(reversed(topics), reversed(asked), strict=True):
+            hall.node.catalogue.delete(topic)
+            await one
+            seen.append(hall.node.waiting_partitions)
+        left = [len(log.waiters) for topic in topics for log in topic.partitions]
+        return [*seen, *left]
+
+    assert in_hall(story) == [2, 3, 2, 0, 0, 0, 0, 0]
+
+
+def test_aborted_transactions_are_told_for_each_partition_of_a_committed_reader() -> None:
+    """Two partitions with an aborted transaction, one between them without; the third is open."""
+
+    async def story(hall: Hall) -> list[Any]:
+        producer = await begun(hall, 4)
+        for number in (0, 2):
+            await producer.add(number)
+            log = hall.node.catalogue.partition("t", number)
+            assert log is not None
+            await ask(hall, PRODUCE, 9, **to_topic(batch(), partition=number))
+            await ask(
+                hall, PRODUCE, 9, transactional_id="tx",
+                **to_topic(
+                    batch(producer_id=producer.id, epoch=producer.epoch, sequence=0, attributes=0x10),
+                    partition=number,
+                ),
+            )  # fmt: skip
+        await ask(hall, PRODUCE, 9, **to_topic(batch(), partition=1))
+        await producer.end(commits=False)
+        answer = await ask(
+            hall, FETCH, 11, max_wait=datetime.timedelta(0), topics=wanting(4), min_bytes=1,
+            max_bytes=10_000, isolation_level=1,
+        )  # fmt: skip
+        return [
+            (
+                part.high_watermark, part.last_stable_offset,
+                [(a.producer_id - producer.id, a.first_offset) for a in part.aborted_transactions],
+            )
+            for part in answer.responses[0].partitions
+        ]  # fmt: skip
+
+    assert in_hall(story) == [(3, 3, [(0, 1)]), (1, 1, []), (3, 3, [(0, 1)]), (0, 0, [])]
+
+
+# -- topics ----------------------------------------------------------------------------------
+
+
+def test_an_empty_policy_is_a_config_of_its_own() -> None:
+    """It keeps all records (KIP-1161), and is not the broker's default; null leaves the default."""
+
+    async def story(hall: Hall) -> list[Any]:
+        configs = [
+            {"name": "cleanup.policy", "value": ""},
+            {"name": "retention.ms", "value": None},
+            {"name": "retention.bytes", "value": "7"},
+        ]
+        topics = [{"name": "t", "num_partitions": 1, "replication_factor": 1, "configs": configs}]
+        (made,) = (await ask(hall, CREATE, 7, topics=topics)).topics
+        resources = [{"resource_type": 2, "resource_name": "t", "configuration_keys": None}]
+        (shown,) = (await ask(hall, DESCRIBE_CONFIGS, 4, resources=resources)).results
+        names = ("cleanup.policy", "retention.ms", "retention.bytes")
+        return [
+            sorted((c.name, c.value, c.config_source) for c in answer.configs if c.name in names)
+            for answer in (made, shown)
+        ]
+
+    found = [
+        ("cleanup.policy", "", 1),
+        ("retention.bytes", "7", 1),
+        ("retention.ms", "604800000", 5),
+    ]
+    assert in_hall(story) == [found, found]
+
+
+@pytest.mark.parametrize(
+    ("places", "error"), [(None, 0), ((), BAD_ASSIGNMENT), ((1, 1), BAD_ASSIGNMENT)]
+)
+def test_a_place_is_needed_for_each_new_partition_if_any_is_given(
+    places: tuple[int, ...] | None, error: int
+) -> None:
+    """An empty list places none; null lets the broker choose. A topic beside it is grown."""
+
+    async def story(hall: Hall) -> list[tuple[str, int, int]]:
+        for name in ("t", "u"):
+            hall.node.catalogue.create(name, 1, {})
+        given = None if places is None else [{"broker_ids": (one,)} for one in places]
+        topics = [
+            {"name": "t", "count": 2, "assignments": given},
+            {"name": "u", "count": 3, "assignments": [{"broker_ids": (1,)}] * 2},
+        ]
+        answer = await ask(hall, GROW, 3, topics=topics, validate_only=False)
+        counts = {topic.name: len(topic.partitions) for topic in hall.node.catalogue}
+        return [(one.name, int(one.error_code), counts[one.name]) for one in answer.results]
+
+    assert in_hall(story) == [("t", error, 1 if error else 2), ("u", 0, 3)]
+
+
+# -- transactions ------------------------------------------------------------------------------
+
+
+def test_a_partition_number_below_zero_is_unknown_to_a_transaction() -> None:
+    """Python would take it for the last one; the sound partition beside it is not added."""
+
+    async def story(hall: Hall) -> Any:
+        producer = await begun(hall, 2)
+        found = await producer.add(-1, 1)
+        return found, hall.node.transactions.get("tx").partitions  # type: ignore[union-attr]
+
+    assert in_hall(story) == ({-1: UNKNOWN_PARTITION, 1: 55}, frozenset())
+
+
+def test_a_slice_of_offsets_that_is_not_stored_fails_the_request_and_ends_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The producer aborts; each slice before it was stored with its own offsets."""
+    monkeypatch.setattr("faust_assigner.broker.api.transactions.COMMITTED_AT_ONCE", 2)
+
+    async def story(hall: Hall) -> Any:
+        producer = await begun(hall, 6)
+        await producer.add_group()
+        slices: list[list[int]] = []
+
+        def later(group_id: str, producer_id: int, changes: dict[tuple[str, int], Any]) -> Code:
+            slices.append([number for _, number in changes])
+            return Code.NOT_COORDINATOR if len(slices) == 2 else Code.NONE
+
+        hall.node.groups.commit_later = later  # type: ignore[method-assign]
+        return await producer.commit(count=6), slices
+
+    assert in_hall(story) == ({int(Code.NOT_COORDINATOR)}, [[0, 1], [2, 3]])
+    assert group_offsets.COMMITTED_AT_ONCE > 2
+
+
+# -- rules and tools -----------------------------------------------------------------------------
+
+
+def test_a_disk_that_refuses_rules_fails_the_valid_ones_alone() -> None:
+    """An invalid rule has its own reason, and none is in force."""
+
+    async def story(hall: Hall) -> list[int]:
+        hall.node.authorizer = Authorizer(Acls(MemoryStore()), frozenset({ANONYMOUS}))
+        hall.node.authorizer.acls.add = full  # type: ignore[method-assign]
+        answer = await ask(hall, CREATE_ACLS, 3, creations=[creation(n) for n in ("x", "", "y")])
+        return [int(one.error_code) for one in answer.results]
+
+    def full(acls: object) -> None:
+        raise StoreFailed("no space")
+
+    assert in_hall(story) == [STORAGE_ERROR, INVALID_REQUEST, STORAGE_ERROR]
+
+
+def test_a_log_directory_without_asked_partitions_names_no_topic() -> None:
+    """An empty list is not the null that asks for all of them."""
+
+    async def story(hall: Hall) -> list[list[tuple[str, list[int]]]]:
+        for name in ("t", "u"):
+            hall.node.catalogue.create(name, 2, {})
+        found = []
+        for topics in (
+            [],
+            [{"topic": "t", "partitions": ()}],
+            [{"topic": "u", "partitions": (1, 1, -1)}, {"topic": "x", "partitions": (0,)}],
+        ):
+            (result,) = (await ask(hall, LOG_DIRS, 4, topics=topics)).results
+            assert (result.log_dir, result.total_bytes, result.usable_bytes) == ("memory", -1, -1)
+            found.append(
+                [(t.name, [p.partition_index for p in t.partitions]) for t in result.topics]
+            )
+        return found
+
+    assert in_hall(story) == [[], [], [("u", [1])]]
+
+
+@pytest.mark.parametrize("replicas", [(1, 1), (1, 2), (2, 1)])
+def test_a_partition_has_one_replica_and_no_second_one(replicas: tuple[int, ...]) -> None:
+    """Not even on the same broker; the partition beside it is answered for itself."""
+
+    async def story(hall: Hall) -> list[tuple[int, int]]:
+        hall.node.catalogue.create("t", 2, {})
+        parts = [
+            {"partition_index": n, "replicas": places} for n, places in ((0, replicas), (1, (1,)))
+        ]
+        topics = [{"name": "t", "partitions": parts}]
+        (topic,) = (await ask(hall, REASSIGN, 0, timeout_ms=1_000, topics=topics)).responses
+        return [(part.partition_index, int(part.error_code)) for part in topic.partitions]
+
+    assert in_hall(story) == [(0, BAD_ASSIGNMENT), (1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "errors"),
+    [
+        ([("__cluster_metadata", (0,))], [0]),
+        ([("__cluster_metadata", (1,))], [UNKNOWN_PARTITION]),
+        ([("__cluster_metadata", (0, 1))], [UNKNOWN_PARTITION] * 2),
+        ([("t", (0,))], [UNKNOWN_PARTITION]),
+    ],
+)
+def test_the_quorum_is_described_for_the_partition_of_the_metadata_alone(
+    asked: list[tuple[str, tuple[int, ...]]], errors: list[int]
+) -> None:
+    """This node leads it and is the only voter; Kafka refuses any other list whole."""
+
+    async def story(hall: Hall) -> Any:
+        topics = [
+            {"topic_name": name, "partitions": [{"partition_index": n} for n in numbers]}
+            for name, numbers in asked
+        ]
+        answer = await ask(hall, QUORUM, 1, topics=topics)
+        parts = [part for topic in answer.topics for part in topic.partitions]
+        voters = [
+            (p.leader_id, [v.replica_id for v in p.current_voters])
+            for p in parts
+            if not p.error_code
+        ]
+        return [int(part.error_code) for part in parts], voters
+
+    assert in_hall(story) == (errors, [(1, [1])] if errors == [0] else [])

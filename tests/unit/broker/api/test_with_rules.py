@@ -1,0 +1,257 @@
+"""Requests to a broker with an authorizer: who sees, creates and deletes which topics."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from faust_assigner.broker.security.acls import (
+    ALLOW,
+    CLUSTER,
+    CREATE,
+    DELETE,
+    DESCRIBE,
+    GROUP,
+    LITERAL,
+    READ,
+    THE_CLUSTER,
+    TOPIC,
+    Acl,
+    Acls,
+)
+from faust_assigner.broker.security.authorizer import ANONYMOUS, Authorizer
+from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
+from tests.support.asking import ask
+from tests.support.hall import Hall, in_hall
+from tests.unit.broker.api.test_consumer_groups import beats
+
+METADATA, HEARTBEAT, CREATE_TOPICS, DELETE_TOPICS = 3, 12, 19, 20
+DESCRIBE_CONSUMERS, DESCRIBE_TOPICS = 69, 75
+UNKNOWN_TOPIC, BARRED, UNKNOWN_ID, GROUP_BARRED = 3, 29, 100, 30
+Rule = tuple[int, int, str]
+
+
+def with_rules(hall: Hall, *rules: Rule) -> None:
+    """Let clients do these operations on these resources, and nothing else."""
+    acls = Acls(MemoryStore())
+    acls.add([Acl(kind, name, LITERAL, ANONYMOUS, "*", one, ALLOW) for one, kind, name in rules])
+    hall.node.authorizer = Authorizer(acls, frozenset())
+
+
+def told(
+    topics: tuple[str, ...], rules: tuple[Rule, ...], story: Callable[[Hall], Awaitable[Any]]
+) -> Any:
+    """What a story finds where these topics exist, under these rules."""
+
+    async def prepared(hall: Hall) -> Any:
+        for name in topics:
+            hall.node.catalogue.create(name, 1, {})
+        with_rules(hall, *rules)
+        return await story(hall)
+
+    return in_hall(prepared)
+
+
+def test_each_missing_topic_is_created_or_barred_by_its_own_rights() -> None:
+    """The first may not be created, the second may, and the third is hidden."""
+
+    async def story(hall: Hall) -> Any:
+        topics = [{"name": name} for name in ("seen", "made", "hidden", "there")]
+        answer = await ask(hall, METADATA, 9, topics=topics, allow_auto_topic_creation=True)
+        found = {one.name: int(one.error_code) for one in answer.topics}
+        return found, [topic.name for topic in hall.node.catalogue]
+
+    rules = tuple((DESCRIBE, TOPIC, name) for name in ("seen", "made", "there"))
+    assert told(("there",), (*rules, (CREATE, TOPIC, "made")), story) == (
+        {"seen": BARRED, "made": 0, "hidden": BARRED, "there": 0},
+        ["there", "made"],
+    )
+
+
+def test_a_disk_that_refuses_a_new_topic_leaves_it_missing_in_the_answer() -> None:
+    """The topics beside it are shown; the client asks again."""
+
+    async def story(hall: Hall) -> dict[str, int]:
+        hall.node.catalogue.create("there", 1, {})
+
+        def full(*arguments: object, **more: object) -> None:
+            raise StoreFailed("no space")
+
+        hall.node.store.write = full  # type: ignore[method-assign]
+        topics = [{"name": name} for name in ("missing", "there")]
+        answer = await ask(hall, METADATA, 9, topics=topics, allow_auto_topic_creation=True)
+        return {one.name: int(one.error_code) for one in answer.topics}
+
+    assert in_hall(story) == {"missing": UNKNOWN_TOPIC, "there": 0}
+
+
+def test_a_topic_that_is_named_and_meant_by_its_id_is_shown_once() -> None:
+    """Before, between and after another one."""
+
+    async def story(hall: Hall) -> list[tuple[str | None, int]]:
+        ids = [hall.node.catalogue.create(name, 1, {}).topic_id for name in ("t", "u")]
+        none = uuid.UUID(int=0)
+        topics = [
+            {"name": None, "topic_id": ids[0]},
+            {"name": "u", "topic_id": none},
+            {"name": "t", "topic_id": none},
+            {"name": None, "topic_id": ids[1]},
+            {"name": None, "topic_id": uuid.UUID(int=7)},
+        ]
+        answer = await ask(hall, METADATA, 12, topics=topics, allow_auto_topic_creation=False)
+        return [(one.name, int(one.error_code)) for one in answer.topics]
+
+    assert in_hall(story) == [("t", 0), ("u", 0), (None, UNKNOWN_ID)]
+
+
+def test_clients_with_other_rights_get_no_answer_that_was_made_for_another_one() -> None:
+    """The topics of the second answer are those of the changed rules; the catalogue is the same."""
+
+    async def story(hall: Hall) -> list[list[str]]:
+        found = []
+        for name in ("t", "u"):
+            with_rules(hall, (DESCRIBE, TOPIC, name))
+            answer = await ask(hall, METADATA, 9, topics=None, allow_auto_topic_creation=False)
+            found.append([one.name for one in answer.topics])
+        return found
+
+    assert told(("t", "u"), (), story) == [["t"], ["u"]]
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [((), {"t": 0, "v": 0}), (("v", "u", "x"), {"u": BARRED, "v": 0, "x": BARRED})],
+)
+def test_a_page_of_all_topics_leaves_the_hidden_ones_out_and_names_them_on_request(
+    names: tuple[str, ...], shown: dict[str, int]
+) -> None:
+    """A list of all topics must not tell that they exist."""
+
+    async def story(hall: Hall) -> dict[str, int]:
+        answer = await ask(
+            hall, DESCRIBE_TOPICS, 0, topics=[{"name": name} for name in names],
+            response_partition_limit=100, cursor=None,
+        )  # fmt: skip
+        return {one.name: int(one.error_code) for one in answer.topics}
+
+    rules = tuple((DESCRIBE, TOPIC, name) for name in ("t", "v"))
+    assert told(("t", "u", "v"), rules, story) == shown
+
+
+def test_a_page_goes_on_behind_a_topic_that_was_deleted_meanwhile() -> None:
+    """The next topic begins with its first partition, also where the client named its topics."""
+
+    async def story(hall: Hall) -> list[Any]:
+        hall.node.catalogue.create("c", 3, {})
+        found = []
+        for names in ((), ("b", "c")):
+            answer = await ask(
+                hall, DESCRIBE_TOPICS, 0, topics=[{"name": name} for name in names],
+                response_partition_limit=2, cursor={"topic_name": "b", "partition_index": 2},
+            )  # fmt: skip
+            parts = [(t.name, p.partition_index) for t in answer.topics for p in t.partitions]
+            cursor = answer.next_cursor
+            found.append((parts, cursor.topic_name, cursor.partition_index))
+        return found
+
+    assert in_hall(story) == [([("c", 0), ("c", 1)], "c", 2)] * 2
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+def test_only_topics_that_a_client_may_delete_are_deleted(by_id: bool) -> None:
+    """A missing topic is reported as missing to clients that may describe its name alone."""
+
+    async def story(hall: Hall) -> Any:
+        names = ["mine", "seen", "gone", "hidden"]
+        ids = {topic.name: topic.topic_id for topic in hall.node.catalogue}
+        if by_id:
+            topics = [{"name": None, "topic_id": ids.get(n, uuid.UUID(int=9))} for n in names[:3]]
+            answer = await ask(hall, DELETE_TOPICS, 6, topics=topics)
+        else:
+            answer = await ask(hall, DELETE_TOPICS, 5, topic_names=tuple(names))
+        errors = [int(one.error_code) for one in answer.responses]
+        return errors, [topic.name for topic in hall.node.catalogue]
+
+    rules = ((DELETE, TOPIC, "mine"), (DESCRIBE, TOPIC, "seen"), (DESCRIBE, TOPIC, "gone"))
+    errors = [0, BARRED, UNKNOWN_ID] if by_id else [0, BARRED, UNKNOWN_TOPIC, BARRED]
+    assert told(("mine", "seen"), rules, story) == (errors, ["seen"])
+
+
+def test_the_right_to_delete_on_the_cluster_deletes_every_topic() -> None:
+    """And a missing one is reported as missing."""
+
+    async def story(hall: Hall) -> list[int]:
+        answer = await ask(hall, DELETE_TOPICS, 5, topic_names=("t", "gone"))
+        return [int(one.error_code) for one in answer.responses]
+
+    assert told(("t",), ((DELETE, CLUSTER, THE_CLUSTER),), story) == [0, UNKNOWN_TOPIC]
+
+
+def test_a_creator_without_the_right_to_read_configs_gets_none() -> None:
+    """The topic is created; the answer says that its configs are hidden."""
+
+    async def story(hall: Hall) -> Any:
+        topics = [{"name": "t", "num_partitions": 3, "replication_factor": 1}]
+        (one,) = (await ask(hall, CREATE_TOPICS, 7, topics=topics)).topics
+        topic = hall.node.catalogue.get("t")
+        assert topic is not None
+        assert one.topic_id == topic.topic_id
+        return int(one.error_code), int(one.topic_config_error_code), one.configs or ()
+
+    assert told((), ((CREATE, TOPIC, "t"),), story) == (0, BARRED, ())
+
+
+def test_an_empty_group_id_needs_a_right_like_any_other() -> None:
+    """No rule can name it, so that its heartbeat is refused for want of the right."""
+
+    async def story(hall: Hall) -> int:
+        answer = await ask(
+            hall, HEARTBEAT, 3, group_id="", generation_id=1, member_id="m", group_instance_id=None
+        )
+        return int(answer.error_code)
+
+    assert told((), ((READ, GROUP, "g"),), story) == GROUP_BARRED
+
+
+@pytest.mark.parametrize(("hidden", "error"), [("", 0), ("t", BARRED), ("u", BARRED)])
+def test_a_group_is_described_to_clients_that_may_describe_all_its_topics(
+    hidden: str, error: int
+) -> None:
+    """Those of its second member count, too, and none of them is named in the refusal."""
+
+    async def story(hall: Hall) -> tuple[int, bool]:
+        await beats(hall, "m1", 0, subscribed_topic_names=["t"])
+        await beats(hall, "m2", 0, subscribed_topic_names=["u"])
+        may = tuple((DESCRIBE, TOPIC, name) for name in ("t", "u") if name != hidden)
+        with_rules(hall, (DESCRIBE, GROUP, "g"), *may)
+        (group,) = (await ask(hall, DESCRIBE_CONSUMERS, 1, group_ids=("g",))).groups
+        return int(group.error_code), bool(group.members)
+
+    async def prepared(hall: Hall) -> tuple[int, bool]:
+        for name in ("t", "u"):
+            hall.node.catalogue.create(name, 1, {})
+        return await story(hall)
+
+    assert in_hall(prepared) == (error, not hidden)
+    assert ErrorCode(BARRED) is ErrorCode.topic_authorization_failed
+
+
+def test_the_topics_that_a_member_has_count_beside_those_that_it_subscribes_to() -> None:
+    """It has left them out of its subscription and has not given them up yet."""
+
+    async def story(hall: Hall) -> int:
+        for name in ("t", "u", "v"):
+            hall.node.catalogue.create(name, 1, {})
+        at_once = {"consumer.assignment.interval.ms": "0"}
+        hall.node.group_configs.configure("g", at_once, validate_only=False)
+        epoch = await beats(hall, "m1", 0, subscribed_topic_names=["t", "u"])
+        await beats(hall, "m1", epoch, subscribed_topic_names=["t"])
+        with_rules(hall, (DESCRIBE, GROUP, "g"), (DESCRIBE, TOPIC, "t"))
+        (group,) = (await ask(hall, DESCRIBE_CONSUMERS, 1, group_ids=("g",))).groups
+        return int(group.error_code)
+
+    assert in_hall(story) == BARRED
