@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from faust_assigner.broker import limits
 from faust_assigner.broker.node import Node
-from faust_assigner.broker.settings import Settings
-from faust_assigner.broker.storage.records import parse_batch
+from faust_assigner.broker.security.acls import ALLOW, DESCRIBE, GROUP, LITERAL, TOPIC, Acl
+from faust_assigner.broker.settings import STANDARD_AUTHORIZER, Settings
+from faust_assigner.broker.storage.records import Rules, parse_batch
 from faust_assigner.broker.storage.store import RocksStore, StoreFailed
 from faust_assigner.broker.throttle import LONG_AT_A_TIME, SLICE_S
+from faust_assigner.coordinator.settings import ConsumerLimits, MigrationPolicy
 from tests.support.clients.raw_client import batch
 
 
@@ -223,4 +227,188 @@ def test_a_topic_that_is_only_validated_is_refused_for_its_settings_too() -> Non
     for validate_only in (True, False):
         with pytest.raises(Exception, match="retention"):
             found.catalogue.create("t", 1, {"retention.ms": "soon"}, validate_only=validate_only)
+    found.close()
+
+
+def test_retention_deletes_by_the_configs_of_each_topic_and_owes_its_space_once() -> None:
+    """Two partitions of one topic by age, one topic by size, and one that keeps all."""
+    found = node()
+    freed: list[None] = []
+    found.freed = lambda: freed.append(None)  # type: ignore[method-assign]
+    size = len(batch())
+    configs = {
+        "age": {"retention.ms": "999999"},
+        "size": {"retention.ms": "-1", "retention.bytes": str(2 * size)},
+        "all": {"retention.ms": "-1"},
+    }
+    for name, given in configs.items():
+        topic = found.catalogue.create(name, 2, given)
+        for number, times in enumerate(((0, 0, 1), (0, 1, 1))):
+            for time_ in times:
+                data = batch(timestamp=time_)
+                topic.partitions[number].append(parse_batch(data), data, 0)
+    assert list(found._retain()) == [2, 1, 1, 1, 0, 0]
+    assert (len(freed), found.counters["records_deleted"]) == (1, 5)
+    starts = {t.name: [log.start_offset for log in t.partitions] for t in found.catalogue}
+    assert starts == {"age": [2, 1], "size": [1, 1], "all": [0, 0]}
+    found.close()
+
+
+def test_space_that_is_freed_while_the_disk_is_busy_is_reclaimed_afterwards(tmp_path: Path) -> None:
+    """Also after a reclaim that failed; without a debt none follows."""
+    found = node(tmp_path)
+    store: Any = found.store
+    store._is_low = True
+    found._loop = Any  # type: ignore[assignment]
+    running: list[asyncio.Future[None]] = []
+    loop = asyncio.new_event_loop()
+
+    def aside(work: Any) -> asyncio.Future[None]:
+        assert work == store.reclaim
+        running.append(loop.create_future())
+        return running[-1]
+
+    found.aside = aside  # type: ignore[method-assign, assignment]
+
+    async def turn() -> None:
+        await asyncio.sleep(0)
+
+    found.freed()
+    found.freed()
+    assert len(running) == 1, "one at a time"
+    running[0].set_exception(StoreFailed("busy"))
+    loop.run_until_complete(turn())
+    assert len(running) == 2, "the second deletion came after the first reclaim had begun"
+    running[1].set_result(None)
+    loop.run_until_complete(turn())
+    found.give_back()
+    assert len(running) == 2
+    found.freed()
+    assert len(running) == 3
+    loop.close()
+    found._loop = None
+    found.close()
+
+
+def test_each_listener_has_its_own_address_and_the_first_one_is_the_nodes() -> None:
+    """A client of a protocol without a listener, inside the broker, gets the first address."""
+    found = node()
+    found.listen_on("10.0.0.1", 1, "SASL_SSL")
+    found.listen_on("0.0.0.0", 2, "PLAINTEXT")
+    assert (found.host, found.port) == ("10.0.0.1", 1)
+    addresses = [found.address_for("10.0.0.7", one) for one in ("SASL_SSL", "PLAINTEXT", "SSL")]
+    assert addresses == [("10.0.0.1", 1), ("10.0.0.7", 2), ("10.0.0.1", 1)]
+    found.close()
+
+
+def test_an_advertised_address_stands_before_that_of_its_listener() -> None:
+    """Of the same protocol alone."""
+    found = node(
+        listeners="PLAINTEXT://0.0.0.0:1,SASL_PLAINTEXT://10.0.0.2:2",
+        advertised_listeners="SASL_PLAINTEXT://shop:9",
+    )
+    found.listen_on("0.0.0.0", 1, "PLAINTEXT")
+    found.listen_on("10.0.0.2", 2, "SASL_PLAINTEXT")
+    addresses = [found.address_for("10.0.0.7", one) for one in ("PLAINTEXT", "SASL_PLAINTEXT")]
+    assert addresses == [("10.0.0.7", 1), ("shop", 9)]
+    found.close()
+
+
+def test_the_rules_of_a_topic_are_its_own_configs_each_in_its_place() -> None:
+    """Another topic has the broker's settings."""
+    found = node(log_message_timestamp_type="LogAppendTime")
+    configs = {
+        "message.timestamp.type": "CreateTime",
+        "message.timestamp.before.max.ms": "11",
+        "message.timestamp.after.max.ms": "22",
+        "cleanup.policy": "compact",
+    }
+    rules = [
+        found.rules(found.catalogue.create(name, 1, given), 7)
+        for name, given in (("own", configs), ("plain", {}))
+    ]
+    assert rules == [Rules(7, False, True, 11, 22), Rules(7, True, False, 2**63 - 1, 3_600_000)]
+    found.close()
+
+
+def test_the_limits_of_a_group_are_its_own_configs_and_the_brokers_settings() -> None:
+    """Each value in its place; another group has the broker's alone."""
+    found = node(
+        group_consumer_session_timeout_ms=46_000,
+        group_consumer_heartbeat_interval_ms=6_000,
+        group_consumer_max_size=17,
+        group_max_size=18,
+        group_consumer_assignors="range,uniform",
+        group_consumer_migration_policy="upgrade",
+        group_consumer_assignment_interval_ms=123,
+    )
+    own = {
+        "consumer.session.timeout.ms": "47000",
+        "consumer.heartbeat.interval.ms": "7000",
+        "consumer.assignment.interval.ms": "0",
+    }
+    found.group_configs.configure("g", own, validate_only=False)
+    more = 17, ("range", "uniform"), MigrationPolicy.UPGRADE
+    assert found.consumer_limits("g") == ConsumerLimits(47_000, 7_000, *more, 0)
+    assert found.consumer_limits("h") == ConsumerLimits(46_000, 6_000, *more, 123)
+    found.close()
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, StoreFailed])
+def test_a_start_that_is_broken_off_leaves_the_data_to_the_next_one(
+    stop: type[BaseException], tmp_path: Path
+) -> None:
+    """The store is closed, whatever ended the start; the data is as before."""
+    first = node(tmp_path)
+    first.catalogue.create("t", 1, {})
+    append(first, "t")
+    first.close()
+
+    def progress() -> None:
+        raise stop("ended")
+
+    with pytest.raises(stop):
+        Node(Settings.parse({}), tmp_path, progress=progress)
+    again = node(tmp_path)
+    log = again.catalogue.partition("t", 0)
+    assert log is not None
+    assert log.end_offset == 1
+    again.close()
+
+
+def test_a_computation_that_ends_with_the_broker_changes_no_group() -> None:
+    """Its store is closed by then; before that the outcome reaches the group as it is."""
+    found = node()
+    loop = asyncio.new_event_loop()
+    futures = [loop.create_future(), loop.create_future()]
+    waiting = iter(futures)
+    found._loop = SimpleNamespace(  # type: ignore[assignment]
+        run_in_executor=lambda pool, work: next(waiting)
+    )
+    outcomes: list[Any] = []
+    for _ in range(2):
+        found._compute_target(Any, lambda target, why: outcomes.append((target, why)))  # type: ignore[arg-type]
+    futures[0].set_result((None, "a bug of the assignor"))
+    futures[1].cancel()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    assert outcomes == [(None, "a bug of the assignor")]
+    found._loop = None
+    found.close()
+
+
+def test_changed_rules_are_changed_topics_to_the_groups() -> None:
+    """An expression matches the topics that its client may describe; rules of groups change none."""
+    found = node(authorizer_class_name=STANDARD_AUTHORIZER)
+    found.catalogue.create("t", 1, {})
+    assert found.authorizer is not None
+    rule = Acl(TOPIC, "t", LITERAL, "User:a", "*", DESCRIBE, ALLOW)
+    topics, hidden = [found._topic_notifier.now()], []
+    for change in (found.authorizer.acls.add, found.authorizer.acls.remove):
+        for one in (rule._replace(resource_type=GROUP), rule):
+            change([one])
+            topics.append(found._topic_notifier.now())
+            hidden.append(set(topics[-1].hidden_from("User:a", "/h")))
+    assert hidden == [{"t"}, set(), set(), {"t"}]
+    assert [a is b for a, b in itertools.pairwise(topics)] == [True, False, True, False]
     found.close()

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from faust_assigner.broker import connection, server
-from faust_assigner.broker.limits import WRITE_STALL_TIMEOUT_S
+from faust_assigner.broker.limits import INLINE_ELEMENTS, WRITE_STALL_TIMEOUT_S
+from faust_assigner.broker.security.gate import FRAME_BYTES, LOG_IN_TIMEOUT_S
+from faust_assigner.broker.throttle import DECODED_AT_A_TIME
+from faust_assigner.broker.wire import RequestHeader
 from tests.support.asking import ask, wanting
 from tests.support.hall import Hall, frames, in_hall
 
-API_VERSIONS, FETCH, HEARTBEAT = 18, 1, 12
+API_VERSIONS, FETCH, HEARTBEAT, METADATA = 18, 1, 12, 3
 UNKNOWN_MEMBER = 25
 LONG = datetime.timedelta(seconds=300)
 
@@ -137,3 +141,145 @@ def test_a_heartbeat_of_a_stranger_is_counted_as_fenced() -> None:
         return int(answer.error_code), hall.node.groups.meter.fenced["UNKNOWN_MEMBER_ID"]
 
     assert in_hall(story) == (UNKNOWN_MEMBER, 1)
+
+
+def test_a_peer_that_reads_again_is_served_and_its_bytes_are_free() -> None:
+    """Its next request came while it did not read, and is answered without a further byte."""
+
+    async def story(hall: Hall) -> list[tuple[int, int]]:
+        peer, wire = hall.connect("slow")
+        wire.unsent = 70
+        peer.data_received(next(frames(API_VERSIONS, 1)))
+        await turns()
+        peer.pause_writing()
+        peer.data_received(next(frames(API_VERSIONS, 1)))
+        await turns()
+        seen = [(len(hall.written), hall.node.unsent_bytes)]
+        wire.unsent = 30
+        peer.resume_writing()
+        seen.append((len(hall.written), hall.node.unsent_bytes))
+        await turns()
+        return [*seen, (len(hall.written), hall.node.unsent_bytes)]
+
+    assert in_hall(story) == [(1, 70), (1, 30), (2, 30)]
+
+
+def test_each_reason_to_let_a_peer_go_has_its_own_time_and_its_own_count() -> None:
+    """At the limit each of them stays, and just beyond it goes; the deadline is exact."""
+
+    async def story(hall: Hall) -> list[tuple[str, bool, bool]]:
+        frame = next(frames(API_VERSIONS, 1))
+        limits = {
+            "frames_slow": hall.server.frame_timeout_s,
+            "log_ins_slow": LOG_IN_TIMEOUT_S,
+            "peers_idle": idle_s(hall),
+            "peers_stalled": WRITE_STALL_TIMEOUT_S,
+        }
+        found = []
+        for reason, limit in limits.items():
+            protocol = "SASL_PLAINTEXT" if reason == "log_ins_slow" else "PLAINTEXT"
+            peer, wire = hall.connect(reason, protocol)
+            at = [100.0]
+            peer._loop = SimpleNamespace(time=lambda at=at: at[0])  # type: ignore[assignment, misc]
+            peer._connected_at = peer._incomplete_since = 100.0
+            if reason == "log_ins_slow":
+                peer.data_received(frame)
+                await turns()
+                at[0] = 105.0
+                peer.data_received(frame)
+                await turns()
+            elif reason == "peers_idle":
+                peer.data_received(frame)
+                await turns()
+            elif reason == "peers_stalled":
+                peer.pause_writing()
+            peer.sweep(100.0 + limit)
+            before = wire.closed
+            peer.sweep(100.0 + limit + 0.001)
+            found.append((reason, before, wire.closed and hall.node.counters[reason] == 1))
+        assert sum(hall.node.counters[reason] for reason in limits) == 4
+        return found
+
+    assert in_hall(story) == [
+        ("frames_slow", False, True),
+        ("log_ins_slow", False, True),
+        ("peers_idle", False, True),
+        ("peers_stalled", False, True),
+    ]
+
+
+def test_a_peer_that_is_being_closed_is_dropped_by_the_next_sweep() -> None:
+    """It had the time between two sweeps to read its last answers; it is counted once."""
+
+    async def story(hall: Hall) -> list[tuple[bool, bool, int]]:
+        peer, wire = hall.connect("peer")
+        seen = []
+        peer.close("frames_refused", "test")
+        seen.append((wire.closed, wire.aborted, hall.node.counters["frames_refused"]))
+        peer.sweep(asyncio.get_running_loop().time())
+        seen.append((wire.closed, wire.aborted, hall.node.counters["frames_refused"]))
+        return seen
+
+    assert in_hall(story) == [(True, False, 1), (True, True, 1)]
+
+
+def test_a_peer_that_has_logged_in_has_neither_the_time_nor_the_size_of_a_stranger() -> None:
+    """The limits before the log-in end with it; one that has not logged in is let go."""
+
+    async def story(hall: Hall) -> list[tuple[bool, bool]]:
+        found = []
+        for user in (None, "alice"):
+            peer, wire = hall.connect("peer", "SASL_PLAINTEXT")
+            peer.data_received(next(frames(API_VERSIONS, 1)))
+            await turns()
+            assert peer.gate is not None
+            peer.gate.user = user
+            peer.sweep(asyncio.get_running_loop().time() + LOG_IN_TIMEOUT_S + 1)
+            late = wire.closed
+            peer.data_received((FRAME_BYTES + 1).to_bytes(4, "big"))
+            found.append((late, wire.closed))
+        return found
+
+    assert in_hall(story) == [(True, True), (False, False)]
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_an_answer_that_comes_after_the_end_of_its_connection_closes_it_no_second_time(
+    is_closed: bool,
+) -> None:
+    """The reason of the first end is counted alone."""
+
+    async def story(hall: Hall) -> list[int]:
+        peer, _ = hall.connect("peer")
+        outcome = asyncio.get_running_loop().create_future()
+        peer._wait(outcome, RequestHeader(FETCH, 4, 9, "raw", 0))
+        if is_closed:
+            peer.close("frames_over_budget", "test")
+        outcome.set_exception(ValueError("a bug"))
+        await turns()
+        return [hall.node.counters[name] for name in ("frames_over_budget", "requests_failed")]
+
+    assert in_hall(story) == ([1, 0] if is_closed else [0, 1])
+
+
+def test_a_long_request_is_held_until_its_turn_to_be_decoded_and_no_longer() -> None:
+    """Its bytes count against the budget of waiting frames, beside those that came behind it."""
+
+    async def story(hall: Hall) -> tuple[int, list[int]]:
+        held: list[int] = []
+        hall.server.hold = lambda peer, size: held.append(size)  # type: ignore[method-assign]
+        names = [{"name": f"t{n}"} for n in range(INLINE_ELEMENTS + 1)]
+        frame = next(frames(METADATA, 1, 9, topics=names, allow_auto_topic_creation=False))
+        places = [await hall.node.line.decoded.acquire() for _ in range(DECODED_AT_A_TIME)]
+        peer, _ = hall.connect("peer")
+        peer.data_received(frame)
+        await turns()
+        peer.data_received(b"\0\0")
+        await turns()
+        for _ in places:
+            hall.node.line.decoded.release()
+        await hall.answers(1)
+        return len(frame) - 4, held
+
+    size, held = in_hall(story)
+    assert held == [size + 4, 0, size, size + 2, 2]
