@@ -42,18 +42,22 @@ from tests.mutants.operators import Mutation, mutations
 from tests.mutants.run import KILLED, ROOT, SURVIVED, copy, run, scratch
 
 PACKAGE = "faust_assigner"
+#: The plans of whole lives of groups, line by line.
+RECORD = "tests/scenarios/test_plans_of_record.py"
 #: Tests of planning as a whole, which its modules share.
 PLANNING = (
     "tests/unit/test_planner.py",
     "tests/scenarios/test_churn.py",
     "tests/scenarios/test_counter_examples.py",
+    RECORD,
     "tests/scenarios/test_sticky_specs.py",
     "tests/property/test_state_machine.py",
 )
 #: Tests of warm-ups, and of tasks that return to their former owner.
-WARM = ("tests/property/test_warmth.py", "tests/property/warm")
+WARM = (RECORD, "tests/property/test_warmth.py", "tests/property/warm")
 STANDBYS = (
     "tests/unit/test_standby.py",
+    RECORD,
     "tests/scenarios/test_standbys.py",
     "tests/property/test_standby_objective.py",
 )
@@ -82,9 +86,12 @@ BESIDES = {
     "checks": ("tests/property/test_promotions.py", "tests/unit/test_previous.py"),
     "cli": CLI,
     "coordinator": ("tests/scenarios/test_consumer_groups.py",),
+    "followers.py": (RECORD,),
+    "grouper.py": (RECORD,),
     "model.py": PLANNING,
     "checks/optimality.py": ("tests/property/test_optimality.py",),
     "planner.py": (*PLANNING, *WARM),
+    "previous.py": (RECORD,),
     "promotion.py": (
         *PLANNING,
         "tests/unit/actives/test_promotion.py",

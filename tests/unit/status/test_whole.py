@@ -50,7 +50,7 @@ def runs(**claims: Any) -> dict[str, Runs]:
 
 def look() -> Evidence:
     """Four members: a leads and restores, b is static and silent, c is stock Faust, d leaves."""
-    common = {"changelogs": frozenset({RATES, TOTALS}), "cooperative": True}
+    common: dict[str, Any] = {"changelogs": frozenset({RATES, TOTALS}), "cooperative": True}
     a = DescribedMember(
         member_id="m-a",
         client_id="ca",
