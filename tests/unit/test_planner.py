@@ -282,3 +282,71 @@ def test_an_empty_rack_id_is_a_rack() -> None:
     assert not any(
         set(answer.standbys(one).get("t", [])) & here[other] for one, other in ("ab", "ba")
     )
+
+
+def both(*numbers: int) -> dict[str, list[int]]:
+    """These partitions of two changelogs."""
+    return {"log1": list(numbers), "log2": list(numbers)}
+
+
+def test_every_member_gets_its_tasks_copies_and_warm_ups_by_name() -> None:
+    """One member owned all; the second is near in two of its copies, the third has nothing yet."""
+    topics = {"t": 6, "log2": 6, "log1": 6, "s": 3, "u": 2, "u-log": 2}
+    logs = ("log1", "log2", "u-log")
+    ends = {log: dict.fromkeys(range(6), 900_000) for log in logs}
+    everything = {topic: list(range(count)) for topic, count in topics.items()}
+    copies = {log: {0: 899_990, 1: 5, 2: 899_998} for log in logs[:2]}
+    members = [
+        Member("a", list(topics), actives=everything, generation=3, positions=ends),
+        Member(
+            "b",
+            list(topics),
+            standbys={log: list(numbers) for log, numbers in copies.items()},
+            generation=3,
+            positions=copies,
+        ),
+        Member("c", list(topics), generation=3, positions={}),
+    ]
+    made = plan(
+        members, topics, changelogs=logs, replicas=1, warmups=WarmupPolicy(max_per_member=2)
+    )
+    found = [
+        (made.actives(m), made.standbys(m), made.warmups(m), made.awaited(m))
+        for m in made.member_ids
+    ]
+    assert found == [
+        (
+            {"t": [1, 3, 4, 5], **both(1, 3, 4, 5), "s": [0], "u": [0, 1], "u-log": [0, 1]},
+            both(0, 2),
+            {},
+            {},
+        ),
+        (
+            {"t": [0, 2], **both(0, 2), "s": [1]},
+            {**both(1, 4), "u-log": [0, 1]},
+            {"u-log": [1]},
+            {"u-log": [1]},
+        ),
+        (
+            {"s": [2]},
+            {**both(3, 4, 5), "u-log": [1]},
+            both(4),
+            both(4, 5),
+        ),
+    ]
+    assert [list(names) for names, *_ in found] == [
+        ["log1", "log2", "s", "t", "u", "u-log"],
+        ["log1", "log2", "s", "t"],
+        ["s"],
+    ]
+    report = made.report()
+    lines = [" ".join(line.split()) for line in str(report).splitlines()]
+    assert lines[:4] == [
+        "members 3 members",
+        "idle_members 0 subscribed members without a task",
+        "tasks 11 tasks, followers' tasks excluded",
+        "load_min 1 fewest active tasks on a subscribed member",
+    ]
+    assert lines[-3:] == ["group 2 0..2 u, u-log", "group 3 1..1 s", "group 6 0..4 t, log1, log2"]
+    figures = [report[name] for name in ("moves", "moves_minimum", "off_target", "waiting")]
+    assert (figures, report["warmups"], report["standby_fresh"]) == ([4, 7, 3, 3], 2, 5)

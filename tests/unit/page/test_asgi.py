@@ -11,10 +11,20 @@ from typing import Any
 import pytest
 
 from faust_assigner.app.ledger.install import MARK as LEDGER
+from faust_assigner.app.metrics.probes import MARK as METRICS
 from faust_assigner.page import mount, watch
 from faust_assigner.page.asgi import assignor_asgi
 from faust_assigner.page.mount import MARK
-from faust_assigner.wire.worker_status import decode_ledger
+from faust_assigner.wire.worker_status import (
+    Peers,
+    Rounds,
+    RoundTold,
+    WorkerStatus,
+    decode_ledger,
+    decode_peers,
+    decode_rounds,
+    decode_status,
+)
 from tests.support.faust_group import make_app
 from tests.support.page import Script
 from tests.support.status import group
@@ -106,6 +116,7 @@ async def test_events_end_when_the_page_is_closed(app: Any) -> None:
 
     scope = {"type": "http", "method": "GET", "path": "/events", "headers": []}
     await asyncio.wait_for(assignor_asgi(app)(scope, receive, send), 20)
+    assert sent[0]["status"] == 200
     assert (b"content-type", b"text/event-stream") in sent[0]["headers"]
     assert sent[2]["body"].startswith(b"event: look")
     assert getattr(app, MARK).watch._streams == 0
@@ -243,3 +254,47 @@ async def test_a_stream_goes_on_until_the_disconnect(app: Any) -> None:
     assert done
     assert len(sent) == 3
     assert all(message["more_body"] for message in sent[1:])
+
+
+class Sensor:
+    """A worker's metrics: its documents, and the reasons against being ready."""
+
+    reasons: tuple[str, ...] = ("it restores", "it joins")
+
+    async def document(self) -> WorkerStatus:
+        """The status."""
+        return WorkerStatus(app="shop", member_id="m1")
+
+    def peers(self) -> Peers:
+        """The members."""
+        return Peers(app="shop", generation=4)
+
+    def rounds(self) -> Rounds:
+        """The rounds."""
+        return Rounds(app="shop", rounds=(RoundTold(generation=3),))
+
+    def not_ready(self) -> tuple[str, ...]:
+        """The reasons."""
+        return self.reasons
+
+
+async def test_every_document_of_a_worker_is_whole_and_of_its_type() -> None:
+    """No cache keeps it; a probe has all reasons."""
+    sensor = Sensor()
+    app = SimpleNamespace(**{METRICS: sensor})
+    found = {path: await get(app, f"/{path}") for path in ("status", "peers", "rounds", "ready")}
+    assert [status for status, _, _ in found.values()] == [200, 200, 200, 503]
+    for _, headers, body in found.values():
+        assert headers == {
+            "content-type": "application/json",
+            "cache-control": "no-store",
+            "content-length": str(len(body)),
+        }
+    assert decode_status(found["status"][2]) == await sensor.document()
+    assert decode_peers(found["peers"][2]) == sensor.peers()
+    assert decode_rounds(found["rounds"][2]) == sensor.rounds()
+    said = {"status": "not ready", "reasons": ["it restores", "it joins"]}
+    assert json.loads(found["ready"][2]) == said
+    sensor.reasons = ()
+    status, _, body = await get(app, "/ready")
+    assert (status, json.loads(body)) == (200, {"status": "ready", "reasons": []})

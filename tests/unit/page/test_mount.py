@@ -138,3 +138,61 @@ async def test_connections_are_taken_over_from_a_plain_server_on_the_workers_loo
     page._is_ended.set()
     await asyncio.wait_for(page._serve(asyncio.get_running_loop()), 5)
     assert bool(made) is takes_over
+
+
+def served(*sites: Any) -> Any:
+    """Faust's web server with these sites."""
+    return SimpleNamespace(_runner=SimpleNamespace(sites=sites, server=lambda: "a protocol"))
+
+
+def site(*sockets: str) -> Any:
+    """A site that listens on these sockets."""
+    return SimpleNamespace(_server=SimpleNamespace(sockets=sockets))
+
+
+def test_connections_are_taken_over_on_all_sockets_that_the_worker_listens_on() -> None:
+    """Before its web server has started there is none; a site that has ended has none."""
+    page = PageThread(app_of())
+    assert page._listening() == []
+    closed = SimpleNamespace(_server=SimpleNamespace(sockets=None))
+    page.server = served(site("a", "b"), closed, SimpleNamespace(), site("c"))
+    assert page._listening() == ["a", "b", "c"]
+
+
+def test_a_takeover_reads_the_latest_sign_of_life_and_the_latest_server() -> None:
+    """Either changes while the thread runs."""
+    page = PageThread(app_of())
+    loop: Any = object()
+    found = page._takeover(SimpleNamespace(server=lambda: "ours"), loop)
+    page.turned_at, page.server = 77.0, served(site("a"))
+    assert (found._turned_at(), list(found._sockets())) == (77.0, ["a"])
+    made: Any = found._ours(), found._theirs(), found._their_loop
+    assert made == ("ours", "a protocol", loop)
+    assert [found._is_ours(path) for path in ("/assignor/", "/metrics")] == [True, False]
+
+
+@pytest.mark.parametrize("ends", [True, False])
+async def test_a_thread_that_does_not_end_is_left_behind_with_a_warning(
+    caplog: pytest.LogCaptureFixture, *, ends: bool
+) -> None:
+    """The worker stops in any case."""
+    service = mount.PageService(app_of())
+    asked: list[float] = []
+    service.page = SimpleNamespace(stop=lambda seconds: asked.append(seconds) or ends)  # type: ignore[assignment]
+    await service.on_stop()
+    assert asked == [mount.STOP_S]
+    assert ("did not end within 5 s" in caplog.text) is not ends
+
+
+async def test_the_sign_of_life_is_as_young_as_the_start_of_the_thread() -> None:
+    """A worker that starts late is not taken for a blocked one."""
+    page = PageThread(app_of())
+    page.turned_at = -1_000.0
+    page.start(asyncio.get_running_loop())
+    assert page.turned_at > -1_000.0
+    assert await asyncio.to_thread(page.stop, 20)
+
+
+def test_a_page_that_was_never_started_has_ended() -> None:
+    """A worker that fails before its services start stops them, too."""
+    assert PageThread(app_of()).stop(0.0)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -181,3 +182,52 @@ async def test_a_connection_is_closed_if_the_workers_loop_is() -> None:
         theirs.sendall(b"GET / HTTP/1.1\r\n\r\n")
         await taker._place(ours)
         assert ours.fileno() == -1
+
+
+def test_a_socket_without_a_connection_or_closed_gives_none() -> None:
+    """The listening object stays the worker's: it is neither closed nor made blocking."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        assert takeover._accepted(listening) is None
+        with socket.create_connection(listening.getsockname()):
+            listening.setblocking(True)
+            found = takeover._accepted(listening)
+            assert found is not None
+            assert (found.getblocking(), listening.getblocking()) == (False, True)
+            found.close()
+        assert listening.fileno() != -1
+    assert takeover._accepted(listening) is None
+
+
+async def test_a_connection_that_the_workers_loop_cannot_attach_is_closed() -> None:
+    """Its client has gone meanwhile."""
+
+    class Loop:
+        def __init__(self) -> None:
+            self.asked: list[object] = []
+
+        async def connect_accepted_socket(self, protocol: object, connection: object) -> None:
+            self.asked.append((protocol, connection))
+            raise OSError("gone")
+
+        def create_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+            return asyncio.create_task(work)
+
+    loop = Loop()
+    taker = Takeover(
+        sockets=list,
+        turned_at=lambda: 0.0,
+        clock=lambda: 60.0,
+        is_ours=lambda path: False,
+        ours=asyncio.Protocol,
+        theirs=asyncio.BaseProtocol,
+        their_loop=loop,  # type: ignore[arg-type]
+    )
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        taker._give(ours)
+        await asyncio.gather(*taker._given)
+        assert loop.asked == [(asyncio.BaseProtocol, ours)]
+        assert ours.fileno() == -1
+    await asyncio.sleep(0)
+    assert taker._given == set()

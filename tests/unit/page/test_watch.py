@@ -225,6 +225,12 @@ async def test_an_answer_is_compressed_and_not_sent_twice() -> None:
     assert packed.headers["Content-Encoding"] == "gzip"
     assert gzip.decompress(packed.body) == plain.body
     assert json.loads(plain.body)["parts"]["grid"]
+    page = await answer(watch, "", {}, {"accept-encoding": "gzip"})
+    assert gzip.decompress(page.body) == (await answer(watch, "", {}, {})).body == watch.shown.page
+    assert [one.headers["Content-Type"] for one in (page, packed)] == [
+        "text/html; charset=utf-8",
+        "application/json",
+    ]
     again = await answer(watch, "parts", {}, {"if-none-match": plain.headers["ETag"]})
     assert (again.status, again.body) == (304, b"")
     await watch._once(script(group(3).evidence()))
