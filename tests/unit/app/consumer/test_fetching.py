@@ -575,3 +575,36 @@ async def test_a_fetch_while_no_partition_is_active_asks_for_none() -> None:
     assert [asked for asked, _, _ in thread.asked] == [set(), set(), set()]
     assert await thread.fetch(None) == {SOURCE: 3, STANDBY: 3}
     assert thread.asked[3:] == [({SOURCE, STANDBY}, 5.0, None)]
+
+
+def test_the_first_record_of_each_source_in_a_batch_is_noted() -> None:
+    """Of several records the first; a source that comes later has its own."""
+    other = TP("bills", 3)
+    consumer = object.__new__(FlowGate)
+    consumer.first_read = {}
+    consumer._is_changelog_tp = lambda tp: tp == STANDBY
+
+    def batch(*offsets: int) -> list[Any]:
+        return [SimpleNamespace(offset=offset) for offset in offsets]
+
+    consumer.note_first({SOURCE: batch(4, 5), STANDBY: batch(1)})
+    consumer.note_first({SOURCE: batch(6), other: batch(0, 1)})
+    assert consumer.first_read == {SOURCE: 4, other: 0}
+
+
+async def test_a_generation_is_over_before_faust_acts_on_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A recovery that ends meanwhile starts nothing; an assignment without a revocation is one, too."""
+    consumer, seen = Steady(), list[Any]()
+
+    async def note(self: Any, tps: Any, generation_id: int | None = None) -> None:
+        seen.append((tps, generation_id, self.between_generations))
+
+    monkeypatch.setattr(Host, "on_partitions_revoked", note)
+    monkeypatch.setattr(Host, "on_partitions_assigned", note)
+    await consumer.on_partitions_revoked({SOURCE})
+    consumer.begin_generation()
+    await consumer.on_partitions_assigned({SOURCE}, 7)
+    await consumer.on_partitions_assigned({STANDBY})
+    assert seen == [({SOURCE}, None, True), ({SOURCE}, 7, True), ({STANDBY}, 0, True)]

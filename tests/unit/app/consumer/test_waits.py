@@ -95,8 +95,8 @@ def test_undelivered_batches_are_named_of_all_producers() -> None:
     """Those of a thread and of transactions too; of queues and of what is being sent."""
 
     def producer(waiting: str, sending: str) -> Any:
-        batch = SimpleNamespace(tp=TP(sending, 0))
-        accumulator = SimpleNamespace(_batches={TP(waiting, 0): []}, _pending_batches=[batch])
+        batches = [SimpleNamespace(tp=TP(topic, 0)) for topic in (sending, "all")]
+        accumulator = SimpleNamespace(_batches={TP(waiting, 0): []}, _pending_batches=batches)
         return SimpleNamespace(_message_accumulator=accumulator)
 
     faust = SimpleNamespace(
@@ -104,7 +104,7 @@ def test_undelivered_batches_are_named_of_all_producers() -> None:
         threaded_producer=SimpleNamespace(_producer=producer("c", "d")),
         _transaction_producers={"id": producer("e", "f")},
     )
-    assert unsent(SimpleNamespace(producer=faust)) == "not delivered yet: a, b, c, d, e, f"
+    assert unsent(SimpleNamespace(producer=faust)) == "not delivered yet: a, all, b, c, d, e, f"
     assert unsent(SimpleNamespace(producer=SimpleNamespace())) == ""
 
 
@@ -162,3 +162,48 @@ async def test_a_commit_has_the_brokers_time_and_rebalances_the_agents() -> None
         ("The assignment of 3 partitions", "agents, tables and callbacks", 1_000.0),
     ]
     assert waits_of(consumer.app)._waits == []
+
+
+def test_the_first_wait_beyond_its_deadline_is_the_problem() -> None:
+    """Whatever waits in time before it, and whatever is late after it."""
+    waits = Waits()
+    with (
+        waits.during("first", "a", 100.0) as first,
+        waits.during("second", "b", 10.0),
+        waits.during("third", "c", 5.0),
+    ):
+        assert waits.look(9.0, group_answers=True) != []
+        assert waits.problem() == "third has waited for 5 s for c"
+        waits.look(1.0, group_answers=True)
+        assert waits.problem() == "second has waited for 10 s for b"
+        assert [wait.is_over for wait in waits.under_way()] == [False, True, True]
+        assert waits.under_way()[0] is first
+    assert (waits.problem(), waits.under_way()) == (None, ())
+
+
+def test_a_step_is_noted_in_all_waits_of_that_name_alone() -> None:
+    """Two threads may wait at once; the deadline of each goes on."""
+    waits = Waits()
+    with (
+        waits.during(COMMIT, "a", 10.0) as first,
+        waits.during("Another", "b", 10.0) as other,
+        waits.during(COMMIT, "c", 20.0, lambda: "detail") as second,
+    ):
+        waits.look(3.0, group_answers=True)
+        waits.move_to_step(COMMIT, "the answer")
+        assert [(w.step, w.limit_s, w.total_s, w.detail()) for w in (first, other, second)] == [
+            ("the answer", 10.0, 3.0, ""),
+            ("b", 10.0, 3.0, ""),
+            ("the answer", 20.0, 3.0, ""),
+        ]
+
+
+def test_the_line_of_a_wait_has_all_that_an_operator_needs() -> None:
+    """From half of its deadline on, to the second."""
+    waits = Waits()
+    with waits.during("The commit", "the flush", 40.0, lambda: "orders"):
+        assert waits.look(19.5, group_answers=True) == []
+        assert waits.look(0.5, group_answers=True) == [
+            "The commit has waited for 20 s for the flush (orders); this worker ends when the "
+            "wait has taken 40 s"
+        ]

@@ -536,3 +536,124 @@ async def test_topics_of_one_transaction_are_committed_together(
     assert [act for act in made.acts if act[0] == "close"] == [("close", ID)]
     attached = [act[1] for act in made.acts if act[0] == "attached"]
     assert sorted(attached, key=str) == sorted([{ORDERS: 3}, {bills: 9}], key=str)
+
+
+async def test_a_window_of_one_transaction_is_committed_beside_records_of_another(
+    made: Consumer,
+) -> None:
+    """Each source that has sent since its last commit, whatever the others did."""
+    for tp, of in ((ORDERS, ID), (PAYMENTS, OTHER)):
+        made._committed_offset[tp] = 5
+        made.transactions.sent[of][tp] = 4
+    made.done(PAYMENTS, 7)
+    assert await made.commit_all()
+    assert made.commits == [{ORDERS: 5, PAYMENTS: 8}]
+
+
+async def test_a_commit_that_fails_leaves_no_transaction_open_to_be_closed(
+    made: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record that ends later would close it outside of every commit."""
+
+    def fail(tp: TP) -> None:
+        raise ValueError("a bug")
+
+    made.done(ORDERS, 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(made, "close_settled", fail)
+        with pytest.raises(ValueError, match="a bug"):
+            await made.commit_all()
+    made.acts.clear()
+    made.record_ended(ORDERS)
+    assert made.acts == []
+    assert await made.commit_all()
+    assert made.commits == [{ORDERS: 4}]
+
+
+async def test_a_transaction_that_was_left_to_the_next_commit_is_closed_by_it_alone(
+    made: Consumer,
+) -> None:
+    """Its record ends between the two, which begins the next one."""
+    made.done(ORDERS, 3)
+    under_way = made.begin(ORDERS, 4)
+    made.transactions.sent[ID][ORDERS] = 4
+    assert not await made.commit_all()
+    made.end(under_way)
+    made.record_ended(ORDERS)
+    await asyncio.sleep(0.01)
+    assert made.acts == ["waited", "commit soon"]
+    assert await made.commit_all()
+    assert made.commits == [{ORDERS: 5}]
+
+
+async def test_a_failed_transaction_that_is_held_back_is_let_go(made: Consumer) -> None:
+    """Its records would wait for a commit that never comes."""
+    made.done(ORDERS, 3)
+    made.transactions.hold_new_records(ID)
+    made.transactions.failed.add(ID)
+    assert not await made.commit_all()
+    assert made.transactions.settling == set()
+
+
+@pytest.mark.parametrize("reached", [0, 4])
+async def test_a_source_without_its_offset_keeps_the_books_of_all_of_its_transaction(
+    made: Consumer, monkeypatch: pytest.MonkeyPatch, reached: int
+) -> None:
+    """Not even the first record of a log is committed by an offset of none."""
+    bills = TP("bills", 0)
+    monkeypatch.setitem(IDS, bills, ID)
+    for tp, offset in ((ORDERS, reached), (bills, 3)):
+        made.transactions.sent[ID][tp] = offset
+    made._acked[bills], made._acked_index[bills], made._gap[bills] = [3], {3}, [1]
+    made._acked[ORDERS], made._acked_index[ORDERS], made._gap[ORDERS] = [], set(), [reached]
+    assert not await made.commit_all()
+    assert made.commits == []
+    assert (made._acked, made._acked_index) == (
+        {bills: [3], ORDERS: []},
+        {bills: {3}, ORDERS: set()},
+    )
+    assert made._gap == {bills: [1], ORDERS: [reached]}
+
+
+class Clock:
+    """A loop whose time is moved by the sleeps of commits."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.slept = 1000.0, list[float]()
+        sleep = asyncio.sleep
+
+        async def moved(seconds: float) -> None:
+            self.slept.append(seconds)
+            self.now += 0.25 if seconds else 0.0
+            await sleep(0)
+
+        monkeypatch.setattr(whole_records, "PATIENCE_S", 1.0)
+        monkeypatch.setattr(whole_records, "LONGEST_S", 30.0)
+        monkeypatch.setattr(
+            whole_records.asyncio,
+            "get_running_loop",
+            lambda: SimpleNamespace(time=lambda: self.now),
+        )
+        monkeypatch.setattr(whole_records.asyncio, "sleep", moved)
+
+
+async def test_two_transactions_that_find_no_moment_are_both_closed_after_the_longest_time(
+    made: Consumer, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """Counted from the begin of the first commit that they held up, to the second; each has a line."""
+    clock = Clock(monkeypatch)
+    for tp, of in ((ORDERS, ID), (PAYMENTS, OTHER)):
+        made.begin(tp, 2)
+        made.done(tp, 3)
+        made.transactions.sent[of][tp] = 3
+    for now in (1000.0, 1029.0):
+        clock.now = now
+        assert not await made.commit_all()
+        assert clock.now == now + 1.0, "each commit has its whole patience"
+    assert made._late_since == {ID: 1000.0, OTHER: 1000.0}
+    assert caplog.text == ""
+    clock.now = 1029.25
+    assert await made.commit_all()
+    assert made.commits == [{ORDERS: 4, PAYMENTS: 4}]
+    assert caplog.text.count("could not commit between two records for 30.0 s") == 2
+    assert made._late_since == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -781,3 +782,250 @@ async def test_no_task_outlives_the_coordinator(made: Made) -> None:
     await made.it.close()
     assert made.acts == ["close"]
     assert all(task.cancelled() for task in tasks)
+
+
+# -- the order of a member's state and of its steps
+
+
+async def test_a_member_without_a_subscription_sends_no_heartbeats_beside_its_round(
+    made: Made,
+) -> None:
+    """It processes nothing."""
+    made.it._subscription.subscription = None
+    made.it._client.send = lambda *_, **__: asyncio.sleep(0.05)
+    await made.it._send_req(request_of(JoinGroupRequest))
+    assert made.acts == []
+
+
+async def test_a_member_has_given_up_before_it_waits_for_its_app(made: Made) -> None:
+    """Silence of the coordinator is no loss from then on."""
+    await made.it._on_join_complete(7, "m-1", COOPERATIVE, answer(A, B, C))
+    made.member.lost, made.fence.sure = True, False
+    preparing = asyncio.ensure_future(made.it._on_join_prepare(made.own))
+    await asyncio.sleep(0)
+    assert ("gives up" in made.acts, made.it.is_overdue()) == (False, False)
+    await preparing
+    assert made.acts[-2:] == ["gives up", "_on_join_prepare"]
+
+
+async def test_a_round_is_over_for_commits_once_it_is_answered(made: Made) -> None:
+    """The last commit of a partition that goes would else wait for itself."""
+    made.member.round = under_way = asyncio.get_running_loop().create_future()
+    states: list[Any] = []
+
+    async def revoke(revoked: Any) -> None:
+        states.append((under_way.done(), made.member.round))
+
+    made.listener.revoke = revoke  # type: ignore[method-assign]
+    await made.complete(A)
+    assert states == [(True, None)]
+
+
+async def test_a_member_without_anything_waits_a_moment_before_its_second_round(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others let go of theirs meanwhile; it counts as a member again by then."""
+    member, sleep = made.member, asyncio.sleep
+
+    async def moment(seconds: float) -> None:
+        made.acts.append((seconds, member.lost, member.stood))
+        await sleep(0)
+
+    monkeypatch.setattr(ours, "BREATH_S", 0.5)
+    monkeypatch.setattr(ours.asyncio, "sleep", moment)
+    member.gave_up = member.lost = member.stood = made.assignor.follows = True
+    await made.complete(A)
+    assert made.acts == ["on assignment", (0.5, False, False), "request_rejoin"]
+
+
+async def test_a_member_counts_as_one_while_its_app_takes_all_anew(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The app may commit and process at once; it has given up until then."""
+    states: list[Any] = []
+
+    async def complete(*_: Any) -> None:
+        states.append((made.member.lost, made.member.stood, made.member.gave_up))
+
+    monkeypatch.setattr(GroupCoordinator, "_on_join_complete", complete)
+    made.member.gave_up = made.member.lost = made.member.stood = True
+    await made.complete(A)
+    assert states == [(False, False, True)]
+    assert not made.member.gave_up
+
+
+@pytest.mark.parametrize("name", [COOPERATIVE, EAGER, "shop"])
+def test_both_protocols_are_of_the_apps_assignor(
+    made: Made, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Any other name is aiokafka's to find."""
+    monkeypatch.setattr(
+        GroupCoordinator, "_lookup_assignor", lambda self, name: f"{name} of aiokafka"
+    )
+    expected = "shop of aiokafka" if name == "shop" else made.assignor
+    assert made.it._lookup_assignor(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "in_round", "is_logged"),
+    [
+        ("Heartbeat failed: %s will rejoin", True, False),
+        ("OffsetCommit failed, because it is rebalancing", True, False),
+        ("Heartbeat failed: %s will rejoin", False, True),
+        ("will rejoin soon", True, True),
+    ],
+)
+def test_a_line_about_a_round_is_dropped_beside_a_round_alone(
+    text: str, in_round: bool, is_logged: bool
+) -> None:
+    """It is false there; others are for an operator."""
+    token = ours._BESIDE.set(6 if in_round else None)
+    try:
+        record = logging.LogRecord("aiokafka", logging.INFO, "", 1, text, ("g",), None)
+        assert ours._is_worth_saying(record) is is_logged
+    finally:
+        ours._BESIDE.reset(token)
+
+
+async def test_kept_torn_lost_and_new_partitions_are_told_apart(made: Made, caplog: Any) -> None:
+    """Topics outside of the subscription are none; with a second round the torn ones come there."""
+    caplog.set_level("INFO")
+    d, e = (TopicPartition("orders", number) for number in (3, 4))
+    other = TopicPartition("bills", 0)
+    for follows, log, told, own in (
+        (
+            False,
+            "1 partitions kept, 3 revoked, 3 assigned",
+            ({A, B, d, e}, {B, C, d}, {B, d, e}, ({A, B, d, e}, {C}), 7),
+            {A, B, d, e},
+        ),
+        (
+            True,
+            "1 partitions kept, 3 revoked, 1 assigned, a second round follows",
+            ({A, e}, {B, C, d}, {e}, ({A, e}, {C}), 7),
+            {A, e},
+        ),
+    ):
+        caplog.clear()
+        made.it._subscription.subscription.assignment = made.own = Assignment({A, B, C, d})
+        made.assignor.follows, made.assignor.actives = follows, {A, B, d, e}
+        made.assignor.changed_ids = frozenset({B, C, d, other})
+        packed = ConsumerProtocolMemberAssignment(
+            0, [("orders", [0, 1, 3, 4]), ("bills", [0])], b""
+        ).encode()
+        await made.it._on_join_complete(7, "m-1", COOPERATIVE, packed)
+        assert made.member.telling is not None
+        await made.member.telling
+        assert caplog.messages == [f"Generation 7: {log}"]
+        assert made.told == ("assigned", *told)
+        assert made.own.tps == own
+
+
+async def test_a_consumer_that_has_started_gets_our_fetcher_and_coordinator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With the app's assignor, listener and fence; from then on it is watched."""
+    acts: list[Any] = []
+
+    class Coordinator:
+        """Notes its membership."""
+
+        def __init__(self, client: Any, *, membership: CooperativeMember) -> None:
+            self.client, self.membership = client, membership
+
+        async def _watch(self) -> None:
+            acts.append("watching")
+
+    async def replace_fetcher(consumer: Any, make: Any) -> str:
+        acts.append((consumer, make))
+        return "fetcher"
+
+    async def replace_coordinator(consumer: Any, make: Any) -> Any:
+        return make(consumer)
+
+    monkeypatch.setattr(ours, "replace_fetcher", replace_fetcher)
+    monkeypatch.setattr(ours, "replace_coordinator", replace_coordinator)
+    monkeypatch.setattr(ours, "CooperativeCoordinator", Coordinator)
+    monkeypatch.setattr(ours, "watch", lambda *watched: acts.append(watched))
+    for offers in (True, False):
+        acts.clear()
+        assignor, listener, fence = SimpleNamespace(), object(), object()
+        made: Any = await ours.take_over(
+            "consumer",
+            assignor,
+            listener,  # type: ignore[arg-type]
+            fence,  # type: ignore[arg-type]
+            offers=offers,
+        )
+        member = made.membership
+        assert made.client == "consumer"
+        assert (member.fetcher, member.assignor) == ("fetcher", assignor)
+        assert (member.listener, member.fence) == (listener, fence)
+        assert (member.offers, assignor.cooperative, member.chosen) == (offers, offers, EAGER)
+        await member.watching
+        assert acts == [("consumer", ours.FairFetcher), (made, fence), "watching"]
+
+
+async def test_a_commit_that_passes_waits_between_its_tries_and_is_repeated_whole(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member that was lost meanwhile commits nothing more."""
+    slept, sleep = list[float](), asyncio.sleep
+
+    async def note(seconds: float) -> None:
+        if seconds:
+            slept.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(ours.asyncio, "sleep", note)
+    made.refusals = [errors.RequestTimedOutError(), errors.NodeNotReadyError()]
+    await commit(made, a=5, b=6)
+    assert made.acts == [("commit", {A: 5, B: 6})] * 3
+    assert slept == [0.01, 0.01]
+    made.refusals = [errors.RequestTimedOutError()]
+    made.meanwhile = lambda: setattr(made.member, "lost", True)
+    with pytest.raises(errors.CommitFailedError):
+        await commit(made, a=7)
+    assert made.acts[3:] == [("commit", {A: 7})]
+
+
+async def test_a_commit_of_partitions_that_all_went_in_the_round_is_over(made: Made) -> None:
+    """There is nothing left to repeat."""
+    made.member.round = asyncio.get_running_loop().create_future()
+    made.refusals = [errors.UnknownMemberIdError()]
+    waiting = asyncio.ensure_future(commit(made, a=5))
+    await until(lambda: bool(made.acts))
+    ours.change_assignment(made.own, {B}, made.it._subscription, made.member.fetcher)
+    made.it._end_round()
+    await waiting
+    assert made.acts == [("commit", {A: 5})]
+
+
+@pytest.mark.parametrize("what", ["reset_generation", "request_rejoin"])
+async def test_the_first_generation_of_a_group_is_one(made: Made, what: str) -> None:
+    """A commit beside its round neither resets it nor asks for another round."""
+    made.it.generation = 0
+    made.member.round = asyncio.get_running_loop().create_future()
+    await beside(made, what, generation=0)
+    assert made.acts == []
+
+
+async def test_a_commit_is_marked_with_its_generation_for_its_own_task_alone(made: Made) -> None:
+    """So are heartbeats beside a round; a round itself is beside nothing."""
+    marks: list[int | None] = []
+    made.meanwhile = lambda: marks.append(ours._BESIDE.get())
+    await commit(made, a=5)
+    assert marks == [6]
+    assert ours._BESIDE.get() is None
+    made.beats = 1
+    beat = GroupCoordinator._do_heartbeat
+
+    async def noted(coordinator: Any) -> Any:
+        marks.append(ours._BESIDE.get())
+        return await beat(coordinator)
+
+    GroupCoordinator._do_heartbeat = noted  # the fixture puts the first back
+    await made.it._send_req(request_of(SyncGroupRequest))
+    assert set(marks) == {6}
+    assert len(marks) >= 2
+    assert ours._BESIDE.get() is None
