@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock, Mock
@@ -14,8 +16,12 @@ from faust.types import TP
 
 import faust_assigner
 from faust_assigner.app import assignor as module
-from faust_assigner.app.assignor import kafka_generation, kafka_member_id
+from faust_assigner.app.assignor import PartitionAssignor, kafka_generation, kafka_member_id
 from faust_assigner.app.rebalance import leader
+from faust_assigner.app.rebalance.doubts import Record
+from faust_assigner.app.rebalance.follow_up import Awaited
+from faust_assigner.app.rebalance.leader import LeaderView
+from faust_assigner.app.rebalance.table_facts import TableFacts
 from faust_assigner.settings.table import REPAIRS
 from faust_assigner.wire.answer import Answer
 from faust_assigner.wire.directory import Directory
@@ -260,3 +266,180 @@ def test_weights_that_fail_are_counted_at_each_round() -> None:
         found.rebalance()
     assert assignor_of(found).counters["weights_failures"] == 2
     assert not assignor_of(found).last_round.inputs.weights  # type: ignore[union-attr]
+
+
+# -- the whole of a view, of an assignment and of a decision
+
+
+def test_a_leaders_view_has_all_that_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each from its own place; its warm-up policy is asked with whether all are cooperative."""
+    found = group(2, faust_assigner_group_record_bytes=70_000, faust_assigner_stale_reads=5)
+    found.rebalance("m0")
+    app, assignor = found.apps["m0"], assignor_of(found)
+    assert assignor.last_round is not None
+    app._consumer = consumer_at(generation=12, member_id="m0-abc")._consumer
+    asked: list[Any] = []
+    monkeypatch.setattr(module, "policy_of", lambda app, is_so: asked.append((app, is_so)))
+    monkeypatch.setattr(module.time, "time", lambda: 1234.5)
+    assignor.weights_provider, assignor._held_up = lambda: "weights", {"m9": 3}
+    assignor.replicas = 4
+    view = assignor._view()
+    view.warmups(True)
+    assert asked == [(app, True)]
+    assert replace(view, warmups=leader.no_warmups) == LeaderView(
+        "shop",
+        TableFacts(frozenset({LOG})),
+        4,
+        12,
+        assignor._memory.directory,
+        1,
+        "weights",
+        70_000,
+        names_standbys=True,
+        held_up={"m9": 3},
+        record=assignor.last_round.record,
+        before=assignor.last_round.inputs,
+        member_id="m0-abc",
+        now=1234.5,
+    )
+    app._consumer = None
+
+
+def test_the_view_of_a_leader_without_a_past_is_empty() -> None:
+    """Of its first round; reads from copies are off by default."""
+    view = make_app("http://w").assignor._view()
+    assert (view.last, view.last_generation, view.generation) == (Directory(), -1, -1)
+    assert (view.record, view.before, view.first) == (Record(), None, None)
+    assert (view.weights, view.held_up, view.names_standbys) == (None, {}, False)
+
+
+def test_an_assignment_is_taken_over_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Roles, groups, what is awaited, and the file for the next process; a topic may come in two parts."""
+    app = make_app("http://w", tables=["totals"], datadir=str(tmp_path))
+    Path(app.conf.appdir).mkdir(parents=True)
+    assignor = app.assignor
+    assignor.read_to, assignor.is_unheard = {TP(LOG, 1): 5}, True
+    answer = answered(
+        actives={"orders": Runs.of([0, 3]), LOG: Runs.of([0])},
+        standbys={LOG: Runs.of([1, 2])},
+        awaited={LOG: Runs.of([2, 4])},
+        group_ids={"orders": 7, LOG: 9},
+        generation=6,
+        is_uniform=True,
+        decision_id="d-1",
+        url="http://w",
+    )
+    monkeypatch.setattr(module, "decode_answer", answer)
+    assignor.on_assignment(
+        ConsumerProtocolMemberAssignment(
+            4, [("orders", [0]), (LOG, [0, 1, 2]), ("orders", [3])], b""
+        )
+    )
+    actives = {TP("orders", 0), TP("orders", 3), TP(LOG, 0)}
+    assert (assignor.assigned_actives(), assignor.assigned_standbys()) == (
+        actives,
+        {TP(LOG, 1), TP(LOG, 2)},
+    )
+    assert assignor.awaited == Awaited(6, frozenset({TP(LOG, 2)}), {"orders": 7, LOG: 9})
+    assert (assignor.generation, assignor.is_uniform, assignor.decision_id) == (6, True, "d-1")
+    assert (assignor.group_for_topic("orders"), assignor.group_for_topic(LOG)) == (7, 9)
+    assert (assignor.read_to, assignor.is_unheard, dict(assignor.counters)) == ({}, False, {})
+    former = PartitionAssignor(app)._memory_file.former()
+    assert (former.generation, former.offers) == (6, {})
+    assert {t: list(n) for t, n in former.actives.items()} == {"orders": [0, 3], LOG: [0]}
+    for taken in (assignor.assigned_actives(), assignor.assigned_standbys()):
+        taken.clear()
+    assert assignor.assigned_actives() == actives, "a caller gets a set of its own"
+
+
+def test_a_worker_that_stops_remembers_no_further_assignment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It has its partitions for a moment only, while others stop as well."""
+    app = make_app("http://w", datadir=str(tmp_path))
+    Path(app.conf.appdir).mkdir(parents=True)
+    for generation in (6, 7):
+        answer = answered(actives={"orders": Runs.of([generation])}, generation=generation)
+        monkeypatch.setattr(module, "decode_answer", answer)
+        app.assignor.on_assignment(
+            ConsumerProtocolMemberAssignment(4, [("orders", [generation])], b"")
+        )
+        app._stopped.set()
+    assert app.assignor.assigned_actives() == {TP("orders", 7)}
+    former = PartitionAssignor(app)._memory_file.former()
+    assert (former.generation, list(former.actives["orders"])) == (6, [6])
+
+
+def test_the_rows_of_one_table_are_found_by_worker() -> None:
+    """A worker that owns nothing of it is named without any; other tables are left out."""
+    assignor = make_app("http://w").assignor
+    by_url = {"http://a": {LOG: [0], "other": [1]}, "http://b": {"other": [0]}}
+    assignor._memory = Mock(changelog_distribution=by_url)
+    assert assignor.table_metadata(LOG) == {"http://a": {LOG: [0]}, "http://b": {}}
+    assert assignor.tables_metadata() is by_url
+
+
+def test_a_member_says_what_it_does_and_what_took_too_long() -> None:
+    """By topic; and what it joined with is known until a join that could not be encoded."""
+    assignor = assignor_of(group(2))
+    assignor.overdue = frozenset({TP(LOG, 3), TP(LOG, 1)})
+    assignor.cooperative = True
+    assignor.metadata(TOPICS)
+    said = assignor.joined_with
+    assert said is not None
+    assert (said.overdue, said.cooperative, said.holds) == ({LOG: [1, 3]}, True, False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "said_by", Mock(side_effect=ZeroDivisionError))
+        assignor.metadata(TOPICS)
+    assert assignor.joined_with is None
+
+
+def test_a_round_that_fails_as_a_whole_is_dealt_and_told_as_an_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Members keep getting partitions; the count of delayed rounds and the last round stay."""
+    caplog.set_level("INFO")
+    found = group(3)
+    assignor, sensor = assignor_of(found), MagicMock(name="sensor")
+    found.apps["m0"].sensors.add(sensor)
+    error, last = ZeroDivisionError("a bug"), assignor.last_round
+    assignor._held_up = {"m1": 2}
+    monkeypatch.setattr(module, "decide", Mock(side_effect=error))
+    for _ in range(2):
+        found.rebalance("m0")
+    assert sorted(found.actives("orders")) == list(range(6))
+    assert all(len(members) == 1 for members in found.standbys(LOG).values())
+    state = sensor.on_assignment_start.return_value
+    assert sensor.on_assignment_error.call_args.args == (assignor, state, error)
+    assert sensor.on_assignment_completed.call_count == 0
+    assert (assignor.counters["fallbacks"], assignor._held_up) == (2, {"m1": 2})
+    assert assignor.last_round is last
+    assert "3 members, partitions assigned without regard" in caplog.text
+
+
+def test_sensors_that_fail_are_counted_and_change_no_answer() -> None:
+    """At each hook of each round."""
+    found = group(2)
+    sensor = MagicMock(name="sensor")
+    sensor.on_assignment_start.side_effect = ZeroDivisionError
+    sensor.on_assignment_completed.side_effect = ZeroDivisionError
+    found.apps["m0"].sensors.add(sensor)
+    for _ in range(2):
+        found.rebalance("m0")
+    assert assignor_of(found).counters["sensor_failures"] == 4
+    assert sorted(found.actives("orders")) == list(range(6))
+
+
+def test_a_decision_is_told_to_the_observers_with_its_plan() -> None:
+    """One call for each round that this member leads."""
+    found = group(2)
+    told: list[Any] = []
+    assignor_of(found).on_decision(lambda *decision: told.append(decision))
+    found.rebalance("m0")
+    assignor_of(found).decisions.join()
+    last = assignor_of(found).last_round
+    assert last is not None
+    assert told == [(last.inputs, last.plan)]
+    found.rebalance("m1")
+    assignor_of(found).decisions.join()
+    assert len(told) == 1
