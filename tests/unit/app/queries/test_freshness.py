@@ -72,3 +72,30 @@ def test_the_age_is_never_less_than_it_is(history: list[tuple[int, bool]]) -> No
         fresh_at = seen.fresh_at(applied)
         if fresh_at is not None:
             assert all(at >= fresh_at for at in written[applied + 1 :])
+
+
+def test_what_a_copy_has_reached_drops_the_looks_before_and_keeps_the_rest() -> None:
+    """Of two looks with one end the later proves more; an end far ahead stays to be reached."""
+    seen = marks((1.0, 10), (2.0, 10), (3.0, 25), (4.0, 30))
+    assert seen.fresh_at(9) == 2.0
+    assert seen.looks == [Look(2.0, 10), Look(3.0, 25), Look(4.0, 30)]
+    assert (seen.lag(9), seen.lag(40)) == (20, 0)
+    assert seen.fresh_at(24) == 3.0
+    assert seen.looks == [Look(3.0, 25), Look(4.0, 30)]
+
+
+def test_the_oldest_looks_are_dropped_first() -> None:
+    """The newest end is what the copy lacks."""
+    seen = marks(*((float(n), 10 * n) for n in range(MOST_LOOKS + 3)))
+    assert seen.looks[0] == Look(3.0, 30)
+    assert seen.looks[-1].asked_at == MOST_LOOKS + 2
+
+
+def test_markers_that_were_passed_count_while_the_copy_stands_there() -> None:
+    """A record behind them is applied later, and is the first that it may lack again."""
+    seen = marks((1.0, 12))
+    seen.read_through(8, 12)
+    assert [seen.next_offset(applied) for applied in (7, 8, 9, 15)] == [8, 12, 10, 16]
+    seen.read_through(20, 15)
+    assert seen.next_offset(20) == 21
+    assert marks().next_offset(-1) == 0

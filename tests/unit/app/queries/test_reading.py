@@ -9,8 +9,17 @@ import pytest
 from faust.types import TP
 
 from faust_assigner.app.queries.decide import Here, Who
-from faust_assigner.app.queries.reading import AGE, KEY, LAG, ROLE, Reading, scoped
-from faust_assigner.app.tables.scope import SCOPE, NotHere
+from faust_assigner.app.queries.reading import (
+    AGE,
+    KEY,
+    LAG,
+    ROLE,
+    Reading,
+    scoped,
+    table_route,
+)
+from faust_assigner.app.tables.scope import SCOPE, NotHere, ScopedTable
+from faust_assigner.app.tables.store import WriteBehindStore
 
 
 def test_an_answer_from_two_copies_names_the_greatest_lag_and_the_greatest_age() -> None:
@@ -170,3 +179,101 @@ async def test_a_view_that_may_not_read_is_a_503_that_says_when_to_ask_again() -
     with pytest.raises(ValueError, match="a bug"):
         await answered(reading, lambda: fail(ValueError("a bug")))
     assert SCOPE.get() is None
+
+
+class Stored:
+    """A table whose rows are in a store of that class."""
+
+    def __init__(self, kind: type, name: str = "rows") -> None:
+        self.name, self.data = name, object.__new__(kind)
+
+
+class Guarded(ScopedTable):
+    """A table that the app has made by its own methods."""
+
+    data: Any = "in memory"
+
+    def __init__(self) -> None:
+        """Nothing else is asked."""
+
+
+def test_a_copy_answers_only_where_every_table_of_the_app_is_guarded() -> None:
+    """A view may read any of them; an owner's view reads as ever."""
+    worker = Worker()
+    worker.known = {A0: Here(lag=2, age_s=3.0)}
+    worker.app.tables = {"rows": Stored(WriteBehindStore), "guarded": Guarded()}
+    reading = Reading(worker, None, "k", A0, Who.COPY_HERE)  # type: ignore[arg-type]
+    assert (reading.lag, reading.age_s) == (2, 3.0)
+    worker.app.tables["own"] = Stored(dict, "own")
+    with pytest.raises(NotHere, match="table own was not made by the app"):
+        Reading(worker, None, "k", A0, Who.COPY_HERE)  # type: ignore[arg-type]
+    Reading(worker, None, "k", A0, Who.OWNER_HERE)  # type: ignore[arg-type]
+
+
+def test_a_copy_that_has_become_the_owner_meanwhile_lacks_nothing() -> None:
+    """A copy of an unknown lag counts as complete up to its age."""
+    worker = Worker(A0)
+    reading = Reading(worker, None, "k", A0, Who.COPY_HERE)  # type: ignore[arg-type]
+    assert reading.headers() == {ROLE: "standby", LAG: "0", AGE: "0.000"}
+    worker.owned.clear()
+    worker.known = {A0: Here(lag=None, age_s=1.23456)}
+    reading = Reading(worker, None, "k", A0, Who.COPY_HERE)  # type: ignore[arg-type]
+    assert reading.headers() == {ROLE: "standby", LAG: "0", AGE: "1.235"}
+
+
+def test_a_key_that_does_not_decode_is_another_key() -> None:
+    """An owner may look for it everywhere."""
+    store = Store("a")
+    reading = Reading(Worker(A0), store.table, "k", A0, Who.OWNER_HERE)  # type: ignore[arg-type]
+    assert reading.partitions_for(store, b"\xff") is None
+
+
+def test_tables_of_one_topic_need_no_common_group() -> None:
+    """The key's own table is found before its group is known."""
+    worker = Worker()
+    worker.known = {A0: Here(lag=0, age_s=1.0)}
+    worker.app.assignor.group_for_topic = None  # type: ignore[attr-defined]
+    store = Store("a")
+    reading = Reading(worker, store.table, "k", A0, Who.COPY_HERE)  # type: ignore[arg-type]
+    assert reading.partitions_for(store, b"k") == [0]
+
+
+async def test_a_view_gets_its_arguments_and_any_answer_is_passed_on() -> None:
+    """Also an answer without headers, or with headers that do not change, and a call without a request."""
+    reading = Reading(Worker(A0), None, "k", A0, Who.OWNER_HERE)  # type: ignore[arg-type]
+    seen: list[Any] = []
+
+    async def view(view: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
+        """The app's."""
+        seen.append((view, args, kwargs, SCOPE.get()))
+        return kwargs["answer"]
+
+    wrapped = scoped(view)
+    assert (wrapped.__name__, wrapped.__doc__) == ("view", "The app's.")
+    for answer in ("text", SimpleNamespace(headers=(("a", "b"),))):
+        assert await wrapped("view", {KEY: reading}, 1, 2, answer=answer) is answer
+    assert await wrapped("view", None, 3, answer="direct") == "direct"
+    assert await wrapped("view", {KEY: "no reading"}, 4, answer="other") == "other"
+    assert [(args, scope) for _, args, _, scope in seen] == [
+        ((1, 2), reading),
+        ((1, 2), reading),
+        ((3,), None),
+        ((4,), None),
+    ]
+
+
+async def test_the_routes_of_tables_read_in_the_scope_of_their_request() -> None:
+    """The app's own method makes the route, with all its arguments."""
+    declared: list[Any] = []
+
+    def declare(*args: Any, **options: Any) -> Any:
+        declared.append((args, options))
+        return lambda view: ("route", view)
+
+    async def view(view: Any, request: Any) -> Any:
+        return SCOPE.get()
+
+    kind, made = table_route(declare, "table", "key", exact_key="k")(view)
+    assert (kind, declared) == ("route", [(("table", "key"), {"exact_key": "k"})])
+    reading = Reading(Worker(A0), None, "k", A0, Who.OWNER_HERE)  # type: ignore[arg-type]
+    assert await made(View(), {KEY: reading}) is reading

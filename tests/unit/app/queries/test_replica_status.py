@@ -296,3 +296,47 @@ async def test_a_copy_that_leaves_while_the_broker_is_asked_holds_up_no_other(
     await it.standing.look()
     assert passed == [stays]
     assert it.standing.marks.keys() == {stays}
+
+
+async def test_two_copies_are_known_each_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker is asked for both in order; one without an end keeps its last mark, and its age grows."""
+    it, now, other = Knowing(), 100.0, TP("log", 1)
+    monkeypatch.setattr(replica_status, "monotonic", lambda: now)
+    it.table.data._dbs[1] = {b"offset": b"20"}
+    it.recovery.standby_tps = {other, COPY}
+    it.ends = {COPY: 9, other: 21}
+    await it.standing.look()
+    assert it.asked == [("end_offsets", [COPY, other])]
+    assert it.standing.here(COPY) == Here(lag=4, age_s=None)
+    assert it.standing.here(other) == Here(lag=0, age_s=0.0)
+    now, it.ends = 104.0, {COPY: 5}
+    await it.standing.look()
+    assert it.standing.here(COPY) == Here(lag=0, age_s=0.0)
+    assert it.standing.here(other) == Here(lag=0, age_s=4.0)
+    assert it.standing.here(TP("log", 2)) == Here()
+
+
+async def test_a_copy_that_is_not_looked_up_yet_is_not_known() -> None:
+    """Its files alone say nothing; nor does a mark without files."""
+    it = Knowing()
+    assert it.standing.here(COPY) == Here()
+    it.standing.marks[TP("log", 1)] = Marks()
+    assert it.standing.here(TP("log", 1)) == Here()
+
+
+async def test_markers_are_passed_for_each_copy_by_itself() -> None:
+    """One that is behind, or left, changes nothing for the other; a later end begins anew."""
+    it, other = Following(), TP("log", 1)
+    it.app.tables.recovery.tp_to_table[other] = "table"
+    marks = it.standing.marks[other] = Marks()
+    marks.note(Look(100.0, 9))
+    for _ in range(2):
+        await it.standing._pass_markers([COPY, other])
+        it.app.consumer.fetch_rounds += 1
+    assert (it.marks.fresh_at(4), marks.fresh_at(4)) == (100.0, None)
+    it.marks.note(Look(105.0, 11))
+    await it.standing._pass_markers([COPY, other])
+    assert (it.marks.fresh_at(4), it.marks.lag(4)) == (100.0, 3)
+    it.standing._applied = lambda tp: None  # type: ignore[method-assign]
+    await it.standing._pass_markers([COPY])
+    assert COPY not in it.standing._handed_out

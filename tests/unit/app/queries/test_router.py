@@ -343,3 +343,54 @@ def test_rows_that_are_placed_by_the_table_have_the_form_of_its_changelog() -> N
     orders = Topic(RAW, "orders")
     assert serialized(orders, use_partitioner=True) == b"changelog"
     assert serialized(orders, joined=False) == b"changelog"
+
+
+async def test_each_silent_worker_is_asked_last_for_its_own_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At the end of it the worker has its turn again; the one here is never put off."""
+    it = Made(monkeypatch, NOT_HERE)
+    it.router.answers = {OWNER: OSError(), COPY: TimeoutError()}
+    await it.get()
+    assert it.asked == [OWNER, COPY, LAST]
+    it.now += SHUNNED_S / 2
+    it.router.answers = {LAST: OSError()}
+    it.router.asked.clear()
+    await it.get()
+    assert it.asked == [LAST, OWNER], "in their order among those that are asked last"
+    it.now += SHUNNED_S / 2
+    it.router.asked.clear()
+    await it.get()
+    assert it.asked == [OWNER], "its time is over, and it answers"
+    it.router.asked.clear()
+    it.router.answers, it.copies = {OWNER: OSError()}, [LAST, COPY]
+    await it.get()
+    assert it.asked == [OWNER, COPY], "the third is still put off"
+
+
+async def test_a_forwarded_request_goes_no_further_and_one_that_changes_something_to_the_owner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By its header and its method."""
+    it = Made(monkeypatch, NOT_HERE)
+    status, said = await it.get("GET", is_forwarded=True)
+    assert (status, "being moved or restored" in said, it.asked) == (503, True, [])
+    it.router.answers[OWNER] = OSError()
+    for method in ("POST", "DELETE", "PUT"):
+        assert (await it.get(method))[0] == 503
+    assert it.asked == [OWNER] * 3
+    it.here = FRESH
+    assert await it.get("GET", is_forwarded=True) is Who.COPY_HERE
+
+
+async def test_what_is_known_of_the_owner_is_asked_for_the_keys_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So are the copies, and this worker's own state."""
+    it, asked = Made(monkeypatch, NOT_HERE), list[Any]()
+    assignor = it.router.app.assignor
+    assignor.owner_of = lambda tp: asked.append(("owner", tp)) or OWNER
+    assignor.standbys_of = lambda tp: asked.append(("copies", tp)) or ()
+    it.router.standing.here = lambda tp: asked.append(("here", tp)) or NOT_HERE
+    await it.get()
+    assert sorted(asked) == [(what, TP(LOG, 3)) for what in ("copies", "here", "owner")]
