@@ -165,3 +165,11 @@ async def test_the_time_of_a_join_is_idle_only_where_something_is_kept(
     await coordinator._stop_heartbeat_task()
     assert coordinator.acts == ["stop heartbeats"]
     assert coordinator.idle_since == (500.0 if is_anew else 1.0)
+
+
+async def test_a_member_of_the_first_generation_leaves_as_any_other() -> None:
+    """Kafka counts from 1."""
+    coordinator = await started(0)
+    coordinator.generation = 1
+    await coordinator._maybe_leave_group()
+    assert coordinator.acts == LEFT

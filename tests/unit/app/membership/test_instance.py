@@ -167,3 +167,12 @@ async def test_a_member_without_an_instance_id_is_not_guarded(coordinator: Any) 
     made = coordinator(None) if coordinator is Joined else coordinator()
     guard_instance(SimpleNamespace(_coordinator=made), SimpleNamespace())
     assert not {"_send_req", "_on_join_complete"} & vars(made).keys()
+
+
+async def test_a_good_answer_to_another_request_is_no_join(made: Made) -> None:
+    """There is nobody to ask for before the first one."""
+    for kind in (SyncGroupRequest, HeartbeatRequest):
+        answer = await made.guard.send(kind.__new__(kind))
+        assert answer.error_code == 0
+    await made.join()
+    assert made.asked == []

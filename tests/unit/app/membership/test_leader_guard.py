@@ -60,8 +60,11 @@ async def test_ids_and_order_of_members_stay_as_they_are(
 
     coordinator: Any = SimpleNamespace(_perform_assignment=perform)
 
+    looked: list[Any] = []
+
     async def find_topics(client: Any, topics: set[str], absent: set[str]) -> None:
-        assert (client, topics, absent) == ("client", {"a"}, set())
+        assert seen == []
+        looked.append((client, topics, absent))
 
     monkeypatch.setattr(leader_guard, "_find_topics", find_topics)
     consumer = SimpleNamespace(_coordinator=coordinator, _client="client")
@@ -71,6 +74,33 @@ async def test_ids_and_order_of_members_stay_as_they_are(
     assert await coordinator._perform_assignment(response) == "assignments"
     assert [member[:-1] for member in seen] == [ids, ids]
     assert seen[0][-1] == packed("a")
+    assert ConsumerProtocolMemberMetadata.decode(seen[1][-1]).subscription == []
+    assert looked == [("client", {"a"}, set())]
+
+
+async def test_the_topics_of_all_members_are_looked_for_in_one_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Round after round with what was looked for in vain; a consumer without a group has no leader."""
+    looked: list[Any] = []
+
+    async def perform(response: Any) -> None:
+        """Assign."""
+
+    async def find_topics(client: Any, topics: set[str], absent: set[str]) -> None:
+        looked.append((topics, set(absent)))
+        absent.add("gone")
+
+    monkeypatch.setattr(leader_guard, "_find_topics", find_topics)
+    coordinator: Any = SimpleNamespace(_perform_assignment=perform)
+    guard_leader(SimpleNamespace(_coordinator=coordinator, _client="client"))
+    members = [("m-1", packed("a", "b")), ("m-2", packed("c")), ("m-3", packed("b", "d"))]
+    for _ in range(2):
+        await coordinator._perform_assignment(SimpleNamespace(members=members))
+    assert looked == [({"a", "b", "c", "d"}, set()), ({"a", "b", "c", "d"}, {"gone"})]
+    plain = SimpleNamespace()
+    guard_leader(SimpleNamespace(_coordinator=plain, _client="client"))
+    assert vars(plain) == {}
 
 
 class Client:
@@ -130,3 +160,12 @@ async def test_a_topic_that_was_found_is_waited_for_when_it_is_lost_again() -> N
     client.named, client.comes, client.comes_at = set(), "orders", asked + 3
     await leader_guard._find_topics(client, {"orders"}, absent)
     assert (client.named, client.asked, absent) == ({"orders"}, asked + 3, set())
+
+
+@pytest.mark.usefixtures("_impatient")
+async def test_a_topic_that_the_broker_has_by_now_costs_one_request() -> None:
+    """The metadata that the client keeps is older than the topic."""
+    client, absent = Client(), set[str]()
+    client.comes, client.comes_at = "new", 1
+    await leader_guard._find_topics(client, {"new"}, absent)
+    assert (client.asked, absent, client.wanted) == (1, set(), {"new"})

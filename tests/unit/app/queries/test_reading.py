@@ -185,7 +185,7 @@ class Stored:
     """A table whose rows are in a store of that class."""
 
     def __init__(self, kind: type, name: str = "rows") -> None:
-        self.name, self.data = name, object.__new__(kind)
+        self.name, self.data = name, kind.__new__(kind)
 
 
 class Guarded(ScopedTable):
