@@ -408,3 +408,22 @@ async def test_a_client_that_fails_while_it_stops_is_not_done(caplog: Any) -> No
 
     assert not await _done_within(5.0, fail)
     assert "failed while stopping: OSError('reset by peer')" in caplog.text
+
+
+async def test_the_producer_of_the_app_stops_within_the_budget(
+    monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """Faust itself waits for ever; its client is closed."""
+    noting = Stock._noting
+    monkeypatch.setattr(shutdown, "LEAST_S", 0.02)
+    monkeypatch.setattr(
+        Stock, "_noting", lambda self, name: for_ever if name == "stop" else noting(self, name)
+    )
+    consumer = Consumer()
+    consumer._budget.left = 0.02
+    consumer.app.producer._producer = SimpleNamespace(
+        client=SimpleNamespace(close=consumer._noting("close"))
+    )
+    await asyncio.wait_for(consumer.app.producer.on_stop(), 20.0)
+    assert consumer.acts == ["close"]
+    assert "The producer's last records may be lost" in caplog.text

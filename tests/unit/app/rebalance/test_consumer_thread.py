@@ -1,13 +1,15 @@
-"""The consumer's thread with our parts: the limits of a fetch."""
+"""The consumer's thread with our parts: its start, its fetches, its seeks and its stop."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 
 from faust_assigner.app.rebalance import consumer_thread
-from faust_assigner.app.rebalance.consumer_thread import RepairedThread
+from faust_assigner.app.rebalance.consumer_thread import AssigningThread, RepairedThread
 
 
 async def test_a_fetch_keeps_its_time_and_its_number_of_records(
@@ -27,3 +29,96 @@ async def test_a_fetch_keeps_its_time_and_its_number_of_records(
     assert found == {"a batch": []}
     limits = {"timeout": 0.3, "max_records": 7}
     assert asked == [(thread, "_fetch_records", client, {"tp"}, limits)]
+
+
+class Noted:
+    """A thread of that class without Faust's start; ``acts`` are the calls in their order."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, kind: type[Any]) -> None:
+        self.acts: list[Any] = []
+        self.thread: Any = object.__new__(kind)
+        self.client = SimpleNamespace(_coordinator=SimpleNamespace())
+        self.thread._consumer, self.thread.app = self.client, "app"
+
+        async def on_start(thread: Any) -> None:
+            self.acts.append("Faust's start")
+
+        async def replace_parts(thread: Any, client: Any) -> None:
+            self.acts.append(("replace", client))
+
+        monkeypatch.setattr(AIOKafkaConsumerThread, "on_start", on_start)
+        monkeypatch.setattr(kind, "_replace_parts", replace_parts)
+        for name in ("guard_leader", "guard_instance", "comes_back"):
+            monkeypatch.setattr(consumer_thread, name, self._noting(name))
+
+    def _noting(self, name: str) -> Any:
+        return lambda *args: self.acts.append((name, *args))
+
+
+@pytest.mark.parametrize("kind", [AssigningThread, RepairedThread])
+async def test_a_client_is_guarded_once_its_parts_are_ours(
+    monkeypatch: pytest.MonkeyPatch, kind: type[Any]
+) -> None:
+    """A coordinator that is replaced after it was guarded would have no guard."""
+    noted = Noted(monkeypatch, kind)
+    await noted.thread.on_start()
+    assert noted.acts == [
+        "Faust's start",
+        ("replace", noted.client),
+        ("guard_leader", noted.client),
+        ("guard_instance", noted.client, "app"),
+        ("comes_back", noted.client),
+    ]
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_a_client_joins_with_the_apps_assignor(
+    monkeypatch: pytest.MonkeyPatch, is_asked: bool
+) -> None:
+    """Where Faust chose another one; the thread then informs the app's of revocations."""
+    ours, theirs = object(), object()
+    client = SimpleNamespace(_partition_assignment_strategy="Faust's choice")
+    monkeypatch.setattr(
+        AIOKafkaConsumerThread, "_create_worker_consumer", lambda thread, transport: client
+    )
+    thread: Any = object.__new__(AssigningThread)
+    thread.app, thread._assignor = SimpleNamespace(assignor=ours), ours if is_asked else theirs
+    assert thread._create_worker_consumer("transport") is client
+    assert client._partition_assignment_strategy == ("Faust's choice" if is_asked else [ours])
+    assert thread._assignor is ours
+
+
+async def test_the_client_of_fausts_own_consumer_keeps_its_parts() -> None:
+    """Only the repairs replace them."""
+    client = SimpleNamespace(_coordinator="aiokafka's", _fetcher="aiokafka's")
+    await object.__new__(AssigningThread)._replace_parts(client)
+    assert vars(client) == {"_coordinator": "aiokafka's", "_fetcher": "aiokafka's"}
+
+
+async def test_the_steps_of_a_repaired_thread_are_its_consumers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The stop within its time, the seek by one request, and the check of a partition that is wanted."""
+    asked: list[Any] = []
+
+    async def stop_client(thread: Any, stop: Any) -> None:
+        asked.append((thread, stop.__name__, stop.__self__))
+
+    async def seek(thread: Any, one_by_one: Any) -> Any:
+        asked.append((thread, one_by_one.__name__, one_by_one.__self__))
+        return {"tp": 5}
+
+    def verify(check: Any, now: float, tp: Any) -> None:
+        asked.append((check.__name__, now, tp))
+
+    monkeypatch.setattr(consumer_thread, "seek_to_committed", seek)
+    thread: Any = object.__new__(RepairedThread)
+    thread.consumer = SimpleNamespace(stop_client=stop_client, verify=verify)
+    await thread.on_thread_stop()
+    assert await thread.seek_to_committed() == {"tp": 5}
+    thread.verify_event_path(7.5, "tp")
+    assert asked == [
+        (thread, "on_thread_stop", thread),
+        (thread, "seek_to_committed", thread),
+        ("verify_event_path", 7.5, "tp"),
+    ]
