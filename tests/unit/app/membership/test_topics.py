@@ -179,8 +179,8 @@ def test_each_table_that_fits_no_source_is_described_by_name() -> None:
         table("a", "log-a"),
         table("b", "log-b"),
         table("d", "log-d"),
-        table("e", "log-c", is_global=True),
-        table("f", "log-c", use_partitioner=True),
+        table("A", "log-c", is_global=True),
+        table("B", "log-c", use_partitioner=True),
     ]
     assert list(mismatches(app, tables)) == [
         f"Table {name}: its changelog log-{name} has {count} partitions, and no topic the app "

@@ -345,10 +345,11 @@ async def test_a_task_that_was_cancelled_has_no_reason_and_other_objects_are_no_
     assert aiokafka_problem(SimpleNamespace(_closed=False)) is None
 
 
+@pytest.mark.parametrize("stops", ["the service", "the app"])
 async def test_each_look_counts_the_waits_and_tries_the_recovery(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, stops: str
 ) -> None:
-    """Every second, each with the result of the look before."""
+    """Every second, each with the result of the look before, until the service or its app stops."""
     acts: list[Any] = []
 
     class Looked(Manager):
@@ -365,7 +366,9 @@ async def test_each_look_counts_the_waits_and_tries_the_recovery(
 
         def _say_what_it_waits_for(self, said: RateLimitedLog) -> None:
             acts.append("say")
-            self.should_stop = acts.count("say") == 2
+            is_over = acts.count("say") == 2
+            self.should_stop = is_over and stops == "the service"
+            self.app.should_stop = is_over and stops == "the app"
 
     monkeypatch.setattr(watchdog, "monotonic", lambda: 50.0)
     await Watched._watch(Looked())
