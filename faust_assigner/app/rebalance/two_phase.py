@@ -141,8 +141,8 @@ def _kept(
                 actives[one.member_id][topic] = sorted(
                     {*actives[one.member_id].get(topic, ()), *own}
                 )
-                spare = standbys[one.member_id].get(topic, ())
-                standbys[one.member_id][topic] = [p for p in spare if p not in set(own)]
+                if spare := standbys[one.member_id].get(topic):
+                    standbys[one.member_id][topic] = [p for p in spare if p not in set(own)]
     return replace(placement, actives=actives, standbys=standbys)
 
 

@@ -568,3 +568,53 @@ async def test_a_static_member_with_another_capacity_asks_for_one_round() -> Non
     assert await looks(watch, 101.0) == 0
     app.rebalancing = False
     assert await looks(watch, 102.0, 103.0, 200.0) == 1
+
+
+async def test_a_broker_that_refuses_one_end_hides_no_other() -> None:
+    """Its copy counts as behind; nothing is raised."""
+    app = App({A: 10, B: 5}, {A: 9, B: 4})
+    ends = app.end_offsets
+
+    async def refuse(tps: list[TP]) -> dict[TP, int]:
+        if tps == [A]:
+            raise ConnectionError("refused")
+        return await ends(tps)
+
+    app.asked.end_offsets = refuse
+    watch = warming(app, 600.0)
+    assert await looks(watch, 0, 31, 119) == 0
+    assert await looks(watch, 120) == 1
+    assert app.assignor.read_to == {B: 5}
+    assert await follow_up.ends_of(app, [A, B]) == {B: 5}
+    assert await follow_up.ends_of(app, []) == {}
+
+
+async def test_copies_are_read_as_far_as_the_best_of_what_is_known() -> None:
+    """The recovery's offset, or the consumer's position where it is further and nothing waits."""
+    c, d = TP("log", 2), TP("log", 3)
+    app = App({A: 10, B: 10, c: 10, d: 10}, {A: 4, B: 6, c: None, d: 9})
+    app.positions = {A: 8, B: 3, c: 2, d: 50}
+    app.tables.changelog_queue.put_nowait(SimpleNamespace(message=SimpleNamespace(tp=c)))
+    assert await follow_up.read_to(app, app.ends) == {A: 8, B: 7, c: 0, d: 10}
+    assert await follow_up.read_to(app, {}) == {}
+
+
+def test_partitions_are_claimed_by_topic_in_order() -> None:
+    """As claims of any kind."""
+    tps = [TP("b", 2), TP("a", 7), TP("b", 0), TP("a", 3)]
+    assert follow_up.by_topic(tps) == {"a": [3, 7], "b": [0, 2]}
+
+
+def test_a_task_is_whole_once_all_of_its_changelogs_have_caught_up() -> None:
+    """By group and partition number; a changelog without a group is a task of its own."""
+    tps = {name: TP(name[0], int(name[1])) for name in ("a0", "a1", "b0", "b1", "c0")}
+    awaited = Awaited(1, frozenset(tps.values()), {"a": 4, "b": 4})
+    for done, whole in (
+        ("a0 a1 b0 b1 c0", "a0 a1 b0 b1 c0"),
+        ("a0 b0 a1", "a0 b0"),
+        ("a0 b1 c0", "c0"),
+        ("a0", ""),
+        ("", ""),
+    ):
+        found = awaited.whole(frozenset(tps[name] for name in done.split()))
+        assert found == {tps[name] for name in whole.split()}

@@ -104,3 +104,45 @@ def test_a_leader_without_a_decision_compares_with_its_last_assignment(
     """A group in which no member owns anything has just begun."""
     now = inputs_of(member("a", owned), joined=frozenset(joined), left=frozenset(left))
     assert trigger(None, now) == cause
+
+
+def subscriber(name: str, *topics: str) -> Member:
+    """A member that owns nothing."""
+    return Member(name, list(topics))
+
+
+@pytest.mark.parametrize(
+    ("now", "partitions", "cause"),
+    [
+        ("a:xy b:x", {"x": 4, "y": 2}, "rejoin"),
+        ("a:xy b:x c:x", {"x": 4, "y": 2}, "join"),
+        ("a:xy", {"x": 4, "y": 2}, "leave"),
+        ("a:xy c:x", {"x": 4, "y": 2}, "join+leave"),
+        ("a:x b:x", {"x": 4, "y": 2}, "subscription"),
+        ("a:xy b:xy", {"x": 4, "y": 2}, "subscription"),
+        ("a:yx b:x", {"x": 4, "y": 2}, "rejoin"),
+        ("a:xy b:x", {"x": 5, "y": 2}, "partitions"),
+        ("a:xy b:x", {"x": 4}, "partitions"),
+        ("a:xy b:x", {"x": 4, "y": 2, "z": 1}, "partitions"),
+        ("a:x c:z", {"x": 4, "z": 1}, "join+leave+subscription+partitions"),
+    ],
+)
+def test_a_leader_compares_with_its_last_decision(
+    now: str, partitions: dict[str, int], cause: str
+) -> None:
+    """Members by id, each member's topics in any order, and each topic's number of partitions."""
+
+    def inputs(members: str, counts: dict[str, int]) -> DecisionInputs:
+        made = [one.partition(":") for one in members.split()]
+        return DecisionInputs(
+            "shop",
+            4,
+            tuple(subscriber(name, *topics) for name, _, topics in made),
+            counts,
+            1,
+            frozenset(),
+            joined=frozenset({"ignored"}),
+        )
+
+    before = inputs("b:x a:xy", {"x": 4, "y": 2})
+    assert trigger(before, inputs(now, partitions)) == cause

@@ -211,3 +211,28 @@ def test_positions_that_do_not_fit_are_the_first_to_be_left_out() -> None:
     assert (list(read.former_actives[LOG]), read.actives[LOG].size) == ([0, 1, 2, 3, 4], 60_000)
     some = replace(data, positions={LOG: {p: o for p, o in many[LOG].items() if p < 1000}})
     assert decode_join(member.user_data(some, [LOG], is_uniform=True), [LOG]).positions is not None
+
+
+def test_two_tables_tell_each_its_own(tmp_path: Path) -> None:
+    """From every place at once: files, open databases, both kinds of restore, commits, requests and ends."""
+    other = "shop-counts-changelog"
+    app = make_app(
+        "http://w", tables=["totals", "counts"], datadir=str(tmp_path), store="rocksdb://"
+    )
+    write(app, 0, 41)
+    for topic, name, offset in ((LOG, "totals", 10), (other, "counts", 20)):
+        app.tables[name].data.set_persisted_offset(TP(topic, 1), offset)
+    recovery = app.tables.recovery
+    recovery.standby_offsets.update({TP(LOG, 2): 5, TP(other, 2): 7, TP(other, 9): 99})
+    recovery.active_offsets.update({TP(LOG, 3): 15, TP(other, 3): 17, TP(other, 1): 19})
+    app.tables.persist_offset_on_commit(app.tables["totals"].data, TP(LOG, 4), 25)
+    app.tables.persist_offset_on_commit(app.tables["counts"].data, TP(other, 4), 0)
+    app.assignor.read_to = {TP(LOG, 5): 35, TP(other, 5): 1, TP(other, 6): 0}
+    recovery.active_highwaters.update({TP(LOG, 3): 12, TP(other, 7): 45, TP(other, 8): 55})
+    held = dict.fromkeys((LOG, other, "unknown"), range(9))
+    assert positions_of(app, held, {LOG: [3], other: [3, 7]}) == {
+        LOG: {0: 42, 1: 11, 2: 6, 3: 16, 4: 26, 5: 35},
+        other: {1: 21, 2: 8, 3: 18, 4: 1, 5: 1, 7: 46},
+    }
+    for name in ("totals", "counts"):
+        app.tables[name].data.close_partition(1)

@@ -11,7 +11,13 @@ import pytest
 
 from faust_assigner.app.rebalance.member_claims import MemberClaims
 from faust_assigner.app.rebalance.placement import Placement
-from faust_assigner.app.rebalance.two_phase import MOST_HELD_UP, Step, disbelieved, step
+from faust_assigner.app.rebalance.two_phase import (
+    MOST_HELD_UP,
+    Step,
+    disbelieved,
+    held_up,
+    step,
+)
 from faust_assigner.model import NOBODY
 from faust_assigner.wire.join import STOCK, VERSION, JoinData
 from faust_assigner.wire.runs import Runs
@@ -150,3 +156,78 @@ def test_where_nothing_has_to_go_there_is_one_round(said: tuple[MemberClaims, ..
     """The plan is the answer."""
     plan = placed({0: "a", 1: "b"}, "ab")
     assert step(plan, said) == Step(plan)
+
+
+def test_rounds_are_counted_for_the_members_that_delay_this_one() -> None:
+    """In a row: a member that delays none has its count forgotten."""
+    assert held_up({"a": 3, "b": 1}, {"a", "c"}) == {"a": 4, "c": 1}
+    assert held_up({"a": 3}, ()) == {}
+
+
+def test_several_members_are_disbelieved_each_by_its_own_count() -> None:
+    """The reason has the number of rounds; all else of a member's claims stays."""
+    said = [
+        says("a", 0, 1),
+        says("b", 2, standbys=(3,), promised=(4,)),
+        replace(says("c", 5), refused="a lie"),
+    ]
+    found = disbelieved(said, {"a": MOST_HELD_UP - 1, "b": MOST_HELD_UP + 2, "c": MOST_HELD_UP})
+    assert found[0] is said[0]
+    assert found[1] == replace(
+        said[1],
+        data=replace(said[1].data, holds=False),
+        refused=f"has blocked partitions that are assigned to other members for {MOST_HELD_UP + 2} "
+        "rounds, with old claims",
+    )
+    assert found[2] == replace(said[2], data=replace(said[2].data, holds=False))
+
+
+def test_a_step_is_answered_as_a_whole() -> None:
+    """Each member's actives and standbys of both topics, the promises, and who delays the round."""
+    said = [
+        says("a", 0, 1, 2, standbys=(5,)),
+        says("b", 3, standbys=(0, 1), generation=6),
+        says("c", standbys=(2, 3, 4)),
+    ]
+    plan = placed(
+        {0: "b", 1: "a", 2: "c", 3: "c", 4: "c", 5: "b"},
+        standbys={"a": [5], "b": [2], "c": [0, 1]},
+    )
+    found = step(plan, said)
+
+    def both(*numbers: int) -> dict[str, list[int]]:
+        return {"orders": list(numbers), LOG: list(numbers)} if numbers else {}
+
+    assert found == Step(
+        replace(
+            plan,
+            actives={"a": both(1), "b": both(5), "c": both(4)},
+            standbys={"a": {LOG: [5]}, "b": {LOG: [0, 2]}, "c": {LOG: [0, 1, 2, 3]}},
+        ),
+        {"b": both(0), "c": both(2, 3)},
+        follows=True,
+        held_up_by=frozenset({"b"}),
+    )
+    assert plan.standbys["c"] == {LOG: [0, 1]}, "the plan itself stays"
+
+
+def test_beside_a_stock_member_the_answer_is_whole_as_well() -> None:
+    """Who keeps a task has no copy of it; the others' copies and tasks stay as planned."""
+    said = [says("a", 0, 1), says("b", 3, standbys=(0,)), says("c", is_stock=True)]
+    plan = placed(
+        {0: "c", 1: "a", 2: "b", 3: "c", 4: "c"}, standbys={"a": [0, 2], "b": [3, 4], "c": [1]}
+    )
+    found = step(plan, said)
+
+    def both(*numbers: int) -> dict[str, list[int]]:
+        return {"orders": list(numbers), LOG: list(numbers)}
+
+    assert found == Step(
+        replace(
+            plan,
+            actives={"a": both(0, 1), "b": both(2, 3), "c": both(4)},
+            standbys={"a": {LOG: [2]}, "b": {LOG: [4]}, "c": {LOG: [1]}},
+        ),
+        follows=True,
+    )
+    assert plan.actives["a"] == both(1), "the plan itself stays"

@@ -74,3 +74,24 @@ def test_an_apps_own_facts_are_its_changelogs_and_who_else_writes_them(
     found = facts_of(SimpleNamespace(tables=SimpleNamespace(_changelogs=changelogs)))
     assert found == TableFacts(frozenset({OWN, NEW}), {NEW: is_full})
     assert found.stateful == {OWN}
+
+
+def test_the_tables_of_several_apps_versions_are_combined_topic_by_topic() -> None:
+    """Each by its own subscribers; the leader's own tables are what its code says."""
+    own = TableFacts(frozenset({"own", "own-global"}), {"own-global": False})
+    new = JoinData(
+        changelogs=frozenset({"one", "all", "own"}),
+        globals_={"all": False, "own": True, "own-global": True},
+    )
+    more = JoinData(changelogs=frozenset({"all"}), globals_={"all": True})
+    said = [
+        (["own", "own-global", "one", "all", "source"], new),
+        (["own", "all", "source"], more),
+        (["own", "one", "shop-old-changelog"], STOCKS),
+    ]
+    assert agreed(own, said, "shop") == TableFacts(
+        frozenset({"own", "own-global", "all", "shop-old-changelog"}),
+        {"own-global": False, "all": True},
+    )
+    assert own == TableFacts(frozenset({"own", "own-global"}), {"own-global": False})
+    assert agreed(own, [], "shop") == own
