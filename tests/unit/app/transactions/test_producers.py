@@ -177,7 +177,7 @@ async def test_what_is_sent_by_no_record_of_a_topic_is_in_no_transaction(
             made.send_soon("change")
     assert made.producer.acts == ["loose"]
     assert soon == [(made.producer, "change")]
-    assert made._shares == {}
+    assert (made._shares, made._sending) == ({}, set())
 
 
 async def test_the_share_of_a_partition_that_has_gone_is_void(made: Manager) -> None:
@@ -295,7 +295,8 @@ async def test_held_records_are_waited_for_by_their_own_commit(made: Manager) ->
     assert not waiting[0].done()
     with processing(made, 6, ORDERS):
         value = asyncio.ensure_future(made.hold_value("value"))
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
+    assert not value.done()
     made.release_held(ID)
     await asyncio.wait_for(waiting[0], 5.0)
     assert await asyncio.wait_for(value, 5.0) == "value"
@@ -324,3 +325,41 @@ async def test_a_closed_transaction_without_sends_is_committed_and_its_next_one_
     made.begin_next()
     assert shares[ID].begun.done()
     assert made._closed == {}
+
+
+async def test_the_first_record_of_a_log_is_held_back_as_any_other(made: Manager) -> None:
+    """Until it has sent, no commit waits for it; a value without a record passes at once."""
+    made.hold_new_records(ID)
+    first = Event(made.app, 0)
+    assert not made.waits_for([first])
+    waiting = asyncio.ensure_future(made.wait_for_commit(first))
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    assert await asyncio.wait_for(made.hold_value("without a record"), 5.0) == "without a record"
+    with processing(made, 0) as event:
+        event.message = None
+        assert await asyncio.wait_for(made.hold_value("no message"), 5.0) == "no message"
+    with processing(made, 0):
+        await send(made)
+    await asyncio.wait_for(waiting, 5.0)
+    assert made.waits_for([first])
+    assert not made.waits_for([])
+
+
+async def test_a_change_that_a_fence_keeps_from_being_published_ends_no_worker(
+    made: Manager,
+) -> None:
+    """Everything is given up; its transaction has failed all the same."""
+
+    async def publish_message(fut: Any, *, wait: bool) -> None:
+        made.is_fenced = True
+        raise ProducerSendError("fenced")
+
+    channel = SimpleNamespace(publish_message=publish_message)
+    with processing(made, 4):
+        made.send_soon(SimpleNamespace(message=SimpleNamespace(channel=channel)))
+    await asyncio.sleep(0.01)
+    assert made.crashes == []
+    assert made.has_failed(ID)
+    with processing(made, 5), pytest.raises(ProducerSendError):
+        await asyncio.wait_for(send(made), 5.0)
