@@ -363,3 +363,60 @@ async def test_a_change_that_a_fence_keeps_from_being_published_ends_no_worker(
     assert made.has_failed(ID)
     with processing(made, 5), pytest.raises(ProducerSendError):
         await asyncio.wait_for(send(made), 5.0)
+
+
+async def test_a_commit_waits_for_the_answer_to_a_change_that_is_sent_late(made: Manager) -> None:
+    """At its begin the change was in a buffer, and no answer was due."""
+    gate = asyncio.Event()
+
+    async def publish_message(fut: Any, *, wait: bool) -> None:
+        await gate.wait()
+        await send(made, b"change")
+
+    made.producer.holds_answers = True
+    channel = SimpleNamespace(publish_message=publish_message)
+    with processing(made, 4):
+        made.send_soon(SimpleNamespace(message=SimpleNamespace(channel=channel)))
+    made.close(ID)
+    committing = asyncio.ensure_future(made.commit({ORDERS: 5}))
+    await asyncio.sleep(0.01)
+    gate.set()
+    await asyncio.sleep(0.01)
+    assert [act[0] for act in made.producer.acts] == ["send"]
+    assert not committing.done()
+    made.producer.answers[0].set_result("sent")
+    assert await asyncio.wait_for(committing, 5.0)
+    assert made.producer.acts[1:] == [("commit", (ID, {ORDERS: 5}))]
+
+
+async def test_a_transaction_that_is_given_up_while_kafka_commits_it_flushes_no_rows(
+    made: Manager,
+) -> None:
+    """They were taken back with the partition; the next share of the id begins by itself."""
+    gate = made.producer.commit_gates[ID] = asyncio.Event()
+    with processing(made, 4):
+        share = made.share_at_hand()
+    assert share is not None
+    made.close(ID)
+    committing = asyncio.ensure_future(made.commit({ORDERS: 5}))
+    await asyncio.sleep(0.01)
+    await made.end([ID])
+    gate.set()
+    await asyncio.wait_for(committing, 5.0)
+    assert (share.abandoned, share.committed) == (True, False)
+
+
+async def test_all_that_is_held_back_goes_on_when_transactions_are_abandoned(
+    made: Manager,
+) -> None:
+    """Of every id."""
+    for one in (ID, OTHER):
+        made.hold_new_records(one)
+    waiting = [
+        asyncio.ensure_future(made.wait_for_commit(Event(made.app, 5, tp)))
+        for tp in (ORDERS, PAYMENTS)
+    ]
+    await asyncio.sleep(0)
+    await made.abandon(fenced=False)
+    await asyncio.wait_for(asyncio.gather(*waiting), 5.0)
+    assert made._held == {}

@@ -44,6 +44,34 @@ async def test_a_share_stays_abandoned_where_a_store_fails() -> None:
     assert share.begun.done()
 
 
+async def test_the_rows_of_all_stores_land_or_are_taken_back() -> None:
+    """Two tables may have the same partition; none has an order of its own."""
+    acts: list[tuple[str, int]] = []
+
+    def store(name: str) -> Store:
+        return Store(
+            SimpleNamespace(
+                flush=lambda partition: acts.append((f"flush {name}", partition)),
+                drop=lambda partition, of: acts.append((f"drop {name}", partition)),
+            )
+        )
+
+    changed = {(store("a"), 3), (store("b"), 3), (store("c"), 1)}
+    for end in ("commit", "abandon"):
+        share = Share("shop-1-0", begun=True)
+        share.changed = set(changed)
+        getattr(share, end)()
+    assert acts[0] == ("flush c", 1), "by partition"
+    assert sorted(acts) == [
+        ("drop a", 3),
+        ("drop b", 3),
+        ("drop c", 1),
+        ("flush a", 3),
+        ("flush b", 3),
+        ("flush c", 1),
+    ]
+
+
 class Store:
     """A store by identity."""
 

@@ -30,7 +30,7 @@ from faust_assigner.app.weights.provider import (
     configured,
     install,
 )
-from faust_assigner.app.weights.sources import FileSource, Found, TopicSource
+from faust_assigner.app.weights.sources import FileSource, Found, NoWeights, TopicSource
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.weights.publish import write_file
 from faust_assigner.weights.document import Limits, WeightRow, encode
@@ -544,3 +544,114 @@ def test_a_source_that_is_cancelled_is_not_asked_again(monkeypatch: pytest.Monke
     assert source.begun.wait(20)
     assert provider._follower is not None
     assert provider._follower.close(15.0)
+
+
+def test_a_thread_that_has_ended_is_started_again_at_the_next_decision(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Once, with a line; a provider that was closed has no thread any more."""
+    provider = WeightsProvider("shop", WeightSettings(_Stuck()))
+    provider.start()
+    first = provider._follower
+    assert first is not None
+    provider.start()
+    assert provider._follower is first
+    assert first.close(20.0)
+    assert provider() is None
+    second = provider._follower
+    assert second is not None
+    assert second is not first
+    assert second.runs
+    assert caplog.text.count("has ended; it is started again") == 1
+    provider.close()
+    assert not second.runs
+    provider()
+    assert provider._follower is second
+
+
+def test_a_provider_in_mode_off_reads_nothing() -> None:
+    """It has no weights and no thread."""
+    provider = WeightsProvider("shop", WeightSettings(_Stuck(), Mode.OFF))
+    assert provider() is None
+    assert provider._follower is None
+    provider.close()
+
+
+def test_each_kind_of_problem_is_logged_when_it_begins(caplog: pytest.LogCaptureFixture) -> None:
+    """Another reason of the same kind is no new line; a good version between two of them ends the first."""
+    source = FileSource("here")
+    provider = WeightsProvider("shop", WeightSettings(source), clock=lambda: NOW)
+    with caplog.at_level(logging.INFO):
+        provider.take(NoWeights("gone"))
+        provider.take(NoWeights("gone for another reason"))
+        assert provider.current.reason == "gone for another reason"
+        provider.take(b"{")
+        provider.take(document(3, 1.0, 2.0))
+        provider.take(NoWeights("gone again"))
+        provider.take(document(3, 1.0, 2.0))
+    said = [message.partition(" from here")[0] for message in caplog.messages]
+    version, nothing = "Partition weights version 3", "Partition weights"
+    assert said == [nothing, nothing, version, nothing, version]
+    assert caplog.messages[2] == ("Partition weights version 3 from here, 2 partitions, mode on")
+    assert caplog.messages[0].endswith("every partition weighs 1.0: gone")
+
+
+def test_weights_are_those_of_the_providers_group_by_its_clock_and_its_age() -> None:
+    """To the second at which they are too old."""
+    wanted = WeightSettings(FileSource("here"), max_age_s=60.0)
+    now = [NOW]
+    provider = WeightsProvider("bank", wanted, clock=lambda: now[0])
+    provider.take(document(2, 1.0, 2.0, group_id="bank"))
+    assert provider.current.in_force
+    now[0] = NOW + dt.timedelta(seconds=59)
+    provider.take(None)
+    assert provider.current.in_force
+    now[0] = NOW + dt.timedelta(seconds=60)
+    provider.take(None)
+    assert (provider.current.in_force, provider.current.code) == (False, "stale")
+    provider.take(document(3, 1.0, group_id="shop", at=now[0]))
+    assert provider.current.code == "unnamed"
+
+
+def test_an_installed_provider_observes_decisions_and_is_watched(tmp_path: Path) -> None:
+    """The watchdog starts its thread again; the app waits for its end."""
+    app = app_of(faust_assigner_weights=str(tmp_path / "w.json"))
+    provider = install(app)
+    assert provider is not None
+    assert app.assignor.decisions._observers[-1] == provider.observe
+    assert vars(app)["_faust_assigner_must_run"]["weights"] == provider.start
+    assert provider.group_id == "shop"
+    for observe in app.assignor.decisions._observers:
+        observe.__self__.close()
+    assert install(app_of()) is None
+
+
+def test_a_topic_is_read_with_the_apps_own_connection() -> None:
+    """Its servers, unless the setting names others, and its credentials in both cases."""
+    credentials = faust.SASLCredentials(username="u", password="p")
+    for place, servers, topic in (
+        ("topic:weights", ["127.0.0.1:1"], "weights"),
+        ("kafka://127.0.0.1:3,127.0.0.1:4/daily", "127.0.0.1:3,127.0.0.1:4", "daily"),
+    ):
+        app = app_of(
+            broker="kafka://127.0.0.1:1",
+            broker_credentials=credentials,
+            faust_assigner_weights=place,
+            faust_assigner_weights_mode="off",
+        )
+        wanted = configured(app)
+        assert wanted is not None
+        source: Any = wanted.source
+        assert (source.topic, source.group_id) == (topic, "shop")
+        assert source.connection["bootstrap_servers"] == servers
+        assert source.connection["sasl_plain_username"] == "u"
+        assert source.connection["sasl_plain_password"] == "p"
+        assert str(source) == f"topic {topic}"
+        assert "sasl" not in repr(source)
+
+
+@pytest.mark.parametrize("place", ["kafka:///topic", "kafka://host:1/", "kafka://topic"])
+def test_a_place_without_a_server_or_a_topic_is_refused(place: str) -> None:
+    """The error shows what was given."""
+    with pytest.raises(ConfigError, match=place):
+        configured(app_of(faust_assigner_weights=place))
