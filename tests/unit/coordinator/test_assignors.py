@@ -7,9 +7,17 @@ import random
 from collections import Counter
 from collections.abc import Mapping
 
+import numpy as np
 import pytest
 
-from faust_assigner.coordinator.assignors import ASSIGNORS, GroupSpec, MemberSpec, Target, compute
+from faust_assigner.coordinator.assignors import (
+    ASSIGNORS,
+    GroupSpec,
+    MemberSpec,
+    Target,
+    compute,
+    uniform,
+)
 from faust_assigner.coordinator.catalogue import Topic
 from tests.support.coordination.consumer_bench import topic_id
 
@@ -78,6 +86,33 @@ def test_the_same_group_in_another_order_gives_the_same_target(assignor: str) ->
 
 
 @pytest.mark.parametrize("assignor", sorted(ASSIGNORS))
+def test_a_topic_without_readers_or_partitions_is_in_no_target(assignor: str) -> None:
+    """No member reads "c", and "d" has no partition."""
+    partitions = {"a": 2, "c": 3, "d": 0}
+    target = compute(spec(assignor, {"m1": "ad", "m2": "ad"}, partitions))
+    assert target == {"m1": {topic_id("a"): (0,)}, "m2": {topic_id("a"): (1,)}}
+
+
+@pytest.mark.parametrize("assignor", ["copartition", "uniform"])
+def test_the_partitions_of_a_former_reader_are_free_for_the_readers(assignor: str) -> None:
+    """m3 had two of three and reads "a" no longer: m1 gets both, m2 keeps its own."""
+    before = {"m2": {topic_id("a"): (0,)}, "m3": {topic_id("a"): (1, 2)}}
+    partitions = {"a": 3, "c": 2}
+    target = compute(spec(assignor, {"m1": "a", "m2": "a", "m3": "c"}, partitions, before))
+    assert target == {
+        "m1": {topic_id("a"): (1, 2)},
+        "m2": {topic_id("a"): (0,)},
+        "m3": {topic_id("c"): (0, 1)},
+    }
+
+
+def test_the_size_of_a_group_counts_each_subscription_and_each_partition() -> None:
+    """2 + 1 subscriptions, 1 for the member that reads nothing, 3 + 5 partitions."""
+    group = spec("uniform", {"m1": "ab", "m2": "b", "m3": ""}, {"a": 3, "b": 5})
+    assert group.size == 12
+
+
+@pytest.mark.parametrize("assignor", sorted(ASSIGNORS))
 def test_an_unchanged_group_keeps_its_target(assignor: str) -> None:
     """What was assigned stays as it is."""
     reads, partitions = {"m1": "ab", "m2": "bc", "m3": "a"}, {"a": 7, "b": 4, "c": 3}
@@ -90,6 +125,24 @@ def test_range_gives_equal_topics_alike_in_contiguous_runs() -> None:
     target = compute(spec("range", {"m1": "ab", "m2": "ab"}, {"a": 3, "b": 3}))
     both = {topic_id("a"), topic_id("b")}
     assert target == {"m1": dict.fromkeys(both, (0, 1)), "m2": dict.fromkeys(both, (2,))}
+
+
+@pytest.mark.parametrize(
+    ("partitions", "runs"),
+    [
+        (1, [(0,), None, None]),
+        (3, [(0,), (1,), (2,)]),
+        (4, [(0, 1), (2,), (3,)]),
+        (5, [(0, 1), (2, 3), (4,)]),
+        (8, [(0, 1, 2), (3, 4, 5), (6, 7)]),
+    ],
+)
+def test_range_gives_the_longer_runs_to_the_first_members(
+    partitions: int, runs: list[tuple[int, ...] | None]
+) -> None:
+    """Each run begins after the run before; a member without a run has no entry of the topic."""
+    target = compute(spec("range", {"m3": "a", "m1": "a", "m2": "a"}, {"a": partitions}))
+    assert [target[m].get(topic_id("a")) for m in ("m1", "m2", "m3")] == runs
 
 
 def test_range_keeps_a_static_members_place_in_line() -> None:
@@ -127,6 +180,60 @@ def test_uniform_moves_first_what_has_not_arrived_yet() -> None:
     topics = {topic_id("a"): Topic("a", topic_id("a"), 4)}
     target = compute(GroupSpec("uniform", members, topics))
     assert target == {"m1": {topic_id("a"): (2, 3)}, "m2": {topic_id("a"): (0, 1)}}
+
+
+def test_uniform_looks_at_every_member_and_topic_for_partitions_that_arrived() -> None:
+    """m1 and m2 hold the last partition of each topic; the newcomer gets partitions that move anyway."""
+    a, b = topic_id("a"), topic_id("b")
+    targets = {"m1": {a: (0, 1, 2), b: (0, 1, 2)}, "m2": {a: (3, 4, 5), b: (3, 4, 5)}}
+    held = {"m1": {a: (2,), b: (1, 2)}, "m2": {a: (5,), b: (4, 5)}}
+    members = {m: MemberSpec(frozenset({a, b}), target=targets[m], held=held[m]) for m in targets}
+    members["m3"] = MemberSpec(frozenset({a, b}))
+    topics = {a: Topic("a", a, 6), b: Topic("b", b, 6)}
+    target = compute(GroupSpec("uniform", members, topics))
+    assert target == {
+        "m1": {a: (0, 2), b: (1, 2)},
+        "m2": {a: (3, 5), b: (4, 5)},
+        "m3": {a: (1, 4), b: (0, 3)},
+    }
+
+
+CIRCLE = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]], dtype=np.bool_)  # the readers of each class
+
+
+@pytest.mark.parametrize(
+    ("counts", "held", "after"),
+    [
+        ([[0, 1, 0], [0, 0, 1], [1, 0, 0]], [[1, 0, 0], [0, 1, 0], [0, 0, 1]], "held"),
+        ([[1, 0, 0], [0, 1, 0], [0, 0, 1]], [[0, 1, 0], [0, 0, 1], [1, 0, 0]], "held"),
+        ([[0, 1, 0], [0, 0, 1], [1, 0, 0]], [[1, 0, 0], [0, 1, 0], [1, 0, 0]], "turned"),
+        ([[0, 1, 0], [0, 0, 1], [1, 0, 0]], [[1, 0, 0], [0, 0, 1], [1, 0, 0]], "counts"),
+    ],
+    ids=["one way", "the other way", "two won for one lost", "one won for two lost"],
+)
+def test_uniform_passes_partitions_around_a_circle_that_lets_more_stay(
+    counts: list[list[int]], held: list[list[int]], after: str
+) -> None:
+    """No two members share two classes, so that only all three together can exchange partitions."""
+    turned = [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    found = uniform.keep_more(np.array(counts), np.array(held), CIRCLE)
+    assert found.tolist() == {"held": held, "counts": counts, "turned": turned}[after]
+
+
+@pytest.mark.parametrize(("limit", "searches"), [(3, 1), (2, 0)])
+def test_uniform_searches_for_the_last_avoidable_moves_up_to_a_number_of_members(
+    monkeypatch: pytest.MonkeyPatch, limit: int, searches: int
+) -> None:
+    """The search costs members^3; members with one class of topics need no search at all."""
+    searched = []
+    monkeypatch.setattr(uniform, "MOST_FOR_EXACT", limit)
+    monkeypatch.setattr(
+        uniform, "keep_more", lambda counts, held, allowed: searched.append(1) or counts
+    )
+    compute(spec("uniform", {"m1": "ab", "m2": "b", "m3": "b"}, {"a": 3, "b": 3}))
+    assert len(searched) == searches
+    compute(spec("uniform", {"m1": "ab", "m2": "ab", "m3": "ab"}, {"a": 3, "b": 3}))
+    assert len(searched) == searches
 
 
 def _best(group: GroupSpec) -> tuple[int, int]:

@@ -1,0 +1,104 @@
+"""The transcript of a group: each event with every effect, the next deadline, and the views between them.
+
+A transcript shows every field that differs from its default, so that one comparison checks the whole answer,
+the saved records, the order of the effects and the time of the next timer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
+from typing import Any, Final
+
+from faust_assigner.coordinator import effects as fx
+from faust_assigner.coordinator.assignors import GroupSpec, compute
+from faust_assigner.coordinator.catalogue import Catalogue
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.events import Event, Saved, TargetComputed
+from faust_assigner.coordinator.group import Group
+
+#: The wall clock's lead over the monotonic clock, in ms.
+WALL_LEAD_MS = 1_700_000_000_000
+#: The question for the group's views, the outcomes of the last save, and the result of the last computation.
+VIEWS, SAVED, NOT_SAVED, COMPUTED = "views", "saved", "not saved", "computed"
+#: An epoch or generation that stands for the current one of the member.
+NOW: Final = 99
+#: A pause in ms, an event, or one of the words above.
+Step = int | Event | str
+
+
+def shown(value: Any) -> str:
+    """Return a value as text; a dataclass without the fields that have their default."""
+    if isinstance(value, fx.ReplaceMachine):
+        return f"ReplaceMachine({value.group.group_type})"
+    if isinstance(value, Catalogue):
+        return shown(tuple(value.by_name.values()))
+    if isinstance(value, Enum):
+        return f"{type(value).__name__}.{value.name}"
+    if is_dataclass(value) and not isinstance(value, type):
+        found = [(one, getattr(value, one.name)) for one in fields(value)]
+        said = [f"{one.name}={shown(has)}" for one, has in found if has not in (one.default, {})]
+        return f"{type(value).__name__}({', '.join(said)})"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{shown(k)}: {shown(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, frozenset | set):
+        return "{" + ", ".join(sorted(map(shown, value))) + "}"
+    if isinstance(value, tuple | list):
+        return "(" + ", ".join(map(shown, value)) + ")"
+    return repr(value)
+
+
+def transcript(group: Group, steps: Iterable[Step], now_ms: int) -> Iterator[str]:
+    """Yield the lines of a story; a new machine continues it. A number lets so many ms pass."""
+    save_id, asked = 0, fx.ComputeTarget(0, GroupSpec("uniform", {}, {}))
+    left = deque(steps)
+    while left:
+        step = left.popleft()
+        if isinstance(step, int):
+            now_ms += step
+            continue
+        if step == VIEWS:
+            yield f"{now_ms} views"
+            yield from (f"    {line}" for line in views(group))
+            continue
+        event: Any = step
+        if step in (SAVED, NOT_SAVED):
+            event = Saved(save_id, Code.NONE if step == SAVED else Code.NOT_COORDINATOR)
+        elif step == COMPUTED:
+            event = TargetComputed(asked.request_id, compute(asked.spec))
+        event = dated(group, event)
+        yield f"{now_ms} {shown(event)}"
+        for effect in group.step(event, now_ms, now_ms + WALL_LEAD_MS):
+            if isinstance(effect, fx.SaveGroup | fx.SaveRecords):
+                save_id = effect.save_id or save_id
+            if isinstance(effect, fx.SaveRecords) and (not left or left[0] != NOT_SAVED):
+                left.appendleft(SAVED)  # before any other event
+            if isinstance(effect, fx.ComputeTarget):
+                asked = effect
+            if isinstance(effect, fx.ReplaceMachine):
+                group = effect.group
+            yield f"    {shown(effect)}"
+        yield f"    due {group.next_deadline_ms}"
+
+
+def dated(group: Group, event: Any) -> Any:
+    """Put the member's epoch into an event that names ``NOW``."""
+    epochs = {member.member_id: member.epoch for member in group.describe().members}
+    for name in ("member_epoch", "generation"):
+        if getattr(event, name, None) == NOW:
+            return replace(event, **{name: epochs.get(event.member_id, NOW)})
+    return event
+
+
+def views(group: Group) -> Iterator[str]:
+    """Yield the answers of a group to the broker's questions."""
+    yield shown(group.describe())
+    topics = group.subscribed_topics()
+    starts = {topic: group.retention()(topic, 77) for topic in ("a", "z")}
+    yield (
+        f"{group.group_type} {group.state_name} {group.protocol_type}, "
+        f"empty {group.is_empty}, unproven {group.is_unproven}, "
+        f"topics {None if topics is None else sorted(topics)}, retention from {starts}"
+    )

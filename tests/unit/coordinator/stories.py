@@ -1,0 +1,361 @@
+"""The events of the transcripts: in each story no two members have equal times, clients or metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from faust_assigner.coordinator.events import (
+    CatalogueChanged,
+    CommitOffsets,
+    ConsumerGroupHeartbeat,
+    DeleteGroup,
+    FetchOffsets,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    Leaver,
+    Protocol,
+    SyncGroup,
+    TargetComputed,
+    Tick,
+)
+from faust_assigner.coordinator.protocol import write_assignment
+from tests.property.consumer_sim.clients import subscription
+from tests.support.coordination.consumer_bench import catalogue, topic_id
+from tests.support.coordination.transcript import COMPUTED, NOT_SAVED, NOW, SAVED, VIEWS, Step
+
+#: Version 3 of ConsumerProtocol, with a rack at its end.
+IN_RACK: Final = subscription(["a", "b"], {}, 3)[:-2] + b"\x00\x02r9"
+READS_A, READS_AB = subscription(["a"], {}, 0), subscription(["a", "b"], {}, 0)
+RANGE_FIRST: Final = (Protocol("range", READS_A), Protocol("sticky", b"\x01"))
+STICKY_FIRST: Final = (Protocol("sticky", b"\x02"), Protocol("range", READS_AB))
+ONLY_RANGE: Final = (Protocol("range", READS_AB),)
+BOTH_READ: Final = (Protocol("range", IN_RACK), Protocol("sticky", READS_A))
+M1: Final = JoinGroup(
+    0, "", "m1", RANGE_FIRST, "consumer", 7_000, 20_000, None, "c1", "/1", "the first"
+)
+M2: Final = JoinGroup(0, "", "m2", STICKY_FIRST, "consumer", 9_000, 30_000, None, "c2", "/2")
+M3: Final = JoinGroup(
+    0, "", "m3", ONLY_RANGE, "consumer", 11_000, 40_000, "i3", "c3", "/3", "the third"
+)
+
+
+def join(event: JoinGroup, token: int, member_id: str = "", **changes: object) -> JoinGroup:
+    """The member's join with another token, and with an id that it has got."""
+    return replace(event, token=token, member_id=member_id, **changes)  # type: ignore[arg-type]
+
+
+DYNAMIC: Final[Sequence[Step]] = (
+    VIEWS,
+    CommitOffsets(1),
+    CommitOffsets(2, "m1", 0),
+    join(M1, 3),
+    join(M2, 4, needs_known_id=True),
+    join(M3, 5, instance_id=None),
+    500, join(M1, 6, "m1"),
+    600, join(M2, 7, "m2"),
+    Heartbeat(8, "m1", 0),
+    2_400, Tick(),
+    100, join(M3, 9),
+    2_900, Tick(),
+    3_000, Tick(),
+    VIEWS,
+    250, Heartbeat(10, "m2", 1),
+    CommitOffsets(11, "m2", 1),
+    CommitOffsets(12, "m2", 1, transactional=True),
+    CommitOffsets(13, transactional=True),
+    CommitOffsets(42, instance_id="i9", transactional=True),
+    CommitOffsets(43, "m9", transactional=True),
+    CommitOffsets(44, "", 0, transactional=True),
+    SyncGroup(14, "m2", 1, None, "", "range"),
+    SyncGroup(15, "m2", 1, None, None, ""),
+    SyncGroup(16, "m2", 1, None, "consumer", "range"),
+    50, SyncGroup(17, "m1", 1, assignments={"m1": b"A1", "m2": b"A2", "m9": b"A9"}),
+    70, SAVED,
+    VIEWS,
+    SyncGroup(18, "m3", 1, "i3"),
+    1_000, Heartbeat(19, "m1", 1),
+    CommitOffsets(20, "m2", 1),
+    CommitOffsets(21, "m3", 1, "i3"),
+    FetchOffsets(22),
+    join(M2, 23, "m2", session_timeout_ms=10_000),
+    join(M2, 24, "m2", session_timeout_ms=8_500, rebalance_timeout_ms=25_000, client_id="c2b",
+         client_host="/2b", protocols=RANGE_FIRST),
+    VIEWS,
+    300, Heartbeat(25, "m3", 1, "i3"),
+    CommitOffsets(26, "m1", 1),
+    join(M1, 27, "m1"),
+    400, join(M3, 28, "m3"),
+    SyncGroup(29, "m2", 2),
+    SyncGroup(30, "m1", 2, assignments={"m1": b"B1", "m2": b"B2", "m3": b"B3"}),
+    NOT_SAVED,
+    SAVED,
+    VIEWS,
+    join(M2, 31, "m2"),
+    join(M1, 32, "m1"),
+    LeaveGroup(33, (Leaver("m1", None, "done"), Leaver("m9"), Leaver("m2", "i3"), Leaver("m3", "i9"))),
+    join(M3, 34, "m3"),
+    15_000, Tick(),
+    26_000, Tick(),
+    VIEWS,
+    join(M1, 35, "", new_member_id="m4"),
+    join(M2, 36, "m4"),
+    SyncGroup(37, "m4", 3),
+    100, LeaveGroup(38, (Leaver("m4"),)),
+    2_900, Tick(),
+    DeleteGroup(39),
+    DeleteGroup(40),
+    join(M1, 41),
+    VIEWS,
+)  # fmt: skip
+
+STATIC: Final[Sequence[Step]] = (
+    join(M3, 1),
+    join(M1, 2, instance_id="", needs_known_id=False),
+    3_000, Tick(),
+    3_000, Tick(),
+    SyncGroup(3, "m3", 1, "i3", assignments={"m1": b"A1", "m3": b"A3"}),
+    SAVED,
+    # The follower returns before its sync, and its replacement is stored.
+    join(M1, 4, new_member_id="m4", instance_id="", session_timeout_ms=6_500, client_id="c4",
+         client_host="/4"),
+    500, SAVED,
+    Heartbeat(5, "m1", 1, ""),
+    SyncGroup(6, "m4", 1, ""),
+    # The leader returns: with an older client, then with a client that can skip the assignment.
+    700, join(M3, 7, new_member_id="m5", rebalance_timeout_ms=45_000, reason="again"),
+    SAVED,
+    VIEWS,
+    join(M3, 8, new_member_id="m6", can_skip_assignment=True),
+    SAVED,
+    join(M1, 9, new_member_id="m7", instance_id="", can_skip_assignment=True),
+    SAVED,
+    # A replacement that is not stored.
+    join(M3, 10, new_member_id="m8", can_skip_assignment=True, client_id="c8", session_timeout_ms=9_500),
+    NOT_SAVED,
+    VIEWS,
+    # A rebalance begins before the replacement is stored.
+    join(M3, 11, new_member_id="m9"),
+    join(M1, 12, "m7", instance_id="", protocols=ONLY_RANGE),
+    SAVED,
+    join(M3, 13, "m9"),
+    # The leader returns while it is to assign, with parked syncs.
+    SyncGroup(14, "m7", 2, ""),
+    join(M1, 15, new_member_id="m10", instance_id=""),
+    join(M3, 16, "m9"),
+    100, SyncGroup(17, "m9", 3, "i3"),
+    SAVED,
+    3_000, Tick(),
+    17_000, Tick(),
+    30_000, Tick(),
+    30_000, Tick(),
+    VIEWS,
+)  # fmt: skip
+
+A, B = topic_id("a"), topic_id("b")
+H1: Final = ConsumerGroupHeartbeat(
+    0, "m1", 0, None, "r1", 20_000, ("a", "b"), None, "range", {}, "c1", "/1", principal="User:1"
+)
+H2: Final = ConsumerGroupHeartbeat(
+    0, "", 0, None, None, 30_000, None, "a|z", None, {}, "c2", "/2", "m2", 0, "User:2"
+)
+H3: Final = ConsumerGroupHeartbeat(
+    0, "m3", 0, "i3", "r3", 40_000, ("b",), None, None, {}, "c3", "/3"
+)
+C1: Final = JoinGroup(
+    0, "", "c1", BOTH_READ, "consumer", 9_000, 25_000, None, "d1", "/9", needs_known_id=False
+)
+
+
+def beat(
+    event: ConsumerGroupHeartbeat, token: int, epoch: int, owned: object = None, **changes: object
+) -> ConsumerGroupHeartbeat:
+    """A later heartbeat of the member, which repeats nothing."""
+    fields = {
+        "rack_id": None, "rebalance_timeout_ms": -1, "subscribed_topic_names": None,
+        "subscribed_topic_regex": None, "server_assignor": None, "new_member_id": "",
+        "member_id": event.member_id or event.new_member_id,
+    }  # fmt: skip
+    return replace(
+        event,
+        token=token,
+        member_epoch=epoch,
+        owned=owned,
+        **(fields | changes),  # type: ignore[arg-type]
+    )
+
+
+CONSUMER: Final[Sequence[Step]] = (
+    VIEWS,
+    replace(H1, token=1),
+    VIEWS,
+    100, replace(H2, token=2),
+    300, replace(H3, token=3),
+    VIEWS,
+    100, Tick(),
+    VIEWS,
+    replace(H1, token=46, member_id="m9"),
+    # m1 is to revoke: without a list, with a list that still has all, with the list of the rest.
+    700, beat(H1, 4, 2),
+    900, beat(H1, 5, 2, {A: (0, 1, 2, 3), B: (0, 1)}),
+    VIEWS,
+    CommitOffsets(6, "m1", 2, partitions=(("a", 3), ("b", 0))),
+    CommitOffsets(7, "m1", 1, partitions=(("a", 3),)),
+    CommitOffsets(8, "m1", 2, api_version=8),
+    CommitOffsets(9, "m1", 2, api_version=8, transactional=True),
+    CommitOffsets(10, transactional=True),
+    CommitOffsets(11, "m9", 2),
+    FetchOffsets(12), FetchOffsets(13, "m1", 2), FetchOffsets(14, "m1", 3), FetchOffsets(15, "m9", 2),
+    DeleteGroup(16),
+    beat(H1, 17, 2, {A: (0, 1), B: (0,)}),
+    beat(H1, 45, 2, {A: (0, 1), B: (1,)}),
+    beat(H2, 18, 2),
+    beat(H3, 19, 2),
+    VIEWS,
+    # An epoch before: with a subset of its partitions, with others, and too old; an epoch ahead.
+    beat(H1, 20, 2, {A: (0,)}), beat(H1, 21, 2, {A: (3,)}), beat(H1, 22, 1, {A: (0,)}), beat(H1, 23, 9),
+    CommitOffsets(24, "m1", 2, partitions=(("a", 0),)),
+    CommitOffsets(25, "m2", 2, partitions=(("a", 2),)),
+    # Another subscription, an answer that is repeated in full, and a change that is not stored.
+    500, beat(H2, 26, 4, subscribed_topic_regex="b"), NOT_SAVED,
+    VIEWS,
+    1_000, Tick(),
+    beat(H2, 27, 4, subscribed_topic_names=("b",), subscribed_topic_regex="", client_host="/2b",
+         server_assignor="uniform"),
+    beat(H3, 28, 4, {B: (1,)}, subscribed_topic_names=("b",), rebalance_timeout_ms=41_000),
+    600, Tick(),
+    VIEWS,
+    # A static member leaves for a while, is held back from a second holder, and returns.
+    50, beat(H3, 29, -2),
+    VIEWS,
+    400, replace(H3, token=30, member_id="m4"),
+    beat(H3, 31, 4), beat(H3, 32, 0, {}, member_id="m5", rebalance_timeout_ms=1, subscribed_topic_names=()),
+    VIEWS,
+    CatalogueChanged(catalogue(a=4, b=3)),
+    500, Tick(),
+    # m2 never revokes, m4 leaves, m1 is silent.
+    beat(H2, 33, 4),
+    3_000, beat(H3, 34, -1, member_id="m4"),
+    3_000, Tick(),
+    VIEWS,
+    3_000, Tick(),
+    20_000, Tick(),
+    VIEWS,
+    DeleteGroup(35),
+    replace(H1, token=36), DeleteGroup(37),
+    VIEWS,
+)  # fmt: skip
+
+ELSEWHERE: Final[Sequence[Step]] = (
+    replace(H1, token=1, subscribed_topic_names=("a",), server_assignor=None),
+    200, replace(H3, token=2, subscribed_topic_names=("a", "b")),
+    beat(H3, 3, -2),
+    replace(H3, token=4, member_id="m4", subscribed_topic_names=("a", "b")),
+    VIEWS,
+    300, COMPUTED,
+    VIEWS,
+    beat(H3, 5, 1, member_id="m4"),
+    500, Tick(), COMPUTED,
+    VIEWS,
+    100, replace(H2, token=6, subscribed_topic_regex="b|z"),
+    500, Tick(),
+    TargetComputed(3, None, "no memory"),
+    1_000, Tick(),
+    TargetComputed(4, {"m1": {A: (0,)}, "m2": {A: (0,)}}),
+    VIEWS,
+    59_000, beat(H1, 7, 2),
+)  # fmt: skip
+
+MIXED: Final[Sequence[Step]] = (
+    replace(H1, token=1, server_assignor=None),
+    500, join(C1, 2, needs_known_id=True),
+    join(C1, 3),
+    join(M3, 4, new_member_id="c3"),
+    500, Tick(),
+    VIEWS,
+    # What is refused: a fourth member, a timeout beyond the limits, another type, no common protocol.
+    join(C1, 40, new_member_id="c5"),
+    join(C1, 41, new_member_id="c5", needs_known_id=True),
+    join(C1, 42, new_member_id="c5", instance_id="i5"),
+    join(C1, 43, "c1", session_timeout_ms=5_999), join(C1, 44, "c1", session_timeout_ms=60_001),
+    join(C1, 45, "c1", protocol_type="connect"), join(C1, 46, "c1", protocols=(Protocol("rr", READS_A),)),
+    join(C1, 47, "c1", protocols=()), join(C1, 48, "c1", protocols=(Protocol("range", b""),)),
+    join(M3, 49, "c1"), join(M3, 50, "c1", instance_id="i9"),
+    replace(H2, token=51, member_id="m2"),
+    SyncGroup(5, "c1", 3, None, "consumer", "range"),
+    200, Heartbeat(6, "c1", 3),
+    Heartbeat(7, "c1", 2), Heartbeat(8, "m1", 2), Heartbeat(9, "c3", 4, "i9"),
+    beat(H1, 10, 2, {A: (0, 1, 2, 3), B: (0, 1)}),
+    beat(H1, 11, 2, {A: (0, 1), B: ()}),
+    300, join(C1, 12, "c1", session_timeout_ms=6_000, needs_known_id=True),
+    join(C1, 52, "c1", session_timeout_ms=60_000),
+    SyncGroup(13, "c1", 4, None, "connect"), SyncGroup(14, "c1", 4, None, None, "sticky"),
+    SyncGroup(15, "c1", 4, None, "consumer", "range"),
+    Heartbeat(16, "c3", 3, "i3"),
+    join(M3, 17, "c3", session_timeout_ms=12_000),
+    SyncGroup(18, "c3", 4, "i3"),
+    VIEWS,
+    CommitOffsets(19, "c1", 3), CommitOffsets(20, "c1", 4, api_version=2), FetchOffsets(21, "c1", 3),
+    # The static member returns under another id, and leaves by its instance id.
+    1_000, join(M3, 22, new_member_id="c4"),
+    Heartbeat(23, "c3", 4, "i3"),
+    LeaveGroup(24, (Leaver("c9"), Leaver("", "i3", "gone"), Leaver("c1", "i3"))), NOT_SAVED,
+    LeaveGroup(25, (Leaver("c9"), Leaver("", "i3", "gone"))),
+    1_000, Tick(),
+    # The last member of the new protocol leaves: a classic group goes on.
+    2_000, beat(H1, 26, -1),
+    VIEWS,
+    Heartbeat(27, "c1", 6),
+    join(C1, 28, "c1", protocols=(Protocol("range", READS_A), Protocol("sticky", b"s"))),
+    SyncGroup(29, "c1", 6, assignments={"c1": write_assignment(0, {"a": (0, 1, 2, 3)})}), SAVED,
+    VIEWS,
+    # And back: the next member of the new protocol converts the group.
+    700, replace(H2, token=30, member_id="m2"), NOT_SAVED,
+    replace(H2, token=31, member_id="m2"),
+    VIEWS,
+    30_000, Tick(),
+    VIEWS,
+)  # fmt: skip
+
+
+def owning(token: int, member_id: str, **owned: tuple[int, ...]) -> JoinGroup:
+    """z1 joins, and reports its partitions in a version without a rack."""
+    offers = Protocol("range", subscription(["a", "b"], owned, 1)), Protocol("sticky", READS_A)
+    return join(C1, token, member_id, protocols=offers, new_member_id="z1")
+
+
+H4: Final = replace(H2, subscribed_topic_regex="[ab]", rebalance_timeout_ms=60_000)
+REVOKING: Final[Sequence[Step]] = (
+    replace(H1, token=1, server_assignor=None), 500, replace(H4, token=2),
+    beat(H1, 3, NOW, {A: (0, 1, 2, 3), B: (0, 1)}), beat(H1, 4, NOW, {A: (0, 1, 2)}), beat(H2, 5, NOW),
+    # z1 waits for one partition of each, and is to join again when the last one is free.
+    500, owning(6, ""), SyncGroup(7, "z1", NOW), Heartbeat(8, "z1", NOW),
+    VIEWS,
+    beat(H1, 9, NOW), beat(H1, 10, NOW, {A: (0, 1)}), Heartbeat(11, "z1", NOW),
+    beat(H2, 12, NOW), beat(H2, 13, NOW, {B: (0, 1)}), Heartbeat(14, "z1", NOW), SyncGroup(15, "z1", NOW),
+    400, owning(16, "z1"), SyncGroup(17, "z1", NOW),
+    VIEWS,
+    # Topics grow and shrink: z1 is to revoke a partition, and reports at first that it still owns it.
+    CatalogueChanged(catalogue(a=2, b=2)), 500, Tick(),
+    100, Heartbeat(18, "z1", NOW), SyncGroup(19, "z1", NOW),
+    owning(20, "z1", a=(2, 3)), SyncGroup(21, "z1", NOW), 200, Heartbeat(22, "z1", NOW),
+    VIEWS,
+    owning(23, "z1", a=(3,)), Heartbeat(24, "z1", NOW), owning(25, "z1"), SyncGroup(26, "z1", NOW),
+    # The members keep their sessions, and z1 syncs too late, then joins again too late.
+    owning(27, "z1"),
+    7_000, Heartbeat(28, "z1", NOW), beat(H1, 29, NOW, {}), beat(H2, 30, NOW, {}),
+    7_000, Heartbeat(31, "z1", NOW), beat(H1, 32, NOW), beat(H2, 33, NOW),
+    7_000, Heartbeat(34, "z1", NOW), beat(H1, 35, NOW), beat(H2, 36, NOW),
+    3_999, Tick(),
+    1, Tick(),
+    VIEWS,
+    owning(37, ""), SyncGroup(38, "z1", NOW),
+    500, Tick(), Heartbeat(39, "z1", NOW),
+    7_000, Heartbeat(40, "z1", NOW), beat(H1, 41, NOW, {}), beat(H2, 42, NOW, {}),
+    7_000, Heartbeat(43, "z1", NOW), beat(H1, 44, NOW), beat(H2, 45, NOW),
+    7_000, Heartbeat(46, "z1", NOW), beat(H1, 47, NOW), beat(H2, 48, NOW),
+    4_000, Tick(),
+    VIEWS,
+)  # fmt: skip
