@@ -232,7 +232,7 @@ class GroupMember:
             try:
                 share = await self._join()
             except KafkaError as problem:
-                self._refuse_fatal(problem.errno)
+                self._refuse_fatal(getattr(problem, "errno", None))  # a lost connection has none
                 logger.info("Group %s: %s, trying again", self.group_id, type(problem).__name__)
                 share = None
             if share is None:

@@ -221,3 +221,273 @@ def test_a_client_that_cannot_connect_is_closed_and_says_why(
         asyncio.run(groups.connected({"bootstrap_servers": ["a:1", "b:2"]}))
     assert len(closed) == 1
     assert ("a:1, b:2" in str(raised.value)) is (error is groups.NoBrokerAnswers)
+
+
+def listed(**groups_of_node: str) -> Any:
+    """An answer to ListGroups: group id -> state."""
+    rows = [
+        SimpleNamespace(
+            group_id=name, group_type="Consumer", protocol_type="t-" + name, group_state=state
+        )
+        for name, state in groups_of_node.items()
+    ]
+    return SimpleNamespace(error_code=0, groups=rows)
+
+
+class Nodes(Client):
+    """Has two brokers; each has its own list."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, lists: dict[int, Any]) -> None:
+        super().__init__(monkeypatch)
+        self.lists = lists
+        self.cluster.brokers = lambda: [SimpleNamespace(nodeId=node) for node in lists]
+
+    async def send(self, node: int, request: tuple[int, dict[str, Any]]) -> Any:
+        """The list of the node."""
+        self.sent.append((node, *request))
+        return self.lists[node]
+
+
+def test_the_list_has_the_groups_of_all_nodes_by_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each node knows the groups that it coordinates; an old one reports neither type nor state."""
+    old = SimpleNamespace(
+        error_code=0, groups=[SimpleNamespace(group_id="b", protocol_type="connect")]
+    )
+    client = Nodes(monkeypatch, {3: listed(c="Stable", a="Empty"), 5: old})
+    found = asyncio.run(groups.list_groups(CONNECTION))
+    assert found == [
+        groups.ListedGroup(group_id="a", group_type="consumer", protocol_type="t-a", state="Empty"),
+        groups.ListedGroup(group_id="b", group_type="", protocol_type="connect", state=""),
+        groups.ListedGroup(
+            group_id="c", group_type="consumer", protocol_type="t-c", state="Stable"
+        ),
+    ]
+    assert client.sent == [(3, 16, {}), (5, 16, {})]
+
+
+@pytest.mark.parametrize(("code", "error"), [(14, TryAgain), (30, FaustAssignerError)])
+def test_a_node_that_refuses_the_list_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, code: int, error: type[Exception]
+) -> None:
+    """A list without the groups of the last node is not the whole list."""
+    Nodes(monkeypatch, {3: listed(a="Empty"), 5: SimpleNamespace(error_code=code, groups=[])})
+    with pytest.raises(error, match="the list of groups"):
+        asyncio.run(groups.list_groups(CONNECTION))
+
+
+def side(**topics: tuple[int, ...]) -> Any:
+    """Partitions by topic, as ConsumerGroupDescribe has them."""
+    rows = [SimpleNamespace(topic_name=name, partitions=parts) for name, parts in topics.items()]
+    return SimpleNamespace(topic_partitions=rows)
+
+
+def test_a_consumer_group_is_described_with_every_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two members in the order of their ids, a partition of each kind, and each offset."""
+    members = [
+        SimpleNamespace(
+            member_id="m2", instance_id="i2", client_id="c2", client_host="/2", member_epoch=8,
+            assignment=side(t=(0,), u=(1,)), target_assignment=side(t=(0, 2)), member_type=1,
+        ),
+        SimpleNamespace(
+            member_id="m1", instance_id=None, client_id="c1", client_host="/1", member_epoch=9,
+            assignment=side(t=(1,)), target_assignment=side(t=(1,)), member_type=0,
+        ),
+    ]  # fmt: skip
+    described = consumer(
+        0, group_state="Reconciling", assignor_name="uniform", group_epoch=9, assignment_epoch=7,
+        members=members,
+    )  # fmt: skip
+    rows = [
+        SimpleNamespace(
+            name="t",
+            partitions=[
+                SimpleNamespace(partition_index=0, committed_offset=5),
+                SimpleNamespace(partition_index=2, committed_offset=0),
+                SimpleNamespace(partition_index=3, committed_offset=-1),
+            ],
+        )
+    ]
+    client = Client(
+        monkeypatch, consumer=described, offsets=SimpleNamespace(error_code=0, topics=rows)
+    )
+    asked: list[Any] = []
+
+    async def end_offsets(connection: object, wanted: Any) -> dict[TopicPartition, int]:
+        asked.append((connection, list(wanted)))
+        return {tp: 10 + tp.partition for tp in wanted if tp.topic != "u"}
+
+    monkeypatch.setattr(groups, "_end_offsets", end_offsets)
+    view = asyncio.run(groups.describe_group({"bootstrap_servers": "b:1"}, "g"))
+    assert view == GroupView(
+        group_id="g", group_type="consumer", protocol_type="consumer", state="Reconciling",
+        assignor="uniform", coordinator="h:9", epoch=9, target_epoch=7,
+        members=(
+            GroupMemberView(
+                member_id="m1", instance_id=None, client_id="c1", host="/1", epoch=9,
+                owned=frozenset({("t", 1)}), is_classic=True,
+            ),
+            GroupMemberView(
+                member_id="m2", instance_id="i2", client_id="c2", host="/2", epoch=8,
+                owned=frozenset({("t", 0), ("u", 1)}), pending=frozenset({("t", 2)}),
+                revoking=frozenset({("u", 1)}), is_classic=False,
+            ),
+        ),
+        partitions=(
+            groups.PartitionView(topic="t", partition=0, committed=5, end=10, owner="m2"),
+            groups.PartitionView(topic="t", partition=1, committed=None, end=11, owner="m1"),
+            groups.PartitionView(topic="t", partition=2, committed=0, end=12, owner=None),
+        ),
+    )  # fmt: skip
+    assert [one.lag for one in view.partitions] == [5, None, 12]
+    assert asked == [({"bootstrap_servers": "b:1"}, [("t", 0), ("t", 1), ("t", 2), ("u", 1)])]
+    assert client.sent == [
+        (69, {"group_ids": ("g",), "include_authorized_operations": False}),
+        (9, {"group_id": "g", "topics": None, "require_stable": False}),
+    ]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_classic_group_is_described_with_every_field(
+    monkeypatch: pytest.MonkeyPatch, is_known: bool
+) -> None:
+    """A group of another type shows the size of each share; a coordinator without metadata has no address."""
+    members = [
+        SimpleNamespace(
+            member_id="m2", group_instance_id="i2", client_id="c2", client_host="/2",
+            member_assignment=b"12345",
+        ),
+        SimpleNamespace(
+            member_id="m1", client_id="c1", client_host="/1", member_assignment=None,
+        ),
+    ]  # fmt: skip
+    group = SimpleNamespace(
+        error_code=0, group_state="Stable", protocol_type="connect", protocol_data="sessioned",
+        members=members,
+    )  # fmt: skip
+    client = Client(
+        monkeypatch,
+        consumer=consumer(),
+        classic=SimpleNamespace(groups=[group]),
+        offsets=offsets(),
+    )
+    if not is_known:
+        client.cluster.broker_metadata = lambda node: None
+    ends_at(monkeypatch, 9)
+    view = asyncio.run(groups.describe_group(CONNECTION, "g"))
+    assert view == GroupView(
+        group_id="g", group_type="classic", protocol_type="connect", state="Stable",
+        assignor="sessioned", coordinator="h:9" if is_known else "", epoch=None, target_epoch=None,
+        members=(
+            GroupMemberView(
+                member_id="m1", instance_id=None, client_id="c1", host="/1", epoch=None,
+                owned=frozenset(), shares=0,
+            ),
+            GroupMemberView(
+                member_id="m2", instance_id="i2", client_id="c2", host="/2", epoch=None,
+                owned=frozenset(), shares=5,
+            ),
+        ),
+        partitions=(),
+    )  # fmt: skip
+    assert client.sent[1] == (15, {"groups": ("g",), "include_authorized_operations": False})
+
+
+def test_a_dead_group_that_has_offsets_alone_keeps_its_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A refusal of the offsets is an error, a group that another protocol has is none."""
+    ends_at(monkeypatch, 9)
+    gone = SimpleNamespace(
+        error_code=69, group_state="Dead", protocol_type="", protocol_data="", members=[]
+    )
+    answers = {"consumer": consumer(), "classic": SimpleNamespace(groups=[gone])}
+    Client(monkeypatch, offsets=offsets(t=3), **answers)
+    assert asyncio.run(groups.describe_group(CONNECTION, "g")).state == "Dead"
+    Client(monkeypatch, offsets=SimpleNamespace(error_code=30, topics=[]), **answers)
+    with pytest.raises(FaustAssignerError, match="offsets of 'g': GroupAuthorizationFailedError"):
+        asyncio.run(groups.describe_group(CONNECTION, "g"))
+
+
+def test_a_cluster_without_the_new_protocol_describes_a_classic_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has no version of ConsumerGroupDescribe."""
+    ends_at(monkeypatch, 9)
+    client = Client(monkeypatch, classic=classic("Empty"), offsets=offsets(t=3))
+    send = client.send
+
+    async def refusing(node: int, request: tuple[int, dict[str, Any]]) -> Any:
+        if request[0] == 69:
+            raise IncompatibleBrokerVersion("too old")
+        return await send(node, request)
+
+    client.send = refusing  # type: ignore[method-assign]
+    view = asyncio.run(groups.describe_group(CONNECTION, "g"))
+    assert (view.group_type, view.state) == ("classic", "Empty")
+
+
+@pytest.mark.parametrize("code", [14, 25])
+def test_a_request_to_retire_that_is_refused_as_a_whole_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """No member was looked at."""
+    Client(monkeypatch, leave=SimpleNamespace(error_code=code, members=[]))
+    with pytest.raises(FaustAssignerError, match="group 'g'") as raised:
+        asyncio.run(groups.retire(CONNECTION, "g", ["a"]))
+    assert isinstance(raised.value, TryAgain) is (code == 14)
+
+
+class Consumer:
+    """Takes the place of aiokafka's consumer; knows one topic of two."""
+
+    made: list[Consumer]
+
+    def __init__(self, **connection: Any) -> None:
+        self.connection, self.calls = connection, list[Any]()
+        self.made.append(self)
+
+    async def start(self) -> None:
+        """Note the call."""
+        self.calls.append("start")
+
+    async def stop(self) -> None:
+        """Note the call."""
+        self.calls.append("stop")
+
+    async def topics(self) -> set[str]:
+        """The topics of the cluster."""
+        return {"t"}
+
+    async def end_offsets(self, wanted: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """An offset of each, or an error for partition 9."""
+        self.calls.append(wanted)
+        if any(tp.partition == 9 for tp in wanted):
+            raise KafkaConnectionError("gone")
+        return dict.fromkeys(wanted, 7)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_ends_of_existing_logs_are_asked_for_and_the_consumer_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """A deleted topic is left out; without partitions no consumer is made."""
+    Consumer.made = []
+    monkeypatch.setattr(groups, "AIOKafkaConsumer", Consumer)
+    assert asyncio.run(groups._end_offsets({"x": 1}, [])) == {}
+    assert Consumer.made == []
+    known = TopicPartition("t", 9 if fails else 1)
+    asked = groups._end_offsets({"x": 1}, [known, TopicPartition("deleted", 0)])
+    if fails:
+        with pytest.raises(KafkaConnectionError):
+            asyncio.run(asked)
+    else:
+        assert asyncio.run(asked) == {known: 7}
+    (made,) = Consumer.made
+    assert (made.connection, made.calls) == ({"x": 1}, ["start", [known], "stop"])
+
+
+def test_partitions_are_shown_as_runs_by_topic() -> None:
+    """A run of one number is the number; topics and numbers ascend."""
+    owned = [("b", 7), ("a", 3), ("a", 1), ("a", 0), ("b", 9), ("b", 8), ("a", 5)]
+    assert list(groups.as_ranges(owned)) == ["a 0-1,3,5", "b 7-9"]
+    assert list(groups.as_ranges([])) == []

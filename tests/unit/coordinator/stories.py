@@ -218,6 +218,7 @@ CONSUMER: Final[Sequence[Step]] = (
     beat(H1, 20, 2, {A: (0,)}), beat(H1, 21, 2, {A: (3,)}), beat(H1, 22, 1, {A: (0,)}), beat(H1, 23, 9),
     CommitOffsets(24, "m1", 2, partitions=(("a", 0),)),
     CommitOffsets(25, "m2", 2, partitions=(("a", 2),)),
+    replace(H1, token=47, rack_id="r1b", server_assignor="range"),
     # Another subscription, an answer that is repeated in full, and a change that is not stored.
     500, beat(H2, 26, 4, subscribed_topic_regex="b"), NOT_SAVED,
     VIEWS,
