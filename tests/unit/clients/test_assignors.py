@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -21,18 +22,23 @@ from faust_assigner.clients import (
     RedundantAssignor,
     StickyAssignor,
 )
-from faust_assigner.clients.assignors import Joined
+from faust_assigner.clients.assignors import Assigned, Joined
 from faust_assigner.clients.redundant import _even_out
 from faust_assigner.clients.user_data import (
     LABELS,
     LAST_ROUND,
     NUMBERS,
+    Answer,
     UserData,
+    decode_answer,
     decode_user_data,
+    encode_answer,
     encode_user_data,
+    next_round,
 )
 from faust_assigner.errors import MetadataRefused
-from faust_assigner.wire.bounded import TOPICS
+from faust_assigner.model import Member
+from faust_assigner.wire.bounded import LARGEST_INT, TOPICS
 
 RACKS = ("a", "b", "c")
 
@@ -481,3 +487,131 @@ def test_a_rack_of_others_does_not_keep_partitions_from_their_own() -> None:
         assert home < {number for _, number in group.given[name]}
     assert ("orders", 11) in group.given["b"]
     assert group.round() == 0
+
+
+def test_a_consumer_reports_its_topics_and_its_last_assignment_in_order() -> None:
+    """Spare copies apart from first copies, for each topic; its capacity and labels stay."""
+    assignor = RackAwareAssignor("r", capacity=2.5)
+    assert assignor.refused == 0
+    answer = encode_answer(Answer(round=6, spare={"b": [1, 2], "c": [0], "x": [9]}))
+    rows = [("b", [0, 1, 2]), ("a", [3]), ("c", [0])]
+    assignor.on_assignment(ConsumerProtocolMemberAssignment(0, rows, answer))
+    told = assignor.metadata(iter(["b", "c", "a"]))
+    assert (told.version, told.subscription) == (0, ["a", "b", "c"])
+    assert decode_user_data(told.user_data) == UserData(
+        round=6,
+        active={"a": [3], "b": [0]},
+        spare={"b": [1, 2], "c": [0]},
+        labels={"rack": "r"},
+        capacity=2.5,
+    )
+    assignor.on_assignment(ConsumerProtocolMemberAssignment(0, [("b", [0, 1])], b"junk"))
+    assert decode_user_data(assignor.metadata(["b"]).user_data) == UserData(
+        round=-1, active={"b": [0, 1]}, labels={"rack": "r"}, capacity=2.5
+    )
+
+
+def test_a_leader_places_every_topic_of_any_member_and_answers_each_in_full() -> None:
+    """The last member alone reads "z"; a topic without partitions is not placed."""
+    asked: list[tuple[list[Joined], list[tuple[str, int]]]] = []
+
+    class Placing(PlannedAssignor):
+        def place(
+            self, joined: Sequence[Joined], partitions: Mapping[str, int], cluster: ClusterMetadata
+        ) -> dict[str, Assigned]:
+            asked.append((list(joined), list(partitions.items())))
+            return {
+                "m1": Assigned(active={"b": [1], "a": [0]}, spare={"b": [0], "c": [2, 1]}),
+                "m2": Assigned(active={}, spare={"z": [0]}),
+            }
+
+    report = UserData(round=4, active={"a": [1]}, capacity=3.0)
+    members = {
+        "m2": ConsumerProtocolMemberMetadata(0, ["z", "later", "b"], encode_user_data(report)),
+        "m1": ConsumerProtocolMemberMetadata(0, ["b", "a", "b"], b""),
+    }
+    given = Placing().assign(cluster({"z": 1, "b": 2, "a": 3}), members)
+    assert asked == [
+        (
+            [
+                Joined(member_id="m1", topics=("a", "b"), data=UserData()),
+                Joined(member_id="m2", topics=("b", "later", "z"), data=report),
+            ],
+            [("a", 3), ("b", 2), ("z", 1)],
+        )
+    ]
+    assert {name: (one.version, one.assignment) for name, one in given.items()} == {
+        "m2": (0, [("z", [0])]),
+        "m1": (0, [("a", [0]), ("b", [0, 1]), ("c", [1, 2])]),
+    }
+    assert {name: decode_answer(one.user_data) for name, one in given.items()} == {
+        "m1": Answer(round=5, spare={"b": [0], "c": [1, 2]}),
+        "m2": Answer(round=5, spare={"z": [0]}),
+    }
+
+
+def test_a_joined_member_is_the_planners_member_with_every_field() -> None:
+    """Its round is the generation of its claims."""
+    data = UserData(round=4, active={"a": [1]}, spare={"b": [2]}, capacity=3.0)
+    member = Joined(member_id="m", topics=("a", "b"), data=data).member
+    assert member == Member(
+        "m", ("a", "b"), actives={"a": [1]}, standbys={"b": [2]}, generation=4, capacity=3.0
+    )
+
+
+def test_the_bytes_of_reports_and_answers_stay_the_same() -> None:
+    """Consumers of two releases are in one group: runs of numbers, keys in order, no spaces."""
+    report = UserData(
+        round=7, active={"b": [4, 0, 1, 2], "a": [5], "none": []}, spare={"c": [3, 2]},
+        labels={"rack": "r"}, capacity=0.5,
+    )  # fmt: skip
+    assert encode_user_data(report) == (
+        b'{"active":{"a":[5,5],"b":[0,2,4,4]},"capacity":0.5,"labels":{"rack":"r"},"round":7,'
+        b'"spare":{"c":[2,3]},"v":1}'
+    )
+    assert encode_answer(Answer(round=7, spare={"c": [3, 2], "a": []})) == (
+        b'{"round":7,"spare":{"c":[2,3]},"v":1}'
+    )
+    assert decode_user_data(b"{}") == UserData()
+    assert decode_answer(b'{"spare":null,"more":1}') == Answer()
+
+
+@pytest.mark.parametrize("field", ["round", "capacity", "number"])
+def test_the_limits_of_a_report_are_allowed_and_the_next_values_are_not(field: str) -> None:
+    """The first and the last round, capacity and partition number."""
+    allowed, refused = {
+        "round": (
+            [{"round": -1}, {"round": LAST_ROUND}],
+            [{"round": -2}, {"round": LAST_ROUND + 1}, {"round": 1.0}, {"round": None}],
+        ),
+        "capacity": (
+            [{"capacity": 1e-6}, {"capacity": 1e6}, {"capacity": 1}],
+            [{"capacity": 9e-7}, {"capacity": 1000001}, {"capacity": True}, {"capacity": "1"}],
+        ),
+        "number": (
+            [{"active": {"t": [0, 0]}}, {"active": {"t": [LARGEST_INT - 1, LARGEST_INT - 1]}}],
+            [
+                {"active": {"t": [-1, 0]}},
+                {"active": {"t": [LARGEST_INT, LARGEST_INT]}},
+                {"active": {"t": [0, 0, 1]}},
+                {"active": {"t": [0, 1.0]}},
+                {"active": {"t": {}}},
+                {"active": []},
+            ],
+        ),
+    }[field]
+    for said in allowed:
+        decode_user_data(json.dumps(said).encode())
+    for said in refused:
+        with pytest.raises(MetadataRefused):
+            decode_user_data(json.dumps(said).encode())
+
+
+@pytest.mark.parametrize(
+    ("rounds", "following"), [((), 0), ((-1,), 0), ((3, 7, 5), 8), ((LAST_ROUND, 2), LAST_ROUND)]
+)
+def test_the_next_round_follows_the_highest_that_is_reported(
+    rounds: tuple[int, ...], following: int
+) -> None:
+    """At most the last round that can be read."""
+    assert next_round(UserData(round=number) for number in rounds) == following

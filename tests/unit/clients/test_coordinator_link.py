@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from aiokafka import errors
+from aiokafka.client import ConnectionGroup, CoordinationType
 
 from faust_assigner.clients import coordinator_link as room
 from faust_assigner.clients.coordinator_link import FIND_S, CoordinatorLink
@@ -27,7 +28,8 @@ class Client:
         self.lookups: list[float] = []
         self.updates = self.closed = self.hung_up = 0
         self.boots = True
-        self._conns = {0: SimpleNamespace(close=self._hang_up)}
+        self._conns = {n: SimpleNamespace(close=self._hang_up) for n in (0, 1)}
+        self.groups: list[Any] = []
 
     def _hang_up(self) -> None:
         self.hung_up += 1
@@ -44,6 +46,7 @@ class Client:
     async def coordinator_lookup(self, kind: Any, group_id: str) -> int:
         """The next outcome; None is silence."""
         self.lookups.append(asyncio.get_running_loop().time())
+        self.groups.append((kind, group_id))
         found = self.finds.pop(0) if len(self.finds) > 1 else self.finds[0]
         if found is None:
             await asyncio.sleep(1e9)
@@ -53,6 +56,7 @@ class Client:
 
     async def ready(self, node: int, group: Any) -> bool:
         """Whether the node can be reached."""
+        self.groups.append(group)
         return node in self.ready_nodes
 
     async def force_metadata_update(self) -> None:
@@ -63,6 +67,7 @@ class Client:
 
     async def send(self, node: int, request: Any, group: Any) -> Any:
         """An answer, or an error."""
+        self.groups.append((node, request, group))
         found = self.answer(node)
         if isinstance(found, Exception):
             raise found
@@ -144,7 +149,7 @@ def test_a_lookup_that_no_server_answers_ends_and_begins_on_new_connections(clie
         assert await link.send(None) == ("answered by", 7)
 
     run(story)
-    assert client.hung_up == 2
+    assert client.hung_up == 4, "both connections, twice"
     assert client.lookups == [0.0, FIND_S + BACKOFF_S + FIND_S, 2 * (FIND_S + BACKOFF_S) + FIND_S]
 
 
@@ -175,3 +180,32 @@ def test_a_link_that_cannot_connect_leaves_nothing_open(client: Client, boots: b
 
     run(story)
     assert client.closed == 1
+
+
+def test_the_first_broker_of_a_cluster_may_be_the_coordinator(client: Client) -> None:
+    """Its id is 0; the lookup and the request use the connection for coordination."""
+    client.finds, client.ready_nodes = [0], {0}
+
+    async def story(link: CoordinatorLink) -> None:
+        assert await link.send("hello") == ("answered by", 0)
+
+    run(story)
+    assert client.groups == [
+        (CoordinationType.GROUP, "g"),
+        ConnectionGroup.COORDINATION,
+        (0, "hello", ConnectionGroup.COORDINATION),
+    ]
+
+
+def test_an_error_that_is_not_the_brokers_keeps_the_coordinator(client: Client) -> None:
+    """A cancelled request says nothing about the coordinator."""
+    client.finds = [7, 8]
+    client.answer = lambda node: ValueError("a bug") if len(client.lookups) == 1 else node
+
+    async def story(link: CoordinatorLink) -> None:
+        for _ in range(2):
+            with pytest.raises(ValueError, match="a bug"):
+                await link.send(None)
+
+    run(story)
+    assert len(client.lookups) == 1

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.client import CoordinationType
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
 from click.testing import CliRunner
 
@@ -35,7 +36,14 @@ class Client:
             broker_metadata=lambda node: SimpleNamespace(host="h", port=9), brokers=list
         )
         monkeypatch.setattr(groups, "client_of", self.connected)
-        monkeypatch.setattr(groups, "KioRequest", lambda *place, **more: (place[0], more))
+        self.versions: list[tuple[int, ...]] = []  # API, newest version, oldest version
+        self.looked_up: list[tuple[object, str]] = []
+        monkeypatch.setattr(groups, "KioRequest", self.request)
+
+    def request(self, *place: int, **more: Any) -> tuple[int, dict[str, Any]]:
+        """The API and the fields of a request."""
+        self.versions.append(place)
+        return place[0], more
 
     @contextlib.asynccontextmanager
     async def connected(self, connection: object) -> AsyncIterator[Client]:
@@ -44,6 +52,7 @@ class Client:
 
     async def coordinator_lookup(self, kind: object, group_id: str) -> int:
         """The only node."""
+        self.looked_up.append((kind, group_id))
         return 1
 
     async def send(self, node: int, request: tuple[int, dict[str, Any]]) -> Any:
@@ -146,14 +155,16 @@ def test_a_partition_that_is_only_copied_is_shown_too(monkeypatch: pytest.Monkey
     ends_at(monkeypatch, 9)
     member = GroupMemberView(
         member_id="m", instance_id=None, client_id="c", host="/h", epoch=None,
-        owned=frozenset({("t", 0)}), standbys=frozenset({("log", 1)}),
+        owned=frozenset({("t", 0), ("t", 2)}), standbys=frozenset({("log", 1), ("log", 5)}),
     )  # fmt: skip
     view = GroupView(
         group_id="g", group_type="classic", protocol_type="consumer", state="Stable",
         assignor="faust", coordinator="h:9", members=(member,),
     )  # fmt: skip
     found = asyncio.run(groups._partitions(CONNECTION, view, {}))
-    assert [(p.topic, p.partition, p.owner) for p in found] == [("log", 1, None), ("t", 0, "m")]
+    assert [(p.topic, p.partition, p.owner) for p in found] == [
+        ("log", 1, None), ("log", 5, None), ("t", 0, "m"), ("t", 2, "m"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("is_old", [False, True])
@@ -170,6 +181,8 @@ def test_an_instance_that_is_named_twice_is_removed_once(
     found = asyncio.run(groups.retire(CONNECTION, "g", ["a", "b", "a"]))
     (_, sent) = client.sent[-1]
     assert sent["group_id"] == "g"
+    assert client.versions == [(13, 5, 5), (13, 4, 4)][: len(client.sent)]
+    assert client.looked_up == [(CoordinationType.GROUP, "g")]
     assert [each.group_instance_id for each in sent["members"]] == ["a", "b"]
     reasons = {getattr(each, "reason", None) for each in sent["members"]}
     assert reasons == {None if is_old else groups.RETIRED}
@@ -263,6 +276,7 @@ def test_the_list_has_the_groups_of_all_nodes_by_id(monkeypatch: pytest.MonkeyPa
         ),
     ]
     assert client.sent == [(3, 16, {}), (5, 16, {})]
+    assert client.versions == [(16, 5), (16, 5)]
 
 
 @pytest.mark.parametrize(("code", "error"), [(14, TryAgain), (30, FaustAssignerError)])
@@ -305,7 +319,10 @@ def test_a_consumer_group_is_described_with_every_field(monkeypatch: pytest.Monk
                 SimpleNamespace(partition_index=2, committed_offset=0),
                 SimpleNamespace(partition_index=3, committed_offset=-1),
             ],
-        )
+        ),
+        SimpleNamespace(
+            name="v", partitions=[SimpleNamespace(partition_index=4, committed_offset=3)]
+        ),
     ]
     client = Client(
         monkeypatch, consumer=described, offsets=SimpleNamespace(error_code=0, topics=rows)
@@ -336,14 +353,19 @@ def test_a_consumer_group_is_described_with_every_field(monkeypatch: pytest.Monk
             groups.PartitionView(topic="t", partition=0, committed=5, end=10, owner="m2"),
             groups.PartitionView(topic="t", partition=1, committed=None, end=11, owner="m1"),
             groups.PartitionView(topic="t", partition=2, committed=0, end=12, owner=None),
+            groups.PartitionView(topic="v", partition=4, committed=3, end=14, owner=None),
         ),
     )  # fmt: skip
-    assert [one.lag for one in view.partitions] == [5, None, 12]
-    assert asked == [({"bootstrap_servers": "b:1"}, [("t", 0), ("t", 1), ("t", 2), ("u", 1)])]
+    assert [one.lag for one in view.partitions] == [5, None, 12, 11]
+    assert asked == [
+        ({"bootstrap_servers": "b:1"}, [("t", 0), ("t", 1), ("t", 2), ("u", 1), ("v", 4)])
+    ]
     assert client.sent == [
         (69, {"group_ids": ("g",), "include_authorized_operations": False}),
         (9, {"group_id": "g", "topics": None, "require_stable": False}),
     ]
+    assert client.versions == [(69, 1), (9, 7, 2)]
+    assert client.looked_up == [(CoordinationType.GROUP, "g")]
 
 
 @pytest.mark.parametrize("is_known", [True, False])
@@ -390,6 +412,7 @@ def test_a_classic_group_is_described_with_every_field(
         partitions=(),
     )  # fmt: skip
     assert client.sent[1] == (15, {"groups": ("g",), "include_authorized_operations": False})
+    assert client.versions[1] == (15, 5)
 
 
 def test_a_dead_group_that_has_offsets_alone_keeps_its_state(

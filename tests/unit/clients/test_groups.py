@@ -75,3 +75,40 @@ def test_the_lag_behind_a_log_that_ends_before_the_commit_is_zero() -> None:
     """A topic that was deleted and created again is shorter than what was committed of it."""
     view = PartitionView(topic="orders", partition=0, committed=5, end=3, owner=None)
     assert view.lag == 0
+
+
+def test_a_first_round_and_an_answer_with_actives_alone_are_a_faust_workers() -> None:
+    """Generation 0 is of this package's leader, and a worker without standbys owns its actives."""
+    writer = AnswerWriter(Directory(), {"orders": 0, "log": 0}, generation=0, is_uniform=True)
+    everything = {"log": [0, 1, 2]}
+    first = writer.for_ours({"orders": [0], **everything}, everything, "http://a", writes={})
+    assert names(seen(first).owned) == ["orders-0"]
+    alone = seen(WRITER.for_ours({"orders": [0]}, {}, "http://a"))
+    assert (names(alone.owned), names(alone.standbys)) == (
+        ["orders-0"],
+        ["log-0", "log-1", "log-2"],
+    )
+
+
+def test_a_member_of_a_consumer_group_is_seen_with_every_field() -> None:
+    """An assignment that does not decode is shown by its size."""
+    member = SimpleNamespace(
+        member_id="m", group_instance_id="i", client_id="c", client_host="/h",
+        member_assignment=b"\xff" * 7,
+    )  # fmt: skip
+    assert _classic_member(member, "consumer", EAGER) == GroupMemberView(
+        member_id="m", instance_id="i", client_id="c", host="/h", epoch=None, owned=frozenset(),
+        shares=7,
+    )  # fmt: skip
+    member.member_assignment = None
+    view = _classic_member(member, "consumer", EAGER)
+    assert (view.owned, view.shares, view.is_classic) == (frozenset(), None, True)
+
+
+@pytest.mark.parametrize(("committed", "end", "lag"), [(None, 3, None), (0, 3, 3), (3, 3, 0)])
+def test_the_lag_is_the_number_of_records_after_the_commit(
+    committed: int | None, end: int, lag: int | None
+) -> None:
+    """Without a commit it is not known; offset 0 is a commit."""
+    view = PartitionView(topic="orders", partition=0, committed=committed, end=end, owner=None)
+    assert view.lag == lag
