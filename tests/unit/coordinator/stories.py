@@ -360,3 +360,41 @@ REVOKING: Final[Sequence[Step]] = (
     4_000, Tick(),
     VIEWS,
 )  # fmt: skip
+
+#: All sessions are longer than the join phases, which end before the initial delay.
+L1: Final = replace(M1, rebalance_timeout_ms=2_000, session_timeout_ms=60_000, needs_known_id=False)
+L2: Final = replace(M2, rebalance_timeout_ms=1_500, session_timeout_ms=58_000, needs_known_id=False)
+L4: Final = replace(
+    L1, new_member_id="m4", instance_id="", rebalance_timeout_ms=500, session_timeout_ms=50_000
+)
+LATE: Final[Sequence[Step]] = (
+    join(L1, 1), 100, join(L2, 2), join(L2, 3, new_member_id="m3"), join(L4, 4),
+    3_000, Tick(),
+    SyncGroup(5, "m1", 1, assignments={"m1": b"A1", "m4": b"A4"}), SAVED,
+    # m3 alone joins again: two dynamic members are removed, and the static one stays.
+    200, join(L2, 6, "m3", protocols=RANGE_FIRST),
+    1_999, Tick(),
+    1, Tick(),
+    VIEWS,
+    # Only the static member is left, and its join phase ends once a second until its session does.
+    700, LeaveGroup(7, (Leaver("m3"),)),
+    999, Tick(),
+    1, Tick(),
+    1_000, Tick(),
+    VIEWS,
+    join(L4, 8, "m4"),
+    # A pending member holds up the next join phase until its id expires.
+    SyncGroup(9, "m4", 3, ""), SAVED,
+    join(L1, 10, needs_known_id=True, session_timeout_ms=6_000, new_member_id="m5"),
+    100, join(L4, 11, "m4", rebalance_timeout_ms=45_000),
+    5_899, Tick(),
+    1, Tick(),
+    SyncGroup(12, "m4", 4, ""), SAVED,
+    # A follower that never syncs is removed at the longest rebalance timeout.
+    join(L1, 13, rebalance_timeout_ms=46_000), join(L4, 14, "m4", rebalance_timeout_ms=45_000),
+    SyncGroup(15, "m4", 5, ""), SAVED,
+    40_000, Heartbeat(16, "m1", 5), Heartbeat(17, "m4", 5, ""),
+    5_999, Tick(),
+    1, Tick(),
+    VIEWS,
+)  # fmt: skip

@@ -58,6 +58,7 @@ def consumer(inline_size: int = 2_000) -> Group:
 STORIES: dict[str, tuple[Callable[[], Group], Sequence[Step]]] = {
     "dynamic": (classic, stories.DYNAMIC),
     "static": (classic, stories.STATIC),
+    "late": (classic, stories.LATE),
     "consumer": (consumer, stories.CONSUMER),
     "elsewhere": (lambda: consumer(inline_size=0), stories.ELSEWHERE),
     "mixed": (consumer, stories.MIXED),

@@ -174,3 +174,110 @@ def test_one_member_is_found_by_its_id_and_others_can_take_all_places() -> None:
     assert ASKED.member("nobody") is None
     other = ASKED.with_members(MEMBERS[:1])
     assert (other.members, other.partitions) == (MEMBERS[:1], ASKED.partitions)
+
+
+def test_an_input_is_written_in_one_order_and_without_defaults() -> None:
+    """Two leaders write the same input alike; equal topics of the members are written once."""
+    members = (
+        Member("b", ("orders", "log"), actives={"orders": [4, 0, 1], "log": [2]}, capacity=2.5),
+        Member(
+            "a", ("log", "audit"), standbys={"log": []}, former_actives={"log": [3]},
+            former_generation=3, awaited={"log": [1], "audit": [0]}, overdue={"log": [5]},
+            generation=8, instance_id="i", rack_id="r",
+            positions={"log": {2: 20, 0: 10}, "audit": (np.array([1, 2]), np.array([7, 8]))},
+        ),
+        Member("c", ("log", "orders")),
+    )  # fmt: skip
+    asked = PlanInput(
+        members=members,
+        partitions={"orders": 6, "log": 7, "audit": 1},
+        replicas=2,
+        changelogs=frozenset({"log", "audit", "x", "y"}),
+        weightless=frozenset({"orders", "audit", "x", "y"}),
+        previous_ids={"orders": 3, "log": 1, "audit": 2},
+        warmups=WarmupPolicy(
+            acceptable_recovery_lag=1, acceptable_from_nothing=2, max_per_member=3, max_per_group=4
+        ),
+        weights={("orders", 5): 2.5, ("log", 1): 0.5, ("orders", 0): 1},
+    )
+    found = encode_plan_input(asked)
+    assert json.dumps(found) == json.dumps({
+        "topics": ["log", "orders"],
+        "members": [
+            {
+                "member_id": "b", "actives": {"log": "2", "orders": "0-1,4"}, "generation": -1,
+                "capacity": 2.5,
+            },
+            {
+                "member_id": "a", "topics": ["audit", "log"], "former_actives": {"log": "3"},
+                "awaited": {"audit": "0", "log": "1"}, "overdue": {"log": "5"}, "generation": 8,
+                "former_generation": 3, "instance_id": "i", "rack_id": "r", "capacity": 1.0,
+                "positions": {"audit": ["1-2", [7, 8]], "log": ["0,2", [10, 20]]},
+            },
+            {"member_id": "c", "generation": -1, "capacity": 1.0},
+        ],
+        "partitions": {"audit": 1, "log": 7, "orders": 6},
+        "replicas": 2,
+        "changelogs": ["audit", "log", "x", "y"],
+        "weightless": ["audit", "orders", "x", "y"],
+        "previous_ids": {"audit": 2, "log": 1, "orders": 3},
+        "warmups": {
+            "acceptable_recovery_lag": 1, "acceptable_from_nothing": 2, "max_per_member": 3,
+            "max_per_group": 4,
+        },
+        "weights": [["log", 1, 0.5], ["orders", 0, 1.0], ["orders", 5, 2.5]],
+    })  # fmt: skip
+    again = read_again(asked)
+    assert replace(again, members=()) == replace(asked, members=())
+    assert [claims(one) for one in again.members[1:]] == [
+        {**claims(one), "standbys": {}} for one in members[1:]
+    ]
+
+
+def test_no_member_is_an_input_too() -> None:
+    """Nobody's topics are the usual ones."""
+    empty = PlanInput(members=(), partitions={})
+    assert encode_plan_input(empty)["topics"] == []
+    assert read_again(empty) == empty
+    assert empty.member("a") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [("", []), ("4", [4]), ("0-2,4", [0, 1, 2, 4]), ("7-7,9-10", [7, 9, 10]), ("5-4", [])],
+)
+def test_runs_are_read_as_numbers(text: str, numbers: list[int]) -> None:
+    """A run includes its last number; a run that ends before it begins has none."""
+    assert of_runs(text) == numbers
+
+
+def test_the_limit_of_partitions_holds_for_all_runs_of_a_text() -> None:
+    """As many as are allowed are read, whether in one run or in two."""
+    most = MOST_PARTITIONS
+    assert len(of_runs(f"0-{most - 1}")) == most
+    assert len(of_runs(f"0-9,20-{most + 9}")) == most
+    for text in (f"0-{most}", f"0-9,20-{most + 10}", f"0-{most - 1},{most + 5}"):
+        with pytest.raises(ValueError, match="are more than 1,000,000 partitions"):
+            of_runs(text)
+
+
+@pytest.mark.parametrize("count", [0, MOST_PARTITIONS])
+def test_the_first_and_the_last_number_of_partitions_are_an_input(count: int) -> None:
+    """A topic without partitions is one that was deleted."""
+    found = decode_plan_input(
+        {**encode_plan_input(ASKED), "partitions": {"orders": count, "log": 1}}
+    )
+    assert found is not None
+    assert found.partitions == {"orders": count, "log": 1}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("partitions", [1]), ("members", [[]]), ("replicas", 1e400), ("replicas", "many"),
+        ("weights", [["t", 0]]), ("previous_ids", [1]), ("warmups", {"unknown": 1}),
+    ],
+)  # fmt: skip
+def test_a_line_of_another_shape_is_no_input(key: str, value: object) -> None:
+    """Each kind of error while it is read."""
+    assert decode_plan_input({**encode_plan_input(ASKED), key: value}) is None
