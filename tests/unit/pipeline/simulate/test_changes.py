@@ -1,0 +1,199 @@
+"""One change to one group as a whole row, and the report of a simulation."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from faust_assigner import Member
+from faust_assigner.errors import ConfigError
+from faust_assigner.ledger import Row
+from faust_assigner.pipeline.ledgers.current import Current
+from faust_assigner.pipeline.progress import Progress
+from faust_assigner.pipeline.simulate import job
+from faust_assigner.pipeline.simulate.console import show_simulation
+from faust_assigner.pipeline.simulate.job import Request
+from faust_assigner.pipeline.simulate.recorded import (
+    UnknownGroup,
+)
+from faust_assigner.pipeline.simulate.what_if import Change, Load, changed, load_of, what_if
+from faust_assigner.pipeline.weights.rates import PartitionRate
+from faust_assigner.simulation.fleet import Costs
+from tests.unit.pipeline.simulate.test_console import ADVICE, LINE, event, report, summary
+from tests.unit.pipeline.simulate.test_recordings import (
+    ROWS,
+    START,
+    sampled,
+)
+from tests.unit.pipeline.simulate.test_settings import row as result
+
+# -- one change -----------------------------------------------------------------------------------
+
+
+def test_the_load_of_rates_has_a_value_for_each_place() -> None:
+    """Arrivals per second, records and bytes of the state."""
+    rates = [
+        PartitionRate("g", "in", 0, 2, 2_000.0, 10, 100, 1.0, 0, START, 9, 30.0, 4),
+        PartitionRate("g", "log-changelog", 1, 2, 1_000.0, 5, 50, 1.0, 700, START, 90, 0.0, 0),
+    ]
+    assert load_of(rates) == Load(
+        {("in", 0): 15.0, ("log-changelog", 1): 5.0},
+        {("in", 0): 0.0, ("log-changelog", 1): 90.0},
+        {("in", 0): 0.0, ("log-changelog", 1): 700.0},
+    )
+
+
+def test_the_whole_row_of_a_change() -> None:
+    """Two racks and a member without one; of four tasks one moves cold and one moves warm."""
+    topics = ["in", "log"]
+    members = tuple(
+        Member(
+            name,
+            topics,
+            actives={"in": mine, "log": mine},
+            standbys={"log": copies} if copies else {},
+            generation=1,
+            rack_id=rack,
+        )
+        for name, rack, mine, copies in (
+            *(("a", "r1", [0, 1], []), ("b", None, [2], [3]), ("c", "r1", [3], [])),
+        )
+    )
+    current = Current("g", "d", members, {"in": 4, "log": 4}, ("log",))
+    load = Load(
+        {("in", n): 10.0 * (n + 1) for n in range(4)},
+        {("log", n): 100.0 * (n + 1) for n in range(4)},
+        {("log", n): 1_000.0 * (n + 1) for n in range(4)},
+    )
+    costs = Costs(rebalance_pause_s=1.0, warm_takeover_s=2.0, replay_records_per_s=100.0)
+    (row,) = what_if(current, Change(remove=("c",)), load, replicas=[0], costs=costs)
+    assert row == {
+        "standbys": 0,
+        "members": 2,
+        "moves": 1,
+        "warm": 1,
+        "cold": 0,
+        "bytes_to_restore": 0,
+        "stopped_s": 3.0,
+        "restored_s": 0.0,
+        "peak_lag": 120,
+        "idle_members": 0,
+        "actives_per_rack": {"(none)": 2, "r1": 2},
+        "standbys_per_rack": {"(none)": 0, "r1": 0},
+        "colocated_pairs": 0,
+    }
+    (row,) = what_if(current, Change(remove=("b",), add=1), load, replicas=[1], costs=costs)
+    assert (row["moves"], row["cold"], row["members"], row["colocated_pairs"]) == (1, 1, 3, 4)
+    assert row["actives_per_rack"] == {"r1": 4}
+    assert row["standbys_per_rack"] == {"r1": 4}
+    default = what_if(current, Change(), load, replicas=(2, 0))
+    assert [each["standbys"] for each in default] == [2, 0]
+    assert default[1]["stopped_s"] == pytest.approx(Costs().rebalance_pause_s + 1.0)
+
+
+def test_members_are_removed_by_instance_or_member_id() -> None:
+    """An unknown name is an error that names all others; new members share the topics."""
+    members = [
+        Member("id-1", ["t"], instance_id="w1", rack_id="r2"),
+        Member("id-2", ["t"], rack_id="r1"),
+        Member("id-3", ["t"], instance_id="w3", rack_id="r1"),
+    ]
+    left = changed(members, Change(remove=("w1", "id-3"), add=2))
+    assert [(m.member_id, m.rack_id, m.topics) for m in left] == [
+        ("id-2", "r1", ["t"]),
+        ("new-1", "r1", ["t"]),
+        ("new-2", "r1", ["t"]),
+    ]
+    with pytest.raises(ConfigError) as failure:
+        changed(members, Change(remove=("zz", "id-1", "yy")))
+    assert str(failure.value) == "no member is called 'yy'; there are: id-2, w1, w3"
+    with pytest.raises(ConfigError, match=r"rack 'r9', racks: \['r1', 'r2'\]"):
+        changed(members, Change(lose_rack="r9"))
+    assert [m.member_id for m in changed(members, Change(lose_rack="r1"))] == ["id-1"]
+
+
+# -- the report -----------------------------------------------------------------------------------
+
+
+def test_the_whole_text_of_a_simulation(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two arms, a line, an advice and an event, with empty lines between the parts."""
+    told = report(
+        sim_summary=[summary("ours"), summary("stock", first=3.0), summary("x", state="large")],
+        sim_settings=[LINE],
+        advice=[ADVICE],
+        events=[event(5, 2)],
+    )
+    show_simulation(told, "out")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "40 scenarios, seed 7; p50 / p90 / p99"
+    assert [line.split()[0] for line in lines[2:4]] == ["ours", "stock"]
+    assert lines[4] == ""
+    assert lines[5].startswith("Settings: ")
+    empty = [number for number, line in enumerate(lines) if not line]
+    assert lines[empty[1] + 1].startswith("Group shop: ")
+    assert lines[empty[2] + 1].startswith("The recorded rebalances again")
+    assert lines[empty[3] + 1 :] == ["Written to out: sim_result, report.json"]
+
+
+def test_the_group_of_a_change_is_the_named_one_or_the_only_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its load is of its own samples."""
+    rows = [*ROWS, sampled("in/0", 50, 7, 0, group_id="h")]
+    for number, row in enumerate(rows):
+        if row.table == "decision":
+            rows[number] = Row("decision", {**row.values, "policy": "p"})
+    monkeypatch.setattr(
+        "faust_assigner.pipeline.ledgers.rows.read_here", lambda *_, **__: (rows, None)
+    )
+    request = Request(1, 2, "", ledgers=("l",), group_id="h")
+    current, load = job._current(request)
+    assert (current.group_id, current.decision_id) == ("h", "e2")
+    assert list(load.rates) == [("in", 0)]
+    current, load = job._current(replace(request, group_id="g"))
+    assert (current.decision_id, len(load.rates)) == ("d3", 3)
+    with pytest.raises(UnknownGroup, match=r"the ledger has \['g', 'h'\]"):
+        job._current(replace(request, group_id=None))
+
+
+def test_rows_and_reports_may_go_to_another_file_system(tmp_path: Path) -> None:
+    """The former rows are replaced there, too."""
+    import fsspec
+
+    fs = fsspec.filesystem("memory")
+    fs.pipe_file("/sim/out/sim_result/part-00009.parquet", b"old")
+    job._put_rows([result(1, "ours", 1, 2.0)], "memory://sim/out/")
+    job._write_text("memory://sim/out/report.json", "{}")
+    found = sorted(fs.find("/sim/out"))
+    assert found == ["/sim/out/report.json", "/sim/out/sim_result/part-00000.parquet"]
+    job._put_rows([result(1, "ours", 1, 2.0)], f"{tmp_path}/a/b")
+    job._write_text(f"{tmp_path}/c/d/report.json", json.dumps({"a": 1}))
+    assert (tmp_path / "a/b/sim_result/part-00000.parquet").exists()
+    assert json.loads((tmp_path / "c/d/report.json").read_text()) == {"a": 1}
+
+
+def test_a_run_without_spark_shows_its_stages_and_writes_both_files(tmp_path: Path) -> None:
+    """The number of settings is that of policies times standbys."""
+    shown = Progress()
+    stages: list[str] = []
+    shown.enter = stages.append  # type: ignore[method-assign]
+    request = Request(2, 5, f"{tmp_path}/out/", ("ours",), (0, 1))
+    found = job.simulate_here(request, shown)
+    assert stages == [
+        "playing 2 scenarios with each of 2 settings",
+        "summarising the scenarios",
+    ]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "report.json",
+        "sim_result",
+    ]
+    written = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert written == json.loads(json.dumps(found))
+    assert [(each["standbys"], each["scenarios"]) for each in found["sim_summary"][:2]] == [
+        (0, 2),
+        (1, 2),
+    ]
+    assert (found["replay"], found["advice"], found["options"]["measured_costs"]) == ([], [], [])
