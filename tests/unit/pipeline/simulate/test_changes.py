@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,12 +14,14 @@ from faust_assigner.errors import ConfigError
 from faust_assigner.ledger import Row
 from faust_assigner.pipeline.ledgers.current import Current
 from faust_assigner.pipeline.progress import Progress
-from faust_assigner.pipeline.simulate import job
+from faust_assigner.pipeline.simulate import console, job
 from faust_assigner.pipeline.simulate.console import show_simulation
 from faust_assigner.pipeline.simulate.job import Request
 from faust_assigner.pipeline.simulate.recorded import (
     UnknownGroup,
+    facts_of,
 )
+from faust_assigner.pipeline.simulate.settings import summarise
 from faust_assigner.pipeline.simulate.what_if import Change, Load, changed, load_of, what_if
 from faust_assigner.pipeline.weights.rates import PartitionRate
 from faust_assigner.simulation.fleet import Costs
@@ -197,3 +200,105 @@ def test_a_run_without_spark_shows_its_stages_and_writes_both_files(tmp_path: Pa
         (1, 2),
     ]
     assert (found["replay"], found["advice"], found["options"]["measured_costs"]) == ([], [], [])
+
+
+@pytest.mark.parametrize("which", ["what if", "weights", "shadow"])
+def test_the_heads_of_a_table_are_in_the_order_of_its_cells(
+    monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    """A value below another head would be read as another figure."""
+    shown: list[Any] = []
+    monkeypatch.setattr(console, "show", lambda title, heads, rows: shown.append(heads))
+    if which == "what if":
+        row = dict.fromkeys(("standbys", "members", "moves", "warm", "cold", "peak_lag"), 1)
+        row |= dict.fromkeys(("bytes_to_restore", "stopped_s", "restored_s", "idle_members"), 2)
+        racks: dict[str, Any] = {"actives_per_rack": {"r": 1}, "standbys_per_rack": {"r": 2}}
+        told = {**row, "colocated_pairs": 3, **racks}
+        console.show_what_if({"group_id": "g", "members": 1, "what_if": [told]})
+        wanted = "standbys, tasks moved, warm, cold, MB to restore, s stopped at most, "
+        wanted += "s until restored, peak lag, idle members, pairs in one rack"
+    elif which == "weights":
+        report_ = {"version": 1, "by": "cpu", "groups": [], "shadow": [], "quarantined": 0}
+        console.show_weights({**report_, "stale_samples": False, "out": "w", "topic": None})
+        wanted = "group, partitions, samples, lowest, highest, heaviest partition, "
+        wanted += "confidence median, lowest, oldest, drift"
+    else:
+        console._show_shadow([])
+        wanted = "group, decision, heaviest now, counted, weighted, tasks moved counted, "
+        wanted += "tasks moved weighted, weighted / counted"
+    assert ", ".join(shown[0]) == wanted
+
+
+def test_the_slowest_worker_decides_how_long_a_change_stops_the_group() -> None:
+    """Of the two that replay; racks are sorted, and each is counted."""
+    topics = ["in", "log"]
+    members = tuple(
+        Member(name, topics, actives={"in": n, "log": n}, generation=1, rack_id=rack)
+        for name, rack, n in (("a", "r2", []), ("b", "r1", [0, 1]), ("c", "r3", []))
+    )
+    current = Current("g", "d", members, {"in": 2, "log": 2}, ("log",))
+    load = Load({}, {("log", 0): 100.0, ("log", 1): 900.0}, {("log", 0): 1.0, ("log", 1): 8.0})
+    costs = Costs(rebalance_pause_s=1.0, warm_takeover_s=2.0, replay_records_per_s=100.0)
+    (row,) = what_if(current, Change(remove=("b",)), load, replicas=[0], costs=costs)
+    assert (row["cold"], row["bytes_to_restore"]) == (2, 9)
+    assert (row["stopped_s"], row["restored_s"]) == (12.0, 9.0)
+    assert list(row["actives_per_rack"].items()) == [("r2", 1), ("r3", 1)]
+
+
+def test_a_partition_that_two_members_claim_has_not_moved_to_either() -> None:
+    """Both are its owners."""
+    members = (
+        Member("a", ["in"], actives={"in": [0, 1]}, generation=1),
+        Member("b", ["in"], actives={"in": [1]}, generation=1),
+    )
+    current = Current("g", "d", members, {"in": 2}, ())
+    (row,) = what_if(current, Change(), Load({}, {}, {}), replicas=[0])
+    assert row["moves"] == 0
+
+
+def test_a_report_of_a_ledger_has_its_replay_its_events_and_its_advice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The advice over the weeks is the verdict of each line; a line has the score of its own arm."""
+    facts = facts_of(ROWS)
+    asked: list[Any] = []
+
+    def note(name: str, found: Any) -> Any:
+        return lambda *given: asked.append((name, *given)) or found
+
+    replay = [
+        {"policy": policy, "standbys": count, "predicted": {"rebalances": 10 * count}}
+        for policy, count in (("ours+static", 1), ("ours+static", 0), ("stock", 1))
+    ]
+    monkeypatch.setattr(job, "replayed", note("replayed", replay))
+    monkeypatch.setattr(job, "event_rows", note("events", ["event"]))
+    monkeypatch.setattr(job, "advice", note("advice", [{"verdict": "keep: worse"}]))
+    monkeypatch.setattr(job, "_write_text", lambda *_: None)
+    rows = [
+        result(n, policy, count, 50.0 + 10 * count, racks=1 + n % 2)
+        for n in range(4)
+        for policy, count in (("ours+static", 1), ("ours+static", 0), ("stock", 1))
+    ]
+    policies = ("ours+static", "stock")
+    request = Request(2, 5, "out", policies, (0, 1), ledgers=("l",), group_id="g")
+    run, measured = job._run(request, facts)
+    found = job._finish(request, run, measured, lambda part: summarise(rows), facts)
+    mine = facts.of_group("g")
+    recorded = {"rebalances": 2, "moved": 3, "cold_moves": 1}
+    assert asked == [
+        ("replayed", run, 1),
+        ("events", run, mine, "ours"),
+        ("advice", run, mine, "ours", ("ours+static", 0)),
+    ]
+    assert found["replay"] == [{**each, "recorded": recorded} for each in replay]
+    assert (found["events"], found["advice"]) == (["event"], [{"verdict": "keep: worse"}])
+    lines = found["sim_settings"]
+    assert len(lines) == 3
+    for line in lines:
+        assert (line["policy"], line["standbys"], line["verdict"]) == (
+            "ours+static",
+            0,
+            "keep: worse",
+        )
+        assert line["replay"] == found["replay"][1]
+    assert (found["options"]["shape"], found["options"]["ledgers"]) == (None, ["l"])

@@ -25,7 +25,7 @@ from faust_assigner.pipeline.simulate.recorded import (
 )
 from faust_assigner.pipeline.simulate.run import Run, play, to_frame
 from faust_assigner.pipeline.simulate.scenarios import scenario_seed
-from faust_assigner.pipeline.simulate.settings import in_order, recommend, summarise
+from faust_assigner.pipeline.simulate.settings import _calmer, in_order, recommend, summarise
 from faust_assigner.simulation.fleet import Costs, Event, Kind, Scenario, Worker
 from faust_assigner.simulation.simulator import Rebalance
 from tests.unit.pipeline.simulate.test_recordings import (
@@ -379,3 +379,64 @@ def test_summaries_are_in_the_order_of_states_racks_policies_and_standbys() -> N
     keys = ("state", "racks", "policy", "standbys")
     found = in_order(dict(zip(keys, name, strict=True)) for name in names)
     assert [tuple(each.values()) for each in found] == [names[n] for n in (7, 5, 4, 3, 2, 1, 6, 0)]
+
+
+@pytest.mark.parametrize("interval", [(-2.0, 0.0), (0.0, 2.0), (0.0, 0.0), None])
+def test_an_interval_up_to_zero_makes_no_policy_calmer(interval: Any) -> None:
+    """On either side."""
+    assert _calmer("ours", "stock", interval) == "even"
+    assert _calmer("ours", "stock", (-2.0, -0.1)) == "ours"
+    assert _calmer("ours", "stock", (0.1, 2.0)) == "stock"
+
+
+def test_a_rival_that_was_not_compared_gives_no_verdict() -> None:
+    """Its figures stand beside ours without a difference."""
+    summaries = summarise(
+        [result(n, policy, 1, 50.0 + n) for n in range(3) for policy in ("ours", "stock")]
+    )
+    for found in summaries:
+        found["against"] = {}
+    line = recommend(summaries, policy="ours")[0]
+    assert (line.instead_of, line.difference_s, line.difference_interval) == (
+        "stock, standbys 1",
+        None,
+        None,
+    )
+    assert line.calmer == ""
+    assert line.verdict == "keep: no other policy was played under the same conditions"
+
+
+def test_an_unknown_switch_behind_a_known_one_is_named() -> None:
+    """With the known ones."""
+    with pytest.raises(ConfigError, match="unknown switch 'fast', known: static, weights, eager"):
+        arms(("ours+static+fast",))
+
+
+def test_a_policy_is_tried_out_with_one_member_and_two_topics() -> None:
+    """Its arguments are those of the planner."""
+    asked: list[Any] = []
+
+    def policy(*given: Any, **more: Any) -> Placement:
+        asked.append((given, more))
+        return Placement({}, {})
+
+    policies._try_out("own", policy)
+    [((members, partitions), more)] = asked
+    assert [(one.member_id, tuple(one.topics)) for one in members] == [("first", ("source",))]
+    assert partitions == {"source": 2, "state": 2}
+    assert more == {"replicas": 0, "changelogs": ("state",), "weights": None}
+
+
+def test_sticky_keeps_the_claims_of_all_topics() -> None:
+    """Of each topic each number."""
+    claims = {"a-in": [2, 3], "b-in": [0, 1]}
+    others = {"a-in": [0, 1], "b-in": [2, 3]}
+    members = [
+        Member(name, ["a-in", "b-in"], actives=mine, generation=4)
+        for name, mine in (("x", claims), ("y", others))
+    ]
+    found = policies.aiokafka_sticky(
+        members, {"b-in": 4, "a-in": 4}, replicas=0, changelogs=(), weights=None
+    )
+    owned = {name: {t: sorted(n) for t, n in found.actives(name).items()} for name in "xy"}
+    assert owned == {"x": claims, "y": others}

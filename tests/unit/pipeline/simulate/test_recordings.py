@@ -81,6 +81,7 @@ ROWS = [
     placed("d2", "in/2", "b", "m"),
     placed("d2", "in/1", "b", ""),
     placed("d2", "one/0", "b", "m"),
+    placed("d2", "log/1", "a", "mc", role="standby"),
     decision("d2", 140, member("zombie"), trigger="later"),
     decision("d3", 200, member("b"), member("c")),
     decision("e1", 50, member("x"), group="h"),
@@ -92,7 +93,10 @@ ROWS = [
     sampled("log/0", 130, 5, 500, state_bytes=1),
     recovered("d2", "b", "log/0", (101, 104), source="replay", records=900),
     recovered("d2", "b", "log/2", (102, 109), records=70),
-    recovered("d2", "b", "log/2", (102, 109), records=70),
+    Row(
+        "recovery",
+        dict(reversed(recovered("d2", "b", "log/2", (102, 109), records=70).values.items())),
+    ),
     recovered("d1", "a", "other/1", (1, 2), group_id="h"),
 ]
 
@@ -139,7 +143,8 @@ def test_the_whole_facts_of_a_ledger() -> None:
         }
         assert facts.outcomes == {("g", "d1"): (4, 3), ("g", "d2"): (3, 1), ("h", "e1"): (1, 1)}
         assert facts.recorded() == {"rebalances": 3, "moved": 3, "cold_moves": 1}
-        assert [rate.samples for rate in facts.rates] == [2, 1, 1]
+        told = [(rate.samples, rate.records_in) for rate in facts.rates]
+        assert told == [(2, 120.0), (1, 30.0), (1, 5.0)]
         assert [(rate.topic, rate.partition) for rate in facts.before] == [("in", 0)]
         after = [(rate.topic, rate.partition, rate.samples) for rate in facts.after]
         assert after == [("in", 0, 1), ("in", 1, 1), ("log", 0, 1)]
@@ -187,6 +192,7 @@ def test_a_group_that_the_ledger_lacks_is_named_beside_those_it_has() -> None:
     with pytest.raises(UnknownGroup, match=r"no decision of group 'x' in the ledger.*\['g', 'h'\]"):
         week(facts, group_id="x")
     assert [each.group_id for each in week(facts).recordings] == ["g", "h"]
+    assert [each.group_id for each in week(facts, group_id="h").recordings] == ["h"]
     without = replace(facts, topics=())
     with pytest.raises(recorded.NothingRecorded, match="no assignment of group 'g'"):
         week(without)

@@ -1,0 +1,239 @@
+"""A fleet's time, its rest and its living workers, with workers that only note their calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+
+from faust_assigner.testing import apps, log
+from faust_assigner.testing import fleet as fleet_module
+from faust_assigner.testing.clock import Alarm
+from faust_assigner.testing.fleet import Fleet
+from faust_assigner.testing.in_process import Progress
+from tests.unit.testing.made import Process, made
+
+
+def advanced(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, seconds: float, *alarms: Alarm
+) -> tuple[list[float], list[float]]:
+    """The steps of the clock and the real sleeps while time is advanced."""
+    worker: Any = fleet.workers["w1"]
+    worker.alarms = list(alarms)
+    steps: list[float] = []
+    sleeps: list[float] = []
+    move = fleet.clock.move
+    monkeypatch.setattr(fleet, "_until_idle", lambda: None)
+    monkeypatch.setattr(fleet.clock, "move", lambda by: (steps.append(round(by, 6)), move(by)))
+    monkeypatch.setattr(
+        fleet_module,
+        "time",
+        SimpleNamespace(sleep=lambda by: sleeps.append(round(by, 6)), monotonic=lambda: 0.0),
+    )
+    before = fleet.clock.monotonic()
+    fleet.advance(seconds)
+    assert fleet.clock.monotonic() == pytest.approx(before + seconds)
+    return steps, sleeps
+
+
+FAR = float("inf")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "alarms", "steps"),
+    [
+        (1.0, [Alarm(0.1, False, FAR)], [0.25] * 4),
+        (1.0, [Alarm(0.6, False, FAR)], [0.6, 0.4]),
+        (3.0, [Alarm(0.1, False, 2.0), Alarm(0.1, False, 0.05)], [0.25, *[0.05] * 55]),
+        (0.2, [Alarm(5.0, False, 5.0)], [0.2]),
+    ],
+    ids=["steps", "the next timer", "a long sleep is exact", "the end"],
+)
+def test_time_advances_in_steps_that_no_long_sleep_is_later_than(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: float,
+    alarms: list[Alarm],
+    steps: list[float],
+) -> None:
+    """No real time passes."""
+    fleet, _ = made(tmp_path, "w1")
+    assert advanced(fleet, monkeypatch, seconds, *alarms) == (pytest.approx(steps), [])
+
+
+def test_after_the_first_minute_the_steps_are_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quarter of a second, then a second."""
+    fleet, _ = made(tmp_path, "w1")
+    steps, _ = advanced(fleet, monkeypatch, 63.0, Alarm(0.1, False, FAR))
+    assert steps == pytest.approx([0.25] * 240 + [1.0] * 3)
+
+
+def test_polls_take_real_time_up_to_their_bound_in_each_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a second of polls, then a step; a poll never passes the end."""
+    fleet, _ = made(tmp_path, "w1")
+    steps, sleeps = advanced(fleet, monkeypatch, 1.3, Alarm(0.2, True, FAR))
+    assert steps == pytest.approx([0.2, 0.2, 0.2, 0.25, 0.2, 0.2, 0.05])
+    assert sleeps == pytest.approx([0.2, 0.2, 0.2, 0.2, 0.2, 0.05])
+
+
+def test_time_of_processes_cannot_be_moved(tmp_path: Path) -> None:
+    """The error names the option."""
+    fleet, _ = made(tmp_path, "w1")
+    fleet.processes = True
+    with pytest.raises(AssertionError, match="processes=True"):
+        fleet.advance(1.0)
+
+
+def test_workers_are_idle_after_five_looks_without_a_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records that are not read yet are a change to come; each look takes a millisecond."""
+    fleet, _ = made(tmp_path, "w1", "w2")
+    place = TopicPartition("t", 1)
+    for name, steps in (
+        ("w1", [Progress(1, 5, {}), Progress(0, 5, {})]),
+        ("w2", [*[Progress(0, 0, {place: at}) for at in (3, 3, 3)], Progress(0, 0, {place: 4})]),
+    ):
+        worker: Any = fleet.workers[name]
+        worker.steps, worker.alarms = steps, [Alarm(1.0, False, FAR)]
+    monkeypatch.setattr(log, "ends", lambda broker, topic: [9, 4])
+    looks: list[float] = []
+    monkeypatch.setattr(
+        fleet_module,
+        "time",
+        SimpleNamespace(sleep=looks.append, monotonic=lambda: 0.0),
+    )
+    before = fleet.clock.monotonic()
+    fleet._until_idle()
+    # Three looks at the unread record, the first look at the rest, and five without a change.
+    assert looks == [0.001] * 9
+    assert fleet.clock.monotonic() == pytest.approx(before + 0.009)
+
+
+def test_agents_that_never_end_fail_the_wait_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wait has a deadline."""
+    fleet, _ = made(tmp_path, "w1")
+    clock = iter((0.0, 119.0, 121.0))
+    monkeypatch.setattr(
+        fleet_module,
+        "time",
+        SimpleNamespace(sleep=lambda _: None, monotonic=lambda: next(clock)),
+    )
+    worker: Any = fleet.workers["w1"]
+    worker.steps, worker.alarms = [Progress(1, 1, {})], [Alarm(1.0, False, FAR)]
+    with pytest.raises(AssertionError, match="waited 120 s for: the agents to be done"):
+        fleet._until_idle()
+
+
+@pytest.mark.parametrize("call", ["_running", "_living"])
+def test_the_error_of_any_worker_is_raised(tmp_path: Path, call: str) -> None:
+    """Also of one that is not alive; without one the living and thawed workers are returned."""
+    fleet, _ = made(tmp_path, "w1", "w2", "w3")
+    fleet.workers["w2"].kill()
+    fleet.freeze("w3")
+    assert [worker.name for worker in getattr(fleet, call)()] == ["w1"]
+    fleet.workers["w2"].error = KeyError("broken")  # type: ignore[attr-defined]
+    with pytest.raises(KeyError, match="broken"):
+        getattr(fleet, call)()
+
+
+def test_a_process_that_ended_by_itself_or_failed_to_start_is_an_error(tmp_path: Path) -> None:
+    """A worker that the test ended is none; all journals are read."""
+    fleet, _ = made(tmp_path)
+    fleet.workers = {
+        "a": Process("a"),
+        "b": Process("b", is_alive=False, is_ended=True),
+        "c": Process("c", is_frozen=True),
+    }
+    assert [worker.name for worker in fleet._living()] == ["a"]
+    assert [worker.read for worker in fleet.workers.values()] == [1, 1, 1]  # type: ignore[attr-defined]
+    fleet.workers["b"].is_ended = False  # type: ignore[attr-defined]
+    with pytest.raises(AssertionError, match="the worker b ended: the end of its log"):
+        fleet._living()
+    fleet.workers["a"].failure = "no such table"  # type: ignore[attr-defined]
+    with pytest.raises(apps.AppNotFound, match="no such table"):
+        fleet._living()
+
+
+# -- rest -----------------------------------------------------------------------------------------
+
+
+def rested(
+    fleet: Fleet,
+    monkeypatch: pytest.MonkeyPatch,
+    states: list[Any],
+    wait: Callable[[], None],
+) -> int:
+    """The number of looks until the fleet rests; a second passes at each look."""
+    now = [0.0]
+    looks: list[Any] = []
+
+    def rest(living: Any, broker: Any) -> Any:
+        now[0] += 1.0
+        looks.append(living)
+        return states.pop(0) if len(states) > 1 else states[0]
+
+    def wait_until(fact: Callable[[], bool], what: Any, *, seconds: float) -> None:
+        while not fact():
+            if now[0] > seconds:
+                raise AssertionError(what())
+
+    monkeypatch.setattr(fleet_module, "rest", rest)
+    monkeypatch.setattr(fleet_module, "wait_until", wait_until)
+    monkeypatch.setattr(fleet_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    wait()
+    return len(looks)
+
+
+def test_a_fleet_is_at_rest_after_a_quiet_time_in_one_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another state begins the time anew; then the clock is held."""
+    fleet, _ = made(tmp_path, "w1")
+    fleet._is_at_rest = False
+    first, second = (4, {(1, 0): "a"}), (5, {(1, 0): "b"})
+    states = [first, first, None, first, second, second]
+    looks = rested(fleet, monkeypatch, states, lambda: fleet.settle(quiet_s=2.0))
+    assert looks == 7  # the fifth look sees the state that lasts
+    assert fleet._is_at_rest
+    before = fleet.clock.monotonic()
+    assert fleet.clock.monotonic() == before
+
+
+def test_a_single_worker_in_this_process_starts_in_a_hurry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pauses are skipped by 20 ms at each look; no quiet time follows."""
+    fleet, _ = made(tmp_path, "w1")
+    moved: list[float] = []
+    monkeypatch.setattr(fleet.clock, "move", moved.append)
+    states = [None, None, (4, {})]
+    looks = rested(
+        fleet, monkeypatch, states, lambda: fleet._wait_for_rest(0.0, 9.0, is_hurried=True)
+    )
+    assert (looks, moved) == (3, [0.02] * 3)
+    fleet.processes = True
+    moved.clear()
+    rested(fleet, monkeypatch, [(4, {})], lambda: fleet._wait_for_rest(0.0, 9.0, is_hurried=True))
+    assert moved == []
+
+
+def test_a_fleet_that_does_not_rest_tells_the_state_of_each_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line each."""
+    fleet, _ = made(tmp_path, "w1", "w2")
+    with pytest.raises(AssertionError) as failure:
+        rested(fleet, monkeypatch, [None], lambda: fleet.settle(timeout_s=3.0))
+    state = "generation 4, ready 4, waits for 0 copies"
+    assert str(failure.value) == f"the group to be at rest\nw1: {state}\nw2: {state}"
