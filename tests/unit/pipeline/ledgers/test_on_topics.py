@@ -1,0 +1,166 @@
+"""Topics: their newest records, and their reader on Spark with a fake session."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from aiokafka import TopicPartition
+
+from faust_assigner.errors import ConfigError
+from faust_assigner.pipeline.cluster import Cluster
+from faust_assigner.pipeline.ledgers import topic_source, topics
+from faust_assigner.pipeline.ledgers.progress import Span
+from faust_assigner.pipeline.ledgers.topic_source import TopicSource, read_lines_of
+from faust_assigner.snapshots.changelog import Extent
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+# -- topics ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("most", "seconds", "reached", "spans", "told"),
+    [
+        (None, None, (9, 20), [(2, 9), (0, 20)], ""),
+        (10, None, (9, 20), [(4, 9), (15, 20)], "topic t has older rows that were not read"),
+        (14, None, (9, 20), [(2, 9), (13, 20)], "topic t has older rows that were not read"),
+        (40, None, (9, 20), [(2, 9), (0, 20)], ""),
+        (None, 2.5, (9, 19), [(2, 9), (0, 20)], "topic t was not read to its end within 2.5 s"),
+    ],
+)
+def test_the_newest_records_are_shared_evenly_among_the_partitions(
+    monkeypatch: pytest.MonkeyPatch,
+    most: int | None,
+    seconds: float | None,
+    reached: tuple[int, int],
+    spans: list[tuple[int, int]],
+    told: str,
+) -> None:
+    """The answer tells whether something was left out; tombstones and empty records are not passed on."""
+    places = [TopicPartition("t", number) for number in (0, 1)]
+    asked: list[Any] = []
+
+    async def extents(connection: Any, topic: str) -> dict[int, Extent]:
+        return {0: Extent(2, 9), 1: Extent(0, 20)}
+
+    async def read(connection: Any, found: Any, sink: Any, *, stopped: Any) -> Any:
+        asked.append((connection, found, stopped()))
+        sink(
+            places[1],
+            [SimpleNamespace(offset=n, value=value) for n, value in enumerate((b"a", None, b""))],
+            0,
+        )
+        return dict(zip(places, reached, strict=True))
+
+    monkeypatch.setattr(topic_source, "extents", extents)
+    monkeypatch.setattr(topic_source, "read", read)
+    taken: list[Any] = []
+    found = asyncio.run(
+        read_lines_of(
+            {"x": "y"},
+            "t",
+            lambda *given: taken.append(given),
+            most_records=most,
+            seconds=seconds,
+        )
+    )
+    assert (found, taken) == (told, [(1, 0, b"a")])
+    wanted = dict(zip(places, [Extent(*span) for span in spans], strict=True))
+    assert asked == [({"x": "y"}, wanted, False)]
+
+
+def test_the_url_of_a_topic_is_the_parsed_one() -> None:
+    """With all of its brokers."""
+    url = "kafka://a:1,b:2/ledger"
+    source = TopicSource.from_url(url, {"client.id": "me"})
+    assert (source.url, source.topic, source.cluster.bootstrap) == (url, "ledger", "a:1,b:2")
+
+
+class Frame:
+    """A frame of Spark: the calls that made it, and the frames that were joined to it."""
+
+    def __init__(self, *calls: Any) -> None:
+        self.calls = list(calls)
+
+    @property
+    def read(self) -> Frame:
+        """A reader."""
+        return Frame()
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*given: Any, **more: Any) -> Frame:
+            return Frame(*self.calls, (name, *given, *([more] if more else [])))
+
+        return call
+
+
+def test_sparks_connector_reads_each_topic_with_its_own_offsets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two spans of a topic are one reader; a deleted range does not fail the job."""
+    column = SimpleNamespace(cast=lambda kind: f"as {kind}", alias=lambda name: name)
+    monkeypatch.setattr(
+        topics,
+        "F",
+        SimpleNamespace(concat=lambda *_: column, lit=str, col=lambda name: column),
+    )
+    one, two = (TopicSource(Cluster("a:1"), name) for name in ("t", "u"))
+    spans = [Span(one, 0, 3, 9), Span(two, 0, 1, 2), Span(one, 4, 5, 6)]
+    spark: Any = Frame()
+    found: Any = topics.read_spans(spark, spans, connector="spark")
+    *first, (union, second) = found.calls
+    assert union == "unionByName"
+
+    def reader(assign: Any, starts: Any, ends: Any) -> list[Any]:
+        return [
+            ("format", "kafka"),
+            ("options", {"kafka.bootstrap.servers": "a:1"}),
+            ("option", "assign", json.dumps(assign)),
+            ("option", "startingOffsets", json.dumps(starts)),
+            ("option", "endingOffsets", json.dumps(ends)),
+            ("option", "kafka.isolation.level", "read_committed"),
+            ("option", "failOnDataLoss", "false"),
+            ("load",),
+            ("select", "file", "pos", "value"),
+        ]
+
+    assert first == reader({"t": [0, 4]}, {"t": {"0": 3, "4": 5}}, {"t": {"0": 9, "4": 6}})
+    assert second.calls == reader({"u": [0]}, {"u": {"0": 1}}, {"u": {"0": 2}})
+
+
+@pytest.mark.parametrize(
+    ("connector", "has", "wanted"),
+    [("auto", True, "spark"), ("auto", False, "python"), ("python", True, "python")],
+)
+def test_topics_are_read_by_sparks_connector_if_the_session_has_it(
+    monkeypatch: pytest.MonkeyPatch, connector: str, has: bool, wanted: str
+) -> None:
+    """Else by aiokafka; another name is an error with the names."""
+    monkeypatch.setattr(topics, "has_connector", lambda spark: has)
+    monkeypatch.setattr(topics, "_by_aiokafka", lambda spark, spans: ("python", spans))
+    monkeypatch.setattr(topics, "_by_connector", lambda spark, source, spans: ("spark", spans))
+    spans = [Span(TopicSource(Cluster("a:1"), "t"), 0, 3, 9)]
+    spark: Any = "session"
+    assert topics.read_spans(spark, spans, connector=connector) == (wanted, spans)
+    with pytest.raises(ConfigError, match="one of auto, spark, python, not 'java'"):
+        topics.read_spans(spark, spans, connector="java")
+
+
+def test_each_span_is_read_by_a_task_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its partition and its offsets."""
+    monkeypatch.setattr(topics, "read_span", lambda *given: [given])
+    source = TopicSource(Cluster("a:1"), "t")
+    spans = [Span(source, 4, 3, 9), Span(source, 1, 0, 2)]
+    spark: Any = Frame()
+    (_, *numbers), (_, task, schema) = topics._by_aiokafka(spark, spans).calls  # type: ignore[attr-defined]
+    assert numbers == [0, 2, 1, 2]
+    assert schema == "file string, pos long, value binary"
+    batches = [pa.RecordBatch.from_arrays([pa.array([1, 0])], names=["id"])]
+    assert list(task(iter(batches))) == [(source, 1, 0, 2), (source, 4, 3, 9)]
