@@ -1,0 +1,122 @@
+"""Edges of ledgers: damaged packed files, limits of a period, several paths, and topics without ids."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from faust_assigner.pipeline.ledgers import progress
+from faust_assigner.pipeline.ledgers.files import Chunk, LedgerDamaged, find_files, pack, read_lines
+from faust_assigner.pipeline.ledgers.parse import parse_messages
+from faust_assigner.pipeline.ledgers.period import SLACK, Period
+from faust_assigner.pipeline.ledgers.progress import news
+from faust_assigner.pipeline.schema import PARSED_ARROW
+from faust_assigner.snapshots.changelog import Changelog, Extent
+from tests.integration.spark.ledgers import DECISION, SAMPLE, good
+from tests.unit.pipeline.ledgers.test_progress import Reader
+
+START = datetime(2026, 11, 21, 20, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("w.jsonl.gz", gzip.compress(b"one\n")[:10] + b"\xff" * 30),
+        ("w.jsonl.gz", gzip.compress(b"one\n")[:15]),
+        ("w.jsonl.xz", b"no xz at all"),
+        ("w.jsonl.bz2", b"no bz2 at all"),
+    ],
+    ids=["a bad block", "cut off", "no xz", "no bz2"],
+)
+def test_each_kind_of_damage_of_a_packed_file_is_told_with_its_place(
+    tmp_path: Path, name: str, data: bytes
+) -> None:
+    """The file stays in the list of a period, since its reader then counts the damage."""
+    path = tmp_path / name
+    path.write_bytes(data)
+    with pytest.raises(LedgerDamaged, match="not read further: ") as damage:
+        list(read_lines(Chunk(str(path), 0, len(data))))
+    assert damage.value.position == 0
+    found = find_files([str(path)])
+    assert Period(until=START).files(found) == found
+
+
+@pytest.mark.parametrize(("seconds", "kept"), [(-0.001, False), (0.0, False), (0.001, True)])
+def test_a_file_that_begins_an_hour_after_the_period_is_not_read(
+    tmp_path: Path, seconds: float, kept: bool
+) -> None:
+    """At the hour itself it begins after the period."""
+    path = tmp_path / "w.jsonl"
+    path.write_bytes(good({**SAMPLE, "ts": "2026-11-21T20:00:00.000Z"}).data)
+    until = START - SLACK + timedelta(seconds=seconds)
+    assert bool(Period(until=until).files(find_files([str(path)]))) is kept
+
+
+def test_several_paths_are_listed_and_a_missing_one_is_left_out(tmp_path: Path) -> None:
+    """A visit reads the others; the files are in the order of their names."""
+    for name in ("b", "a"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "w.jsonl").write_bytes(b"one\n")
+    paths = [str(tmp_path / name) for name in ("missing", "b", "a")]
+    found, all_answered = progress._listed(paths)
+    assert [file.name for file in found] == [f"{tmp_path}/{name}/w.jsonl" for name in "ab"]
+    assert not all_answered
+    assert progress._listed(paths[1:])[1]
+    assert [chunk.name for chunk in news(paths, {}, {}).chunks] == [file.name for file in found]
+
+
+def test_a_file_whose_size_is_the_time_of_another_is_read(tmp_path: Path) -> None:
+    """Size and time are compared each with its own."""
+    path, reader = tmp_path / "w.jsonl", Reader(tmp_path)
+    path.write_bytes(b"1\n" * 5)
+    os.utime(path, (12.0, 12.0))
+    assert reader.visit() == [("w.jsonl", 0, 10)]
+    path.write_bytes(b"1\n" * 6)
+    os.utime(path, (12.0, 12.0))
+    assert reader.visit() == [("w.jsonl", 10, 12)]
+    os.utime(path, (10.0, 10.0))
+    assert reader.visit() == []
+    assert reader.state["files"][str(path)]["modified"] == "10.0"
+
+
+def test_a_topic_without_ids_of_which_the_last_partition_fell_is_read_again_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A topic with an id is not: a broker that lags told the lower end."""
+    extents = {0: Extent(0, 7), 1: Extent(0, 400)}
+    for topic_id, spans in ((None, [(0, 0, 7), (1, 0, 400)]), ("id", [(0, 5, 7)])):
+        name = "ledger" if topic_id is None else "ledger:id"
+        log = Changelog("ledger", extents, 0, topic_id)
+        monkeypatch.setattr(progress, "topic_now", lambda _, log=log: log)
+        before = {"topics": {name: {"0": 5, "1": 1_000}}}
+        found = news(["kafka://a:1/ledger"], before, {})
+        assert [(one.partition, one.start, one.end) for one in found.spans] == spans
+
+
+def test_messages_of_two_files_keep_their_places_and_an_empty_batch_has_no_rows() -> None:
+    """An offset is the line; a tombstone is no row."""
+    given = {
+        "file": ["t/0", "t/1", "t/1"],
+        "pos": [7, 8, 9],
+        "value": [good(DECISION).data, None, good(SAMPLE).data],
+    }
+    schema = pa.schema([("file", pa.string()), ("pos", pa.int64()), ("value", pa.binary())])
+    batches = [pa.RecordBatch.from_pydict(given, schema=schema)]
+    batches.append(batches[0].slice(0, 0))
+    first, second = parse_messages(batches)
+    told = [(row["file"], row["chunk"], row["pos"], row["line"]) for row in first.to_pylist()]
+    assert told == [("t/0", 0, 7, 7), ("t/1", 0, 9, 9)]
+    assert (second.num_rows, second.schema) == (0, PARSED_ARROW)
+
+
+def test_opening_a_file_counts_as_four_kilobytes() -> None:
+    """Two tiny files weigh as much as one of that size."""
+    tiny = [Chunk(f"f{n}", 0, 0) for n in range(4)]
+    assert [len(load) for load in pack([*tiny, Chunk("big", 100, 100 + 8_192)], 2)] == [2, 3]
+    wide = [*tiny, Chunk("big", 0, 3 * 4_096)]
+    assert [len(load) for load in pack(wide, 2)] == [1, 4]
