@@ -223,7 +223,7 @@ def packed(grid: Grid, families: Sequence[Family]) -> Grid:
     begin = max(end for _, _, end in owned) + _PACKED_GAP
     rows, width = [], begin + _PACKED_GAP
     for row, (actives, names, _) in zip(grid.rows, owned, strict=True):
-        rest = sorted((m for m in row.marks if m.shape in "ws"), key=lambda m: m.shape != "w")
+        rest = [m for m in row.marks if m.shape in "ws"]
         copies, more, end = _listed(rest, labels, steps, begin)
         rows.append(replace(row, marks=(*actives, *copies), names=(*names, *more)))
         width = max(width, end)

@@ -12,7 +12,8 @@ import pytest
 from faust_assigner import Member, Plan, plan
 from faust_assigner.checks.invariants import _left, carried, check
 from faust_assigner.checks.optimality import improving_cycle
-from faust_assigner.checks.reading import copies_of, units_of
+from faust_assigner.checks.reading import accepted_owners, copies_of, units_of
+from faust_assigner.model import NOBODY
 
 MEMBERS = [Member(m, ["s", "s-log", "t"]) for m in "abc"]
 PARTITIONS = {"s": 6, "s-log": 6, "t": 4}
@@ -277,3 +278,44 @@ def test_an_owner_has_all_changelogs_whatever_it_claims_as_standby() -> None:
     partitions, logs = dict.fromkeys(topics, 1), frozenset(topics[1:])
     (unit,) = units_of([member], partitions, logs, frozenset())
     assert copies_of(unit, [member]) == [{0: 2}]
+
+
+def test_a_newer_member_without_a_claim_on_a_number_takes_no_owner_away() -> None:
+    """Only the claims on the number itself are compared by their generations."""
+    members = [
+        Member("a", ["t"], actives={"t": [0, 1]}, generation=1),
+        Member("b", ["t"], actives={"t": [1]}, generation=2),
+        Member("c", ["t"], generation=9),
+    ]
+    (unit,) = units_of(members, {"t": 3}, frozenset(), frozenset())
+    assert accepted_owners(unit, members, "actives") == [0, 1, NOBODY]
+
+
+def test_of_one_generation_a_contested_topic_has_no_vote() -> None:
+    """The other topics of the number decide, sources before changelogs."""
+    topics = ["log", "s", "t"]
+    members = [
+        Member("a", topics, actives={"s": [0, 1], "log": [1, 2]}, generation=3),
+        Member("b", topics, actives={"s": [0], "t": [0, 1], "log": [2]}, generation=3),
+    ]
+    (unit,) = units_of(members, dict.fromkeys(topics, 3), frozenset({"log"}), frozenset())
+    assert accepted_owners(unit, members, "actives") == [1, 0, NOBODY]
+
+
+@pytest.mark.parametrize(
+    ("counts", "had", "term"),
+    [
+        ([[1, 0], [1, 0]], [[0, 0], [0, 0]], "total balance"),  # the last task of a group moves
+        ([[1, 1], [0, 0]], [[1, 1], [0, 0]], None),
+        ([[2, 0], [0, 2]], [[0, 0], [0, 0]], "group balance"),
+        ([[1, 0], [0, 1]], [[0, 1], [1, 0]], "stickiness"),
+        ([[1, 0], [0, 1]], [[1, 0], [0, 0]], None),
+    ],
+)
+def test_the_certificate_names_the_first_term_that_could_be_better(
+    counts: list[list[int]], had: list[list[int]], term: str | None
+) -> None:
+    """Two groups that two members share."""
+    allowed = np.ones((2, 2), dtype=np.bool_)
+    rate = np.ones(2, dtype=np.int64)
+    assert improving_cycle(np.array(counts), allowed, np.array(had), rate) == term

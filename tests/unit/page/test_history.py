@@ -319,3 +319,43 @@ def test_a_round_that_moved_tasks_cold_is_marked() -> None:
     rounds = [seen(1), seen(2, cold=1), seen(3, is_planned=False)]
     marks = chart_of([sample(AT)], rounds, AT + 1).rounds
     assert [one.is_cold for one in marks] == [False, True, True]
+
+
+def test_every_move_that_a_leader_tells_is_kept_with_its_members_names() -> None:
+    """Two rounds of two moves each, between static members; a move of an unknown topic is left out."""
+    made = group(3)
+    for n in range(3):
+        made.offers[f"m{n}"] = {"instance_id": f"shop-{n}"}
+    report = at(made.round(), 0)
+
+    def move(topic: str, number: int, source: str, target: str, **more: bool) -> MovedTask:
+        base = {"rule": "moved", "is_cold": False, **more}
+        return MovedTask(topic=topic, partition=number, source=source, target=target, **base)  # type: ignore[arg-type]
+
+    history = History()
+    rounds = [
+        told(
+            1,
+            AT - 60,
+            move("orders", 0, "shop-2", "shop-0", is_cold=True),
+            move("orders", 1, "", "m1"),
+        ),
+        told(
+            2,
+            AT - 30,
+            move("orders", 0, "shop-0", "gone"),
+            move("nothing", 0, "shop-1", "shop-2"),
+            move("orders", 5, "m2", "shop-1", is_cold=True),
+        ),
+    ]
+    history.note_told(rounds, report)
+    keys = [f"orders/{n}" for n in range(6)] + ["nothing/0"]
+    assert [
+        (one.key, one.at - AT, one.generation, one.source, one.target, one.was_warm, one.rule)
+        for one in history.moves_of(keys)
+    ] == [
+        ("orders/0", -30, 2, "shop-0", "gone", True, "moved"),
+        ("orders/5", -30, 2, "shop-2", "shop-1", False, "moved"),
+        ("orders/0", -60, 1, "shop-2", "shop-0", False, "moved"),
+        ("orders/1", -60, 1, None, "shop-1", True, "moved"),
+    ]

@@ -248,3 +248,32 @@ def test_a_round_without_a_time_is_dated_by_its_report() -> None:
     assert report.decision is not None
     undated = replace(report, decision=replace(report.decision, at=None, generation=9))
     assert noted(undated).rounds[0].at == AT
+
+
+@pytest.mark.parametrize(("told_s", "kept_s"), [(20, 9), (5, 5)])
+def test_a_move_is_dated_by_the_earlier_of_two_reports(told_s: int, kept_s: int) -> None:
+    """The clocks of the page and of the leader differ; the rule is the leader's word."""
+    made = group(2)
+    report = at(made, 0)
+    swapped = tuple(
+        replace(one, owner="w1" if one.owner == "w0" else "w0") for one in report.partitions
+    )
+    history = noted(report, replace(report, partitions=swapped, taken_at=AT + 9))
+    (seen_,) = history.moves_of(["orders/0"])
+    generation, owner = seen_.generation, str(seen_.target)
+    assert generation is not None
+    history.note_told([told(generation, AT + told_s, moved("", f"m{owner[1:]}"))], report)
+    (move,) = history.moves_of(["orders/0"])
+    assert (move.at - AT, move.rule, move.source) == (kept_s, "promoted", seen_.source)
+
+
+def test_a_task_that_was_gone_between_two_looks_has_not_moved() -> None:
+    """Its topic was deleted and created again; the former topic's owner is not the owner before."""
+    report = at(group(2), 0)
+    swapped = tuple(
+        replace(one, owner="w1" if one.owner == "w0" else "w0") for one in report.partitions
+    )
+    without = replace(report, partitions=report.partitions[1:6], taken_at=AT + 9)
+    again = replace(report, partitions=swapped, taken_at=AT + 18)
+    keys = [f"orders/{n}" for n in range(6)]
+    assert {move.key for move in noted(report, without, again).moves_of(keys)} == set(keys[1:])

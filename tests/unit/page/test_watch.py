@@ -474,3 +474,14 @@ async def test_only_the_tag_of_the_shown_version_saves_an_answer() -> None:
     assert (same.status, same.headers["ETag"]) == (304, watch.shown.tag)
     found = await answer(watch, "parts", {}, {})
     assert (found.headers["Vary"], found.headers["ETag"]) == ("Accept-Encoding", watch.shown.tag)
+
+
+async def test_a_report_that_is_shown_again_is_one_look_of_the_history() -> None:
+    """The brokers do not answer meanwhile; no sample and no round is invented."""
+    watch = Watch("shop", script())
+    await watch._once(script(group(2).evidence()))
+    before = list(watch._history.samples), watch._history.rounds
+    for _ in range(3):
+        await watch._once(script(NoBrokerAnswers("away")))
+    assert (list(watch._history.samples), watch._history.rounds) == before
+    assert len(before[0]) == 1

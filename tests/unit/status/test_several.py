@@ -438,3 +438,17 @@ def test_a_described_member_without_an_answer_has_nothing() -> None:
         "",
         "unknown",
     )
+
+
+def test_a_member_is_at_the_url_that_answers_for_it_and_not_at_a_remembered_one() -> None:
+    """It was restarted at a different address, and the coordinator hides its URL."""
+    base = moving({"x": None, "y": None})
+    found = views_of(
+        replace(
+            base,
+            heard={"http://new": Heard(answer=ANSWERED, status=status(member_id="m-x"))},
+            urls={"m-x": "http://old", "m-y": "http://kept"},
+        )
+    )
+    told = [(one.member.member_id, one.url, one.heard.answer) for one in found]
+    assert told == [("m-x", "http://new", ANSWERED), ("m-y", "http://kept", NOT_ASKED)]

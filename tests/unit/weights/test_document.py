@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faust_assigner.errors import ConfigError
+from faust_assigner.weights import document as weights_document
 from faust_assigner.weights.document import (
     MAX_AGE_S,
     Limits,
@@ -21,6 +22,7 @@ from faust_assigner.weights.document import (
     compress,
     decode,
     encode,
+    millis,
 )
 
 NOON = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)
@@ -214,3 +216,97 @@ def test_a_time_without_a_zone_is_utc() -> None:
     found = decode(document(computed_at="2026-11-21T12:00:00"))
     assert found.computed_at == NOON
     assert decode(document()).sampled_at == {}
+
+
+def test_a_document_has_every_column_of_every_row() -> None:
+    """With the times of all groups; values that differ stay apart."""
+    row = WeightRow(
+        "shop", "2026-11-20", 41, NOON, "orders", 7, 1.5, 2.5, 3.5, 4.5, 55, 6.5, 77,
+        NOON + dt.timedelta(seconds=1.5), 0.875,
+    )  # fmt: skip
+    bare = WeightRow("bank", "2026-11-19", 42, NOON, "sums", 8, 0.5, 1.0, 2.0, 3.0, 4, 5.0, 6)
+    sampled = {"shop": NOON - dt.timedelta(hours=1), "bank": NOON - dt.timedelta(hours=2)}
+    data = encode([row, bare], version=43, computed_at=NOON, sampled_at=sampled)
+    assert json.loads(data) == {
+        "format": "faust-assigner-weights",
+        "format_version": 1,
+        "version": 43,
+        "computed_at": "2026-11-21T12:00:00.000Z",
+        "sampled_at": {
+            "bank": "2026-11-21T10:00:00.000Z",
+            "shop": "2026-11-21T11:00:00.000Z",
+        },
+        "partition_weight": [
+            {
+                "group_id": "shop",
+                "dt": "2026-11-20",
+                "version": 41,
+                "computed_at": "2026-11-21T12:00:00.000Z",
+                "topic": "orders",
+                "partition": 7,
+                "weight": 1.5,
+                "bytes_rate": 2.5,
+                "record_rate": 3.5,
+                "cpu_rate": 4.5,
+                "state_bytes": 55,
+                "recovery_s_est": 6.5,
+                "samples": 77,
+                "sampled_at": "2026-11-21T12:00:01.500Z",
+                "confidence": 0.875,
+            },
+            {
+                "group_id": "bank",
+                "dt": "2026-11-19",
+                "version": 42,
+                "computed_at": "2026-11-21T12:00:00.000Z",
+                "topic": "sums",
+                "partition": 8,
+                "weight": 0.5,
+                "bytes_rate": 1.0,
+                "record_rate": 2.0,
+                "cpu_rate": 3.0,
+                "state_bytes": 4,
+                "recovery_s_est": 5.0,
+                "samples": 6,
+                "sampled_at": None,
+                "confidence": 0.0,
+            },
+        ],
+    }
+    found = decode(data)
+    assert (found.version, found.computed_at, found.sampled_at) == (43, NOON, sampled)
+    assert [found.for_group(g, now=NOON).weights for g in ("shop", "bank", "none")] == [
+        {("orders", 7): 1.0},
+        {("sums", 8): 1.0},
+        {},
+    ]
+
+
+def test_the_greatest_version_partition_and_size_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more of each is refused."""
+    row = bad_row(partition=2**31 - 1)
+    data = document(version=2**63 - 1, **row)
+    assert decode(data).rows[0]["partition"] == 2**31 - 1
+    with pytest.raises(WeightsRefused, match="'partition'"):
+        decode(document(**bad_row(partition=2**31)))
+    for form in (data, compress(data)):
+        monkeypatch.setattr(weights_document, "MAX_BYTES", len(data))
+        assert decode(form).version == 2**63 - 1
+        monkeypatch.setattr(weights_document, "MAX_BYTES", len(data) - 1)
+        with pytest.raises(WeightsRefused, match=f"the limit is {len(data) - 1}|more than"):
+            decode(form)
+
+
+def test_equal_partitions_of_different_topics_or_groups_are_no_duplicates() -> None:
+    """The row that repeats one is named by its number."""
+    keys = [("shop", "t", 0), ("bank", "t", 0), ("shop", "u", 0), ("shop", "t", 1)]
+    rows = [{"group_id": g, "topic": t, "partition": p, "weight": 2.0} for g, t, p in keys]
+    assert len(decode(document(partition_weight=rows)).rows) == 4
+    with pytest.raises(WeightsRefused, match="row 4: u/0 of shop is a duplicate"):
+        decode(document(partition_weight=[*rows, rows[2]]))
+
+
+def test_the_version_of_weights_is_in_whole_milliseconds() -> None:
+    """Since 1970, cut and not rounded."""
+    moment = dt.datetime(1970, 1, 2, 0, 0, 1, 234_999, tzinfo=dt.UTC)
+    assert millis(moment) == 86_401_234

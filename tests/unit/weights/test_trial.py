@@ -68,3 +68,36 @@ def test_weightless_topics_weigh_nothing() -> None:
     found = score(members, partitions, {}, weightless=["leader"])
     assert (found.tasks, found.counted, found.weighted) == (3, 1.0, 1.0)
     assert score(members, partitions, {}).counted == pytest.approx(4 / 3)
+
+
+def test_a_trial_is_of_the_whole_group() -> None:
+    """Capacities, a table with its changelog, a topic without load, and claims of before."""
+    topics = {"s": 6, "s-log": 6, "t": 4, "lead": 1}
+    members = (
+        Member("a", list(topics), actives={"s": [0, 1, 2], "s-log": [0, 1, 2]}, generation=1),
+        Member(
+            "b",
+            list(topics),
+            actives={"s": [3, 4, 5], "s-log": [3, 4, 5], "t": [0, 1, 2, 3]},
+            generation=1,
+            capacity=2.0,
+        ),
+        Member("c", list(topics), generation=-1),
+    )
+    weights = {("s", 0): 3.0, ("s-log", 0): 2.0, ("t", 3): 5.0, ("lead", 0): 90.0}
+    found = score(members, topics, weights, replicas=1, changelogs=["s-log"], weightless=["lead"])
+    # Loads: a has 5 + 2 + 2, b 3 * 2 + 3 + 5 for twice the capacity; all 23 on capacity 4.
+    assert (found.members, found.tasks) == (3, 11)
+    assert found.before == pytest.approx(9 / (23 / 4))
+    assert found.counted_moves == 3
+    assert found.report() == {
+        "members": 3,
+        "tasks": 11,
+        "before": found.before,
+        "counted": found.counted,
+        "weighted": found.weighted,
+        "counted_moves": 3,
+        "weighted_moves": found.weighted_moves,
+        "ratio": found.weighted / found.counted,
+    }
+    assert found.weighted <= found.counted
