@@ -290,6 +290,11 @@ def test_warm_ups_are_limited_on_a_member_and_in_the_group() -> None:
     assert onward(fleet(FAR, {}, near, max_per_member=2), both)[0] == {1: C, 2: C}
     begun = ints(C, NOBODY, NOBODY, NOBODY, NOBODY, NOBODY)
     assert onward(fleet(FAR, {}, near, awaited=begun, max_per_member=2), both)[0] == {0: C, 2: C}
+    elsewhere = ints(B, NOBODY, NOBODY, NOBODY, NOBODY, NOBODY)
+    assert onward(fleet(FAR, {}, near, awaited=elsewhere, max_per_member=2), both)[0] == {
+        1: C,
+        2: C,
+    }
     both[2] = B
     assert onward(fleet(FAR, {}, near, max_per_member=1), both)[0] == {1: C, 2: B}
     assert onward(fleet(FAR, {}, near, max_per_group=1), both)[0] == {1: C}

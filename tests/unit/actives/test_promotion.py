@@ -103,3 +103,24 @@ def test_the_heaviest_orphan_is_placed_first() -> None:
     ]
     made = plan(holders, TOPICS, changelogs=LOGS, weights=weights)
     assert sorted(made.actives(name)["orders"] for name in ("a", "b")) == [[0, 1], [2]]
+
+
+@pytest.mark.parametrize(("replicas", "owner"), [(1, "a"), (0, "b")])
+def test_with_copies_everywhere_an_orphan_evens_out_the_tasks_with_state(
+    replicas: int, owner: str
+) -> None:
+    """Each member has one task, of which only the last member's has state; else the target decides."""
+    topics = dict.fromkeys(("s", "t", "t-log", "u", "u-log"), 1)
+    copy = {"t-log": [0]}
+    members = [
+        Member("a", list(topics), actives={"s": [0]}, standbys=copy, generation=3),
+        Member("b", list(topics), actives={"u": [0], "u-log": [0]}, standbys=copy, generation=3),
+    ]
+    made = plan(
+        members,
+        topics,
+        changelogs=("t-log", "u-log"),
+        replicas=replicas,
+        co_partitioned=(("t", "t-log"), ("u", "u-log")),
+    )
+    assert [name for name in "ab" if "t" in made.actives(name)] == [owner]

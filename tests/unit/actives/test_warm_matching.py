@@ -8,8 +8,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from faust_assigner.actives.numbers import assign_numbers
 from faust_assigner.actives.warm_matching import match_warm
-from faust_assigner.model import NOBODY
+from faust_assigner.model import NOBODY, Bools, Ints
 
 Copies = list[tuple[int, int]]
 
@@ -62,3 +63,32 @@ def test_no_choice_of_copies_allows_more_moves(seed: int) -> None:
         if allowed(before, spare, room, list(moves))
     )
     assert len(found) == most
+
+
+@pytest.mark.parametrize(
+    ("near", "owners"),
+    [([(0, 2), (1, 1)], [2, 1, 0]), ([(0, 1), (1, 2)], [1, 2, 0]), ([], [1, 2, 0])],
+)
+def test_numbers_without_an_owner_go_to_copies_that_have_caught_up(
+    near: Copies, owners: list[int]
+) -> None:
+    """Both members hold copies of both numbers; only the useful copies are asked."""
+    number, member = np.array([0, 0, 1, 1]), np.array([1, 2, 1, 2])
+    asked: list[Copies] = []
+
+    def caught_up(numbers: Ints, members: Ints) -> Bools:
+        pairs = list(zip(numbers.tolist(), members.tolist(), strict=True))
+        asked.append(pairs)
+        return np.array([pair in near for pair in pairs], dtype=np.bool_)
+
+    found = assign_numbers(
+        np.array([NOBODY, NOBODY, 0]),
+        np.array([1, 1, 1]),
+        np.array([1, 0, 0]),
+        number,
+        member,
+        None,
+        caught_up,
+    )
+    assert found.tolist() == owners
+    assert asked == [[(0, 1), (0, 2), (1, 1), (1, 2)]]

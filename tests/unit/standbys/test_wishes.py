@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from faust_assigner.model import NOBODY
+from faust_assigner.standby import StandbyAssignor, _place
 from faust_assigner.standbys.derive import _affordable
+from tests.support.standby_boards import problem
 
 
 def afforded(
@@ -40,3 +42,20 @@ def test_no_wish_goes_into_the_actives_rack_while_others_have_room() -> None:
 def test_a_wish_goes_into_the_actives_rack_where_the_others_are_full() -> None:
     """Two standbys, one member outside: one of them is inside in any case."""
     assert afforded([0, 1, 2], [1, 1, 2], members=3, replicas=2, rack=[0, 0, 1]) == [True]
+
+
+def test_half_of_the_wishes_are_kept_where_all_of_them_make_loads_uneven() -> None:
+    """Of four wishes for member 3 the first two fit into its even share of two."""
+    wanted = [(0, 3), (2, 3), (4, 3), (5, 3)]
+    given = problem([0, 0, 1, 1, 2, 2, 3, 3], 4, wanted=wanted)
+    assert np.bincount(StandbyAssignor().place(given).ravel()).max() == 4
+    placed = _place(given).ravel()
+    assert placed[[0, 2]].tolist() == [3, 3]
+    assert np.bincount(placed).tolist() == [2, 2, 2, 2]
+
+
+def test_all_wishes_are_dropped_where_half_of_them_make_loads_uneven() -> None:
+    """Half of eight wishes is still twice the even share of the member."""
+    given = problem([0, 0, 0, 0, 1, 1, 1, 1], 4, wanted=[(task, 3) for task in range(8)])
+    plain = StandbyAssignor().place(problem([0, 0, 0, 0, 1, 1, 1, 1], 4))
+    assert _place(given).tolist() == plain.tolist()
