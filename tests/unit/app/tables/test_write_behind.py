@@ -1,0 +1,165 @@
+"""Which stores hold changes back, how, and which of them an app's calls reach; no file is opened."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.types import TP
+
+from faust_assigner.app.tables import write_behind
+from faust_assigner.app.tables.store import FlushMode, WriteBehindStore
+from faust_assigner.settings.table import OVERLAY, OVERLAY_BYTES
+
+
+class Store(WriteBehindStore):
+    """A store whose calls are in ``acts``; it has overlays of these partitions."""
+
+    def __init__(self, *partitions: int, usage: Any = None) -> None:
+        self.acts: list[Any] = []
+        self.overlays = dict.fromkeys(partitions)  # type: ignore[misc]
+        self.usage = usage
+        self.use_rocksdict, self.read_only = True, False
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("pause", "hold", "discard", "resume", "sent"):
+            return lambda *given: self.acts.append((name, *given))
+        return super().__getattribute__(name)
+
+
+class Table(SimpleNamespace):
+    """A table of Faust's, whose changelog is ``topic``."""
+
+    def __init__(self, app: Any, topic: str = "log", **flags: bool) -> None:
+        super().__init__(
+            app=app,
+            use_partitioner=False,
+            synchronize_all_active_partitions=False,
+            is_global=False,
+            key_serializer="raw",
+            changelog_topic=SimpleNamespace(
+                get_topic_name=lambda: topic,
+                prepare_key=lambda key, serializer: (f"{key} as {serializer}", None),
+            ),
+            sends=[],
+        )
+        vars(self).update(flags)
+
+    def send_changelog(self, *given: Any, **how: Any) -> Any:
+        """Send."""
+        self.sends.append((given, how))
+        return "record"
+
+
+@pytest.fixture
+def app(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An app with the overlay and a producer in a thread of its own."""
+    said = {OVERLAY: True, OVERLAY_BYTES: 777}
+    monkeypatch.setattr(write_behind, "read_or_default", lambda app, setting: said[setting])
+    made = SimpleNamespace(
+        in_transaction=False,
+        conf=SimpleNamespace(producer_threaded=True),
+        tables=Tables(),
+        consumer=SimpleNamespace(key_partition=lambda topic, key: (topic, key)),
+        said=said,
+    )
+    return made
+
+
+class Tables(dict[str, Any]):
+    """A table manager."""
+
+
+def is_begun(store: Store) -> bool:
+    """Whether the store holds changes back."""
+    return store.usage is not None
+
+
+@pytest.mark.parametrize(
+    ("flags", "mode"),
+    [
+        ({}, FlushMode.OWN),
+        ({"is_global": True}, FlushMode.OWN),
+        ({"use_partitioner": True}, FlushMode.APART),
+        ({"synchronize_all_active_partitions": True}, FlushMode.APART),
+        ({"use_partitioner": True, "is_global": True}, FlushMode.READ_BACK),
+        ({"synchronize_all_active_partitions": True, "is_global": True}, FlushMode.READ_BACK),
+    ],
+    ids=str,
+)
+def test_a_change_is_written_as_the_changelog_s_writers_require(
+    app: Any, flags: dict[str, bool], mode: FlushMode
+) -> None:
+    """All stores of a worker share one room; the producer's thread hands answers to the loop."""
+    table, store = Table(app, **flags), Store()
+    write_behind.begin(table, store)
+    assert (store.flush_mode, store.in_other_thread) == (mode, True)
+    usage = write_behind.usage_of(app)
+    assert store.usage is usage is app.tables.overlay_usage
+    assert (usage.most_bytes, usage.most_changes) == (777, write_behind.MOST_CHANGES)
+    assert table._on_changelog_sent == store.arrived
+
+
+@pytest.mark.parametrize("setting", [True, False])
+@pytest.mark.parametrize("in_transaction", [True, False])
+@pytest.mark.parametrize("files", ["ours", "python-rocksdb", "read only"])
+def test_changes_are_held_back_where_the_app_wants_it_or_needs_it(
+    app: Any, setting: bool, in_transaction: bool, files: str
+) -> None:
+    """In files that are written through rocksdict by this app alone."""
+    app.said[OVERLAY], app.in_transaction = setting, in_transaction
+    table, store = Table(app), Store()
+    store.use_rocksdict, store.read_only = files != "python-rocksdb", files == "read only"
+    write_behind.begin(table, store)
+    assert is_begun(store) == ((setting or in_transaction) and files == "ours")
+    assert hasattr(table, "_on_changelog_sent") == is_begun(store)
+
+
+def test_each_record_is_reported_to_the_store_after_it_was_sent(app: Any) -> None:
+    """A record without a partition gets that of its key."""
+    table, store = Table(app, topic="shop-log"), Store()
+    write_behind.begin(table, store)
+    assert table.send_changelog(3, "k", "v", extra=1) == "record"
+    assert table.send_changelog(None, "k", "v") == "record"
+    key = ("shop-log", "k as raw")
+    assert table.sends == [((3, "k", "v"), {"extra": 1}), ((key, "k", "v"), {})]
+    assert store.acts == [("sent", "record")] * 2
+
+
+def tables_of(app: Any) -> tuple[Store, Store, Store]:
+    """A table, one of sets, one without an overlay and one in memory; the stores of the first three."""
+    plain, sets, off = Store(0, 1, 2, usage="room"), Store(1, 3, usage="room"), Store(1)
+    for name, data in (
+        ("plain", plain),
+        ("sets", SimpleNamespace(storage=sets)),
+        ("off", off),
+        ("memory", {}),
+    ):
+        app.tables[name] = Table(app, topic=f"{name}-log", data=data)
+    return plain, sets, off
+
+
+def test_calls_reach_every_table_with_an_overlay(app: Any) -> None:
+    """Sets keep their rows in a storage; other stores are left alone."""
+    plain, sets, off = tables_of(app)
+    assert list(write_behind.overlaid(app)) == [("plain-log", plain), ("sets-log", sets)]
+    write_behind.pause(app)
+    write_behind.pause(app, [3, 1])
+    write_behind.hold(app)
+    write_behind.discard(app)
+    expected = [("pause", None), ("pause", [3, 1]), ("hold",), ("discard",)]
+    assert (plain.acts, sets.acts, off.acts) == (expected, expected, [])
+
+
+def test_partitions_are_resumed_and_discarded_by_their_topics(app: Any) -> None:
+    """A number of one table is another partition in the next; those that are kept resume, in order."""
+    plain, sets, off = tables_of(app)
+    actives = {TP("plain-log", 2), TP("plain-log", 0), TP("sets-log", 1), TP("off-log", 1)}
+    write_behind.resume(app, actives)
+    assert plain.acts == [("resume", 0), ("resume", 2)]
+    assert (sets.acts, off.acts) == ([("resume", 1)], [])
+    plain.acts.clear(), sets.acts.clear()
+    write_behind.keep(app, actives, {TP("plain-log", 2)})
+    assert plain.acts == [("discard", [1]), ("resume", 2)]
+    assert (sets.acts, off.acts) == ([("discard", [3])], [])
