@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from faust.stores.rocksdb import Store
 from rocksdict import Rdict
 
 from faust_assigner.app.tables import disk
@@ -114,3 +117,179 @@ def test_rocksdict_keeps_what_the_look_relies_on(tmp_path: Path) -> None:
     db.close()
     files = list((tmp_path / "x.db").iterdir())
     assert any(f.suffix == ".sst" or (f.suffix == ".log" and f.stat().st_size) for f in files)
+
+
+# -- without RocksDB
+
+
+def folder_of(parent: Path, name: str, **files: int) -> Path:
+    """A folder with files of these sizes; ``_`` in a name stands for a dot."""
+    path = parent / name
+    path.mkdir(parents=True)
+    for file, size in files.items():
+        (path / file.replace("_", ".")).write_bytes(b"x" * size)
+    return path
+
+
+class App:
+    """An app with tables in files, in memory, and in a database of their own kind."""
+
+    def __init__(self, folder: Path, store: str = "rocksdb://") -> None:
+        self.conf = SimpleNamespace(store=store, tabledir=str(folder))
+
+
+def table(name: str, store: str | None = None) -> Any:
+    """A table with a store of its own, or the app's."""
+    return SimpleNamespace(name=name, _store=store)
+
+
+def test_a_folder_counts_once_a_write_has_reached_it(tmp_path: Path) -> None:
+    """An SST file of any size, or a log with a byte; not any other file. Numbers are exact and in order."""
+    for number, files in (
+        ("10", {"a_sst": 0}),
+        ("2", {"MANIFEST": 5, "a_log": 1}),
+        ("0", {"a_log": 0, "b_log": 3}),
+        ("3", {"a_log": 0}),
+        ("4", {"LOG": 9, "a_sst_old": 3}),
+        ("2147483647", {"a_sst": 1}),
+        ("2147483648", {"a_sst": 1}),
+        ("007", {"a_sst": 1}),
+        ("-8", {"a_sst": 1}),
+    ):
+        folder_of(tmp_path, f"t-{number}.db", **files)
+    folder_of(tmp_path, "t-11.db.corrupt", a_sst=1)
+    folder_of(tmp_path, "u-1.db", a_sst=1)
+    found = partitions_on_disk(App(tmp_path), {"log": table("t"), "other": table("u")})
+    assert found == {"log": [0, 2, 10, 2147483647], "other": [1]}
+
+
+def test_tables_may_share_folders_and_names_of_files(tmp_path: Path) -> None:
+    """A path in the table's URL goes before its name; each kind of store has its own place."""
+    folder_of(tmp_path, "t-1.db", a_sst=1)
+    folder_of(tmp_path, "sub/v-2.db", a_sst=1)
+    folder_of(tmp_path, "m-3.db", a_sst=1)
+    tables = {
+        "own": table("x", "rocksdb:sub/v"),
+        "app": table("t"),
+        "memory": table("m", "memory://"),
+    }
+    assert partitions_on_disk(App(tmp_path), tables) == {"app": [1], "own": [2]}
+    assert partitions_on_disk(App(tmp_path, "memory://"), tables) == {"own": [2]}
+
+
+def test_long_listings_are_cut_and_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """Of the folder of tables after some entries; a database with too many files counts as written."""
+    monkeypatch.setattr(disk, "MOST_FILES", 3)
+    folder_of(tmp_path, "t-1.db", a=1, b=1, c=1)
+    folder_of(tmp_path, "t-2.db", a=1, b=1, c=1, d=1)
+    tables = {"log": table("t")}
+    assert partitions_on_disk(App(tmp_path), tables) == {"log": [2]}
+    monkeypatch.setattr(disk, "MOST_ENTRIES", 2)
+    assert partitions_on_disk(App(tmp_path), tables) == {"log": [2]}
+    assert caplog.text == ""
+    monkeypatch.setattr(disk, "MOST_ENTRIES", 1)
+    partitions_on_disk(App(tmp_path), tables)
+    assert "only 1 entries are read" in caplog.text
+
+
+def test_a_folder_that_cannot_be_listed_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """One that is not there yet is not; other folders are read all the same."""
+    folder_of(tmp_path, "sub/v-2.db", a_sst=1)
+    (tmp_path / "file").touch()
+    tables = {
+        "bad": table("b", "rocksdb:file/t"),
+        "good": table("g", "rocksdb:sub/v"),
+        "new": table("n", "rocksdb:none/t"),
+    }
+    assert partitions_on_disk(App(tmp_path), tables) == {"good": [2]}
+    assert "Could not list the table files in" in caplog.text
+    assert str(tmp_path / "file") in caplog.text
+    assert str(tmp_path / "none") not in caplog.text
+    assert len(caplog.records) == 1
+
+
+class Database:
+    """A database that stores this offset, or fails; ``closed`` counts its closings."""
+
+    def __init__(self, stored: bytes | Exception | None) -> None:
+        self.stored, self.closed = stored, 0
+
+    def get(self, key: bytes) -> bytes | None:
+        """Its offset."""
+        assert key == Store.offset_key
+        if isinstance(self.stored, Exception):
+            raise self.stored
+        return self.stored
+
+    def close(self) -> None:
+        """Close."""
+        self.closed += 1
+
+
+class Files:
+    """Databases of a folder by partition; ``opened`` are the partitions whose database was opened."""
+
+    def __init__(self, folder: Path, **stored: Any) -> None:
+        self.databases = {int(name[1:]): Database(value) for name, value in stored.items()}
+        self.paths = {number: folder_of(folder, f"t-{number}.db") for number in self.databases}
+        self.opened: list[int] = []
+
+    def open_(self, path: Path) -> Database:
+        """Open one for reading."""
+        number = next(number for number, own in self.paths.items() if own == path)
+        self.opened.append(number)
+        return self.databases[number]
+
+
+def test_each_file_gives_its_own_offset(tmp_path: Path) -> None:
+    """In order; a file without an offset and one that fails have none, and all are closed again."""
+    files = Files(
+        tmp_path, p2=b"20", p0=b"0", p5=None, p1=OSError("locked"), p3=b"no number", p4=b"7"
+    )
+    assert disk.stored_offsets(files.open_, files.paths) == {0: 0, 2: 20, 4: 7}
+    assert files.opened == [0, 1, 2, 3, 4, 5]
+    assert [one.closed for one in files.databases.values()] == [1] * 6
+
+
+def test_a_file_is_read_again_only_after_it_has_changed(tmp_path: Path) -> None:
+    """One without an offset, too; a failure is tried again, and readers' own log counts for nothing."""
+    files, read = Files(tmp_path, p0=b"5", p1=None, p2=OSError("locked")), dict[Path, Any]()
+
+    def offsets() -> dict[int, int]:
+        files.opened.clear()
+        return disk.stored_offsets(files.open_, files.paths, read=read)
+
+    assert (offsets(), files.opened) == ({0: 5}, [0, 1, 2])
+    (files.paths[0] / "LOG").write_text("opened for reading")
+    files.databases[0].stored, files.databases[2].stored = b"6", b"9"
+    assert (offsets(), files.opened) == ({0: 5, 2: 9}, [2])
+    assert (offsets(), files.opened) == ({0: 5, 2: 9}, [])
+    for name, offset in (("000004.log", b"7"), ("000005.sst", b"8"), ("MANIFEST-000001", b"9")):
+        (files.paths[0] / name).write_bytes(offset)
+        files.databases[0].stored = offset
+        assert (offsets(), files.opened) == ({0: int(offset), 2: 9}, [0])
+    os.utime(files.paths[0] / "000005.sst", ns=(1, 1))
+    assert (offsets()[0], files.opened) == (9, [0])
+
+
+def test_the_offsets_read_in_time_are_returned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """The limit itself is in time; the log names both numbers of files."""
+    files = Files(tmp_path, p0=b"1", p1=b"2", p2=b"3")
+    now = 100.0
+    monkeypatch.setattr(disk.time, "monotonic", lambda: now)
+
+    def open_(path: Path) -> Any:
+        nonlocal now
+        now += 2.0
+        return files.open_(path)
+
+    assert disk.stored_offsets(open_, files.paths, budget_s=4.0) == {0: 1, 1: 2, 2: 3}
+    assert caplog.text == ""
+    assert disk.stored_offsets(open_, files.paths, budget_s=3.0) == {0: 1, 1: 2}
+    assert "Read the positions of 2 of 3 table files in 3 s" in caplog.text

@@ -14,9 +14,12 @@ from faust.types import TP
 from faust_assigner.app.tables.files import (
     ASIDE,
     TableStore,
+    close_all,
     corrupt_folders,
     is_damage,
     is_storage_error,
+    keep_uncommitted,
+    store_of,
     take_care_of,
 )
 from faust_assigner.app.tables.store import WriteBehindStore
@@ -397,3 +400,185 @@ def test_a_look_from_outside_of_any_stream_doubts_each_open_database(it: Failing
     with pytest.raises(OSError, match="gone"):
         getattr(it.store, way)(b"k")
     assert it.store._lacking == {0, 1}
+
+
+@pytest.mark.parametrize("text", ["Corruption", "No such file", "File exists", "Not a directory"])
+def test_messages_of_damage_are_known_in_either_case(text: str) -> None:
+    """As RocksDB and the system write them."""
+    for said in (text, text.lower()) if text != "Corruption" else (text,):
+        assert is_damage(Exception(f"IO error: {said}: 7.sst"))
+    for passing in (
+        "No space left",
+        "Disk quota",
+        "Permission denied",
+        "Read-only",
+        "Input/output",
+    ):
+        assert is_damage(Exception(f"{text} {passing}")) is (text == "Corruption")
+
+
+@pytest.mark.parametrize(
+    ("error", "is_so"),
+    [
+        (type("DbClosedError", (Exception,), {})("closed"), True),
+        (FileNotFoundError("gone"), True),
+        (RuntimeError("a bug"), False),
+        (KeyError("a bug"), False),
+        (BaseException("other"), False),
+    ],
+    ids=repr,
+)
+def test_a_closed_database_is_an_error_of_the_disk(error: BaseException, is_so: bool) -> None:
+    """Any subclass of another library is not."""
+    assert is_storage_error(error) is is_so
+
+
+def test_a_failure_marks_the_files_that_it_is_about(it: Failing) -> None:
+    """Those of its batch alone; a damage condemns them, and marks of before stay."""
+    path = it.store.partition_path
+    it.store._lacking.add(7)
+    it.store._fail(Exception(f"IO error: No space: {path(1)}/4.log"), [0, 1])
+    assert (it.store._lacking, it.store._condemned) == ({1, 7}, set())
+    it.store._fail(Exception(f"Corruption: {path(0)}/4.sst"), [0, 1])
+    assert (it.store._lacking, it.store._condemned) == ({0, 1, 7}, {0})
+    it.store._fail(Exception("Corruption: somewhere"), [1, 3])
+    assert (it.store._lacking, it.store._condemned) == ({0, 1, 3, 7}, {0, 1, 3})
+    assert [table for table, _ in it.told] == ["counts"] * 3
+
+
+def test_a_batch_that_fails_marks_each_of_its_partitions(it: Failing) -> None:
+    """Records of partitions that lack a change are left out of it before."""
+    it.store._lacking.add(1)
+    it.fail(OSError("full"))
+    with pytest.raises(OSError, match="full"):
+        it.store.apply_changelog_batch([record(it, 1), record(it, 0)], None, None)
+    assert it.store._lacking == {0, 1}
+    it.store._lacking.clear()
+    with pytest.raises(OSError, match="full"):
+        it.store.apply_changelog_batch([record(it, 1), record(it, 0), record(it, 1)], None, None)
+    assert it.store._lacking == {0, 1}
+    assert it.told == [("counts", "full")] * 2
+
+
+def test_a_flush_that_fails_is_about_its_partition(it: Failing, monkeypatch: Any) -> None:
+    """It raises nothing: the recovery begins again. A bug is raised."""
+    errors: list[Exception] = [OSError("full"), ValueError("a bug")]
+
+    def flush(self: Any, partition: int) -> None:
+        raise errors.pop(0)
+
+    monkeypatch.setattr(WriteBehindStore, "flush", flush)
+    it.store.flush(1)
+    assert (it.told, it.store._lacking) == ([("counts", "full")], {1})
+    with pytest.raises(ValueError, match="a bug"):
+        it.store.flush(0)
+    assert it.store._lacking == {1}
+
+
+def test_a_row_of_a_file_that_fails_is_reported(it: Failing) -> None:
+    """For the partition that was asked for; the record under way is not acknowledged."""
+    done()
+    it.fail(OSError("gone"))
+    for partition, read in ((1, it.store.file_row), (0, it.store.row_of)):
+        with pytest.raises(OSError, match="gone"):
+            read(partition, b"k")
+        assert it.store._lacking == {partition}
+        it.store._lacking.clear()
+    assert len(it.told) == 2
+
+
+def test_a_database_is_closed_whatever_it_says(it: Failing) -> None:
+    """It is forgotten, and so is the mark that it lacks a change; others keep theirs."""
+
+    class Stuck:
+        def close(self) -> None:
+            raise OSError("stuck")
+
+    it.store._dbs[0].close()
+    it.store._dbs[0] = Stuck()
+    it.store._lacking, it.store._condemned = {0, 1}, {0}
+    it.store.close_partition(0)
+    it.store.close_partition(5)
+    assert (list(it.store._dbs), it.store._lacking, it.store._condemned) == ([1], {1}, {0})
+
+
+def test_all_databases_are_closed_though_one_fails(caplog: Any) -> None:
+    """A partition without an open database is passed over."""
+    closed: list[int] = []
+
+    class One:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def close(self) -> None:
+            if self.number == 1:
+                raise OSError("stuck")
+            closed.append(self.number)
+
+    close_all([One(0), None, One(1), One(2)])
+    assert closed == [0, 2]
+    assert "A database did not close: stuck" in caplog.text
+
+
+def test_a_record_whose_agent_failed_is_never_committed() -> None:
+    """Outside of a stream there is none; a timer's event has no message."""
+    unacked = {"other"}
+    message = SimpleNamespace(acked=False)
+    consumer = SimpleNamespace(_unacked_messages=Discards(unacked, message))
+    app = SimpleNamespace(consumer=consumer)
+    keep_uncommitted(app, None)
+    keep_uncommitted(app, SimpleNamespace(message=None))
+    assert consumer._unacked_messages.gone == []
+    keep_uncommitted(app, SimpleNamespace(message=message))
+    assert (message.acked, consumer._unacked_messages.gone) == (True, [message])
+
+
+class Discards:
+    """Notes what is discarded."""
+
+    def __init__(self, *kept: Any) -> None:
+        self.kept, self.gone = kept, list[Any]()
+
+    def discard(self, one: Any) -> None:
+        """Discard."""
+        self.gone.append(one)
+
+
+def test_folders_of_all_tables_are_counted(tmp_path: Path) -> None:
+    """Sets keep theirs in a storage; a table in memory has none."""
+    tables = {
+        "plain": SimpleNamespace(data=SimpleNamespace(set_aside={0: 2, 3: 1})),
+        "sets": SimpleNamespace(data=SimpleNamespace(storage=SimpleNamespace(set_aside={1: 4}))),
+        "memory": SimpleNamespace(data={}),
+    }
+    app = SimpleNamespace(tables=tables)
+    assert corrupt_folders(app) == 7
+    assert store_of(tables["sets"]) is tables["sets"].data.storage
+    assert store_of(tables["plain"]) is tables["plain"].data
+
+
+async def test_a_database_opened_at_a_rebalance_is_returned(it: Failing) -> None:
+    """It is the one that streams use."""
+    it.store._dbs.clear()
+    opened = await it.store._try_open_db_for_partition(1, 3, generation_id=7)
+    assert it.store._dbs == {1: opened}
+
+
+def test_a_condemned_folder_is_set_aside_before_it_is_opened(
+    it: Failing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only its own; a folder that is gone needs no place."""
+    Opening(it, monkeypatch, None, None, None)
+    it.store._condemned = {1, 4}
+    for partition in (0, 1, 4):
+        assert it.store._open_for_partition(partition) == "opened"
+    assert it.store.set_aside == {1: 1, 4: 1}
+    assert it.store._condemned == set()
+    assert it.store.partition_path(0).exists()
+    assert not it.store.partition_path(1).exists()
+
+
+def test_without_a_recovery_that_compares_a_file_is_not_in_doubt(it: Failing) -> None:
+    """Such a recovery is Faust's own."""
+    it.made.app.tables._recovery = SimpleNamespace()
+    assert not it.store.doubt(1, 7)
