@@ -197,3 +197,90 @@ async def test_changes_of_files_that_are_replayed_open_no_windows() -> None:
     windows, _files, _ = in_files()
     windows.applied([changed("a", 0.0, b"1")])
     assert windows.first(0) is None
+
+
+def test_windows_of_partitions_with_equal_ends_are_apart() -> None:
+    """One's rows are not the other's; a row is counted once, and its window is open until its last row."""
+    table = Table()
+    windows = OpenWindows(table)
+    a, b, later = ("a", (0.0, 10.0)), ("b", (0.0, 10.0)), ("a", (5.0, 15.0))
+    for key, partition in ((a, 0), (b, 0), (a, 1), (a, 0), (later, 0)):
+        windows.add(key, partition)
+    assert table._partition_timestamps == {0: [10.0, 15.0], 1: [10.0]}
+    assert sorted(windows.some(0, 10.0, 9)) == [a, b]
+    assert len(windows.some(0, 10.0, 1)) == 1
+    assert windows.some(0, 11.0, 9) == windows.some(2, 10.0, 9) == []
+    windows.discard(a, 0)
+    windows.discard(("x", (0.0, 10.0)), 0)
+    windows.discard(("x", (0.0, 99.0)), 0)
+    assert (windows.first(0), windows.some(0, 10.0, 9), windows.some(1, 10.0, 9)) == (
+        10.0,
+        [b],
+        [a],
+    )
+    windows.discard(b, 0)
+    assert (windows.first(0), windows.first(1), windows.first(2)) == (15.0, 10.0, None)
+    assert sorted(windows.partitions()) == [0, 1]
+
+
+def test_a_batch_of_several_partitions_is_noted_record_by_record() -> None:
+    """A deletion after a change leaves nothing; other keys are passed over, an empty value is a row."""
+    windows = OpenWindows(Table())
+    events = [changed("a", 0.0, b"1"), changed("b", 0.0, b""), changed("a", 0.0, None)]
+    other, plain = changed("c", 20.0, b"1"), changed("d", 0.0, b"1")
+    other.message.partition, plain.key = 3, "d"
+    windows.applied(iter([*events, plain, other]))
+    assert windows.some(0, 10.0, 9) == [("b", (0.0, 10.0))]
+    assert windows.some(3, 30.0, 9) == [("c", (20.0, 30.0))]
+
+
+@pytest.mark.parametrize(
+    ("key", "is_so"),
+    [
+        (("a", (0.0, 1.0)), True),
+        ((None, (0.0, 1.0)), True),
+        (["a", (0.0, 1.0)], False),
+        (("a", [0.0, 1.0]), False),
+        (("a", (0.0, 1.0), 1), False),
+        (("a", (0.0,)), False),
+        (("a", (0.0, 1.0, 2.0)), False),
+        ("ab", False),
+    ],
+    ids=repr,
+)
+def test_a_window_s_key_is_a_key_with_a_begin_and_an_end(key: Any, is_so: bool) -> None:
+    """Any other key is a row of no window."""
+    assert open_windows.is_window(key) is is_so
+
+
+async def test_a_partition_that_goes_is_looked_through_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its neighbor is not; a table in memory is never looked through."""
+    windows, files, database = in_files(0.0, 10.0)
+    other = files._dbs[1] = Database(20.0)
+    for partition in (0, 1, 0, 1):
+        assert await windows.look_through(partition, lambda: True)
+    assert (database.pieces, other.pieces) == ([None], [None])
+    windows.forget(0)
+    assert (windows.first(0), windows.first(1)) == (None, 30.0)
+    for partition in (0, 1):
+        assert await windows.look_through(partition, lambda: True)
+    assert (database.pieces, other.pieces) == ([None, None], [None])
+    assert await OpenWindows(Table()).look_through(0, lambda: False)
+
+
+async def test_pieces_begin_behind_the_last_row_of_the_piece_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Streams run between two pieces."""
+    monkeypatch.setattr(open_windows, "ROWS", 2)
+    windows, _files, database = in_files(0.0, 10.0, 20.0)
+    turns: list[str] = []
+    database.meanwhile = lambda: turns.append("piece")
+    looking = asyncio.ensure_future(look(windows))
+    while not looking.done():
+        await asyncio.sleep(0)
+        turns.append("stream")
+    assert database.pieces == [None, b"000010.0\0"]
+    assert "stream" in turns[turns.index("piece") : len(turns) - turns[::-1].index("piece")]

@@ -47,6 +47,8 @@ class Table(dict[Any, Any]):
         self.closed: list[Any] = []
         self.error: Exception | None = None
         self.meanwhile: Callable[[], None] = lambda: None
+        #: Key -> partition of its row, where that is not 0.
+        self.partition_of: dict[Any, int] = {}
         self._partition_timestamps: Any = defaultdict(list)
         self._partition_timestamp_keys: Any = defaultdict(set)
         self._partition_latest_timestamp: Any = defaultdict(int)
@@ -63,7 +65,7 @@ class Table(dict[Any, Any]):
 
     def __delitem__(self, key: Any) -> None:
         super().__delitem__(key)
-        self._maybe_del_key_ttl(key, 0)  # type: ignore[attr-defined]
+        self._maybe_del_key_ttl(key, self.partition_of.get(key, 0))  # type: ignore[attr-defined]
 
 
 class Consumer:
@@ -614,3 +616,267 @@ def test_a_table_without_windows_keeps_its_changelog_for_ever() -> None:
     table = app.Table("counts", default=int)
     install(app, table)
     assert table.changelog_topic.retention is None
+
+
+# -- several partitions, sources and tables
+
+
+async def test_each_owned_partition_is_closed_by_its_own_time(made: Made) -> None:
+    """In order; partitions of other topics and those without due windows are passed over."""
+    tps = [TP("log", number) for number in (2, 0, 1)]
+    made.app.tables.recovery.active_tps = {*tps, TP("another", 3)}
+    made.restored = set(tps)
+    made.consumer._active_partitions = {TP("orders", number) for number in range(4)}
+    made.consumer.assignment = lambda: made.consumer._active_partitions  # type: ignore[method-assign]
+    made.consumer._committed_offset = {TP("orders", number): 5 for number in range(4)}
+    times = {0: 120.0, 1: 105.0, 2: 120.0, 3: 500.0}
+    for partition, reached in times.items():
+        key = (f"k{partition}", (0.0, 9.9))
+        made.table[key] = made.table.partition_of[key] = partition
+        made.it.windows.add(key, partition)
+        made.it.times._times[partition] = reached
+        made.it.times._newest[partition] = reached, made.now
+    assert [value for _, value in await made.close()] == [0, 2]
+    assert set(made.table.values()) == {1, 3}
+
+
+@pytest.mark.parametrize(("reached", "is_due"), [(109.8, False), (109.9, True)])
+async def test_a_window_is_due_when_it_has_expired_to_the_moment(
+    made: Made, reached: float, is_due: bool
+) -> None:
+    """By the partition's time, which the machine's clock bounds."""
+    made.row()
+    made.it.times._times[0] = reached
+    made.it.times._newest[0] = reached, made.now
+    assert await made.it._until(0) == (reached if is_due else None)
+    made.now = 100.0
+    assert await made.it._until(0) is None
+
+
+async def test_a_partition_without_windows_is_due_at_no_time(made: Made) -> None:
+    """Nor is one whose time is not known; the end of the log is not asked for then."""
+    asked: list[int] = []
+
+    async def is_at_its_end(partition: int) -> bool:
+        asked.append(partition)
+        return True
+
+    made.it._is_at_its_end = is_at_its_end  # type: ignore[method-assign]
+    made.it.times._times[0] = 900.0
+    assert await made.it._until(0) is None
+    assert not made.it._is_due(0, 900.0)
+    made.row()
+    assert not made.it._is_due(0, None)
+    made.it.times._times.clear()
+    assert await made.it._until(0) is None, "it waits for its first record"
+    assert asked == []
+    made.now += made.table.window.expires
+    assert await made.it._until(0) == made.now
+    assert asked == [0]
+
+
+async def test_the_end_of_the_log_is_that_of_all_sources(made: Made) -> None:
+    """Each of them has to be read and committed; without a source there is no end."""
+    third = TP("refunds", 0)
+    consumer = made.consumer
+    consumer._active_partitions |= {OTHER, third}
+    consumer.counts["refunds"] = 4
+    consumer.positions[third] = consumer.ends[third] = 7
+    assert await made.it._is_at_its_end(0)
+    for tp in (SOURCE, OTHER, third):
+        for books in ("positions", "ends", "under way", "acknowledged", "unknown"):
+            position, end = consumer.positions[tp], consumer.ends[tp]
+            if books == "positions":
+                consumer.positions[tp] -= 1
+            elif books == "ends":
+                consumer.ends[tp] += 1
+            elif books == "under way":
+                consumer._unacked_messages = {Message(tp)}
+            elif books == "acknowledged":
+                consumer._acked = {tp: [3]}
+            else:
+                consumer.positions[tp] = None  # type: ignore[assignment]
+            assert not await made.it._is_at_its_end(0), (tp, books)
+            consumer.positions[tp], consumer.ends[tp] = position, end
+            consumer._unacked_messages, consumer._acked = set(), {}
+    assert await made.it._is_at_its_end(0)
+    consumer._active_partitions.clear()
+    assert not await made.it._is_at_its_end(0)
+
+
+async def test_records_handed_over_get_two_seconds(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A round of the fetcher has to begin after the look; it is looked for regularly."""
+    slept: list[float] = []
+    rounds = iter([5, 5, 5, 5, 6])
+    monkeypatch.setattr(closings, "LOOK_S", 0.5)
+    monkeypatch.setattr(closings, "HANDED_OVER_S", 2.0)
+    monkeypatch.setattr(Consumer, "fetch_rounds", property(lambda self: next(rounds)))
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(closings.asyncio, "sleep", sleep)
+    assert await made.it._is_at_its_end(0)
+    assert slept == [0.5] * 3
+    slept.clear()
+    rounds = iter([5] * 9)
+    assert not await made.it._is_at_its_end(0)
+    assert slept == [0.5] * 4
+
+
+def test_sources_are_of_the_partition_s_number_and_of_no_changelog(made: Made) -> None:
+    """Paused ones count, too; they come in order."""
+    consumer = made.consumer
+    consumer.counts |= {"clicks": 4, "other-log": 4}
+    made.app.tables.changelog_topics = {"log", "other-log"}
+    consumer._active_partitions = {SOURCE, LOG, TP("orders", 1), TP("other-log", 0)}
+    consumer._buffered_partitions = {OTHER, TP("clicks", 0), TP("clicks", 2)}
+    assert made.it._sources(0) == [TP("clicks", 0), SOURCE, OTHER]
+    assert made.it._sources(1) == [TP("orders", 1)]
+    made.it.times.topics = {"payments", "clicks"}
+    assert made.it._sources(0) == [TP("clicks", 0), OTHER]
+    assert made.it._sources(1) == [TP("orders", 1)]
+    assert made.it._sources(3) == []
+
+
+async def test_of_sources_committed_equally_far_the_last_one_is_taken(made: Made) -> None:
+    """The record before its committed offset stands for the windows; offset 0 is the least."""
+    seen: list[Any] = []
+
+    async def close(keys: Any, partition: int, event: Any) -> bool:
+        seen.append((keys, partition, event.message.tp, event.message.offset))
+        return True
+
+    made.it._close = close  # type: ignore[method-assign]
+    made.consumer._active_partitions = {SOURCE, OTHER}
+    made.row()
+    for offsets in ({SOURCE: 7, OTHER: 7}, {SOURCE: None, OTHER: 0}, {}):
+        made.consumer._committed_offset = offsets  # type: ignore[assignment]
+        assert await made.it._close_some(0, 900.0)
+    assert seen == [([KEY], 0, OTHER, 6), ([KEY], 0, OTHER, 0), ([KEY], 0, OTHER, 0)]
+    assert not await made.it._close_some(0, 100.0), "nothing is due"
+    assert len(seen) == 3
+
+
+def test_the_record_under_way_is_one_of_this_generation_now(made: Made) -> None:
+    """It has the machine's time; afterwards the event before it is at hand again."""
+    before = SimpleNamespace(message="before")
+    token = _current_event.set(lambda: before)  # type: ignore[arg-type]
+    try:
+        with made.it._under_way(SOURCE, 0) as event:
+            message = event.message
+            assert made.it._is_closing
+            assert made.it._message_at_hand() is None
+            assert made.consumer._unacked_messages == {message}
+            made.it._late.add(KEY)
+        assert made.it._message_at_hand() == "before"
+    finally:
+        _current_event.reset(token)
+    assert (message.topic, message.partition, message.offset) == ("orders", 0, 0)
+    assert (message.timestamp, message.timestamp_type, message.generation_id) == (1_000.0, 0, 3)
+    assert type(message.tp).__name__ == "TopicPartition"
+    assert (made.it._is_closing, made.it._late) == (False, set())
+    assert (message.acked, made.consumer._unacked_messages) == (True, set())
+    assert made.it._message_at_hand() is None
+
+
+async def test_each_row_is_passed_with_its_key_and_value(made: Made) -> None:
+    """A row that a late record has changed meanwhile stays; the others are deleted together."""
+    rows = {("a", KEY[1]): 1, ("b", KEY[1]): 0, ("c", KEY[1]): 3}
+    for key, value in rows.items():
+        made.row(key, value)
+    gone = ("d", KEY[1])
+    made.it.windows.add(gone, 0)
+    event = SimpleNamespace(key=None, value=None)
+    seen: list[Any] = []
+
+    async def on_close(key: Any, value: Any) -> None:
+        seen.append((key, value, event.key, event.value))
+        if key == ("b", KEY[1]):
+            made.it._changed(key, 0)
+
+    made.table.on_window_close = on_close  # type: ignore[method-assign]
+    with made.it._under_way(SOURCE, 5):
+        assert await made.it._close([*rows, gone], 0, event)
+    assert seen == [(key, value, key, value) for key, value in rows.items()]
+    assert dict(made.table) == {("b", KEY[1]): 0}
+    assert made.flushes == [set(rows)]
+    assert made.it.windows.some(0, 9.9, 9) == [("b", KEY[1])]
+
+
+async def test_without_a_closed_row_the_broker_is_not_waited_for(made: Made) -> None:
+    """Each row was changed late, or is not there."""
+    made.row()
+    made.table.meanwhile = lambda: made.it._changed(KEY, 0)
+    made.flush_error = AssertionError()
+    with made.it._under_way(SOURCE, 5):
+        assert await made.it._close([KEY], 0, SimpleNamespace())
+    assert KEY in made.table
+
+
+def test_changes_of_records_are_noted_in_windows_and_times(made: Made) -> None:
+    """With the record's time where Faust has asked for its windows; deletions leave the windows."""
+    made.now = 77.0
+    reached: list[Any] = []
+    made.it.times.reach = lambda *given: reached.append(given)  # type: ignore[method-assign]
+    made.change(KEY, 7, OTHER, at=4.5)
+    made.change(LATER, 8)
+    assert reached == [(OTHER, 7, 0, 4.5, 77.0), (SOURCE, 8, 0, 10.0, 77.0)]
+    made.it._changed(("c", (20.0, 29.9)), 3)
+    assert len(reached) == 2, "outside of any stream"
+    assert [made.it.windows.first(partition) for partition in (0, 3)] == [9.9, 29.9]
+    made.it._deleted(KEY, 0)
+    assert made.it.windows.first(0) == 19.9
+    assert made.it._late == set()
+
+
+def test_a_table_whose_windows_never_expire_notes_nothing(made: Made) -> None:
+    """Its records are applied all the same."""
+    applied: list[Any] = []
+    made.it._apply = applied.append
+    made.table._should_expire_keys = lambda: False  # type: ignore[method-assign]
+    made.change(KEY, 7)
+    made.it.windows.applied = None  # type: ignore[assignment]
+    made.it._applied(iter(["record"]))
+    made.it._deleted(KEY, 0)
+    assert (applied, made.it.windows.first(0), made.it.times.topics) == ([["record"]], None, set())
+
+
+def test_applied_records_are_noted_after_the_table_has_them(made: Made) -> None:
+    """A batch may be read once only."""
+    acts: list[Any] = []
+    made.it._apply = lambda batch: acts.append(("applied", batch))
+    made.it.windows.applied = lambda batch: acts.append(("noted", batch))  # type: ignore[method-assign]
+    made.it._applied(iter(["one", "two"]))
+    assert acts == [("applied", ["one", "two"]), ("noted", ["one", "two"])]
+
+
+def test_calls_of_a_recovery_reach_the_tables_of_their_changelogs(made: Made) -> None:
+    """Each of its partitions; commits reach every table."""
+    acts: list[Any] = []
+
+    def closing(name: str) -> Any:
+        def note(what: str) -> Any:
+            return lambda *given: acts.append((name, what, *given))
+
+        return SimpleNamespace(
+            changelog=f"{name}-log",
+            windows=SimpleNamespace(restored=note("restored"), forget=note("forget windows")),
+            times=SimpleNamespace(forget=note("forget times"), commit=note("commit")),
+        )
+
+    both = [closing("a"), closing("b")]
+    restored(both, [TP("a-log", 3), TP("b-log", 5), TP("a-log", 4), TP("c-log", 1)])
+    assert acts == [
+        (name, what, number)
+        for name, number in (("a", 3), ("a", 4), ("b", 5))
+        for what in ("restored", "forget times")
+    ]
+    acts.clear()
+    revoked(both, TP("b-log", 7))
+    assert acts == [("b", "forget windows", 7), ("b", "forget times", 7)]
+    acts.clear()
+    committed(both, {SOURCE: 8})
+    assert acts == [(name, "commit", {SOURCE: 8}) for name in "ab"]

@@ -107,3 +107,72 @@ def test_a_newer_time_of_before_closes_no_window_of_a_partition_that_is_back() -
     assert times.at_the_end(0, 1.0, 1_000.0, 60.0) is None
     times.reach(SOURCE, 7, 0, 70.0, 2.0)
     assert times.at_the_end(0, 3.0, 1_000.0, 60.0) == 71.0
+
+
+def test_times_are_kept_by_partition_and_by_source() -> None:
+    """Records of two sources advance one partition; a commit of an unknown source is none."""
+    times, other, third = Times(), TP("clicks", 0), TP("orders", 1)
+    times.reach(SOURCE, 4, 0, 40.0, 1.0)
+    times.reach(other, 2, 0, 60.0, 2.0)
+    times.reach(third, 9, 1, 10.0, 3.0)
+    assert times.topics == {"orders", "clicks"}
+    times.commit({other: 3, TP("unknown", 0): 7})
+    assert (times.time(0), times.time(1)) == (60.0, None)
+    assert [times.is_committed(tp) for tp in (SOURCE, other, third)] == [False, True, False]
+    times.commit({SOURCE: 5, third: 10})
+    assert (times.time(0), times.time(1)) == (60.0, 10.0)
+    assert times.is_committed(SOURCE)
+    assert times.at_the_end(0, 12.0, 1_000.0, 5.0) == 70.0
+    assert times.at_the_end(1, 12.0, 1_000.0, 5.0) == 19.0
+
+
+def test_one_commit_passes_all_records_before_it() -> None:
+    """The partition's time is the latest of them; a record with an earlier time adds none."""
+    times = Times()
+    for offset, timestamp in ((1, 10.0), (2, 30.0), (3, 20.0), (4, 30.0), (5, 50.0)):
+        times.reach(SOURCE, offset, 0, timestamp, 0.0)
+    times.commit({SOURCE: 2})
+    assert times.time(0) == 10.0
+    times.commit({SOURCE: 5})
+    assert times.time(0) == 30.0
+    times.commit({SOURCE: 6})
+    assert times.time(0) == 50.0
+    times.reach(SOURCE, 7, 0, 5.0, 0.0)
+    times.commit({SOURCE: 8})
+    assert times.time(0) == 50.0
+
+
+def test_times_below_zero_and_at_zero_are_times() -> None:
+    """A record before 1970, and one at its first moment."""
+    times = Times()
+    times.reach(SOURCE, 0, 0, -5.0, 0.0)
+    times.commit({SOURCE: 1})
+    assert times.time(0) == -5.0
+    times.reach(SOURCE, 1, 0, 0.0, 2.0)
+    times.commit({SOURCE: 2})
+    assert times.time(0) == 0.0
+    assert times.at_the_end(0, 2.0, 100.0, 60.0) == 0.0
+
+
+def test_a_partition_without_records_waits_for_its_patience_to_the_moment() -> None:
+    """Counted from the first look at it, not from the start of the worker."""
+    times = Times()
+    assert times.at_the_end(3, 100.0, 1_000.0, 60.0) is None
+    assert times.at_the_end(3, 159.9, 1_059.0, 60.0) is None
+    assert times.at_the_end(3, 160.0, 1_060.0, 60.0) == 1_060.0
+    assert times.at_the_end(4, 160.0, 1_060.0, 60.0) is None
+    assert times.at_the_end(5, 160.0, 1_060.0, 0.0) == 1_060.0
+
+
+def test_a_forgotten_partition_loses_all_of_its_sources() -> None:
+    """What waited for a commit is gone, too; topics that changed the table stay known."""
+    times, other = Times(), TP("clicks", 0)
+    for source in (SOURCE, other, TP("orders", 1)):
+        times.reach(source, 4, source.partition, 40.0, 0.0)
+    times.forget(0)
+    times.commit({SOURCE: 9, other: 9, TP("orders", 1): 9})
+    assert (times.time(0), times.time(1), times.topics) == (None, 40.0, {"orders", "clicks"})
+    times.reach(SOURCE, 2, 0, 20.0, 0.0)
+    assert not times.is_committed(SOURCE)
+    times.commit({SOURCE: 3})
+    assert times.time(0) == 20.0
