@@ -12,7 +12,7 @@ import pytest
 from faust_assigner.errors import PlanInputError
 from faust_assigner.service import values as codec
 from faust_assigner.service.errors import QuotaExceeded, StoreUnavailable
-from faust_assigner.service.handoff import Phase
+from faust_assigner.service.handoff import Phase, TopicPartition
 from faust_assigner.service.leading import rebalancer
 from faust_assigner.service.leading.election import Deposed
 from faust_assigner.service.leading.targets import Targets
@@ -209,6 +209,22 @@ def test_only_new_stuck_consumers_are_logged_and_all_are_counted(
     assert stage.metrics.of("stuck") == [[1], [2]]
     warned = [r.getMessage().split()[0] for r in caplog.records if "got no partition" in r.message]
     assert warned == ["b", "a"]
+
+
+def test_a_large_plan_is_several_transactions_and_the_last_revision_is_waited_for(
+    play: Play,
+) -> None:
+    """127 decisions in each; a bundle's compares of one consumer count once."""
+
+    async def story(s: Stage) -> None:
+        s.topic(300)
+        s.owners = {TopicPartition("t", number): "a" for number in range(300)}
+        await asyncio.sleep(2.1)
+        assert [writes for _, _, writes in s.commits] == [63, 63, 63, 63, 48]
+        assert s.waited == [77, s.revision]
+        assert len(s.view.assignments) == 300
+
+    play(story)
 
 
 def test_no_plan_is_no_change(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from faust_assigner.service import values as codec
 from faust_assigner.service.records import Assigned, Pause, Pin, Status, TopicConfig
 from faust_assigner.service.store.base import Delete, Put, Write
 from tests.unit.service.leader_stage import (
+    SETTINGS,
     T0,
     T1,
     T2,
@@ -133,6 +134,89 @@ def test_the_leader_rests_after_a_long_plan_for_half_of_its_duration(play: Play)
 
     stage = play(story)
     assert stage.metrics.of("rebalanced") == [[1, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("joins", "planned"),
+    [
+        ([], 2.0),
+        ([1.5], 3.5),
+        ([1.5, 3.0], 5.0),
+        ([2.5], 2.0),
+        ([1.5 * n for n in range(1, 30)], 20.0),
+        ([1.5, 30.0, 31.5], 3.5),
+    ],
+)
+def test_an_idle_group_is_planned_a_debounce_after_its_last_join(
+    play: Play, joins: Sequence[float], planned: float
+) -> None:
+    """At most ten debounces after the first join; a join after the plan is none of this series."""
+
+    async def story(s: Stage) -> None:
+        for number, moment in enumerate(joins):
+            await asyncio.sleep(moment - s.now)
+            s.consumers(replace(A, name=f"c{number}"))
+        await asyncio.sleep(max(21.0 - s.now, 0.0))
+        assert s.plans[0] == planned
+
+    play(story)
+
+
+def test_a_second_series_of_joins_in_an_idle_group_is_gathered_anew(play: Play) -> None:
+    """Ten debounces from its own first join."""
+
+    async def story(s: Stage) -> None:
+        await asyncio.sleep(100.0)
+        s.plans.clear()
+        for number in range(16):
+            s.consumers(replace(A, name=f"c{number}"))
+            await asyncio.sleep(1.5)
+        assert s.plans[0] == 120.0
+
+    play(story)
+
+
+def test_a_group_at_work_is_planned_a_debounce_after_the_first_join(play: Play) -> None:
+    """Later joins do not put the plan off."""
+
+    async def story(s: Stage) -> None:
+        s.owners = {T3: "b"}
+        await asyncio.sleep(100.0)
+        s.plans.clear()
+        for number in range(3):
+            s.consumers(replace(A, name=f"c{number}"))
+            await asyncio.sleep(1.5)
+        assert s.plans == [102.0]
+        await asyncio.sleep(0.6)
+        assert s.plans == [102.0, 105.0]
+
+    play(story)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_the_end_of_a_hand_off_is_planned_at_once_while_partitions_wait(
+    play: Play, waits: bool
+) -> None:
+    """A place has become free; other events do not hurry a plan."""
+
+    async def story(s: Stage) -> None:
+        at_work = {T0: "b", T1: "b"} if waits else {T0: "b", T1: "a"}
+        s.owners = at_work
+        for at in (T0, T1):
+            owned = Assigned(at, "a", incarnation="a1")
+            s.write(Put(ALL.assignment(at), codec.dump_assigned(owned)))
+        await asyncio.sleep(60.0)
+        assert set(s.view.handoffs) == {T0}
+        s.plans.clear()
+        s.write(Put(ALL.cooldown(T3, "a"), codec.dump_until(1.0), 9))
+        s.write(Delete(ALL.cooldown(T3, "a")))
+        await asyncio.sleep(0.1)
+        assert s.plans == []
+        s.write(Delete(ALL.handoff(T0)))
+        await asyncio.sleep(0.1)
+        assert bool(s.plans) is waits
+
+    play(story, settings=replace(SETTINGS, max_handoffs=1))
 
 
 def test_a_bundle_that_compares_a_key_of_a_step_under_way_waits(play: Play) -> None:

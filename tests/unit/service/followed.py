@@ -1,0 +1,106 @@
+"""A store in memory, with a copy that follows each of its transactions at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from faust_assigner.service import values as codec
+from faust_assigner.service.handoff import Handoff, TopicPartition
+from faust_assigner.service.records import Assigned, Consumer, TopicConfig
+from faust_assigner.service.store.base import Compare, Put, TxnResult, Write
+from faust_assigner.service.store.memory import MemoryStore
+from faust_assigner.service.view import View, differences
+from tests.support.assigning.consumers import LoopClock
+from tests.unit.service.stories import ALL
+
+
+class Followed(MemoryStore):
+    """Its ``view`` is the mirror's; ``txns`` are the transactions, ``reads`` the waits of callers."""
+
+    def __init__(self) -> None:
+        super().__init__(clock=LoopClock(), first_revision=100)
+        self.view = View(ALL)
+        self.listeners: list[Callable[..., None]] = []
+        self.txns: list[tuple[tuple[Compare, ...], tuple[Write, ...]]] = []
+        self.waits: list[tuple[str, Any]] = []
+        self.meanwhile: list[Sequence[Write]] = []
+        self.is_late = False
+        self.heard_at = 0.0
+
+    async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> TxnResult:
+        """Write, after the next of the writes ``meanwhile``."""
+        if self.meanwhile:
+            await super().txn([], self.meanwhile.pop(0))
+        self.txns.append((tuple(compares), tuple(writes)))
+        result = await super().txn(compares, writes)
+        if not self.is_late:
+            self.follow()
+        return result
+
+    def follow(self) -> None:
+        """Bring the copy up to the store."""
+        self._expire()
+        items = tuple(self._keys[key] for key in sorted(self._keys))
+        listing: Any = type("Listing", (), {"revision": self.revision, "items": items})
+        changes = [self.view.apply(event) for event in differences(self.view.raw, listing)]
+        for listener in self.listeners:
+            listener([change for change in changes if change is not None])
+
+    # -- the mirror's part -----------------------------------------------------------------------------
+
+    @property
+    def dated(self) -> int:
+        """The copy's revision, on the scale of epochs."""
+        return self.view.base + self.revision
+
+    async def reached(self, revision: int) -> None:
+        """Follow the store."""
+        self.waits.append(("reached", revision))
+        self.follow()
+
+    async def past(self, revision: int, known: int) -> None:
+        """Follow the store."""
+        self.waits.append(("past", (revision, known)))
+        self.follow()
+
+    async def begin_epochs(self, wall: float) -> None:
+        """Keep the call."""
+        self.waits.append(("begin_epochs", wall))
+
+    async def pass_epoch(self, epoch: int, wall: float) -> None:
+        """Keep the call."""
+        self.waits.append(("pass_epoch", (epoch, wall)))
+
+    # -- what the store has ------------------------------------------------------------------------------
+
+    async def put(self, key: str, value: bytes, lease: int = 0) -> int:
+        """Write a key."""
+        result = await super().txn([], [Put(key, value, lease)])
+        if not self.is_late:
+            self.follow()
+        return result.revision
+
+    async def consumer(self, consumer: Consumer, ttl_s: float = 0.0) -> int:
+        """Register a consumer, and return its lease."""
+        lease = (await self.grant(ttl_s)).lease_id if ttl_s else 0
+        await self.put(ALL.consumer(consumer.name), codec.dump_consumer(consumer), lease)
+        return lease
+
+    async def topic(self, name: str, count: int) -> None:
+        """Add a topic."""
+        await self.put(ALL.topic(name), codec.dump_topic(TopicConfig(name, count)))
+
+    async def owner(self, at: TopicPartition, name: str, incarnation: str = "") -> int:
+        """Assign a partition."""
+        assigned = Assigned(at, name, incarnation=incarnation)
+        return await self.put(ALL.assignment(at), codec.dump_assigned(assigned))
+
+    async def handoff(self, handoff: Handoff) -> int:
+        """Write a hand-off."""
+        return await self.put(ALL.handoff(handoff.at), codec.dump_handoff(handoff))
+
+    async def registered(self, name: str) -> Consumer | None:
+        """The stored registration."""
+        kv = await self.get(ALL.consumer(name))
+        return None if kv is None else codec.load_consumer(kv.value)

@@ -1,0 +1,393 @@
+"""Answers to hand-offs: the whole stored hand-off, the returned revision, and each refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from faust_assigner.service import values as codec
+from faust_assigner.service.errors import (
+    BadRequest,
+    Expelled,
+    NotFound,
+    Replaced,
+    WrongCaller,
+    WrongPhase,
+)
+from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
+from faust_assigner.service.records import Consumer
+from faust_assigner.service.serving.acks import PROGRESS_EVERY_S, Acks
+from faust_assigner.service.store.base import Delete, Put
+from tests.support.assigning.consumers import LoopClock, virtually
+from tests.unit.service.followed import Followed
+from tests.unit.service.stories import ALL
+
+AT, OTHER = TopicPartition("t", 3), TopicPartition("t", 4)
+WARMING = Handoff(
+    AT, "old", "new", Phase.WARMING, 1.0, progress=0.25, old_incarnation="o1", new_incarnation="n1"
+)
+READY = replace(WARMING, phase=Phase.READY, progress=1.0)
+RELEASING = replace(READY, strict=True)
+RELEASED = replace(RELEASING, released=True)
+UNRELEASED = replace(RELEASING, unreleased="r")
+EXPELLED = replace(UNRELEASED, expelled=True)
+FAILED = replace(WARMING, failed="f")
+COMPLETE = replace(READY, phase=Phase.COMPLETE)
+HANDED = replace(RELEASED, phase=Phase.COMPLETE)
+NAMES = {
+    "warming": WARMING,
+    "strict": replace(WARMING, strict=True),
+    "ready": READY,
+    "releasing": RELEASING,
+    "released": RELEASED,
+    "unreleased": UNRELEASED,
+    "expelled": EXPELLED,
+    "failed": FAILED,
+    "complete": COMPLETE,
+    "handed": HANDED,
+}
+
+Say = Callable[[Acks], Awaitable[int]]
+SAY: dict[str, Say] = {
+    "ready": lambda acks: acks.ready("new", AT, None, "n1"),
+    "released": lambda acks: acks.released("old", AT, None, 41, "o1"),
+    "cannot": lambda acks: acks.release_failed("old", AT, None, "why", "o1"),
+    "gave up": lambda acks: acks.failed("new", AT, None, "why", "n1"),
+    "aborted": lambda acks: acks.abort(AT, None),
+}
+GONE = "gone"
+OPEN = ("warming", "strict", "ready", "releasing", "released")
+WARM = ("ready", "releasing", "released", "complete", "handed")
+ENDED = "ended by an operator"
+#: (state, answer) -> the stored hand-off afterwards; an answer without an entry is refused.
+AFTER: dict[tuple[str, str], Any] = {
+    ("warming", "ready"): READY,
+    ("strict", "ready"): RELEASING,
+    **{(name, "ready"): NAMES[name] for name in WARM},
+    ("releasing", "released"): replace(RELEASED, offset=41),
+    ("released", "released"): RELEASED,
+    ("complete", "released"): GONE,
+    ("handed", "released"): HANDED,
+    ("releasing", "cannot"): replace(RELEASING, unreleased="why"),
+    ("unreleased", "cannot"): UNRELEASED,
+    ("complete", "cannot"): GONE,
+    **{(name, "gave up"): replace(NAMES[name], failed="why") for name in OPEN},
+    ("failed", "gave up"): FAILED,
+    **{(name, "aborted"): replace(NAMES[name], failed=ENDED) for name in OPEN},
+    ("failed", "aborted"): FAILED,
+}  # fmt: skip
+
+
+async def stored(store: Followed, at: TopicPartition = AT) -> Any:
+    """The stored hand-off, or GONE."""
+    kv = await store.get(ALL.handoff(at))
+    return GONE if kv is None else codec.load_handoff(kv.value)
+
+
+@pytest.mark.parametrize("answer", SAY)
+@pytest.mark.parametrize("state", NAMES)
+async def test_each_answer_in_each_state_changes_or_keeps_or_is_refused(
+    state: str, answer: str
+) -> None:
+    """A repeated answer writes nothing and returns the revision of the hand-off."""
+    store = Followed()
+    before = await store.handoff(NAMES[state])
+    acks = Acks(store, ALL, LoopClock())
+    if (state, answer) not in AFTER:
+        with pytest.raises(
+            WrongPhase, match=f"t/3: .*, but the hand-off is {state.replace('strict', 'warming')}"
+        ):
+            await SAY[answer](acks)
+        assert await stored(store) == NAMES[state]
+        return
+    revision = await SAY[answer](acks)
+    after = AFTER[state, answer]
+    assert await stored(store) == after
+    assert revision == (before if after == NAMES[state] else before + 1) == store.revision
+
+
+@pytest.mark.parametrize(
+    ("handoff_id", "is_taken"), [(None, True), (101, True), (100, False), (102, False), (0, False)]
+)
+async def test_an_answer_with_an_id_is_for_that_hand_off_alone(
+    handoff_id: int | None, is_taken: bool
+) -> None:
+    """The id is the revision that created the key, and not that of its last write."""
+    store = Followed()
+    await store.handoff(replace(WARMING, progress=0.0))
+    await store.handoff(WARMING)
+    acks = Acks(store, ALL, LoopClock())
+    if is_taken:
+        assert await acks.ready("new", AT, handoff_id, "n1") == 103
+    else:
+        with pytest.raises(WrongPhase, match=f"t/3: hand-off {handoff_id} has ended; .* 101"):
+            await acks.ready("new", AT, handoff_id, "n1")
+        assert await stored(store) == WARMING
+
+
+CALLERS: list[tuple[str, str, str, type[Exception] | None]] = [
+    ("ready", "new", "n1", None),
+    ("ready", "old", "o1", WrongCaller),
+    ("ready", "new", "n0", Replaced),
+    ("ready", "new", "", Replaced),
+    ("ready", "new", "n2", WrongPhase),
+    ("released", "old", "o1", None),
+    ("released", "new", "n1", WrongCaller),
+    ("released", "old", "o2", Replaced),
+    ("cannot", "old", "o1", None),
+    ("cannot", "new", "n1", WrongCaller),
+    ("gave up", "new", "n1", None),
+    ("gave up", "old", "o1", WrongCaller),
+    ("progress", "new", "n1", None),
+    ("progress", "old", "o1", WrongCaller),
+    ("progress", "new", "n0", Replaced),
+]
+
+
+@pytest.mark.parametrize(("answer", "name", "incarnation", "error"), CALLERS)
+async def test_each_answer_is_taken_from_its_side_alone(
+    answer: str, name: str, incarnation: str, error: type[Exception] | None
+) -> None:
+    """The registered successor n2 of the new owner is not told that it is replaced."""
+    store = Followed()
+    await store.consumer(Consumer(name="new", incarnation="n2"))
+    handoff = RELEASING if answer in ("released", "cannot") else WARMING
+    await store.handoff(handoff)
+    acks = Acks(store, ALL, LoopClock())
+    calls: dict[str, Callable[[], Awaitable[int]]] = {
+        "ready": lambda: acks.ready(name, AT, None, incarnation),
+        "released": lambda: acks.released(name, AT, None, 5, incarnation),
+        "cannot": lambda: acks.release_failed(name, AT, None, "w", incarnation),
+        "gave up": lambda: acks.failed(name, AT, None, "w", incarnation),
+        "progress": lambda: acks.progress(name, AT, None, 0.75, incarnation),
+    }
+    if error is None:
+        await calls[answer]()
+        assert await stored(store) != handoff
+    else:
+        with pytest.raises(error) as refused:
+            await calls[answer]()
+        assert type(refused.value) is error
+        assert await stored(store) == handoff
+
+
+@pytest.mark.parametrize("state", ["warming", "ready"])
+@pytest.mark.parametrize("marked", ["n1", "n0", "-"])
+async def test_only_an_expelled_process_is_refused_as_expelled(state: str, marked: str) -> None:
+    """Whether its answer would change the hand-off or not."""
+    store = Followed()
+    await store.handoff(NAMES[state])
+    await store.put(ALL.expelled("new", marked), b"x")
+    acks = Acks(store, ALL, LoopClock())
+    if marked == "n1":
+        with pytest.raises(Expelled, match="new: incarnation n1"):
+            await acks.ready("new", AT, None, "n1")
+        assert await stored(store) == NAMES[state]
+    else:
+        await acks.ready("new", AT, None, "n1")
+        assert await stored(store) == READY
+
+
+async def test_an_answer_beside_a_change_is_decided_again() -> None:
+    """The hand-off ended meanwhile: it is not written anew; one that advanced is advanced from there."""
+    store = Followed()
+    await store.handoff(WARMING)
+    acks = Acks(store, ALL, LoopClock())
+    store.meanwhile = [[Delete(ALL.handoff(AT))]]
+    with pytest.raises(NotFound, match="t/3: no hand-off"):
+        await acks.ready("new", AT, None, "n1")
+    await store.handoff(RELEASING)
+    store.meanwhile = [[Put(ALL.handoff(AT), codec.dump_handoff(replace(RELEASING, progress=0.5)))]]
+    await acks.released("old", AT, None, 0, "o1")
+    assert await stored(store) == replace(RELEASED, progress=0.5, offset=0)
+
+
+AFTERWARDS: list[tuple[str, tuple[str, str], bool]] = [
+    ("ready", ("new", "n1"), True),
+    ("ready", ("new", "n2"), False),
+    ("ready", ("third", "x"), False),
+    ("gave up", ("new", "n1"), False),
+    ("gave up", ("third", "x"), True),
+    ("released", ("old", "o1"), False),
+    ("released", ("old", "o2"), True),
+    ("released", ("new", "n1"), True),
+    ("cannot", ("old", "o1"), False),
+    ("cannot", ("new", "n1"), True),
+]
+
+
+@pytest.mark.parametrize(("answer", "owner", "is_taken"), AFTERWARDS)
+async def test_an_answer_after_the_end_is_taken_if_the_owner_shows_its_result(
+    answer: str, owner: tuple[str, str], is_taken: bool
+) -> None:
+    """With the revision of the assignment; the same process decides."""
+    store = Followed()
+    revision = await store.owner(AT, *owner)
+    await store.put("/g/later", b"x")
+    acks = Acks(store, ALL, LoopClock())
+    if is_taken:
+        assert await SAY[answer](acks) == revision
+    else:
+        with pytest.raises(NotFound, match="t/3: no hand-off"):
+            await SAY[answer](acks)
+
+
+@pytest.mark.parametrize("assignment", [None, b"?"])
+@pytest.mark.parametrize("answer", SAY)
+async def test_an_answer_without_hand_off_and_owner_is_refused(
+    answer: str, assignment: bytes | None
+) -> None:
+    """Unreadable values count as absent; an operator's abort needs a hand-off in any case."""
+    store = Followed()
+    await store.put(ALL.handoff(AT), b"?")
+    if assignment is not None:
+        await store.put(ALL.assignment(AT), assignment)
+    with pytest.raises(NotFound):
+        await SAY[answer](Acks(store, ALL, LoopClock()))
+    if answer == "aborted":
+        await store.owner(AT, "third")
+        with pytest.raises(NotFound):
+            await SAY[answer](Acks(store, ALL, LoopClock()))
+
+
+async def test_an_expelled_process_is_refused_after_the_end_too() -> None:
+    """Its answer would be taken otherwise."""
+    store = Followed()
+    await store.owner(AT, "new", "n1")
+    await store.put(ALL.expelled("new", "n1"), b"x")
+    with pytest.raises(Expelled):
+        await Acks(store, ALL, LoopClock()).ready("new", AT, None, "n1")
+
+
+@pytest.mark.parametrize(("offset", "is_good"), [(2**63 - 1, True), (2**63, False), (-1, False)])
+async def test_an_offset_has_63_bits(offset: int, is_good: bool) -> None:
+    """A wrong one is refused before the store is asked."""
+    store = Followed()
+    await store.handoff(RELEASING)
+    acks = Acks(store, ALL, LoopClock())
+    if is_good:
+        await acks.released("old", AT, None, offset, "o1")
+        assert (await stored(store)).offset == offset
+    else:
+        with pytest.raises(BadRequest, match=f"t/3: .* got {offset}"):
+            await acks.released("old", AT, None, offset, "o1")
+
+
+@pytest.mark.parametrize(("granted", "is_taken"), [(None, True), (101, True), (100, False)])
+async def test_a_failed_release_may_name_the_grant_to_which_it_refers(
+    granted: int | None, is_taken: bool
+) -> None:
+    """A later grant, or none at all, is not taken away by it."""
+    store = Followed()
+    await store.owner(AT, "old", "o1")
+    await store.handoff(RELEASING)
+    acks = Acks(store, ALL, LoopClock())
+    if is_taken:
+        await acks.release_failed("old", AT, None, "w", "o1", granted)
+    else:
+        with pytest.raises(WrongPhase, match="this epoch has ended"):
+            await acks.release_failed("old", AT, None, "w", "o1", granted)
+        await store.txn([], [Delete(ALL.assignment(AT))])
+        with pytest.raises(WrongPhase, match="this epoch has ended"):
+            await acks.release_failed("old", AT, None, "w", "o1", 101)
+
+
+@pytest.mark.parametrize("kind", ["cannot", "gave up"])
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [("a\nb", "a b"), ("", "no reason given"), ("x" * 501, "x" * 500), ("\x1b[1m", " [1m")],
+)
+async def test_a_reason_is_one_printable_line_of_at_most_500_characters(
+    kind: str, reason: str, said: str
+) -> None:
+    """Of both owners."""
+    store = Followed()
+    await store.handoff(RELEASING)
+    acks = Acks(store, ALL, LoopClock())
+    if kind == "cannot":
+        await acks.release_failed("old", AT, None, reason, "o1")
+        assert (await stored(store)).unreleased == said
+    else:
+        await acks.failed("new", AT, None, reason, "n1")
+        assert (await stored(store)).failed == said
+
+
+def test_progress_is_stored_every_five_seconds_for_each_partition_and_consumer() -> None:
+    """Reports in between return the revision of the stored one; a ready hand-off keeps its progress."""
+
+    async def story() -> None:
+        store, clock = Followed(), LoopClock()
+        acks = Acks(store, ALL, clock)
+        await store.handoff(WARMING)
+        await store.handoff(replace(WARMING, at=OTHER))
+        first = await acks.progress("new", AT, None, 0.5, "n1")
+        await clock.sleep(1.0)
+        other = await acks.progress("new", OTHER, None, 0.625, "n1")
+        assert (first, other) == (103, 104)
+        await clock.sleep(PROGRESS_EVERY_S - 1.125)
+        assert await acks.progress("new", AT, None, 0.75, "n1") == first
+        assert (await stored(store)).progress == 0.5
+        await clock.sleep(0.125)
+        assert await acks.progress("new", AT, None, 0.75, "n1") == 105
+        assert await acks.progress("new", OTHER, None, 0.75, "n1") == other
+        assert [(await stored(store, at)).progress for at in (AT, OTHER)] == [0.75, 0.625]
+        await clock.sleep(PROGRESS_EVERY_S)
+        ready = await store.handoff(READY)
+        assert await acks.progress("new", AT, None, 0.875, "n1") == ready
+        assert await stored(store) == READY
+        await store.close()
+
+    virtually(story)
+
+
+def test_a_refused_report_of_progress_is_not_remembered() -> None:
+    """The hand-off begins a moment later, and its first report is stored."""
+
+    async def story() -> None:
+        store = Followed()
+        acks = Acks(store, ALL, LoopClock())
+        with pytest.raises(NotFound):
+            await acks.progress("new", AT, None, 0.5, "n1")
+        await store.handoff(WARMING)
+        await acks.progress("new", AT, None, 0.5, "n1")
+        assert (await stored(store)).progress == 0.5
+        await store.close()
+
+    virtually(story)
+
+
+@pytest.mark.parametrize(
+    ("expected", "said", "is_taken"),
+    [("~n", "", True), ("~n", "x", False), ("", "x", False), ("", "", True), ("n", "", False)],
+)
+async def test_a_process_with_an_incarnation_does_not_answer_for_one_without(
+    expected: str, said: str, is_taken: bool
+) -> None:
+    """The name is enough only where neither side sends an incarnation."""
+    store = Followed()
+    await store.handoff(replace(WARMING, new_incarnation=expected))
+    acks = Acks(store, ALL, LoopClock())
+    if is_taken:
+        await acks.ready("new", AT, None, said)
+    else:
+        with pytest.raises(Replaced):
+            await acks.ready("new", AT, None, said)
+
+
+def test_reports_of_progress_are_forgotten_after_their_time() -> None:
+    """A service that runs for months keeps those of the last seconds."""
+
+    async def story() -> None:
+        store, clock = Followed(), LoopClock()
+        acks = Acks(store, ALL, clock)
+        for number in range(20):
+            await store.handoff(replace(WARMING, at=TopicPartition("t", number)))
+            await acks.progress("new", TopicPartition("t", number), None, 0.5, "n1")
+            await clock.sleep(2.0)
+        assert len(acks._reported) <= 5
+        await store.close()
+
+    virtually(story)
