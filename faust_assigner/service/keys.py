@@ -162,6 +162,3 @@ class Keys:
         """
         kind, *names = key[len(self.prefix) :].split("/")
         return kind, tuple(unquote(name) for name in names)
-
-
-# -- JSON ----------------------------------------------------------------------------------------------

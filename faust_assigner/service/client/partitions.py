@@ -315,13 +315,15 @@ class _Owned:
 
     async def _next(self, stopping: asyncio.Task[bool], patience_s: float) -> Any | None:
         getting = asyncio.create_task(self._queue.get())
-        await asyncio.wait(
-            (getting, stopping), timeout=max(patience_s, 0.0), return_when=asyncio.FIRST_COMPLETED
-        )
-        if getting.done():
-            return getting.result()
-        getting.cancel()
-        return None
+        try:
+            await asyncio.wait(
+                (getting, stopping),
+                timeout=max(patience_s, 0.0),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            return getting.result() if getting.done() else None
+        finally:
+            getting.cancel()
 
 
 def _kafka(partition: TopicPartition) -> KafkaPartition:

@@ -163,6 +163,9 @@ def test_a_call_of_a_process_that_is_not_registered_changes_nothing(call: str) -
         for incarnation in ("a0", "a2", ""):
             with pytest.raises(Replaced):
                 await asked("a", incarnation)
+        await store.consumer(replace(A, name="d", incarnation="~d"))
+        with pytest.raises(Replaced):
+            await asked("d", "d1")
         with pytest.raises(NotFound, match="no consumer c"):
             await asked("c", "c1")
         await store.put(ALL.consumer("c"), b"?")

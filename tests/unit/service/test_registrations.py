@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from faust_assigner.service.commands import Assignment
-from faust_assigner.service.errors import Expelled, Replaced, WrongCaller
+from faust_assigner.service.errors import Expelled, LeaseLost, Replaced, WrongCaller
 from faust_assigner.service.records import MOST_REPLACED, Consumer, Ended, Status
+from faust_assigner.service.store.base import Delete
 from tests.unit.service.session_stage import T0, A, B, Stage, staged
 from tests.unit.service.stories import ALL
 
@@ -149,6 +151,7 @@ def test_a_replaced_process_is_fenced_by_its_lease_and_named(strict: bool) -> No
         found = await s.store.registered("a")
         assert found is not None
         assert (found.replaced, first.ended) == (("a1",), Ended.REPLACED)
+        assert await s.lease() != lease
         fence = {ALL.fence("a", "a1"): (first.session.encode(), lease)}
         assert await s.fences() == (fence if strict else {})
         assert s.lives(lease)
@@ -176,6 +179,7 @@ def test_a_replaced_process_is_fenced_by_its_lease_and_named(strict: bool) -> No
         (replace(A, identity="x"), A, WrongCaller),
         (A, replace(A, returns=True), None),
         (A, replace(A, identity="y"), None),
+        (replace(A, identity="x"), replace(A, identity="x"), None),
         (replace(A, incarnation="a2"), A, None),
     ],
 )
@@ -318,5 +322,122 @@ def test_a_registration_deletes_the_mark_of_its_leave() -> None:
             await s.store.put(ALL.departed(name), b"dismissed")
         await s.register(A)
         assert set(s.store.view.departed) == {"b"}
+
+    staged(story)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (B, B),
+        (replace(A, capabilities=()), A),
+        (A, replace(A, capabilities=())),
+        (replace(A, incarnation="~x"), replace(A, incarnation="")),
+    ],
+)
+def test_only_registrations_of_one_process_with_heartbeats_share_a_lease(
+    before: Consumer, after: Consumer
+) -> None:
+    """The former lease of any other registration runs out by itself."""
+
+    async def story(s: Stage) -> None:
+        lease = await s.store.consumer(before, 18.0)
+        await s.register(after)
+        assert await s.lease(after.name) not in (0, lease)
+        assert s.lives(lease)
+
+    staged(story)
+
+
+def test_a_process_whose_lease_is_gone_registers_under_a_new_one() -> None:
+    """Gone before the registration, or at the moment of its write."""
+
+    async def story(s: Stage) -> None:
+        await s.store.consumer(A)
+        await s.register(A)
+        first = await s.lease()
+        assert first > 0
+        txn = s.store.txn
+
+        async def late(compares: Any, writes: Any) -> Any:
+            s.store.txn = txn  # type: ignore[method-assign]
+            await s.store.revoke(first)
+            return await txn(compares, writes)
+
+        s.store.txn = late  # type: ignore[method-assign]
+        stream = await s.register(A)
+        second = await s.lease()
+        assert second not in (0, first)
+        assert (stream.session, stream.ended) == (f"n1-{second:x}", None)
+        assert s.taken[-1] == ("a", stream.session, second)
+
+    staged(story)
+
+
+@pytest.mark.parametrize(("name", "why"), [("a", Ended.LEASE_LOST), ("b", None)])
+def test_a_registration_that_is_over_before_its_stream_begins_ends_the_stream(
+    name: str, why: Ended | None
+) -> None:
+    """The mirror has read its end already; no further change would tell the stream."""
+
+    async def story(s: Stage) -> None:
+        await s.register(B)
+
+        async def passed(epoch: int, wall: float) -> None:
+            await s.store.txn([], [Delete(ALL.consumer(name))])
+
+        s.store.pass_epoch = passed  # type: ignore[method-assign]
+        stream = await s.register(A)
+        assert stream.ended is why
+
+    staged(story)
+
+
+@pytest.mark.parametrize("is_own_gone", [False, True])
+def test_a_write_whose_lease_is_gone_is_repeated_while_its_own_lease_lives(
+    is_own_gone: bool,
+) -> None:
+    """The replaced process's lease ended meanwhile; etcd answers 0 s for an own lease that is gone."""
+
+    async def story(s: Stage) -> None:
+        first = await s.store.consumer(A, 18.0)
+        txn, keep_alive = s.store.txn, s.store.keep_alive
+
+        async def late(compares: Any, writes: Any) -> Any:
+            s.store.txn = txn  # type: ignore[method-assign]
+            await s.store.revoke(first)
+            raise LeaseLost(first)
+
+        async def gone(lease_id: int, *, timeout_s: float | None = None) -> float:
+            return 0.0 if is_own_gone else await keep_alive(lease_id)
+
+        s.store.txn, s.store.keep_alive = late, gone  # type: ignore[method-assign]
+        after = replace(A, incarnation="a2")
+        if is_own_gone:
+            with pytest.raises(LeaseLost):
+                await s.register(after)
+            assert await s.store.registered("a") is None
+        else:
+            await s.register(after)
+            assert (await s.store.registered("a") or A).incarnation == "a2"
+            assert await s.fences() == {}
+
+    staged(story)
+
+
+@pytest.mark.parametrize("is_awaiting", [True, False])
+def test_former_partitions_are_inherited_while_consumers_are_awaited(is_awaiting: bool) -> None:
+    """A request with former partitions of its own replaces them."""
+
+    async def story(s: Stage) -> None:
+        await s.store.consumer(B)
+        if is_awaiting:
+            await s.store.put(ALL.awaiting, b"known")
+        await s.store.consumer(replace(A, former={"t": (1,)}), 18.0)
+        for said, kept in (({}, {"t": (1,)}), ({"t": (0,)}, {"t": (0,)})):
+            await s.register(replace(A, former=said))
+            found = await s.store.registered("a")
+            assert found is not None
+            assert found.former == (kept if is_awaiting else {})
 
     staged(story)

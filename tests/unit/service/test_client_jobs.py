@@ -1,0 +1,377 @@
+"""The tasks of the client's handlers: their order, their answers, and their ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from faust_assigner.service.client import (
+    AbortWarm,
+    Assigned,
+    Grant,
+    Lost,
+    Release,
+    Standbys,
+    TopicPartition,
+    Warm,
+)
+from faust_assigner.service.client.handlers import MISSED_S, Jobs
+from faust_assigner.service.errors import NotFound
+from tests.support.assigning.consumers import virtually
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+WARM, RELEASE = Warm(T0, "b", 3), Release(T0, "b", 7)
+
+
+class Stage:
+    """Handlers and a client that keep each call with its time; warm-ups and releases take seconds."""
+
+    def __init__(self) -> None:
+        self.acts: list[tuple[Any, ...]] = []
+        self.warm_s = self.release_s = self.drop_s = 0.0
+        self.error: Exception | None = None
+        self.refusal: Exception | None = None
+        self.is_open = True
+        handlers: Any = self
+        client: Any = Client(self)
+        self.jobs = Jobs(client, handlers)
+
+    def note(self, *act: Any) -> None:
+        """Keep an act with its time."""
+        self.acts.append((asyncio.get_running_loop().time() - 1_000.0, *act))
+
+    async def assigned(self, command: Assigned) -> None:
+        """Keep the call."""
+        self.note("assigned", *(grant.partition for grant in command.added))
+
+    async def warm(self, command: Warm) -> None:
+        """Warm up for some seconds."""
+        self.note("warm", command.partition, command.handoff_id)
+        try:
+            await asyncio.sleep(self.warm_s)
+        except asyncio.CancelledError:
+            self.note("warm cancelled", command.partition)
+            raise
+        if self.error is not None:
+            raise self.error
+        self.note("warmed", command.partition)
+
+    async def release(self, command: Release) -> int | None:
+        """Release for some seconds, at offset 41."""
+        self.note("release", command.partition, command.new_owner)
+        try:
+            await asyncio.sleep(self.release_s)
+        except asyncio.CancelledError:
+            self.note("release cancelled", command.partition)
+            raise
+        if self.error is not None:
+            raise self.error
+        return 41
+
+    async def abort(self, command: AbortWarm) -> None:
+        """Drop for some seconds."""
+        self.note("abort", command.partition, command.handoff_id)
+        await asyncio.sleep(self.drop_s)
+        if self.error is not None:
+            raise self.error
+        self.note("dropped", command.partition)
+
+    async def standbys(self, command: Standbys) -> None:
+        """Keep the call."""
+        self.note("standbys", *command.partitions)
+
+    async def lost(self, command: Lost) -> None:
+        """Keep the call."""
+        self.note("lost", *command.partitions)
+
+
+class Client:
+    """Answers of the service; each is refused with the stage's refusal, if there is one."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+
+    async def _say(self, *said: Any) -> bool:
+        self.stage.note(*said)
+        if self.stage.refusal is not None:
+            raise self.stage.refusal
+        return self.stage.is_open
+
+    async def ready(self, command: Warm) -> bool:
+        """Keep the call."""
+        return await self._say("ready", command.handoff_id)
+
+    async def released(self, command: Release, final_offset: int | None = None) -> bool:
+        """Keep the call."""
+        return await self._say("released", command.handoff_id, final_offset)
+
+    async def release_failed(self, command: Release, reason: str) -> bool:
+        """Keep the call."""
+        return await self._say("release_failed", command.handoff_id, reason)
+
+    async def failed(self, command: Warm, reason: str) -> bool:
+        """Keep the call."""
+        return await self._say("failed", command.handoff_id, reason)
+
+
+def staged(story: Callable[[Stage], Awaitable[None]]) -> list[tuple[Any, ...]]:
+    """Run a story, and return the acts."""
+    stage: list[Stage] = []
+
+    async def whole() -> None:
+        stage.append(Stage())
+        await story(stage[0])
+        await stage[0].jobs.close()
+
+    virtually(whole)
+    return stage[0].acts
+
+
+def given(*partitions: TopicPartition) -> Assigned:
+    """These partitions are granted."""
+    grants = tuple(Grant(partition, 5) for partition in partitions)
+    return Assigned({grant.partition: grant for grant in grants}, grants)
+
+
+def test_warm_ups_and_releases_run_beside_each_other_and_are_answered() -> None:
+    """With their hand-offs and the offset."""
+
+    async def story(s: Stage) -> None:
+        s.warm_s, s.release_s = 3.0, 2.0
+        await s.jobs.take(WARM)
+        await s.jobs.take(Release(T1, "c", 9))
+        await s.jobs.take(Standbys((T1, T0)))
+        await asyncio.sleep(5.0)
+
+    assert staged(story) == [
+        (0.0, "standbys", T1, T0),
+        (0.0, "warm", T0, 3),
+        (0.0, "release", T1, "c"),
+        (2.0, "released", 9, 41),
+        (3.0, "warmed", T0),
+        (3.0, "ready", 3),
+    ]
+
+
+@pytest.mark.parametrize("refusal", [None, NotFound("over")])
+def test_an_error_of_a_handler_is_reported_as_the_failure_of_its_hand_off(
+    refusal: Exception | None,
+) -> None:
+    """With its kind and text; a refused report ends nothing else."""
+
+    async def story(s: Stage) -> None:
+        s.error, s.refusal = ValueError("no disk"), refusal
+        await s.jobs.take(WARM)
+        await s.jobs.take(RELEASE)
+        await asyncio.sleep(1.0)
+        s.error = None
+        await s.jobs.take(Release(T1, "c", 9))
+        await asyncio.sleep(1.0)
+
+    assert sorted(act[1:] for act in staged(story)) == [
+        ("failed", 3, "ValueError: no disk"),
+        ("release", T0, "b"),
+        ("release", T1, "c"),
+        ("release_failed", 7, "ValueError: no disk"),
+        ("released", 9, 41),
+        ("warm", T0, 3),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["again", "abort", "grant"])
+def test_a_new_command_ends_the_warm_up_of_its_partition_alone(kind: str) -> None:
+    """A later hand-off, an abort, or a grant: the warm-up has ended before the next call."""
+
+    async def story(s: Stage) -> None:
+        s.warm_s = 5.0
+        await s.jobs.take(WARM)
+        await s.jobs.take(Warm(T1, "b", 4))
+        await asyncio.sleep(1.0)
+        if kind == "again":
+            await s.jobs.take(Warm(T0, "c", 8))
+        elif kind == "abort":
+            await s.jobs.take(AbortWarm(T0, 3))
+        else:
+            await s.jobs.take(given(T0))
+        await asyncio.sleep(9.0)
+
+    acts = staged(story)
+    rest = {
+        "again": [(1.0, "warm", T0, 8), (6.0, "warmed", T0), (6.0, "ready", 8)],
+        "abort": [(1.0, "abort", T0, 3), (1.0, "dropped", T0)],
+        "grant": [(1.0, "assigned", T0)],
+    }[kind]
+    assert [act for act in acts if T1 not in act and act[2:] != (4,)] == [
+        (0.0, "warm", T0, 3),
+        (1.0, "warm cancelled", T0),
+        *rest,
+    ]
+    assert (5.0, "ready", 4) in acts
+
+
+@pytest.mark.parametrize("kind", ["again", "grant", "lost"])
+def test_a_grant_a_loss_and_a_new_release_end_the_release_under_way(kind: str) -> None:
+    """Before their own call; a loss ends the releases of all partitions."""
+
+    async def story(s: Stage) -> None:
+        s.release_s = 5.0
+        await s.jobs.take(RELEASE)
+        await s.jobs.take(Release(T1, "b", 9))
+        await asyncio.sleep(1.0)
+        if kind == "again":
+            await s.jobs.take(Release(T0, "c", 8))
+        elif kind == "grant":
+            await s.jobs.take(given(T0))
+        else:
+            await s.jobs.take(Lost((T0, T1)))
+        await asyncio.sleep(9.0)
+
+    acts = staged(story)
+    begun = [(0.0, "release", T0, "b"), (0.0, "release", T1, "b")]
+    cancelled = (1.0, "release cancelled", T0)
+    if kind == "lost":
+        assert acts == [*begun, cancelled, (1.0, "release cancelled", T1), (1.0, "lost", T0, T1)]
+    elif kind == "grant":
+        assert acts == [*begun, cancelled, (1.0, "assigned", T0), (5.0, "released", 9, 41)]
+    else:
+        assert acts == [
+            *begun,
+            cancelled,
+            (1.0, "release", T0, "c"),
+            (5.0, "released", 9, 41),
+            (6.0, "released", 8, 41),
+        ]
+
+
+def test_a_warm_up_waits_for_the_release_of_its_partition() -> None:
+    """The state is written until then; another partition's release does not matter."""
+
+    async def story(s: Stage) -> None:
+        s.release_s = 4.0
+        await s.jobs.take(RELEASE)
+        await s.jobs.take(WARM)
+        await s.jobs.take(Warm(T1, "b", 4))
+        await asyncio.sleep(6.0)
+
+    acts = staged(story)
+    assert (0.0, "warm", T1, 4) in acts
+    assert acts[-4:] == [
+        (4.0, "released", 7, 41),
+        (4.0, "warm", T0, 3),
+        (4.0, "warmed", T0),
+        (4.0, "ready", 3),
+    ]
+
+
+@pytest.mark.parametrize("news", ["none", "abort", "grant"])
+def test_the_state_of_a_hand_off_that_is_over_is_dropped_after_ten_seconds(news: str) -> None:
+    """Unless its abort or a grant comes before."""
+
+    async def story(s: Stage) -> None:
+        s.is_open = False
+        await s.jobs.take(WARM)
+        await asyncio.sleep(MISSED_S - 0.5)
+        if news == "abort":
+            await s.jobs.take(AbortWarm(T0, 3))
+        elif news == "grant":
+            await s.jobs.take(given(T0))
+        await asyncio.sleep(5.0)
+
+    begun = [(0.0, "warm", T0, 3), (0.0, "warmed", T0), (0.0, "ready", 3)]
+    rest: dict[str, list[tuple[Any, ...]]] = {
+        "none": [(10.0, "abort", T0, 3), (10.0, "dropped", T0)],
+        "abort": [(9.5, "abort", T0, 3), (9.5, "dropped", T0)],
+        "grant": [(9.5, "assigned", T0)],
+    }
+    assert staged(story) == [*begun, *rest[news]]
+
+
+def test_a_grant_waits_for_a_drop_that_has_begun() -> None:
+    """Half of the state may be gone; an error of the drop ends nothing."""
+
+    async def story(s: Stage) -> None:
+        s.is_open, s.drop_s = False, 3.0
+        await s.jobs.take(WARM)
+        await asyncio.sleep(MISSED_S + 1.0)
+        await s.jobs.take(given(T0))
+        await s.jobs.take(Warm(T1, "b", 4))
+        await asyncio.sleep(MISSED_S + 1.0)
+        s.error = ValueError("no")
+        await s.jobs.take(given(T1))
+
+    assert [act for act in staged(story) if act[1] in ("abort", "dropped", "assigned")] == [
+        (10.0, "abort", T0, 3),
+        (13.0, "dropped", T0),
+        (13.0, "assigned", T0),
+        (23.0, "abort", T1, 4),
+        (26.0, "assigned", T1),
+    ]
+
+
+def test_a_refused_answer_ends_in_silence() -> None:
+    """The next hand-off runs; the state of a refused warm-up is kept."""
+
+    async def story(s: Stage) -> None:
+        s.refusal = NotFound("over")
+        await s.jobs.take(WARM)
+        await s.jobs.take(RELEASE)
+        await asyncio.sleep(MISSED_S + 1.0)
+
+    assert "abort" not in [act[1] for act in staged(story)]
+
+
+def test_a_consumer_that_leaves_releases_its_partitions_within_the_time() -> None:
+    """Without answers; releases under way go on; the late ones are lost, sorted."""
+
+    async def story(s: Stage) -> None:
+        t2, t3 = TopicPartition("t", 2), TopicPartition("t", 3)
+        await s.jobs.finish((), 5.0)
+        s.release_s = 9.0
+        await s.jobs.take(Release(T1, "c", 9))
+        await asyncio.sleep(2.0)
+        s.release_s = 1.0
+        await s.jobs.finish((T1, T0), 8.0)
+        s.release_s = 6.0
+        await s.jobs.finish((t3, t2), 5.0)
+
+    t2, t3 = TopicPartition("t", 2), TopicPartition("t", 3)
+    assert staged(story) == [
+        (0.0, "release", T1, "c"),
+        (2.0, "release", T0, ""),
+        (9.0, "released", 9, 41),
+        (9.0, "release", t3, ""),
+        (9.0, "release", t2, ""),
+        (14.0, "release cancelled", t3),
+        (14.0, "release cancelled", t2),
+        (14.0, "lost", t2, t3),
+    ]
+
+
+def test_a_last_release_that_fails_is_not_lost() -> None:
+    """It is logged, and the rest goes on."""
+
+    async def story(s: Stage) -> None:
+        s.error = ValueError("no")
+        await s.jobs.finish((T0, T1), 5.0)
+
+    assert staged(story) == [(0.0, "release", T0, ""), (0.0, "release", T1, "")]
+
+
+def test_the_end_cancels_all_tasks() -> None:
+    """Warm-ups, releases and drops."""
+
+    async def story(s: Stage) -> None:
+        s.is_open, s.drop_s = False, 50.0
+        await s.jobs.take(Warm(TopicPartition("t", 2), "b", 5))
+        await asyncio.sleep(MISSED_S + 1.0)
+        s.warm_s = s.release_s = 50.0
+        await s.jobs.take(WARM)
+        await s.jobs.take(Release(T1, "c", 9))
+        await asyncio.sleep(1.0)
+        await s.jobs.close()
+        await asyncio.sleep(99.0)
+
+    assert staged(story)[-2:] == [(12.0, "warm cancelled", T0), (12.0, "release cancelled", T1)]
