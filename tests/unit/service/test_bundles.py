@@ -66,6 +66,7 @@ SHARED = Compare("shared", Field.VERSION, 1)
     [
         ([bundle(n, writes=0) for n in range(5)], [2, 2, 1]),
         ([bundle(n, compares=0) for n in range(5)], [2, 2, 1]),
+        ([bundle(n, compares=0, writes=1) for n in range(9)], [4, 4, 1]),
         ([bundle(n, compares=3, writes=0) for n in range(3)], [1, 1, 1]),
         ([bundle(0, writes=9), bundle(1), bundle(2)], [1, 2]),
         ([bundle(0), bundle(1, compares=9), bundle(2)], [1, 1, 1]),
@@ -73,7 +74,17 @@ SHARED = Compare("shared", Field.VERSION, 1)
         ([Bundle((SHARED,), (Delete(str(n)),)) for n in range(6)], [4, 2]),
         ([], []),
     ],
-    ids=["compares", "writes", "uneven", "large first", "large amid", "shared", "deletes", "none"],
+    ids=[
+        "compares",
+        "writes",
+        "single writes",
+        "uneven",
+        "large first",
+        "large amid",
+        "shared",
+        "deletes",
+        "none",
+    ],
 )
 def test_a_group_of_bundles_has_at_most_four_compares_and_four_writes(
     bundles: list[Bundle], sizes: list[int]

@@ -213,8 +213,9 @@ def test_a_lost_topic_is_written_when_the_store_answers_again() -> None:
 async def test_an_unknown_topic_of_a_subscription_comes_from_kafka() -> None:
     """With its count and as Kafka's; the mark of its deletion in Kafka goes."""
     kept = Kept(kafka={"a": 3, "b": 4, "x": 9, "y": 9, "z": 9})
-    await kept.put(r_b=IN_KAFKA, t_x=topic("x", 1), t_y=b"?", t_seen=topic("seen", 1))
+    await kept.put(r_b=IN_KAFKA, t_y=b"?", t_seen=topic("seen", 1))
     await kept.see()
+    await kept.put(t_x=topic("x", 1))
     await kept.store.txn([], [Delete(ALL.topic("seen"))])
     for name in ("a", "b", "x", "y", "seen"):
         await kept.catalogue.need(name)
@@ -248,6 +249,21 @@ async def test_a_topic_that_an_operator_removed_is_not_asked_for() -> None:
     with pytest.raises(NotFound, match="an operator removed it"):
         await kept.catalogue.need("a")
     assert (kept.asked, await kept.topics()) == ([], {})
+
+
+async def test_a_count_from_kafka_does_not_shrink_a_topic_that_was_added_meanwhile() -> None:
+    """An operator has named more partitions while Kafka was asked."""
+    kept = Kept(kafka={"a": 3})
+    count = kept.catalogue._count_partitions
+    assert count is not None
+
+    async def slow(name: str) -> int | None:
+        await kept.put(t_a=topic("a", 9))
+        return await count(name)
+
+    kept.catalogue._count_partitions = slow
+    await kept.catalogue.need("a")
+    assert await kept.topics() == {"a": (9, False)}
 
 
 class Term:

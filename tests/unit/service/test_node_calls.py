@@ -1,0 +1,325 @@
+"""Each call of an instance: its checks, the arguments that reach its part, and its revision."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from faust_assigner.service import values as codec
+from faust_assigner.service.digest import Held
+from faust_assigner.service.errors import (
+    BadRequest,
+    Expelled,
+    NotFound,
+    Replaced,
+    StoreUnavailable,
+    WrongCaller,
+    WrongPhase,
+)
+from faust_assigner.service.handoff import TopicPartition
+from faust_assigner.service.node import AssignerNode
+from faust_assigner.service.records import Action, Consumer
+from faust_assigner.service.serving.callers import Callers
+from faust_assigner.service.settings import ServiceSettings
+from faust_assigner.service.store.base import Event, KeyValue
+from tests.support.assigning.consumers import LoopClock, virtually
+from tests.unit.service.followed import Followed
+from tests.unit.service.stories import ALL
+
+AT = TopicPartition("t", 3)
+A = Consumer(name="a", incarnation="a2", identity="me", replaced=("a1",))
+
+
+class Part:
+    """A part of the instance that keeps each call and answers with ``answer``."""
+
+    def __init__(self, answer: Any = 5) -> None:
+        self.answer = answer
+        self.calls: list[tuple[Any, ...]] = []
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        async def called(*values: Any) -> Any:
+            self.calls.append((name, *values))
+            if isinstance(self.answer, Exception):
+                raise self.answer
+            return self.answer
+
+        return called
+
+
+def made(answer: Any = 5) -> tuple[AssignerNode, Part, Followed]:
+    """An instance with a view of "a" under a base of 1,000; its parts are all the same."""
+    store = Followed()
+    node = AssignerNode(store, ServiceSettings(prefix="/g/"), node_id="n1", clock=LoopClock())
+    for revision, (key, value) in enumerate(
+        {ALL.epochs: codec.dump_base(1_000), ALL.consumer("a"): codec.dump_consumer(A)}.items(), 1
+    ):
+        node.view.apply(Event(key, revision, KeyValue(key, value, revision, revision)))
+    part: Any = Part(answer)
+    node._acks = node._beats = node._registered = node._catalogue = node._sessions = part
+    return node, part, store
+
+
+ID: dict[str, str] = {"identity": "me", "incarnation": "a2"}
+Call = Callable[[AssignerNode], Awaitable[Any]]
+CALLS: dict[str, tuple[Call, tuple[Any, ...]]] = {
+    "ready": (
+        lambda n: n.partition_ready("a", AT, handoff_id=7, **ID), ("ready", "a", AT, 7, "a2")),
+    "released": (
+        lambda n: n.partition_released("a", AT, handoff_id=7, offset=0, **ID),
+        ("released", "a", AT, 7, 0, "a2")),
+    "release failed": (
+        lambda n: n.release_failed("a", AT, reason="why", handoff_id=7, epoch=1_009, **ID),
+        ("release_failed", "a", AT, 7, "why", "a2", 9)),
+    "release failed without an epoch": (
+        lambda n: n.release_failed("a", AT, reason="why", **ID),
+        ("release_failed", "a", AT, None, "why", "a2", None)),
+    "warm failed": (
+        lambda n: n.warm_failed("a", AT, reason="why", handoff_id=7, **ID),
+        ("failed", "a", AT, 7, "why", "a2")),
+    "progress": (
+        lambda n: n.progress("a", AT, 0.5, handoff_id=7, **ID), ("progress", "a", AT, 7, 0.5, "a2")),
+    "holds": (
+        lambda n: n.holds("a", {"t": [3, 1, 3], "u": []}, **ID),
+        ("hold", "a", "a2", {"t": (1, 3), "u": ()})),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "expected"), CALLS.values(), ids=CALLS)
+async def test_an_answer_reaches_its_part_and_returns_a_revision_above_the_base(
+    call: Call, expected: tuple[Any, ...]
+) -> None:
+    """Field by field."""
+    node, part, _ = made()
+    assert await call(node) == 1_005
+    assert part.calls == [expected]
+
+
+@pytest.mark.parametrize(("call", "_"), CALLS.values(), ids=CALLS)
+async def test_an_answer_of_another_caller_reaches_no_part(call: Call, _: Any) -> None:
+    """Another identity, or a replaced process."""
+    node, part, _store = made()
+    for changes, error in (({"identity": "x"}, WrongCaller), ({"incarnation": "a1"}, Replaced)):
+        saved = dict(ID)
+        ID.update(changes)
+        try:
+            with pytest.raises(error):
+                await call(node)
+        finally:
+            ID.update(saved)
+    assert part.calls == []
+
+
+@pytest.mark.parametrize(("call", "_"), CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("is_expelled", [True, False])
+async def test_every_refusal_of_an_expelled_process_says_so(
+    call: Call, _: Any, is_expelled: bool
+) -> None:
+    """Other processes get the refusal itself."""
+    node, _part, store = made(WrongPhase("no"))
+    await store.put(ALL.expelled("a", "a2" if is_expelled else "a3"), b"x")
+    with pytest.raises(Expelled if is_expelled else WrongPhase):
+        await call(node)
+
+
+@pytest.mark.parametrize(
+    ("lives", "is_expelled", "answer"),
+    [(9.5, True, 9.5), (None, False, None), (None, True, Expelled)],
+)
+async def test_a_heartbeat_returns_the_time_that_its_session_lives(
+    lives: float | None, is_expelled: bool, answer: Any
+) -> None:
+    """An expelled process is told so only when its session is over."""
+    node, part, store = made(lives)
+    if is_expelled:
+        await store.put(ALL.expelled("a", "a2"), b"x")
+    beat = node.heartbeat("a", "s", held=Held(1, 2), **ID)
+    if answer is Expelled:
+        with pytest.raises(Expelled):
+            await beat
+    else:
+        assert await beat == answer
+    assert part.calls == [("beat", "a", "me", "a2", "s", Held(1, 2))]
+
+
+async def test_a_leave_of_an_unknown_consumer_may_stop_at_once() -> None:
+    """Of a known one, its part answers."""
+    node, part, _ = made(Action.WAIT_FOR_DRAIN)
+    assert await node.deregister("a", **ID) is Action.WAIT_FOR_DRAIN
+    assert part.calls == [("leave", "a", "a2")]
+    node, _, _ = made(NotFound("x"))
+    assert await node.deregister("b") is Action.SHUTDOWN_NOW
+
+
+async def test_an_operators_calls_reach_their_parts() -> None:
+    """Topics are checked before."""
+    node, part, _ = made()
+    found = [
+        await node.abort_warm(AT, handoff_id=7),
+        await node.set_topic("t", 9),
+        await node.remove_topic("t"),
+        await node.drain("a"),
+    ]
+    assert found == [1_005, 1_005, 1_005, 5]
+    assert part.calls == [("abort", AT, 7), ("set", "t", 9), ("remove", "t"), ("drain", "a")]
+    for call in (
+        node.set_topic("a b", 9),
+        node.remove_topic("a b"),
+        node.holds("a", {"..": ()}, **ID),
+    ):
+        with pytest.raises(BadRequest):
+            await call
+    with pytest.raises(BadRequest):
+        node.routes(["a b"], 0)
+    assert (node.incarnation("a"), node.incarnation("b"), node.revision) == ("a2", "", 1_000)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": "a b"},
+        {"incarnation": "-"},
+        {"endpoint": "a b"},
+        {"capacity": 0.0},
+        {"topics": ("..",)},
+    ],
+)
+async def test_a_registration_with_a_wrong_part_is_refused_before_the_topics(
+    changes: dict[str, Any],
+) -> None:
+    """Kafka is not asked, and the store is not written."""
+    node, part, _ = made()
+    with pytest.raises(BadRequest):
+        await node.register(replace(A, **changes))
+    assert part.calls == []
+
+
+@pytest.mark.parametrize(
+    ("error", "returns", "asked"),
+    [
+        (None, False, ["u", "t"]),
+        (NotFound("x"), False, ["u"]),
+        (StoreUnavailable("x"), False, ["u"]),
+        (NotFound("x"), True, ["u", "t"]),
+        (StoreUnavailable("x"), True, ["u"]),
+    ],
+)
+async def test_a_new_process_needs_all_its_topics_and_a_returning_one_does_not(
+    error: Exception | None, returns: bool, asked: list[str]
+) -> None:
+    """A Kafka that does not answer is asked once."""
+    node, part, _ = made()
+    topics: Any = Part(error)
+    node._catalogue = topics
+    request = replace(A, topics=("u", "t"), returns=returns)
+    if error is not None and not returns:
+        with pytest.raises(type(error)):
+            await node.register(request)
+        assert part.calls == []
+    else:
+        assert await node.register(request) == 5
+        assert part.calls == [("register", request)]
+    assert topics.calls == [("need", topic) for topic in asked]
+
+
+# -- callers -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("registered", "identity", "incarnation", "error"),
+    [
+        (A, "me", "a2", None),
+        (A, "me", "a9", None),
+        (A, "", "a2", WrongCaller),
+        (A, "me", "a1", Replaced),
+        (replace(A, identity=""), "anybody", "a2", None),
+        (replace(A, replaced=("",)), "me", "", Replaced),
+        (replace(A, incarnation="~x", replaced=("",)), "me", "", None),
+        (replace(A, incarnation="~x", replaced=("~w",)), "me", "~w", Replaced),
+        (None, "x", "~y", None),
+        (None, "x", "a/b", BadRequest),
+        (None, "x", "~~y", BadRequest),
+    ],
+)
+def test_a_caller_is_checked_against_the_registration(
+    registered: Consumer | None, identity: str, incarnation: str, error: type[Exception] | None
+) -> None:
+    """A process without an incarnation is replaced only by one that has its own."""
+    store = Followed()
+    if registered is not None:
+        value = codec.dump_consumer(registered)
+        store.view.apply(Event(ALL.consumer("a"), 5, KeyValue(ALL.consumer("a"), value, 5, 5)))
+    mirror: Any = store
+    callers = Callers(store, ALL, mirror)
+    if error is None:
+        callers.check("a", identity, incarnation)
+    else:
+        with pytest.raises(error):
+            callers.check("a", identity, incarnation)
+    with pytest.raises(BadRequest):
+        callers.check("a b", identity, "")
+
+
+# -- the life of an instance -----------------------------------------------------------------------------
+
+
+def test_an_instance_serves_leads_and_lives_from_its_start_to_its_stop() -> None:
+    """The metrics of the leader are cleared at the end of its term; the key is free at once."""
+
+    async def story() -> None:
+        calls: list[tuple[Any, ...]] = []
+
+        class Metrics:
+            """Keeps the calls about the leader."""
+
+            def __getattr__(self, name: str) -> Callable[..., None]:
+                return lambda *values: calls.append((name, *values))
+
+        store = Followed()
+        metrics: Any = Metrics()
+        node = AssignerNode(
+            store,
+            ServiceSettings(prefix="/g/", election_retry_s=3.0),
+            node_id="n1",
+            topics={"t": 2},
+            clock=LoopClock(),
+            metrics=metrics,
+        )
+        assert (node.serving, node.lives, node.leads) == (False, False, False)
+        await node.start()
+        await asyncio.sleep(5.0)
+        assert (node.serving, node.lives, node.leads) == (True, True, True)
+        assert ("leading", True) in calls
+        calls.clear()
+        await store.revoke(node._election.term.lease.lease_id)  # type: ignore[union-attr]
+        await asyncio.sleep(12.0)
+        end = calls.index(("leading", False))
+        assert calls[end : end + 3] == [("leading", False), ("handoffs", {}), ("stuck", 0)]
+        assert node.leads is True
+        await node.stop()
+        assert (node.serving, node.lives, node.leads) == (False, False, False)
+        assert await store.get(ALL.leader) is None
+        await store.close()
+
+    virtually(story)
+
+
+def test_a_task_that_ended_ends_the_life_of_an_instance() -> None:
+    """A restart helps; the store still answers."""
+
+    async def story() -> None:
+        store = Followed()
+        node = AssignerNode(store, ServiceSettings(prefix="/g/"), node_id="n1", clock=LoopClock())
+        await node.start()
+        await asyncio.sleep(1.0)
+        node._tasks[2].cancel()
+        await asyncio.sleep(1.0)
+        assert (node.serving, node.lives) == (True, False)
+        await node.stop()
+        await store.close()
+
+    virtually(story)
