@@ -289,8 +289,7 @@ class Connection(asyncio.Protocol):
             self.close("frames_malformed", str(error))
             return
         except LongRequest:
-            self._undecoded = len(frame)
-            self._hold(len(self._buffer))
+            self._undecoded = len(frame)  # held from the end of this turn on
             long = answering.answer_long(self._node, self, api, header, frame, self._stop_waiting)
             self._wait(self._loop.create_task(long), header)
             return

@@ -12,11 +12,12 @@ from faust_assigner.broker import answering
 from faust_assigner.broker.api import fetch
 from faust_assigner.broker.limits import INLINE_ELEMENTS
 from faust_assigner.broker.throttle import DECODED_AT_A_TIME
+from faust_assigner.broker.wire import RequestHeader
 from tests.support.asking import ask, read, to_topic, wanting
 from tests.support.clients.raw_client import batch
 from tests.support.hall import Hall, Wire, frames, in_hall
 
-PRODUCE, FETCH, LIST_OFFSETS = 0, 1, 2
+PRODUCE, FETCH, LIST_OFFSETS, DESCRIBE_GROUPS = 0, 1, 2, 15
 TIMED_OUT = 7
 PARTS = [
     {"partition_index": number, "timestamp": -1, "current_leader_epoch": -1}
@@ -170,3 +171,23 @@ def test_a_long_request_with_a_null_list_gives_its_place_back_once() -> None:
         return hall.node.counters["requests_invalid"], hall.node.line.decoded._value
 
     assert in_hall(story) == (1, DECODED_AT_A_TIME)
+
+
+@pytest.mark.parametrize(("count", "jobs"), [(INLINE_ELEMENTS, 0), (INLINE_ELEMENTS + 1, 1)])
+def test_a_long_answer_is_encoded_in_a_thread_and_a_short_one_at_once(
+    count: int, jobs: int
+) -> None:
+    """The answer counts with its list of groups and their number, whatever its request was."""
+
+    async def story(hall: Hall) -> tuple[int, int]:
+        works: list[Any] = []
+        crunch = hall.node.crunch
+        hall.node.crunch = lambda work: (works.append(work), crunch(work))[1]  # type: ignore[method-assign]
+        values = {"groups": [{"group_id": f"g{n}"} for n in range(count)]}
+        pieces = await answering._encode(
+            hall.node, RequestHeader(DESCRIBE_GROUPS, 5, 7, "raw", 0), values
+        )
+        answer = read(DESCRIBE_GROUPS, 5, b"".join(pieces))
+        return len(works), len(answer.groups)
+
+    assert in_hall(story) == (jobs, count)
