@@ -219,21 +219,30 @@ def test_a_connection_may_create_fewer_groups_than_its_address_has_left(
     assert counts == [2, 1]
 
 
-def test_empty_groups_of_the_own_address_and_kind_go_first() -> None:
+@pytest.mark.parametrize(
+    ("is_simple", "own"),
+    [
+        (False, ["own first", "own second", "own offsets"]),
+        (True, ["own offsets", "own first", "own second"]),
+    ],
+)
+def test_empty_groups_of_the_own_address_and_kind_go_first(is_simple: bool, own: list[str]) -> None:
     """Then those of the address, then those of others, each once and the oldest first."""
     quota, mine, other = GroupQuota(), Peer("10.0.0.2"), Peer("10.0.0.1")
-    for name, peer, is_simple in (
+    for name, peer, kind in (
         ("other", other, False),
         ("own offsets", mine, True),
         ("own first", mine, False),
         ("own second", mine, False),
+        ("own gone", mine, False),
         ("restored", None, False),
     ):
-        quota.note(name, peer, is_simple=is_simple)
-    names = list(quota.fresh(mine, is_simple=False))
-    assert names[:3] == ["own first", "own second", "own offsets"]
+        quota.note(name, peer, is_simple=kind)
+    quota.gone("own gone")
+    names = list(quota.fresh(mine, is_simple=is_simple))
+    assert names[:3] == own
     assert sorted(names[3:]) == ["other", "restored"]
-    assert list(quota.fresh(mine, is_simple=False)) == []
+    assert list(quota.fresh(mine, is_simple=is_simple)) == []
 
 
 def test_a_group_that_waits_for_the_end_of_a_transaction_does_not_make_room() -> None:
@@ -248,3 +257,40 @@ def test_a_group_that_waits_for_the_end_of_a_transaction_does_not_make_room() ->
             join(desk, Peer(), f"g-{number}", known=False)
         left.append(desk.service.get("first") is not None)
     assert left == [True, False]
+
+
+def test_the_places_of_each_kind_and_address_are_counted_exactly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 20 places, 10 of them for offsets alone: own groups and those of others, joins and removals."""
+    monkeypatch.setattr(limits, "MAX_GROUPS", 20)
+    quota, mine, other = GroupQuota(), Peer("10.0.0.1"), Peer("10.0.0.2")
+
+    def left() -> list[int]:
+        return [
+            quota._left(address, is_simple)
+            for address in (None, "10.0.0.1", "10.0.0.2")
+            for is_simple in (False, True)
+        ]
+
+    assert left() == [20, 10] * 3
+    quota.note("a", mine, is_simple=False)
+    quota.note("b", mine, is_simple=True)
+    quota.note("c", other, is_simple=True)
+    quota.note("d", None, is_simple=True)
+    assert left() == [16, 7, 14, 6, 15, 6]
+    quota.has_members("b")
+    quota.has_members("b")
+    quota.has_members("unknown")
+    assert left() == [16, 8, 14, 8, 15, 7]
+    for group_id in ("b", "c", "c", "unknown"):
+        quota.gone(group_id)
+    assert left() == [18, 9, 17, 9, 18, 9]
+    assert (mine.created_groups, other.created_groups) == (1, 0)
+    assert not quota.needs_room(mine, is_simple=False)
+    for number in range(17):
+        quota.note(f"e{number}", other, is_simple=False)
+    assert left() == [1, 1, 0, 0, -16, -16]
+    asked = [(None, False), (mine, False), (other, True)]
+    assert [quota.needs_room(peer, is_simple=kind) for peer, kind in asked] == [False, True, True]
+    assert [quota.may_create(peer, is_simple=kind) for peer, kind in asked] == [True, False, False]

@@ -1,109 +1,82 @@
-"""Topics, cached metadata, alarms and housekeeping, without a socket."""
+"""Cached metadata, alarms and housekeeping, without a socket."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 import time
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from faust_assigner.broker import EmbeddedBroker, answers, limits
+from faust_assigner.broker import EmbeddedBroker, answers
+from faust_assigner.broker.metadata_cache import MetadataCache
 from faust_assigner.broker.node import Node, wall_ms
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage.records import parse_batch
-from faust_assigner.broker.storage.store import MemoryStore
-from faust_assigner.broker.topics import Catalogue, Refused
+from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.wire import _without
 from faust_assigner.coordinator.events import JoinGroup, Protocol, SyncGroup
 from faust_assigner.errors import ConfigError
 from tests.support.clients.raw_client import batch, one_record
 
-
-def catalogue(store: MemoryStore | None = None) -> Catalogue:
-    """A catalogue in memory."""
-    return Catalogue(store or MemoryStore(), Settings.parse({}), uuid.uuid4)
-
-
-# -- topics ----------------------------------------------------------------------------------
-
-
-def test_the_id_of_a_deleted_topic_finds_no_topic_that_took_its_name() -> None:
-    """A reader of the old one must hear that it is gone."""
-    topics = catalogue()
-    old = topics.create("t", 1, {})
-    topics.delete(old)
-    fresh = topics.create("t", 1, {})
-    assert topics.by_id(old.topic_id) is None
-    assert topics.by_id(fresh.topic_id) is fresh
-
-
-def test_whatever_metadata_shows_raises_the_version() -> None:
-    """Creating, growing and deleting; a change that is only validated does not."""
-    topics = catalogue()
-    versions = [topics.version]
-    topic = topics.create("t", 1, {})
-    versions.append(topics.version)
-    topics.grow(topic, 3)
-    versions.append(topics.version)
-    topics.grow(topic, 5, validate_only=True)
-    topics.create("other", 1, {}, validate_only=True)
-    assert topics.version == versions[-1]
-    assert (len(topic.partitions), topics.get("other")) == (3, None)
-    topics.delete(topic)
-    versions.append(topics.version)
-    assert versions == sorted(set(versions))
-
-
-def test_a_topic_that_is_only_validated_is_not_there_after_a_start() -> None:
-    """Its name stays free."""
-    store = MemoryStore()
-    catalogue(store).create("t", 1, {}, validate_only=True)
-    again = catalogue(store)
-    assert again.get("t") is None
-    again.create("t", 2, {})
-
-
-def test_partitions_of_deleted_topics_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cap is on what there is, also after growing."""
-    monkeypatch.setattr(limits, "MAX_PARTITIONS", 10)
-    topics = catalogue()
-    for _ in range(3):
-        topic = topics.create("t", 4, {})
-        topics.grow(topic, 10)
-        with pytest.raises(Refused, match="10 partitions at most"):
-            topics.create("one-more", 1, {})
-        topics.delete(topic)
-    topics.create("t", 10, {})
-
-
-def test_settings_of_a_topic_are_there_after_a_start() -> None:
-    """And not those that were only validated."""
-    store = MemoryStore()
-    topics = catalogue(store)
-    topic = topics.create("t", 1, {})
-    topics.configure(topic, {"retention.ms": "5"})
-    topics.configure(topic, {"retention.ms": "6"}, validate_only=True)
-    found = catalogue(store).get("t")
-    assert found is not None
-    assert found.configs == {"retention.ms": "5"}
-
-
-def test_whoever_waits_for_a_deleted_topic_is_woken() -> None:
-    """Its partitions say that they are gone."""
-    topics, woken = catalogue(), []
-    topic = topics.create("t", 2, {})
-    for number, log in enumerate(topic.partitions):
-        log.waiters[1] = lambda number=number: woken.append(number)  # type: ignore[misc]
-    topics.delete(topic)
-    assert woken == [0, 1]
-    assert all(log.deleted for log in topic.partitions)
-
-
 # -- the node --------------------------------------------------------------------------------
+
+
+async def test_who_asks_for_the_same_metadata_waits_for_one_answer_of_its_version() -> None:
+    """The end of an older answer must not have a newer one made twice."""
+    version = 0
+    cache = MetadataCache(lambda: version)
+    loop = asyncio.get_running_loop()
+    made: list[asyncio.Future[bytes]] = []
+
+    def make() -> asyncio.Future[bytes]:
+        made.append(loop.create_future())
+        return made[-1]
+
+    async def asked(count: int) -> list[asyncio.Task[bytes]]:
+        tasks = [loop.create_task(cache.get("key", make)) for _ in range(count)]
+        await asyncio.sleep(0)
+        return tasks
+
+    old = await asked(2)
+    version = 1
+    new = await asked(2)
+    made[0].set_result(b"old")
+    assert await asyncio.gather(*old) == [b"old"] * 2
+    new += await asked(1)
+    assert len(made) == 2
+    made[1].set_result(b"new")
+    assert await asyncio.gather(*new) == [b"new"] * 3
+    assert await cache.get("key", make) == b"new"
+    other = loop.create_task(cache.get("other", make))
+    await asyncio.sleep(0)
+    assert len(made) == 3, "another request has an answer of its own"
+    other.cancel()
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_an_answer_that_fails_fails_for_all_who_wait_and_is_made_anew(
+    is_cancelled: bool,
+) -> None:
+    """Also if the peer that it was made for has gone: the others ask again."""
+    cache = MetadataCache(lambda: 0)
+    future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    first, second = (asyncio.ensure_future(cache.get("key", lambda: future)) for _ in "ab")
+    await asyncio.sleep(0)
+    if is_cancelled:
+        first.cancel()
+    else:
+        future.set_exception(StoreFailed("busy"))
+    outcomes = await asyncio.gather(first, second, return_exceptions=True)
+    kinds = (asyncio.CancelledError, TimeoutError) if is_cancelled else (StoreFailed, StoreFailed)
+    assert [type(one) for one in outcomes] == list(kinds)
+
+    async def again() -> bytes:
+        return b"again"
+
+    assert await cache.get("key", again) == b"again"
 
 
 def test_metadata_that_changed_while_it_was_made_is_not_kept() -> None:

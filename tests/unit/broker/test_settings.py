@@ -169,3 +169,79 @@ def test_a_list_has_each_of_the_known_names_once(text: str) -> None:
     """A name that is not known, one that is there twice, and one that is missing."""
     with pytest.raises(ConfigError, match=r"group\.consumer\.assignors must be some of"):
         Settings.parse({"group.consumer.assignors": text})
+
+
+PAIRS = (
+    ({"queued.max.request.bytes": 70_000, "socket.request.max.bytes": 70_000}, 1,
+     "queued.max.request.bytes"),
+    ({"message.max.bytes": 70_000, "socket.request.max.bytes": 70_000}, 1,
+     "socket.request.max.bytes"),
+    ({"group.max.session.timeout.ms": 6_000, "group.min.session.timeout.ms": 6_000}, 1,
+     "group.max.session.timeout.ms"),
+    ({"group.consumer.session.timeout.ms": 45_000, "group.consumer.heartbeat.interval.ms": 5_000,
+      "group.consumer.min.session.timeout.ms": 45_000}, 1, "group.consumer.session.timeout.ms"),
+    ({"group.consumer.max.session.timeout.ms": 45_000}, 1,
+     "group.consumer.max.session.timeout.ms"),
+    ({"group.consumer.max.heartbeat.interval.ms": 5_000}, 1,
+     "group.consumer.max.heartbeat.interval.ms"),
+    ({"group.consumer.session.timeout.ms": 45_000, "group.consumer.heartbeat.interval.ms": 44_999,
+      "group.consumer.max.heartbeat.interval.ms": 50_000,
+      "group.consumer.min.session.timeout.ms": 1}, 1, "group.consumer.session.timeout.ms"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "less", "name"), PAIRS)
+def test_settings_that_just_fit_together_are_taken_and_one_less_is_refused(
+    given: dict[str, int], less: int, name: str
+) -> None:
+    """The error names the setting that was lowered."""
+    small = {"message.max.bytes": 60_000} if "message.max.bytes" not in given else {}
+    Settings.parse({**small, **given})
+    lowered = {**small, **given, name: given[name] - less}
+    if name == "socket.request.max.bytes" and "queued.max.request.bytes" in given:
+        lowered["queued.max.request.bytes"] = given[name]
+    with pytest.raises(ConfigError, match=name.replace(".", r"\.")):
+        Settings.parse(lowered)
+
+
+@pytest.mark.parametrize(
+    ("text", "address", "is_refused"),
+    [
+        ("", None, False),
+        ("SSL://h:9", None, True),
+        ("h:9", ("h", 9), False),
+        ("h:0", None, True),
+        ("0.0.0.0:9", None, True),
+        ("[::]:9", None, True),
+        ("[::1]:9", ("::1", 9), False),
+    ],
+)
+def test_an_advertised_address_is_one_that_clients_can_connect_to(
+    text: str, address: tuple[str, int] | None, is_refused: bool
+) -> None:
+    """Of a protocol that the broker listens for."""
+    if is_refused:
+        with pytest.raises(ConfigError, match=r"advertised\.listeners"):
+            Settings.parse({"advertised.listeners": text})
+        return
+    assert Settings.parse({"advertised.listeners": text}).advertised() == address
+
+
+def test_each_topic_default_is_the_brokers_setting_of_its_own_name() -> None:
+    """All values differ from Kafka's and from each other."""
+    given = {
+        "log.retention.ms": (11, "retention.ms"),
+        "log.retention.bytes": (12, "retention.bytes"),
+        "log.cleanup.policy": ("compact,delete", "cleanup.policy"),
+        "log.cleaner.delete.retention.ms": (13, "delete.retention.ms"),
+        "log.cleaner.max.compaction.lag.ms": (15, "max.compaction.lag.ms"),
+        "log.cleaner.min.cleanable.ratio": (0.25, "min.cleanable.dirty.ratio"),
+        "log.cleaner.min.compaction.lag.ms": (14, "min.compaction.lag.ms"),
+        "log.message.timestamp.type": ("LogAppendTime", "message.timestamp.type"),
+        "log.flush.interval.messages": (16, "flush.messages"),
+        "message.max.bytes": (17, "max.message.bytes"),
+    }
+    settings = Settings.parse({name: value for name, (value, _) in given.items()})
+    usual, changed = default_configs(Settings()), default_configs(settings)
+    differing = {name: value for name, value in changed.items() if usual[name] != value}
+    assert differing == {topic: str(value) for value, topic in given.values()}

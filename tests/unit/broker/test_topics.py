@@ -1,0 +1,180 @@
+"""The catalogue of topics: ids, versions, limits, and what a start and a refused write leave."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from faust_assigner.broker import limits
+from faust_assigner.broker.settings import Settings
+from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
+from faust_assigner.broker.topics import Catalogue, Refused
+
+
+def catalogue(store: MemoryStore | None = None) -> Catalogue:
+    """A catalogue in memory."""
+    return Catalogue(store or MemoryStore(), Settings.parse({}), uuid.uuid4)
+
+
+def test_the_id_of_a_deleted_topic_finds_no_topic_that_took_its_name() -> None:
+    """A reader of the old one must hear that it is gone."""
+    topics = catalogue()
+    old = topics.create("t", 1, {})
+    topics.delete(old)
+    fresh = topics.create("t", 1, {})
+    assert topics.by_id(old.topic_id) is None
+    assert topics.by_id(fresh.topic_id) is fresh
+
+
+def test_whatever_metadata_shows_raises_the_version() -> None:
+    """Creating, growing and deleting; a change that is only validated does not."""
+    topics = catalogue()
+    versions = [topics.version]
+    topic = topics.create("t", 1, {})
+    versions.append(topics.version)
+    topics.grow(topic, 3)
+    versions.append(topics.version)
+    topics.grow(topic, 5, validate_only=True)
+    topics.create("other", 1, {}, validate_only=True)
+    assert topics.version == versions[-1]
+    assert (len(topic.partitions), topics.get("other")) == (3, None)
+    topics.delete(topic)
+    versions.append(topics.version)
+    assert versions == sorted(set(versions))
+
+
+def test_a_topic_that_is_only_validated_is_not_there_after_a_start() -> None:
+    """Its name stays free."""
+    store = MemoryStore()
+    catalogue(store).create("t", 1, {}, validate_only=True)
+    again = catalogue(store)
+    assert again.get("t") is None
+    again.create("t", 2, {})
+
+
+def test_partitions_of_deleted_topics_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cap is on what there is, also after growing."""
+    monkeypatch.setattr(limits, "MAX_PARTITIONS", 10)
+    topics = catalogue()
+    for _ in range(3):
+        topic = topics.create("t", 4, {})
+        topics.grow(topic, 10)
+        with pytest.raises(Refused, match="10 partitions at most"):
+            topics.create("one-more", 1, {})
+        topics.delete(topic)
+    topics.create("t", 10, {})
+
+
+def test_settings_of_a_topic_are_there_after_a_start() -> None:
+    """And not those that were only validated."""
+    store = MemoryStore()
+    topics = catalogue(store)
+    topic = topics.create("t", 1, {})
+    topics.configure(topic, {"retention.ms": "5"})
+    topics.configure(topic, {"retention.ms": "6"}, validate_only=True)
+    found = catalogue(store).get("t")
+    assert found is not None
+    assert found.configs == {"retention.ms": "5"}
+
+
+def test_whoever_waits_for_a_deleted_topic_is_woken() -> None:
+    """Its partitions say that they are gone."""
+    topics, woken = catalogue(), []
+    topic = topics.create("t", 2, {})
+    for number, log in enumerate(topic.partitions):
+        log.waiters[1] = lambda number=number: woken.append(number)  # type: ignore[misc]
+    topics.delete(topic)
+    assert woken == [0, 1]
+    assert all(log.deleted for log in topic.partitions)
+
+
+def test_a_topic_that_grew_is_restored_with_its_configs_and_its_new_partitions() -> None:
+    """And another one with its own; whoever is told of a change sees the raised version."""
+    store = MemoryStore()
+    topics, told = catalogue(store), list[tuple[str, int, int]]()
+    topics.on_change = lambda name: told.append((name, topics.version, len(topics)))
+    topic = topics.create("t", 2, {"retention.ms": "5"})
+    topics.create("u", 1, {"retention.ms": "6"})
+    topics.grow(topic, 4)
+    topics.configure(topic, {"retention.bytes": "7"})
+    found = {
+        one.name: (one.topic_id, [log.number for log in one.partitions], one.configs)
+        for one in catalogue(store)
+    }
+    other = topics.get("u")
+    assert other is not None
+    assert found == {
+        "t": (topic.topic_id, [0, 1, 2, 3], {"retention.bytes": "7"}),
+        "u": (other.topic_id, [0], {"retention.ms": "6"}),
+    }
+    topics.delete(other)
+    assert told == [("t", 1, 1), ("u", 2, 2), ("t", 3, 2), ("u", 4, 1)]
+    assert topics.at(topic.topic_id.bytes, 3) == (topic, topic.partitions[3])
+    assert [topics.at(topic.topic_id.bytes, n) for n in (4, -1)] == [None, None]
+    assert [topics.partition("t", n) for n in (3, 4, -1)] == [topic.partitions[3], None, None]
+
+
+@pytest.mark.parametrize("change", ["create", "grow", "configure", "delete"])
+def test_a_change_of_a_topic_that_the_store_refuses_has_not_happened(change: str) -> None:
+    """Neither in the catalogue nor in its version, and no group is told."""
+    store = MemoryStore()
+    topics = catalogue(store)
+    topic = topics.create("t", 2, {"retention.ms": "5"})
+    told: list[str] = []
+    topics.on_change = told.append
+
+    def full(*arguments: object, **more: object) -> None:
+        raise StoreFailed("no space")
+
+    store.write = full  # type: ignore[method-assign]
+    changes = {
+        "create": lambda: topics.create("u", 1, {}),
+        "grow": lambda: topics.grow(topic, 3),
+        "configure": lambda: topics.configure(topic, {"retention.ms": "6"}),
+        "delete": lambda: topics.delete(topic),
+    }
+    with pytest.raises(StoreFailed):
+        changes[change]()
+    assert (list(topics), topics.version, told) == ([topic], 1, [])
+    assert (len(topic.partitions), topic.configs) == (2, {"retention.ms": "5"})
+    assert topics.by_id(topic.topic_id) is topic
+    assert not any(log.deleted for log in topic.partitions)
+
+
+def test_the_limits_of_topics_and_partitions_are_met_exactly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last topic that fits is created, and a topic that grows needs no place of a topic."""
+    monkeypatch.setattr(limits, "MAX_TOPICS", 2)
+    monkeypatch.setattr(limits, "MAX_PARTITIONS", 9)
+    monkeypatch.setattr(limits, "MAX_PARTITIONS_PER_TOPIC", 6)
+    store = MemoryStore()
+    topics = catalogue(store)
+    refused = []
+    for name, count in (("t", 7), ("t", 0), ("t", -2), ("t", 3), ("t", 3), ("u", 6), ("v", 1)):
+        try:
+            topics.create(name, count, {})
+        except Refused as error:
+            refused.append((name, count, error.error.name))
+    assert refused == [
+        ("t", 7, "invalid_partitions"),
+        ("t", 0, "invalid_partitions"),
+        ("t", -2, "invalid_partitions"),
+        ("t", 3, "topic_already_exists"),
+        ("v", 1, "policy_violation"),
+    ]
+    topics = catalogue(store)  # the counts are restored, too
+    first, second = topics
+    for topic, count, error in (
+        (first, 4, "policy_violation"),
+        (first, 7, "invalid_partitions"),
+        (first, 3, "invalid_partitions"),
+        (first, 2, "invalid_partitions"),
+    ):
+        with pytest.raises(Refused) as found:
+            topics.grow(topic, count)
+        assert found.value.error.name == error
+    topics.delete(second)
+    topics.grow(first, 6)
+    topics.create("v", 3, {})
