@@ -73,9 +73,29 @@ def load(name: str, function: str) -> None:
     load_plug_ins({name: f"{__name__}:{function}"})
 
 
+def of_some(spec: GroupSpec, topics: Mapping[TopicId, Topic]) -> Target:
+    """Partitions in disorder, a topic without any, and nothing for the second member."""
+    return {"a": {ORDERS.topic_id: (2, 0), OTHER.topic_id: ()}}
+
+
+def twice(spec: GroupSpec, topics: Mapping[TopicId, Topic]) -> Target:
+    """A partition that is named twice."""
+    return {"a": {ORDERS.topic_id: (1, 1)}}
+
+
+def test_the_target_of_a_plug_in_has_every_member_and_no_empty_topic() -> None:
+    """Its partitions are sorted, as those of the broker's own assignors."""
+    load("mine", "of_some")
+    both = frozenset({ORDERS.topic_id, OTHER.topic_id})
+    topics = {one.topic_id: one for one in (ORDERS, OTHER)}
+    asked = GroupSpec("mine", {name: MemberSpec(both) for name in "ab"}, topics)
+    assert compute(asked) == {"a": {ORDERS.topic_id: (0, 2)}, "b": {}}
+
+
 @pytest.mark.parametrize(
     ("function", "words"),
     [
+        ("twice", r"assigns partitions \[1, 1\] of topic orders"),
         ("to_stranger", "is no member"),
         ("not_subscribed", "does not subscribe"),
         ("missing_partition", "which has 3"),

@@ -1,0 +1,252 @@
+"""Several groups, topics and transactions at once: the right one changes and the others stay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from faust_assigner.broker import limits
+from faust_assigner.broker.groups import GroupService
+from faust_assigner.broker.groups.pending import PendingOffsets
+from faust_assigner.broker.storage import group_store
+from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
+from faust_assigner.broker.storage.transaction_store import load_transactions, transaction_key
+from faust_assigner.coordinator.catalogue import Catalogue, Topic
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.events import (
+    CatalogueChanged,
+    CommitOffsets,
+    ConsumerGroupHeartbeat,
+    DeleteGroup,
+    Event,
+)
+from faust_assigner.coordinator.offsets import Committed
+from tests.unit.broker.test_group_life import heartbeat
+from tests.unit.broker.test_groups import Desk
+from tests.unit.broker.test_transactions import Bench
+
+
+def read(service: GroupService, group_id: str) -> dict[tuple[str, int], int]:
+    """The committed offsets of a group."""
+    return {key: entry.offset for key, entry in service.offsets(group_id).entries.items()}
+
+
+# -- topics ------------------------------------------------------------------------------------
+
+
+def with_topics(desk: Desk, *names: str) -> None:
+    """Let these be all topics from now on."""
+    topics = Catalogue.of(Topic(name, name.encode().ljust(16), 1) for name in names)
+    desk.service._catalogue = lambda: topics
+
+
+def seen_by(desk: Desk, group_id: str) -> list[type[Event]]:
+    """The kinds of events that a group gets from now on."""
+    group: Any = desk.service.get(group_id)
+    events: list[type[Event]] = []
+    step = group.step
+
+    class Noting:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(group, name)
+
+        def step(self, event: Event, *times: int) -> Any:
+            events.append(type(event))
+            return step(event, *times)
+
+    desk.service._groups[group_id] = Noting()  # type: ignore[assignment]
+    return events
+
+
+def test_a_heartbeat_brings_changed_topics_to_its_own_group_once() -> None:
+    """Before the heartbeat itself; the other group is told by the next look at all groups."""
+    desk = Desk(MemoryStore())
+    with_topics(desk, "t")
+    for group_id in ("g", "h"):
+        desk.ask(lambda token: heartbeat(token), group_id)
+    seen = {group_id: seen_by(desk, group_id) for group_id in ("g", "h")}
+    beat = lambda token: ConsumerGroupHeartbeat(token, "m", 1)  # noqa: E731
+    desk.ask(beat)
+    with_topics(desk, "t", "u")
+    desk.ask(beat)
+    desk.ask(beat)
+    beats = [one for one in seen["g"] if one in (CatalogueChanged, ConsumerGroupHeartbeat)]
+    assert beats == [ConsumerGroupHeartbeat, CatalogueChanged, *[ConsumerGroupHeartbeat] * 2]
+    assert seen["h"] == []
+    assert list(desk.service.catalogue_changed()) == ["g", "h"]
+    assert seen["h"] == [CatalogueChanged]
+    assert seen["g"].count(CatalogueChanged) == 1
+
+
+def test_a_group_that_goes_while_all_are_told_is_told_no_more() -> None:
+    """Neither it nor its topics are kept; a group that comes meanwhile knows them already."""
+    desk = Desk(MemoryStore())
+    with_topics(desk, "t")
+    for group_id in ("g", "h", "i"):
+        desk.ask(CommitOffsets, group_id)
+    with_topics(desk, "t", "u")
+    telling = desk.service.catalogue_changed()
+    assert next(telling) == "g"
+    desk.ask(DeleteGroup, "h")
+    desk.ask(CommitOffsets, "j")
+    assert list(telling) == ["h", "i"]
+    assert sorted(desk.service._told) == ["g", "i", "j"]
+    assert all(told is desk.service._catalogue() for told in desk.service._told.values())
+
+
+# -- offsets -------------------------------------------------------------------------------------
+
+
+def test_offsets_of_several_groups_go_with_their_topic_alone() -> None:
+    """Committed and pending ones, from memory and from disk; the other topic's stay."""
+    store = MemoryStore()
+    desk = Desk(store)
+    for number, group_id in enumerate("gh"):
+        desk.service.commit(group_id, {("t", 0): Committed(number), ("u", 1): Committed(5)})
+        desk.service.commit_later(group_id, 7, {("t", 2): Committed(8), ("u", 3): Committed(9)})
+    desk.service.commit("i", {("u", 0): Committed(1)})
+    assert sorted(desk.service.topic_deleted("t")) == ["g", "h"]
+    assert list(desk.service.topic_deleted("t")) == []
+    for service in (desk.service, Desk(store).service):
+        assert [read(service, group_id) for group_id in "ghi"] == [
+            {("u", 1): 5}, {("u", 1): 5}, {("u", 0): 1}
+        ]  # fmt: skip
+        pending = [service.pending.is_pending("g", key) for key in (("t", 2), ("u", 3))]
+        assert (pending, service.pending.count("h")) == ([False, True], 1)
+
+
+def test_a_closed_group_leaves_the_readers_of_its_topics_to_the_other_groups() -> None:
+    """The topic is deleted later, and the offsets of the group that is left go with it."""
+    desk = Desk(MemoryStore())
+    for group_id in "gh":
+        desk.ask(CommitOffsets, group_id)
+        desk.service.commit(group_id, {("t", 0): Committed(1)})
+    desk.ask(DeleteGroup, "g")
+    assert (read(desk.service, "g"), read(desk.service, "h")) == ({}, {("t", 0): 1})
+    assert list(desk.service.topic_deleted("t")) == ["h"]
+    assert read(desk.service, "h") == {}
+
+
+def test_a_commit_outside_outdates_the_pending_offsets_of_every_transaction_for_its_partitions() -> (
+    None
+):
+    """In memory and on disk; those of other partitions and groups stay valid."""
+    store = MemoryStore()
+    desk = Desk(store)
+    for producer_id in (7, 8):
+        for group_id in "gh":
+            changes = {("t", n): Committed(10 * producer_id + n) for n in (0, 1)}
+            assert desk.service.commit_later(group_id, producer_id, changes) is Code.NONE
+    assert desk.service.commit("g", {("t", 0): Committed(3)}) is Code.NONE
+    for pending in (desk.service.pending, PendingOffsets(store)):
+        found = {
+            (group_id, producer_id): {
+                key: entry.offset for key, entry in pending.ending(group_id, producer_id)[0].items()
+            }
+            for group_id in "gh"
+            for producer_id in (7, 8)
+        }
+        assert found == {
+            ("g", 7): {("t", 1): 71},
+            ("g", 8): {("t", 1): 81},
+            ("h", 7): {("t", 0): 70, ("t", 1): 71},
+            ("h", 8): {("t", 0): 80, ("t", 1): 81},
+        }
+        keys = [group_store.pending_key("g", 7, "t", n) for n in (0, 1)]
+        assert pending.ending("g", 7)[1] == keys, "also the key of the outdated one goes"
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_offsets_that_the_store_refuses_change_nothing(later: bool) -> None:
+    """Neither committed nor pending ones, and none is outdated."""
+    desk = Desk(MemoryStore())
+    desk.service.commit("g", {("t", 0): Committed(1)})
+    desk.service.commit_later("g", 7, {("t", 0): Committed(2)})
+
+    def full(*arguments: object, **more: object) -> None:
+        raise StoreFailed("no space")
+
+    desk.service._store.write = full  # type: ignore[method-assign]
+    changes = {("t", 0): Committed(5), ("t", 1): Committed(6)}
+    commits = {
+        True: lambda: desk.service.commit_later("g", 8, changes),
+        False: lambda: desk.service.commit("g", changes),
+    }
+    assert commits[later]() is Code.NOT_COORDINATOR
+    assert read(desk.service, "g") == {("t", 0): 1}
+    pending = desk.service.pending
+    assert (pending.count("g"), pending.ending("g", 8)[0]) == (1, {})
+    assert pending.ending("g", 7)[0] == {("t", 0): Committed(2)}
+
+
+def test_a_group_has_room_for_exactly_so_many_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Committed and pending ones together; known partitions are committed also beyond the limit."""
+    monkeypatch.setattr(limits, "MAX_OFFSETS_PER_GROUP", 4)
+    service = Desk(MemoryStore()).service
+
+    def many(*numbers: int) -> dict[tuple[str, int], Committed]:
+        return {("t", number): Committed(number) for number in numbers}
+
+    codes = [
+        service.commit("g", many(0, 1)),
+        service.commit_later("g", 7, many(2)),
+        service.commit("g", many(3, 4)),
+        service.commit("g", many(3)),
+        service.commit_later("g", 7, many(5)),
+        service.commit("g", many(0, 1, 3)),
+        service.commit("g", many(0, 5)),
+        service.commit("h", many(0, 1, 2, 3)),
+    ]
+    refused = Code.INVALID_REQUEST
+    assert codes == [
+        Code.NONE,
+        Code.NONE,
+        refused,
+        Code.NONE,
+        refused,
+        Code.NONE,
+        refused,
+        Code.NONE,
+    ]
+
+
+# -- transactions --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_the_end_of_a_transaction_is_carried_out_in_all_its_partitions_and_groups(
+    commits: bool,
+) -> None:
+    """Three partitions of two topics and two groups; another transaction stays as it is."""
+    bench = Bench()
+    other = bench.node.catalogue.create("u", 1, {})
+    for name in ("tx", "stays"):
+        bench.begin(name, (0, 1), "g")
+        bench.reopen(name, (), "h")
+        for partition in (0, 1):
+            bench.write(name, partition=partition)
+        for offset, group_id in enumerate("gh", 5):
+            bench.commit(offset, name, group_id)
+    bench.commit(9, "stays", "g")
+    producer = bench.of("tx").producer_id
+    assert bench.end("tx", commits=commits) is Code.NONE
+    assert [bench.offset(group_id) for group_id in "gh"] == ([5, 6] if commits else [-1, -1])
+    pending = bench.node.groups.pending
+    assert [pending.ending(group_id, producer) for group_id in "gh"] == [({}, [])] * 2
+    assert [pending.count(group_id) for group_id in "gh"] == [1, 1]
+    assert [log.end_offset for log in bench.topic.partitions] == [3, 3]
+    assert [log.has_open(producer) for log in bench.topic.partitions] == [False, False]
+    assert [log.stable_offset for log in bench.topic.partitions] == [1, 1]
+    assert [bool(log.aborted(0, 9)) for log in bench.topic.partitions] == [not commits] * 2
+    assert other.partitions[0].end_offset == 0
+    touched = [log.number for _, log in bench.node.transactions.touched("tx")]
+    assert (touched, bench.node.transactions.touched("stays")) == ([0, 1], ())
+    counters = {
+        name: bench.node.counters[f"transactions_{name}"] for name in ("committed", "aborted")
+    }
+    assert counters == {"committed": int(commits), "aborted": int(not commits)}
+    states = {one.transactional_id: one for one in load_transactions(bench.node.store)}
+    assert states == {name: bench.of(name) for name in ("tx", "stays")}
+    assert bench.node.store.get(transaction_key("tx")) is not None
+    bench.node.close()

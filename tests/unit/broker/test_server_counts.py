@@ -1,0 +1,121 @@
+"""What a broker counts over all its peers: connections by address, held frames and unread answers."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from faust_assigner.broker import server
+from faust_assigner.broker.connection import Connection
+from faust_assigner.broker.held import HeldBytes
+from tests.support.hall import Hall, Wire, in_hall
+
+
+def connect(hall: Hall, address: str) -> tuple[Connection, Wire]:
+    """A peer from that address."""
+    peer, wire = Connection(hall.server), Wire(address, hall.written)
+    wire.get_extra_info = lambda name, default=None: (address, 1)  # type: ignore[method-assign]
+    peer.connection_made(wire)
+    return peer, wire
+
+
+def test_connections_are_counted_by_address_and_in_all_until_each_of_them_ends() -> None:
+    """Two of an address are admitted, three in all; a refused one counts until it is gone."""
+
+    async def story(hall: Hall) -> tuple[list[bool], dict[str, int], int]:
+        hall.node.settings = replace(
+            hall.node.settings, max_connections=3, max_connections_per_ip=2
+        )
+        peers: dict[str, Connection] = {}
+        admitted = []
+        for step in (
+            "a1",
+            "a2",
+            "a3",
+            "-a3",
+            "-a1",
+            "a4",
+            "a5",
+            "-a5",
+            "b1",
+            "b2",
+            "-b2",
+            "-a2",
+            "b3",
+        ):
+            if step.startswith("-"):
+                peers.pop(step[1:]).connection_lost(None)
+                continue
+            peers[step], wire = connect(hall, step[0])
+            admitted.append(not wire.closed)
+        return admitted, dict(hall.server._per_address), hall.server.connections
+
+    admitted = [True, True, False, True, False, True, False, True]
+    assert in_hall(story) == (admitted, {"a": 1, "b": 2}, 3)
+
+
+def test_unread_answers_beyond_the_limit_cost_as_few_peers_as_cover_the_surplus(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The longest stalled first, whatever their sizes; one that is closing already is counted once."""
+
+    async def story(hall: Hall) -> list[list[str]]:
+        found = []
+        for limit in (1_500, 1_001, 1_000, 999, 899, 700):
+            peers = {}
+            for name, stalled, unsent in (
+                ("late", 9.0, 500), ("reads", None, 400), ("closing", 0.0, 1), ("first", 1.0, 100),
+                ("second", 2.0, 200),
+            ):  # fmt: skip
+                peers[name], wire = connect(hall, name)
+                peers[name].stalled_since = stalled
+                peers[name].unsent = unsent
+                hall.node.unsent_bytes += unsent
+                if name == "closing":
+                    peers[name]._closing = True
+                wire.aborted = False
+            monkeypatch.setattr(server, "MOST_UNSENT_BYTES", limit)
+            hall.node.unsent_bytes = 1_201
+            hall.server.drop_stalled()
+            found.append([n for n, peer in peers.items() if peer.is_closing and n != "closing"])
+            for peer in peers.values():
+                peer.connection_lost(None)
+            hall.node.unsent_bytes = 0
+        return found
+
+    two, three = ["first", "second"], ["late", "first", "second"]
+    assert in_hall(story) == [[], two, two, two, three, three]
+
+
+def test_frames_beyond_the_budget_cost_the_peers_that_hold_them_for_longest() -> None:
+    """Several at once where one is not enough, also the newest; what is served is free."""
+    held: HeldBytes[str] = HeldBytes(100)
+    steps: list[tuple[str, int, list[str]]] = [
+        ("a", 40, []), ("b", 60, []), ("a", 40, []), ("c", 1, ["a"]), ("b", 0, []), ("d", 99, []),
+        ("c", 2, ["c"]), ("d", 100, []), ("e", 5, ["d"]), ("f", 101, ["e", "f"]), ("g", 100, []),
+        ("x", 0, []),
+    ]  # fmt: skip
+    assert [(peer, size, held.hold(peer, size)) for peer, size, _ in steps] == steps
+
+
+async def test_a_stop_waits_a_moment_for_the_last_answers_and_drops_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A peer that takes them is gone in time; one that does not is dropped, and the store is closed last."""
+    monkeypatch.setattr(server, "STOP_GRACE_S", 0.05)
+    hall = Hall()
+    steps: list[Any] = []
+    peers = {name: connect(hall, name) for name in ("reads", "stalls")}
+    for name, (peer, wire) in peers.items():
+        wire.close = lambda name=name: steps.append(f"{name} closed")  # type: ignore[method-assign, misc]
+        wire.abort = lambda name=name: steps.append(f"{name} dropped")  # type: ignore[method-assign, misc]
+        if name == "reads":
+            asyncio.get_running_loop().call_later(0.01, peer.connection_lost, None)
+    close = hall.node.close
+    hall.node.close = lambda: (steps.append("store"), close())[1]  # type: ignore[method-assign, func-returns-value]
+    await hall.server.stop()
+    assert sorted(steps[:2]) == ["reads closed", "stalls closed"]
+    assert steps[2:] == ["stalls dropped", "store"]
