@@ -83,7 +83,7 @@ async def _serve(
     server = BrokerServer(node)
     try:
         taken = await server.start(host, port)
-    except OSError:
+    except BaseException:
         node.close()
         raise
     metrics: MetricsPort | None = None

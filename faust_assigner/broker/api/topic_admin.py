@@ -99,8 +99,6 @@ def _partition_count(call: Call, wanted: Any) -> int:
             ErrorCode.invalid_replication_factor,
             f"replication factor {wanted.replication_factor}, there is 1 broker",
         )
-    if wanted.num_partitions == 0 or wanted.num_partitions < DEFAULT:
-        raise Refused(ErrorCode.invalid_partitions, "the number of partitions must be above 0")
     return int(wanted.num_partitions)
 
 
