@@ -386,6 +386,7 @@ def test_a_computation_that_ends_with_the_broker_changes_no_group() -> None:
         run_in_executor=lambda pool, work: next(waiting)
     )
     outcomes: list[Any] = []
+    loop.set_exception_handler(lambda _, context: outcomes.append(context))
     for _ in range(2):
         found._compute_target(Any, lambda target, why: outcomes.append((target, why)))  # type: ignore[arg-type]
     futures[0].set_result((None, "a bug of the assignor"))

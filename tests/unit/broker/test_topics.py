@@ -97,6 +97,7 @@ def test_a_topic_that_grew_is_restored_with_its_configs_and_its_new_partitions()
     topic = topics.create("t", 2, {"retention.ms": "5"})
     topics.create("u", 1, {"retention.ms": "6"})
     topics.grow(topic, 4)
+    assert [one.configs for one in catalogue(store)] == [{"retention.ms": v} for v in "56"]
     topics.configure(topic, {"retention.bytes": "7"})
     found = {
         one.name: (one.topic_id, [log.number for log in one.partitions], one.configs)
