@@ -18,7 +18,7 @@ from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
 from faust_assigner.broker.topics import Refused
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.offsets import Committed
-from tests.unit.broker.test_node import catalogue
+from tests.unit.broker.test_topics import catalogue
 
 SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 
