@@ -29,7 +29,7 @@ from faust_assigner.coordinator.records import (
 )
 from faust_assigner.coordinator.settings import ConsumerLimits
 
-TOPIC = b"0123456789abcdef"
+TOPIC, OTHER = b"0123456789abcdef", b"fedcba9876543210"
 # Written by the broker before it knew the consumer protocol.
 OLD_STORE = (
     (
@@ -92,7 +92,8 @@ RECORDS = (
             ClassicSide(10_000, (Protocol("range", bytes(range(256))),)), "User:ä",
         ),
     ),
-    Record(key(Kind.TARGET, "m-2"), TargetAssignment({TOPIC: (0, 2)})),
+    Record(key(Kind.TARGET, "m-2"), TargetAssignment({TOPIC: (0, 2), OTHER: ()})),
+    Record(key(Kind.TARGET, "m-3"), TargetAssignment({})),
     Record(
         key(Kind.CURRENT, "m-2"),
         CurrentAssignment(-2, 5, MemberState.UNREVOKED, {TOPIC: {0: 3, 2: 5}}, {TOPIC: {1: 4}}),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from faust_assigner.broker.api import APIS
-from faust_assigner.broker.limits import topic_name_problem
+from faust_assigner.broker.limits import is_group_id, topic_name_problem
 from faust_assigner.broker.serve import parse_assignments
 from faust_assigner.broker.settings import Settings, describe_settings
 from faust_assigner.broker.topic_configs import TOPIC_CONFIGS, check_configs, default_configs
@@ -245,3 +245,79 @@ def test_each_topic_default_is_the_brokers_setting_of_its_own_name() -> None:
     usual, changed = default_configs(Settings()), default_configs(settings)
     differing = {name: value for name, value in changed.items() if usual[name] != value}
     assert differing == {topic: str(value) for value, topic in given.values()}
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high"),
+    [
+        ("num.partitions", 1, 10_000),
+        ("offset.metadata.max.bytes", 0, 2**20),
+        ("log.retention.ms", -1, 2**63 - 1),
+        ("group.consumer.assignment.interval.ms", 0, 2**31 - 1),
+    ],
+)
+def test_a_number_is_taken_at_both_of_its_limits_and_not_beyond(
+    name: str, low: int, high: int
+) -> None:
+    """As text and as a number."""
+    for value in (low, high, str(low), f" {high} "):
+        assert Settings.parse({name: value}).by_kafka_name()[name] == str(value).strip()
+    for value in (low - 1, high + 1, str(high + 1)):
+        with pytest.raises(ConfigError, match=f"between {low} and {high}, not"):
+            Settings.parse({name: value})
+
+
+def test_a_ratio_is_a_number_from_0_to_1() -> None:
+    """Both limits are ratios."""
+    name = "log.cleaner.min.cleanable.ratio"
+    for text, value in (("0", 0.0), ("1", 1.0), (" 0.25 ", 0.25), (0.5, 0.5)):
+        assert Settings.parse({name: text}).log_cleaner_min_cleanable_ratio == value
+    for text in ("-0.001", "1.001", "half", "nan"):
+        with pytest.raises(ConfigError, match=r"log\.cleaner\.min\.cleanable\.ratio must be"):
+            Settings.parse({name: text})
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("PLAIN", "PLAIN"),
+        (" SCRAM-SHA-512 , PLAIN", "SCRAM-SHA-512,PLAIN"),
+        ("PLAIN,PLAIN", None),
+        ("plain", None),
+        ("PLAIN,", None),
+        ("", None),
+    ],
+)
+def test_a_list_has_known_words_each_once(text: str, kept: str | None) -> None:
+    """In the order in which they are given."""
+    name = "sasl.enabled.mechanisms"
+    if kept is None:
+        with pytest.raises(ConfigError, match=r"each once, not"):
+            Settings.parse({name: text})
+    else:
+        assert Settings.parse({name: text}).sasl_enabled_mechanisms == kept
+
+
+@pytest.mark.parametrize(
+    ("group_id", "is_one"),
+    [("g", True), ("", False), (None, False), ("ä" * 512, True), ("ä" * 512 + "x", False)],
+)
+def test_a_group_id_has_at_most_1024_bytes(group_id: str | None, is_one: bool) -> None:
+    """Of UTF-8."""
+    assert is_group_id(group_id) is is_one
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("t" * 249, True),
+        ("t" * 250, False),
+        (".", False),
+        ("..", False),
+        ("...", True),
+        ("a b", False),
+    ],
+)
+def test_a_topic_name_has_at_most_249_characters(name: str, is_one: bool) -> None:
+    """As a name of files; the two names of folders are none."""
+    assert (topic_name_problem(name) is None) is is_one

@@ -171,6 +171,19 @@ def test_unknown_fields_are_cut_out_of_every_part_of_a_request() -> None:
         decode_request(3, 12, plain, header.body, limit=1)
 
 
+def test_tagged_fields_count_as_elements() -> None:
+    """A request of many of them is decoded in a thread; more than may follow are refused at once."""
+    shape = _tag_section({})
+    for count, limit, error in ((3, 3, None), (3, 2, LongRequest), (4, 9, MalformedFrame)):
+        walk = Walk(bytes([count]) + b"\5\0" * 3, limit)
+        if error is None:
+            assert shape.skip(walk, 0) == 7
+        else:
+            with pytest.raises(error):
+                shape.skip(walk, 0)
+        assert walk.elements == count
+
+
 def test_a_client_id_may_be_null_and_ends_within_the_frame() -> None:
     """-1 is null, and no other negative length is one."""
     head = struct.pack(">hhi", 18, 0, 7)

@@ -239,14 +239,14 @@ def test_each_user_of_a_change_succeeds_or_fails_alone() -> None:
             upsertions=[upsert(name="new"), upsert(name="bad", salt=b""), upsert(name="old")],
             deletions=[{"name": "old", "mechanism": 1}, {"name": "none", "mechanism": 2}],
         )  # fmt: skip
-        errors = {one.user: int(one.error_code) for one in answer.results}
+        errors = [(one.user, int(one.error_code)) for one in answer.results]
         await ask(
             hall, ALTER_USERS, 0, upsertions=[], deletions=[{"name": "old", "mechanism": 1}]
         )  # fmt: skip
         return errors, list(hall.node.credentials)
 
     errors, users = in_hall(story)
-    assert errors == {"old": DUPLICATE, "none": NOT_FOUND, "new": 0, "bad": UNACCEPTABLE}
+    assert errors == [("old", DUPLICATE), ("none", NOT_FOUND), ("new", 0), ("bad", UNACCEPTABLE)]
     assert users == [("new", "SCRAM-SHA-256"), ("old", "SCRAM-SHA-512")]
 
 
@@ -264,7 +264,7 @@ def test_a_disk_that_refuses_a_credential_is_named_in_the_answer() -> None:
     assert in_hall(story) == (STORAGE_ERROR, 0)
 
 
-@pytest.mark.parametrize("names", [None, (), ("b", "a", "x", "b")])
+@pytest.mark.parametrize("names", [None, (), ("b", "a", "x", "b", "y", "y")])
 def test_users_are_described_with_their_mechanisms_or_the_reason_why_not(
     names: tuple[str, ...] | None,
 ) -> None:
@@ -285,7 +285,7 @@ def test_users_are_described_with_their_mechanisms_or_the_reason_why_not(
         ]  # fmt: skip
 
     every = [("a", 0, [(1, 1), (2, 2)]), ("b", 0, [(2, 2)])]
-    named = [("b", DUPLICATE, []), every[0], ("x", NOT_FOUND, [])]
+    named = [("b", DUPLICATE, []), every[0], ("x", NOT_FOUND, []), ("y", DUPLICATE, [])]
     assert in_hall(story) == (named if names else every)
 
 

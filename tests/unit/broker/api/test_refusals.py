@@ -25,3 +25,37 @@ def test_a_null_list_within_an_element_leaves_the_element() -> None:
     asked = SimpleNamespace(groups=(SimpleNamespace(group_id="g", topics=None),))
     (group,) = refuse(OFFSET_FETCH, 8, asked, ERROR)["groups"]
     assert (group["group_id"], group["error_code"]) == ("g", ERROR)
+
+
+def test_elements_of_two_lists_are_refused_in_one() -> None:
+    """AlterUserScramCredentials has creations and deletions, and one list of users in its answer."""
+    asked = SimpleNamespace(
+        upsertions=(SimpleNamespace(name="a"), SimpleNamespace(name="b")),
+        deletions=(SimpleNamespace(name="c"),),
+    )
+    refused = refuse(51, 0, asked, ERROR)
+    assert refused == {"results": [{"user": name, "error_code": ERROR} for name in "abc"]}
+
+
+def test_a_request_that_cannot_be_read_is_refused_with_one_element() -> None:
+    """Without names; an answer with an error of its own has no element."""
+    assert refuse(METADATA, 12, None, ERROR) == {"topics": [{"error_code": ERROR}]}
+    assert refuse(11, 5, None, ERROR) == {"error_code": ERROR}
+
+
+def test_each_partition_of_each_topic_is_refused_under_its_own_names() -> None:
+    """Fetch names topics and partitions differently in its request and in its answer."""
+    topics = tuple(
+        SimpleNamespace(topic=name, partitions=tuple(SimpleNamespace(partition=n) for n in numbers))
+        for name, numbers in (("t", (3, 1)), ("u", ()))
+    )
+    assert refuse(1, 4, SimpleNamespace(topics=topics), ERROR) == {
+        "responses": [
+            {
+                "topic": "t",
+                "partitions": [{"partition_index": n, "error_code": ERROR} for n in (3, 1)],
+                "error_code": ERROR,
+            },
+            {"topic": "u", "partitions": [], "error_code": ERROR},
+        ]
+    }
