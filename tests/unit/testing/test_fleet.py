@@ -96,6 +96,7 @@ def test_an_event_hits_the_named_worker_alone(tmp_path: Path, event: str) -> Non
     fleet, calls = made(tmp_path, "w1", "w2")
     getattr(fleet, event)("w2")
     assert calls == [(event, "w2")]
+    assert not fleet._is_at_rest
     with pytest.raises(AssertionError, match=r"no worker 'w9'; the workers: \['w1', 'w2'\]"):
         getattr(fleet, event)("w9")
 
@@ -123,8 +124,9 @@ def test_moves_count_from_the_first_event_after_a_rest(
     fleet, _ = made(tmp_path, "w1", "w2", "w3")
     own(fleet, "w1", 0, 1, cold=(5,))
     own(fleet, "w2", 2)
+    own(fleet, "w3", cold=(6,))
     fleet.kill("w1")
-    assert fleet.workers["w1"].state.cold == frozenset()
+    assert [worker.state.cold for worker in fleet.workers.values()] == [frozenset()] * 3
     own(fleet, "w1")
     own(fleet, "w2", 0, 2, cold=(0,))
     own(fleet, "w3", 1)
@@ -146,6 +148,9 @@ def test_moves_count_from_the_first_event_after_a_rest(
     text = "2 tasks moved, expected 0 to 1: task 1-0 from w1 to w2, task 1-1 from w1 to w2"
     with pytest.raises(AssertionError, match=text):
         fleet.assert_moves(max=1)
+    fleet._before = {}
+    fleet.assert_moves(max=0)
+    fleet._before = {(1, 0): "w1", (1, 1): "w1"}
     with pytest.raises(AssertionError, match="2 tasks moved, expected 3 to 9"):
         fleet.assert_moves(max=9, min=3)
 

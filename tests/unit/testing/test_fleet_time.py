@@ -65,6 +65,31 @@ def test_time_advances_in_steps_that_no_long_sleep_is_later_than(
     assert advanced(fleet, monkeypatch, seconds, *alarms) == (pytest.approx(steps), [])
 
 
+def test_the_long_sleep_of_any_worker_is_exact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two workers the nearest timer decides, and the nearest long sleep."""
+    fleet, _ = made(tmp_path, "w0", "w1", "w2")
+    for name, alarm in (("w0", Alarm(0.9, False, 0.7)), ("w2", Alarm(0.4, False, 5.0))):
+        worker: Any = fleet.workers[name]
+        worker.alarms = [alarm]
+    steps, _ = advanced(fleet, monkeypatch, 1.0, Alarm(0.8, False, FAR))
+    assert steps == pytest.approx([0.4, 0.4, 0.2])
+    fleet.workers["w2"].alarms = [Alarm(0.8, False, FAR)]  # type: ignore[attr-defined]
+    steps, _ = advanced(fleet, monkeypatch, 1.0, Alarm(0.8, False, FAR))
+    assert steps == pytest.approx([0.7, 0.3])
+
+
+def test_without_a_running_worker_time_moves_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No timer is left."""
+    fleet, _ = made(tmp_path, "w1")
+    fleet.workers["w1"].kill()
+    steps, _ = advanced(fleet, monkeypatch, 100.0)
+    assert steps == [100.0]
+
+
 def test_after_the_first_minute_the_steps_are_longer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,10 +122,16 @@ def test_workers_are_idle_after_five_looks_without_a_change(
 ) -> None:
     """Records that are not read yet are a change to come; each look takes a millisecond."""
     fleet, _ = made(tmp_path, "w1", "w2")
-    place = TopicPartition("t", 1)
+    place, other = TopicPartition("t", 1), TopicPartition("t", 0)
     for name, steps in (
         ("w1", [Progress(1, 5, {}), Progress(0, 5, {})]),
-        ("w2", [*[Progress(0, 0, {place: at}) for at in (3, 3, 3)], Progress(0, 0, {place: 4})]),
+        (
+            "w2",
+            [
+                *[Progress(0, 0, {other: 9, place: at}) for at in [3] * 8],
+                Progress(0, 0, {other: 9, place: 4}),
+            ],
+        ),
     ):
         worker: Any = fleet.workers[name]
         worker.steps, worker.alarms = steps, [Alarm(1.0, False, FAR)]
@@ -113,9 +144,9 @@ def test_workers_are_idle_after_five_looks_without_a_change(
     )
     before = fleet.clock.monotonic()
     fleet._until_idle()
-    # Three looks at the unread record, the first look at the rest, and five without a change.
-    assert looks == [0.001] * 9
-    assert fleet.clock.monotonic() == pytest.approx(before + 0.009)
+    # Eight looks at the unread record, the first look at the rest, and five without a change.
+    assert looks == [0.001] * 14
+    assert fleet.clock.monotonic() == pytest.approx(before + 0.014)
 
 
 def test_agents_that_never_end_fail_the_wait_with_its_reason(
@@ -201,11 +232,13 @@ def test_a_fleet_is_at_rest_after_a_quiet_time_in_one_state(
     """Another state begins the time anew; then the clock is held."""
     fleet, _ = made(tmp_path, "w1")
     fleet._is_at_rest = False
+    runs: list[None] = []
+    monkeypatch.setattr(fleet.clock, "run", lambda: runs.append(None))
     first, second = (4, {(1, 0): "a"}), (5, {(1, 0): "b"})
     states = [first, first, None, first, second, second]
     looks = rested(fleet, monkeypatch, states, lambda: fleet.settle(quiet_s=2.0))
     assert looks == 7  # the fifth look sees the state that lasts
-    assert fleet._is_at_rest
+    assert (fleet._is_at_rest, len(runs)) == (True, 1)
     before = fleet.clock.monotonic()
     assert fleet.clock.monotonic() == before
 
