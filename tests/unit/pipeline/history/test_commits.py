@@ -108,6 +108,7 @@ def test_a_commit_has_the_files_of_its_days_alone(tmp_path: Path) -> None:
     assert not (tmp_path / "_pending").exists()
     assert not (tmp_path / "decisions" / "dt=2026-11-01").exists()
     assert store.load() == made
+    assert commit(store, {}, sources={"files": {}}).generation == 3
 
 
 def test_a_table_without_any_day_has_an_empty_file_also_beside_pending_rows(
