@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from faust_assigner.errors import FaustAssignerError
 from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.snapshots.asking import Connection, ask
+from faust_assigner.snapshots.changelog import STALL_S
 from faust_assigner.weights.document import WeightRow, compress, encode
 
 #: A broker's default limit for one message is 1 MiB, which includes the record's overhead.
@@ -105,7 +107,7 @@ def published_records(cluster: Cluster, topic: str) -> list[bytes]:
 
 
 async def _read(connection: Connection, topic: str) -> dict[bytes, bytes]:
-    """Read the topic's only partition up to its present end."""
+    """Read the topic's only partition up to its present end; raises TimeoutError if it stands still."""
     consumer = AIOKafkaConsumer(**connection, enable_auto_commit=False)
     await consumer.start()
     found: dict[bytes, bytes] = {}
@@ -116,7 +118,12 @@ async def _read(connection: Connection, topic: str) -> dict[bytes, bytes]:
         consumer.assign([partition])
         await consumer.seek_to_beginning(partition)
         end = (await consumer.end_offsets([partition]))[partition]
-        while await consumer.position(partition) < end:
+        reached, moved_at = -1, time.monotonic()
+        while (at := await consumer.position(partition)) < end:
+            if at > reached:
+                reached, moved_at = at, time.monotonic()
+            elif time.monotonic() - moved_at > STALL_S:
+                raise TimeoutError(f"topic {topic} stands at {at}, its end is {end}")
             for records in (await consumer.getmany(timeout_ms=500)).values():
                 for record in records:
                     if record.value is None:

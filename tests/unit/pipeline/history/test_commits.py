@@ -106,7 +106,8 @@ def test_a_commit_has_the_files_of_its_days_alone(tmp_path: Path) -> None:
         f"decisions/dt=2026-11-03/{first['2026-11-03'].token}.parquet": 1,
     }
     assert not (tmp_path / "_pending").exists()
-    assert not (tmp_path / "decisions" / "dt=2026-11-01").exists()
+    for day in ("2026-11-01", "2026-11-02"):
+        assert not (tmp_path / "decisions" / f"dt={day}").exists()
     assert store.load() == made
     assert commit(store, {}, sources={"files": {}}).generation == 3
 

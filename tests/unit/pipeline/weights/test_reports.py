@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.refusals import Tolerance, TooManyRefused
 from faust_assigner.pipeline.progress import Progress
 from faust_assigner.pipeline.weights import drift as drift_module
-from faust_assigner.pipeline.weights import job, publish
+from faust_assigner.pipeline.weights import job
 from faust_assigner.pipeline.weights.drift import DriftedTooFar, check, published
 from faust_assigner.pipeline.weights.job import (
     Learned,
@@ -364,87 +363,3 @@ def test_a_run_reads_the_samples_of_its_period_with_its_half_life(tmp_path: Path
 def test_a_half_life_is_a_duration(text: str, seconds: float) -> None:
     """In seconds."""
     assert half_life_s(text) == seconds
-
-
-# -- records on a topic ---------------------------------------------------------------------------
-
-
-class Broker:
-    """An admin client, a producer and a consumer of one topic, with the order of their calls."""
-
-    def __init__(self, topics: Mapping[str, Any], brokers: int = 5) -> None:
-        self.topics_, self.brokers = topics, brokers
-        self.calls: list[Any] = []
-
-    def __call__(self, **settings: Any) -> Broker:
-        """Create a client."""
-        self.calls.append(settings)
-        return self
-
-    async def start(self) -> None:
-        """Connect."""
-        self.calls.append("start")
-
-    async def close(self) -> None:
-        """Disconnect the admin client."""
-        self.calls.append("close")
-
-    stop = close
-
-    async def list_topics(self) -> list[str]:
-        """The topics' names."""
-        return list(self.topics_)
-
-    async def describe_cluster(self) -> dict[str, Any]:
-        """The brokers."""
-        return {"brokers": [{}] * self.brokers}
-
-    async def create_topics(self, topics: list[Any]) -> None:
-        """Record the topics."""
-        self.calls += [
-            (one.name, one.num_partitions, one.replication_factor, one.topic_configs)
-            for one in topics
-        ]
-
-    async def send_and_wait(self, topic: str, value: bytes, *, key: bytes) -> None:
-        """Record a record."""
-        self.calls.append((topic, key, value))
-
-
-def sends(monkeypatch: pytest.MonkeyPatch, broker: Broker, replication: int | None) -> list[Any]:
-    """The calls of a publication of two groups."""
-    import asyncio
-
-    monkeypatch.setattr(publish, "AIOKafkaAdminClient", broker)
-    monkeypatch.setattr(publish, "AIOKafkaProducer", broker)
-    records = {"h": b"2", "g": b"1"}
-    where = {"bootstrap_servers": ["a:1"]}
-    asyncio.run(publish._send(where, "weights", records, replication))
-    return broker.calls
-
-
-SENT = [
-    {"bootstrap_servers": ["a:1"], "acks": "all", "max_request_size": 2_000_000},
-    "start",
-    ("weights", b"g", b"1"),
-    ("weights", b"h", b"2"),
-    "close",
-]
-
-
-@pytest.mark.parametrize(
-    ("brokers", "replication", "wanted"), [(5, None, 3), (2, None, 2), (5, 4, 4), (2, 1, 1)]
-)
-def test_a_missing_topic_is_created_compacted_before_the_records_are_sent(
-    monkeypatch: pytest.MonkeyPatch, brokers: int, replication: int | None, wanted: int
-) -> None:
-    """With one partition, and three replicas if there are so many brokers."""
-    calls = sends(monkeypatch, Broker({}, brokers), replication)
-    created = ("weights", 1, wanted, {"cleanup.policy": "compact"})
-    assert calls == [{"bootstrap_servers": ["a:1"]}, "start", created, "close", *SENT]
-
-
-def test_a_topic_that_exists_is_not_created(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its settings are its owner's."""
-    calls = sends(monkeypatch, Broker({"weights": 1}), None)
-    assert calls == [{"bootstrap_servers": ["a:1"]}, "start", "close", *SENT]
