@@ -146,6 +146,10 @@ def test_each_needed_column_that_is_missing_is_named(table: str, column: str) ->
         ("decision", "generation", 7.0),
         ("decision", "solve_ms", False),
         ("decision", "generation", 2**31),
+        ("decision", "generation", -(2**31) - 1),
+        pytest.param("decision", "solve_ms", 10**400, id="beyond a double"),
+        pytest.param("decision", "solve_ms", 1 << 1023, id="near the end of doubles"),
+        ("recovery", "start_offset", -(2**63) - 1),
         ("recovery", "records", 2**63),
         ("recovery", "records", "5"),
         ("assignment", "moved", 0),
@@ -296,3 +300,27 @@ def test_groups_whose_members_ids_join_to_the_same_text_have_other_rounds() -> N
     """The ids are separated, and so are group and generation."""
     rounds = [("g", 1, ["ab", "c"]), ("g", 1, ["a", "bc"]), ("g", 1, ["abc"]), ("g1", 1, ["abc"])]
     assert len({decision_id(*one) for one in rounds}) == 4
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [
+        ("decision", "generation", -(2**31)),
+        ("decision", "generation", 2**31 - 1),
+        ("recovery", "start_offset", -(2**63)),
+        ("recovery", "end_offset", 2**63 - 1),
+        pytest.param("decision", "solve_ms", 1 << 1022, id="a large number"),
+        ("decision", "solve_ms", 0),
+        ("recovery", "records", 0),
+        ("recovery", "bytes", 0),
+        ("partition_sample", "bytes_in", -5),
+    ],
+)
+def test_the_least_and_the_greatest_value_of_a_column_are_taken(
+    table: str, column: str, value: int
+) -> None:
+    """Amounts begin at zero; a sample may be negative after a counter reset."""
+    line = json.loads(encode(table, ROWS[table]))
+    row = parse(json.dumps({**line, column: value}).encode())
+    assert isinstance(row, Row)
+    assert row.values[column] == value

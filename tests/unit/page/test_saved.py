@@ -72,3 +72,21 @@ async def test_a_watch_of_a_saved_look_shows_it_and_never_looks() -> None:
     assert [(await anext(stream))[:12] for _ in range(2)] == [b"retry: 2000\n", b"event: look\n"]
     await stream.aclose()
     assert watch.story("orders/0", is_part=False) is not None
+
+
+def test_a_saved_look_shows_no_secret_of_its_lines() -> None:
+    """Of earlier looks, of the last look and of rounds; the file may be of an older version."""
+    made = group(2)
+    secret = "kafka://shop:hunter2@k:9092"
+    look, earlier = (
+        replace(report_of(made, seconds), problems=(f"{secret} is away",)) for seconds in (9, 0)
+    )
+    assert earlier.decision is not None
+    old = replace(earlier.decision, generation=1, trigger="leave", left=(secret,))
+    told = RoundTold(generation=0, at=AT - 60, outcome=Outcome(trigger="join", joined=(secret,)))
+    saved = Saved(looks=(replace(earlier, decision=old), look), rounds=(told,))
+    found = look_of(saved, source="looks.jsonl")
+    assert len(found.history.rounds) == 3
+    assert "hunter2" in repr(saved)
+    assert "hunter2" not in repr(found.report)
+    assert "hunter2" not in repr(found.history.rounds)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from faust_assigner.page.history import Move
 from faust_assigner.page.render import (
     Line,
     Look,
@@ -19,7 +20,7 @@ from faust_assigner.page.render import (
     _values,
     title_of,
 )
-from faust_assigner.page.story import _copies, _if_lost, _standing, _state
+from faust_assigner.page.story import Event, _copies, _events, _if_lost, _standing, _state
 from faust_assigner.page.tasks import Task
 from faust_assigner.status.build import build
 from faust_assigner.status.report import Copy, Decision, Partition, Report, Standstill, Waiting
@@ -342,3 +343,58 @@ def test_rounds_are_listed_from_the_newest_with_their_ages() -> None:
         (8, "1 min ago", "2.5 s"),
         (7, "1 min ago", "-"),
     ]
+
+
+def test_a_lag_of_zero_is_known() -> None:
+    """All records are processed; that is not the same as an unknown lag."""
+    none = tuple(replace(one, lag=0) for one in REPORT.partitions)
+    found = tile(replace(REPORT, partitions=none), "Lag")
+    assert (found.value, found.level) == ("0", "good")
+
+
+@pytest.mark.parametrize(
+    ("was_warm", "rule", "words", "level"),
+    [
+        (None, "", "b took over from a", "good"),
+        (True, "", "b took over from a with a copy of the state", "good"),
+        (False, "", "b took over from a without a copy of the state", "bad"),
+        (
+            False,
+            "moved",
+            "b took over from a, for the balance, without a copy of the state",
+            "bad",
+        ),
+        (True, "odd", "b took over from a with a copy of the state", "good"),
+    ],
+)
+def test_a_move_is_bad_only_if_state_was_left_behind(
+    was_warm: bool | None, rule: str, words: str, level: str
+) -> None:
+    """A task without state has none to leave; a later version's rule is no reason."""
+    move = Move(
+        key="t/0",
+        at=10.0,
+        generation=4,
+        source="a",
+        target="b",
+        was_warm=was_warm,
+        rule=rule,
+    )
+    (event,) = _events([move], [], 100.0)
+    assert event == Event(when="1 min 30 s ago", what=words, reason="", level=level)
+    (lost,) = _events([replace(move, source=None)], [], 10.0)
+    assert lost.what.startswith("b took over")
+    assert "from" not in lost.what
+    assert lost.when == "just now"
+
+
+@pytest.mark.parametrize(
+    ("members", "tasks", "height"),
+    [(3, 30, 44), (3, 100, 44), (20, 30, 32), (20, 100, 24)],
+)
+def test_a_row_is_as_high_as_its_cells_and_its_lines_of_text(
+    members: int, tasks: int, height: int
+) -> None:
+    """One line in a large group, two in a small one."""
+    report = build(group(members, topics={"orders": tasks}).evidence())
+    assert _values(look_at(report))["h"] == height

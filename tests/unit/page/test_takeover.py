@@ -231,3 +231,33 @@ async def test_a_connection_that_the_workers_loop_cannot_attach_is_closed() -> N
         assert ours.fileno() == -1
     await asyncio.sleep(0)
     assert taker._given == set()
+
+
+@pytest.mark.parametrize(
+    ("sent", "path"),
+    [
+        (b"", None),
+        (b"GET /assig", None),
+        (b"GET /a\r\n", None),
+        (b"GET /assignor/ HTTP/1.1\r\n", "/assignor/"),
+        (b"HEAD /x?y=z HTTP/1.0\r\nHost: h\r\n", "/x?y=z"),
+        (b"PUT /assignor/ HTTP/1.1\r\n", None),
+    ],
+)
+async def test_the_path_of_a_client_that_has_closed_is_what_it_sent(
+    monkeypatch: pytest.MonkeyPatch, sent: bytes, path: str | None
+) -> None:
+    """A line that will not be finished names no path; nothing of it is consumed."""
+    real = asyncio.sleep
+    monkeypatch.setattr(takeover.asyncio, "sleep", lambda _: real(0))
+    ours, theirs = socket.socketpair()
+    with ours:
+        ours.setblocking(False)
+        theirs.sendall(sent)
+        theirs.close()
+        if sent == b"GET /assig":
+            with pytest.raises(TimeoutError):  # the limit of a first line ends the wait
+                await asyncio.wait_for(takeover._path_of(ours), 0.05)
+        else:
+            assert await asyncio.wait_for(takeover._path_of(ours), 20) == path
+        assert ours.recv(4096) == sent

@@ -277,3 +277,15 @@ def test_a_task_that_was_gone_between_two_looks_has_not_moved() -> None:
     again = replace(report, partitions=swapped, taken_at=AT + 18)
     keys = [f"orders/{n}" for n in range(6)]
     assert {move.key for move in noted(report, without, again).moves_of(keys)} == set(keys[1:])
+
+
+def test_the_first_topic_of_a_task_is_a_source() -> None:
+    """Although the changelog's name comes first; the key of the task is made of it."""
+    (family,) = families_of(build(group(2, topics={"zebra": 2, "shop-a-changelog": 2}).evidence()))
+    assert family.topics == ("zebra", "shop-a-changelog")
+    assert family.label == "zebra, table a"
+    assert [(task.key, len(task.partitions)) for task in family.tasks] == [
+        ("zebra/0", 2),
+        ("zebra/1", 2),
+    ]
+    assert [one.topic for one in family.tasks[0].partitions] == list(family.topics)

@@ -109,3 +109,10 @@ def test_figures_are_the_greatest_and_the_newest_of_those_that_are_known() -> No
     assert (told["lag"], told["members"]) == (("3,000", "7"), ("3", "3"))
     unknown = chart_of([sample(0, None)], [], NOW).lanes[1]
     assert (unknown.most, unknown.now, unknown.line, unknown.area) == ("unknown", "unknown", "", "")
+
+
+@pytest.mark.parametrize(("step_s", "runs"), [(20, 1), (30, 1), (31, 5)])
+def test_only_the_time_between_two_looks_makes_a_gap(step_s: int, runs: int) -> None:
+    """However long the line is by then."""
+    looks = [sample(step_s * n, 5) for n in (4, 3, 2, 1, 0)]
+    assert lag_line(chart_of(looks, [], NOW)).count("M") == runs

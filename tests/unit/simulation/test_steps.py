@@ -347,3 +347,14 @@ def test_a_group_of_the_same_members_and_owners_may_be_another_input(
     assert ("w1", -1, False) in pairs[0]
     assert last in pairs[-1]
     assert len(pairs) == (3 if cooperative else 2)
+
+
+@pytest.mark.parametrize("cooperative", [True, False])
+def test_the_first_worker_of_an_empty_group_waits_for_no_owner_to_let_go(
+    *, cooperative: bool
+) -> None:
+    """One pause, the takeover and the replay of both tables, after the 100 s without any worker."""
+    script = (Event(100.0, Kind.LEAVE, "w0"), Event(200.0, Kind.JOIN, "w1"))
+    found = run(fleet(*script, start=1), cooperative=cooperative)
+    assert (found.moved, found.rebalances) == (0, 1)
+    assert found.unavailable_s == pytest.approx(2 * (100.0 + 0.7 + 1.0 + 40.0))

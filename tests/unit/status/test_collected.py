@@ -56,6 +56,23 @@ async def test_missing_ends_are_a_problem_of_the_look_at_rest_and_in_a_rebalance
         )
 
 
+async def test_the_brokers_have_two_seconds_at_least_and_twice_the_time_of_a_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The sentence names the limit; the topics are those of the look."""
+    for deadline_s, limit_s in ((0.1, 2.0), (1.0, 2.0), (4.0, 8.0)):
+        made = net(monkeypatch, group(), deadline_s=deadline_s)
+        limits: list[float] = []
+
+        async def wait_for(work: Any, seconds: float, limits: list[float] = limits) -> Any:
+            limits.append(seconds)
+            return await work
+
+        monkeypatch.setattr(collect.asyncio, "wait_for", wait_for)
+        ends = await made.looks._ends(frozenset({"t", "u"}))
+        assert (ends, limits) == (({("t", 0): 10, ("u", 0): 10}, ()), [limit_s])
+
+
 async def test_the_rounds_of_all_workers_are_told_by_url(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -452,3 +452,39 @@ def test_a_member_is_at_the_url_that_answers_for_it_and_not_at_a_remembered_one(
     )
     told = [(one.member.member_id, one.url, one.heard.answer) for one in found]
     assert told == [("m-x", "http://new", ANSWERED), ("m-y", "http://kept", NOT_ASKED)]
+
+
+def test_what_no_member_has_told_is_unknown_in_the_totals() -> None:
+    """Without a decision the number of tasks off their target is unknown, and not zero."""
+    found = build(moving({"x": status(), "y": None}))
+    assert (found.decision, found.totals.off_target) == (None, None)
+    assert (found.totals.members, found.totals.answered, found.totals.ready) == (
+        2,
+        1,
+        1,
+    )
+
+
+def test_a_worker_that_cannot_be_reached_is_as_lost_as_a_silent_one() -> None:
+    """A group that moves waits for it; a group at rest waits for its session to end."""
+    gone = Heard(answer=UNREACHABLE, detail="refused")
+    base = moving({"x": status(is_rebalancing=True), "y": None})
+    found = replace(base, heard={**base.heard, "http://y": gone})
+    (wait,) = build(found).waits
+    assert wait.text.endswith("the group waits for y (does not answer)")
+    rest = build(replace(found, group=replace(found.group, state="Stable"))).waits
+    assert [(one.kind, one.member) for one in rest] == [("answer", "y")]
+    assert "does not answer: refused." in rest[0].text
+
+
+@pytest.mark.parametrize(
+    ("records", "seconds", "shown"),
+    [(0, 3.0, "0"), (7, 0.0, "7"), (7, 90.0, "7 (1 min 30 s)"), (None, 3.0, "-")],
+)
+def test_a_lag_in_time_is_shown_beside_missing_records_only(
+    records: int | None, seconds: float, shown: str
+) -> None:
+    """A copy that lacks nothing is not late, whenever it caught up."""
+    one = member("x", standby_lag=records, standby_lag_s=seconds, lag=5)
+    line = next(line for line in printed(report(one)).splitlines() if line.startswith("x "))
+    assert re.split(r" {2,}", line.strip())[-1] == shown

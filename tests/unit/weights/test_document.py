@@ -310,3 +310,25 @@ def test_the_version_of_weights_is_in_whole_milliseconds() -> None:
     """Since 1970, cut and not rounded."""
     moment = dt.datetime(1970, 1, 2, 0, 0, 1, 234_999, tzinfo=dt.UTC)
     assert millis(moment) == 86_401_234
+
+
+@pytest.mark.parametrize(
+    ("computed_s", "sampled_s", "code"),
+    [
+        (0, 7_200, None),
+        (7_200, 0, "future"),
+        (7_200, 7_200, "future"),
+        (3_600, -3_600, None),
+    ],
+)
+def test_only_the_time_of_the_computation_may_be_in_the_future(
+    computed_s: float, sampled_s: float, code: str | None
+) -> None:
+    """A sample that a worker with a fast clock dates later does no harm."""
+    data = encode(
+        [weight_row("orders", 0, 1.0)],
+        version=1,
+        computed_at=NOON + dt.timedelta(seconds=computed_s),
+        sampled_at={"shop": NOON + dt.timedelta(seconds=sampled_s)},
+    )
+    assert decode(data).for_group("shop", now=NOON).code == code
