@@ -107,3 +107,32 @@ def test_copies_are_looked_at_under_the_number_of_their_group() -> None:
     )
     found = StickyAssignor().assign(layout(), past, caught_up)
     assert (asked, found.tolist()) == ({1}, [N, B, B, A, A])
+
+
+def test_without_warm_ups_copies_and_not_promises_decide_who_gets_more() -> None:
+    """Three tasks for two members: the extra one lands on the member with copies."""
+    groups = (
+        Group(
+            group_id=3, topics=("t", "log"), partitions=3, members=ints(A, B), changelogs=("log",)
+        ),
+    )
+    whole = Layout(
+        member_ids=("a", "b"),
+        groups=groups,
+        start=ints(0, 3),
+        capacity=np.ones(2),
+        rack=ints(N, N),
+    )
+    nobody = ints(N, N, N)
+    past = replace(
+        previous(owner=nobody, home=nobody, awaited=ints(A, A, A)),
+        copy_task=ints(0, 1),
+        copy_member=ints(B, B),
+        copy_logs=ints(1, 1),
+        copy_was_standby=np.ones(2, dtype=np.bool_),
+    )
+    assert StickyAssignor().assign(whole, past).tolist() == [B, B, A]
+    near = StickyAssignor().assign(
+        whole, past, lambda group, numbers, members: np.ones(numbers.size, dtype=np.bool_)
+    )
+    assert sorted(near.tolist()) == [A, A, B]

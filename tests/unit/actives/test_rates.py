@@ -59,3 +59,25 @@ def test_the_extra_task_of_one_group_sticks_then_lands_warm(
         np.array([4]), np.ones((1, 3), dtype=np.bool_), given[0], given[1], np.ones(3), given[2]
     )
     assert answer.tolist() == [found]
+
+
+@pytest.mark.parametrize(
+    ("held", "warm", "found"),
+    [
+        ([0, 0, 2], [2, 0, 1], [2, 2, 3]),  # its copy is beyond the floor, the others' land anyway
+        ([0, 2, 2], [2, 1, 3], [2, 2, 3]),  # of two such members the one with more copies
+        ([3, 0, 2], [0, 9, 1], [3, 2, 2]),  # a stay goes before all copies
+    ],
+)
+def test_a_copy_beyond_the_floor_goes_before_more_copies_within(
+    held: list[int], warm: list[int], found: list[int]
+) -> None:
+    """Seven tasks on three members: one of them gets three."""
+    answer = counts.optimal_counts(
+        np.array([7]),
+        np.ones((1, 3), dtype=np.bool_),
+        np.array([held]),
+        np.array([warm]),
+        np.ones(3),
+    )
+    assert answer.tolist() == [found]

@@ -248,3 +248,16 @@ def test_after_all_were_stopped_tasks_return_to_whom_they_were_of() -> None:
     ]
     made = plan(members, {"t": 4}, weights=weights)
     assert {name: made.actives(name)["t"] for name in former} == former
+
+
+def test_a_move_that_relieves_nobody_is_not_made() -> None:
+    """A single heavy task is the peak before and after; by counts the newcomer would get one."""
+    weights = {("t", 0): 9.0, ("t", 1): 1.5}
+    members = [
+        Member("a", ["t"], actives={"t": [0]}, generation=3),
+        Member("b", ["t"], actives={"t": [1, 2, 3]}, generation=3),
+        Member("c", ["t"], generation=3),
+    ]
+    made = plan(members, {"t": 4}, weights=weights)
+    assert [made.actives(name) for name in "abc"] == [{"t": [0]}, {"t": [1, 2, 3]}, {}]
+    assert plan(members, {"t": 4}).moves == 1
