@@ -298,3 +298,23 @@ def test_warm_ups_are_limited_on_a_member_and_in_the_group() -> None:
     both[2] = B
     assert onward(fleet(FAR, {}, near, max_per_member=1), both)[0] == {1: C, 2: B}
     assert onward(fleet(FAR, {}, near, max_per_group=1), both)[0] == {1: C}
+
+
+@pytest.mark.parametrize(("own", "is_near"), [({"log": 40, "log2": 1}, True), ({"log": 40}, False)])
+def test_a_member_without_any_state_of_one_log_has_not_caught_up(
+    own: dict[str, int], is_near: bool
+) -> None:
+    """Although it lacks few records in all; the log that it has does not count for the other."""
+    ends = {"log": {0: 100}, "log2": {0: 50}}
+    at = {topic: {0: offset} for topic, offset in own.items()}
+    found = fleet(ends, {}, at, acceptable_recovery_lag=1_000, acceptable_from_nothing=49)
+    assert found.caught_up(0, ints(0), ints(C)).tolist() == [is_near]
+
+
+def test_a_member_at_its_limit_leaves_its_place_in_the_group_to_another_one() -> None:
+    """Three tasks wait for c and one for b; c's copies lack the least."""
+    near = {"log": {0: 899_000, 1: 898_000, 2: 897_000}}
+    both = to(0, 1, 2)
+    both[3] = B
+    progress = fleet(FAR, {}, near, max_per_member=1, max_per_group=2)
+    assert onward(progress, both)[0] == {0: C, 3: B}

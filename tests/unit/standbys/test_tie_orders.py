@@ -211,3 +211,20 @@ def test_a_copy_is_of_use_where_the_free_seats_can_still_reach_all_racks(seed: i
         if fitting and len(here) < need:
             seats(board, [(task, int(draw.choice(fitting)))])
     assert seen == {True, False}
+
+
+def test_a_refill_passes_over_a_member_that_is_at_its_share_although_it_holds_least(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One more would be above it; the others hold two of other owners' and none of this one's."""
+    monkeypatch.setattr(refill, "_BULK", 1)
+    keeper, *others = ring_behind(OWNER)
+    held = [(OWNER, others[0]), *((keeper, member) for member in others[1:] for _ in range(2))]
+    given = problem([OWNER] * 2 + [giver for giver, _ in held], MEMBERS, replicas=2)
+    board = Board(given, fair_shares(given))
+    seats(board, [(task, member) for task, (_, member) in enumerate(held, 2)])
+    board.shares.need[2:] = 1  # what is held is whole: only the first two tasks are dealt
+    seats(board, [(0, keeper), (1, keeper)])
+    board.shares.even[OWNER] = 1
+    refill.refill(board)
+    assert {int(member) for member in board.holder[:2, 1]} <= set(others[1:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from faust_assigner.errors import TryAgain
 from faust_assigner.status import collect
 from faust_assigner.status.collect import RECORDS_A_PAGE, TOPIC_S, Looks, Where, _topics
 from faust_assigner.status.evidence import Evidence, Heard
+from faust_assigner.status.members import listed
 from faust_assigner.status.report import ANSWERED, NOT_ASKED, SILENT
 from faust_assigner.wire.worker_status import (
     Peer,
@@ -249,3 +251,38 @@ async def test_a_dead_group_is_not_found_and_all_offsets_of_a_living_one_are_ret
     assert (found.group_id, found.state) == ("shop", "Empty")
     assert (found.protocol_type, found.protocol) == ("consumer", "p")
     assert offsets == {("t", 3): 5, ("u", 4): 6}
+
+
+async def test_a_block_of_looks_resolves_many_hosts_at_once_and_closes_all_its_connections() -> (
+    None
+):
+    """The hosts of a thousand workers are looked up by threads."""
+    closed: list[str] = []
+
+    class Connection:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        async def close(self) -> None:
+            closed.append(self.name)
+
+        async def stop(self) -> None:
+            closed.append(self.name)
+
+    looks = Looks(Where(connection={}, group_id="shop"), lambda: 0.0)
+    made: Any = looks
+    async with looks as entered:
+        assert entered is looks
+        executor = asyncio.get_running_loop()._default_executor  # type: ignore[attr-defined]
+        assert executor._max_workers == collect.MOST_LOOKUPS
+        made._client, made._consumer = Connection("client"), Connection("consumer")
+    assert closed == ["client", "consumer"]
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(0, ""), (1, "a"), (5, "a, b, c, d, e"), (6, "a, b, c, d, e and 1 more")],
+)
+def test_five_names_are_listed_in_order_and_the_rest_is_counted(count: int, words: str) -> None:
+    """Whatever order they come in."""
+    assert listed(reversed("abcdef"[:count])) == words
