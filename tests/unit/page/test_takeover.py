@@ -261,3 +261,10 @@ async def test_the_path_of_a_client_that_has_closed_is_what_it_sent(
         else:
             assert await asyncio.wait_for(takeover._path_of(ours), 20) == path
         assert ours.recv(4096) == sent
+
+
+async def test_a_loop_without_a_sign_of_life_for_a_second_is_blocked() -> None:
+    """Exactly a second is enough."""
+    request_ = b"GET /assignor/ HTTP/1.1\r\n\r\n"
+    async with taking(held_up_s=HELD_UP_S) as port:
+        assert await ask(port, request_) == b"ours " + request_

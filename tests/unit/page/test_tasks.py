@@ -289,3 +289,21 @@ def test_the_first_topic_of_a_task_is_a_source() -> None:
         ("zebra/1", 2),
     ]
     assert [one.topic for one in family.tasks[0].partitions] == list(family.topics)
+
+
+def test_a_round_without_an_outcome_hides_no_later_one() -> None:
+    """A worker of an older version has only the numbers of its rounds."""
+    report = at(group(2), 0)
+    history = noted(report)
+    mute = replace(told(7, AT - 60), outcome=None)
+    history.note_told([mute, told(8, AT - 30)], report)
+    assert [one.generation for one in history.rounds] == [2, 8]
+
+
+def test_the_rounds_of_the_lowest_generations_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers tell of earlier rounds later than the page saw the newer ones."""
+    monkeypatch.setattr(under_test, "MOST_ROUNDS", 2)
+    history = History()
+    for generation in (6, 5, 7, 3):
+        history.note_round(seen(generation))
+    assert [one.generation for one in history.rounds] == [6, 7]

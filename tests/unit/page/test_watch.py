@@ -486,3 +486,17 @@ async def test_a_report_that_is_shown_again_is_one_look_of_the_history() -> None
         await watch._once(script(NoBrokerAnswers("away")))
     assert (list(watch._history.samples), watch._history.rounds) == before
     assert len(before[0]) == 1
+
+
+async def test_a_page_whose_loop_has_ended_keeps_no_look_from_the_others() -> None:
+    """Its server was stopped a moment before."""
+    watch = Watch("shop", script())
+    heard: list[str] = []
+
+    def closed() -> None:
+        heard.append("closed")
+        raise RuntimeError("Event loop is closed")
+
+    watch._listeners = [closed, lambda: heard.append("open"), closed]  # type: ignore[assignment]
+    await watch._once(script(group(1).evidence()))
+    assert heard == ["closed", "open", "closed"]

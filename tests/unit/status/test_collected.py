@@ -286,3 +286,25 @@ async def test_a_block_of_looks_resolves_many_hosts_at_once_and_closes_all_its_c
 def test_five_names_are_listed_in_order_and_the_rest_is_counted(count: int, words: str) -> None:
     """Whatever order they come in."""
     assert listed(reversed("abcdef"[:count])) == words
+
+
+async def test_a_look_has_a_time_limit_for_the_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It covers all tries."""
+    made = net(monkeypatch, group())
+
+    async def silent() -> Any:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(made.looks, "_describe", silent)
+    monkeypatch.setattr(collect, "GROUP_S", 0.01)
+    with pytest.raises(TryAgain, match="the group's coordinator did not answer within"):
+        await made.looks.look()
+
+
+async def test_a_text_that_is_no_url_is_reported_by_the_query(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A member may advertise anything; it is not taken for a forbidden address."""
+    made = net(monkeypatch, group(member("m1", "http://[broken"), member("m2", "http://w2:1")))
+    await made.looks.look()
+    assert made.asked == [{"http://[broken", "http://w2:1"}]
