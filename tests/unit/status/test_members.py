@@ -395,3 +395,12 @@ def test_a_member_without_an_assignment_has_no_problem() -> None:
     assert [one.problem for one in found.members] == ["", ""]
     assert [one.address for one in found.members] == ["10.0.0.0", "10.0.0.1"]
     assert found.members[1].given is None
+
+
+def test_the_version_of_a_member_is_that_of_its_metadata_and_else_its_own_word() -> None:
+    """The group plans with the metadata; a worker that was replaced meanwhile answers otherwise."""
+    made = group(2)
+    told = heard(made, "m1", software="9.9.9")
+    assert member(build(made.evidence(heard=told)), "w1").version == "0.1.0"
+    assert member(build(rebalancing(made, heard=told)), "w1").version == "9.9.9"
+    assert member(build(rebalancing(made, silent=["m1"])), "m1").version == ""
