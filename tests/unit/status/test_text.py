@@ -67,6 +67,7 @@ def printed(found: Report, *, colours: bool = False, **options: Any) -> str:
         emoji=False,
         force_terminal=colours,
         color_system="standard" if colours else None,
+        no_color=False,
     )
     console.print(render(found, **options))
     assert isinstance(console.file, io.StringIO)
