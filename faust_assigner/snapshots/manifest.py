@@ -32,7 +32,7 @@ MAX_MANIFEST_BYTES = 4 * 1024 * 1024
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.sst")
 #: The folder of another snapshot of the partition, before the name of its file.
-_FOLDER = re.compile(r"\d{20}/")
+_FOLDER = re.compile(r"\A[0-9]{20}/")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _TYPES: dict[str, type] = {
     "topic": str,

@@ -272,13 +272,12 @@ class Closing:
                 logger.info("Table %s: window %s stays open", table.name, key)
                 return False
             if self._app.in_transaction:
-                self._delete([key])
+                if not self._delete([key]):
+                    return False
             elif key not in self._late:
                 told.append(key)
-        if told:
-            if not await self._is_sent():
-                return False
-            self._delete(told)
+        if told and not (await self._is_sent() and self._delete(told)):
+            return False
         return self._is_here(partition)
 
     async def _is_sent(self) -> bool:
@@ -297,15 +296,20 @@ class Closing:
             return False
         return True
 
-    def _delete(self, keys: Iterable[Key]) -> None:
-        """Delete rows, except rows just changed by a late record: their windows close again."""
+    def _delete(self, keys: Iterable[Key]) -> bool:
+        """Delete rows, except rows just changed by a late record: their windows close again.
+
+        Returns False if the source was revoked despite the record under way: the next owner closes
+        these windows.
+        """
         table, event = self._table, _current_event.get()()
         if event is None or event.message.tp not in self._app.consumer.assignment():
-            return  # revoked despite the record under way; the next owner closes these windows
+            return False
         for key in keys:
             if key not in self._late:
                 del table[key]
                 table.last_closed_window = max(table.last_closed_window, key[1][0])
+        return True
 
 
 class _Close(Event):  # type: ignore[misc]

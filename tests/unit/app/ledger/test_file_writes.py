@@ -63,7 +63,7 @@ def test_the_oldest_files_go_until_the_next_one_fits(tmp_path: Path) -> None:
         ("a.jsonl.1", 40, 50.0),
         ("a.jsonl.2", 40, 10.0),
         ("b.jsonl.7", 40, 90.0),
-        ("b.jsonl", 40, ledger_files.QUIET_S - 20),
+        ("b.jsonl", 40, ledger_files.QUIET_S / 2),
         ("c.jsonl.old", 40, 999.0),
         ("notes.txt", 900, 999.0),
     ):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from faust_assigner.app.metrics import recent_rounds
 from faust_assigner.app.metrics.recent_rounds import MOST_ROUNDS, RecentRounds
 from faust_assigner.app.rebalance.observers import DecisionInputs
 from faust_assigner.model import Member
@@ -66,3 +69,12 @@ def test_rounds_travel_as_they_are() -> None:
     recent.answered(2, Outcome(trigger="join", joined=("http://w1",)), at=1000.0)
     said = Rounds(app="shop", rounds=recent.rounds())
     assert decode_rounds(encode_document(said)) == said
+
+
+def test_the_newest_generations_are_kept_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of an old round may be noted after the answers of later ones."""
+    monkeypatch.setattr(recent_rounds, "MOST_ROUNDS", 2)
+    recent = RecentRounds()
+    for generation in (5, 9, 3, 7):
+        recent.ended(generation, seconds=1.0)
+    assert [one.generation for one in recent.rounds()] == [7, 9]

@@ -318,3 +318,18 @@ def test_a_stricter_parser_of_json_is_never_taken_for_the_snapshot_s(
     """It refuses some texts that the snapshot's parser accepts."""
     monkeypatch.setattr(decoding.faust_json, "orjson", object(), raising=False)
     assert not decoding._is_proven(decoding.JSON, str, ["str"])
+
+
+@pytest.mark.parametrize("codec", [decoding.RAW, None])
+@pytest.mark.parametrize("part", [0, 1])
+def test_types_of_a_snapshot_need_a_table_of_json(codec: str | None, part: int) -> None:
+    """The rows of any other serializer were changed on their way through the parser."""
+    codecs: list[Any] = [decoding.JSON, decoding.JSON]
+    codecs[part] = codec
+    types: list[Any] = [None, None]
+    types[part] = ["str"]
+    manifest: Any = SimpleNamespace(key_types=types[0], value_types=types[1])
+    one = decoding.Decoding(lambda record: None, codecs=(codecs[0], codecs[1]))
+    reason = refusal_of_rows(one, manifest, [])
+    assert reason is not None
+    assert reason.startswith(f"it was taken with --{('key', 'value')[part]}-codec json")

@@ -364,3 +364,17 @@ def test_every_producer_s_unanswered_change_holds_others_back() -> None:
     it.put(ONE, 0, commits=False)
     it.put(OTHER, 1)
     assert it.overlay.ready() == []
+
+
+def test_a_restore_covers_all_changes_made_before_it() -> None:
+    """Those that have landed count, too: a later change is known by its number."""
+    overlay, changes, _ = overlay_of((b"a", b"1"), (b"b", b"2"), (b"c", b"3"))
+    for change, offset in zip(changes[:2], (5, 6), strict=True):
+        overlay.acknowledge(change, offset)
+    overlay.landed(overlay.ready())
+    overlay.believe()
+    overlay.acknowledge(changes[2], 7)
+    assert overlay.beyond(9, changes[2:]) is None
+    late = overlay.put(b"d", b"4")
+    overlay.acknowledge(late, 8)
+    assert overlay.beyond(9, [late]) == 8

@@ -880,3 +880,17 @@ def test_calls_of_a_recovery_reach_the_tables_of_their_changelogs(made: Made) ->
     acts.clear()
     committed(both, {SOURCE: 8})
     assert acts == [(name, "commit", {SOURCE: 8}) for name in "ab"]
+
+
+@pytest.mark.parametrize("in_transaction", [True, False])
+async def test_a_source_revoked_meanwhile_ends_the_closing(
+    made: Made, in_transaction: bool
+) -> None:
+    """Its windows stay open for the next owner; they would be closed again and again here."""
+    made.app.in_transaction = in_transaction
+    made.row(), made.row(("b", KEY[1]))
+    made.it.times._times[0] = 900.0
+    made.consumer.assignment = lambda: {OTHER}  # type: ignore[method-assign]
+    closed = await made.close()
+    assert len(closed) == (1 if in_transaction else 2)
+    assert len(made.table) == 2

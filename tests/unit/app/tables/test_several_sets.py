@@ -1,0 +1,105 @@
+"""Sets of several keys and partitions: which rows are written, which sets change; real RocksDB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.types import TP
+
+from tests.support.made_up_tables import answer, done, process
+from tests.unit.app.tables.test_sets import ADD, DISCARD, OFFSET, UPDATE, Sets
+
+
+@pytest.fixture
+def it(tmp_path: Path) -> Iterator[Sets]:
+    """A table of sets, whose partition 1 is open, too."""
+    made = Sets(tmp_path)
+    made.table.data.storage._db_for_partition(1)
+    yield made
+    made.close()
+    done()
+
+
+def rows(it: Sets, partition: int) -> dict[bytes, bytes]:
+    """The file of a partition, the offset too."""
+    return dict(it.table.data.storage._db_for_partition(partition).items())
+
+
+def record(it: Sets, partition: int, offset: int, operation: int, key: str, value: Any) -> Any:
+    """A changelog record of another writer."""
+    tp = TP(it.log.topic, partition)
+    message = SimpleNamespace(tp=tp, partition=partition, offset=offset)
+    return SimpleNamespace(key=[operation, key], value=value, message=message)
+
+
+async def test_a_batch_changes_the_rows_of_each_partition_and_key(it: Sets) -> None:
+    """Each file gets its own last offset; records that it has already are left out, key by key."""
+    it.table.data.storage._db_for_partition(1)[OFFSET] = b"4"
+    it.table.data.storage._db_for_partition(1)[b'"k"'] = b"[9]"
+    it.table.apply_changelog_batch(
+        [
+            record(it, 0, 0, ADD, "k", 1),
+            record(it, 1, 4, ADD, "k", 5),
+            record(it, 1, 5, ADD, "k", 6),
+            record(it, 0, 1, ADD, "m", 2),
+            record(it, 0, 2, UPDATE, "k", [[3, 4], [1]]),
+            record(it, 1, 6, DISCARD, "k", 9),
+            record(it, 0, 2, ADD, "m", 8),
+        ]
+    )
+    assert rows(it, 0) == {b'"k"': b"[3,4]", b'"m"': b"[2]", OFFSET: b"2"}
+    assert rows(it, 1) == {b'"k"': b"[6]", OFFSET: b"6"}
+    assert it.table["m"].data == {2}
+    assert it.table["k"].data == {6}, "the partition that came last in the batch"
+
+
+async def test_sets_are_loaded_from_all_owned_rows(it: Sets) -> None:
+    """A set that has no row any more is empty; one that agents hold is the same object."""
+    held, gone = it.table["k"], it.table["gone"]
+    it.read((0, ADD, 1))
+    gone.data.add(7)
+    it.table.data.storage._db_for_partition(0)[b'"k"'] = b"[4,5]"
+    it.table.data.sync_from_storage()
+    assert held.data == {4, 5}
+    assert it.table["k"] is held
+    it.table.data.dropped(0, {b'"gone"', b'"k"'})
+    assert (gone.data, held.data) == (set(), {4, 5})
+    it.table.data.dropped(7, {b'"k"'})
+    assert held.data == set(), "its file is closed"
+
+
+async def test_each_operation_is_sent_with_its_record_and_its_row(it: Sets) -> None:
+    """The record names operation, key and value; the row is the set after it."""
+    process(0)
+    seen = it.table["k"]
+    seen.add(1)
+    seen.add(2)
+    seen.discard(1)
+    assert [(record.message.partition, record.message.value) for record in it.sent] == [
+        (0, b"1"),
+        (0, b"2"),
+        (0, b"1"),
+    ]
+    overlay = it.table.data.storage.overlays[0]
+    assert [(change.key, change.value) for change in overlay._pending] == [
+        (b'"k"', b"[1]"),
+        (b'"k"', b"[1,2]"),
+        (b'"k"', b"[2]"),
+    ]
+    await answer((it.sent[0], 5), (it.sent[1], 6))
+    assert rows(it, 0) == {b'"k"': b"[1,2]", OFFSET: b"6"}
+
+
+async def test_replayed_sets_in_memory_are_stored_key_by_key(tmp_path: Path) -> None:
+    """The end of a recovery loads them from there."""
+    it = Sets(tmp_path, "memory:///")
+    it.table.apply_changelog_batch(
+        iter([record(it, 0, 0, ADD, "k", 1), record(it, 0, 1, ADD, "m", 2)])
+    )
+    await it.table.data.on_recovery_completed(set(), set())
+    assert (it.table["k"].data, it.table["m"].data) == ({1}, {2})
+    done()
