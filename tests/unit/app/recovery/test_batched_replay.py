@@ -556,3 +556,29 @@ def test_keys_and_values_are_asked_about_together(decode: bool) -> None:
     assert [offset for offset, *_ in refused] == ([] if decode else [0, 1, 2, 4])
     _, refused = to_batch(records((None, b"1")), 1, decoding)
     assert ([offset for offset, *_ in refused], len(asked)) == ([0], 1)
+
+
+async def test_the_app_s_own_size_of_a_fetch_goes_before_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ours is for apps without one."""
+    work, asked = Waiting(monkeypatch), list[Any]()
+
+    def consumer_of(connection: Any, isolation_level: str) -> Assigned:
+        asked.append(connection)
+        return Assigned(work.acts)
+
+    monkeypatch.setattr(batched_replay, "consumer_of", consumer_of)
+    work.stops = True
+    for connection in ({}, {"max_partition_fetch_bytes": 7}):
+        await batched_replay.replay(
+            connection,
+            work,  # type: ignore[arg-type]
+            stopped=lambda: True,
+            isolation_level="read_uncommitted",
+            pace=work.pace,
+        )
+    assert asked == [
+        {"max_partition_fetch_bytes": batched_replay.FETCH_BYTES},
+        {"max_partition_fetch_bytes": 7},
+    ]

@@ -649,3 +649,36 @@ def test_a_restore_ends_with_what_it_has_whatever_fails(
     assert [one.levelname for one in gave_up] == (
         [] if fails != "replay" else ["INFO" if stopped else "WARNING"]
     )
+
+
+def test_a_restore_runs_in_its_threads_to_the_committed_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Four snapshots at a time; the records before the committed end are replayed."""
+    pools, begun = list[Any](), list[Any]()
+
+    class Pool:
+        def __init__(self, *given: Any) -> None:
+            pools.append(given)
+
+        def __enter__(self) -> str:
+            return "pool"
+
+        def __exit__(self, *_: object) -> None:
+            pools.append("ended")
+
+    def committed(settings: Any, partitions: Any, stop: Any) -> Any:
+        return [bring_up.replace(one, highwater=one.highwater + 5) for one in partitions]
+
+    def replay(connection: Any, work: Any, **_: Any) -> None:
+        begun.extend([work.begin(), work.begin()])
+
+    monkeypatch.setattr(bring_up, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(bring_up, "_with_committed_ends", committed)
+    monkeypatch.setattr(bring_up, "replay", replay)
+    monkeypatch.setattr(bring_up, "run_until_stopped", lambda work, stop: None)
+    monkeypatch.setattr(bring_up._Job, "begin_snapshots", lambda job, pool: pools.append(pool))
+    found = bring_up.bring_up(Job().settings, [cold(A), cold(B, 3, 4)], Stop())
+    assert begun == [(A, Extent(0, 15)), (B, Extent(4, 10))]
+    assert pools == [(4, "faust-assigner-restore"), "pool", "ended"]
+    assert list(found) == [A, B]

@@ -1278,3 +1278,28 @@ async def test_sources_are_sought_through_the_broker_s_silence(
     assert asked == [(made, "Committed offsets")]
     await made._let_flow({E1}, frozenset({"sums"}))
     assert (len(made.acts), len(asked)) == (2, 1)
+
+
+async def test_a_recovery_of_a_former_generation_restores_nothing(made: Any) -> None:
+    """Streams of the present one do not flow yet, and its partitions are not complete."""
+    made.is_flowing, made._roles = False, (frozenset({A}), frozenset())
+    made._complete, made.restored = {B}, {B: 1}
+    await made._resume_streams(6)
+    assert (made._complete, made.is_flowing, made.restored) == ({B}, False, {B: 1})
+    assert made.acts == [("resumed", 6), "subscribe"]
+
+
+async def test_a_partition_restored_again_has_its_new_result(made: Any) -> None:
+    """Results of partitions that this round did not restore stay."""
+    restores(made, A)
+    made.restored = {A: "old", C: "kept"}
+    brought_up = made._brought_up
+
+    async def noting(*given: Any) -> AsyncGenerator[frozenset[TP], None]:
+        async for part in brought_up(*given):
+            made.restored[A] = "new"
+            yield part
+
+    made._brought_up = noting
+    await made._restore_actives({A})
+    assert made.restored == {A: "new", C: "kept"}

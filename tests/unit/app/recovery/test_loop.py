@@ -848,10 +848,23 @@ def test_files_and_windows_hear_of_what_is_committed(made: Recovery) -> None:
 
     class Tables(RecoveringTables, Stock):  # type: ignore[misc]
         def __init__(self) -> None:
-            self.closings = []
+            self.closings = ["one", "two"]
 
-    Tables().on_commit({A: 5})
-    assert made.acts == [("files", {A: 5}), ("committed", {A: 5})]
+    module, closings = sys.modules[RecoveringTables.__module__], list[Any]()
+    patched = pytest.MonkeyPatch()
+    patched.setattr(
+        module.windows,
+        "committed",
+        lambda given, offsets: (
+            closings.append(list(given)) or made.acts.append(("closed", offsets))
+        ),
+    )
+    try:
+        Tables().on_commit({A: 5})
+    finally:
+        patched.undo()
+    assert made.acts == [("files", {A: 5}), ("closed", {A: 5})]
+    assert closings == [["one", "two"]]
 
 
 async def test_changelog_records_of_before_a_standstill_are_dropped() -> None:

@@ -348,3 +348,20 @@ def test_a_store_without_changes_is_faust_s(it: MadeUp, monkeypatch: pytest.Monk
     monkeypatch.setattr(RocksDBStore, "_contains", lambda self, key: key == A)
     assert WriteBehindStore._get(store, A) == b"got " + A
     assert [WriteBehindStore._contains(store, key) for key in (A, B)] == [True, False]
+
+
+async def test_changes_answered_before_the_restore_s_end_are_no_doubt(it: MadeUp) -> None:
+    """The replay has brought those up to the file's offset; the later ones are written at once."""
+    doubts: list[Any] = []
+    it.app.tables._recovery = SimpleNamespace(
+        consistency=SimpleNamespace(doubt=lambda *given: doubts.append(given))
+    )
+    counts, store = it.tables["counts"], store_of(it)
+    process(0)
+    counts["a"], counts["b"] = 1, 2
+    store.hold()
+    await answer((it.sent[0], 7), (it.sent[1], 10))
+    store.set_persisted_offset(TP("overlaid-counts-changelog", 0), 9)
+    store.resume(0)
+    assert (doubts, rows(it, 0)) == ([], {B: b"2", OFFSET: b"10"})
+    assert len(store.overlays[0]) == 0
