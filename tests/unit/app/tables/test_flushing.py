@@ -365,3 +365,14 @@ async def test_changes_answered_before_the_restore_s_end_are_no_doubt(it: MadeUp
     store.resume(0)
     assert (doubts, rows(it, 0)) == ([], {B: b"2", OFFSET: b"10"})
     assert len(store.overlays[0]) == 0
+
+
+async def test_a_key_is_looked_for_where_it_was_changed_last(it: MadeUp) -> None:
+    """A row of the same key in another partition is another row."""
+    counts, store = it.tables["counts"], store_of(it)
+    for partition in (0, 1, 0, 1):
+        process(partition)
+        counts["a"] = partition
+        assert store._partitions_of(A) == [partition]
+    done()
+    assert store._get(A) == b"1"

@@ -894,3 +894,17 @@ async def test_a_source_revoked_meanwhile_ends_the_closing(
     closed = await made.close()
     assert len(closed) == (1 if in_transaction else 2)
     assert len(made.table) == 2
+
+
+@pytest.mark.parametrize("committed_offset", [None, 0])
+async def test_nothing_committed_is_no_offset_of_a_transaction(
+    made: Made, committed_offset: int | None
+) -> None:
+    """The window is closed once a record has been committed."""
+    made.app.in_transaction = True
+    made.consumer._committed_offset = {SOURCE: committed_offset}
+    made.row()
+    assert not await made.it._close_some(0, 900.0)
+    made.consumer._committed_offset = {SOURCE: 1}
+    assert await made.it._close_some(0, 900.0)
+    assert made.table.closed == [(KEY, 1)]
