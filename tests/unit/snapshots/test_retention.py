@@ -20,7 +20,7 @@ from faust_assigner.snapshots.manifest import (
     format_time_ms,
     snapshot_id,
 )
-from faust_assigner.snapshots.sst import OFFSET_KEY
+from faust_assigner.snapshots.sst import OFFSET_KEY, SstFile
 from faust_assigner.snapshots.storage import Entry
 from faust_assigner.snapshots.trust import Judge
 from faust_assigner.snapshots.upkeep import Removal, Verdict, collect_garbage, verify
@@ -536,3 +536,19 @@ def test_files_are_fetched_in_the_manifest_s_order(
     shelf.storage.local_path = lambda path: tmp_path / path  # type: ignore[method-assign]
     with pytest.raises(SnapshotCorruptError, match=rf"{at(1)}/a.sst is missing"):
         shelf.catalog.fetch(manifest, folder)
+
+
+def test_only_files_of_the_snapshot_itself_are_uploaded(shelf: Shelf) -> None:
+    """Into its folder; files of other snapshots are there, and all are named."""
+    uploads: list[Any] = []
+    shelf.storage.upload = lambda local, path: uploads.append((local, path))  # type: ignore[attr-defined]
+    other = f"{snapshot_id(1)}/a.sst"
+    files = [
+        SstFile(name, Path(f"local-{number}"), 1, 1)
+        for number, name in enumerate((other, "b.sst", "c.sst"))
+    ]
+    assert shelf.catalog.upload("t", 3, 9, files) == (other, "b.sst", "c.sst")
+    assert uploads == [
+        (Path("local-1"), f"{at(9, 3)}/b.sst"),
+        (Path("local-2"), f"{at(9, 3)}/c.sst"),
+    ]

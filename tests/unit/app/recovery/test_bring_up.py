@@ -269,7 +269,8 @@ def test_each_partition_gets_its_own_committed_end(monkeypatch: pytest.MonkeyPat
     """All else of a partition stays."""
     settings = bring_up.replace(Job().settings, isolation_level="read_committed")
     found = {A: SimpleNamespace(end=21), B: SimpleNamespace(end=0), C: SimpleNamespace(end=7)}
-    monkeypatch.setattr(bring_up, "extents_of", lambda *of: "work")
+    asked: list[Any] = []
+    monkeypatch.setattr(bring_up, "extents_of", lambda *of: asked.append(of) or "work")
     monkeypatch.setattr(bring_up, "run_until_stopped", lambda work, stop: found)
     before = [cold(C, 4, 3), cold(A, 2, 9), cold(B)]
     assert bring_up._with_committed_ends(settings, before, Stop()) == [
@@ -277,6 +278,7 @@ def test_each_partition_gets_its_own_committed_end(monkeypatch: pytest.MonkeyPat
         bring_up.replace(before[1], highwater=20),
         bring_up.replace(before[2], highwater=-1),
     ]
+    assert asked == [(settings.connection, [C, A, B])]
 
 
 def test_results_of_partitions_that_had_no_turn_are_those_of_the_beginning(
@@ -551,6 +553,8 @@ def test_snapshots_are_judged_against_each_changelog_now(
         "other": ("judge", catalog, "log 2", 1_234_568),
     }
     assert asked == [(connection, ["log", "other"]), stop]
+    answers.insert(0, {})
+    assert Finder(settings, [], stop)._judges == {}
     with pytest.raises(SnapshotError, match="stopped"):
         Finder(settings, tps, stop)
     with pytest.raises(ValueError, match="no snapshots"):

@@ -1303,3 +1303,28 @@ async def test_a_partition_restored_again_has_its_new_result(made: Any) -> None:
     made._brought_up = noting
     await made._restore_actives({A})
     assert made.restored == {A: "new", C: "kept"}
+
+
+async def test_callbacks_end_before_the_recovery_does(made: Any) -> None:
+    """Its tables are closed after it."""
+
+    async def callback() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            made.acts.append("cancelled")
+
+    made.tables["totals"].call_recover_callbacks = callback
+    made._callbacks.owe(made.tables.values())
+    made._begin_callbacks(set())
+    await asyncio.sleep(0)
+    await made.on_stop()
+    assert made.acts == ["cancelled", ("on_stop", False, False)]
+
+
+async def test_a_new_recovery_lets_nothing_flow(made: Any) -> None:
+    """It has no partitions and restores none, until its first round."""
+    fresh = Recovery(made.app, made.tables["totals"])
+    assert (fresh.is_flowing, fresh.is_taking_on, fresh.meter) == (False, False, None)
+    assert fresh._roles == fresh._before == (frozenset(), frozenset())
+    assert not fresh.is_restored(A)
