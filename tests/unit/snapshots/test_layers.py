@@ -163,3 +163,20 @@ def test_changes_of_half_the_first_layer_are_not_large_yet(
     layers = [[SstFile(str(size), Path(str(size)), size, 1)] for size in changes]
     first = [SstFile(name, Path(name), 50, 1) for name in "ab"]
     assert _is_large(layers, first) is is_large
+
+
+def test_the_changes_of_all_layers_together_are_large_or_not(
+    tmp_path: Path, state: dict[bytes, bytes]
+) -> None:
+    """Each of them alone is a fifth of the first layer; with the third one ranges are written anew."""
+    base, model, counts = first_layer(tmp_path, state), state, []
+    noise = random.Random(3)
+    for number in range(3):
+        some = KEYS[120 * number : 120 * (number + 1)]
+        changes: dict[bytes, bytes | None] = {key: noise.randbytes(30) for key in some}
+        model = applied(model, changes)
+        layers, keys = upon(base, tmp_path / f"{number}", changes)
+        counts.append(len(layers))
+        assert (rows_of(layers), keys) == (model, len(model))
+        base = Base(tuple(tuple(map(earlier, layer)) for layer in layers), keys)
+    assert counts == [2, 3, 1]

@@ -10,6 +10,7 @@ import pytest
 from faust.types import TP
 
 from faust_assigner.app.recovery import following
+from faust_assigner.app.recovery.bring_up import Stop
 from faust_assigner.app.recovery.following import StandbyFollower
 from faust_assigner.app.recovery.restoring import RestoringRecovery
 
@@ -35,6 +36,8 @@ class Base(RestoringRecovery):  # type: ignore[misc]
     ) -> AsyncGenerator[TP, None]:
         assert offsets is self.standby_offsets
         assert highwaters is self.standby_highwaters
+        assert isinstance(stop, Stop)
+        assert not stop()
         for tp in tps:
             offsets[tp] = None if tp == B else 8
             yield tp

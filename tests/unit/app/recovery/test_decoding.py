@@ -10,6 +10,7 @@ from typing import Any
 import faust
 import pytest
 from faust.serializers.codecs import Codec
+from faust.serializers.registry import Registry
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -333,3 +334,16 @@ def test_types_of_a_snapshot_need_a_table_of_json(codec: str | None, part: int) 
     reason = refusal_of_rows(one, manifest, [])
     assert reason is not None
     assert reason.startswith(f"it was taken with --{('key', 'value')[part]}-codec json")
+
+
+def test_a_registry_of_someones_own_is_asked_for_each_record() -> None:
+    """It may decode anything in its own way."""
+
+    class Own(Registry):
+        """Takes what Faust's takes."""
+
+    table = table_of(key_type=str, value_type=int)
+    table.app.serializers = Own()
+    found = decoding_of(table)
+    assert not found.all_decode([b'"a"'], [b"1"])
+    assert found.codecs == found.types == (None, None)

@@ -992,3 +992,42 @@ async def test_a_rebalance_is_passed_on_whole() -> None:
         ({C}, {A}, {B}, 0),
         "stopped",
     ]
+
+
+async def test_the_comparison_of_a_recovery_is_repeated_until_it_is_made(
+    made: Recovery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the tables of all partitions, the recovery's offsets and the ends that it was told."""
+    asked: list[Any] = []
+
+    async def retry(service: Any, what: str, step: Any) -> Any:
+        asked.append((service, what))
+        return await step()
+
+    async def ahead(*given: Any) -> frozenset[TP]:
+        asked.append(given)
+        return frozenset({B})
+
+    monkeypatch.setattr(recovery_loop, "retry", retry)
+    made.consistency.ahead = ahead  # type: ignore[method-assign]
+    assert await made._ahead({A: 1}, {A: 2}) == {B}
+    what = "The end offsets of changelogs that tables are ahead of"
+    assert asked == [(made, what), (made.tp_to_table, {A: 1}, {A: 2})]
+
+
+async def test_standbys_are_written_at_their_interval(made: Recovery) -> None:
+    """All tables at once, if any of them has records."""
+    slept: list[float] = []
+    second, first = second_table(made), table_of(made)
+    made.buffers = {first: [], second: []}
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 2:
+            made.buffers[second].append(event(b"k", 8, C))
+        made.should_stop = len(slept) == 2
+
+    made.sleep = sleep  # type: ignore[method-assign]
+    await made._keep_standbys_on_disk(made)
+    assert slept == [recovery_loop.STANDBY_FLUSH_INTERVAL_S] * 2
+    assert second.applied == [[b"k"]]

@@ -378,3 +378,41 @@ def test_a_restore_covers_all_changes_made_before_it() -> None:
     late = overlay.put(b"d", b"4")
     overlay.acknowledge(late, 8)
     assert overlay.beyond(9, [late]) == 8
+
+
+def test_rows_before_between_and_behind_those_of_the_file_are_seen() -> None:
+    """Several of each; the last row of the file and the last change are, too."""
+    rows = [(b"0", b"a"), (b"00", b"b"), (b"m", b"c"), (b"mm", b"d"), (b"x", b"e"), (b"y", b"f")]
+    overlay, _, _ = overlay_of(*rows)
+    assert list(overlay.over([(b"c", b"1"), (b"p", b"2")])) == sorted(
+        [*rows, (b"c", b"1"), (b"p", b"2")]
+    )
+    assert list(overlay.over([])) == rows
+    assert list(overlay.over([(b"z", b"9")]))[-1] == (b"z", b"9")
+    assert overlay.rows() == [key for key, _ in rows]
+
+
+def test_an_own_later_change_does_not_hide_another_producer_s() -> None:
+    """The change before them may be behind the other's in the changelog."""
+    it = Mixed()
+    first = it.put(ONE)
+    second = it.put(ONE)
+    other = it.put(OTHER)
+    it.overlay.acknowledge(first, 4)
+    assert it.overlay.ready() == []
+    it.overlay.acknowledge(other, 3)
+    it.overlay.acknowledge(second, 5)
+    assert it.overlay.ready() == [other, first, second]
+
+
+def test_the_last_producer_decides_whether_the_order_is_known() -> None:
+    """It is compared with that of the change before, not with the first one's."""
+    it = Mixed()
+    for line in (ONE, ONE, OTHER):
+        it.put(line)
+    assert it.overlay.is_out_of_order
+    it.overlay.drop()
+    assert not it.overlay.is_out_of_order
+    for line in (ONE, ONE):
+        it.put(line)
+    assert not it.overlay.is_out_of_order
