@@ -27,6 +27,7 @@ from faust_assigner.app.metrics.stalled import RECORD_S, StalledPartition, Stall
 from faust_assigner.app.rebalance import follow_up
 from faust_assigner.model import NOBODY, Member
 from faust_assigner.views.placed import RULES
+from faust_assigner.warmup import WarmupPolicy
 from faust_assigner.wire.outcome import Outcome
 from faust_assigner.wire.worker_status import REASONS, MovedTask, RoundTold
 
@@ -828,3 +829,47 @@ def test_requests_without_a_user_are_rare_to_the_moment(sensing: Sensing) -> Non
     assert not sensor._is_due()
     sensor._watched_until = 500.1
     assert sensor._is_due()
+
+
+def test_stateful_tasks_are_covered_by_kept_copies_that_have_caught_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A warm-up counts as a copy; one that is given up, or that lags, does not. Stateless tasks have none."""
+    asked: list[Any] = []
+
+    class Near:
+        def __init__(self, *given: Any) -> None:
+            asked.append(given)
+
+        def caught_up(self, group: int, numbers: Any, members: Any) -> Any:
+            asked.append((group, numbers.tolist(), members.tolist()))
+            return np.array([True, False, True, True, False])
+
+    monkeypatch.setattr(readings, "Progress", Near)
+    groups = (SimpleNamespace(is_stateful=False), SimpleNamespace(is_stateful=True))
+    plan: Any = SimpleNamespace(
+        member_ids=("a", "b"),
+        layout=SimpleNamespace(
+            tasks=6,
+            start=np.array([0, 2, 6]),
+            groups=groups,
+            per_task=lambda of: np.array([of(groups[0])] * 2 + [of(groups[1])] * 4),
+        ),
+        previous=SimpleNamespace(
+            copy_task=np.array([2, 3, 3, 4, 5]), copy_member=np.array([1, 0, 1, 0, 1])
+        ),
+        flat_standby=np.array([[NOBODY], [NOBODY], [1], [0], [1], [1]]),
+        flat_warmup=np.array([NOBODY, NOBODY, NOBODY, 1, NOBODY, NOBODY]),
+    )
+    members = [Member("b", ()), Member("a", ())]
+    for policy in (WarmupPolicy(max_per_member=9), None):
+        inputs: Any = SimpleNamespace(members=members, warmups=policy)
+        assert readings.uncovered(inputs, plan) == 2
+    order = members[::-1]
+    numbers = (1, [0, 1, 1, 2, 3], [1, 0, 1, 0, 1])
+    assert asked == [
+        (plan.layout, order, plan.previous, WarmupPolicy(max_per_member=9)),
+        numbers,
+        (plan.layout, order, plan.previous, WarmupPolicy()),
+        numbers,
+    ]

@@ -293,3 +293,21 @@ def test_the_offsets_read_in_time_are_returned(
     assert caplog.text == ""
     assert disk.stored_offsets(open_, files.paths, budget_s=3.0) == {0: 1, 1: 2}
     assert "Read the positions of 2 of 3 table files in 3 s" in caplog.text
+
+
+def test_a_database_that_is_no_folder_or_cannot_be_read_holds_no_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The databases beside it are found."""
+    (tmp_path / "t-1.db").write_text("a file")
+    folder_of(tmp_path, "t-2.db", a_sst=1)
+    folder_of(tmp_path, "t-3.db", a_sst=1)
+    scandir = os.scandir
+
+    def closed(path: Any) -> Any:
+        if str(path).endswith("t-2.db"):
+            raise PermissionError(path)
+        return scandir(path)
+
+    monkeypatch.setattr(disk.os, "scandir", closed)
+    assert partitions_on_disk(App(tmp_path), {"log": table("t")}) == {"log": [3]}

@@ -582,3 +582,20 @@ def test_without_a_recovery_that_compares_a_file_is_not_in_doubt(it: Failing) ->
     """Such a recovery is Faust's own."""
     it.made.app.tables._recovery = SimpleNamespace()
     assert not it.store.doubt(1, 7)
+
+
+def test_databases_of_several_revoked_partitions_are_released(it: Failing) -> None:
+    """Each of this table's; one that is not open is none."""
+    it.store.revoke_partitions(it.table, {TP(it.topic, 7), TP(it.topic, 1), TP(it.topic, 0)})
+    assert it.store._dbs == {}
+
+
+def test_an_open_database_is_closed_before_it_is_opened_anew(it: Failing) -> None:
+    """RocksDB accepts no write after a failed one, and no second opening."""
+    closed: list[str] = []
+    it.store._dbs[0].close()
+    it.store._dbs[0] = SimpleNamespace(close=lambda: closed.append("closed"))
+    it.store.close_partition(0)
+    assert (closed, 0 in it.store._dbs) == (["closed"], False)
+    it.store.close_partition(0)
+    assert closed == ["closed"]
