@@ -1,0 +1,122 @@
+"""The whole text of each error about settings: every wrong name in order, each with its nearest setting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from faust_assigner.errors import ConfigError
+from faust_assigner.settings.known import check_environment, check_keywords
+from faust_assigner.settings.schema import SWITCH, Setting, number, one_of, read, whole
+
+END = " (docs/reference/settings.md lists them all)"
+
+
+@pytest.mark.parametrize(
+    ("names", "env_prefix", "message"),
+    [
+        (
+            ["FAUST_ASSIGNER_RAK", "PATH", "FAUST_ASSIGNER_RACK", "FAUST_ASSIGNER_CAPACTY"],
+            None,
+            "FAUST_ASSIGNER_CAPACTY: did you mean FAUST_ASSIGNER_CAPACITY?; "
+            "FAUST_ASSIGNER_RAK: did you mean FAUST_ASSIGNER_RACK?",
+        ),
+        (
+            ["faust_assigner_rack", "FAUST_ASSIGNER_XQZJ"],
+            None,
+            "FAUST_ASSIGNER_XQZJ: no setting has a similar name; "
+            "faust_assigner_rack: did you mean FAUST_ASSIGNER_RACK?",
+        ),
+        (
+            [
+                "SHOP_FAUST_ASSIGNER_RACK", "SHOP_FAUST_ASSIGNER_RAK", "FAUST_ASSIGNER_RAK",
+                "OTHER_FAUST_ASSIGNER_X",
+            ],
+            "SHOP_",
+            "FAUST_ASSIGNER_RAK: did you mean FAUST_ASSIGNER_RACK?; "
+            "SHOP_FAUST_ASSIGNER_RAK: did you mean SHOP_FAUST_ASSIGNER_RACK?",
+        ),
+        (
+            ["shop_FAUST_ASSIGNER_RACK"],
+            "SHOP",
+            "shop_FAUST_ASSIGNER_RACK: did you mean SHOP_FAUST_ASSIGNER_RACK?",
+        ),
+    ],
+)  # fmt: skip
+def test_each_wrong_variable_is_named_with_its_nearest_setting(
+    names: list[str], env_prefix: str | None, message: str
+) -> None:
+    """In alphabetical order; names without the prefix and correct names are left out."""
+    with pytest.raises(ConfigError) as refusal:
+        check_environment(names, env_prefix=env_prefix)
+    assert str(refusal.value) == f"Unknown settings in the environment: {message}{END}"
+
+
+def test_each_wrong_keyword_is_named_with_its_nearest_setting() -> None:
+    """Faust's own keywords, and a setting in capital letters, are none."""
+    names = [
+        "id",
+        "faust_assigner_rak",
+        "FAUST_ASSIGNER_RACK",
+        "faust_assigner_capcity",
+        "Faust_Assigner_rack",
+    ]
+    with pytest.raises(ConfigError) as refusal:
+        check_keywords(names)
+    assert str(refusal.value) == (
+        "Unknown keywords of faust.App: "
+        "Faust_Assigner_rack: did you mean faust_assigner_rack?; "
+        "faust_assigner_capcity: did you mean faust_assigner_capacity?; "
+        f"faust_assigner_rak: did you mean faust_assigner_rack?{END}"
+    )
+    check_keywords(["id", "FAUST_ASSIGNER_RACK", "faust_assigner_rack"])
+
+
+PLAIN: Setting[float] = Setting("NAME", number("1 or more", least=1.0, most=9.5), 4.0, "s", "m")
+
+
+@pytest.mark.parametrize(
+    ("argument", "environment", "value"),
+    [
+        (None, {}, 4.0),
+        ("", {"NAME": ""}, 4.0),
+        ("", {"NAME": "9.5"}, 9.5),
+        (1, {"NAME": "2"}, 1.0),
+        (None, {"NAME": "2", "OTHER": "3"}, 2.0),
+    ],
+)
+def test_the_first_given_value_counts(
+    argument: object, environment: dict[str, str], value: float
+) -> None:
+    """The argument, the environment, the default."""
+    assert read(PLAIN, argument=argument, environment=environment) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "words"),
+    [
+        (PLAIN.kind, 0, "1 or more"),
+        (PLAIN.kind, 9.6, "1 or more"),
+        (PLAIN.kind, "nan", "1 or more"),
+        (whole("2 or more", least=2), "1", "2 or more"),
+        (whole("2 or more", least=2), 2.5, "2 or more"),
+        (one_of("a", "b"), "c", "one of a, b"),
+        (SWITCH, "maybe", "1, yes, on, true or 0, no, off, false"),
+    ],
+)
+def test_a_wrong_value_is_an_error_although_a_later_source_is_right(
+    kind: Any, said: object, words: str
+) -> None:
+    """0 and False are values, and the error names the setting, its kind and the value."""
+    setting: Setting[Any] = Setting("NAME", kind, None, "", "m")
+    with pytest.raises(ConfigError) as refusal:
+        read(setting, argument=said, environment={"NAME": "2"})
+    assert str(refusal.value) == f"NAME must be {words}, got {said!r}"
+
+
+def test_false_is_a_value_of_a_switch() -> None:
+    """It is not taken for unset."""
+    setting: Setting[bool] = Setting("NAME", SWITCH, True, "", "m")
+    assert read(setting, argument=False, environment={"NAME": "1"}) is False
+    assert setting.keyword == "name"
