@@ -299,7 +299,6 @@ class GroupRounds:
     def _forget(self, member_id: str, error: Code) -> None:
         member = self.roster.remove(member_id)
         self.timers.drop(Purpose.SESSION, member_id)
-        self._unsynced.discard(member_id)
         self._answer_parked(member, error)
 
     def _answer_parked(self, member: Member, error: Code) -> None:

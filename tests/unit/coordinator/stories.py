@@ -393,7 +393,10 @@ LATE: Final[Sequence[Step]] = (
     # A follower that never syncs is removed at the longest rebalance timeout.
     join(L1, 13, rebalance_timeout_ms=46_000), join(L4, 14, "m4", rebalance_timeout_ms=45_000),
     SyncGroup(15, "m4", 5, ""), SAVED,
-    40_000, Heartbeat(16, "m1", 5), Heartbeat(17, "m4", 5, ""),
+    join(L2, 18, new_member_id="m8"), join(L1, 19, "m1", rebalance_timeout_ms=46_000),
+    join(L4, 20, "m4", rebalance_timeout_ms=45_000),
+    SyncGroup(21, "m4", 6, ""), SAVED,
+    40_000, Heartbeat(16, "m1", 6), Heartbeat(17, "m4", 6, ""), Heartbeat(22, "m8", 6),
     5_999, Tick(),
     1, Tick(),
     VIEWS,

@@ -77,6 +77,19 @@ def test_a_parked_join_of_the_old_incarnation_is_fenced_when_the_new_one_arrives
     assert bench.joined(parked).error is Code.FENCED_INSTANCE_ID
 
 
+def test_a_parked_join_that_was_fenced_is_not_answered_again() -> None:
+    """The replacement waits with its own join alone when the last member comes."""
+    bench = Bench()
+    leader, follower = bench.stable(2, instances=True)
+    instance = bench.group.roster[leader].instance_id
+    fenced = bench.join(leader, instance_id=instance)
+    bounced = bench.join(instance_id=instance)
+    assert bounced not in bench.answers
+    last = bench.join(follower, instance_id=bench.group.roster[follower].instance_id)
+    assert bench.joined(fenced).error is Code.FENCED_INSTANCE_ID
+    assert [bench.joined(token).error for token in (bounced, last)] == [Code.NONE, Code.NONE]
+
+
 def test_a_bounced_leader_is_told_to_skip_the_assignment() -> None:
     """Version 9: it leads again, sees the members, and must not assign (KIP-814)."""
     bench = Bench()

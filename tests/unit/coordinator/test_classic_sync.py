@@ -91,6 +91,22 @@ def test_a_late_save_does_not_complete_the_next_generation() -> None:
     assert b"former" not in {member.assignment for member in bench.group.roster}
 
 
+def test_a_save_that_a_newcomer_overtakes_assigns_nothing() -> None:
+    """The group prepares the next generation already; the assignment of this one is not given."""
+    bench = Bench()
+    leader, follower = _completing(bench)
+    parked = bench.sync(follower)
+    token = bench.token()
+    request = SyncGroup(token, leader, bench.group.generation, assignments={leader: b"L"})
+    (save,) = [e for e in bench.group.step(request, bench.now) if isinstance(e, fx.SaveGroup)]
+    bench.join()
+    assert bench.group.state is State.PREPARING
+    assert save.save_id is not None
+    assert bench.group.step(Saved(save.save_id), bench.now) == ()
+    assert _synced(bench, parked).error is Code.REBALANCE_IN_PROGRESS
+    assert bench.group.state is State.PREPARING
+
+
 @pytest.mark.parametrize("offset", [-3, -2, -1, 1, 1_000])
 def test_a_sync_of_another_generation_is_refused(offset: int) -> None:
     """ILLEGAL_GENERATION for older and newer ones; nothing changes."""

@@ -9,6 +9,7 @@ import io
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -86,6 +87,7 @@ def answer(
     return lambda: judge(found(), question, budget or Budget(cold=0, pause_s=5.0), facts)
 
 
+@cache
 def calm() -> Seen:
     """A look at the members."""
     return look(fleet())
