@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
+from yarl import URL
 
 from faust_assigner.errors import ConfigError
+from faust_assigner.settings.extras import missing_extra
 from faust_assigner.settings.known import check_environment, check_keywords
-from faust_assigner.settings.schema import SWITCH, Setting, number, one_of, read, whole
+from faust_assigner.settings.places import named
+from faust_assigner.settings.schema import PLACES, SWITCH, Setting, number, one_of, read, whole
 
 END = " (docs/reference/settings.md lists them all)"
 
@@ -36,6 +40,11 @@ END = " (docs/reference/settings.md lists them all)"
             "SHOP_",
             "FAUST_ASSIGNER_RAK: did you mean FAUST_ASSIGNER_RACK?; "
             "SHOP_FAUST_ASSIGNER_RAK: did you mean SHOP_FAUST_ASSIGNER_RACK?",
+        ),
+        (
+            ["FAUST_ASSIGNER_FAUST_ASSIGNER_RACK", "FAUST_ASSIGNER_FAUST_ASSIGNER_RAK"],
+            "FAUST_ASSIGNER",
+            "FAUST_ASSIGNER_FAUST_ASSIGNER_RAK: did you mean FAUST_ASSIGNER_FAUST_ASSIGNER_RACK?",
         ),
         (
             ["shop_FAUST_ASSIGNER_RACK"],
@@ -120,3 +129,70 @@ def test_false_is_a_value_of_a_switch() -> None:
     setting: Setting[bool] = Setting("NAME", SWITCH, True, "", "m")
     assert read(setting, argument=False, environment={"NAME": "1"}) is False
     assert setting.keyword == "name"
+
+
+@pytest.mark.parametrize(
+    ("said", "value"),
+    [("7", 7), (" 7 ", 7), ("7.0", 7), ("7e1", 70), (7.0, 7), (True, 1), (2, 2), ("\u0667", 7)],
+)
+def test_a_whole_number_may_be_written_in_many_ways(said: object, value: int) -> None:
+    """Its type is int all the same."""
+    found = whole("1 or more", least=1).parse(said)
+    assert (found, type(found)) == (value, int)
+
+
+@pytest.mark.parametrize("said", ["", "x", "-7", "7.5", "inf", "-inf", "nan", math.inf, None, [7]])
+def test_no_other_text_is_a_whole_number(said: object) -> None:
+    """Nor is a number below the least."""
+    with pytest.raises((TypeError, ValueError, OverflowError)):
+        whole("1 or more", least=1).parse(said)
+
+
+def test_a_number_without_limits_is_above_zero_and_finite() -> None:
+    """The least and the most number are allowed."""
+    anything = number("above 0")
+    assert anything.parse("1e-300") == 1e-300
+    assert anything.parse(1e300) == 1e300
+    for said in (0, -1, "inf", "nan"):
+        with pytest.raises(ValueError, match=str(said)):
+            anything.parse(said)
+    assert [number("1 to 2", least=1.0, most=2.0).parse(n) for n in (1, 2)] == [1.0, 2.0]
+    for said in (0.999, 2.001):
+        with pytest.raises(ValueError, match=str(said)):
+            number("1 to 2", least=1.0, most=2.0).parse(said)
+
+
+def test_places_are_lower_case_patterns_and_each_network_is_checked() -> None:
+    """From a text with commas, or from a list; blanks and empty parts are dropped."""
+    assert PLACES.parse(" Shop-1:6066, ,*.Example.COM,10.0.0.0/8") == (
+        "shop-1:6066",
+        "*.example.com",
+        "10.0.0.0/8",
+    )
+    assert PLACES.parse(["A", " "]) == ("a",)
+    for said in ("a,10.0.0.0/99", ["10.0.0.0/8", "x/8"]):
+        with pytest.raises(ValueError, match="does not appear to be"):
+            PLACES.parse(said)
+    assert named(URL("http://Shop-1:6066"), ("shop-1:6066",))
+    assert not named(URL("http://shop-1:6067"), ("shop-1:6066",))
+    assert not named(URL("http://shop-1"), ("10.0.0.0/8",))
+    assert named(URL("http://10.9.9.9:1"), ("shop", "10.0.0.0/8"))
+
+
+def test_a_missing_package_without_a_name_stays_as_it_is() -> None:
+    """An import error of a module that names nothing, of this package, or of a package of no extra."""
+    for error in (
+        ModuleNotFoundError("?"),
+        ModuleNotFoundError("?", name=""),
+        ModuleNotFoundError("?", name="faust_assigner.nothing"),
+    ):
+        assert missing_extra(error) is None
+        assert missing_extra(error, "broker") is None
+    unknown = ModuleNotFoundError("?", name="nothing.at.all")
+    assert missing_extra(unknown) is None
+    found = missing_extra(unknown, "broker")
+    assert found is not None
+    assert str(found) == "nothing is not installed: pip install 'faust-assigner[broker]'"
+    assert missing_extra(found, "otel") is found
+    known = missing_extra(ModuleNotFoundError("?", name="grpc.aio"))
+    assert str(known) == "grpc is not installed: pip install 'faust-assigner[service]'"
