@@ -181,6 +181,23 @@ def test_to_even_loads_out_a_spare_that_its_member_never_held_goes_first() -> No
     assert spare == {"heavy": {("orders", 1)}, "light": {("orders", 2), ("orders", 3)}}
 
 
+@pytest.mark.parametrize(
+    ("capacity", "spares", "kept"), [(1.0, 3, {2, 3}), (2.0, 3, {1, 2, 3}), (0.5, 1, set[int]())]
+)
+def test_loads_are_evened_out_relative_to_the_capacities(
+    capacity: float, spares: int, kept: set[int]
+) -> None:
+    """Four copies on a member of twice the capacity weigh as much as two on the other one."""
+    heavy = Joined(member_id="heavy", topics=("orders",), data=UserData(capacity=capacity))
+    light = Joined(member_id="light", topics=("orders",), data=UserData())
+    active = {"heavy": {("orders", 0)}, "light": {("orders", 8)}}
+    held = {("orders", n) for n in range(1, spares + 1)}
+    spare = {"heavy": set(held), "light": {("orders", 9)}}
+    _even_out([heavy, light], active, spare)
+    assert spare["heavy"] == {("orders", n) for n in kept}
+    assert spare["light"] == {("orders", 9)} | held - spare["heavy"]
+
+
 def test_to_even_loads_out_no_member_gets_a_spare_of_what_it_owns() -> None:
     """The partition would be on one member fewer than was asked for."""
     heavy, light = (
