@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 
 import pytest
+from aiokafka.client import CoordinationType
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
 from faust_assigner.clients import rolls as module
@@ -126,3 +127,50 @@ def test_the_next_roll_is_named_in_both_directions(
         for n, kind in enumerate(kinds)
     ]
     assert Rolls(chosen=chosen, workers=workers).advice == advice
+
+
+async def test_the_members_of_a_group_are_listed_by_their_ids_with_every_field(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The group's coordinator is asked once, for this group."""
+    asked: list[object] = []
+
+    class Client:
+        async def __aenter__(self) -> Client:
+            return self
+
+        async def __aexit__(self, *_: object) -> None:
+            asked.append("closed")
+
+        async def coordinator_lookup(self, *what: object) -> int:
+            asked.append(what)
+            return 7
+
+    async def described(client: object, node: int, group_id: str) -> SimpleNamespace:
+        asked.append((node, group_id))
+        said = {"m2": encode_join(JoinData("http://a", {}), ("orders",)), "m1": b""}
+        members = [
+            SimpleNamespace(
+                member_id=name, client_id=f"c-{name}", client_host=f"/{name}",
+                member_metadata=metadata(data),
+            )
+            for name, data in said.items()
+        ]  # fmt: skip
+        return SimpleNamespace(members=members, protocol_data="faust")
+
+    def client_of(connection: object) -> Client:
+        asked.append(connection)
+        return Client()
+
+    monkeypatch.setattr(module, "client_of", client_of)
+    monkeypatch.setattr(module, "described", described)
+    assert await rolls({"bootstrap_servers": "b:1"}, "shop") == Rolls(
+        chosen="faust",
+        workers=(
+            Worker(member_id="m1", client_id="c-m1", host="/m1", kind=STRANGER),
+            Worker(member_id="m2", client_id="c-m2", host="/m2", kind=EAGER),
+        ),
+    )
+    assert asked == [
+        {"bootstrap_servers": "b:1"}, (CoordinationType.GROUP, "shop"), (7, "shop"), "closed",
+    ]  # fmt: skip
