@@ -117,15 +117,18 @@ class Heartbeats(Targets):
         """Replace a static member: the new id gets the partitions and the target of the old, at epoch 0."""
         metadata, stood = self.book.members[old_id], self.book.at(old_id)
         target = self.book.target.get(old_id)
+        was_member = old_id != new_id and new_id in self.book.members
         if old_id != new_id:
             self._say("static_member_replaced", new_id, old_id)
-            if new_id in self.book.members:
+            if was_member:
                 self._erase(new_id)
             self._erase(old_id)
             self._write(Kind.MEMBER, metadata, new_id)
             if target is not None:
                 self._write(Kind.TARGET, TargetAssignment(target), new_id)
         self._write(Kind.CURRENT, replace(stood, epoch=0, previous_epoch=0), new_id)
+        if was_member:  # its own partitions have no owner now
+            self._raise_epoch(f"{new_id} gave up its own place")
 
     def _erase(self, member_id: str) -> None:
         """Remove a member without a rebalance."""

@@ -404,3 +404,31 @@ LATE: Final[Sequence[Step]] = (
     1, Tick(),
     VIEWS,
 )  # fmt: skip
+
+#: A dynamic member takes the place of a static one under its own id, and what is refused at once.
+TAKEOVER: Final[Sequence[Step]] = (
+    replace(H1, token=1, server_assignor=None), 500, replace(H3, token=2),
+    beat(H1, 3, NOW, {A: (0, 1, 2, 3), B: (0,)}), beat(H3, 4, NOW), beat(H3, 5, -2),
+    VIEWS,
+    replace(H2, token=31), 500, Tick(), beat(H2, 33, NOW),
+    300, replace(H3, token=6, member_id="m1", rack_id=None),
+    VIEWS,
+    500, Tick(), beat(H2, 32, NOW),
+    VIEWS,
+    beat(H3, 7, NOW, member_id="m1"), beat(H1, 8, NOW),
+    500, Tick(),
+    VIEWS,
+    replace(H1, token=10, member_epoch=-3), replace(H1, token=11, member_id=""),
+    replace(H1, token=12, instance_id=""), replace(H1, token=13, rack_id=""),
+    replace(H1, token=14, rebalance_timeout_ms=-1), replace(H1, token=15, owned={A: (1,)}),
+    replace(H1, token=16, owned=None), replace(H1, token=17, subscribed_topic_names=None),
+    replace(H1, token=18, server_assignor="other"), replace(H1, token=19, member_epoch=-2),
+    replace(H1, token=20, member_id="m9", subscribed_topic_names=None, subscribed_topic_regex="("),
+    replace(H2, token=21, member_epoch=-2), replace(H2, token=22, member_epoch=5),
+    replace(H1, token=23, member_id="m9", member_epoch=-1), beat(H3, 24, -1, member_id="m9"),
+    beat(H3, 25, -2, member_id="m1", instance_id="i9"), beat(H3, 26, 4, instance_id="i9"),
+    replace(H1, token=27, member_epoch=4), replace(H1, token=28, member_id="m9", member_epoch=4),
+    1, beat(H1, 29, NOW, instance_id="i3", subscribed_topic_regex="z|b", principal="User:9"),
+    beat(H1, 30, NOW, instance_id="i3", client_host="/9", principal="User:9"),
+    VIEWS,
+)  # fmt: skip

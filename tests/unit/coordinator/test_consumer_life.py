@@ -198,3 +198,20 @@ def test_a_static_member_that_is_away_keeps_its_whole_session_and_revokes_nothin
     assert "m1" in group.book.members
     bench.wait(1)
     assert "m1" not in group.book.members
+
+
+def test_the_partitions_of_a_member_that_takes_a_static_place_go_to_the_other_members() -> None:
+    """It gave them up without leaving: without a new target no member would read them."""
+    bench = Bench(a=4, b=2)
+    bench.join("m1", "a")
+    bench.join("s", "b", instance_id="i")
+    bench.join("m2", "a")
+    bench.heartbeat("m1", 2, {"a": (0, 1)})
+    bench.heartbeat("m1", 2, {"a": (0, 1)})
+    bench.heartbeat("m2", 4)
+    bench.heartbeat("s", 3, instance_id="i")
+    bench.heartbeat("s", -2, instance_id="i")
+    taken = bench.join("m1", "b", instance_id="i")
+    assert bench.given(taken) == {"b": (0, 1)}
+    assert bench.given(bench.heartbeat("m2", 4)) == {"a": (0, 1, 2, 3)}
+    assert {m.member_id for m in bench.group.describe().members} == {"m1", "m2"}

@@ -63,6 +63,7 @@ STORIES: dict[str, tuple[Callable[[], Group], Sequence[Step]]] = {
     "elsewhere": (lambda: consumer(inline_size=0), stories.ELSEWHERE),
     "mixed": (consumer, stories.MIXED),
     "revoking": (consumer, stories.REVOKING),
+    "takeover": (consumer, stories.TAKEOVER),
 }
 
 
