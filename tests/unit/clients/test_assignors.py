@@ -142,6 +142,16 @@ def test_named_topics_travel_together_and_others_do_not() -> None:
     assert any({("one", 0), ("two", 0)} <= given for given in group.given.values())
 
 
+def test_each_named_set_of_topics_travels_together() -> None:
+    """Two sets of two topics on two consumers: one set each."""
+    group = Group({"one": 1, "two": 1, "three": 1, "four": 1})
+    for name in "ab":
+        group.join(name, CoPartitionedAssignor(("one", "four"), ("two", "three")))
+    group.round()
+    sets = [{topic for topic, _ in given} for given in group.given.values()]
+    assert sorted(map(sorted, sets)) == [["four", "one"], ["three", "two"]]
+
+
 @pytest.mark.parametrize(("members", "copies"), [(4, 2), (5, 3), (7, 2), (3, 3), (2, 3)])
 def test_each_partition_goes_to_as_many_members_as_asked_for(members: int, copies: int) -> None:
     """Never twice to the same one, to all where there are fewer, and evenly."""

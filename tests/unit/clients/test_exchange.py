@@ -353,3 +353,51 @@ def test_a_goodbye_that_fails_leaves_the_link_closed(script: Script, problem: An
     play(story())
     assert script.calls == ["start", "hang up", "goodbye", "close", "close"]
     assert [what for _, what, _ in work.calls] == ["assigned", "revoked"]
+
+
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_a_member_whose_work_fails_to_end_leaves_the_group_all_the_same(
+    script: Script, is_silent: bool
+) -> None:
+    """The error reaches the caller after the goodbye, and the link is closed."""
+    one, work = Jobs("one"), Told()
+    script.joins = [joined("m5", "m2", 8, "one")]
+    script.syncs = [synced(b"\x00A")]
+
+    async def broken(share: Share, *, lost: bool) -> None:
+        script.calls.append("revoked")
+        raise OSError("no room")
+
+    async def story() -> None:
+        work.on_revoked = broken  # type: ignore[method-assign]
+        if is_silent:
+            script.goodbye = KafkaError()
+        member = a_member(work, one)
+        await member.start()
+        await asyncio.sleep(1)
+        with pytest.raises(OSError, match="no room"):
+            await member.stop()
+        assert member.share is None
+
+    play(story())
+    assert script.calls == ["start", "revoked", "hang up", "goodbye", "close"]
+
+
+def test_a_member_that_cannot_connect_never_joins(script: Script) -> None:
+    """Its start raises, and there is nothing to wait for or to stop."""
+    work = Told()
+
+    async def unconnected() -> None:
+        raise KafkaConnectionError("no broker")
+
+    async def story() -> None:
+        script.start = unconnected  # type: ignore[method-assign]
+        member = a_member(work, Jobs("one"))
+        with pytest.raises(KafkaConnectionError):
+            await member.start()
+        await asyncio.sleep(5)
+        await member.wait()
+        await member.stop()
+
+    play(story())
+    assert (script.asked, script.calls, work.calls) == ([], [], [])

@@ -112,3 +112,11 @@ def test_the_lag_is_the_number_of_records_after_the_commit(
     """Without a commit it is not known; offset 0 is a commit."""
     view = PartitionView(topic="orders", partition=0, committed=committed, end=end, owner=None)
     assert view.lag == lag
+
+
+def test_an_answer_with_standbys_alone_owns_nothing_and_an_empty_one_says_nothing() -> None:
+    """A worker may hold copies only; an answer without any partition is of another kind."""
+    copies = seen(WRITER.for_ours({}, {"log": [0, 1, 2]}, "http://a"))
+    assert (copies.owned, len(copies.standbys)) == (frozenset(), 4)
+    empty = seen(WRITER.for_ours({}, {}, "http://a"))
+    assert (len(empty.owned), empty.standbys) == (4, frozenset())

@@ -215,7 +215,8 @@ CONSUMER: Final[Sequence[Step]] = (
     beat(H3, 19, 2),
     VIEWS,
     # An epoch before: with a subset of its partitions, with others, and too old; an epoch ahead.
-    beat(H1, 20, 2, {A: (0,)}), beat(H1, 21, 2, {A: (3,)}), beat(H1, 22, 1, {A: (0,)}), beat(H1, 23, 9),
+    beat(H1, 20, 2, {A: (0,)}), beat(H1, 21, 2, {A: (3,)}), beat(H1, 48, 2, {A: (0, 3)}),
+    beat(H1, 22, 1, {A: (0,)}), beat(H1, 23, 9),
     CommitOffsets(24, "m1", 2, partitions=(("a", 0),)),
     CommitOffsets(25, "m2", 2, partitions=(("a", 2),)),
     replace(H1, token=47, rack_id="r1b", server_assignor="range"),
@@ -430,5 +431,25 @@ TAKEOVER: Final[Sequence[Step]] = (
     replace(H1, token=27, member_epoch=4), replace(H1, token=28, member_id="m9", member_epoch=4),
     1, beat(H1, 29, NOW, instance_id="i3", subscribed_topic_regex="z|b", principal="User:9"),
     beat(H1, 30, NOW, instance_id="i3", client_host="/9", principal="User:9"),
+    VIEWS,
+)  # fmt: skip
+
+#: An empty consumer group takes the protocol of its next member, whatever was refused before.
+EMPTIED: Final[Sequence[Step]] = (
+    replace(H1, token=1, server_assignor=None), 400, beat(H1, 2, -1),
+    VIEWS,
+    300, join(C1, 3, "c1"), join(C1, 4, session_timeout_ms=5_999), join(C1, 5, protocols=()),
+    join(C1, 6, "c1", session_timeout_ms=60_001),
+    CommitOffsets(7), CommitOffsets(8, "m1", 2), CommitOffsets(9, "", 0), FetchOffsets(10, "m1", 2),
+    Heartbeat(11, "c1", 3), SyncGroup(12, "c1", 3), LeaveGroup(13, (Leaver("c1"),)),
+    200, join(C1, 14), NOT_SAVED,
+    VIEWS,
+    join(C1, 15),
+    VIEWS,
+    3_000, Tick(), SyncGroup(16, "c1", 4, assignments={"c1": b"x"}), SAVED,
+    LeaveGroup(17, (Leaver("c1"),)),
+    # And the other way, under a new id.
+    100, replace(H2, token=18), NOT_SAVED,
+    replace(H2, token=19),
     VIEWS,
 )  # fmt: skip

@@ -64,6 +64,7 @@ STORIES: dict[str, tuple[Callable[[], Group], Sequence[Step]]] = {
     "mixed": (consumer, stories.MIXED),
     "revoking": (consumer, stories.REVOKING),
     "takeover": (consumer, stories.TAKEOVER),
+    "emptied": (consumer, stories.EMPTIED),
 }
 
 
