@@ -34,6 +34,7 @@ class Script:
         self.beats: list[Any] = []
         self.goodbye: Any = SimpleNamespace(error_code=0)
         self.calls: list[str] = []
+        self.join_times: list[float] = []
 
     async def start(self) -> None:
         """Note the call."""
@@ -55,6 +56,8 @@ class Script:
         """Return or raise the next answer; without one the coordinator is silent, or all is well."""
         name = type(request).__name__.removesuffix("Request")
         self.asked.append((name, {key.strip("_"): has for key, has in vars(request).items()}))
+        if name == "JoinGroup":
+            self.join_times.append(round(asyncio.get_running_loop().time(), 3))
         left = {"JoinGroup": self.joins, "SyncGroup": self.syncs, "Heartbeat": self.beats}
         if name == "LeaveGroup":
             self.calls.append("goodbye")
@@ -401,3 +404,35 @@ def test_a_member_that_cannot_connect_never_joins(script: Script) -> None:
 
     play(story())
     assert (script.asked, script.calls, work.calls) == ([], [], [])
+
+
+def test_a_refused_join_sends_no_sync_and_is_sent_again_after_its_pause(script: Script) -> None:
+    """The pause doubles with each odd answer in a row; a usual answer and a successful round end it."""
+    one, work = Jobs("one"), Told()
+    script.joins = [
+        refused(REBALANCE), refused(15), refused(10), refused(10), refused(UNKNOWN_MEMBER, "x"),
+        refused(10), joined("m5", "m2", 8, "one"), refused(10), joined("m5", "m2", 9, "one"),
+    ]  # fmt: skip
+    script.syncs = [synced(b"\x00A"), synced(b"\x00B")]
+
+    async def story() -> None:
+        async with a_member(work, one) as member:
+            await asyncio.sleep(4)
+            member.rejoin()
+            await asyncio.sleep(2)
+
+    play(story())
+    assert script.join_times == [0.0, 0.3, 0.6, 1.2, 2.4, 2.7, 3.3, 4.0, 4.6]
+    names = [name for name, _ in script.asked if name != "Heartbeat"]
+    assert names == ["JoinGroup"] * 7 + [
+        "SyncGroup",
+        "JoinGroup",
+        "JoinGroup",
+        "SyncGroup",
+        "LeaveGroup",
+    ]
+    assert {said["member_id"] for name, said in script.asked[:7]} == {""}
+    assert script.calls.count("lost") == 1
+    assert [(at, what) for at, what, _ in work.calls] == [
+        (3.3, "assigned"), (4.0, "revoked"), (4.6, "assigned"), (6.0, "revoked"),
+    ]  # fmt: skip
