@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -77,3 +78,27 @@ def test_the_deadline_is_a_setting_and_off_with_warm_ups() -> None:
     assert configured()._extra_services[0].deadline_s == 900
     assert configured(faust_assigner_warmup_deadline_s="60")._extra_services[0].deadline_s == 60
     assert configured(faust_assigner_warmups="0")._extra_services[0].deadline_s is None
+
+
+async def test_a_service_looks_once_a_second_by_the_clock_of_its_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After a pause each time; a look that fails is no reason to stop looking."""
+    watch, acts = service(App({A: 1}, {A: 0})), list[Any]()
+    monkeypatch.setattr(
+        follow_up.asyncio, "get_running_loop", lambda: SimpleNamespace(time=lambda: 77.5)
+    )
+
+    async def sleep(seconds: float) -> None:
+        acts.append(("sleep", seconds))
+
+    async def look(now: float) -> None:
+        acts.append(("look", now))
+        if acts.count(("look", 77.5)) == 2:
+            watch._stopped.set()
+        raise ConnectionError("silent")
+
+    monkeypatch.setattr(watch, "sleep", sleep)
+    monkeypatch.setattr(watch, "look", look)
+    await FollowUp._watch.fun(watch)
+    assert acts == [("sleep", follow_up.LOOK_INTERVAL_S), ("look", 77.5)] * 2

@@ -661,3 +661,144 @@ async def test_the_coordinator_knows_what_the_recovery_does(is_so: bool) -> None
     assert relay.listener.is_taking_on() is not is_so
     with relay.listener.waiting("an answer") as wait:
         assert (wait.what, wait.limit_s) == ("A rebalance", 150.0)
+
+
+# -- what else is kept and noted on the way
+
+
+async def test_each_step_of_a_hand_over_is_a_wait_with_the_rebalances_time() -> None:
+    """The watchdog names the step; the topics of undelivered batches are named with the flush."""
+    consumer = consumer_of(A, B)
+    consumer.in_transaction = True
+    seen: list[Any] = []
+
+    def noted(name: str, call: Any) -> Any:
+        async def note(*args: Any, **kwargs: Any) -> Any:
+            (wait,) = waits_of(consumer.app)._waits
+            seen.append((name, wait.what, wait.step, wait.limit_s))
+            return await call(*args, **kwargs)
+
+        return note
+
+    recovery = consumer.app.tables.recovery
+    recovery.interrupt = noted("interrupt", recovery.interrupt)
+    consumer._finish = noted("finish", consumer._finish)
+    consumer.maybe_wait_for_commit_to_finish = noted(
+        "wait", consumer.maybe_wait_for_commit_to_finish
+    )
+    consumer.commit = noted("commit", consumer.commit)
+    consumer.transactions.revoke = noted("part", consumer.transactions.revoke)
+    consumer.app.producer.flush = noted("flush", consumer.app.producer.flush)
+    await consumer.revoke({A, B})
+    what = "The hand-over of 2 partitions"
+    assert seen == [
+        ("interrupt", what, "the recovery to pause", 60.0),
+        ("finish", what, "records under way", 60.0),
+        ("wait", what, "a commit under way", 60.0),
+        ("commit", what, "its commit", 60.0),
+        ("part", what, "the end of its transactions", 60.0),
+        ("flush", what, "the delivery of sent records", 60.0),
+    ]
+    assert waits_of(consumer.app)._waits == []
+
+
+async def test_a_record_that_fails_in_its_stream_is_no_longer_on_its_way() -> None:
+    """A hand-over would wait for it."""
+    consumer = consumer_of(A)
+
+    async def fail(message: Any) -> None:
+        assert consumer._delivering == A
+        raise ValueError("a bug")
+
+    with pytest.raises(ValueError, match="a bug"):
+        await consumer._deliver(fail, SimpleNamespace(tp=A))
+    assert consumer._delivering is None
+
+
+async def test_a_fetch_is_fausts_own_with_its_arguments() -> None:
+    """A client-only app has no assignment, and takes all that comes."""
+    consumer, asked = consumer_of(A), list[Any]()
+
+    async def getmany(self: Any, active: Any, timeout: float) -> Any:
+        asked.append((active, timeout))
+        return {A: [1], C: [2]}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Host, "_getmany", getmany)
+        assert await consumer._getmany({A}, 1.5) == {A: [1]}
+        consumer.app.client_only = True
+        assert await consumer._getmany(None, 2.5) == {A: [1], C: [2]}
+    assert asked == [({A}, 1.5), (None, 2.5)]
+
+
+def test_a_consumer_that_has_no_fetcher_or_no_loop_any_more_wakes_nobody() -> None:
+    """Before its client has started, and after the worker has stopped."""
+    consumer = consumer_of(A)
+    consumer.fetcher = None
+    assert consumer._set_active_tps({A, B}) == {A, B}
+
+    def closed(wake: Any) -> None:
+        raise RuntimeError("the loop is closed")
+
+    consumer.fetcher = SimpleNamespace(wake=None)
+    consumer._thread.thread_loop.call_soon_threadsafe = closed
+    consumer.resume_partitions({C})
+    assert consumer._active_partitions == {A, B, C}
+
+
+@pytest.mark.parametrize("step", ["agents", "subscriptions", "topics", "take on", "signal"])
+async def test_a_step_that_fails_ends_the_worker_and_the_round_has_no_answer(step: str) -> None:
+    """The error itself is the reason; later steps are not taken."""
+    consumer = consumer_of(A)
+    error, crashes = ValueError("a bug"), list[Any]()
+
+    async def fail(*_: Any) -> None:
+        raise error
+
+    async def crash(reason: Any) -> None:
+        crashes.append(reason)
+
+    app = consumer.app
+    app.crash = crash
+    place, name = {
+        "agents": (app.agents, "on_rebalance"),
+        "subscriptions": (app.topics, "maybe_wait_for_subscriptions"),
+        "topics": (app.topics, "on_partitions_assigned"),
+        "take on": (app.tables.recovery, "assign"),
+        "signal": (app.on_partitions_assigned, "send"),
+    }[step]
+    setattr(place, name, fail)
+    consumer.rounds.is_unanswered = True
+    await consumer.assign({A}, set(), {A}, ({A}, set()), 7)
+    assert crashes == [error]
+    taken = [act if isinstance(act, str) else act[0] for act in app.acts]
+    order = ["interrupt", "update", "agents", "subscriptions", "topics", "take on", "signal"]
+    assert taken == order[: order.index(step)]
+    assert consumer.rounds.is_unanswered
+
+
+async def test_an_eager_answer_is_fausts_within_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recovery that ends in it ends no round; a round that is given up waits for its answer."""
+    consumer, seen = consumer_of(A), list[Any]()
+
+    async def assigned(self: Any, tps: Any, generation_id: int) -> None:
+        seen.append((tps, generation_id, self.rounds.is_unanswered))
+
+    monkeypatch.setattr(Host, "on_partitions_assigned", assigned, raising=False)
+    await consumer.on_partitions_assigned({A, B}, 9)
+    assert seen == [({A, B}, 9, True)]
+    assert not consumer.rounds.is_unanswered
+    await consumer.give_up()
+    assert consumer.rounds.is_unanswered
+
+
+async def test_no_more_than_the_partitions_that_go_are_taken_from_queues(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of every stream; an item that is no record stays."""
+    consumer = consumer_of(A, B)
+    queues = [Queue(event(A), "a value", event(B)), Queue(event(B), event(A), event(A))]
+    consumer.app.flow_control._queues = set(queues)
+    await consumer._finish({A})
+    kept = [[getattr(getattr(one, "message", None), "tp", one) for one in q._queue] for q in queues]
+    assert kept == [["a value", B], [B]]
