@@ -286,9 +286,16 @@ async def test_never_while_there_is_something_under_way(busy: str) -> None:
         app.tables.recovery.is_taking_on = state and busy == "taking on"
         app.should_stop = state and busy == "stopping"
 
+    asked: list[Any] = []
+
+    async def unasked(tps: list[TP]) -> dict[TP, int]:
+        asked.append(tps)
+        return {}
+
     be(True)
-    ends, app.asked.end_offsets = app.asked.end_offsets, None
-    assert await looks(watch, 0, 31, 32, 33) == 0, "and the broker is not asked"
+    ends, app.asked.end_offsets = app.asked.end_offsets, unasked
+    assert await looks(watch, 0, 31, 32, 33) == 0
+    assert asked == [], "the broker is not asked either"
     be(False)
     app.asked.end_offsets = ends
     assert await looks(watch, 34, 35) == 1
@@ -595,7 +602,9 @@ async def test_copies_are_read_as_far_as_the_best_of_what_is_known() -> None:
     app = App({A: 10, B: 10, c: 10, d: 10}, {A: 4, B: 6, c: None, d: 9})
     app.positions = {A: 8, B: 3, c: 2, d: 50}
     app.tables.changelog_queue.put_nowait(SimpleNamespace(message=SimpleNamespace(tp=c)))
-    assert await follow_up.read_to(app, app.ends) == {A: 8, B: 7, c: 0, d: 10}
+    e = TP("log", 4)
+    app.ends[e], app.tables.recovery.standby_offsets[e], app.positions[e] = 10, 1, 6
+    assert await follow_up.read_to(app, app.ends) == {A: 8, B: 7, c: 0, d: 10, e: 6}
     assert await follow_up.read_to(app, {}) == {}
 
 
