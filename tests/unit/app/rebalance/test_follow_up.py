@@ -627,3 +627,33 @@ def test_a_task_is_whole_once_all_of_its_changelogs_have_caught_up() -> None:
     ):
         found = awaited.whole(frozenset(tps[name] for name in done.split()))
         assert found == {tps[name] for name in whole.split()}
+
+
+async def test_each_request_that_takes_too_long_ends_with_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """None of them goes on beside the next look; what was answered in time counts."""
+    monkeypatch.setattr(follow_up, "ASK_S", 0.02)
+    c = TP("log", 2)
+    app, ended = App({A: 10, B: 5, c: 7}, {}), list[TP]()
+
+    async def end_offsets(tps: list[TP]) -> dict[TP, int]:
+        if tps != [c]:
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                ended.extend(tps)
+        return {c: 7}
+
+    app.asked.end_offsets = end_offsets
+    assert await follow_up.ends_of(app, [A, B, c]) == {c: 7}
+    assert sorted(ended) == [A, B]
+
+
+async def test_a_deadline_of_zero_gives_a_copy_up_as_soon_as_it_is_known_to_be_behind() -> None:
+    """It is a deadline, and not none."""
+    app = App({A: 10, B: 5}, {A: 2, B: 4})
+    watch = warming(app, 0.0)
+    assert await looks(watch, 0, 31) == 0
+    assert await looks(watch, 32) == 1
+    assert app.assignor.overdue == {A}
