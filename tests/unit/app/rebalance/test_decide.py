@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from faust_assigner.app.rebalance import leader
+from faust_assigner.app.rebalance import leader, member_claims
 from faust_assigner.app.rebalance.leader import LeaderView, Round, decide
 from faust_assigner.app.rebalance.observers import DecisionInputs
 from faust_assigner.app.rebalance.table_facts import TableFacts
@@ -383,3 +383,68 @@ def test_a_failing_planner_deals_with_the_ids_and_tables_that_are_known(
     assert found.placement.group_ids == {"orders": 4, LOG: 4, RATES: 6, LEADER: 5}
     assert {t for topics in found.placement.standbys.values() for t in topics} == {LOG}
     assert (found.outcome.is_planned, found.outcome.members) == (False, 2)
+
+
+@pytest.mark.parametrize(
+    ("forming", "claimed", "dated"),
+    [(0, 3, -1), (1, 0, 0), (5, 4, 4), (-1, 3, 3)],
+)
+def test_claims_are_dated_before_kafkas_number_of_the_round(
+    forming: int, claimed: int, dated: int
+) -> None:
+    """Also before the first number of all; without Kafka's number a claim has its own date."""
+    group = {"a": said("http://a", actives=owns(0), generation=claimed)}
+    found = decided(group, generation=forming, last_generation=forming - 1 if forming > 0 else -1)
+    assert [member.generation for member in found.inputs.members] == [dated]
+
+
+def test_members_beyond_the_rounds_budget_are_refused_with_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whether any other claim is refused or not; each with its own reason."""
+    monkeypatch.setattr(member_claims, "LEAST_BUDGET", 0)
+    many = {t: list(range(n)) for t, n in COUNTS.items()}
+    # Each claim is a topic's runs of its own: seven kinds of four topics exceed eight times the total.
+    greedy = said(
+        "http://g",
+        actives=many,
+        standbys=many,
+        on_disk=many,
+        former_actives=many,
+        former_generation=3,
+        awaited=many,
+        overdue=many,
+        promised=many,
+        among=9,
+        generation=7,
+    )
+    group = {"a": GROUP["a"], "g": greedy, "h": greedy}
+    found = decided(group)
+    assert list(found.inputs.refused) == ["h"]
+    assert "exceeds the round's limit" in found.inputs.refused["h"]
+    found = decided({**group, "d": GROUP["d"]})
+    assert sorted(found.inputs.refused) == ["d", "h"]
+    assert "exceeds" not in found.inputs.refused["d"]
+
+
+@pytest.mark.parametrize(
+    ("offers", "leaves", "is_cooperative"),
+    [
+        ((True, True), False, True),
+        ((True, False), False, False),
+        ((True, False), True, False),
+        ((False, True), True, False),
+        ((True, True), True, True),
+    ],
+)
+def test_the_warm_up_policy_is_asked_whether_all_members_are_cooperative(
+    offers: tuple[bool, bool], leaves: bool, is_cooperative: bool
+) -> None:
+    """A member that leaves is in the round as well, and may make it an eager one."""
+    asked: list[bool] = []
+    group = {
+        "a": said("http://a", cooperative=offers[0]),
+        "b": said("http://b", cooperative=offers[1], leaves=leaves),
+    }
+    decided(group, warmups=asked.append)
+    assert asked == [is_cooperative]
