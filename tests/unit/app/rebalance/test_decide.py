@@ -448,3 +448,32 @@ def test_the_warm_up_policy_is_asked_whether_all_members_are_cooperative(
     }
     decided(group, warmups=asked.append)
     assert asked == [is_cooperative]
+
+
+@pytest.mark.parametrize(
+    ("generation", "url", "last", "is_new"),
+    [
+        (-1, "http://n", ("http://a",), True),
+        (-1, "http://a", ("http://a",), True),
+        (7, "http://n", ("http://a",), True),
+        (7, "http://a", ("http://a",), False),
+        (7, "http://n", (), False),
+        (0, "http://n", (), False),
+        (-1, "http://n", (), True),
+    ],
+)
+def test_a_member_is_new_without_an_assignment_or_outside_of_the_last_directory(
+    generation: int, url: str, last: tuple[str, ...], is_new: bool
+) -> None:
+    """Without a directory only the first of the two is known."""
+    group = {"n": said(url, actives=owns(0) if generation >= 0 else {}, generation=generation)}
+    inputs = decided(group, last=Directory(last, {})).inputs
+    assert inputs.joined == ({url} if is_new else set())
+    assert inputs.left == set(last) - {url}
+
+
+def test_the_time_of_the_planner_is_told_in_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From before the plan to after the step."""
+    times = iter([10.0, 10.25])
+    monkeypatch.setattr(leader, "perf_counter", lambda: next(times))
+    assert decided({"a": GROUP["a"]}).inputs.solve_ms == 250.0
