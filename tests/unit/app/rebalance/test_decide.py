@@ -477,3 +477,26 @@ def test_the_time_of_the_planner_is_told_in_milliseconds(monkeypatch: pytest.Mon
     times = iter([10.0, 10.25])
     monkeypatch.setattr(leader, "perf_counter", lambda: next(times))
     assert decided({"a": GROUP["a"]}).inputs.solve_ms == 250.0
+
+
+def test_the_next_round_is_planned_once_where_no_second_round_follows(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With warm-ups the plan itself has it; a plan that fails costs the round nothing."""
+    asked: list[Any] = []
+
+    def awaited(found: Any, members: Any, plan: Any) -> dict[str, Any]:
+        asked.append([one.member_id for one in members])
+        return {"c": {LOG: [2]}}
+
+    monkeypatch.setattr(leader, "awaited", awaited)
+    found = decided({m: GROUP[m] for m in "ac"})
+    assert (asked, found.awaited) == ([["a", "c"]], {"c": {LOG: [2]}})
+    assert found.record.given["c"].awaited == {LOG: [2]}
+    asked.clear()
+    assert decided(HOLDING).follows
+    decided({m: GROUP[m] for m in "ac"}, warmups=lambda _: POLICY)
+    assert asked == []
+    monkeypatch.setattr(leader, "awaited", None)
+    assert decided({m: GROUP[m] for m in "ac"}).awaited == {}
+    assert "no member requests it" in caplog.text
