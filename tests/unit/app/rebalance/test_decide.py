@@ -500,3 +500,13 @@ def test_the_next_round_is_planned_once_where_no_second_round_follows(
     monkeypatch.setattr(leader, "awaited", None)
     assert decided({m: GROUP[m] for m in "ac"}).awaited == {}
     assert "no member requests it" in caplog.text
+
+
+def test_a_static_member_is_in_the_directory_by_its_name_from_its_first_round_on() -> None:
+    """It may restart before the next one."""
+    found = decided({"a": GROUP["a"], "n": said("http://n", instance_id="two")})
+    directory = read_directory(answers(found)["a"].directory)
+    assert dict(zip(directory.urls, directory.instances, strict=True)) == {
+        "http://a": "one",
+        "http://n": "two",
+    }

@@ -58,6 +58,8 @@ def test_of_one_age_our_word_on_ids_goes_before_stocks() -> None:
     stock = joined("a", generation=3, group_ids={"orders": 1}, version=STOCK)
     ours = joined("b", generation=3, group_ids={"orders": 2}, version=VERSION)
     assert _previous_ids([stock, ours]) == _previous_ids([ours, stock]) == {"orders": 2}
+    newer = joined("a", generation=4, group_ids={"orders": 1, "bills": 3}, version=STOCK)
+    assert _previous_ids([newer, ours]) == {"orders": 1, "bills": 3}, "age goes before kind"
 
 
 def test_the_answers_ids_go_before_those_a_member_remembers() -> None:
