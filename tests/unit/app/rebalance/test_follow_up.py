@@ -657,3 +657,38 @@ async def test_a_deadline_of_zero_gives_a_copy_up_as_soon_as_it_is_known_to_be_b
     assert await looks(watch, 0, 31) == 0
     assert await looks(watch, 32) == 1
     assert app.assignor.overdue == {A}
+
+
+async def test_a_cool_down_begins_after_the_round_of_an_unheard_member() -> None:
+    """The look that requests that round does nothing else."""
+    app = App({A: 10}, {A: 9})
+    app.assignor.is_unheard = True
+    watch = service(app)
+    assert await looks(watch, 0.0, 1.0, 30.0, 30.5, 30.9) == 1
+    assert await looks(watch, 31.0, 32.0) == 2
+
+
+async def test_a_round_that_moved_a_part_of_what_was_asked_for_was_not_in_vain() -> None:
+    """The rest is asked for after the usual time."""
+    app = App({A: 10, B: 10}, {A: 9, B: 9})
+    watch = warming(app)
+    assert await looks(watch, 0, 31, 32) == 1
+    app.assignor.awaited = Awaited(GENERATION, frozenset({B}))
+    assert await looks(watch, 40, 71, 72) == 2
+
+
+async def test_what_took_too_long_is_known_when_the_member_joins() -> None:
+    """The leader reads it in the metadata of that round."""
+    app = App({A: 10}, {A: 0})
+    said: list[Any] = []
+    app.thread.on_rejoin = lambda: said.append(app.assignor.overdue)
+    assert await looks(warming(app, 100.0), 0, 31, 100) == 1
+    assert said == [{A}]
+
+
+async def test_a_member_that_has_lost_its_generation_asks_for_no_round() -> None:
+    """It joins by itself; a number below that of its assignment is none of it."""
+    app = App({A: 1}, {A: 0})
+    app.thread.generation = -1
+    assert await looks(service(app), 0, 31, 32, 33) == 0
+    assert app.assignor.read_to == {}

@@ -198,7 +198,8 @@ async def test_what_goes_is_finished_committed_and_written_down_in_this_order(
     """And forgotten at the end; what stays is neither paused nor committed."""
     consumer = consumer_of(A, B)
     consumer.in_transaction, consumer.commits_under_way = in_transaction, 2
-    consumer._buffered_partitions, consumer._in_hand = {A, B}, {A: [1], B: [2]}
+    batches = {A: [1], B: [2]}
+    consumer._buffered_partitions, consumer._in_hand = {A, B}, dict(batches)
     flush = consumer.app.producer.flush
 
     async def flush_first() -> None:
@@ -220,7 +221,7 @@ async def test_what_goes_is_finished_committed_and_written_down_in_this_order(
     ]
     assert TOLD == ["told"]
     assert (consumer._active_partitions, consumer._buffered_partitions) == ({B}, {B})
-    assert consumer._in_hand == {A: [], B: [2]}, "a fetched record would reach the streams later"
+    assert (batches[A], batches[B]) == ([], [2]), "Faust hands these very lists to the streams"
     assert consumer._paused_partitions == set()
     assert consumer.leaving == frozenset()
 
@@ -457,15 +458,15 @@ async def test_committed_offsets_are_where_commits_go_on(monkeypatch: pytest.Mon
     """Of those sought; what was never committed has none."""
 
     async def sought(client: str, first_read: Any, tps: set[TP]) -> dict[TP, int | None]:
-        assert (client, first_read, tps) == ("client", {C: 4}, {A, B, C})
-        return {A: 7, B: None, C: None}
+        assert (client, first_read, tps) == ("client", {C: 4}, {A, B, C, LOG})
+        return {A: 7, B: None, C: None, LOG: 0}
 
     consumer = consumer_of()
     consumer.first_read, consumer._committed_offset = {C: 4}, {B: 3}
     consumer._read_offset = {A: 2, B: 9}
     monkeypatch.setattr(handing_over, "seek_committed", sought)
-    await consumer.seek_some({A, B, C})
-    assert consumer._read_offset == {A: 7, B: None, C: None}
+    await consumer.seek_some({A, B, C, LOG})
+    assert consumer._read_offset == {A: 7, B: None, C: None, LOG: 0}
     assert consumer._committed_offset == {A: 7, B: 3}
 
 
