@@ -231,3 +231,26 @@ def test_beside_a_stock_member_the_answer_is_whole_as_well() -> None:
         follows=True,
     )
     assert plan.actives["a"] == both(1), "the plan itself stays"
+
+
+def test_the_age_of_a_claim_is_that_of_the_whole_group() -> None:
+    """A member that processes nothing may have the newest one."""
+    found = step(placed({0: "b", 1: "b"}), [says("a", 0, generation=6), says("b"), says("c")])
+    assert (found.promised, found.held_up_by) == ({"b": {"orders": [0], LOG: [0]}}, {"a"})
+    alone = step(placed({0: "b"}, "ab"), [says("a", 0, generation=6), says("b", generation=6)])
+    assert (alone.follows, alone.held_up_by) == (True, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("generation", "holds", "is_blocked"),
+    [(7, True, False), (7, False, True), (6, True, True), (8, True, False)],
+)
+def test_of_two_claims_of_one_generation_the_owners_own_counts(
+    generation: int, holds: bool, is_blocked: bool
+) -> None:
+    """As long as the new owner processes the task; an older claim of it shows a missed round."""
+    found = step(
+        placed({0: "b"}, "ab"), [says("a", 0), says("b", 0, generation=generation, holds=holds)]
+    )
+    assert found.follows is is_blocked
+    assert (given(found).get("b") == [0]) is not is_blocked
