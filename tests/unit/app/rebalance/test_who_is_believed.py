@@ -319,3 +319,23 @@ def test_equal_bytes_of_two_fields_are_read_apart() -> None:
         "b": (None, set(), {"t1": 2}),
         "c": (None, {"t3", "t4"}, {}),
     }
+
+
+def test_a_memory_of_the_first_generation_is_one() -> None:
+    """The directory is of that generation at the latest."""
+    last = {"last": directory("static-1", [4, 5]), "last_generation": 0}
+    knows = joined("m0", generation=0, actives={"orders": Runs.of([0])}, instance_id="static-1")
+    assert held(knows, **last) == {"m0": ([0], 0)}
+    dynamic = joined("m0")
+    assert held(dynamic, **last) == {"m0": ([], -1)}
+
+
+@pytest.mark.parametrize(
+    ("version", "read"), [(3, 3), (-2, -2), (0, 0), (None, 0), ("3", 0), (True, 0), (2.5, 0)]
+)
+def test_a_protocol_version_is_a_number_or_the_first(version: Any, read: int) -> None:
+    """And topics are texts of a legal length, each once and in order."""
+    names = ["b", "a", "", "b", 7, None, "x" * 100_000]
+    said = SimpleNamespace(version=version, subscription=names, user_data=b"{}")
+    (found,) = read_members({"m": said})
+    assert (found.protocol_version, found.topics) == (read, ("a", "b"))
