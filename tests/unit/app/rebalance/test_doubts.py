@@ -237,3 +237,13 @@ def test_a_refusal_names_the_first_three_of_the_false_topics_in_order() -> None:
         "it claims partitions of audit, bills, clicks that were not assigned to it; its assignment "
         "of generation 9 counts instead"
     )
+
+
+@pytest.mark.parametrize("generation", [7, 8, 10, 11])
+def test_a_record_counts_for_the_round_right_after_its_own(generation: int) -> None:
+    """Neither an older nor a newer one says what a member was given since."""
+    record = replace(RECORD, generation=generation)
+    (found,) = checked([word("a", 10, 0)], 10, 6, record)
+    assert str(found.refused).endswith("; it counts as a new member")
+    (found,) = checked([word("a", 10, 0)], 10, 6, RECORD)
+    assert str(found.refused).endswith("; its assignment of generation 9 counts instead")
