@@ -63,7 +63,7 @@ class Rounds:
         An unanswered round goes on. Then the restored partitions belong to the previous round, or
         Faust is about to report the answer (see :meth:`answering`).
         """
-        self._is_restored = self.is_unanswered
+        self._is_restored = True
         if not self.is_unanswered:
             self._ready()
 

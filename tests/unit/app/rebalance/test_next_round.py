@@ -253,3 +253,52 @@ def test_a_warm_up_alone_has_the_next_round_planned() -> None:
     onward = Onward(even.flat_owner, warming, warming, {})
     _, asked = second(replace(even, onward=onward), even)
     assert asked
+
+
+def with_clicks() -> tuple[Plan, int, int]:
+    """A plan of a table and of a topic without state, and one task of each by its place."""
+    counts = {**COUNTS, "clicks": 2}
+    members = [Member(name, list(counts)) for name in "ab"]
+    found = plan(members, counts, replicas=1, changelogs={"log"})
+    places = {topic: g for g, group in enumerate(found.groups) for topic in group.topics}
+    start = found.layout.start
+    return found, int(start[places["log"]]), int(start[places["clicks"]])
+
+
+def test_a_task_without_state_has_no_next_round_planned() -> None:
+    """It moves whenever a round comes; nothing of it gets warm."""
+    found, stateful, stateless = with_clicks()
+    members = [Member(name, [*COUNTS, "clicks"]) for name in "ab"]
+    nobody = np.full_like(found.flat_owner, NOBODY)
+    for task, is_asked in ((stateless, False), (stateful, True)):
+        target = found.flat_owner.copy()
+        target[task] = 1 - target[task]
+        off = replace(found, onward=Onward(target, nobody, nobody, {}))
+        asked: list[Any] = []
+
+        def again(members: Sequence[Member], asked: list[Any] = asked) -> Plan:
+            asked.append(len(members))
+            return found
+
+        assert awaited(off, members, again) == {}
+        assert asked == [2] * is_asked
+
+
+def test_a_task_without_state_that_moves_next_gets_no_copy() -> None:
+    """Beside one with state, whose next owner has a copy made now."""
+    found, stateful, stateless = with_clicks()
+    members = [Member(name, [*COUNTS, "clicks"]) for name in "ab"]
+    nobody = np.full_like(found.flat_owner, NOBODY)
+    owner, standby = found.flat_owner.copy(), np.full_like(found.flat_standby, NOBODY)
+    for task in (stateful, stateless):
+        owner[task] = 1 - owner[task]
+    target = found.flat_owner.copy()
+    target[stateful] = owner[stateful]
+    off = replace(found, flat_standby=standby, onward=Onward(target, nobody, nobody, {}))
+    following = replace(found, flat_owner=owner, onward=Onward(owner, nobody, nobody, {}))
+    result = going_on(off, members, lambda members: following)
+    assert result.onward is not None
+    expected = nobody.copy()
+    expected[stateful] = owner[stateful]
+    assert result.onward.awaited.tolist() == expected.tolist()
+    assert result.onward.warmup.tolist() == expected.tolist()
