@@ -28,8 +28,7 @@ def deal(
     Topics that are named like Faust's changelogs get standbys.
     """
     members = [Member(m, _topics(metadata[m])) for m in sorted(metadata)]
-    counts = {topic: _count(cluster, topic) for member in members for topic in member.topics}
-    partitions = {topic: count for topic, count in counts.items() if count}
+    partitions = {topic: _count(cluster, topic) for member in members for topic in member.topics}
     logs = [topic for topic in partitions if topic.endswith("-changelog")]
     placement = dealt(members, partitions, replicas=replicas, changelogs=logs, previous_ids={})
     answers = {}

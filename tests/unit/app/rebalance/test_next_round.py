@@ -269,11 +269,10 @@ def test_a_task_without_state_has_no_next_round_planned() -> None:
     """It moves whenever a round comes; nothing of it gets warm."""
     found, stateful, stateless = with_clicks()
     members = [Member(name, [*COUNTS, "clicks"]) for name in "ab"]
-    nobody = np.full_like(found.flat_owner, NOBODY)
     for task, is_asked in ((stateless, False), (stateful, True)):
         target = found.flat_owner.copy()
         target[task] = 1 - target[task]
-        off = replace(found, onward=Onward(target, nobody, nobody, {}))
+        off = replace(found, flat_target=target)
         asked: list[Any] = []
 
         def again(members: Sequence[Member], asked: list[Any] = asked) -> Plan:
@@ -294,7 +293,7 @@ def test_a_task_without_state_that_moves_next_gets_no_copy() -> None:
         owner[task] = 1 - owner[task]
     target = found.flat_owner.copy()
     target[stateful] = owner[stateful]
-    off = replace(found, flat_standby=standby, onward=Onward(target, nobody, nobody, {}))
+    off = replace(found, flat_standby=standby, flat_target=target)
     following = replace(found, flat_owner=owner, onward=Onward(owner, nobody, nobody, {}))
     result = going_on(off, members, lambda members: following)
     assert result.onward is not None
