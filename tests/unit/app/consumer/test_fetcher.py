@@ -629,6 +629,7 @@ async def test_records_of_a_position_that_did_not_move_stay_after_an_error_elsew
     assert await turns.take(9) == {}
     assert turns.fetcher._records.keys() == {C}
     assert turns.states[C].position == 0
+    assert turns.states[A].position == 2, "it had no position to go back to"
     assert turns.fetcher.counters == {"unreadable_partitions": 1}
 
 

@@ -608,3 +608,25 @@ async def test_a_generation_is_over_before_faust_acts_on_its_end(
     await consumer.on_partitions_assigned({SOURCE}, 7)
     await consumer.on_partitions_assigned({STANDBY})
     assert seen == [({SOURCE}, None, True), ({SOURCE}, 7, True), ({STANDBY}, 0, True)]
+
+
+async def test_a_resume_of_an_earlier_wait_ends_no_later_one() -> None:
+    """The fetch would look again and again while no partition is active."""
+    consumer = Idle()
+    consumer._resumed.set()
+    waiting = asyncio.ensure_future(consumer._wait_next_records(0.5))
+    await asyncio.sleep(0.02)
+    assert not waiting.done()
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+
+def test_partitions_that_are_resumed_end_the_wait_for_some() -> None:
+    """Between two generations nothing is resumed, and the wait goes on."""
+    consumer = Steady()
+    consumer._between_generations = True
+    consumer.resume_partitions({SOURCE})
+    assert not consumer._resumed.is_set()
+    consumer.begin_generation()
+    consumer.resume_partitions({SOURCE})
+    assert consumer._resumed.is_set()

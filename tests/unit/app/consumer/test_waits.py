@@ -186,7 +186,7 @@ def test_a_step_is_noted_in_all_waits_of_that_name_alone() -> None:
     waits = Waits()
     with (
         waits.during(COMMIT, "a", 10.0) as first,
-        waits.during("Another", "b", 10.0) as other,
+        waits.during(f"{COMMIT} of another", "b", 10.0) as other,
         waits.during(COMMIT, "c", 20.0, lambda: "detail") as second,
     ):
         waits.look(3.0, group_answers=True)

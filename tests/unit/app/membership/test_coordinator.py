@@ -584,13 +584,14 @@ async def commit(made: Made, **offsets: int) -> None:
     )
 
 
-@pytest.mark.parametrize("how", ["lost", "overdue"])
+@pytest.mark.parametrize("how", ["lost", "overdue", "stood"])
 async def test_a_former_member_commits_nothing(made: Made, how: str) -> None:
     """Others may have committed further."""
     if how == "lost":
         made.member.lost = True
     else:
-        made.fence.sure = False
+        made.fence.sure = how == "stood"
+        made.member.stood = how == "stood"
     with pytest.raises(errors.CommitFailedError):
         await commit(made, a=5)
     assert made.acts == []
