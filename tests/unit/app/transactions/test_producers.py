@@ -420,3 +420,13 @@ async def test_all_that_is_held_back_goes_on_when_transactions_are_abandoned(
     await made.abandon(fenced=False)
     await asyncio.wait_for(asyncio.gather(*waiting), 5.0)
     assert made._held == {}
+
+
+async def test_a_commit_of_one_id_waits_for_no_record_of_another(made: Manager) -> None:
+    """Though that has sent as well; a partition without an id is waited for by none."""
+    for offset, tp in ((4, ORDERS), (9, PAYMENTS)):
+        with processing(made, offset, tp):
+            await send(made)
+    made.hold_new_records(ID)
+    assert not made.waits_for([Event(made.app, 5, PAYMENTS), Event(made.app, 1, BILLS)])
+    assert made.waits_for([Event(made.app, 5, PAYMENTS), Event(made.app, 4)])
