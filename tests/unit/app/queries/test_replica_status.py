@@ -337,6 +337,15 @@ async def test_markers_are_passed_for_each_copy_by_itself() -> None:
     it.marks.note(Look(105.0, 11))
     await it.standing._pass_markers([COPY, other])
     assert (it.marks.fresh_at(4), it.marks.lag(4)) == (100.0, 3)
-    it.standing._applied = lambda tp: None  # type: ignore[method-assign]
-    await it.standing._pass_markers([COPY])
-    assert COPY not in it.standing._handed_out
+
+
+async def test_what_was_handed_out_to_a_copy_that_was_closed_proves_nothing() -> None:
+    """It is opened again from its files; a later round of the fetcher may prove it."""
+    it = Following()
+    assert await it.look() is None
+    for applied in (None, 4):
+        it.standing._applied = lambda tp, applied=applied: applied  # type: ignore[method-assign]
+        await it.standing._pass_markers([COPY])
+    assert it.marks.fresh_at(4) is None
+    it.app.consumer.fetch_rounds += 1
+    assert await it.look() == 100.0
