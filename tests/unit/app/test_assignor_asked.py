@@ -443,3 +443,23 @@ def test_a_decision_is_told_to_the_observers_with_its_plan() -> None:
     found.rebalance("m1")
     assignor_of(found).decisions.join()
     assert len(told) == 1
+
+
+def test_the_rounds_that_members_delayed_are_counted_from_round_to_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As the last decision says; the next view begins with it."""
+    found = group(2)
+    assignor = assignor_of(found)
+    last = assignor.last_round
+    assert last is not None
+    views: list[Any] = []
+
+    def decided(view: LeaderView, *_: Any) -> Any:
+        views.append(dict(view.held_up))
+        return replace(last, held_up={"m1": len(views)})
+
+    monkeypatch.setattr(module, "decide", decided)
+    for _ in range(3):
+        found.rebalance("m0")
+    assert views == [{}, {"m1": 1}, {"m1": 2}]
