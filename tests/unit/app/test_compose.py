@@ -261,3 +261,25 @@ async def test_copies_are_watched_only_where_they_may_answer(tmp_path: Path) -> 
         watching = [one for one in app._extra_services if isinstance(one, module.ReplicaStatus)]
         assert len(watching) == count
         assert issubclass(app.conf.Router, module.KeyRouter)
+
+
+async def test_an_app_without_the_repairs_answers_no_requests_for_keys(tmp_path: Path) -> None:
+    """It does not know which partitions are restored: Faust's own answers stay."""
+    app = app_in(tmp_path, faust_assigner_stale_reads=30.0)
+    before = app.table_route
+    module.install(app, ("router", "reads"))
+    assert not issubclass(app.conf.Router, module.KeyRouter)
+    assert issubclass(app.conf.Router, AllowlistRouter)
+    assert app.table_route == before
+    assert not hasattr(app, module.STANDING)
+    assert not [one for one in app._extra_services if isinstance(one, module.ReplicaStatus)]
+
+
+async def test_an_apps_consumer_is_wrapped_once_for_all_of_its_parts(tmp_path: Path) -> None:
+    """The warning of tables in memory is logged once as well."""
+    app = app_in(tmp_path)
+    create = app._new_consumer
+    module.install(app, ("repairs", "driver_assignor"))
+    made = app._new_consumer
+    assert (made.func, made.args) == (module._new_consumer, (app, create))
+    assert module.parts_of(app) == {"repairs", "driver_assignor"}
