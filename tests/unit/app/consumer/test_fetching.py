@@ -614,7 +614,7 @@ async def test_a_resume_of_an_earlier_wait_ends_no_later_one() -> None:
     """The fetch would look again and again while no partition is active."""
     consumer = Idle()
     consumer._resumed.set()
-    waiting = asyncio.ensure_future(consumer._wait_next_records(0.5))
+    waiting = asyncio.ensure_future(consumer._wait_next_records(3600.0))
     await asyncio.sleep(0.02)
     assert not waiting.done()
     waiting.cancel()
