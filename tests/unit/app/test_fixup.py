@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import logging
 import weakref
 from importlib.metadata import entry_points
+from types import SimpleNamespace
 from typing import Any
 
 import faust
@@ -13,6 +15,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from faust.assignor.partition_assignor import PartitionAssignor as StockAssignor
 
 from faust_assigner.app import compose, fixup, settings
+from faust_assigner.app.assignor import PartitionAssignor
 from faust_assigner.app.fixup import Fixup
 from faust_assigner.errors import ConfigError, HostMismatch
 from faust_assigner.settings.table import RACK
@@ -219,3 +222,102 @@ async def test_tables_in_memory_are_named_when_the_worker_starts(
     assert [message.partition(".")[0] for message in found] == [
         f"Tables kept in memory: {name}" for name in named
     ]
+
+
+@pytest.mark.parametrize(
+    ("repairs", "misfits", "fits"),
+    [
+        ("1", set(), set(fixup.PARTS)),
+        ("1", {"metrics"}, {*fixup.PARTS} - {"metrics"}),
+        ("1", {"metrics", "page"}, {*fixup.PARTS} - {"metrics", "page"}),
+        ("0", set(), {*fixup.PARTS} - {"repairs"}),
+        (
+            "0",
+            {"router", "ledger", "page"},
+            {*fixup.PARTS} - {"repairs", "router", "ledger", "page"},
+        ),
+    ],
+)
+def test_the_parts_that_fit_are_installed_in_their_order(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    repairs: str,
+    misfits: set[str],
+    fits: set[str],
+) -> None:
+    """With the repairs all of them are checked together with the host's versions, else each by itself."""
+    asked: list[tuple[set[str], bool]] = []
+
+    def demand(parts: Any, **options: Any) -> None:
+        asked.append((set(parts), "versions" in options))
+        if found := set(parts) & misfits:
+            raise HostMismatch(f"no {found.pop()}")
+
+    app = app_of(StockAssignor, faust_assigner_repairs=repairs)
+    monkeypatch.setattr(fixup, "demand", demand)
+    assert fixup.parts_that_fit(app) == tuple(part for part in fixup.PARTS if part in fits)
+    needed = {"assignor", *fixup.PARTS} - {"metrics", "page"}
+    together = [(needed, False)] if repairs == "1" else []
+    alone = ["metrics", "page"] if repairs == "1" else [p for p in fixup.PARTS if p != "repairs"]
+    assert asked == together + [({part}, True) for part in alone]
+    assert [f"Without {part}: no {part}" in caplog.text for part in sorted(misfits)] == [
+        True
+    ] * len(misfits)
+
+
+def test_an_assignor_that_derives_from_ours_is_ours() -> None:
+    """By the class, or by one of its bases; any other object is none."""
+
+    class Own(PartitionAssignor):
+        """An app's own."""
+
+    for chosen, is_ours in (
+        (PartitionAssignor, True),
+        (Own, True),
+        (StockAssignor, False),
+        ("a name", False),
+    ):
+        app: Any = SimpleNamespace(conf=SimpleNamespace(PartitionAssignor=chosen))
+        assert fixup.chose_our_assignor(app) is is_ours
+
+
+@pytest.mark.parametrize(("level", "kept"), [(0, "info"), (logging.WARNING, "warning")])
+def test_lines_are_kept_in_order_until_the_app_makes_its_consumer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, level: int, kept: str
+) -> None:
+    """At the package's own level, which stays; each is logged once, and the consumer is Faust's."""
+    app: Any = SimpleNamespace(_new_consumer=lambda: "a consumer")
+    before = fixup.PACKAGE.level, list(fixup.PACKAGE.handlers)
+    monkeypatch.setattr(fixup.PACKAGE, "hasHandlers", lambda: False)
+    monkeypatch.setattr(fixup.PACKAGE, "propagate", False)
+    fixup.PACKAGE.setLevel(level)
+    log = logging.getLogger("faust_assigner.made_up")
+    try:
+        with fixup.kept_until_start(app):
+            for call in (log.debug, log.info, log.warning):
+                call(call.__name__)
+        assert fixup.PACKAGE.level == level
+    finally:
+        fixup.PACKAGE.setLevel(before[0])
+    assert fixup.PACKAGE.handlers == before[1]
+    monkeypatch.setattr(fixup.PACKAGE, "propagate", True)
+    caplog.clear()
+    with caplog.at_level(logging.DEBUG):
+        assert [app._new_consumer(), app._new_consumer()] == ["a consumer"] * 2
+    assert caplog.messages == (["info", "warning"] if kept == "info" else ["warning"])
+
+
+def test_without_a_line_to_keep_the_app_makes_its_consumer_as_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing is wrapped; an error in the block is raised, and its lines are lost with the app."""
+    create = object()
+    app: Any = SimpleNamespace(_new_consumer=create)
+    monkeypatch.setattr(fixup.PACKAGE, "hasHandlers", lambda: False)
+    with fixup.kept_until_start(app):
+        pass
+    assert app._new_consumer is create
+    handlers = list(fixup.PACKAGE.handlers)
+    with pytest.raises(ZeroDivisionError), fixup.kept_until_start(app):
+        raise ZeroDivisionError
+    assert fixup.PACKAGE.handlers == handlers
