@@ -167,11 +167,11 @@ def test_a_member_with_too_many_claims_leaves_out_the_least_valuable_first(
         fits = replace(fits, **step)
 
     def encode(data: JoinData, topics: Any, *, for_stock: bool = True) -> bytes:
-        size = 1 if data == fits and not for_stock else member.USER_DATA_BYTES + 1
-        return b"x" * size
+        is_small = data == fits and not for_stock
+        return b"x" * (member.USER_DATA_BYTES + (not is_small))
 
     monkeypatch.setattr(member, "encode_join", encode)
-    assert len(user_data(CLAIMS, ["a"], is_uniform=True)) == 1
+    assert len(user_data(CLAIMS, ["a"], is_uniform=True)) == member.USER_DATA_BYTES
     names = ["its position", "what it owned", "files", "standbys", "actives"]
     line = f"it joins without these claims: {', '.join(names[:left_out])}"
     assert caplog.text.rstrip().endswith(line) == bool(left_out)
