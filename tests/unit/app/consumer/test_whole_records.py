@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from faust.exceptions import ProducerSendError
+from faust.streams import _current_event
 from faust.types import TP
 
 from faust_assigner.app.consumer import whole_records
@@ -657,3 +658,20 @@ async def test_two_transactions_that_find_no_moment_are_both_closed_after_the_lo
     assert made.commits == [{ORDERS: 4, PAYMENTS: 4}]
     assert caplog.text.count("could not commit between two records for 30.0 s") == 2
     assert made._late_since == {}
+
+
+async def test_what_a_commit_publishes_belongs_to_no_record_at_hand(made: Consumer) -> None:
+    """A record of the caller may be in the next transaction, which waits for this commit."""
+    seen: list[Any] = []
+
+    async def attached(offsets: Mapping[TP, int]) -> None:
+        seen.append(_current_event.get(None))
+
+    made._handle_attached = attached  # type: ignore[method-assign]
+    made.done(ORDERS, 4)
+    token = _current_event.set(lambda: "a record")  # type: ignore[arg-type]
+    try:
+        assert await made.commit_all()
+    finally:
+        _current_event.reset(token)
+    assert seen == [None]

@@ -14,6 +14,7 @@ from faust_assigner.app.rebalance import leader, member_claims
 from faust_assigner.app.rebalance.leader import LeaderView, Round, decide
 from faust_assigner.app.rebalance.observers import DecisionInputs
 from faust_assigner.app.rebalance.table_facts import TableFacts
+from faust_assigner.app.rebalance.two_phase import MOST_HELD_UP
 from faust_assigner.warmup import WarmupPolicy
 from faust_assigner.wire.answer import Answer, decode_answer, read_directory
 from faust_assigner.wire.bounded import LARGEST_INT
@@ -510,3 +511,41 @@ def test_a_static_member_is_in_the_directory_by_its_name_from_its_first_round_on
         "http://a": "one",
         "http://n": "two",
     }
+
+
+OLD = {
+    "a": said("http://a", actives=owns(0, 1, 2, 3), generation=6, holds=True),
+    "c": said("http://c", standbys={LOG: [0]}, generation=7),
+}
+
+
+def test_the_members_that_delay_a_round_are_counted_in_a_row() -> None:
+    """Ten rounds long; then the claims count as none, and the member is refused by name."""
+    found = decided(OLD, held_up={"a": 3, "z": 2})
+    assert (found.follows, found.held_up, dict(found.refused)) == (True, {"a": 4}, {})
+    found = decided(OLD, held_up={"a": MOST_HELD_UP})
+    assert (found.follows, found.held_up, list(found.refused)) == (False, {}, ["a"])
+    assert decided({m: GROUP[m] for m in "ac"}, held_up={"a": 3}).held_up == {}
+
+
+def test_where_all_members_leave_their_partitions_stay() -> None:
+    """There is nobody who could take them over."""
+    group = {
+        m: said(f"http://{m}", actives=owns(*n), generation=7, leaves=True)
+        for m, n in (("a", (0, 1)), ("b", (2, 3)))
+    }
+    found = decided(group)
+    assert [m.member_id for m in found.inputs.members] == ["a", "b"]
+    assert found.inputs.leaving == frozenset()
+    assert {m: topics["orders"] for m, topics in found.placement.actives.items()} == {
+        "a": [0, 1],
+        "b": [2, 3],
+    }
+
+
+def test_a_group_without_the_leader_topic_has_none_without_weight() -> None:
+    """Topics that the cluster does not know are left out, in order."""
+    found = decide(view(), lambda t: range(4 if t == "orders" else 0), {"a": GROUP["a"]})
+    assert found.inputs.weightless == frozenset()
+    assert found.inputs.partitions == {"orders": 4}
+    assert found.missing == ("gone", LEADER, RATES, LOG)

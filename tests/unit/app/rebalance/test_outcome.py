@@ -146,3 +146,11 @@ def test_a_leader_compares_with_its_last_decision(
 
     before = inputs("b:x a:xy", {"x": 4, "y": 2})
     assert trigger(before, inputs(now, partitions)) == cause
+
+
+def test_a_task_that_moves_to_a_copy_is_no_cold_one() -> None:
+    """It is moved all the same."""
+    warm = Member("b", list(COUNTS), standbys={"log": [3]}, generation=3)
+    members = (member("a", range(4)), warm)
+    told = outcome_of(inputs_of(*members), planned(*members), at=1.0)
+    assert (told.tasks, told.moved, told.cold, told.off_target) == (5, 2, 1, 0)

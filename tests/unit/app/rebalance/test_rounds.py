@@ -134,3 +134,12 @@ def test_what_is_restored_for_the_round_before_does_not_end_a_round(app: App) ->
     rounds.answered()
     rounds.restored()
     assert app.acts == ["start", "return", "end", "start", "return", "end"]
+
+
+def test_a_topic_that_is_gone_since_is_no_reason_to_subscribe_anew(app: App) -> None:
+    """Only a name that the conductor does not have yet is."""
+    app.topics._topic_name_index["gone"] = None
+    rounds = Rounds(app)
+    rounds.begin()
+    rounds.end()
+    assert not app.topics._subscription_changed.is_set()

@@ -95,3 +95,10 @@ def test_the_tables_of_several_apps_versions_are_combined_topic_by_topic() -> No
     )
     assert own == TableFacts(frozenset({"own", "own-global"}), {"own-global": False})
     assert agreed(own, [], "shop") == own
+
+
+def test_the_kind_of_a_table_of_the_leaders_own_code_is_what_that_says() -> None:
+    """Though all members with other code report another one."""
+    own = TableFacts(frozenset({OWN}))
+    said = JoinData(changelogs=frozenset({OWN}), globals_={OWN: True})
+    assert agreed(own, [([OWN], said), ([OWN], said)], "shop") == own
