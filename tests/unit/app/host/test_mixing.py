@@ -103,6 +103,8 @@ def test_only_the_rows_of_the_wanted_parts_are_checked() -> None:
     )
     assert "TableManager.missing: expected property, found nothing of that name" in second
     assert "absent" not in str(found.value)
+    with pytest.raises(HostMismatch, match=r"TableManager\.gone: .*TableManager\.missing: "):
+        demand({"page"}, apis=rows, versions={})
     assert list(misfit(rows[1])) == []
 
 
