@@ -107,3 +107,9 @@ def test_no_case_reads_what_must_not_be_read(case: Any) -> None:
     assert "a" not in others
     assert len(set(others)) == len(others)
     assert not (asked.is_forwarded and others)
+
+
+def test_a_copy_as_old_as_the_bound_is_fresh() -> None:
+    """To the second."""
+    for age_s, is_fresh in ((4.999, True), (5.0, True), (5.001, False), (0.0, True)):
+        assert Here(lag=3, age_s=age_s).is_fresh(5.0) is is_fresh

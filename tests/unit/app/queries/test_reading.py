@@ -254,11 +254,11 @@ async def test_a_view_gets_its_arguments_and_any_answer_is_passed_on() -> None:
         assert await wrapped("view", {KEY: reading}, 1, 2, answer=answer) is answer
     assert await wrapped("view", None, 3, answer="direct") == "direct"
     assert await wrapped("view", {KEY: "no reading"}, 4, answer="other") == "other"
-    assert [(args, scope) for _, args, _, scope in seen] == [
-        ((1, 2), reading),
-        ((1, 2), reading),
-        ((3,), None),
-        ((4,), None),
+    assert [(view, args, scope) for view, args, _, scope in seen] == [
+        ("view", (1, 2), reading),
+        ("view", (1, 2), reading),
+        ("view", (3,), None),
+        ("view", (4,), None),
     ]
 
 
@@ -277,3 +277,11 @@ async def test_the_routes_of_tables_read_in_the_scope_of_their_request() -> None
     assert (kind, declared) == ("route", [(("table", "key"), {"exact_key": "k"})])
     reading = Reading(Worker(A0), None, "k", A0, Who.OWNER_HERE)  # type: ignore[arg-type]
     assert await made(View(), {KEY: reading}) is reading
+
+
+def test_an_owners_other_partitions_are_searched_in_order() -> None:
+    """The key's own first, whatever the order in which they were opened."""
+    store = Store("a", partitions=(3, 1, 0, 2, 4))
+    owned = (TP("a", number) for number in (0, 1, 2, 3))
+    reading = Reading(Worker(*owned), store.table, "k", A2, Who.OWNER_HERE)  # type: ignore[arg-type]
+    assert reading.partitions_for(store, b"k") == [2, 0, 1, 3]

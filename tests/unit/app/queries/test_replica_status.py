@@ -349,3 +349,63 @@ async def test_what_was_handed_out_to_a_copy_that_was_closed_proves_nothing() ->
     assert it.marks.fresh_at(4) is None
     it.app.consumer.fetch_rounds += 1
     assert await it.look() == 100.0
+
+
+async def test_zero_is_an_offset_an_end_and_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of one record, a log without any, and a look at the first moment of the clock."""
+    it, now, empty = Knowing(), 0.0, TP("log", 1)
+    monkeypatch.setattr(replica_status, "monotonic", lambda: now)
+    it.table.data._dbs = {0: {b"offset": b"0"}, 1: {b"offset": b"0"}}
+    it.recovery.standby_tps = {COPY, empty}
+    it.ends = {COPY: 1, empty: 0}
+    await it.standing.look()
+    now = 4.0
+    assert it.standing.here(COPY) == Here(lag=0, age_s=4.0)
+    assert it.standing.marks[empty].looks == [Look(0.0, 0)]
+
+
+async def test_each_look_is_kept_until_the_copy_has_reached_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A copy that is never at the end has an age all the same."""
+    it, now = Knowing(), 100.0
+    monkeypatch.setattr(replica_status, "monotonic", lambda: now)
+    for end in (5, 9, 12):
+        it.ends = {COPY: end}
+        await it.standing.look()
+        now += 1.0
+    now = 110.0
+    assert it.standing.here(COPY) == Here(lag=7, age_s=10.0)
+    it.table.data._dbs[0][b"offset"] = b"8"
+    assert it.standing.here(COPY) == Here(lag=3, age_s=9.0)
+
+
+async def test_all_copies_that_left_are_forgotten_and_no_other() -> None:
+    """Whatever their order; one that this worker now owns is none of them."""
+    it = Knowing()
+    tps = [TP("log", number) for number in range(5)]
+    for tp in tps:
+        it.standing.marks[tp] = Marks()
+    it.app.assignor.is_standby = lambda tp: tp.partition == 1
+    it.app.assignor.is_active = lambda tp: tp.partition == 3
+    it.recovery.standby_tps = set()
+    await it.standing.look()
+    assert sorted(it.standing.marks) == [tps[1], tps[3]]
+
+
+async def test_markers_are_passed_to_the_newest_end_by_a_copy_of_one_record() -> None:
+    """A position that has reached an older end proves nothing of the newest."""
+    it = Following()
+    it.standing._applied = lambda tp: 0  # type: ignore[method-assign]
+    it.marks.note(Look(105.0, 11))
+    for _ in range(2):
+        await it.look()
+    assert it.marks.fresh_at(0) is None
+
+    async def position(tp: TP) -> int:
+        return 11
+
+    it.app.consumer.position = position
+    for _ in range(2):
+        await it.look()
+    assert it.marks.fresh_at(0) == 105.0

@@ -328,6 +328,7 @@ RAW, JSON = (lambda key: b"raw"), (lambda key: b"json")
         ((Topic(RAW, "orders"), Topic(JSON, "unknown")), b"raw"),
         ((Topic(RAW, "other", "orders"),), b"raw"),
         ((Topic(RAW, "other"),), b"changelog"),
+        ((SimpleNamespace(topics=None), SimpleNamespace(), Topic(RAW, "orders")), b"raw"),
         ((), b"changelog"),
     ],
 )
@@ -366,6 +367,9 @@ async def test_each_silent_worker_is_asked_last_for_its_own_time(
     it.router.answers, it.copies = {OWNER: OSError()}, [LAST, COPY]
     await it.get()
     assert it.asked == [OWNER, COPY], "the third is still put off"
+    it.router.asked.clear()
+    await it.get()
+    assert it.asked == [COPY], "the owner was silent again, and is put off anew"
 
 
 async def test_a_forwarded_request_goes_no_further_and_one_that_changes_something_to_the_owner(
