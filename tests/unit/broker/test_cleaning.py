@@ -366,3 +366,51 @@ def test_a_chunk_is_one_write_of_the_changed_batches_alone(log: PartitionLog) ->
     _, chunk = decided(log)
     assert clean_writes.apply(log, chunk) == 0
     assert (len(writes), log.cleanings) == (4, 1), "a chunk without changes writes nothing"
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 100])
+def test_a_start_explains_the_gaps_of_every_chunk(
+    log: PartitionLog, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks that lose all their batches lie at the begin, in the middle and at the end of a pass."""
+    monkeypatch.setattr(cleaning, "CHUNK_BATCHES", chunk)
+    for key in b"aasbbtcccz":
+        write(log, (bytes([key]), b"v"))
+    log.trim(1)
+    clean(log)
+    assert (offsets(log), log.start_offset) == ([1, 2, 4, 5, 8, 9], 1)
+    again = PartitionLog(log.store, TOPIC, 0)
+    assert (unexplained_holes(again), again.holes) == ([], ())
+    assert again.index.rows(0, 9) == log.index.rows(0, 9)
+    assert (again.start_offset, again.end_offset, again.cleaned_to) == (1, 10, 9)
+
+
+def test_an_empty_value_is_no_tombstone(log: PartitionLog) -> None:
+    """It stays for good; a null value of another key goes after its retention."""
+    for key, value in ((b"a", b""), (b"b", None), (b"z", b"")):
+        write(log, (key, value))
+    for now in (0, DELETE_RETENTION_MS, 2 * DELETE_RETENTION_MS):
+        write(log, (b"z", b""))
+        clean(log, now_ms=now)
+    assert contents(log)[0] == (0, b"a", b"")
+    assert {key for _, key, _ in contents(log)} == {b"a", b"z"}
+
+
+def test_a_tombstone_without_retention_outlives_the_pass_that_finds_it(log: PartitionLog) -> None:
+    """That pass removes the records which it deletes; the next one removes the tombstone."""
+    rules = Rules(0.0, 0)
+    seen = []
+    for key, value in ((b"a", b"1"), (b"a", None), (b"z", b"1")):
+        write(log, (key, value))
+    for _ in range(2):
+        write(log, (b"z", b"2"))
+        found = cleanable(log, rules, 50)
+        assert found is not None
+        work = clean_writes.begin(log, found, rules, 50, 100)
+        while work.map_some():
+            pass
+        while (chunk := work.clean_some()) is not None:
+            clean_writes.apply(log, chunk)
+        clean_writes.end(log, work)
+        seen.append([key for _, key, _ in contents(log)])
+    assert [keys.count(b"a") for keys in seen] == [1, 0]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from faust_assigner.broker.storage import clean_writes
+from faust_assigner.broker.storage.cleaning import Rules, cleanable
 from faust_assigner.broker.storage.entries import ENDED
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.records import TRANSACTIONAL
@@ -125,3 +127,26 @@ def test_each_aborted_transaction_of_a_producer_loses_its_records(log: Partition
     assert log.aborted(0, log.end_offset) == [(1, 1, 2, 3), (2, 3, 4, 5), (1, 7, 8, 9)]
     clean(log)
     assert offsets(log) == [0, 5, 9, 11]
+
+
+def test_a_marker_without_retention_outlives_the_pass_that_finds_it(log: PartitionLog) -> None:
+    """A reader that has begun amid its transaction still needs it; the next pass removes it."""
+    write(log, (b"a", b"1"), attributes=TRANSACTIONAL, producer_id=1, epoch=0, sequence=0)
+    end_transaction(log, 1, commits=False)
+    log.expire_producers(1)
+    rules = Rules(0.0, 0)
+    seen = []
+    for _ in range(3):
+        write(log, (b"z", b"2"))
+        write(log, (b"z", b"2"))
+        found = cleanable(log, rules, 50)
+        assert found is not None
+        work = clean_writes.begin(log, found, rules, 50, 100)
+        while work.map_some():
+            pass
+        while (chunk := work.clean_some()) is not None:
+            clean_writes.apply(log, chunk)
+        clean_writes.end(log, work)
+        seen.append((log.index.bases[0] == 1, log.transactions.lasts()))
+    dated = (True, (1,))  # the first pass removes the batch, the second one dates the marker
+    assert seen == [dated, dated, (False, ())]

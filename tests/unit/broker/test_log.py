@@ -123,6 +123,35 @@ def test_a_compacted_topic_takes_no_record_without_a_key() -> None:
     assert checked(aiokafka_batch([1]), keys=True)[1].count == 1
 
 
+def test_the_records_without_a_key_are_named_among_those_with_one() -> None:
+    """The whole batch is refused; an empty key is a key."""
+    keys = (b"a", None, b"", None)
+    body = b"".join(keyed_record(key, b"v", offset_delta=n) for n, key in enumerate(keys))
+    with pytest.raises(BadBatch) as refused:
+        checked(batch(body, count=4), keys=True)
+    assert [number for number, _ in refused.value.records] == [1, 3]
+    assert refused.value.error is ErrorCode.invalid_record
+
+
+@pytest.mark.parametrize(
+    ("deltas", "is_taken"),
+    [((0, 1, 2), True), ((0, 0, 2), False), ((1, 0, 2), False), ((0, 1, 3), False)],
+)
+@pytest.mark.parametrize("codec", [0, 1])
+def test_a_compressed_batch_numbers_its_records_without_gaps(
+    codec: int, deltas: tuple[int, ...], is_taken: bool
+) -> None:
+    """As Kafka checks it; of a plain batch the broker does not look at them."""
+    body = b"".join(keyed_record(b"k", b"v", offset_delta=delta) for delta in deltas)
+    data = batch(gzip.compress(body) if codec else body, count=3, attributes=codec)
+    if is_taken or not codec:
+        assert checked(data)[1].count == 3
+        return
+    with pytest.raises(BadBatch, match="offsets inside") as refused:
+        checked(data)
+    assert refused.value.error is ErrorCode.unknown_server_error
+
+
 def test_placing_a_batch_keeps_its_checksum() -> None:
     """aiokafka, which wrote it, still believes it, at the new offset."""
     placed = records.place(aiokafka_batch([1, 2, 3]), 41, 0)
