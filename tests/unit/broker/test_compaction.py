@@ -208,3 +208,24 @@ async def test_compaction_goes_on_after_a_round_that_failed(
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert line in caplog.text
+
+
+async def test_the_freed_bytes_of_all_passes_and_partitions_are_summed(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One partition takes three passes and one a single pass; a topic that was deleted takes none."""
+    monkeypatch.setattr(cleaning, "CHUNK_BATCHES", 1)
+    node.compaction._max_keys = 2
+    keys = {"one": b"abcabcz", "two": b"aaz", "gone": b"aaz"}
+    logs = [
+        write(topic(node, name, min_cleanable_dirty_ratio="0"), *(bytes([k]) for k in each))
+        for name, each in keys.items()
+    ]
+    logs[2].deleted = True
+    before = [log.size for log in logs]
+    freed = await node.compaction.clean_all()
+    gone = [old - log.size for old, log in zip(before, logs, strict=True)]
+    batch_bytes = before[0] // 7
+    assert gone == [3 * batch_bytes, batch_bytes, 0]
+    assert freed == node.counters["bytes_compacted"] == 4 * batch_bytes
+    assert ([log.cleaned_to for log in logs], node.counters["log_compactions"]) == ([6, 2, 0], 4)

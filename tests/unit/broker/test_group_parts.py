@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -20,6 +21,9 @@ from faust_assigner.coordinator.events import (
     ConsumerGroupHeartbeat,
     DeleteGroup,
     Event,
+    Heartbeat,
+    LeaveGroup,
+    Leaver,
 )
 from faust_assigner.coordinator.offsets import Committed
 from tests.unit.broker.test_group_life import heartbeat
@@ -93,6 +97,45 @@ def test_a_group_that_goes_while_all_are_told_is_told_no_more() -> None:
     assert list(telling) == ["h", "i"]
     assert sorted(desk.service._told) == ["g", "i", "j"]
     assert all(told is desk.service._catalogue() for told in desk.service._told.values())
+
+
+def test_fenced_requests_are_all_counted_and_their_lines_are_limited_by_the_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The timers' clock is in milliseconds; a second later the same minute goes on."""
+    desk = Desk(MemoryStore())
+
+    def fence(count: int) -> int:
+        caplog.clear()
+        for _ in range(count):
+            beat = Heartbeat(-1, "stranger", 3)
+            assert desk.service.beat("g", beat) is Code.UNKNOWN_MEMBER_ID
+        return sum("is refused" in line for line in caplog.messages)
+
+    desk.stable()
+    with caplog.at_level(logging.INFO):
+        lines = [fence(12)]
+        desk.timer += 1_000
+        lines.append(fence(3))
+        desk.timer += 60_000
+        lines.append(fence(2))
+    assert lines == [10, 0, 2]
+    assert desk.service.meter.fenced == {"UNKNOWN_MEMBER_ID": 17}
+
+
+def test_a_group_whose_topics_are_unknown_is_taken_to_read_all_of_them() -> None:
+    """Its members wrote metadata that the broker cannot read; without members it reads none."""
+    desk = Desk(MemoryStore())
+    desk.stable(metadata=b"opaque")
+    group = desk.service.get("g")
+    assert group is not None
+    assert desk.service.subscribed(group)("any")
+    desk.ask(lambda token: LeaveGroup(token, (Leaver("m"),)))
+    assert not desk.service.subscribed(group)("any")
+    desk.ask(lambda token: heartbeat(token), "consumers")
+    consumers = desk.service.get("consumers")
+    assert consumers is not None
+    assert [desk.service.subscribed(consumers)(name) for name in "tu"] == [True, False]
 
 
 # -- offsets -------------------------------------------------------------------------------------

@@ -12,9 +12,10 @@ from faust_assigner.broker.api import fetch, group_offsets
 from faust_assigner.broker.security.acls import Acls
 from faust_assigner.broker.security.authorizer import ANONYMOUS, Authorizer
 from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
+from faust_assigner.broker.storage.unpacking import pack
 from faust_assigner.coordinator.errors import Code
 from tests.support.asking import ask, to_topic, wanting
-from tests.support.clients.raw_client import batch
+from tests.support.clients.raw_client import batch, one_record
 from tests.support.hall import Hall, in_hall
 from tests.unit.broker.api.test_tools import creation
 from tests.unit.broker.api.test_transactions import begun
@@ -130,6 +131,31 @@ def test_aborted_transactions_are_told_for_each_partition_of_a_committed_reader(
         ]  # fmt: skip
 
     assert in_hall(story) == [(3, 3, [(0, 1)]), (1, 1, []), (3, 3, [(0, 1)]), (0, 0, [])]
+
+
+@pytest.mark.parametrize("version", [9, 10])
+@pytest.mark.parametrize("first", ["plain", "zstd"])
+def test_zstd_in_any_batch_of_an_answer_is_refused_to_clients_that_cannot_read_it(
+    first: str, version: int
+) -> None:
+    """The partition beside it is read (KIP-110)."""
+
+    async def story(hall: Hall) -> list[tuple[int, int]]:
+        hall.node.catalogue.create("t", 2, {})
+        packed = batch(pack(4, one_record()), attributes=4)
+        batches = [packed, batch()] if first == "zstd" else [batch(), packed]
+        for data in batches:
+            await ask(hall, PRODUCE, 9, **to_topic(data))
+        await ask(hall, PRODUCE, 9, **to_topic(batch(), partition=1))
+        answer = await ask(
+            hall, FETCH, version, max_wait=datetime.timedelta(0), topics=wanting(2), min_bytes=1,
+            max_bytes=10_000,
+        )  # fmt: skip
+        parts = answer.responses[0].partitions
+        return [(int(p.error_code), len(p.records or b"") > 0) for p in parts]
+
+    refused = (76, False) if version < 10 else (0, True)
+    assert in_hall(story) == [refused, (0, True)]
 
 
 # -- topics ----------------------------------------------------------------------------------
