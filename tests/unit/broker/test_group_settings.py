@@ -46,6 +46,67 @@ def test_a_session_is_longer_than_the_time_between_two_heartbeats(
             found.configure("g", configs, validate_only=validate_only)
 
 
+def test_configs_of_two_groups_are_replaced_whole_and_come_back_with_a_start() -> None:
+    """A config that is left out returns to the broker's setting; no config at all leaves no key."""
+    store, interval = MemoryStore(), "consumer.assignment.interval.ms"
+    settings = Settings.parse({"group.consumer.session.timeout.ms": 46_000})
+    found = GroupConfigs(store, settings)
+    found.configure("g", {SESSION: "50000", interval: "0"}, validate_only=False)
+    found.configure("h", {HEARTBEAT: "6000"}, validate_only=False)
+    found.configure("g", {interval: "7"}, validate_only=False)
+    found.configure("i", {interval: "8"}, validate_only=False)
+    found.configure("i", {}, validate_only=False)
+    for one in (found, GroupConfigs(store, settings)):
+        assert {group_id: one.explicit(group_id) for group_id in one} == {
+            "g": {interval: "7"}, "h": {HEARTBEAT: "6000"}
+        }  # fmt: skip
+        numbers = {
+            group_id: tuple(one.number(group_id, name) for name in (SESSION, HEARTBEAT, interval))
+            for group_id in "ghi"
+        }
+        assert numbers == {
+            "g": (46_000, 5_000, 7), "h": (46_000, 6_000, 1_000), "i": (46_000, 5_000, 1_000)
+        }  # fmt: skip
+    defaults = [found.is_broker_default(name) for name in (SESSION, HEARTBEAT, interval)]
+    assert defaults == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        (SESSION, "45000", None),
+        (SESSION, "60000", None),
+        (
+            SESSION,
+            "44999",
+            "must be greater than or equal to group.consumer.min.session.timeout.ms",
+        ),
+        (SESSION, "60001", "must be less than or equal to group.consumer.max.session.timeout.ms"),
+        (HEARTBEAT, "4999", "greater than or equal to group.consumer.min.heartbeat.interval.ms"),
+        (HEARTBEAT, "15000", None),
+        ("consumer.assignment.interval.ms", "0", None),
+        ("consumer.assignment.interval.ms", "15000", None),
+        ("consumer.assignment.interval.ms", "15001", "less than or equal to 15000"),
+        ("consumer.assignment.interval.ms", "1_0", "Not a number of type INT"),
+        ("share.session.timeout.ms", "1", "Unknown group config name"),
+    ],
+)
+def test_a_config_of_a_group_is_taken_at_both_of_its_limits(
+    name: str, value: str, words: str | None
+) -> None:
+    """And refused just beyond, with the setting that is its limit."""
+    found = GroupConfigs(MemoryStore(), Settings())
+    if words is None:
+        found.configure("g", {name: value}, validate_only=False)
+        assert found.number("g", name) == int(value)
+        return
+    with pytest.raises(Refused) as refused:
+        found.configure("g", {name: value}, validate_only=True)
+    assert words in refused.value.message
+    assert name in refused.value.message
+    assert refused.value.error.name == "invalid_config"
+
+
 def test_a_setting_that_cannot_be_stored_does_not_hold() -> None:
     """The client is told that it failed, and the next start would not know it."""
     store = MemoryStore()

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
 from faust_assigner.broker.groups.fences import Refusal
 from faust_assigner.broker.groups.meter import Meter
 from faust_assigner.coordinator.errors import Code
-from faust_assigner.coordinator.events import Heartbeat
+from faust_assigner.coordinator.events import (
+    CommitOffsets,
+    ConsumerGroupHeartbeat,
+    DeleteGroup,
+    FetchOffsets,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    Leaver,
+    Request,
+    SyncGroup,
+)
+from faust_assigner.coordinator.group import GroupView, MemberView
 from tests.support.coordination.classic_bench import Bench
 
 
@@ -56,3 +73,62 @@ def test_a_fenced_member_is_told_apart_from_the_one_that_has_its_instance_id() -
     assert "it is at epoch" in refused(bench, mine, "i")
     assert f"instance i is {mine}" in refused(bench, "old", "i")
     assert "it is no member" in refused(bench, "old", None)
+
+
+def shown(kind: str, *members: tuple[str, str | None, int]) -> Any:
+    """A group at epoch 9 with these members: id, instance and epoch."""
+    views = tuple(
+        MemberView(one, instance, "c", "/h", "classic", epoch, 1)
+        for one, instance, epoch in members
+    )
+    word: Any = kind
+    view = GroupView("g", word, "Stable", "consumer", "range", 9, 9, "", views)
+    return SimpleNamespace(describe=lambda: view)
+
+
+@pytest.mark.parametrize(
+    ("event", "asked"),
+    [
+        (ConsumerGroupHeartbeat(0, "m", 7, "i"), "ConsumerGroupHeartbeat of m with epoch 7"),
+        (SyncGroup(0, "m", 7, "i"), "SyncGroup of m with epoch 7"),
+        (Heartbeat(0, "m", 0, "i"), "Heartbeat of m with epoch 0"),
+        (CommitOffsets(0, "m", -1, "i"), "CommitOffsets of m with epoch -1"),
+        (JoinGroup(0, "m", "new", (), instance_id="i"), "JoinGroup of m"),
+        (LeaveGroup(0, (Leaver("m", "i"), Leaver("n", "j"))), "LeaveGroup of m"),
+    ],
+)
+def test_a_line_about_a_refusal_names_the_request_and_both_epochs(
+    event: Request, asked: str
+) -> None:
+    """In the words of the group's protocol, also where another member has the instance id."""
+    said = f"group g: {asked} is refused FENCED_INSTANCE_ID: "
+    for group, why in (
+        (None, "there is no such group"),
+        (shown("classic"), "it is no member (generation 9, Stable)"),
+        (
+            shown("classic", ("x", None, 3), ("m", "i", 5)),
+            "it is at epoch 5 (generation 9, Stable)",
+        ),
+        (
+            shown("consumer", ("m", "j", 5), ("n", "i", 6)),
+            "instance i is n at epoch 6 (group epoch 9, Stable)",
+        ),
+    ):
+        assert str(Refusal("g", group, event, Code.FENCED_INSTANCE_ID)) == said + why
+
+
+@pytest.mark.parametrize(
+    ("event", "asked"),
+    [
+        (FetchOffsets(0, "m", 4), "FetchOffsets of m with epoch 4"),
+        (FetchOffsets(0, None, -1), "FetchOffsets of nobody with epoch -1"),
+        (LeaveGroup(0, ()), "LeaveGroup of nobody"),
+        (DeleteGroup(0), "DeleteGroup of nobody"),
+    ],
+)
+def test_a_line_about_a_request_without_an_instance_names_what_it_has(
+    event: Request, asked: str
+) -> None:
+    """No member, or no epoch."""
+    why = "is refused STALE_MEMBER_EPOCH: there is no such group"
+    assert str(Refusal("g", None, event, Code.STALE_MEMBER_EPOCH)) == f"group g: {asked} {why}"
