@@ -200,6 +200,30 @@ def test_a_commit_outside_outdates_the_pending_offsets_of_every_transaction_for_
         assert pending.ending("g", 7)[1] == keys, "also the key of the outdated one goes"
 
 
+def test_an_offset_is_pending_while_any_of_several_transactions_may_change_it() -> None:
+    """Each transaction ends alone, and a deletion takes the named partitions of all of them."""
+    desk = Desk(MemoryStore())
+    pending = desk.service.pending
+    for producer_id, numbers in ((7, (0, 1)), (8, (1, 2)), (9, (3,))):
+        changes = {("t", number): Committed(producer_id) for number in numbers}
+        assert desk.service.commit_later("g", producer_id, changes) is Code.NONE
+
+    def waiting() -> list[int]:
+        assert not pending.is_pending("h", ("t", 0))
+        return [number for number in range(5) if pending.is_pending("g", ("t", number))]
+
+    assert (waiting(), pending.count("g")) == ([0, 1, 2, 3], 5)
+    pending.end("g", 7)
+    pending.end("g", 99)
+    assert (waiting(), pending.count("g")) == ([1, 2, 3], 3)
+    assert pending.drop("g", lambda key: key[1] in (1, 3)) == [
+        group_store.pending_key("g", 8, "t", 1), group_store.pending_key("g", 9, "t", 3)
+    ]  # fmt: skip
+    assert (waiting(), pending.count("g"), list(pending)) == ([2], 1, ["g"])
+    pending.end("g", 8)
+    assert (waiting(), list(pending)) == ([], [])
+
+
 @pytest.mark.parametrize("later", [False, True])
 def test_offsets_that_the_store_refuses_change_nothing(later: bool) -> None:
     """Neither committed nor pending ones, and none is outdated."""

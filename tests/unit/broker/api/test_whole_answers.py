@@ -158,6 +158,46 @@ def test_zstd_in_any_batch_of_an_answer_is_refused_to_clients_that_cannot_read_i
     assert in_hall(story) == [refused, (0, True)]
 
 
+async def waiting_at(hall: Hall, offset: int, records: int) -> tuple[Any, asyncio.Future[Any]]:
+    """The topic "t" with so many records, and a fetch that waits for more of them at an offset."""
+    topic = hall.node.catalogue.create("t", 1, {})
+    for _ in range(records):
+        await ask(hall, PRODUCE, 9, **to_topic(batch()))
+    wanted = {"topics": wanting(1, offset), "max_bytes": 10_000, "min_bytes": 10_000}
+    asked = asyncio.ensure_future(ask(hall, FETCH, 11, max_wait=LATER, **wanted))
+    while not topic.partitions[0].waiters:
+        await asyncio.sleep(0)
+    return topic, asked
+
+
+@pytest.mark.parametrize(("trimmed_to", "error"), [(0, 0), (1, 0), (2, 1)])
+def test_a_trim_below_a_waiting_consumer_does_not_disturb_it(trimmed_to: int, error: int) -> None:
+    """A consumer at the new log start reads on; one below it has lost records."""
+
+    async def story(hall: Hall) -> tuple[int, int, int]:
+        topic, asked = await waiting_at(hall, 1, 2)
+        topic.partitions[0].trim(trimmed_to)
+        large = batch(one_record(b"v" * 11_000))
+        await ask(hall, PRODUCE, 9, **to_topic(large))
+        (part,) = (await asked).responses[0].partitions
+        return int(part.error_code), part.log_start_offset, part.high_watermark
+
+    assert in_hall(story) == ((1, -1, -1) if error else (0, trimmed_to, 3))
+
+
+def test_a_topic_that_is_deleted_under_a_waiting_consumer_is_unknown_to_it() -> None:
+    """The answer has neither records nor offsets; the records were there when it began to wait."""
+
+    async def story(hall: Hall) -> tuple[int, int, int, int]:
+        topic, asked = await waiting_at(hall, 0, 1)
+        hall.node.catalogue.delete(topic)
+        (part,) = (await asked).responses[0].partitions
+        offsets = part.high_watermark, part.log_start_offset
+        return int(part.error_code), *offsets, len(part.records or b"")
+
+    assert in_hall(story) == (UNKNOWN_PARTITION, -1, -1, 0)
+
+
 # -- topics ----------------------------------------------------------------------------------
 
 
