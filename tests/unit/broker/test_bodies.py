@@ -130,3 +130,88 @@ def test_most_records_are_not_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -
         b"".join(record(None, b"v" * (n % 90), n % 3, n, n) for n in range(20_000)), 20_000, 0
     )
     assert alone == []
+
+
+SOUND = record(b"k", b"v", 1, 3, 4)
+FIELDS = SOUND[1:]
+
+
+def of(fields: bytes, length: int | None = None) -> bytes:
+    """A record of these fields, that claims to be so long."""
+    return _varint(len(fields) if length is None else length) + fields
+
+
+BEFORE_KEY = b"\0" + _varint(4) + _varint(3)
+NO_KEY_NO_VALUE = BEFORE_KEY + _varint(-1) + _varint(-1)
+
+
+@pytest.mark.parametrize(
+    ("damaged", "words"),
+    [
+        (b"\x80" * 10 + b"\0", "a varint is too long"),
+        (of(FIELDS, -1), "claims -1 bytes"),
+        (of(FIELDS, len(FIELDS) + 1), "is not|claims"),
+        (of(FIELDS, len(FIELDS) - 1), "is not"),
+        (of(b"\0" + b"\x80" * 10 + FIELDS[2:]), "a varint is too long"),
+        (of(BEFORE_KEY + _varint(9) + b"k"), "record"),
+        (of(NO_KEY_NO_VALUE + _varint(-1)), "-1 headers"),
+        (of(NO_KEY_NO_VALUE + _varint(1) + _varint(-1)), "without a name"),
+        (of(NO_KEY_NO_VALUE + _varint(1) + _varint(-70)), "without a name"),
+        (of(NO_KEY_NO_VALUE + _varint(2) + b"\2h\1"), "record"),
+    ],
+)
+@pytest.mark.parametrize("place", [0, 15, 29])
+def test_one_damaged_record_among_thirty_refuses_the_batch(
+    place: int, damaged: bytes, words: str
+) -> None:
+    """With the same reason where the records are read together, and where one by one."""
+    parts = [SOUND] * 30
+    parts[place] = damaged
+    reasons = set()
+    for together in (True, False):
+        with pytest.raises(bodies.BadBody, match=words) as refused:
+            read(b"".join(parts), 30, together=together)
+        reasons.add(str(refused.value))
+    assert len(reasons) == 1
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_long_varints_and_many_headers_are_read_exactly(together: bool) -> None:
+    """Lengths of three bytes, times of nine, records with no, one and thirty headers, null and empty."""
+    written = [
+        (None, None, 0, 0, 0),
+        (b"", b"", 1, 1, -1),
+        (b"k" * 70, b"v" * 9_000, 30, 2, 2**40),
+        (b"k", b"v" * 64, 3, 40, 7),
+        (b"k", None, 2, 3, -(2**40)),
+        *((None, b"v", 0, n, n) for n in range(5, 30)),
+    ]
+    body = b"".join(record(*one) for one in written)
+    assert read(body, 30, together=together) == (
+        [offset for *_, offset, _ in written],
+        [time + 5 for *_, time in written],
+        [0, *range(5, 30)],
+    )
+    with mock.patch.object(bodies, "FEW", 0 if together else 2**31):
+        layout = bodies.read_layout(body, 30)
+    assert layout.key_sizes.tolist() == [-1, 0, 70, 1, 1, *[-1] * 25]
+    assert layout.value_sizes.tolist() == [-1, 0, 9_000, 64, -1, *[1] * 25]
+    ends = [len(b"".join(record(*one) for one in written[: n + 1])) for n in range(30)]
+    assert layout.ends.tolist() == ends
+    at, size = int(layout.keys_at[2]), int(layout.key_sizes[2])
+    assert body[at : at + size] == b"k" * 70
+
+
+@pytest.mark.parametrize("count", [1, 30])
+def test_a_body_holds_exactly_the_records_that_it_claims(count: int) -> None:
+    """One more, one less, a byte more and a byte less are refused."""
+    body = SOUND * count
+    assert bodies.read_layout(body, count).ends[-1] == len(body)
+    for wrong, claimed in (
+        (body, count + 1), (body, count - 1), (body + b"\0", count), (body[:-1], count), (b"", count)
+    ):  # fmt: skip
+        with pytest.raises(bodies.BadBody):
+            bodies.read_layout(wrong, claimed)
+    smallest = record(None, None, 0, 0, 0)
+    assert len(smallest) == bodies.SMALLEST_RECORD
+    assert bodies.read_layout(smallest * count, count).ends[-1] == 7 * count

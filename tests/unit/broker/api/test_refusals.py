@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
+from faust_assigner.broker.answers import encode_response
+from faust_assigner.broker.api import APIS
 from faust_assigner.broker.api.refusals import refuse
+from tests.support.asking import read
 
 METADATA, OFFSET_FETCH = 3, 9
 ERROR = ErrorCode.unknown_server_error
@@ -59,3 +63,25 @@ def test_each_partition_of_each_topic_is_refused_under_its_own_names() -> None:
             {"topic": "u", "partitions": [], "error_code": ERROR},
         ]
     }
+
+
+@pytest.mark.parametrize("key", sorted(APIS))
+def test_a_refusal_of_every_api_has_its_error_in_the_bytes_of_every_version(key: int) -> None:
+    """At the top level, or in the one element of a request that could not be read."""
+    for version in range(APIS[key].low, APIS[key].high + 1):
+        values = refuse(key, version, None, ErrorCode.request_timed_out)
+        answer = read(key, version, encode_response(key, version, 7, values))
+        assert errors_in(answer) == {ErrorCode.request_timed_out}, version
+
+
+def errors_in(answer: Any) -> set[ErrorCode]:
+    """All error codes of an answer and its elements that are no success."""
+    found = set()
+    for item in dataclasses.fields(answer):
+        value = getattr(answer, item.name)
+        if isinstance(value, ErrorCode):
+            found.add(value)
+        elif isinstance(value, tuple):
+            for one in value:
+                found |= errors_in(one) if dataclasses.is_dataclass(one) else set()
+    return found - {ErrorCode.none}
