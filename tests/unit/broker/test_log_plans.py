@@ -9,7 +9,16 @@ import pytest
 from faust_assigner.broker.storage.entries import CLEAN, KINDS, OFFSET, OPEN, Entry
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.losses import accept_losses, unexplained_holes
-from faust_assigner.broker.storage.records import TRANSACTIONAL, place
+from faust_assigner.broker.storage.records import (
+    CONTROL,
+    TRANSACTIONAL,
+    BadBatch,
+    Batch,
+    cut_batch,
+    parse_batch,
+    place,
+    read_header,
+)
 from faust_assigner.broker.storage.store import MemoryStore
 from faust_assigner.broker.storage.transactions import ABORTED, Aborted, marker_batch
 from tests.support.clients.raw_client import batch
@@ -221,3 +230,32 @@ def test_an_idle_producer_with_an_open_transaction_is_kept() -> None:
     log.end_transaction(2, 0, 5, commits=True).stored()
     log.expire_producers(6)
     assert list(log.producers.items()) == []
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_the_header_of_a_marker_is_the_one_in_its_bytes(commits: bool) -> None:
+    """A transactional control batch of one record under the producer's id and epoch."""
+    data, header = marker_batch(7, 3, 1_234, commits=commits)
+    assert header == read_header(data)
+    assert header == Batch(0, len(data), TRANSACTIONAL | CONTROL, 0, 1_234, 1_234, 7, 3, -1, 1)
+    assert (header.is_transactional, header.is_control, header.codec) == (True, True, 0)
+    assert parse_batch(data) == header
+
+
+@pytest.mark.parametrize(
+    ("size", "error"),
+    [
+        (11, "invalid_record"),
+        (12, "corrupt_message"),
+        (16, "corrupt_message"),
+        (17, "corrupt_message"),
+    ],
+)
+def test_a_length_that_no_batch_has_is_corrupt_as_soon_as_it_is_there(
+    size: int, error: str
+) -> None:
+    """Twelve bytes hold the length; fewer hold no batch at all."""
+    data = (bytes(8) + (13).to_bytes(4, "big") + bytes(9))[:size]
+    with pytest.raises(BadBatch) as refused:
+        cut_batch(data)
+    assert refused.value.error.name == error

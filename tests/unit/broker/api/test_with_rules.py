@@ -25,6 +25,7 @@ from faust_assigner.broker.security.acls import (
 )
 from faust_assigner.broker.security.authorizer import ANONYMOUS, Authorizer
 from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
+from faust_assigner.coordinator.events import CommitOffsets
 from tests.support.asking import ask
 from tests.support.hall import Hall, in_hall
 from tests.unit.broker.api.test_consumer_groups import beats
@@ -255,3 +256,26 @@ def test_the_topics_that_a_member_has_count_beside_those_that_it_subscribes_to()
         return int(group.error_code)
 
     assert in_hall(story) == BARRED
+
+
+@pytest.mark.parametrize("asks", [True, False])
+@pytest.mark.parametrize("api", [15, 69])
+def test_the_operations_on_a_group_are_told_to_clients_that_ask(api: int, asks: bool) -> None:
+    """For the groups that exist, in both protocols; the others have none to tell of."""
+
+    async def story(hall: Hall) -> list[tuple[str, int]]:
+        hall.node.catalogue.create("t", 1, {})
+        if api == 69:
+            await beats(hall, "m1", 0, subscribed_topic_names=["t"])
+        else:
+            hall.node.groups.ask("g", CommitOffsets, lambda reply: None)
+        rules = ((DESCRIBE, GROUP, name) for name in "gx")
+        with_rules(hall, *rules, (DELETE, GROUP, "g"), (DESCRIBE, TOPIC, "t"))
+        names = {"groups": ("g", "x")} if api == 15 else {"group_ids": ("g", "x")}
+        version = 6 if api == 15 else 1
+        answer = await ask(hall, api, version, include_authorized_operations=asks, **names)
+        return [(one.group_id, one.authorized_operations) for one in answer.groups]
+
+    none = -(2**31)
+    told_ = (1 << DESCRIBE | 1 << DELETE) if asks else none
+    assert in_hall(story) == [("g", told_), ("x", none)]
