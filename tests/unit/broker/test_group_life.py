@@ -157,7 +157,8 @@ def test_a_classic_record_counts_with_its_own_size_in_a_change_of_several_record
     record = fx.GroupRecord("g", 1, "consumer", "p", "m", 0, (member,), True)
     size = group_store.record_size(record)
     desk = Desk(MemoryStore(), max_record_bytes=size + spare)
-    saved = desk.service._save("g", (Record(Key(Kind.CLASSIC, "g"), record),))
+    records = (Record(Key(Kind.EPOCH, "g"), None), Record(Key(Kind.CLASSIC, "g"), record))
+    saved = desk.service._save("g", records)
     assert (saved, desk.service._save_group(record)) == (error, error)
 
 

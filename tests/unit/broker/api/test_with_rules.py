@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,10 +19,13 @@ from faust_assigner.broker.security.acls import (
     DELETE,
     DESCRIBE,
     GROUP,
+    IDEMPOTENT_WRITE,
     LITERAL,
     READ,
     THE_CLUSTER,
     TOPIC,
+    TRANSACTIONAL_ID,
+    WRITE,
     Acl,
     Acls,
 )
@@ -27,9 +33,11 @@ from faust_assigner.broker.security.authorizer import ANONYMOUS, Authorizer
 from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
 from faust_assigner.coordinator.events import CommitOffsets
 from tests.support.asking import ask
+from tests.support.clients.raw_client import batch
 from tests.support.hall import Hall, in_hall
 from tests.unit.broker.api.test_consumer_groups import beats
 
+PRODUCE, INIT, LOG_DIRS = 0, 22, 35
 METADATA, HEARTBEAT, CREATE_TOPICS, DELETE_TOPICS = 3, 12, 19, 20
 DESCRIBE_CONSUMERS, DESCRIBE_TOPICS = 69, 75
 UNKNOWN_TOPIC, BARRED, UNKNOWN_ID, GROUP_BARRED = 3, 29, 100, 30
@@ -279,3 +287,127 @@ def test_the_operations_on_a_group_are_told_to_clients_that_ask(api: int, asks: 
     none = -(2**31)
     told_ = (1 << DESCRIBE | 1 << DELETE) if asks else none
     assert in_hall(story) == [("g", told_), ("x", none)]
+
+
+def test_records_for_a_barred_topic_are_refused_and_those_beside_it_are_taken() -> None:
+    """By name and by id; a topic id that is unknown has no name that a rule could bar."""
+
+    async def story(hall: Hall) -> Any:
+        ids = {topic.name: topic.topic_id for topic in hall.node.catalogue}
+        found = []
+        for version in (9, 13):
+            data = [{"index": 0, "records": batch()}]
+            if version >= 13:
+                keys = [{"topic_id": one} for one in (*ids.values(), uuid.UUID(int=9))]
+            else:
+                keys = [{"name": name} for name in ("t", "u", "x")]
+            topics = [{**key, "partition_data": data} for key in keys]
+            answer = await ask(hall, PRODUCE, version, acks=-1, timeout_ms=1, topic_data=topics)
+            found.append([int(t.partition_responses[0].error_code) for t in answer.responses])
+        ends = [topic.partitions[0].end_offset for topic in hall.node.catalogue]
+        return found, ends
+
+    by_name, by_id = [0, BARRED, BARRED], [0, BARRED, UNKNOWN_ID]
+    assert told(("t", "u"), ((WRITE, TOPIC, "t"),), story) == ([by_name, by_id], [2, 0])
+
+
+def test_the_log_directory_is_shown_to_clients_that_may_describe_the_cluster(
+    tmp_path: Path,
+) -> None:
+    """With its place and its space; others get the error and no directory."""
+
+    async def story(hall: Hall) -> list[tuple[int, list[tuple[str, bool]]]]:
+        hall.node.folder = tmp_path
+        found = []
+        for rules in ((), ((DESCRIBE, CLUSTER, THE_CLUSTER),)):
+            with_rules(hall, *rules)
+            answer = await ask(hall, LOG_DIRS, 4, topics=None)
+            rows = [(one.log_dir, 0 < one.usable_bytes < one.total_bytes) for one in answer.results]
+            found.append((int(answer.error_code), rows))
+        return found
+
+    assert in_hall(story) == [(31, []), (0, [(str(tmp_path.resolve()), True)])]
+
+
+def test_a_created_topic_is_answered_with_its_counts_and_configs() -> None:
+    """One that is only validated exists nowhere; one replica is all that there is."""
+
+    async def story(hall: Hall) -> Any:
+        hall.node.settings = replace(hall.node.settings, num_partitions=6)
+        topics = [
+            {"name": name, "num_partitions": count, "replication_factor": -1}
+            for name, count in (("t", 3), ("u", -1), ("a/b", 1))
+        ]
+        found = []
+        for validate_only in (True, False):
+            answer = await ask(hall, CREATE_TOPICS, 7, topics=topics, validate_only=validate_only)
+            rows = [
+                (t.name, int(t.error_code), t.num_partitions, t.replication_factor,
+                 len(t.configs or ()) > 20)
+                for t in answer.topics
+            ]  # fmt: skip
+            found.append((rows, [topic.name for topic in hall.node.catalogue]))
+        return found
+
+    rows = [("t", 0, 3, 1, True), ("u", 0, 6, 1, True), ("a/b", 17, -1, -1, False)]
+    assert in_hall(story) == [(rows, []), (rows, ["t", "u"])]
+
+
+def test_a_page_shows_every_field_of_its_topics_and_partitions() -> None:
+    """An internal topic among them, and the operations of a client with few rights."""
+
+    async def story(hall: Hall) -> Any:
+        names = ("__consumer_offsets", "t")
+        ids = [hall.node.catalogue.create(name, 2, {}).topic_id for name in names]
+        with_rules(hall, *((DESCRIBE, TOPIC, name) for name in names), (DELETE, TOPIC, "t"))
+        answer = await ask(
+            hall, DESCRIBE_TOPICS, 0, topics=[], response_partition_limit=9, cursor=None
+        )
+        assert [one.topic_id for one in answer.topics] == ids
+        return [
+            (
+                one.name, one.is_internal, one.topic_authorized_operations,
+                [
+                    (int(p.error_code), p.partition_index, p.leader_id, p.leader_epoch,
+                     tuple(p.replica_nodes), tuple(p.isr_nodes))
+                    for p in one.partitions
+                ],
+            )
+            for one in answer.topics
+        ]  # fmt: skip
+
+    parts = [(0, number, 1, 0, (1,), (1,)) for number in range(2)]
+    assert in_hall(story) == [
+        ("__consumer_offsets", True, 1 << DESCRIBE, parts),
+        ("t", False, 1 << DESCRIBE | 1 << DELETE, parts),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rules", "transactional", "idempotent"),
+    [
+        ((), 53, 31),
+        (((WRITE, TRANSACTIONAL_ID, "tx"),), 0, 31),
+        (((DESCRIBE, TRANSACTIONAL_ID, "tx"),), 53, 31),
+        (((IDEMPOTENT_WRITE, CLUSTER, THE_CLUSTER),), 53, 0),
+        (((WRITE, TOPIC, "t"),), 53, 0),
+        (((READ, TOPIC, "t"),), 53, 31),
+    ],
+)
+def test_a_producer_gets_an_id_by_the_right_to_write_so(
+    rules: tuple[Rule, ...], transactional: int, idempotent: int
+) -> None:
+    """With a transactional id on that id, else on the cluster or on any topic."""
+
+    async def story(hall: Hall) -> list[tuple[int, bool]]:
+        with_rules(hall, *rules)
+        found = []
+        for name in ("tx", None):
+            answer = await ask(
+                hall, INIT, 4, transactional_id=name, producer_id=-1, producer_epoch=-1,
+                transaction_timeout=datetime.timedelta(minutes=1),
+            )  # fmt: skip
+            found.append((int(answer.error_code), answer.producer_id >= 0))
+        return found
+
+    assert in_hall(story) == [(transactional, not transactional), (idempotent, not idempotent)]
