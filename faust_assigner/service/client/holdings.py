@@ -94,7 +94,6 @@ class Holdings:
         if self._releasing.get(command.partition) == command:
             del self._releasing[command.partition]
             self.owned.pop(command.partition, None)
-            self._held = None
 
     def held(self) -> Held | None:
         """Return the digest of the owned partitions that are not releasing.

@@ -279,6 +279,9 @@ class Told:
                 except TimeoutError:
                     continue
             yield message
+        if isinstance(self.end, float):
+            async with asyncio.timeout(self.end):
+                await self.is_cancelled.wait()
         if isinstance(self.end, Exception):
             raise self.end
 
@@ -419,6 +422,19 @@ def test_a_session_lasts_from_its_request_unless_a_heartbeat_shows_more() -> Non
     held(
         story, (6.0, [first()], unanswered()), (6.5, [first("s2")], unanswered()), (99.0, [], None)
     )
+
+
+def test_a_stream_that_has_answered_outlives_the_patience_for_its_answer() -> None:
+    """The patience is for the first message alone."""
+
+    async def story(i: Instances) -> None:
+        holding = asyncio.create_task(i.streamed.hold())
+        await asyncio.sleep(60.0)
+        assert (i.log, len(i.begun)) == (["begun"], 1)
+        holding.cancel()
+        await asyncio.gather(holding, return_exceptions=True)
+
+    held(story, (1.0, [first()], 99.0), answer_s=2.0)
 
 
 def test_failed_tries_are_warned_of_at_the_fifth_and_at_each_doubling(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 
 import pytest
 
-from faust_assigner.service.errors import Compacted
+from faust_assigner.service.errors import Compacted, LeaseLost
 from faust_assigner.service.store.base import Put
 from faust_assigner.service.store.memory import MemoryStore
 
@@ -34,3 +35,40 @@ async def test_leases_of_a_restarted_process_have_other_numbers() -> None:
     assert (await before.grant(30.0)).lease_id != (await after.grant(30.0)).lease_id
     for kept in (before, after):
         await kept.close()
+
+
+async def test_a_put_under_a_lease_that_was_never_granted_is_refused() -> None:
+    """The first granted id is as unknown before as any other."""
+    kept = MemoryStore()
+    for lease in (1, 7):
+        with pytest.raises(LeaseLost):
+            await kept.txn([], [Put("/a", b"x"), Put("/b", b"x", lease)])
+    assert (await kept.list("/")).items == ()
+    await kept.close()
+
+
+async def test_a_key_ends_with_its_last_lease_alone() -> None:
+    """A put under another lease, or under none, takes the key from the former one."""
+    kept = MemoryStore()
+    one, two = [(await kept.grant(60.0)).lease_id for _ in range(2)]
+    for key in ("/a", "/b", "/c"):
+        await kept.txn([], [Put(key, b"x", one)])
+    await kept.txn([], [Put("/a", b"y", two), Put("/b", b"y")])
+    await kept.revoke(one)
+    assert [(kv.key, kv.lease) for kv in (await kept.list("/")).items] == [("/a", two), ("/b", 0)]
+    await kept.revoke(two)
+    assert [kv.key for kv in (await kept.list("/")).items] == ["/b"]
+    await kept.close()
+
+
+async def test_a_watch_from_a_later_revision_skips_the_changes_before_it() -> None:
+    """It waits until the store has come so far."""
+    kept = MemoryStore()
+    async with aclosing(kept.watch("/", kept.revision + 3)) as watch:  # type: ignore[type-var]
+        waiting = asyncio.ensure_future(anext(watch))
+        for number in range(4):
+            await asyncio.sleep(0)
+            await kept.txn([], [Put(f"/{number}", b"x")])
+        batch = await asyncio.wait_for(waiting, 1.0)
+    assert batch.events[0].key == "/2"
+    await kept.close()

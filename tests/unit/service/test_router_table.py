@@ -1,0 +1,224 @@
+"""The router's table, the answers of the client, and the connections to etcd, each as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from faust_assigner.service.client import AssignerClient, Grant, Release, TopicPartition, Warm
+from faust_assigner.service.client.registration import Retry
+from faust_assigner.service.client.router import Route, Router
+from faust_assigner.service.errors import NotFound, Replaced, WrongCaller, WrongPhase
+from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+from faust_assigner.service.store.access import LOOK_S, Connections, EtcdAccess
+from tests.support.assigning.consumers import virtually
+from tests.support.certificates import Authority
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+
+
+def place(partition: TopicPartition) -> pb.TopicPartition:
+    """A partition as a message."""
+    return pb.TopicPartition(topic=partition.topic, partition=partition.partition)
+
+
+def route(partition: TopicPartition, owner: str, epoch: int) -> pb.Route:
+    """A route as a message."""
+    return pb.Route(partition=place(partition), owner=owner, epoch=epoch, endpoint=f"{owner}:1")
+
+
+def update(revision: int, *routes: pb.Route, **more: Any) -> pb.AssignmentsUpdate:
+    """An update of the table."""
+    return pb.AssignmentsUpdate(revision=revision, routes=routes, pulse_ms=1_000, **more)
+
+
+def read(partition: TopicPartition, owner: str, epoch: int) -> Route:
+    """The same route in the table."""
+    return Route(partition, owner, epoch, f"{owner}:1")
+
+
+def test_a_table_in_parts_takes_effect_with_its_last_part() -> None:
+    """A whole table replaces the former one; later updates change it; an empty one is a sign of life."""
+    now = [50.0]
+    router = Router("x:1", clock=lambda: now[0])
+    router._take(update(7, route(T0, "a", 5), route(U0, "a", 5), snapshot=True))
+    assert dict(router.routes) == {T0: read(T0, "a", 5), U0: read(U0, "a", 5)}
+    router._take(update(8, route(T1, "b", 6), snapshot=True, more=True))
+    assert (dict(router.routes), router.revision) == (
+        {T0: read(T0, "a", 5), U0: read(U0, "a", 5)},
+        7,
+    )
+    router._take(update(8, route(T0, "c", 6)))
+    assert dict(router.routes) == {T1: read(T1, "b", 6), T0: read(T0, "c", 6)}
+    router._take(update(9, route(T1, "c", 9), unowned=[place(T0), place(U0)]))
+    assert dict(router.routes) == {T1: read(T1, "c", 9)}
+    assert (router.owner(("t", 1)), router.owner(T0), router.revision) == (
+        read(T1, "c", 9),
+        None,
+        9,
+    )
+    now[0] = 53.0
+    assert router.age_s == 3.0
+    router._take(update(11))
+    assert (router.age_s, router.revision, len(router.routes)) == (0.0, 11, 1)
+
+
+class Waits(Retry):
+    """Keeps the numbers of the tries, and waits a second."""
+
+    def wait(self, attempt: int, chance: Any) -> float:
+        """Keep the number."""
+        TRIES.append(attempt)
+        return 1.0
+
+
+TRIES: list[int] = []
+
+
+def followed(*outcomes: Any) -> tuple[list[tuple[str, int]], Router]:
+    """Let streams bring these messages in turn and then end; the targets and least revisions asked."""
+    TRIES.clear()
+    asked: list[tuple[str, int]] = []
+    router = Router(("x:1", "y:1"), retry=Waits(), clock=lambda: asyncio.get_running_loop().time())
+    left = list(outcomes)
+
+    async def hold_one(target: str, least: int) -> None:
+        asked.append((target, least))
+        outcome = left.pop(0) if left else WrongCaller("end")
+        if isinstance(outcome, Exception):
+            raise outcome
+        for message in outcome:
+            await asyncio.sleep(1.0)
+            router._take(message)
+
+    router._hold_one = hold_one  # type: ignore[method-assign]
+
+    async def story() -> None:
+        with pytest.raises(WrongCaller):
+            async with router:
+                await router.until(1_000)
+
+    virtually(story)
+    return asked, router
+
+
+def lost() -> grpc.aio.AioRpcError:
+    """A stream that broke."""
+    none = grpc.aio.Metadata()
+    return grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, none, none, "x")
+
+
+def test_a_router_asks_one_instance_after_another_for_its_revision_at_least() -> None:
+    """When none has it, the store was reset, and any revision will do; news begin the count again."""
+    table = update(7, route(T0, "a", 5), snapshot=True)
+    asked, router = followed(
+        [table], lost(), [], TimeoutError(), [update(2, snapshot=True)], lost()
+    )
+    assert asked == [
+        ("x:1", 0), ("y:1", 7), ("x:1", 7), ("y:1", 7), ("x:1", 0), ("y:1", 2), ("x:1", 2),
+    ]  # fmt: skip
+    assert (TRIES, router.revision) == ([0, 1, 2, 3, 0, 1], 2)
+
+
+async def test_a_router_outside_its_context_waits_for_nothing() -> None:
+    """It would wait for ever."""
+    with pytest.raises(RuntimeError, match="async with"):
+        await Router("x:1").ready()
+
+
+# -- the client's answers ------------------------------------------------------------------------------
+
+
+class Asked:
+    """Takes the place of the calls, and answers or fails."""
+
+    def __init__(self, client: AssignerClient, answer: Any = None) -> None:
+        self.client, self.answer = client, answer
+        self.calls: list[tuple[str, Any, bool]] = []
+        calls: Any = client._calls
+        calls.retried = self._retried
+
+    async def _retried(self, method: str, request: Any) -> Any:
+        self.calls.append((method, request, T0 in self.client.holdings.owned))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.parametrize("answer", [None, NotFound("x"), WrongPhase("x"), Replaced("x")])
+async def test_each_answer_of_a_consumer_is_sent_after_its_own_state_has_changed(
+    answer: Any,
+) -> None:
+    """An ended hand-off is no error; another refusal is. A failed release names the grant's epoch."""
+    warm, release = Warm(T1, "b", 3), Release(T0, "b", 7, strict=True)
+    who: dict[str, Any] = {"consumer_name": "c", "incarnation": "i"}
+    of_release = {**who, "partition": place(T0), "handoff_id": 7}
+    of_warm = {**who, "partition": place(T1), "handoff_id": 3}
+    cases: list[tuple[Any, str, Any, bool]] = [
+        (lambda c: c.ready(warm), "PartitionReady", pb.PartitionReadyRequest(**of_warm), True),
+        (lambda c: c.failed(warm, "w"), "WarmFailed",
+            pb.WarmFailedRequest(**of_warm, reason="w"), True),
+        (lambda c: c.released(release, 9), "PartitionReleased",
+            pb.PartitionReleasedRequest(**of_release, final_offset=9), False),
+        (lambda c: c.release_failed(release, "w"), "ReleaseFailed",
+            pb.ReleaseFailedRequest(**of_release, epoch=5, reason="w"), False),
+    ]  # fmt: skip
+    for call, method, request, is_owned in cases:
+        client = AssignerClient("x:1", "c", incarnation="i")
+        asked = Asked(client, answer)
+        client.holdings.update([Grant(T0, 5)], ())
+        client.holdings.release(release)
+        if isinstance(answer, Replaced):
+            with pytest.raises(Replaced):
+                await call(client)
+        else:
+            assert await call(client) is (answer is None)
+        assert asked.calls == [(method, request, is_owned)]
+
+
+# -- connections to etcd -------------------------------------------------------------------------------
+
+
+async def test_changed_files_are_looked_for_every_two_seconds_and_by_tls_alone(
+    tmp_path: Path,
+) -> None:
+    """One connection for each endpoint; the numbers go round."""
+    authority = Authority(tmp_path)
+    now = [10.0]
+    for ca, looks in ((authority.ca, 2), (None, 0)):
+        access = EtcdAccess(endpoints=("h0:1", "h1:1"), ca=ca)
+        connections = Connections(access, clock=lambda: now[0])
+        looked: list[float] = []
+        files: Any = SimpleNamespace(changed=lambda looked=looked: looked.append(now[0]))
+        connections._files = files
+        first = connections.of(0)
+        for _ in range(4):
+            now[0] += LOOK_S - 0.5
+            assert connections.of(2) is first
+            assert connections.of(3) is connections.of(1) is not first
+        assert len(looked) == looks
+        assert len(connections._open) == 2
+        await connections.close()
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "ca", "secure", "second"),
+    [
+        (("h0:1", "h1:2"), None, False, "h1:2"),
+        (("http://h0:1", "h1:2"), None, False, "h1:2"),
+        (("https://h0:1", "h1:2"), None, True, "h1:2"),
+        (("h0:1", "http://h1:2"), Path("x"), True, "h1:2"),
+    ],
+)
+def test_https_or_an_authority_turns_tls_on(
+    endpoints: tuple[str, ...], ca: Path | None, secure: bool, second: str
+) -> None:
+    """The address is that of the endpoint without its scheme."""
+    access = EtcdAccess(endpoints=endpoints, ca=ca)
+    assert (access.secure, access.address(1), access.address(3)) == (secure, second, second)
