@@ -12,6 +12,7 @@ import grpc.aio
 import pytest
 
 from faust_assigner.service.client import AssignerClient, Grant, Release, TopicPartition, Warm
+from faust_assigner.service.client import router as room
 from faust_assigner.service.client.registration import Retry
 from faust_assigner.service.client.router import Route, Router
 from faust_assigner.service.errors import NotFound, Replaced, WrongCaller, WrongPhase
@@ -124,6 +125,53 @@ def test_a_router_asks_one_instance_after_another_for_its_revision_at_least() ->
         ("x:1", 0), ("y:1", 7), ("x:1", 7), ("y:1", 7), ("x:1", 0), ("y:1", 2), ("x:1", 2),
     ]  # fmt: skip
     assert (TRIES, router.revision) == ([0, 1, 2, 3, 0, 1], 2)
+
+
+async def test_a_stream_begins_with_an_empty_table_and_asks_for_its_topics(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Half of a table that the former stream brought is not joined with the next one's."""
+    streams = [
+        [update(7, route(T0, "a", 5), snapshot=True, more=True), grpc.aio.EOF],
+        [update(8, route(T1, "b", 6), snapshot=True), grpc.aio.EOF],
+    ]
+    asked: list[tuple[Any, Any]] = []
+
+    class Opened:
+        """A channel and its stub."""
+
+        def __init__(self, *_: Any) -> None:
+            pass
+
+        async def __aenter__(self) -> Opened:
+            return self
+
+        async def __aexit__(self, *_: object) -> None:
+            pass
+
+        def WatchAssignments(self, request: Any, *, metadata: Any) -> Any:  # noqa: N802
+            """Return the next stream."""
+            asked.append((request, metadata))
+            left = streams.pop(0)
+
+            async def read() -> Any:
+                return left.pop(0)
+
+            return SimpleNamespace(read=read, cancel=lambda: asked.append(("cancelled", "")))
+
+    monkeypatch.setattr(room, "KafkaAssignerStub", Opened)
+    access: Any = SimpleNamespace(open=lambda target: Opened(), metadata=lambda: "token")
+    router = Router("x:1", topics=("u", "t"), group="g", access=access)
+    await router._hold_one("x:1", 5)
+    assert (router.revision, len(router.routes)) == (0, 0)
+    await router._hold_one("x:1", 6)
+    assert dict(router.routes) == {T1: read(T1, "b", 6)}
+    requests = [
+        pb.WatchAssignmentsRequest(topics=["t", "u"], least_revision=n, group="g") for n in (5, 6)
+    ]
+    assert asked == [
+        (requests[0], "token"), ("cancelled", ""), (requests[1], "token"), ("cancelled", ""),
+    ]  # fmt: skip
 
 
 async def test_a_router_outside_its_context_waits_for_nothing() -> None:
