@@ -318,3 +318,15 @@ def test_a_zero_is_a_figure_and_no_missing_one(
     rows = [hour(0, recoveries=now), hour(7, recoveries=before)]
     (row,) = [row for row in week_rows(tables(timeline=rows)) if row["figure"] == "recoveries"]
     assert tuple(row.values()) == ("recoveries", *told)
+
+
+@pytest.mark.parametrize(
+    ("own", "rounds", "said"),
+    [("own", "other", "; round for: own"), ("", "other", "; round for: other"), (None, "", "")],
+)
+def test_the_trigger_that_was_stored_with_a_standstill_goes_before_its_rounds(
+    own: str | None, rounds: str, said: str
+) -> None:
+    """The decision may be of another day than the report's."""
+    told = why({"source": "local", "records": 7, "cause": None, "trigger": own}, rounds)
+    assert told == f"the worker's own files lacked 7 records{said}"

@@ -258,7 +258,7 @@ EXPECTED: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def found() -> dict[str, list[dict[str, Any]]]:
     """The tables of the day, whose lines arrive in the reversed order."""
     return rows_of(*reversed(DAY))
