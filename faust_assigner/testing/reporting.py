@@ -114,7 +114,7 @@ class State:
             )
             held = {part[:2] for part in self.actives | self.standbys}
             held |= {(topic, number) for topic, number in row["claimed"] or ()}
-            gained = {part for part in actives - self.actives if part.topic in row["changelogs"]}
-            self.cold |= {part for part in gained if part[:2] not in held}
+            tables = {part for part in actives if part.topic in row["changelogs"]}
+            self.cold |= {part for part in tables if part[:2] not in held}
             self.awaited = row["awaited"]
             self.generation, self.actives, self.standbys = row["generation"], actives, standbys

@@ -193,3 +193,28 @@ def test_a_period_without_bounds_holds_everything() -> None:
     assert not period
     rows = [object()]
     assert period.rows(rows) == rows
+
+
+def test_a_lock_is_on_the_folder_that_readers_and_writers_find(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run without output may remove the folder between open and lock; then the lock is taken again."""
+    import fcntl
+
+    folder = tmp_path / "out"
+    flock, calls = fcntl.flock, []
+
+    def removed_first(descriptor: int, operation: int) -> None:
+        calls.append(descriptor)
+        if len(calls) == 1:
+            folder.rename(tmp_path / "kept")
+            folder.mkdir()
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", removed_first)
+    with only_writer(str(folder)):
+        assert len(calls) == 2
+        with pytest.raises(FolderInUse), only_writer(str(folder)):
+            pass
+    with only_writer(str(folder)):
+        assert len(calls) == 4

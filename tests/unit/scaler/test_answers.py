@@ -286,6 +286,19 @@ async def test_after_a_failed_look_the_next_call_looks_again() -> None:
     await asyncio.sleep(0)
 
 
+async def test_the_age_of_an_answer_counts_from_the_answer_and_not_from_its_look() -> None:
+    """A look serves answers for some seconds."""
+    shop = Shop()
+    made = shop.recommender()
+    await made.recommendation("a", Settings())
+    shop.now += 2.5
+    await made.recommendation("b", Settings())
+    assert shop.looks == 1
+    shop.error, shop.now = TryAgain("away"), shop.now + 10
+    ages = [(await made.recommendation(name, Settings())).reasons[0] for name in ("a", "b")]
+    assert [age.rpartition("of ")[2] for age in ages] == ["12 s ago", "10 s ago"]
+
+
 # -- texts ----------------------------------------------------------------------------------------
 
 

@@ -440,3 +440,17 @@ def test_sticky_keeps_the_claims_of_all_topics() -> None:
     )
     owned = {name: {t: sorted(n) for t, n in found.actives(name).items()} for name in "xy"}
     assert owned == {"x": claims, "y": others}
+
+
+def test_a_rival_has_the_figures_of_the_scenarios_that_judge() -> None:
+    """In the scenarios that chose the settings it was calmer."""
+
+    def rows(ours: float, stock: float) -> list[Any]:
+        told = (("ours", ours), ("stock", stock))
+        return [result(n, name, 1, stopped) for n in range(3) for name, stopped in told]
+
+    judged = summarise(rows(50.0, 90.0))
+    line = recommend(summarise(rows(40.0, 10.0)), policy="ours", judged=judged)[0]
+    assert (line.chosen_at, line.unavailable_s_per_partition_p90) == (4.0, 5.0)
+    assert line.its_unavailable_s_per_partition_p90 == 9.0
+    assert line.difference_s == pytest.approx(-4.0)

@@ -500,3 +500,13 @@ def test_each_weight_has_its_own_newest_sample() -> None:
     document = json.loads(encode_weights(weights, version=1, computed_at=NOON))
     assert [row["sampled_at"][11:16] for row in document["partition_weight"]] == ["13:00", "14:00"]
     assert document["partition_weight"][0]["confidence"] == 1.0
+
+
+def test_a_single_record_in_two_hours_is_no_sure_share() -> None:
+    """A sum of one, or of less by its age, is a sum: only without any record there is no error."""
+    loads = hourly((1, 0), (5, 5))
+    (first, _) = rates_of(loads, half_life_s=NO_DECAY)
+    assert first.error == pytest.approx((2 * (5 / 11) ** 2 + 2 * (5 / 11) ** 2) ** 0.5, rel=0.1)
+    (old, _) = rates_of(loads, half_life_s=1_800.0)
+    assert old.records_in < 1
+    assert old.error > 0
