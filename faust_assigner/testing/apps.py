@@ -120,10 +120,7 @@ def load_copy(source: AppSource) -> Any:
             return load(source)
         finally:
             for name in [name for name in sys.modules if is_copied(name)]:
-                if name in before:
-                    _put_back(name, before[name])
-                else:
-                    del sys.modules[name]
+                del sys.modules[name]
             for name, one in before.items():
                 _put_back(name, one)
 

@@ -293,11 +293,10 @@ def _recording(facts: Facts, group_id: str) -> Scenario:
     groups, members = _groups(topics)
     mine = facts.of_group(group_id)
     rates, records = _load(groups, members, mine.rates)
-    learned = rates
-    before, after = (_load(groups, members, half)[0] for half in (mine.before, mine.after))
-    if before.any() and after.any():
+    learned, halves = rates, (mine.before, mine.after)
+    if all(any(rate.arrived_per_s for rate in half) for half in halves):
         # Weights are learned from the first half of the time; the load is of the second half.
-        learned, rates = before, after
+        learned, rates = (_load(groups, members, half)[0] for half in halves)
     diary = Diary(decisions, facts.last_seen)
     return Scenario(
         0,

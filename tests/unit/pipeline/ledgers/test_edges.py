@@ -120,3 +120,14 @@ def test_opening_a_file_counts_as_four_kilobytes() -> None:
     assert [len(load) for load in pack([*tiny, Chunk("big", 100, 100 + 8_192)], 2)] == [2, 3]
     wide = [*tiny, Chunk("big", 0, 3 * 4_096)]
     assert [len(load) for load in pack(wide, 2)] == [1, 4]
+
+
+def test_a_link_to_a_listed_file_is_listed_under_the_files_first_name(tmp_path: Path) -> None:
+    """In the order of the names."""
+    (tmp_path / "b.jsonl").touch()
+    (tmp_path / "z.jsonl").symlink_to(tmp_path / "b.jsonl")
+    (tmp_path / "y").mkdir()
+    (tmp_path / "y" / "a.jsonl").symlink_to(tmp_path / "b.jsonl")
+    for paths in ([tmp_path], [tmp_path / "b.jsonl", tmp_path / "y"]):
+        found = find_files([str(path) for path in paths])
+        assert [file.name for file in found] == [str(tmp_path / "b.jsonl")]

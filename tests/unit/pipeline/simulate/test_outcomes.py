@@ -142,6 +142,8 @@ def test_the_whole_rows_of_recorded_rebalances(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(events_module, "simulate", simulate)
     facts = facts_of(ROWS)
+    others = {(group, name): (9, 8) for group in "ah" for name in ("d2", "d3")}
+    facts = replace(facts, outcomes={**others, **facts.outcomes})
     costs = Costs(rebalance_pause_s=9.0)
     found = event_rows(Run(1, week(facts, group_id="g"), costs=costs), facts, "ours+static")
     common = {"group_id": "g", "policy": "ours", "standbys": 1}

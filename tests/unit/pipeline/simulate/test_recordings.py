@@ -373,3 +373,25 @@ def test_simultaneous_events_are_in_the_order_of_their_workers() -> None:
         decision("d3", 60, member("a"), member("c")),
     )
     assert found.events() == (Event(50.0, Kind.RESTART, "a", 10.0), Event(50.0, Kind.LEAVE, "b"))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "records"), [((10, 10), (60, 30)), ((10, 100), (60, 0)), ((100, 10), (60, 0))]
+)
+def test_a_half_without_records_is_neither_load_nor_source_of_weights(
+    seconds: tuple[int, int], records: tuple[int, int]
+) -> None:
+    """Samples of one moment, an idle second half and an idle first half: the whole time is both."""
+    first, second = zip(seconds, records, strict=True)
+    rows = [
+        decision("d1", 0, member("a")),
+        *(placed("d1", f"in/{number}", "a") for number in range(2)),
+        *(sampled("in/0", at, count, 0) for at, count in (first, second)),
+        *(sampled("in/1", at, 2 * count, 0) for at, count in (first, second)),
+    ]
+    rows = [
+        row for number, row in enumerate(rows) if seconds[0] != seconds[1] or number not in (4, 6)
+    ]
+    (made,) = week(facts_of(rows)).recordings
+    assert made.rates[1] == pytest.approx(2 * made.rates[0])
+    assert made.learned_weights.tolist() == pytest.approx([2 / 3, 4 / 3])

@@ -510,3 +510,10 @@ def test_a_single_record_in_two_hours_is_no_sure_share() -> None:
     (old, _) = rates_of(loads, half_life_s=1_800.0)
     assert old.records_in < 1
     assert old.error > 0
+
+
+def test_an_older_hour_counts_less_for_the_error_too() -> None:
+    """7.5 and 5 of 10 and 20 records: residuals of 3.33 and -3.33 over 12.5 records of two hours."""
+    (found, _) = rates_of(hourly((15, 5), (5, 15)), half_life_s=3_600.0)
+    assert found.records_in == 12.5
+    assert found.error == pytest.approx((2 * 2 * (10 / 3) ** 2) ** 0.5 / 12.5)
