@@ -290,6 +290,26 @@ def test_one_new_row_of_any_fact_changes_its_day(
     assert keys(facts(**rows)[fact])[0] in read(store, "2026-11-20", after)[fact]
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {"recoveries": [recovery("a", 20, 3)]},
+        {"samples": [sample(20)]},
+        {"placements": [placement("a", 4)]},
+        {"decisions": [decision("a", 20)]},
+    ],
+    ids=lambda rows: str(next(iter(rows))),
+)
+def test_rows_of_one_fact_alone_make_a_day(
+    tmp_path: Path, rows: dict[str, list[dict[str, Any]]]
+) -> None:
+    """Whichever fact it is."""
+    store = Store(str(tmp_path))
+    (fact,) = rows
+    after = merge_day(store, "2026-11-20", None, facts(**rows), Moves())
+    assert list(read(store, "2026-11-20", after)) == [fact]
+
+
 def test_pending_facts_that_found_their_day_leave_and_new_ones_wait(tmp_path: Path) -> None:
     """A recovery waits as an echo alone, since its own day has it."""
     store = base(tmp_path)
