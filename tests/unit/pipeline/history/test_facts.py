@@ -98,7 +98,7 @@ NOTHING = {fact: table_schema(fact).empty_table() for fact in FACTS}
 def test_decisions_are_in_the_order_of_time_then_group_then_id() -> None:
     """Each with its settings sorted, and with every other column as it was."""
     rows = [
-        decision(decision_id="late", ts=9),
+        decision(group_id="a", decision_id="A", ts=9),
         decision(decision_id="b"),
         decision(group_id="f", decision_id="z"),
         decision(decision_id="a"),

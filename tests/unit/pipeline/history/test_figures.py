@@ -348,16 +348,18 @@ def test_heaviest_partitions_are_drawn_on_their_worst_day_beside_an_even_share()
         share(3, NEXT, 0.1),
         share(0, DAY, 0.5, group_id="h", topic="a-very-long-name-of-a-topic"),
         share(1, DAY, 0.45, group_id="h", topic="a-very-long-name-of-a-topic"),
+        share(7, DAY, 0.3, group_id="h"),
     ]
     drawn = figure("skew", {"skew": rows})
     (axes,) = drawn.axes
-    assert [round(bar.get_width(), 6) for bar in axes.patches] == [60, 50, 45, 40, 40]
+    assert [round(bar.get_width(), 6) for bar in axes.patches] == [60, 50, 45, 40, 40, 30]
     assert segments(axes) == [
         ((33.333333, -0.4), (33.333333, 0.4), COLD),
         ((50.0, 0.6), (50.0, 1.4), COLD),
         ((50.0, 1.6), (50.0, 2.4), COLD),
         ((33.333333, 2.6), (33.333333, 3.4), COLD),
         ((33.333333, 3.6), (33.333333, 4.4), COLD),
+        ((100.0, 4.6), (100.0, 5.4), COLD),
     ]
     assert [label.get_text() for label in axes.get_yticklabels()] == [
         "orders/0, 2026-11-21",
@@ -365,9 +367,10 @@ def test_heaviest_partitions_are_drawn_on_their_worst_day_beside_an_even_share()
         "a-very-long-name-of-a-t…/1, 2026-11-20",
         "orders/1, 2026-11-21",
         "orders/3, 2026-11-20",
+        "orders/7, 2026-11-20",
     ]
-    assert list(axes.get_yticks()) == [0, 1, 2, 3, 4]
-    assert limits(axes.get_ylim()) == (4.6, -0.6)
+    assert list(axes.get_yticks()) == [0, 1, 2, 3, 4, 5]
+    assert limits(axes.get_ylim()) == (5.6, -0.6)
     assert axes.get_xlabel() == "% of the topic's records that day"
     assert legend(drawn) == ["an even share", "its share"]
 

@@ -337,6 +337,17 @@ def test_gates_that_pass_at_their_limits_raise_nothing(tmp_path: Path) -> None:
     found.check()
 
 
+@pytest.mark.parametrize(
+    ("tolerance", "limit"), [(Tolerance(most=0), "0"), (Tolerance(share=0.0), "0.0000%")]
+)
+def test_a_tolerance_of_nothing_is_a_gate_too(
+    tmp_path: Path, tolerance: Tolerance, limit: str
+) -> None:
+    """It is not the same as no tolerance."""
+    (gate,) = of(stored(tmp_path, {}), NOW, gates=Gates(), tolerance=tolerance).gates
+    assert (gate["gate"], gate["limit"], gate["passed"]) == ("max-refused", limit, True)
+
+
 def test_an_age_without_a_line_is_missed_and_says_so(tmp_path: Path) -> None:
     """Also with a limit of years."""
     (gate,) = of(stored(tmp_path, {}), NOW, gates=Gates(max_age_s=90.0)).gates

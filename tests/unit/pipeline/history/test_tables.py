@@ -74,7 +74,7 @@ DAY = [
     {**put("d2", "log/2", "a"), "role": "standby"},
     decision("d3", 75, "", A, B, N, trigger="ready", solve_ms=4.0),
     *(put("d3", f"{topic}/0", "n", "a", "mh") for topic in ("in", "log")),
-    *(put("d3", f"{topic}/1", "a", "a") for topic in ("in", "log")),
+    *(put("d3", f"{topic}/1", "a", "a", "c") for topic in ("in", "log")),
     *(put("d3", f"{topic}/2", "a", "b", "mc") for topic in ("in", "log")),
     {**put("d3", "log/1", "b"), "role": "standby"},
     decision("d1", 5, "v1", member("a"), group_id="h", trigger="leave", policy="p2", solve_ms=8.0),
