@@ -73,3 +73,11 @@ def test_scrubbing_changes_nothing_else() -> None:
     """A report without secrets is equal afterwards."""
     report = build(group(3).evidence(silent=["m1"]))
     assert scrubbed(report) == report
+
+
+def test_a_url_keeps_its_host_and_path_alone() -> None:
+    """A signature in a query may have any name; users and queries of several URLs are hidden."""
+    text = "a http://u:p@h:1/x?sig=hunter2#y, then s3://bucket/key?v=1 and kafka://me@k:2/"
+    assert text_of(text) == (
+        f"a http://{HIDDEN}@h:1/x?{HIDDEN}#y, then s3://bucket/key?{HIDDEN} and kafka://{HIDDEN}@k:2/"
+    )

@@ -398,3 +398,9 @@ def test_a_row_is_as_high_as_its_cells_and_its_lines_of_text(
     """One line in a large group, two in a small one."""
     report = build(group(members, topics={"orders": tasks}).evidence())
     assert _values(look_at(report))["h"] == height
+
+
+def test_a_task_moves_if_any_copy_of_any_of_its_tables_is_a_warm_up() -> None:
+    """Its member has a standby of the other table."""
+    found = task(part(copies=(copy("a", 0),)), part("log2", copies=(copy("a", 0, is_warmup=True),)))
+    assert _state(found)[0] == "changing"
