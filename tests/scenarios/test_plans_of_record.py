@@ -253,7 +253,7 @@ def life(name: str) -> list[str]:
 @cache
 def record() -> Mapping[str, list[str]]:
     """The lives in the file."""
-    lives = RECORD.read_text().split("## ")[1:]
+    lives = RECORD.read_text(encoding="utf-8").split("## ")[1:]
     return {one.partition("\n")[0]: f"## {one}".splitlines() for one in lives}
 
 
@@ -264,4 +264,5 @@ def test_the_plans_of_a_life_are_those_of_the_record(name: str) -> None:
 
 
 if __name__ == "__main__":
-    RECORD.write_text("".join(f"{line}\n" for name in (*LIVES, *LARGE) for line in life(name)))
+    lines = [line for name in (*LIVES, *LARGE) for line in life(name)]
+    RECORD.write_text("\n".join([*lines, ""]), encoding="utf-8")

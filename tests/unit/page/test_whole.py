@@ -86,7 +86,7 @@ def words(html: str) -> list[str]:
 
 def expected(name: str) -> list[str]:
     """The lines of a file beside this one."""
-    return (HERE / name).read_text().splitlines()
+    return (HERE / name).read_text(encoding="utf-8").splitlines()
 
 
 def test_each_task_and_copy_has_its_mark_in_its_members_row() -> None:

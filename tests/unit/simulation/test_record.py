@@ -93,7 +93,7 @@ HERE = Path(__file__).parent
 def test_a_life_costs_under_every_arm_what_the_record_says() -> None:
     """Moves, loads, downtimes, restored records and rounds, an arm in a line."""
     lines = [f"{name}: {played(name)}" for name in ARMS]
-    assert lines == (HERE / "costs.txt").read_text().splitlines()
+    assert lines == (HERE / "costs.txt").read_text(encoding="utf-8").splitlines()
 
 
 def test_a_policy_is_told_all_that_the_members_would_say() -> None:
@@ -112,7 +112,7 @@ def test_a_policy_is_told_all_that_the_members_would_say() -> None:
         policy = more["warmups"]
         assert (policy.acceptable_recovery_lag, policy.acceptable_from_nothing) == (1_500, 300)
     lines = [line for n, (members, _, _) in enumerate(asked) for line in said(n, members)]
-    assert lines == (HERE / "told.txt").read_text().splitlines()
+    assert lines == (HERE / "told.txt").read_text(encoding="utf-8").splitlines()
 
 
 def said(number: int, members: Sequence[Member]) -> Iterator[str]:

@@ -177,7 +177,7 @@ HERE = Path(__file__).parent
 
 def test_every_value_of_a_look_has_its_place_in_the_report() -> None:
     """Members by name, partitions by topic and number, the waits of the group before those of members."""
-    expected = json.loads((HERE / "whole.json").read_text())
+    expected = json.loads((HERE / "whole.json").read_text(encoding="utf-8"))
     assert json.loads(dumps(build(look()))) == expected
 
 
@@ -187,4 +187,4 @@ def test_every_value_of_a_report_has_its_place_in_the_text() -> None:
     console.print(render(build(look()), with_partitions=True))
     assert isinstance(console.file, io.StringIO)
     lines = [line.rstrip() for line in console.file.getvalue().splitlines()]
-    assert lines == (HERE / "whole.txt").read_text().splitlines()
+    assert lines == (HERE / "whole.txt").read_text(encoding="utf-8").splitlines()
