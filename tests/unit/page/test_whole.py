@@ -1,4 +1,7 @@
-"""One look at a group in which every value differs, on the page: the grid, all words, a task's history."""
+"""One look at a group in which every value differs, on the page: the grid, all words, a task's history.
+
+``python -m tests.unit.page.test_whole`` writes the files of expected lines anew, after a wanted change.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
+
+import pytest
 
 from faust_assigner import __version__
 from faust_assigner.page.grid import Grid, grid_of, packed
@@ -84,45 +89,36 @@ def words(html: str) -> list[str]:
     return [text.replace(__version__, "VERSION") for text in found if text]
 
 
-def expected(name: str) -> list[str]:
-    """The lines of a file beside this one."""
-    return (HERE / name).read_text(encoding="utf-8").splitlines()
-
-
-def test_each_task_and_copy_has_its_mark_in_its_members_row() -> None:
-    """With place, shape, shade and words; and once more without columns, as in a large group."""
+def grid_lines() -> list[str]:
+    """Place, shape, shade and words of every mark; and once more without columns, as in a large group."""
     one = made()
     assert one.report is not None
     grid = grid_of(one.report, one.families)
-    lines = [*drawn(grid), "", *drawn(packed(grid, one.families))]
-    assert lines == expected("grid.txt")
+    return [*drawn(grid), "", *drawn(packed(grid, one.families))]
 
 
-def test_every_part_of_the_page_has_the_words_of_the_look() -> None:
+def page_lines() -> list[str]:
     """Figures, lines in trouble, members, rounds, settings."""
-    lines = []
-    for name, html in parts_of(made()).items():
-        lines += [f"-- {name}", *words(html)]
-    assert lines == expected("page.txt")
+    parts = parts_of(made()).items()
+    return [line for name, html in parts for line in (f"-- {name}", *words(html))]
 
 
-def test_the_history_of_a_task_has_its_moves_with_the_reasons_of_their_rounds() -> None:
-    """By any of its topics; the newest move comes first."""
-    one = made()
-    lines = []
+def story_lines() -> list[str]:
+    """The histories of three tasks, each under another kind of topic."""
+    one, lines = made(), list[str]()
     for key in ("orders/1", f"{TOTALS}/2", "clicks/0"):
         part = story_part(one, key)
         assert part is not None
         lines += [f"-- {key}", *words(part)]
-    assert lines == expected("story.txt")
+    return lines
 
 
-def test_the_chart_has_every_look_and_round_at_its_time() -> None:
+def chart_lines() -> list[str]:
     """Three looks with different figures, two rounds, and a mark for each minute."""
     one = made()
     assert one.report is not None
     chart = chart_of(one.history.samples, one.history.rounds, one.report.taken_at)
-    lines = [
+    return [
         *(
             f"{lane.name} {lane.top}+{lane.height} {lane.line} | {lane.area}"
             for lane in chart.lanes
@@ -130,4 +126,17 @@ def test_the_chart_has_every_look_and_round_at_its_time() -> None:
         *(f"{mark.x} {mark.generation} {mark.moved} {mark.is_cold}" for mark in chart.rounds),
         " ".join(f"{tick.x}:{tick.label}" for tick in chart.ticks),
     ]
-    assert lines == expected("chart.txt")
+
+
+LINES = {"grid": grid_lines, "page": page_lines, "story": story_lines, "chart": chart_lines}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_every_value_of_a_look_has_its_place(name: str) -> None:
+    """In the grid, in the words of the page, in the history of a task, on the chart."""
+    assert LINES[name]() == (HERE / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+
+
+if __name__ == "__main__":
+    for each, lines in LINES.items():
+        (HERE / f"{each}.txt").write_text("\n".join([*lines(), ""]), encoding="utf-8")

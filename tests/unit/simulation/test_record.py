@@ -1,4 +1,7 @@
-"""One long life of an uneven fleet under every arm: all figures, each round, and the policy's input."""
+"""One long life of an uneven fleet under every arm: all figures, each round, and the policy's input.
+
+``python -m tests.unit.simulation.test_record`` writes the two files anew, after a change that is meant.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from faust_assigner import Member
 from faust_assigner.pipeline.simulate.policies import load
@@ -90,29 +94,26 @@ def played(name: str) -> str:
 HERE = Path(__file__).parent
 
 
-def test_a_life_costs_under_every_arm_what_the_record_says() -> None:
+def costs() -> list[str]:
     """Moves, loads, downtimes, restored records and rounds, an arm in a line."""
-    lines = [f"{name}: {played(name)}" for name in ARMS]
-    assert lines == (HERE / "costs.txt").read_text(encoding="utf-8").splitlines()
+    return [f"{name}: {played(name)}" for name in ARMS]
 
 
-def test_a_policy_is_told_all_that_the_members_would_say() -> None:
-    """In every round: claims, files, awaited copies, positions; and the limits of the group."""
-    asked: list[Any] = []
+def asked() -> list[tuple[Sequence[Member], Mapping[str, int], dict[str, Any]]]:
+    """The input of the policy in every round of the life."""
+    found: list[tuple[Sequence[Member], Mapping[str, int], dict[str, Any]]] = []
 
     def watching(members: Sequence[Member], partitions: Mapping[str, int], **more: Any) -> PlanLike:
-        asked.append((members, partitions, more))
+        found.append((members, partitions, more))
         return OURS(members, partitions, **more)
 
     simulate(life(), Arm("mine", 1, cooperative=True, weighted=True), watching, costs=COSTS)
-    for _, partitions, more in asked:
-        assert partitions == {"t": 6, "t-log": 6, "s": 3, "u": 4, "u-log": 4}
-        assert (more["replicas"], more["changelogs"]) == (1, ("t-log", "u-log"))
-        assert more["weights"] == life().weights
-        policy = more["warmups"]
-        assert (policy.acceptable_recovery_lag, policy.acceptable_from_nothing) == (1_500, 300)
-    lines = [line for n, (members, _, _) in enumerate(asked) for line in said(n, members)]
-    assert lines == (HERE / "told.txt").read_text(encoding="utf-8").splitlines()
+    return found
+
+
+def told() -> list[str]:
+    """The members of every round: claims, files, awaited copies, positions."""
+    return [line for n, (members, _, _) in enumerate(asked()) for line in said(n, members)]
 
 
 def said(number: int, members: Sequence[Member]) -> Iterator[str]:
@@ -129,3 +130,27 @@ def said(number: int, members: Sequence[Member]) -> Iterator[str]:
             log: np.asarray(offsets[1]).tolist() for log, offsets in (one.positions or {}).items()
         }
         yield f"  {head}: {claims}; at {at}"
+
+
+FILES = {"costs.txt": costs, "told.txt": told}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_life_is_what_its_record_says(name: str) -> None:
+    """The costs under every arm; and all that the members would say to a policy."""
+    assert FILES[name]() == (HERE / name).read_text(encoding="utf-8").splitlines()
+
+
+def test_a_policy_is_told_the_topics_the_weights_and_the_limits_in_every_round() -> None:
+    """As the scenario and its costs have them."""
+    for _, partitions, more in asked():
+        assert partitions == {"t": 6, "t-log": 6, "s": 3, "u": 4, "u-log": 4}
+        assert (more["replicas"], more["changelogs"]) == (1, ("t-log", "u-log"))
+        assert more["weights"] == life().weights
+        policy = more["warmups"]
+        assert (policy.acceptable_recovery_lag, policy.acceptable_from_nothing) == (1_500, 300)
+
+
+if __name__ == "__main__":
+    for each, lines in FILES.items():
+        (HERE / each).write_text("\n".join([*lines(), ""]), encoding="utf-8")

@@ -1,4 +1,7 @@
-"""One look at a group in which every value differs: the whole report, and the whole text of it."""
+"""One look at a group in which every value differs: the whole report, and the whole text of it.
+
+``python -m tests.unit.status.test_whole`` writes the two files anew, after a change that is meant.
+"""
 
 from __future__ import annotations
 
@@ -175,16 +178,35 @@ def look() -> Evidence:
 HERE = Path(__file__).parent
 
 
+def report_of() -> str:
+    """The report as JSON, a member or partition in a line."""
+    parts = []
+    for key, value in json.loads(dumps(build(look()))).items():
+        rows = value if isinstance(value, list) and value and isinstance(value[0], dict) else None
+        lines = ",\n  ".join(map(json.dumps, rows or ()))
+        shown = json.dumps(value) if rows is None else f"[\n  {lines}\n ]"
+        parts.append(f" {json.dumps(key)}: {shown}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def text_of() -> str:
+    """The report as text, with all partitions."""
+    console = Console(file=io.StringIO(), width=200, highlight=False, emoji=False)
+    console.print(render(build(look()), with_partitions=True))
+    assert isinstance(console.file, io.StringIO)
+    return "".join(f"{line.rstrip()}\n" for line in console.file.getvalue().splitlines())
+
+
 def test_every_value_of_a_look_has_its_place_in_the_report() -> None:
     """Members by name, partitions by topic and number, the waits of the group before those of members."""
-    expected = json.loads((HERE / "whole.json").read_text(encoding="utf-8"))
-    assert json.loads(dumps(build(look()))) == expected
+    assert report_of() == (HERE / "whole.json").read_text(encoding="utf-8")
 
 
 def test_every_value_of_a_report_has_its_place_in_the_text() -> None:
     """The members with a column for each difference, all partitions, waits, differences and gaps."""
-    console = Console(file=io.StringIO(), width=200, highlight=False, emoji=False)
-    console.print(render(build(look()), with_partitions=True))
-    assert isinstance(console.file, io.StringIO)
-    lines = [line.rstrip() for line in console.file.getvalue().splitlines()]
-    assert lines == (HERE / "whole.txt").read_text(encoding="utf-8").splitlines()
+    assert text_of() == (HERE / "whole.txt").read_text(encoding="utf-8")
+
+
+if __name__ == "__main__":
+    (HERE / "whole.json").write_text(report_of(), encoding="utf-8")
+    (HERE / "whole.txt").write_text(text_of(), encoding="utf-8")
