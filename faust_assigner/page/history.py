@@ -117,7 +117,6 @@ class History:
     def note_told(self, told: Iterable[RoundTold], report: Report) -> None:
         """Add rounds from workers; a leader's report of moves has priority over observed moves."""
         names = {one.member_id: one.name for one in report.members}
-        names |= {one.instance_id: one.name for one in report.members if one.instance_id}
         tasks = {f"{p.topic}/{p.partition}" for p in report.partitions}
         for one in told:
             if one.outcome is None:

@@ -116,3 +116,10 @@ def test_only_the_time_between_two_looks_makes_a_gap(step_s: int, runs: int) -> 
     """However long the line is by then."""
     looks = [sample(step_s * n, 5) for n in (4, 3, 2, 1, 0)]
     assert lag_line(chart_of(looks, [], NOW)).count("M") == runs
+
+
+def test_the_greatest_value_is_that_of_the_whole_hour() -> None:
+    """The first of many looks; each lane has a greatest value of its own."""
+    looks = [sample(5 * n, 9_000 if n == 199 else n, members=n % 7) for n in range(199, -1, -1)]
+    lanes = {lane.name: lane.most for lane in chart_of(looks, [], NOW).lanes}
+    assert lanes == {"members": "6", "lag": "9,000", "standing": "0"}
