@@ -144,6 +144,7 @@ def test_what_a_worker_does_not_have_is_not_read(monkeypatch: pytest.MonkeyPatch
     assert found["commit_age_seconds"] == {(): 0.0}
     assert found["restored_records"] == {(): 0}
     assert not {"group_silent_seconds", "restore_remaining_seconds"} & found.keys()
+    assert found["fences"] == {(): 2}
     app._consumer = None
     found = read(monkeypatch, app)
     assert "fences" not in found

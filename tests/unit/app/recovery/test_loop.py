@@ -1031,3 +1031,18 @@ async def test_standbys_are_written_at_their_interval(made: Recovery) -> None:
     await made._keep_standbys_on_disk(made)
     assert slept == [recovery_loop.STANDBY_FLUSH_INTERVAL_S] * 2
     assert second.applied == [[b"k"]]
+
+
+async def test_rows_are_held_once_it_is_known_where_the_changelog_begins(made: Recovery) -> None:
+    """Until then nothing has changed: the next look compares again."""
+    table_of(made).data._dbs = {0: "db"}
+    made.app.consumer.ends = {A: 5}
+    made.ahead_are(A)
+
+    async def silent(*tps: TP) -> dict[TP, int]:
+        raise OSError("no broker")
+
+    made.app.consumer.earliest_offsets = silent  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="no broker"):
+        await made._compare_files()
+    assert (made.acts, made._reopen, table_of(made).persisted[A]) == ([], frozenset(), 7)

@@ -447,3 +447,15 @@ async def test_a_restore_that_does_not_end_in_time_is_logged(
     assert await service._in_thread(lambda *given: given, 1, "two") == (1, "two")
     await asyncio.sleep(0)
     assert service._working == {quick, stuck}
+
+
+async def test_a_partition_is_reported_with_its_offset(
+    restoring: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever gets the report seeks from there."""
+    monkeypatch.setattr(recovery, "bring_up", answer(12))
+    offsets, seen = {HERE: -1}, list[Any]()
+    highwaters, stop = restoring.active_highwaters, recovery.Stop(None)
+    async for tp in restoring._in_batches([HERE], offsets, highwaters, stop):
+        seen.append((tp, offsets[tp], highwaters[tp], restoring.restored[tp].end_offset))
+    assert seen == [(HERE, 12, 12, 12)]

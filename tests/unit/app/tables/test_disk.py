@@ -311,3 +311,20 @@ def test_a_database_that_is_no_folder_or_cannot_be_read_holds_no_state(
 
     monkeypatch.setattr(disk.os, "scandir", closed)
     assert partitions_on_disk(App(tmp_path), {"log": table("t")}) == {"log": [3]}
+
+
+def test_files_without_offsets_take_their_time_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """The files after them count as far behind."""
+    files, now = Files(tmp_path, p0=None, p1=OSError("locked"), p2=b"3"), 100.0
+    monkeypatch.setattr(disk.time, "monotonic", lambda: now)
+
+    def open_(path: Path) -> Any:
+        nonlocal now
+        now += 2.0
+        return files.open_(path)
+
+    assert disk.stored_offsets(open_, files.paths, budget_s=3.0) == {}
+    assert files.opened == [0, 1]
+    assert "Read the positions of 0 of 3 table files in 3 s" in caplog.text

@@ -908,3 +908,10 @@ async def test_nothing_committed_is_no_offset_of_a_transaction(
     made.consumer._committed_offset = {SOURCE: 1}
     assert await made.it._close_some(0, 900.0)
     assert made.table.closed == [(KEY, 1)]
+
+
+def test_the_first_moment_is_a_time_of_a_record(made: Made) -> None:
+    """It does not count from its window's begin."""
+    made.change(LATER, 4, at=0.0)
+    made.it.times.commit({SOURCE: 5})
+    assert made.it.times.time(0) == 0.0
