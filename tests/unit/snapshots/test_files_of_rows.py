@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import rocksdict
 
-from faust_assigner.snapshots import json_rows, seal, sst
+from faust_assigner.snapshots import compaction, json_rows, layers, seal, sst
 from faust_assigner.snapshots.compaction import Compacted, Compactor
 from faust_assigner.snapshots.json_rows import AUTO, JSON, RAW, json_types, parse_json
 from faust_assigner.snapshots.layers import Base
@@ -321,3 +321,34 @@ def test_deletions_survive_in_the_runs_of_a_change(tmp_path: Path) -> None:
     rows = dict(read_items([file.path for file in second.files]))
     assert rows == {b"c": b"", b"d": b"4", OFFSET_KEY: b"9"}
     assert second.keys == 2
+
+
+@pytest.mark.parametrize("bad", [0, 1, 2, 3, 4])
+def test_rows_are_checked_and_written_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: int
+) -> None:
+    """A bad row is found in each of them, and keys ascend from piece to piece."""
+    monkeypatch.setattr(compaction, "_ROWS", 2)
+    keys = [b"5", b"3", b"1", b"4", b"2"]
+    values = [b"{" if number == bad else b"%d" % number for number in range(5)]
+    one = compacted(tmp_path, (keys, values), codecs=(JSON, JSON))
+    rows = [(keys[number], values[number]) for number in range(5) if number != bad]
+    assert list(read_items([file.path for file in one.files])) == sorted(
+        [*rows, (OFFSET_KEY, b"9")]
+    )
+    assert (one.keys, one.unreadable, one.value_types) == (4, 1, {"int"})
+
+
+def test_changes_are_compared_with_their_base_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every row that differs is written, the last one of each piece, too."""
+    monkeypatch.setattr(layers, "_ROWS", 2)
+    keys = [b"%03d" % number for number in range(300)]
+    first = compacted(tmp_path / "1", (keys, [key * 10 for key in keys]))
+    changed = dict.fromkeys((1, 2, 5), b"new")
+    some = [changed.get(number, key * 10) for number, key in enumerate(keys[:7])]
+    second = compacted(tmp_path / "2", (keys[:7], some), base=Base(first.layers, first.keys))
+    (newest,) = second.layers[1]
+    assert dict(read_items([newest.path])) == dict.fromkeys((keys[1], keys[2], keys[5]), b"new")
+    assert newest.keys == 3, "the offset is that of the base"
