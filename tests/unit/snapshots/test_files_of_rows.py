@@ -352,3 +352,13 @@ def test_changes_are_compared_with_their_base_in_pieces(
     (newest,) = second.layers[1]
     assert dict(read_items([newest.path])) == dict.fromkeys((keys[1], keys[2], keys[5]), b"new")
     assert newest.keys == 3, "the offset is that of the base"
+
+
+@pytest.mark.parametrize("column", [0, 1])
+def test_types_of_rows_that_are_left_out_are_not_told(tmp_path: Path, column: int) -> None:
+    """The other column of such a row is JSON: a worker would read every row for its type."""
+    good, bad = [b'"a"', b"7"], [b'"b"', b"{"]
+    columns = (good, bad) if column else (bad, good)
+    one = compacted(tmp_path, columns, codecs=(JSON, JSON))
+    assert (one.keys, one.unreadable) == (1, 1)
+    assert (one.key_types, one.value_types) == ({"str"}, {"str"})
