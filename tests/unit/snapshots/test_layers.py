@@ -180,3 +180,22 @@ def test_the_changes_of_all_layers_together_are_large_or_not(
         assert (rows_of(layers), keys) == (model, len(model))
         base = Base(tuple(tuple(map(earlier, layer)) for layer in layers), keys)
     assert counts == [2, 3, 1]
+
+
+@pytest.mark.parametrize("share", [1, 4])
+def test_files_of_layers_that_were_merged_are_removed(
+    tmp_path: Path, state: dict[bytes, bytes], share: int
+) -> None:
+    """Only the new files of the result are published; whether ranges or changes were written anew."""
+    base = first_layer(tmp_path, state)
+    for number in range(2):
+        folder = tmp_path / f"{number}"
+        noise = random.Random(number)
+        changes: dict[bytes, bytes | None] = {
+            key: noise.randbytes(30) for key in KEYS[number : 100 * share : 2]
+        }
+        layers, keys = upon(base, folder, changes, max_layers=1)
+        left = {path.name for path in (folder / "out").iterdir()}
+        assert left == {file.name for file in new_files(layers)}
+        base = Base(tuple(tuple(map(earlier, layer)) for layer in layers), keys)
+    assert len(layers) == (2 if share == 1 else 1)

@@ -552,3 +552,12 @@ def test_only_files_of_the_snapshot_itself_are_uploaded(shelf: Shelf) -> None:
         (Path("local-1"), f"{at(9, 3)}/b.sst"),
         (Path("local-2"), f"{at(9, 3)}/c.sst"),
     ]
+
+
+def test_without_any_topic_id_later_snapshots_are_the_only_evidence(shelf: Shelf) -> None:
+    """Two unknown ids are not the same id."""
+    shelf.snapshot(9, age_s=10), shelf.snapshot(4, age_s=5)
+    log = Changelog("t", {0: Extent(0, 20)}, 10**9, None)
+    reasons = [reason for _, reason in Judge(shelf.catalog, log, NOW_MS).verdicts(0)]
+    assert reasons[0] is None
+    assert "taken later, ends before it, at 4" in str(reasons[1])
