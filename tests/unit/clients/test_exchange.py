@@ -350,7 +350,7 @@ def test_a_goodbye_that_fails_leaves_the_link_closed(script: Script, problem: An
             script.send = silent  # type: ignore[method-assign]
         began = clock()
         await member.stop()
-        assert clock() - began == (5.0 if problem == "silence" else 0.0)
+        assert clock() - began == pytest.approx(5.0 if problem == "silence" else 0.0)
         await member.stop()
 
     play(story())
