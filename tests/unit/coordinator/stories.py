@@ -453,3 +453,10 @@ EMPTIED: Final[Sequence[Step]] = (
     replace(H2, token=19),
     VIEWS,
 )  # fmt: skip
+
+#: A join waits for the initial delay when the first member of the new protocol converts the group.
+CONVERTED: Final[Sequence[Step]] = (
+    join(C1, 1), 100, join(M3, 2), 200, replace(H2, token=3), NOT_SAVED,
+    replace(H2, token=4),
+    VIEWS,
+)  # fmt: skip

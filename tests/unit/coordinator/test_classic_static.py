@@ -90,6 +90,20 @@ def test_a_parked_join_that_was_fenced_is_not_answered_again() -> None:
     assert [bench.joined(token).error for token in (bounced, last)] == [Code.NONE, Code.NONE]
 
 
+def test_a_newcomer_that_bounced_while_it_waits_outlives_its_session() -> None:
+    """Its parked join counts as a heartbeat; only a newcomer that never bounced has the long timeout."""
+    bench = Bench()
+    (leader,) = bench.stable(1)
+    bench.join(instance_id="i9")
+    bounced = bench.join(instance_id="i9")
+    for _ in range(5):
+        bench.pass_time(SESSION_MS - 1)
+        bench.heartbeat(leader)
+    token = bench.join(leader)
+    assert [bench.joined(one).error for one in (bounced, token)] == [Code.NONE, Code.NONE]
+    assert len(bench.joined(token).members) == 2
+
+
 def test_a_bounced_leader_is_told_to_skip_the_assignment() -> None:
     """Version 9: it leads again, sees the members, and must not assign (KIP-814)."""
     bench = Bench()

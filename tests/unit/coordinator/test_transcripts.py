@@ -59,6 +59,7 @@ STORIES: dict[str, tuple[Callable[[], Group], Sequence[Step]]] = {
     "dynamic": (classic, stories.DYNAMIC),
     "static": (classic, stories.STATIC),
     "late": (classic, stories.LATE),
+    "converted": (classic, stories.CONVERTED),
     "consumer": (consumer, stories.CONSUMER),
     "elsewhere": (lambda: consumer(inline_size=0), stories.ELSEWHERE),
     "mixed": (consumer, stories.MIXED),

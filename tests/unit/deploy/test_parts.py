@@ -515,3 +515,28 @@ def test_a_table_in_memory_needs_no_disk_beside_tables_with_files() -> None:
     )
     places = (("memory", 0), ("mixed", 0), ("files", 0), ("files", 1), ("files", 2))
     assert [size_of(look, place) for place in places] == [0, None, None, 0, 70]
+
+
+def test_a_recovery_of_exactly_a_thousand_records_measures_the_rate_alone() -> None:
+    """It is no time to open a table: the shortest recovery is the base."""
+    known = tuple(
+        Recovery(topic="log", source="standby", records=records, seconds=seconds)
+        for records, seconds in ((1_000, 4.0), (3_000, 2.0))
+    )
+    assert Recoveries(known=known).expected_s(["log"], 500, warm=True) == 2.0
+    assert Recoveries(known=known).expected_s(["log"], 2_000, warm=True) == 2.0 + 2_000 / (
+        4_000 / 6.0
+    )
+
+
+def test_an_instance_id_goes_before_the_host_of_another_worker() -> None:
+    """The name of one worker, the instance id of the second and the host of the third are equal."""
+    first, second, third = look(at_rest()).status.members
+    second = replace(second, instance_id="here")
+    third = replace(third, host="here")
+    question = Question(kind="stop", workers=("here",))
+    assert stopped_by(question, (first, second, third)) == {second.name}
+    assert stopped_by(question, (replace(first, name="here"), second, third)) == {"here"}
+    assert stopped_by(question, (first, third)) == {third.name}
+    with pytest.raises(NoSuchWorker, match="names 2 workers"):
+        stopped_by(question, (first, replace(first, name="x", host="here"), third))
