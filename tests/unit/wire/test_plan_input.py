@@ -281,3 +281,8 @@ def test_the_first_and_the_last_number_of_partitions_are_an_input(count: int) ->
 def test_a_line_of_another_shape_is_no_input(key: str, value: object) -> None:
     """Each kind of error while it is read."""
     assert decode_plan_input({**encode_plan_input(ASKED), key: value}) is None
+
+
+def test_a_run_of_many_numbers_is_its_first_and_its_last() -> None:
+    """In any order, each once; a gap of one number ends a run."""
+    assert as_runs([6, 3, 5, 4, 4, 8, 9, 10, 12]) == "3-6,8-10,12"

@@ -117,6 +117,11 @@ def test_a_set_answers_for_its_own_numbers() -> None:
         [], [2], [2, 3, 4], [2, 3, 4, 7], [2, 3, 4, 7, 20], [2, 3, 4, 7, 20, 21],
     ]  # fmt: skip
     assert list(held) == [2, 3, 4, 7, 20, 21], "the parts are other sets"
+    longer = Runs([0, 10, 30], [1, 5, 2])
+    assert longer.below(13) == Runs([0, 10], [1, 3])
+    assert longer.below(15) == Runs([0, 10], [1, 5])
+    assert longer.below(32) is longer
+    assert longer.below(0) == Runs([], [])
     empty = Runs([], [])
     assert (empty.size, empty.end, list(empty), 0 in empty) == (0, 0, [], False)
     assert Runs([2], [3]).numbers() == range(2, 5)
