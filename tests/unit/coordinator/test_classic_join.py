@@ -6,7 +6,7 @@ import pytest
 
 from faust_assigner.coordinator.classic import GroupLimits, State
 from faust_assigner.coordinator.errors import Code
-from faust_assigner.coordinator.events import Leaver, Protocol
+from faust_assigner.coordinator.events import CommitOffsets, Leaver, Protocol
 from tests.support.coordination.classic_bench import NO_DELAY, REBALANCE_MS, SESSION_MS, Bench
 
 
@@ -266,3 +266,19 @@ def test_a_newcomer_parked_too_long_is_given_up_after_five_minutes() -> None:
         if newcomer in bench.answers:
             break
     assert bench.joined(newcomer).error is Code.UNKNOWN_MEMBER_ID
+
+
+def test_a_repeated_join_of_a_follower_is_a_sign_of_life() -> None:
+    """Its session begins anew; a commit of a transaction is none, since its producer sends it."""
+    bench = Bench(NO_DELAY)
+    leader, follower = bench.stable(2)
+    bench.pass_time(SESSION_MS - 1)
+    bench.heartbeat(leader)
+    assert bench.joined(bench.join(follower)).error is Code.NONE
+    bench.pass_time(SESSION_MS - 1)
+    bench.heartbeat(leader)
+    event = CommitOffsets(bench.token(), follower, bench.group.generation, transactional=True)
+    assert bench.ask(event).error is Code.NONE
+    assert follower in bench.group.roster
+    bench.pass_time(1)
+    assert follower not in bench.group.roster

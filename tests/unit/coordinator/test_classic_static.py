@@ -104,6 +104,25 @@ def test_a_newcomer_that_bounced_while_it_waits_outlives_its_session() -> None:
     assert len(bench.joined(token).members) == 2
 
 
+def test_a_follower_that_bounced_before_its_sync_owes_the_sync_of_its_new_id_alone() -> None:
+    """After that sync the group stays as it is, however long it lives."""
+    bench = Bench()
+    leader, follower = bench.stable(2, instances=True)
+    instances = {m: bench.group.roster[m].instance_id for m in (leader, follower)}
+    for member_id, instance in instances.items():
+        bench.join(member_id, instance_id=instance, protocols=(Protocol("range", b"n"),))
+    leader = bench.group.roster.leader or ""
+    follower = next(m for m in instances if m != leader)
+    bench.sync(leader, given={follower: b"F"})
+    bounced = bench.joined(bench.join(instance_id=instances[follower])).member_id
+    bench.sync(bounced)
+    generation = bench.group.generation
+    for _ in range(2 * REBALANCE_MS // 5_000):
+        bench.pass_time(5_000)
+        assert {bench.heartbeat(m) for m in (leader, bounced)} == {Code.NONE}
+    assert (bench.group.state, bench.group.generation) == (State.STABLE, generation)
+
+
 def test_a_bounced_leader_is_told_to_skip_the_assignment() -> None:
     """Version 9: it leads again, sees the members, and must not assign (KIP-814)."""
     bench = Bench()
