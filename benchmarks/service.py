@@ -128,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--consumers", type=int, default=1000)
     parser.add_argument("--partitions", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--debounce", default="2", help="seconds in which joins are gathered")
+    parser.add_argument("--debounce-s", default="2", help="seconds in which joins are gathered")
     said = parser.parse_args(arguments)
     with (
         TemporaryDirectory() as folder,
@@ -136,9 +136,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             Path(folder),
             "--topic",
             f"orders={said.partitions}",
-            "--debounce",
-            said.debounce,
-            "--consumer-ttl",
+            "--debounce-s",
+            said.debounce_s,
+            "--consumer-ttl-s",
             "60",
         ) as (service,),
     ):

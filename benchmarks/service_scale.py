@@ -38,9 +38,9 @@ from faust_assigner.service.leading.targets import choose
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.proto.kafka_assigner_pb2_grpc import KafkaAssignerStub
 from faust_assigner.service.records import Assigned, Consumer, TopicConfig
-from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Event, KeyValue
 from faust_assigner.service.view import View
+from faust_assigner.settings.service import ServiceSettings
 from faust_assigner.testing.etcd import etcd_server
 from tests.support.assigning.instances import Instance, instances
 
@@ -187,7 +187,7 @@ def consuming(targets: Sequence[str], consumers: int, processes: int) -> Iterato
 def run(partitions: int, consumers: int, end: int, processes: int, rest_s: float) -> None:
     """One size, on an etcd of its own."""
     flags = [f for t in range(TOPICS) for f in ("--topic", f"topic-{t}={partitions // TOPICS}")]
-    flags += ["--consumer-ttl", str(TTL_S)]
+    flags += ["--consumer-ttl-s", str(TTL_S)]
     with (
         TemporaryDirectory() as folder,
         etcd_server(options=("--quota-backend-bytes", str(4 << 30), "--unsafe-no-fsync")) as etcd,

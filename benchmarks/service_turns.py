@@ -23,9 +23,9 @@ from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.records import HEARTBEATS, Consumer
 from faust_assigner.service.server.convert import messages_of
 from faust_assigner.service.serving.registry import Stream
-from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Compare, TxnResult, Write
 from faust_assigner.service.store.memory import MemoryStore
+from faust_assigner.settings.service import ServiceSettings
 
 TOPICS = 10
 AT_ONCE = 50

@@ -311,7 +311,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
             self._weights(),
             settings.read_or_default(self.app, table.GROUP_RECORD_BYTES),
             partial(policy_of, self.app),
-            settings.read_or_default(self.app, table.STALE_READS) > 0,
+            settings.read_or_default(self.app, table.STALE_READS_S) > 0,
             self._held_up,
             Record() if last is None else last.record,
             before=None if last is None else last.inputs,

@@ -62,7 +62,7 @@ from faust_assigner.app.tables.scope import ScopedTable
 from faust_assigner.app.transactions.manager import PartitionTransactions
 from faust_assigner.app.weights import provider
 from faust_assigner.errors import ConfigError
-from faust_assigner.settings.table import COOPERATIVE, SNAPSHOTS, STALE_READS
+from faust_assigner.settings.table import COOPERATIVE, SNAPSHOTS, STALE_READS_S
 
 logger = get_logger(__name__)
 
@@ -180,7 +180,7 @@ def forward_requests(app: Any) -> None:
 
 
 def answer_requests(app: Any) -> None:
-    """Make ``app`` answer requests for keys as an owner, or from copies (setting ``STALE_READS``).
+    """Make ``app`` answer requests for keys as an owner, or from copies (setting ``STALE_READS_S``).
 
     Only the repairs know which partitions are restored. Call this after :func:`repair` and
     :func:`forward_requests`.
@@ -188,7 +188,7 @@ def answer_requests(app: Any) -> None:
     chosen = _chosen(app, "Router")
     if issubclass(chosen, KeyRouter) or "repairs" not in parts_of(app):
         return
-    standing = ReplicaStatus(app, read_or_default(app, STALE_READS))
+    standing = ReplicaStatus(app, read_or_default(app, STALE_READS_S))
     setattr(app, STANDING, standing)
     app.conf.Router = over(KeyRouter, chosen)
     app.table_route = partial(table_route, app.table_route)

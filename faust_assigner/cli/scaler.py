@@ -83,7 +83,7 @@ def scaler(
             _show(group_id, asyncio.run(_once(where, settings)), as_json)
             return
         from faust_assigner.scaler.server import Listening, serve
-        from faust_assigner.service.server.table import address
+        from faust_assigner.settings.service import address
 
         try:
             host, port = address(bind)

@@ -20,16 +20,16 @@ class _Serve(click.Command):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the options."""
-        from faust_assigner.service.server.table import OPTIONS, flag, metavar, shown
+        from faust_assigner.settings.service import OPTIONS, REPEATED, flag
 
         found: list[click.Parameter] = [
             click.Option(
                 [_switched(flag(setting)) if setting.default is True else flag(setting)],
-                multiple=setting.name.endswith(("_TOPIC", "_ETCD", "_GROUPS")),
+                multiple=setting.kind in REPEATED,
                 is_flag=isinstance(setting.default, bool),
                 default=None,
-                metavar=None if isinstance(setting.default, bool) else metavar(setting),
-                help=f"{setting.meaning}  [{setting.name}; default: {shown(setting)}]",
+                metavar=None if isinstance(setting.default, bool) else setting.metavar,
+                help=f"{setting.meaning}  [{setting.name}; default: {setting.default_text}]",
             )
             for setting in OPTIONS
         ]

@@ -37,10 +37,10 @@ from faust_assigner.service.serving.registered import Registered
 from faust_assigner.service.serving.registry import Stream
 from faust_assigner.service.serving.routes import RouteUpdate, followed
 from faust_assigner.service.serving.sessions import Sessions
-from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Store
 from faust_assigner.service.tasks import ended, first
 from faust_assigner.service.view import Change, View
+from faust_assigner.settings.service import ServiceSettings
 
 logger = logging.getLogger(__name__)
 

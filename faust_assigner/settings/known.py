@@ -8,57 +8,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from faust_assigner.errors import ConfigError
+from faust_assigner.settings.service import AT, OPTIONS, TOKEN
 from faust_assigner.settings.table import SETTINGS
 
 PREFIX: Final = "FAUST_ASSIGNER_"
-#: Settings of ``faust-assigner serve`` and of the operator's commands. A worker may share their environment.
-OF_THE_SERVICE: Final = frozenset(
-    PREFIX + name
-    for name in (
-        "ADMINS",
-        "AT",
-        "BIND",
-        "CHANNEL",
-        "CONSUMER_KEEPALIVE",
-        "CONSUMER_TTL",
-        "COOLDOWN",
-        "DEBOUNCE",
-        "ELECTION_RETRY",
-        "ETCD",
-        "ETCD_CA",
-        "ETCD_CERT",
-        "ETCD_KEY",
-        "ETCD_PASSWORD",
-        "ETCD_USER",
-        "GROUPS",
-        "HANDOFF_TIMEOUT",
-        "HEALTH",
-        "INSECURE",
-        "KAFKA",
-        "LEADER_KEEPALIVE",
-        "LEADER_TTL",
-        "LOG_LEVEL",
-        "MAX_CALLS",
-        "MAX_CONNECTION_AGE",
-        "MAX_HANDOFFS",
-        "MAX_HANDOFFS_PER_CONSUMER",
-        "METRICS",
-        "NODE",
-        "PREFIX",
-        "REBALANCE_DELAY",
-        "RELEASE_TIMEOUT",
-        "REPLICAS",
-        "STRICT",
-        "TLS_CERT",
-        "TLS_CLIENT_CA",
-        "TLS_KEY",
-        "TOKEN",
-        "TOKENS",
-        "TOPIC",
-        "TOPIC_REFRESH",
-    )
-)
-IN_THE_ENVIRONMENT: Final = OF_THE_SERVICE | {setting.name for setting in SETTINGS}
+#: Workers, the service and the operator's commands may share one environment.
+IN_THE_ENVIRONMENT: Final = frozenset(setting.name for setting in (*SETTINGS, *OPTIONS, AT, TOKEN))
 KEYWORDS: Final = frozenset(setting.keyword for setting in SETTINGS if setting.is_keyword)
 #: The prefix before any property of Kafka's clients (``FAUST_ASSIGNER_KAFKA_SASL_PASSWORD``).
 _KAFKA: Final = PREFIX + "KAFKA_"

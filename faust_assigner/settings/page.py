@@ -1,71 +1,63 @@
-"""Generates docs/reference/settings.md: ``python -m faust_assigner.settings.page FILE``."""
+"""The tables of settings in docs/reference/settings.md and docs/reference/service.md.
+
+``python -m faust_assigner.settings.page FILE...`` renews the tables of these pages.
+
+The broker's settings are on a page of :mod:`faust_assigner.broker.page`.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from faust_assigner.settings.schema import Setting
+from faust_assigner.settings.service import OPTIONS, flag
 from faust_assigner.settings.table import SETTINGS
 
-HEAD = """\
-# Settings
-
-This page is generated from `faust_assigner/settings/table.py`:
-`python -m faust_assigner.settings.page docs/reference/settings.md`.
-
-A keyword of `faust.App` has priority over the environment, and the environment over the default:
-`faust.App(..., faust_assigner_rack="eu-1a")` or `FAUST_ASSIGNER_RACK=eu-1a faust -A shop worker`. Faust's own
-`env` and `env_prefix` apply. An empty value counts as unset. The worker logs a wrong value when it reads the
-value (a leader reads in each round) and uses the default. With a wrong value the weights or the ledger stay
-off; with a wrong list of workers, no request is forwarded. Set warm-ups and follow-up rounds
-alike on all workers: any worker may become the leader, and the leader's values apply.
-The member's name over restarts, and its static membership, is Faust's own `consumer_group_instance_id`.
-
-A variable that begins with `FAUST_ASSIGNER_`, in any letter case, must be a setting of this page, an option
-of [the service](service.md) or a variable that Kubernetes sets beside a Service whose name begins with
-`faust-assigner`. Any other variable is an error at start, which names the nearest setting. The same holds for
-an unknown keyword of `faust.App` that begins with `faust_assigner_`. With Faust's `env_prefix`, names with
-the prefix are checked as well and have priority over names without the prefix.
-
-The commands that connect to Kafka also accept Kafka's client properties: `--config FILE`, the file in
-`FAUST_ASSIGNER_KAFKA_CONFIG`, and, with the highest priority, `FAUST_ASSIGNER_KAFKA_X_Y` for the property
-`x.y` (`FAUST_ASSIGNER_KAFKA_SASL_PASSWORD` for `sasl.password`). A misspelled name, and a name
-from librdkafka or aiokafka, is an error with the nearest name. Any other name that Kafka does not
-define is logged.
-
-| name | a value is; **by default** | meaning |
-| --- | --- | --- |
-"""
+HEAD: Final = "| name | a value is; **by default** | meaning |\n| --- | --- | --- |\n"
+_TABLE: Final = re.compile(re.escape(HEAD) + r"(\|.*\n)*")
 
 
-def page() -> str:
-    """Return the page's text."""
-    return HEAD + "".join(f"| {' | '.join(_cells(setting))} |\n" for setting in SETTINGS)
+def renewed(
+    page: str,
+    settings: Iterable[Setting[Any]],
+    name: Callable[[Setting[Any]], str],
+) -> str:
+    """Return a page with its table of settings made anew."""
+    rows = "".join(f"| {name(one)} | {_value(one)} | {_meaning(one)} |\n" for one in settings)
+    return _TABLE.sub(lambda _: HEAD + rows, page)
 
 
-def _cells(setting: Setting[Any]) -> tuple[str, ...]:
+def _value(setting: Setting[Any]) -> str:
     unit = f" ({setting.unit})" if setting.unit not in setting.kind.words else ""
-    default = setting.shown or _default(setting.default)
-    return (
-        f"`{setting.name}`",
-        f"{setting.kind.words}{unit}; **{default}**",
-        setting.meaning + ("" if setting.is_keyword else "; not a keyword of `faust.App`"),
-    )
+    return f"{setting.kind.words}{unit}; **{setting.default_text}**"
 
 
-def _default(value: Any) -> str:
-    if isinstance(value, bool):
-        return "1" if value else "0"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def _meaning(setting: Setting[Any]) -> str:
+    of_the_environment = setting in SETTINGS and not setting.is_keyword
+    return setting.meaning + ("; not a keyword of `faust.App`" if of_the_environment else "")
+
+
+def _name(setting: Setting[Any]) -> str:
+    return f"`{setting.name}`"
+
+
+def _flag_and_name(setting: Setting[Any]) -> str:
+    return f"`{flag(setting)}` `{setting.name}`"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the page."""
-    Path(arguments[0]).write_text(page(), encoding="utf-8")
+    """Renew the table in each of the pages."""
+    for path in map(Path, arguments):
+        settings, name = TABLES[path.name]
+        path.write_text(renewed(path.read_text(), settings, name))
 
+
+#: Name of a page -> its settings, and the function that writes the name of a setting.
+TABLES: Final = {"settings.md": (SETTINGS, _name), "service.md": (OPTIONS, _flag_and_name)}
 
 if __name__ == "__main__":
     main(sys.argv[1:])

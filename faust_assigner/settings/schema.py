@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -18,18 +18,24 @@ from faust_assigner.errors import ConfigError
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+#: The key of a declared setting in the metadata of its field.
+_SETTING = "setting"
 
 
 @dataclass(frozen=True)
 class Kind(Generic[T_co]):
-    """The allowed values: described in words, and a function that converts or fails as ``float`` does."""
+    """The allowed values: described in words, and a function that converts or fails as ``float`` does.
+
+    ``metavar`` names the value in the help of a command.
+    """
 
     words: str
     parse: Callable[[Any], T_co]
+    metavar: str = ""
 
 
 @dataclass(frozen=True)
-class Setting(Generic[T]):
+class Setting(Generic[T_co]):
     """A setting; ``name`` is its name in the environment, in lower case the name of the argument.
 
     ``shown`` describes the default if the value alone says little; ``is_keyword`` tells whether
@@ -38,8 +44,8 @@ class Setting(Generic[T]):
     """
 
     name: str
-    kind: Kind[T]
-    default: T
+    kind: Kind[T_co]
+    default: T_co
     unit: str
     meaning: str
     shown: str = ""
@@ -51,18 +57,49 @@ class Setting(Generic[T]):
         """The argument's name."""
         return self.name.lower()
 
+    @property
+    def default_text(self) -> str:
+        """The default in words, for pages and help texts."""
+        if self.shown:
+            return self.shown
+        if isinstance(self.default, bool):
+            return "1" if self.default else "0"
+        return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
+
+    @property
+    def metavar(self) -> str:
+        """The name of the value in the help of a command."""
+        return self.kind.metavar or self.kind.words
+
+
+def declared(kind: Kind[T], default: T, meaning: str, *, shown: str = "") -> T:
+    """Declare a setting as the field of a dataclass, which :func:`declared_in` returns."""
+    setting = Setting("", kind, default, "", meaning, shown, is_keyword=False)
+    return field(default=default, metadata={_SETTING: setting})
+
+
+def declared_in(owner: type[Any], name: Callable[[str], str]) -> dict[str, Setting[Any]]:
+    """Return field -> setting of a dataclass; ``name`` converts a field's name to the setting's name."""
+    return {
+        one.name: replace(one.metadata[_SETTING], name=name(one.name))
+        for one in fields(owner)
+        if _SETTING in one.metadata
+    }
+
+
+def parse(setting: Setting[T], said: object) -> T:
+    """Return a given value as the setting's kind; raises ConfigError with the setting and the value."""
+    try:
+        return setting.kind.parse(said)
+    except (TypeError, ValueError, OverflowError):  # int(infinity) raises OverflowError
+        raise ConfigError(f"{setting.name} must be {setting.kind.words}, got {said!r}") from None
+
 
 def read(setting: Setting[T], *, argument: object = None, environment: Mapping[str, str]) -> T:
     """Return the value with the highest priority; raises ConfigError with the setting and the value."""
     for said in (argument, environment.get(setting.name)):
-        if said is None or said == "":
-            continue
-        try:
-            return setting.kind.parse(said)
-        except (TypeError, ValueError, OverflowError):  # int(infinity) raises OverflowError
-            raise ConfigError(
-                f"{setting.name} must be {setting.kind.words}, got {said!r}"
-            ) from None
+        if said is not None and said != "":
+            return parse(setting, said)
     return setting.default
 
 

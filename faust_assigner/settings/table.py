@@ -120,8 +120,8 @@ CREDENTIALS_TO: Final = Setting[tuple[str, ...]](
     "the workers that also receive the caller's `Authorization` and `Cookie`; the same patterns",
     "nobody",
 )
-STALE_READS: Final = Setting(
-    "FAUST_ASSIGNER_STALE_READS",
+STALE_READS_S: Final = Setting(
+    "FAUST_ASSIGNER_STALE_READS_S",
     number("0 or more seconds", least=0.0),
     0.0,
     "seconds",
@@ -232,8 +232,8 @@ WEIGHTS_MODE: Final = Setting(
     "",
     "`on` uses the weights, `shadow` scores decisions with them, `off` does not read them",
 )
-WEIGHTS_MAX_AGE: Final = Setting(
-    "FAUST_ASSIGNER_WEIGHTS_MAX_AGE",
+WEIGHTS_MAX_AGE_S: Final = Setting(
+    "FAUST_ASSIGNER_WEIGHTS_MAX_AGE_S",
     number("seconds above 0"),
     7 * 86_400.0,
     "seconds",

@@ -30,13 +30,15 @@ import numpy.typing as npt
 
 from faust_assigner.errors import ConfigError, FaustAssignerError
 from faust_assigner.model import Floats
+from faust_assigner.settings.schema import SPAN
+from faust_assigner.settings.table import WEIGHTS_CLAMP, WEIGHTS_MAX_AGE_S
 
 FORMAT = "faust-assigner-weights"
 FORMAT_VERSION = 1
 
 NEUTRAL = 1.0
 #: Weights older than this do not describe today's load.
-MAX_AGE_S = 7 * 86_400.0
+MAX_AGE_S = WEIGHTS_MAX_AGE_S.default
 #: The clocks of two machines may differ by this much; beyond, a document is "computed in the future".
 CLOCK_SKEW_S = 3_600.0
 MAX_BYTES = 64 * 1024 * 1024
@@ -54,22 +56,16 @@ class Limits(NamedTuple):
     A steep load needs wider limits: under a Zipf law the heaviest of 100 partitions is 50 times the median.
     """
 
-    lowest: float = 0.25
-    highest: float = 4.0
+    lowest: float = WEIGHTS_CLAMP.default[0]
+    highest: float = WEIGHTS_CLAMP.default[1]
 
     @classmethod
     def parse(cls, text: str) -> Limits:
         """Parse ``0.25:4`` as limits; raises ConfigError unless 0 < lowest <= 1 <= highest."""
-        low, colon, high = text.partition(":")
         try:
-            found = cls(float(low), float(high))
+            return cls(*SPAN.parse(text))
         except ValueError:
-            found = cls(0.0, 0.0)
-        if not colon or not 0 < found.lowest <= 1 <= found.highest < math.inf:
-            raise ConfigError(
-                f"limits of weights must be LOWEST:HIGHEST around 1, like 0.25:4, got {text!r}"
-            )
-        return found
+            raise ConfigError(f"limits of weights must be {SPAN.words}, got {text!r}") from None
 
 
 DEFAULT_LIMITS = Limits()

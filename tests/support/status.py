@@ -193,7 +193,7 @@ class MadeGroup:
                 for t in sorted(self.changelogs)
             ),
             "settings": {
-                "FAUST_ASSIGNER_STALE_READS": "0",
+                "FAUST_ASSIGNER_STALE_READS_S": "0",
                 "broker_session_timeout": "60",
                 "broker_rebalance_timeout": "90",
             },

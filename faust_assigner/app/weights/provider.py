@@ -284,7 +284,7 @@ def configured(app: Any) -> WeightSettings | None:
     return WeightSettings(
         _source(app, place),
         Mode(read(app, table.WEIGHTS_MODE)),
-        read(app, table.WEIGHTS_MAX_AGE),
+        read(app, table.WEIGHTS_MAX_AGE_S),
         Limits(*read(app, table.WEIGHTS_CLAMP)),
     )
 

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from faust_assigner.cli.failure import reported_errors
+from faust_assigner.settings.service import AT, TOKEN, address
 
 if TYPE_CHECKING:
     from faust_assigner.service.client.operator import Operator
 
-#: The prefix of the service's environment variables.
-ENVIRONMENT = "FAUST_ASSIGNER_"
 #: Seconds without an answer of the store after which a state counts as old.
 OLD_S = 15.0
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -28,8 +27,6 @@ def _checked(context: click.Context, option: click.Parameter, said: str) -> str:
 
     gRPC would take a port that is too large for another port, and any word for a host.
     """
-    from faust_assigner.service.server.table import address
-
     try:
         address(said)
     except ValueError:
@@ -41,11 +38,11 @@ def _checked(context: click.Context, option: click.Parameter, said: str) -> str:
 CHANNEL = (
     click.option(
         "--at",
-        default="127.0.0.1:50051",
+        default="{}:{}".format(*AT.default),
         show_default=True,
         metavar="HOST:PORT",
         callback=_checked,
-        envvar=f"{ENVIRONMENT}AT",
+        envvar=AT.name,
         show_envvar=True,
         help="An instance of the service.",
     ),
@@ -61,7 +58,7 @@ _SHARED = (
     click.option(
         "--token",
         default="",
-        envvar=f"{ENVIRONMENT}TOKEN",
+        envvar=TOKEN.name,
         show_envvar=True,
         help="The caller's token; give it in the environment, where ps does not show it.",
     ),

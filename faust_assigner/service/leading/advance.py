@@ -26,9 +26,9 @@ from faust_assigner.service.leading.bundles import (
 )
 from faust_assigner.service.leading.targets import bound_topics, copartitioned_with
 from faust_assigner.service.records import Status, names_itself
-from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Delete, Put, Write
 from faust_assigner.service.view import Entry, View
+from faust_assigner.settings.service import ServiceSettings
 
 
 def advance(

@@ -20,7 +20,6 @@ from faust_assigner.service.keys import MAX_PARTITIONS, Keys, checked_topic
 from faust_assigner.service.leading.election import Deposed, Leadership
 from faust_assigner.service.mirror import Mirror
 from faust_assigner.service.records import BY_OPERATOR, IN_KAFKA, TopicConfig
-from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import (
     Compare,
     Delete,
@@ -33,6 +32,7 @@ from faust_assigner.service.store.base import (
 from faust_assigner.service.store.rewrite import rewritten
 from faust_assigner.service.tasks import first
 from faust_assigner.service.view import Change
+from faust_assigner.settings.service import ServiceSettings
 
 logger = logging.getLogger(__name__)
 

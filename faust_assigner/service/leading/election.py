@@ -16,7 +16,6 @@ from faust_assigner.service.errors import StoreError
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.leases import HeldLease
 from faust_assigner.service.records import Leader
-from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import (
     Compare,
     Delete,
@@ -28,6 +27,7 @@ from faust_assigner.service.store.base import (
     absent,
 )
 from faust_assigner.service.tasks import ended
+from faust_assigner.settings.service import ServiceSettings
 
 logger = logging.getLogger(__name__)
 

@@ -34,9 +34,9 @@ from faust_assigner.service.leading.targets import Targets, choose
 from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.mirror import RETRY_S, Mirror
 from faust_assigner.service.records import EXPELLED_S, Consumer
-from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Put, Write
 from faust_assigner.service.view import Change, Entry, View, is_idle
+from faust_assigner.settings.service import ServiceSettings
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from faust_assigner.service.handoff import Handoff, Phase, State, TopicPartition, state_of
-from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.view import Change, Entry, View
+from faust_assigner.settings.service import ServiceSettings
 
 #: One in this many places is kept for the hand-offs of leaving consumers.
 KEPT = 4

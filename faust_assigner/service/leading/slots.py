@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterator, Mapping, Set
 from faust_assigner.service.handoff import Phase, TopicPartition
 from faust_assigner.service.leading.record import Suitability, unreserved
 from faust_assigner.service.leading.targets import copartitioned_with
-from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.view import View
+from faust_assigner.settings.service import ServiceSettings
 
 
 def beginning(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from faust_assigner.errors import ConfigError
@@ -20,16 +20,15 @@ from faust_assigner.service.server.auth import (
     TokenAuthenticator,
 )
 from faust_assigner.service.server.groups import NAME
-from faust_assigner.service.server.table import BY_NAME, flag
-from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.settings.schema import read
+from faust_assigner.settings.service import BY_NAME, ServerSettings, ServiceSettings, flag
 
 
 @dataclass(frozen=True)
 class Options:
-    """The values of ``serve``'s options, by the options' names in lower case."""
+    """The options of ``serve``: the settings of the instance, and of each of its groups."""
 
-    said: Mapping[str, Any]
+    server: ServerSettings
     settings: ServiceSettings
 
     @classmethod
@@ -45,73 +44,51 @@ class Options:
 
     @classmethod
     def _read(cls, arguments: Mapping[str, object], environment: Mapping[str, str]) -> Options:
-        said = {
+        found = {
             name: read(setting, argument=arguments.get(name), environment=environment)
             for name, setting in BY_NAME.items()
         }
-        for name in ("consumer", "leader"):
-            # The default keepalive follows a short time to live.
-            keepalive = BY_NAME[f"{name}_keepalive"]
-            if not (arguments.get(f"{name}_keepalive") or environment.get(keepalive.name)):
-                said[f"{name}_keepalive"] = min(said[f"{name}_keepalive"], said[f"{name}_ttl"] / 3)
-        release = BY_NAME["release_timeout"]
-        if not (arguments.get("release_timeout") or environment.get(release.name)):
-            said["release_timeout"] = min(said["release_timeout"], said["handoff_timeout"])
-        settings = ServiceSettings(
-            prefix=said["prefix"],
-            strict=said["strict"],
-            replicas=said["replicas"],
-            channel=said["channel"],
-            max_handoffs=said["max_handoffs"],
-            max_handoffs_per_consumer=said["max_handoffs_per_consumer"],
-            **{
-                f"{name}_s": said[name]
-                for name in (
-                    "consumer_ttl",
-                    "consumer_keepalive",
-                    "leader_ttl",
-                    "leader_keepalive",
-                    "election_retry",
-                    "debounce",
-                    "handoff_timeout",
-                    "release_timeout",
-                    "cooldown",
-                    "rebalance_delay",
-                    "topic_refresh",
-                )
-            },
+        for name, most in (
+            ("consumer_keepalive_s", found["consumer_ttl_s"] / 3),
+            ("leader_keepalive_s", found["leader_ttl_s"] / 3),
+            ("release_timeout_s", found["handoff_timeout_s"]),
+        ):
+            # A default follows a short time of which it is a part; a given value does not.
+            if not (arguments.get(name) or environment.get(BY_NAME[name].name)):
+                found[name] = min(found[name], most)
+        options = cls(
+            ServerSettings(**_of(ServerSettings, found)),
+            ServiceSettings(**_of(ServiceSettings, found)),
         )
-        options = cls(said, settings)
         options._check()
         return options
 
     def _check(self) -> None:
-        said = self.said
+        said = self.server
         self._check_groups()
-        if bool(said["tls_cert"]) != bool(said["tls_key"]):
+        if bool(said.tls_cert) != bool(said.tls_key):
             raise ConfigError("--tls-cert and --tls-key require each other")
-        if said["tls_client_ca"] and not said["tls_cert"]:
+        if said.tls_client_ca and not said.tls_cert:
             raise ConfigError("--tls-client-ca requires --tls-cert and --tls-key")
-        if said["insecure"] or is_loopback(said["bind"][0]):
+        if said.insecure or is_loopback(said.bind[0]):
             return
-        if not said["tls_cert"]:
+        if not said.tls_cert:
             raise ConfigError(
-                f"{said['bind'][0]} is not loopback: give --tls-cert and --tls-key, or --insecure"
+                f"{said.bind[0]} is not loopback: give --tls-cert and --tls-key, or --insecure"
             )
-        if not (said["tokens"] or said["tls_client_ca"]):
+        if not (said.tokens or said.tls_client_ca):
             raise ConfigError(
-                f"{said['bind'][0]} is not loopback: "
-                "give --tokens or --tls-client-ca, or --insecure"
+                f"{said.bind[0]} is not loopback: give --tokens or --tls-client-ca, or --insecure"
             )
 
     def _check_groups(self) -> None:
-        groups = self.said["groups"]
+        groups = self.server.groups
         for name in groups:
             if not NAME.fullmatch(name) or groups.count(name) > 1:
                 raise ConfigError(
                     f"--groups: a group is up to 64 of A-Z a-z 0-9 _ -, each once: {name!r}"
                 )
-        for said in self.said["topic"]:
+        for said, _ in self.server.topic:
             group, slash, _ = said.rpartition("/")
             if groups and group not in groups:
                 raise ConfigError(
@@ -123,9 +100,9 @@ class Options:
     @property
     def groups(self) -> Mapping[str, tuple[ServiceSettings, dict[str, int]]]:
         """Group -> settings and topics; "" is the only group of a service without ``--groups``."""
-        topics: Mapping[str, int] = self.said["topic"]
-        if not self.said["groups"]:
-            return {"": (self.settings, dict(topics))}
+        topics = dict(self.server.topic)
+        if not self.server.groups:
+            return {"": (self.settings, topics)}
         return {
             name: (
                 replace(self.settings, prefix=f"{self.settings.prefix}{name}/"),
@@ -135,7 +112,7 @@ class Options:
                     if topic.startswith(f"{name}/")
                 },
             )
-            for name in self.said["groups"]
+            for name in self.server.groups
         }
 
     def check_files(self) -> None:
@@ -143,29 +120,31 @@ class Options:
 
         gRPC's own error would blame the address.
         """
-        said = self.said
-        for role in ("tls", "etcd"):
-            if said[f"{role}_cert"] and said[f"{role}_key"]:
-                flags = f"--{role}-cert and --{role}-key"
-                check_pair(said[f"{role}_cert"], said[f"{role}_key"], flags)
-        for name in ("tls_client_ca", "etcd_ca"):
-            if said[name]:
-                check_authorities(said[name], flag(BY_NAME[name]))
+        said = self.server
+        for name, cert, key in (
+            ("tls", said.tls_cert, said.tls_key),
+            ("etcd", said.etcd_cert, said.etcd_key),
+        ):
+            if cert and key:
+                check_pair(cert, key, f"--{name}-cert and --{name}-key")
+        for name, authority in (("tls_client_ca", said.tls_client_ca), ("etcd_ca", said.etcd_ca)):
+            if authority:
+                check_authorities(authority, flag(BY_NAME[name]))
 
     def certificates(self) -> Certificates | None:
         """Return the certificate files of the consumers' port; ``None`` without TLS."""
-        said = self.said
-        if not said["tls_cert"]:
+        said = self.server
+        if not (said.tls_cert and said.tls_key):
             return None
-        return Certificates(said["tls_cert"], said["tls_key"], said["tls_client_ca"])
+        return Certificates(said.tls_cert, said.tls_key, said.tls_client_ca)
 
     def authenticator(self) -> Authenticator:
         """Return the authentication of callers. Raises ConfigError."""
-        if self.said["tokens"]:
-            return TokenAuthenticator.of_file(self.said["tokens"], self.said["admins"])
+        if self.server.tokens:
+            return TokenAuthenticator.of_file(self.server.tokens, self.server.admins)
         return (
-            CertificateAuthenticator(self.said["admins"])
-            if self.said["tls_client_ca"]
+            CertificateAuthenticator(self.server.admins)
+            if self.server.tls_client_ca
             else NoAuthentication()
         )
 
@@ -183,6 +162,13 @@ def _in_flags(error: str) -> str:
     first, _, rest = error.partition(" ")
     for name, setting in BY_NAME.items():
         first = f"{flag(setting)} ({first})" if first == setting.name else first
-        first = flag(setting) if first in (name, f"{name}_s") else first
-        rest = rest.replace(f" {name}_s ", f" {flag(setting)} ")
+        if first == name:
+            first = flag(setting)
+        if name.endswith("_s"):  # two times that contradict each other
+            rest = rest.replace(f" {name} ", f" {flag(setting)} ")
     return f"{first} {rest}"
+
+
+def _of(owner: type[ServerSettings | ServiceSettings], found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of the fields of a class of settings."""
+    return {one.name: found[one.name] for one in fields(owner) if one.name in found}

@@ -34,7 +34,7 @@ def serve(options: Options, say: Callable[[str], None]) -> None:
     """
     options.check_files()
     logging.basicConfig(
-        level=options.said["log_level"].upper(),
+        level=options.server.log_level.upper(),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     asyncio.run(_serve(options, say))
@@ -46,11 +46,11 @@ async def _serve(options: Options, say: Callable[[str], None]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with running(options) as (port, metrics_port, health_port):
-        host = options.said["bind"][0]
-        if metrics_port:
-            say(f"metrics on http://{options.said['metrics'][0]}:{metrics_port}/metrics")
-        if health_port:
-            say(f"health probes on {options.said['health'][0]}:{health_port}")
+        host = options.server.bind[0]
+        if options.server.metrics:
+            say(f"metrics on http://{options.server.metrics[0]}:{metrics_port}/metrics")
+        if options.server.health:
+            say(f"health probes on {options.server.health[0]}:{health_port}")
         say(f"listening on {host}:{port}")
         await stop.wait()
         say("stopping")
@@ -59,14 +59,14 @@ async def _serve(options: Options, say: Callable[[str], None]) -> None:
 @contextlib.asynccontextmanager
 async def running(options: Options) -> AsyncIterator[tuple[int, int, int]]:
     """Run an instance; yield its port, its metrics' port and its probes' port (0: no such port)."""
-    said = options.said
+    said = options.server
     async with contextlib.AsyncExitStack() as ends:
-        metrics = PrometheusMetrics(said["groups"])
+        metrics = PrometheusMetrics(said.groups)
         metrics_port = 0
-        if said["metrics"]:
-            metrics_port = ends.enter_context(metrics.served(*said["metrics"]))
+        if said.metrics:
+            metrics_port = ends.enter_context(metrics.served(*said.metrics))
         store = _open_store(options, metrics, ends)
-        kafka = KafkaTopics(said["kafka"]) if said["kafka"] else None
+        kafka = KafkaTopics(said.kafka) if said.kafka else None
         if kafka is not None:
             ends.push_async_callback(kafka.close)
         counts = {name: metrics.of(name) for name in options.groups}
@@ -74,7 +74,7 @@ async def running(options: Options) -> AsyncIterator[tuple[int, int, int]]:
             name: AssignerNode(
                 store,
                 settings,
-                node_id=said["node"] or f"{socket.gethostname()}-{os.getpid()}",
+                node_id=said.node or f"{socket.gethostname()}-{os.getpid()}",
                 topics=topics,
                 count_partitions=kafka.count if kafka else None,
                 metrics=counts[name],
@@ -116,17 +116,17 @@ def _open_store(
     options: Options, metrics: PrometheusMetrics, ends: contextlib.AsyncExitStack
 ) -> Store:
     """Open etcd if endpoints are given, else a store in memory."""
-    said = options.said
-    if not said["etcd"]:
+    said = options.server
+    if not said.etcd:
         # A hand-off's id is a revision: an id of the previous process matches no new hand-off.
         return MemoryStore(first_revision=int(time.time() * 1000))
     access = EtcdAccess(
-        endpoints=said["etcd"],
-        ca=said["etcd_ca"] or None,
-        certificate=said["etcd_cert"] or None,
-        key=said["etcd_key"] or None,
-        user=said["etcd_user"] or None,
-        password=said["etcd_password"] or None,
+        endpoints=said.etcd,
+        ca=said.etcd_ca or None,
+        certificate=said.etcd_cert or None,
+        key=said.etcd_key or None,
+        user=said.etcd_user or None,
+        password=said.etcd_password or None,
     )
     store = EtcdStore(access, observe=metrics.store_call)
     ends.push_async_callback(store.close)

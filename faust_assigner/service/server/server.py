@@ -78,10 +78,10 @@ class AssignerServer:
         self._tasks: list[asyncio.Task[None]] = []
         self._server: grpc.aio.Server = grpc.aio.server(
             options=channel_options(
-                options.settings.consumer_ttl_s, options.said["max_connection_age"]
+                options.settings.consumer_ttl_s, options.server.max_connection_age_s
             ),
             interceptors=(ReadableRequests(),),
-            maximum_concurrent_rpcs=options.said["max_calls"],
+            maximum_concurrent_rpcs=options.server.max_calls,
         )
         self._authenticator = authenticator = options.authenticator()
         add_KafkaAssignerServicer_to_server(ConsumerServicer(groups, authenticator), self._server)
@@ -101,12 +101,12 @@ class AssignerServer:
 
         Raises OSError if an address is taken or does not belong to this machine.
         """
-        said = self._options.said
-        with _spoken(said["bind"]) as address:
+        said = self._options.server
+        with _spoken(said.bind) as address:
             taken = self._listen(address)
-        if said["health"]:
+        if said.health:
             limits = channel_options(self._options.settings.consumer_ttl_s)
-            with _spoken(said["health"]) as address:
+            with _spoken(said.health) as address:
                 self._probing, self.health_port = probing(self._health, address, limits)
         await self._health.look()
         await self._server.start()

@@ -20,9 +20,9 @@ from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.mirror import Mirror
 from faust_assigner.service.records import Consumer, names_itself
 from faust_assigner.service.serving.holdings import Holdings
-from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Put, Store, unchanged
 from faust_assigner.service.view import Change
+from faust_assigner.settings.service import ServiceSettings
 
 logger = logging.getLogger(__name__)
 

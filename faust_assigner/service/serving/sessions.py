@@ -36,11 +36,11 @@ from faust_assigner.service.serving.beats import Beats
 from faust_assigner.service.serving.fences import fences, may_share
 from faust_assigner.service.serving.registry import Registry, Stream, followed_by
 from faust_assigner.service.serving.relay import snapshot, tell
-from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Delete, KeyValue, Put, Store, Write
 from faust_assigner.service.store.rewrite import rewritten
 from faust_assigner.service.tasks import ended
 from faust_assigner.service.view import Change, View, awaited, waits_in_vain
+from faust_assigner.settings.service import ServiceSettings
 
 logger = logging.getLogger(__name__)
 
@@ -234,7 +234,7 @@ class Sessions:
         lease = await self._store.grant(delay_s)
         logger.warning(
             "%s is the first consumer after all were gone: %s are awaited for up to %g s "
-            "(--rebalance-delay); until then each consumer gets only its former partitions",
+            "(--rebalance-delay-s); until then each consumer gets only its former partitions",
             consumer.name,
             f"{len(others)} others" if view.owned else "the former consumers",
             delay_s,

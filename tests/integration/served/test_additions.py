@@ -37,7 +37,7 @@ def warms(one: Consumer) -> list[Warm]:
 
 async def test_an_operator_sees_how_far_a_warm_up_is_and_gives_it_up(tmp_path: Path) -> None:
     """The new owner is told to forget it, is not asked again for a while, and the old one goes on."""
-    with instances(tmp_path, *FOUR, "--cooldown", "60") as (service,):
+    with instances(tmp_path, *FOUR, "--cooldown-s", "60") as (service,):
         first, second = Consumer(service.target, "a"), Consumer(service.target, "b", warm_s=1000)
         async with consumers(first), Operator(service.target) as operator:
             await settled([first], [4])

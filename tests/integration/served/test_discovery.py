@@ -76,7 +76,7 @@ async def test_a_topic_that_is_deleted_in_kafka_is_taken_from_its_owners(
     tmp_path: Path, broker: EmbeddedBroker
 ) -> None:
     """They worked on, or failed, on partitions that are no more; made anew, the topic comes back."""
-    flags = ("--kafka", broker.bootstrap, "--topic-refresh", "0.3")
+    flags = ("--kafka", broker.bootstrap, "--topic-refresh-s", "0.3")
     with instances(tmp_path, *QUICK, *flags) as (service,):
         member = Consumer(service.target, "a", topics=["shop.orders"])
         async with consumers(member):

@@ -48,7 +48,7 @@ async def test_a_failed_release_costs_one_time_to_live(
     tmp_path: Path, etcd: EtcdServer, how: str
 ) -> None:
     """The new owner, asked once, works on all partitions then; the old process is refused everywhere."""
-    with group(tmp_path, etcd, 2, options=("--release-timeout", f"{RELEASE_S:g}")) as g:
+    with group(tmp_path, etcd, 2, options=("--release-timeout-s", f"{RELEASE_S:g}")) as g:
         old, new = _old_owner(g.targets, how), Consumer(g.targets, "b", kind=HeardClient)
         async with consumers(old), writing([old, new]):
             await settled([old], [32])

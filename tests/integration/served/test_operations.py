@@ -62,7 +62,7 @@ async def test_an_old_connection_is_closed_and_its_consumer_keeps_everything(
     tmp_path: Path,
 ) -> None:
     """Load balancers spread by connections: the consumer comes back with the same epochs."""
-    with instances(tmp_path, *QUICK, *TWO, "--max-connection-age", "1") as (service,):
+    with instances(tmp_path, *QUICK, *TWO, "--max-connection-age-s", "1") as (service,):
         one = Consumer(service.target, "a")
         async with consumers(one):
             await settled([one], [2])

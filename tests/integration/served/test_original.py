@@ -55,7 +55,7 @@ async def test_single_consumer_gets_all(start: Any) -> None:
 @pytest.mark.slow
 async def test_two_at_once_split_evenly_without_handoffs(start: Any) -> None:
     """The debounce takes both in one rebalance."""
-    target = start("--topic", "orders=8", "--debounce", "1")
+    target = start("--topic", "orders=8", "--debounce-s", "1")
     async with consumers(Consumer(target, "a"), Consumer(target, "b")) as members:
         await settled(members, [4, 4])
         assert [one.warmed for one in members] == [[], []]
@@ -133,7 +133,7 @@ async def test_a_crash_during_warming_leaves_it_to_the_old_owner(start: Any) -> 
 @pytest.mark.slow
 async def test_rapid_scale_up_is_debounced(start: Any) -> None:
     """Ten joins within the debounce are one plan: no partition moves twice."""
-    target = start("--topic", "orders=20", "--debounce", "1")
+    target = start("--topic", "orders=20", "--debounce-s", "1")
     async with consumers(*(Consumer(target, f"c{number}") for number in range(10))) as members:
         await settled(members, [2] * 10)
         assert sum(len(one.warmed) for one in members) == 0

@@ -23,7 +23,7 @@ from tests.support.assigning.instances import (
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 TTL_S = 3.0
-TIMES = QUICK[: QUICK.index("--rebalance-delay")]
+TIMES = QUICK[: QUICK.index("--rebalance-delay-s")]
 
 
 async def test_after_an_outage_longer_than_the_time_to_live_each_gets_its_own_back(

@@ -41,7 +41,7 @@ EIGHT = ("--topic", "orders=8")
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Instance]:
     """One instance with one topic of eight partitions."""
-    with instances(tmp_path, *QUICK, *EIGHT, "--metrics", "127.0.0.1:0", "--cooldown", "1") as (
+    with instances(tmp_path, *QUICK, *EIGHT, "--metrics", "127.0.0.1:0", "--cooldown-s", "1") as (
         one,
     ):
         yield one

@@ -29,7 +29,7 @@ FLAGS = (
     "--no-strict",  # a consumer that reads nothing releases nothing
     "--topic",
     f"{'o' * 240}={PARTITIONS}",
-    "--debounce",
+    "--debounce-s",
     "0.2",
     "--max-handoffs",
     "10000",

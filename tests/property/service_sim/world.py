@@ -12,7 +12,7 @@ from faust_assigner.service.errors import ServiceRefused
 from faust_assigner.service.handoff import HandoffEvent, TopicPartition
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.serving.acks import OF_OLD_OWNER
-from faust_assigner.service.settings import ServiceSettings
+from faust_assigner.settings.service import ServiceSettings
 from tests.property.service_sim.acts import Act, Setting
 from tests.property.service_sim.book import must
 from tests.property.service_sim.consumer import Instance, SimConsumer

@@ -26,9 +26,9 @@ PARTITIONS = 24
 #: Seconds for a process to start, and to register while members of etcd are stopped.
 KNOWN_S = 90.0
 FLAGS = (
-    *("--topic", f"orders={PARTITIONS}", "--prefix", PREFIX, "--election-retry", "1"),
-    *("--consumer-ttl", f"{TTL_S:g}", "--leader-ttl", f"{TTL_S:g}", "--debounce", "0.3"),
-    *("--handoff-timeout", "15", "--cooldown", "5", "--rebalance-delay", "5"),
+    *("--topic", f"orders={PARTITIONS}", "--prefix", PREFIX, "--election-retry-s", "1"),
+    *("--consumer-ttl-s", f"{TTL_S:g}", "--leader-ttl-s", f"{TTL_S:g}", "--debounce-s", "0.3"),
+    *("--handoff-timeout-s", "15", "--cooldown-s", "5", "--rebalance-delay-s", "5"),
 )
 
 

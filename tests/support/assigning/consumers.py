@@ -15,8 +15,8 @@ from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.records import Consumer, Ended
 from faust_assigner.service.serving.registry import Stream
-from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Store
+from faust_assigner.settings.service import ServiceSettings
 from tests.property.service_sim.loop import VirtualLoop
 
 PATIENCE_S = 30.0

@@ -34,8 +34,17 @@ ROOT = Path(__file__).resolve().parents[3]
 PATIENCE_S = 60.0
 #: Short times to live: a test waits for them.
 QUICK = (
-    *("--consumer-ttl", "3", "--leader-ttl", "3", "--election-retry", "0.3", "--debounce", "0.2"),
-    *("--rebalance-delay", "0"),
+    *(
+        "--consumer-ttl-s",
+        "3",
+        "--leader-ttl-s",
+        "3",
+        "--election-retry-s",
+        "0.3",
+        "--debounce-s",
+        "0.2",
+    ),
+    *("--rebalance-delay-s", "0"),
 )
 
 

@@ -393,7 +393,7 @@ def urls_of_copies(member: Any) -> list[tuple[str, ...]]:
 
 def test_copies_are_named_where_the_leader_may_answer_from_them() -> None:
     """To every member alike: whoever is not the owner, of two."""
-    found = group(2, faust_assigner_stale_reads=5)
+    found = group(2, faust_assigner_stale_reads_s=5)
     member = assignor_of(found)
     owners = [str(member.owner_of(TP(LOG, p))) for p in range(6)]
     everybody = {str(app.conf.canonical_url) for app in found.apps.values()}
@@ -411,7 +411,7 @@ def test_copies_are_left_out_before_owners_are() -> None:
         if assignor_of(group(2, faust_assigner_group_record_bytes=size)).tables_metadata()
     )
     member = assignor_of(
-        group(2, faust_assigner_group_record_bytes=least, faust_assigner_stale_reads=5)
+        group(2, faust_assigner_group_record_bytes=least, faust_assigner_stale_reads_s=5)
     )
     assert member.tables_metadata()
     assert urls_of_copies(member) == [()] * 6

@@ -194,7 +194,7 @@ async def test_a_thread_that_an_apps_consumer_makes_without_naming_it_is_refused
 async def test_tables_are_guarded_only_where_copies_may_answer(tmp_path: Path) -> None:
     """Each class that the settings name, and an app's own stays below ours."""
     for stale_s, guarded in ((30.0, True), (0.0, False)):
-        app = app_in(tmp_path, faust_assigner_stale_reads=stale_s, SetTable=OwnSets)
+        app = app_in(tmp_path, faust_assigner_stale_reads_s=stale_s, SetTable=OwnSets)
         module.install(app, ("repairs", "reads"))
         made = [app.Table("a"), app.GlobalTable("b"), app.SetTable("c"), app.SetGlobalTable("d")]
         assert [isinstance(table, ScopedTable) for table in made] == [guarded] * 4
@@ -255,7 +255,7 @@ async def test_streams_take_batches_as_the_guarantee_asks(
 async def test_copies_are_watched_only_where_they_may_answer(tmp_path: Path) -> None:
     """The service asks the broker several times a second."""
     for stale_s, count in ((30.0, 1), (0.0, 0)):
-        app = app_in(tmp_path, faust_assigner_stale_reads=stale_s)
+        app = app_in(tmp_path, faust_assigner_stale_reads_s=stale_s)
         module.install(app, ("repairs", "router", "reads"))
         module.install(app, ("reads",))
         watching = [one for one in app._extra_services if isinstance(one, module.ReplicaStatus)]

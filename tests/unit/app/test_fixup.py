@@ -153,7 +153,7 @@ async def test_too_late_is_said(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"faust_assigner_stale_read": 5}, "faust_assigner_stale_reads"),
+        ({"faust_assigner_stale_read": 5}, "faust_assigner_stale_reads_s"),
         ({"env": {"FAUST_ASSIGNER_LEGER": "x"}}, "FAUST_ASSIGNER_LEDGER"),
         (
             {"env": {"SHOP_FAUST_ASSIGNER_RAK": "x"}, "env_prefix": "SHOP"},

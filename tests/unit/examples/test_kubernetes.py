@@ -11,7 +11,7 @@ import yaml
 
 from faust_assigner.service.server.health import LIVES, READY
 from faust_assigner.service.server.options import Options
-from faust_assigner.service.server.table import OPTIONS
+from faust_assigner.settings.service import OPTIONS
 
 FOLDER = Path(__file__).resolve().parents[3] / "examples" / "kubernetes"
 MANIFEST = (FOLDER / "assigner.yaml").read_text()

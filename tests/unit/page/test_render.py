@@ -149,10 +149,10 @@ def test_settings_in_which_workers_differ_are_listed() -> None:
     """A usual cause of surprises."""
     report = replace(
         build(group(2).evidence()),
-        differences=(Difference(name="STALE_READS", values={"0": ("w0",), "9": ("w1",)}),),
+        differences=(Difference(name="STALE_READS_S", values={"0": ("w0",), "9": ("w1",)}),),
     )
-    assert re.search(r"STALE_READS.*w0.*9.*w1", parts_of(look_at(report))["about"], re.S)
-    assert "STALE_READS" not in parts_of(look_at(build(group(2).evidence())))["about"]
+    assert re.search(r"STALE_READS_S.*w0.*9.*w1", parts_of(look_at(report))["about"], re.S)
+    assert "STALE_READS_S" not in parts_of(look_at(build(group(2).evidence())))["about"]
 
 
 def test_the_time_of_a_look_is_utc_on_a_server_in_any_time_zone(

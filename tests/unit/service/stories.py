@@ -8,7 +8,6 @@ from faust_assigner.service import values as codec
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.records import Assigned, Consumer, TopicConfig
-from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import (
     Event,
     KeyValue,
@@ -16,6 +15,7 @@ from faust_assigner.service.store.base import (
 )
 from faust_assigner.service.store.memory import MemoryStore
 from faust_assigner.service.view import View
+from faust_assigner.settings.service import ServiceSettings
 from tests.support.assigning.consumers import LoopClock
 
 ALL = Keys("/g/")

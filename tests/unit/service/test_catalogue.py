@@ -17,9 +17,9 @@ from faust_assigner.service.leading.catalogue import Catalogue
 from faust_assigner.service.leading.election import Deposed
 from faust_assigner.service.records import BY_OPERATOR, Consumer
 from faust_assigner.service.server.discovery import KafkaTopics
-from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Delete, KeyValue
 from faust_assigner.service.store.memory import MemoryStore
+from faust_assigner.settings.service import ServiceSettings
 from tests.support.assigning.consumers import Bench, LoopClock, eventually, virtually
 from tests.unit.service.stories import ALL, put, store, view_of
 

@@ -10,7 +10,7 @@ from faust_assigner.service.commands import AbortWarm, Warm
 from faust_assigner.service.handoff import State
 from faust_assigner.service.leading.record import Seen
 from faust_assigner.service.node import AssignerNode
-from faust_assigner.service.settings import ServiceSettings
+from faust_assigner.settings.service import ServiceSettings
 from tests.support.assigning.consumers import Bench, LoopClock, eventually, quick, virtually
 from tests.unit.service.stories import store
 

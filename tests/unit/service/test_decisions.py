@@ -35,9 +35,9 @@ from faust_assigner.service.serving.callers import Callers
 from faust_assigner.service.serving.fences import fences
 from faust_assigner.service.serving.registered import Registered, _check_incarnation
 from faust_assigner.service.serving.registry import Stream
-from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Delete, Event, KeyValue, Put
 from faust_assigner.service.view import Change, View
+from faust_assigner.settings.service import ServiceSettings
 from tests.support.assigning.consumers import LoopClock, virtually
 from tests.unit.service.stories import ALL, AT, HANDOFF, SETTINGS, put, store, view_of
 

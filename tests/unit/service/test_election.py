@@ -10,10 +10,10 @@ import pytest
 
 from faust_assigner.service.errors import StoreUnavailable
 from faust_assigner.service.leading.election import Election
-from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Compare, KeyValue, TxnResult, Write
 from faust_assigner.service.store.memory import MemoryStore
 from faust_assigner.service.tasks import ended
+from faust_assigner.settings.service import ServiceSettings
 from tests.support.assigning.consumers import LoopClock
 from tests.unit.service.stories import ALL
 

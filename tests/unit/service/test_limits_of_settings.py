@@ -13,7 +13,7 @@ from aiokafka.structs import OffsetAndMetadata
 from faust_assigner.errors import ConfigError
 from faust_assigner.service.client.commands import Grant, TopicPartition
 from faust_assigner.service.client.partitions import Partitions
-from faust_assigner.service.settings import ServiceSettings
+from faust_assigner.settings.service import ServiceSettings
 
 AT, KAFKA = TopicPartition("t", 3), KafkaPartition("t", 3)
 
@@ -50,8 +50,8 @@ def test_each_setting_has_its_own_least_value(name: str, least: float, is_allowe
 def test_a_failed_renewal_leaves_time_for_a_second_one(name: str) -> None:
     """Before the fence at two thirds of the time to live."""
     ServiceSettings(**{f"{name}_ttl_s": 9.0, f"{name}_keepalive_s": 5.999})
-    for every in (6.0, 0.0):
-        with pytest.raises(ConfigError, match=f"below two thirds of {name}_ttl_s"):
+    for every, wrong in ((6.0, f"below two thirds of {name}_ttl_s"), (0.0, "seconds above 0")):
+        with pytest.raises(ConfigError, match=wrong):
             ServiceSettings(**{f"{name}_ttl_s": 9.0, f"{name}_keepalive_s": every})
 
 
@@ -60,7 +60,9 @@ def test_a_prefix_begins_and_ends_with_a_slash(prefix: str) -> None:
     """A prefix without one would be the begin of another one's keys."""
     assert ServiceSettings(prefix=prefix).prefix == prefix
     for wrong in (f"x{prefix}", f"{prefix}x", ""):
-        with pytest.raises(ConfigError, match="prefix must begin and end with a slash"):
+        with pytest.raises(
+            ConfigError, match="prefix must be a text that begins and ends with a slash"
+        ):
             ServiceSettings(prefix=wrong)
 
 

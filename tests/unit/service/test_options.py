@@ -11,36 +11,35 @@ from click.testing import CliRunner
 from faust_assigner.cli import main
 from faust_assigner.errors import ConfigError
 from faust_assigner.service.server.options import Options
-from faust_assigner.service.server.page import renewed, table
-from faust_assigner.service.server.table import BY_NAME, OPTIONS, flag, shown
+from faust_assigner.settings.service import BY_NAME, OPTIONS, flag
 from tests.support.certificates import Authority
 
 
 def test_an_argument_goes_before_the_environment() -> None:
     """And the environment before the default."""
-    environment = {"FAUST_ASSIGNER_DEBOUNCE": "3", "FAUST_ASSIGNER_PREFIX": "/x/"}
-    settings = Options.read({"debounce": "2"}, environment).settings
+    environment = {"FAUST_ASSIGNER_DEBOUNCE_S": "3", "FAUST_ASSIGNER_PREFIX": "/x/"}
+    settings = Options.read({"debounce_s": "2"}, environment).settings
     assert (settings.debounce_s, settings.prefix, settings.leader_ttl_s) == (2, "/x/", 15)
 
 
 def test_topics_are_names_and_counts() -> None:
     """In the environment with commas; Kafka's dotted names too."""
-    said = Options.read({}, {"FAUST_ASSIGNER_TOPIC": "orders=12, shop.rates.v1=3"}).said
-    assert said["topic"] == {"orders": 12, "shop.rates.v1": 3}
+    found = Options.read({}, {"FAUST_ASSIGNER_TOPIC": "orders=12, shop.rates.v1=3"})
+    assert found.server.topic == (("orders", 12), ("shop.rates.v1", 3))
 
 
 def test_a_keepalive_follows_a_short_time_to_live() -> None:
     """A third of it, unless it is said."""
-    assert Options.read({"consumer_ttl": "3"}, {}).settings.consumer_keepalive_s == 1.0
+    assert Options.read({"consumer_ttl_s": "3"}, {}).settings.consumer_keepalive_s == 1.0
     assert Options.read({}, {}).settings.consumer_keepalive_s == 5.0
 
 
 @pytest.mark.parametrize(
     ("name", "beside", "said", "derived"),
     [
-        ("consumer_keepalive", {"consumer_ttl": "3"}, "1.5", 1.0),
-        ("leader_keepalive", {"leader_ttl": "3"}, "1.5", 1.0),
-        ("release_timeout", {"handoff_timeout": "6"}, "9", 6.0),
+        ("consumer_keepalive_s", {"consumer_ttl_s": "3"}, "1.5", 1.0),
+        ("leader_keepalive_s", {"leader_ttl_s": "3"}, "1.5", 1.0),
+        ("release_timeout_s", {"handoff_timeout_s": "6"}, "9", 6.0),
     ],
 )
 def test_a_time_that_is_said_is_not_derived_from_another(
@@ -50,22 +49,22 @@ def test_a_time_that_is_said_is_not_derived_from_another(
     by_default = Options.read(beside, {})
     by_flag = Options.read({**beside, name: said}, {})
     by_environment = Options.read(beside, {BY_NAME[name].name: said})
-    found = [getattr(one.settings, f"{name}_s") for one in (by_default, by_flag, by_environment)]
+    found = [getattr(one.settings, name) for one in (by_default, by_flag, by_environment)]
     assert found == [derived, float(said), float(said)]
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     (
-        {"consumer_ttl": "10", "consumer_keepalive": "10"},
-        "--consumer-keepalive must .* --consumer-ttl .* 10",
+        {"consumer_ttl_s": "10", "consumer_keepalive_s": "10"},
+        "--consumer-keepalive-s must .* --consumer-ttl-s .* 10",
     ),
-    ({"leader_ttl": "6", "leader_keepalive": "7"}, "--leader-keepalive .* 7"),
+    ({"leader_ttl_s": "6", "leader_keepalive_s": "7"}, "--leader-keepalive-s .* 7"),
     ({"bind": "50051"}, r"--bind \(FAUST_ASSIGNER_BIND\) must be HOST:PORT, got '50051'"),
     ({"bind": "127.0.0.1:70000"}, "FAUST_ASSIGNER_BIND"),
     ({"topic": "orders"}, "--topic .* must be NAME=COUNT.*'orders'"),
     ({"topic": "orders=0"}, "FAUST_ASSIGNER_TOPIC"),
     ({"topic": "orders=1,orders=2"}, "each name once"),
-    ({"prefix": "shop"}, "--prefix must"),
+    ({"prefix": "shop"}, "--prefix .* must be a text that begins"),
     ({"groups": "a,a"}, "--groups: .* each once: 'a'"),
     ({"groups": "a/b"}, "--groups: .* 'a/b'"),
     ({"groups": "a", "topic": "orders=1"}, "--topic orders: give GROUP/TOPIC=COUNT"),
@@ -73,7 +72,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"topic": "a/orders=1"}, "--topic a/orders: a group's topic needs --groups"),
     ({"etcd": "ftp://etcd:2379"}, "--etcd .* must be URLs .* got 'ftp://etcd:2379'"),
     ({"etcd": "http://etcd"}, "--etcd .* must be URLs"),
-    ({"debounce": "-1"}, "FAUST_ASSIGNER_DEBOUNCE"),
+    ({"debounce_s": "-1"}, "FAUST_ASSIGNER_DEBOUNCE_S"),
     ({"channel": "0"}, "FAUST_ASSIGNER_CHANNEL"),
     ({"tls_cert": "/nowhere.pem"}, "--tls-cert .* must be an existing file"),
     (
@@ -96,10 +95,8 @@ def test_encryption_without_authentication_is_not_for_others(tmp_path: Any) -> N
     said = {"bind": "[::]:50051", "tls_cert": tmp_path / "pem", "tls_key": tmp_path / "pem"}
     with pytest.raises(ConfigError, match="give --tokens or --tls-client-ca"):
         Options.read(said, {})
-    assert Options.read({"bind": "10.0.0.1:1", "insecure": True}, {}).said["bind"] == (
-        "10.0.0.1",
-        1,
-    )
+    found = Options.read({"bind": "10.0.0.1:1", "insecure": True}, {})
+    assert found.server.bind == ("10.0.0.1", 1)
 
 
 def test_files_that_are_no_certificates_are_named(tmp_path: Path) -> None:
@@ -129,13 +126,6 @@ def test_files_that_are_no_certificates_are_named(tmp_path: Path) -> None:
             Options.read({**good, **wrong}, {}).check_files()
 
 
-def test_the_reference_page_is_the_tables() -> None:
-    """A stale one is renewed with ``python -m faust_assigner.service.server.page``."""
-    page = (Path(__file__).resolve().parents[3] / "docs/reference/service.md").read_text()
-    assert table() in page
-    assert renewed(page) == page
-
-
 def test_every_option_has_its_flag() -> None:
     """The command's options are the table's."""
     said = CliRunner().invoke(main, ["serve", "--help"]).output
@@ -144,11 +134,11 @@ def test_every_option_has_its_flag() -> None:
 
 def test_a_wrong_flag_ends_the_command_in_one_line() -> None:
     """With exit code 2."""
-    done = CliRunner().invoke(main, ["serve", "--leader-keepalive", "20"])
+    done = CliRunner().invoke(main, ["serve", "--leader-keepalive-s", "20"])
     assert done.exit_code == 2
     assert done.output == (
-        "faust-assigner: --leader-keepalive must be above 0 and below two thirds of "
-        "--leader-ttl (15), got 20\n"
+        "faust-assigner: --leader-keepalive-s must be below two thirds of "
+        "--leader-ttl-s (15), got 20\n"
     )
 
 
@@ -163,8 +153,8 @@ def test_an_operators_address_that_cannot_be_is_refused_at_once(command: str, at
 
 def test_no_default_is_shown_as_nothing() -> None:
     """A zero is one."""
-    assert [flag(setting) for setting in OPTIONS if not shown(setting)] == []
-    assert shown(BY_NAME["replicas"]) == "0"
+    assert [flag(setting) for setting in OPTIONS if not setting.default_text] == []
+    assert BY_NAME["replicas"].default_text == "0"
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from faust_assigner.errors import ConfigError
-from faust_assigner.service.server.table import OPTIONS
 from faust_assigner.settings.known import (
     IN_THE_ENVIRONMENT,
     KEYWORDS,
-    OF_THE_SERVICE,
     check_environment,
     check_keywords,
 )
@@ -19,7 +17,7 @@ from faust_assigner.settings.known import (
     ("name", "nearest"),
     [
         ("FAUST_ASSIGNER_LEGER", "FAUST_ASSIGNER_LEDGER"),
-        ("FAUST_ASSIGNER_STALE_READ", "FAUST_ASSIGNER_STALE_READS"),
+        ("FAUST_ASSIGNER_STALE_READ", "FAUST_ASSIGNER_STALE_READS_S"),
         ("faust_assigner_rack", "FAUST_ASSIGNER_RACK"),
         ("Faust_Assigner_Capacity", "FAUST_ASSIGNER_CAPACITY"),
         ("FAUST_ASSIGNER_WARMUP", "FAUST_ASSIGNER_WARMUPS"),
@@ -76,7 +74,7 @@ def test_all_wrong_names_are_told_at_once() -> None:
 @pytest.mark.parametrize(
     ("name", "nearest"),
     [
-        ("faust_assigner_stale_read", "faust_assigner_stale_reads"),
+        ("faust_assigner_stale_read", "faust_assigner_stale_reads_s"),
         ("Faust_assigner_rack", "faust_assigner_rack"),
         ("FAUST_ASSIGNER_LEGER", "faust_assigner_ledger"),
     ],
@@ -93,12 +91,6 @@ def test_a_setting_that_is_no_keyword_is_refused_as_one(name: str) -> None:
     """It would be ignored: it is read from the environment alone."""
     with pytest.raises(ConfigError, match=name):
         check_keywords([name])
-
-
-def test_the_services_names_are_its_tables() -> None:
-    """The address and the token are options of the operator's commands."""
-    operators = {"FAUST_ASSIGNER_AT", "FAUST_ASSIGNER_TOKEN"}
-    assert {setting.name for setting in OPTIONS} | operators == OF_THE_SERVICE
 
 
 def test_a_property_of_kafka_without_a_name_is_no_setting() -> None:

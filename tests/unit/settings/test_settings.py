@@ -15,21 +15,25 @@ import pytest
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.cluster import client_properties
-from faust_assigner.service.server.table import OPTIONS
 from faust_assigner.settings import schema, table
-from faust_assigner.settings.page import main, page
+from faust_assigner.settings.page import main
 from faust_assigner.settings.schema import Setting, read
-from faust_assigner.weights.document import DEFAULT_LIMITS, MAX_AGE_S
+from faust_assigner.settings.service import OPTIONS
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGE = ROOT / "docs" / "reference" / "settings.md"
+REFERENCE = ROOT / "docs" / "reference"
 by_name = pytest.mark.parametrize("setting", table.SETTINGS, ids=lambda setting: setting.keyword)
 
 
-def test_the_page_is_the_tables(tmp_path: Path) -> None:
-    """A stale page is written anew with ``python -m faust_assigner.settings.page``."""
-    main([str(tmp_path / "settings.md")])
-    assert (tmp_path / "settings.md").read_text() == page() == PAGE.read_text()
+def test_the_pages_show_the_tables(tmp_path: Path) -> None:
+    """``python -m faust_assigner.settings.page FILE...`` renews a stale page, and a wrong row."""
+    for name, settings in (("settings.md", table.SETTINGS), ("service.md", OPTIONS)):
+        text = (REFERENCE / name).read_text()
+        assert all(f"`{one.name}`" in text for one in settings)
+        (tmp_path / name).write_text(text.replace("**none** |", "**some** |"))
+    main([str(path) for path in tmp_path.iterdir()])
+    for name in ("settings.md", "service.md"):
+        assert (tmp_path / name).read_text() == (REFERENCE / name).read_text()
 
 
 def test_an_argument_goes_before_the_environment_before_the_default() -> None:
@@ -52,7 +56,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "REPAIRS": ("maybe", 2),
     "BATCHED_REPLAY": ("maybe",),
     "WEIGHTS_MODE": ("dark",),
-    "WEIGHTS_MAX_AGE": ("0", "soon", "nan"),
+    "WEIGHTS_MAX_AGE_S": ("0", "soon", "nan"),
     "WEIGHTS_CLAMP": ("0.25", "2:4", "x:y", "0:inf"),
     "LEDGER": (7,),
     "LEDGER_FILE_BYTES": ("0", "nan"),
@@ -146,17 +150,9 @@ def test_no_setting_is_missing_in_the_table() -> None:
 
 def test_kafkas_own_properties_are_told_as_a_family() -> None:
     """The page says how a property is written as a name of the environment, and the reader reads it so."""
-    assert "`FAUST_ASSIGNER_KAFKA_X_Y` for the property" in page()
+    assert "`FAUST_ASSIGNER_KAFKA_X_Y` for the property" in (REFERENCE / "settings.md").read_text()
     found = client_properties(None, {"FAUST_ASSIGNER_KAFKA_SASL_MECHANISM": "PLAIN"})
     assert found["sasl.mechanism"] == "PLAIN"
-
-
-def test_the_weights_own_defaults_are_the_tables() -> None:
-    """The document's module, which knows no settings, and the table say the same."""
-    assert (table.WEIGHTS_MAX_AGE.default, table.WEIGHTS_CLAMP.default) == (
-        MAX_AGE_S,
-        tuple(DEFAULT_LIMITS),
-    )
 
 
 def test_numbers_are_read_as_people_write_them() -> None:

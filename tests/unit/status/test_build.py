@@ -331,17 +331,17 @@ def test_settings_and_versions_that_differ_are_named() -> None:
     """With who has which; a setting that each worker has its own value of is no difference."""
     made = group(3)
     odd = made.status_of("m2").settings | {
-        "FAUST_ASSIGNER_STALE_READS": "5",
+        "FAUST_ASSIGNER_STALE_READS_S": "5",
         "FAUST_ASSIGNER_RACK": "b",
     }
     report = build(made.evidence(heard=heard(made, "m2", settings=odd, software="0.2.0")))
     differences = {one.name: dict(one.values) for one in report.differences}
     assert differences == {
-        "FAUST_ASSIGNER_STALE_READS": {"0": ("w0", "w1"), "5": ("w2",)},
+        "FAUST_ASSIGNER_STALE_READS_S": {"0": ("w0", "w1"), "5": ("w2",)},
         "version of faust-assigner": {"0.1.0": ("w0", "w1"), "0.2.0": ("w2",)},
     }
     assert member(report, "w2").settings == {
-        "FAUST_ASSIGNER_STALE_READS": "5",
+        "FAUST_ASSIGNER_STALE_READS_S": "5",
         "version of faust-assigner": "0.2.0",
     }
     assert member(report, "w0").settings == {}

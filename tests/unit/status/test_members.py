@@ -238,17 +238,17 @@ def test_the_settings_of_most_workers_are_the_usual_settings() -> None:
     """The others are unusual, also where their value sorts last; a worker's own settings are left out."""
     made = group(3)
     plain = made.status_of("m0").settings
-    common = {**plain, "FAUST_ASSIGNER_STALE_READS": "1", "FAUST_ASSIGNER_RACK": "a"}
-    odd = {**plain, "FAUST_ASSIGNER_STALE_READS": "9", "FAUST_ASSIGNER_RACK": "b"}
+    common = {**plain, "FAUST_ASSIGNER_STALE_READS_S": "1", "FAUST_ASSIGNER_RACK": "a"}
+    odd = {**plain, "FAUST_ASSIGNER_STALE_READS_S": "9", "FAUST_ASSIGNER_RACK": "b"}
     told = {
         url: one
         for name, settings in (("m0", common), ("m1", common), ("m2", odd))
         for url, one in heard(made, name, settings=settings).items()
     }
     report = build(made.evidence(heard=told))
-    assert [one.name for one in report.differences] == ["FAUST_ASSIGNER_STALE_READS"]
+    assert [one.name for one in report.differences] == ["FAUST_ASSIGNER_STALE_READS_S"]
     assert member(report, "w0").settings == {}
-    assert member(report, "w2").settings == {"FAUST_ASSIGNER_STALE_READS": "9"}
+    assert member(report, "w2").settings == {"FAUST_ASSIGNER_STALE_READS_S": "9"}
 
 
 def test_a_decision_without_a_time_has_none() -> None:

@@ -96,7 +96,7 @@ def test_waits_differences_and_problems_have_their_places() -> None:
     assert at == sorted(at)
     assert "  The brokers did not answer" in shown
     assert "(2 s so far)" in shown
-    assert "FAUST_ASSIGNER_STALE_READS: 0 on w2; 9 on w0" in shown
+    assert "FAUST_ASSIGNER_STALE_READS_S: 0 on w2; 9 on w0" in shown
     head = next(line for line in shown.splitlines() if line.startswith("member "))
     assert head.split()[:8] == [
         "member",

@@ -50,7 +50,7 @@ def busy() -> Evidence:
             "m0",
             standing=(Standstill(topic="orders", partition=number, reason="round", seconds=3),),
             waits=(WaitUnderWay(what="The commit", step="an answer", seconds=2),),
-            settings={"FAUST_ASSIGNER_STALE_READS": "9"},
+            settings={"FAUST_ASSIGNER_STALE_READS_S": "9"},
         ),
     )
 

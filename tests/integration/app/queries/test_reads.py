@@ -28,7 +28,7 @@ def readers(
     """Workers under load, on the embedded broker or another, that answer for every key by its owner."""
     app_id = f"reads-{time.time_ns()}"
     settings = {
-        "faust_assigner_stale_reads": BOUND_S,
+        "faust_assigner_stale_reads_s": BOUND_S,
         "faust_assigner_follow_up_s": 1,
         **more.pop("settings", {}),
     }
@@ -139,7 +139,7 @@ def test_a_table_that_is_restored_from_nothing_is_not_read(tmp_path: Path, assig
             replicas=0,
             assignor=assignor,
             settings={
-                "faust_assigner_stale_reads": BOUND_S,
+                "faust_assigner_stale_reads_s": BOUND_S,
                 "faust_assigner_batched_replay": False,
             },
         )

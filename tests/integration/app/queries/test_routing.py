@@ -55,7 +55,7 @@ class Worker:
             store="rocksdb://",
             datadir=str(folder),
             broker="kafka://127.0.0.1:1",
-            **{"faust_assigner_stale_reads": 5, **options},
+            **{"faust_assigner_stale_reads_s": 5, **options},
         )
         self.app.finalize()
         tables = [
@@ -131,7 +131,7 @@ async def refuses(request: web.Request) -> web.Response:
 
 async def test_a_dead_owner_is_a_503_with_the_time_to_ask_again(tmp_path: Path) -> None:
     """Not a 500; and a body that says what is wrong."""
-    worker = Worker(tmp_path, owner=DEAD, faust_assigner_stale_reads=0)
+    worker = Worker(tmp_path, owner=DEAD, faust_assigner_stale_reads_s=0)
     worker.here[TP(LOG, 0)] = Here(lag=0, age_s=0.0)
     async with worker.asked() as answer:
         assert (answer.status, answer.headers["Retry-After"]) == (503, "1")

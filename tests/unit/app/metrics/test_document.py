@@ -74,9 +74,9 @@ async def test_actives_and_copies_of_all_members_make_up_the_group() -> None:
 
 async def test_settings_are_named_with_their_values() -> None:
     """Ours under their names in the environment, Faust's under its own; defaults included."""
-    found = two(faust_assigner_stale_reads=5, broker_session_timeout=30.0)
+    found = two(faust_assigner_stale_reads_s=5, broker_session_timeout=30.0)
     settings = (await told(found.apps["a"])).settings
-    assert settings["FAUST_ASSIGNER_STALE_READS"] == "5"
+    assert settings["FAUST_ASSIGNER_STALE_READS_S"] == "5"
     assert settings["FAUST_ASSIGNER_MAX_WARMUPS"] == "32"
     assert settings["broker_session_timeout"] == "30"
     assert settings["table_standby_replicas"] == "1"

@@ -415,7 +415,7 @@ def test_the_environment_or_the_app_says_where_the_weights_are(
     )
     assert wanted is not None
     assert (wanted.source, wanted.mode) == (FileSource(str(tmp_path)), Mode.SHADOW)
-    limits = {"faust_assigner_weights_max_age": "60", "faust_assigner_weights_clamp": "0.5:2"}
+    limits = {"faust_assigner_weights_max_age_s": "60", "faust_assigner_weights_clamp": "0.5:2"}
     wanted = configured(app_of(faust_assigner_weights=str(tmp_path), **limits))
     assert wanted is not None
     assert (wanted.mode, wanted.max_age_s, wanted.limits) == (Mode.ON, 60.0, Limits(0.5, 2.0))
@@ -436,7 +436,7 @@ def test_the_environment_or_the_app_says_where_the_weights_are(
     "settings",
     [
         {"faust_assigner_weights_mode": "maybe"},
-        {"faust_assigner_weights_max_age": "soon"},
+        {"faust_assigner_weights_max_age_s": "soon"},
         {"faust_assigner_weights": "kafka://nowhere"},
     ],
 )

@@ -1,0 +1,289 @@
+"""The settings of the assigner service; each is a flag of ``faust-assigner serve`` and a variable.
+
+``page.py`` generates the table of docs/reference/service.md from these settings.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from faust_assigner.errors import ConfigError
+from faust_assigner.settings.schema import (
+    SWITCH,
+    TEXT,
+    Kind,
+    Setting,
+    declared,
+    declared_in,
+    number,
+    one_of,
+    parse,
+    whole,
+)
+
+
+def address(said: Any) -> tuple[str, int]:
+    """Parse ``HOST:PORT``, with brackets around an IPv6 host. Raises ValueError."""
+    found = re.fullmatch(r"\[?([^\[\]]+?)\]?:(\d{1,5})", str(said))
+    if found is None or int(found[2]) > 65_535:
+        raise ValueError(said)
+    return found[1], int(found[2])
+
+
+def _list(said: Any) -> tuple[str, ...]:
+    words = said.split(",") if isinstance(said, str) else said
+    return tuple(word.strip() for word in words if word.strip())
+
+
+def _urls(said: Any) -> tuple[str, ...]:
+    found = _list(said)
+    for word in found:
+        scheme, slashes, rest = word.rpartition("://")
+        address(rest)
+        if slashes and scheme not in ("http", "https"):
+            raise ValueError(word)
+    return found
+
+
+def _topics(said: Any) -> tuple[tuple[str, int], ...]:
+    found: dict[str, int] = {}
+    for word in _list(said):
+        name, equals, count = word.partition("=")
+        if not equals or not name or name in found or not count.isdecimal() or int(count) < 1:
+            raise ValueError(word)
+        found[name] = int(count)
+    return tuple(found.items())
+
+
+def _file(said: Any) -> Path:
+    path = Path(said)
+    if not path.is_file():
+        raise ValueError(said)
+    return path
+
+
+def _folder_of_keys(said: Any) -> str:
+    if not (said.startswith("/") and said.endswith("/")):
+        raise ValueError(said)
+    return str(said)
+
+
+ADDRESS: Final = Kind("HOST:PORT", address)
+LIST: Final = Kind("names, separated by commas", _list, "NAME,...")
+URLS: Final = Kind("URLs http(s)://HOST:PORT, separated by commas", _urls, "URL,...")
+TOPICS: Final = Kind("NAME=COUNT, each name once, separated by commas", _topics, "NAME=COUNT")
+FILE: Final = Kind("an existing file", _file, "FILE")
+LEVEL: Final = replace(one_of("debug", "info", "warning", "error"), metavar="LEVEL")
+WORD: Final = replace(TEXT, metavar="TEXT")
+_PREFIX: Final = Kind("a text that begins and ends with a slash", _folder_of_keys, "TEXT")
+_SECONDS: Final = replace(number("seconds above 0"), metavar="SECONDS")
+_OR_ZERO: Final = replace(number("0 or more seconds", least=0.0), metavar="SECONDS")
+_ONE: Final = replace(whole("a whole number above 0", least=1), metavar="COUNT")
+_REPLICAS: Final = replace(whole("0 or more", least=0), metavar="COUNT")
+#: The flag of a list may be repeated.
+REPEATED: Final = (LIST, URLS, TOPICS)
+
+
+def _environment(name: str) -> str:
+    return f"FAUST_ASSIGNER_{name.upper()}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings:
+    """The settings of one instance: its addresses, its files, its store."""
+
+    bind: tuple[str, int] = declared(
+        ADDRESS, ("127.0.0.1", 50051), "where consumers connect", shown="127.0.0.1:50051"
+    )
+    etcd: tuple[str, ...] = declared(
+        URLS,
+        (),
+        "etcd's endpoints, `http://host:port`; without them the state is in memory",
+        shown="none",
+    )
+    groups: tuple[str, ...] = declared(
+        LIST,
+        (),
+        "the groups of the service; each group has the prefix `PREFIX/NAME/` and a separate leader",
+        shown="none: one group, under the prefix itself",
+    )
+    topic: tuple[tuple[str, int], ...] = declared(
+        TOPICS,
+        (),
+        "topics and their partition counts; may be repeated; with `--groups` as `GROUP/NAME=COUNT`",
+        shown="none",
+    )
+    kafka: str | None = declared(
+        WORD, None, "Kafka's `host:port`, to read the partition counts of topics", shown="none"
+    )
+    max_calls: int = declared(_ONE, 20_000, "concurrent streams and calls; more are refused")
+    max_connection_age_s: float = declared(
+        _OR_ZERO,
+        1800.0,
+        "the age at which a connection is closed, so that load balancers spread the consumers "
+        "again; 0: never",
+    )
+    tls_cert: Path | None = declared(
+        FILE, None, "the service's certificate, PEM", shown="none: no encryption"
+    )
+    tls_key: Path | None = declared(FILE, None, "its key, PEM", shown="none")
+    tls_client_ca: Path | None = declared(
+        FILE,
+        None,
+        "the authority of consumers' certificates, PEM; a consumer's name must equal the name "
+        "in its certificate, or match a certificate's name that ends with `*`",
+        shown="none",
+    )
+    tokens: Path | None = declared(
+        FILE,
+        None,
+        "a file of lines `NAME TOKEN` or `NAME sha256:HEX`; a consumer's name must equal its "
+        "token's name, or match a token's name that ends with `*`",
+        shown="none",
+    )
+    admins: tuple[str, ...] = declared(
+        LIST, (), "the names that may use the operators' calls", shown="none"
+    )
+    insecure: bool = declared(
+        SWITCH, False, "listen beyond loopback without encryption or authentication"
+    )
+    etcd_ca: Path | None = declared(
+        FILE, None, "the authority of etcd's certificate, PEM", shown="none"
+    )
+    etcd_cert: Path | None = declared(
+        FILE, None, "the service's certificate for etcd, PEM", shown="none"
+    )
+    etcd_key: Path | None = declared(FILE, None, "its key, PEM", shown="none")
+    etcd_user: str = declared(WORD, "", "the user at etcd", shown="none")
+    etcd_password: str = declared(
+        WORD,
+        "",
+        "the user's password; give it in the environment, where `ps` does not show it",
+        shown="none",
+    )
+    metrics: tuple[str, int] | None = declared(
+        ADDRESS, None, "the address of the metrics for Prometheus", shown="none: no metrics"
+    )
+    health: tuple[str, int] | None = declared(
+        ADDRESS,
+        None,
+        "an address that answers only gRPC health probes, without TLS, such as the probes of "
+        "Kubernetes",
+        shown="none: the consumers' port alone answers them",
+    )
+    log_level: str = declared(LEVEL, "info", "the lowest level of logged lines")
+    node: str = declared(
+        WORD,
+        "",
+        "this instance's name in the leader's key",
+        shown="the machine's name and the process id",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceSettings:
+    """The settings of one group. Raises ConfigError for a wrong value."""
+
+    prefix: str = declared(_PREFIX, "/kafka-assigner/", "the prefix of all keys in etcd")
+    consumer_ttl_s: float = declared(
+        _SECONDS,
+        30.0,
+        "the lease of a consumer: a silent consumer is removed after this time",
+    )
+    consumer_keepalive_s: float = declared(_SECONDS, 5.0, "how often a consumer's lease is renewed")
+    leader_ttl_s: float = declared(
+        _SECONDS,
+        15.0,
+        "the lease of the leader: a silent leader is replaced after this time",
+    )
+    leader_keepalive_s: float = declared(_SECONDS, 5.0, "how often the leader's lease is renewed")
+    election_retry_s: float = declared(
+        _SECONDS, 5.0, "how often a follower tries to become the leader"
+    )
+    debounce_s: float = declared(
+        _OR_ZERO,
+        1.0,
+        "how long the leader collects joins and leaves before a rebalance",
+    )
+    handoff_timeout_s: float = declared(
+        _SECONDS,
+        300.0,
+        "the time limit of a hand-off, which then ends without a move",
+    )
+    release_timeout_s: float = declared(
+        _SECONDS,
+        60.0,
+        "the time limit of a release; then the old owner is expelled (`--strict`)",
+    )
+    cooldown_s: float = declared(
+        _OR_ZERO,
+        60.0,
+        "the cool-down of a consumer that could not warm a partition",
+    )
+    rebalance_delay_s: float = declared(
+        _OR_ZERO,
+        30.0,
+        "after all consumers were gone: how long returned consumers wait for the remaining ones",
+    )
+    #: Seconds between two comparisons of an instance's view with the store; no option of an operator.
+    reconcile_s: float = 5.0
+    topic_refresh_s: float = declared(
+        _SECONDS,
+        30.0,
+        "how often the leader reads the partition counts from Kafka",
+    )
+    strict: bool = declared(
+        SWITCH,
+        True,
+        "the old owner stops before the new one starts; `--no-strict` allows two owners at a time",
+    )
+    max_handoffs: int = declared(_ONE, 256, "concurrent hand-offs of the group")
+    max_handoffs_per_consumer: int = declared(_ONE, 16, "concurrent hand-offs to one new owner")
+    replicas: int = declared(
+        _REPLICAS, 0, "standbys of each partition, among consumers that keep replicas"
+    )
+    channel: int = declared(
+        _ONE,
+        1024,
+        "the length of a slow consumer's command queue; a longer queue is replaced by a fresh "
+        "assignment",
+    )
+
+    @property
+    def pulse_s(self) -> float:
+        """Seconds between two pulses of a stream; consumers send heartbeats as often."""
+        return self.consumer_ttl_s / 9
+
+    def __post_init__(self) -> None:
+        for name, setting in declared_in(type(self), str).items():
+            parse(setting, getattr(self, name))
+        if not self.reconcile_s > 0:
+            raise ConfigError(f"reconcile_s must be above 0, got {self.reconcile_s!r}")
+        for name in ("consumer", "leader"):
+            ttl, every = getattr(self, f"{name}_ttl_s"), getattr(self, f"{name}_keepalive_s")
+            # After a failed keepalive a second must fit before the fence at two thirds of the TTL.
+            if not every < ttl * 2 / 3:
+                raise ConfigError(
+                    f"{name}_keepalive_s must be below two thirds of "
+                    f"{name}_ttl_s ({ttl:g}), got {every:g}"
+                )
+
+
+BY_NAME: Final[dict[str, Setting[Any]]] = {
+    **declared_in(ServerSettings, _environment),
+    **declared_in(ServiceSettings, _environment),
+}
+OPTIONS: Final = tuple(BY_NAME.values())
+#: The address and the token of an operator's commands.
+AT: Final = Setting(
+    _environment("at"), ADDRESS, ("127.0.0.1", 50051), "", "an instance of the service"
+)
+TOKEN: Final = Setting(_environment("token"), TEXT, "", "", "the caller's token")
+
+
+def flag(setting: Setting[Any]) -> str:
+    """Return the flag of a setting: ``FAUST_ASSIGNER_LEADER_TTL_S`` -> ``--leader-ttl-s``."""
+    return "--" + setting.name.removeprefix("FAUST_ASSIGNER_").lower().replace("_", "-")
