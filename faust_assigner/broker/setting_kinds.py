@@ -1,50 +1,35 @@
-"""The kinds of settings: their declarations with bounds and help texts, and the conversion of a value."""
+"""Kafka's kinds of configs, for the settings of the broker and the configs of topics."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import Field, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
 
-from faust_assigner.errors import ConfigError
+from faust_assigner.settings.schema import Kind, declared
 
-ASSIGNORS = ("uniform", "range", "copartition")
-_PLUG_IN = re.compile(r"[A-Za-z0-9._-]+=[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-
-
-def number(default: int, low: int, high: int, doc: str) -> Any:
-    """Declare a whole number from ``low`` to ``high``."""
-    return field(default=default, metadata={"low": low, "high": high, "doc": doc})
-
-
-def ratio(default: float, doc: str) -> Any:
-    """Declare a number from 0 to 1."""
-    return field(default=default, metadata={"doc": doc})
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7  # Kafka's numbers of config types
+BUILT_IN: Final = ("uniform", "range", "copartition")
+_PLUG_IN: Final = re.compile(r"[A-Za-z0-9._-]+=[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
-def flag(default: bool, doc: str) -> Any:
-    """Declare true or false."""
-    return field(default=default, metadata={"doc": doc})
+@dataclass(frozen=True)
+class ConfigKind(Kind[T_co], Generic[T_co]):
+    """The allowed texts of a config, and its type as DescribeConfigs reports it."""
 
+    config_type: int = STRING
 
-def choice(default: str, choices: tuple[str, ...], doc: str) -> Any:
-    """Declare one of ``choices``."""
-    return field(default=default, metadata={"choices": choices, "doc": doc})
-
-
-def names(default: str, choices: tuple[str, ...], doc: str) -> Any:
-    """Declare some of ``choices``, separated by commas."""
-    return field(default=default, metadata={"choices": choices, "doc": doc, "several": True})
-
-
-def text(default: str, doc: str) -> Any:
-    """Declare any text."""
-    return field(default=default, metadata={"doc": doc, "text": True})
-
-
-def assignor_names(doc: str) -> Any:
-    """Declare a list of server-side assignors; the default is all built-in ones."""
-    return field(default=",".join(ASSIGNORS), metadata={"assignors": True, "doc": doc})
+    def accepts(self, text: str) -> bool:
+        """Whether a text is a value of the config."""
+        try:
+            self.parse(text)
+        except ValueError:
+            return False
+        return True
 
 
 def as_text(value: object) -> str:
@@ -52,65 +37,96 @@ def as_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def convert(name: str, setting: Field[Any], value: object) -> object:
-    """Convert a given value, text or typed, to the type of its setting. Raises ConfigError."""
-    text = as_text(value).strip()
-    if isinstance(setting.default, bool):
-        if text.lower() not in ("true", "false"):
-            raise ConfigError(f"{name} must be true or false, not {text!r}")
-        return text.lower() == "true"
-    if isinstance(setting.default, float):
-        return _convert_ratio(name, text)
-    if "text" in setting.metadata:
+def config(kind: ConfigKind[T], default: T, meaning: str) -> T:
+    """Declare a setting of the broker."""
+    return declared(kind, default, meaning, shown=as_text(default) or "(empty)")
+
+
+def whole_number(text: str) -> int:
+    """Parse a number as Java does: without underscores. Raises ValueError."""
+    if "_" in text:
+        raise ValueError(f"{text!r} is no number")
+    return int(text)
+
+
+def whole(low: int, high: int) -> ConfigKind[int]:
+    """Accept a whole number from ``low`` to ``high``; an INT if ``high`` fits into one, else a LONG."""
+
+    def parse(text: str) -> int:
+        value = whole_number(text)
+        if not low <= value <= high:
+            raise ValueError(text)
+        return value
+
+    config_type = INT if high <= INT32_MAX else LONG
+    return ConfigKind(
+        f"a whole number from {low} to {high}", parse, "NUMBER", config_type=config_type
+    )
+
+
+def one_of(*choices: str, config_type: int = STRING) -> ConfigKind[str]:
+    """Accept one of a few words."""
+
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError(text)
         return text
-    if "assignors" in setting.metadata:
-        return _assignors(name, text)
-    if "several" in setting.metadata:
-        return _several(name, setting, text)
-    if "choices" in setting.metadata:
-        if text not in setting.metadata["choices"]:
-            raise ConfigError(
-                f"{name} must be one of {', '.join(setting.metadata['choices'])}, not {text!r}"
-            )
-        return text
-    try:
-        number = int(text)
-    except ValueError:
-        raise ConfigError(f"{name} must be a whole number, not {text!r}") from None
-    low, high = setting.metadata["low"], setting.metadata["high"]
-    if not low <= number <= high:
-        raise ConfigError(f"{name} must be between {low} and {high}, not {number}")
-    return number
+
+    shown = ", ".join(choice or "an empty text" for choice in choices)
+    return ConfigKind(f"one of {shown}", parse, config_type=config_type)
 
 
-def _convert_ratio(name: str, text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        raise ConfigError(f"{name} must be a number, not {text!r}") from None
-    if not 0.0 <= number <= 1.0:
-        raise ConfigError(f"{name} must be between 0 and 1, not {text}")
-    return number
+def some_of(*choices: str) -> ConfigKind[str]:
+    """Accept some of a few words, separated by commas."""
+
+    def parse(text: str) -> str:
+        words = [part.strip() for part in text.split(",")]
+        if not set(words) <= set(choices) or len(set(words)) < len(words):
+            raise ValueError(text)
+        return ",".join(words)
+
+    return ConfigKind(f"some of {', '.join(choices)}, each once", parse, config_type=LIST)
 
 
-def _assignors(name: str, text: str) -> str:
+def _ratio(text: str) -> float:
+    value = float(text)
+    if "_" in text or not 0.0 <= value <= 1.0:
+        raise ValueError(text)
+    return value
+
+
+def _flag(text: str) -> bool:
+    word = text.strip().lower()
+    if word not in ("true", "false"):
+        raise ValueError(text)
+    return word == "true"
+
+
+def _assignors(text: str) -> str:
     items = [part.strip() for part in text.split(",")]
     names = [item.partition("=")[0] for item in items]
-    is_known = [
-        item in ASSIGNORS or (_PLUG_IN.fullmatch(item) and one not in ASSIGNORS)
-        for item, one in zip(items, names, strict=True)
-    ]
-    if not all(is_known) or len(set(names)) < len(names):
-        raise ConfigError(
-            f"{name} must be some of {', '.join(ASSIGNORS)} and NAME=MODULE:FUNCTION, "
-            f"each name once, not {text!r}"
-        )
+    for item, name in zip(items, names, strict=True):
+        if item not in BUILT_IN and (name in BUILT_IN or not _PLUG_IN.fullmatch(item)):
+            raise ValueError(text)
+    if len(set(names)) < len(names):
+        raise ValueError(text)
     return ",".join(items)
 
 
-def _several(name: str, setting: Field[Any], text: str) -> str:
-    names = [part.strip() for part in text.split(",")]
-    choices = setting.metadata["choices"]
-    if not set(names) <= set(choices) or len(set(names)) < len(names):
-        raise ConfigError(f"{name} must be some of {', '.join(choices)}, each once, not {text!r}")
-    return ",".join(names)
+def _cleanup_policy(text: str) -> str:
+    # An empty list keeps records without limit (KIP-1161).
+    if text and not {word.strip() for word in text.split(",")} <= {"delete", "compact"}:
+        raise ValueError(text)
+    return text
+
+
+TEXT: Final = ConfigKind("a text", str)
+TEXTS: Final = ConfigKind("texts, separated by commas", str, config_type=LIST)
+RATIO: Final = ConfigKind("a number from 0 to 1", _ratio, config_type=DOUBLE)
+FLAG: Final = ConfigKind("true or false", _flag, config_type=BOOLEAN)
+CLEANUP_POLICY: Final = ConfigKind("delete, compact, both or none", _cleanup_policy, "", LIST)
+ASSIGNORS: Final = ConfigKind(
+    f"some of {', '.join(BUILT_IN)} and NAME=MODULE:FUNCTION, each name once",
+    _assignors,
+    config_type=LIST,
+)

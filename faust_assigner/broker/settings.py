@@ -1,7 +1,7 @@
 """The broker's settings, under Kafka's own names (``num.partitions``), typed and bounded.
 
-The dataclass below is the one schema: it gives the defaults, bounds, help text and the reference page. An
-unknown name or an invalid value raises :class:`~faust_assigner.errors.ConfigError`, which names both.
+The dataclass below gives the defaults, bounds, help texts and the reference page (``page.py``). An unknown
+name or an invalid value raises :class:`~faust_assigner.errors.ConfigError`, which names both.
 
 >>> Settings.parse({"num.partitions": "12"}).num_partitions
 12
@@ -11,25 +11,29 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from faust_assigner.broker.security.listeners import PLAINTEXT, Listener, parse_listeners
 from faust_assigner.broker.setting_kinds import (
+    ASSIGNORS,
+    BUILT_IN,
+    FLAG,
+    INT32_MAX,
+    INT64_MAX,
+    LIST,
+    RATIO,
+    TEXT,
+    TEXTS,
     as_text,
-    assignor_names,
-    choice,
-    convert,
-    flag,
-    names,
-    number,
-    ratio,
-    text,
+    config,
+    one_of,
+    some_of,
+    whole,
 )
 from faust_assigner.errors import ConfigError
+from faust_assigner.settings.schema import declared_in, parse
 
-INT32_MAX = 2**31 - 1
-INT64_MAX = 2**63 - 1
 DAY_MS = 86_400_000
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 WILDCARDS = ("0.0.0.0", "::")  # valid for listening, but not as an address to connect to
@@ -39,222 +43,228 @@ WILDCARDS = ("0.0.0.0", "::")  # valid for listening, but not as an address to c
 class Settings:
     """All settings of the embedded broker; the Kafka name of a field has dots for underscores."""
 
-    node_id: int = number(1, 0, INT32_MAX, "this broker's id in metadata")
-    num_partitions: int = number(
-        1, 1, 10_000, "partitions of a topic whose creator names no number"
+    node_id: int = config(whole(0, INT32_MAX), 1, "this broker's id in metadata")
+    num_partitions: int = config(
+        whole(1, 10_000), 1, "partitions of a topic whose creator names no number"
     )
-    auto_create_topics_enable: bool = flag(
-        True, "create a topic when a producer asks for its metadata"
+    auto_create_topics_enable: bool = config(
+        FLAG, True, "create a topic when a producer asks for its metadata"
     )
-    delete_topic_enable: bool = flag(True, "allow DeleteTopics")
-    message_max_bytes: int = number(
-        1_048_588, 1, 2**30, "largest record batch, and largest group record"
+    delete_topic_enable: bool = config(FLAG, True, "allow DeleteTopics")
+    message_max_bytes: int = config(
+        whole(1, 2**30), 1_048_588, "largest record batch, and largest group record"
     )
-    socket_request_max_bytes: int = number(16_777_216, 1024, 2**30, "largest request frame")
-    queued_max_request_bytes: int = number(
+    socket_request_max_bytes: int = config(whole(1024, 2**30), 16_777_216, "largest request frame")
+    queued_max_request_bytes: int = config(
+        whole(65_536, 2**40),
         67_108_864,
-        65_536,
-        2**40,
         "bytes of frames not served yet, of all connections; the oldest are closed beyond",
     )
-    listeners: str = text(
+    listeners: str = config(
+        TEXTS,
         "",
         "the listeners, PROTOCOL://HOST:PORT separated by commas; empty: PLAINTEXT at --host "
         "and --port",
     )
-    advertised_listeners: str = text(
+    advertised_listeners: str = config(
+        TEXTS,
         "",
         "the addresses that clients get, [PROTOCOL://]HOST:PORT; empty: the listener's address, "
         "or for 0.0.0.0 the address of the connection",
     )
-    ssl_keystore_location: str = text(
-        "", "PEM file with the private key and the certificates; read again when it changes"
+    ssl_keystore_location: str = config(
+        TEXT, "", "PEM file with the private key and the certificates; read again when it changes"
     )
-    ssl_truststore_location: str = text(
-        "", "PEM file with the authorities of client certificates; read again when it changes"
+    ssl_truststore_location: str = config(
+        TEXT, "", "PEM file with the authorities of client certificates; read again when it changes"
     )
-    ssl_client_auth: str = choice(
-        "none", ("none", "requested", "required"), "whether clients need a certificate"
+    ssl_client_auth: str = config(
+        one_of("none", "requested", "required"), "none", "whether clients need a certificate"
     )
-    sasl_enabled_mechanisms: str = names(
+    sasl_enabled_mechanisms: str = config(
+        some_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
         "SCRAM-SHA-256,SCRAM-SHA-512",
-        ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
         "mechanisms for log-ins on SASL listeners; PLAIN only over TLS",
     )
-    sasl_plain_without_tls: bool = flag(
-        False, "offer PLAIN on SASL_PLAINTEXT too; anyone on the network path can read the password"
+    sasl_plain_without_tls: bool = config(
+        FLAG,
+        False,
+        "offer PLAIN on SASL_PLAINTEXT too; anyone on the network path can read the password",
     )
-    sasl_users_file: str = text(
-        "", "file of NAME=PASSWORD lines, read at start; the store gets salted credentials only"
+    sasl_users_file: str = config(
+        TEXT,
+        "",
+        "file of NAME=PASSWORD lines, read at start; the store gets salted credentials only",
     )
-    connection_failed_authentication_delay_ms: int = number(
+    connection_failed_authentication_delay_ms: int = config(
+        whole(0, 10_000),
         100,
-        0,
-        10_000,
         "delay of the answer to a failed log-in; doubled each time, up to 5 s",
     )
-    authorizer_class_name: str = choice(
+    authorizer_class_name: str = config(
+        one_of("", STANDARD_AUTHORIZER),
         "",
-        ("", STANDARD_AUTHORIZER),
         "checks each request against access control lists; empty: every client may do everything",
     )
-    super_users: str = text(
-        "", "principals that may do everything, separated by semicolons, such as User:admin"
+    super_users: str = config(
+        TEXT, "", "principals that may do everything, separated by semicolons, such as User:admin"
     )
-    allow_everyone_if_no_acl_found: bool = flag(
-        False, "allow access to resources for which no access control list exists"
+    allow_everyone_if_no_acl_found: bool = config(
+        FLAG, False, "allow access to resources for which no access control list exists"
     )
-    fetch_max_bytes: int = number(
-        57_671_680, 1024, 2**30, "largest fetch answer, save for one larger batch"
+    fetch_max_bytes: int = config(
+        whole(1024, 2**30), 57_671_680, "largest fetch answer, save for one larger batch"
     )
-    max_incremental_fetch_session_cache_slots: int = number(
-        1_000, 0, INT32_MAX, "fetch sessions in all; further readers ask in full each time"
+    max_incremental_fetch_session_cache_slots: int = config(
+        whole(0, INT32_MAX), 1_000, "fetch sessions in all; further readers ask in full each time"
     )
-    max_connections: int = number(8_192, 1, INT32_MAX, "connections in all")
-    max_connections_per_ip: int = number(2_048, 1, INT32_MAX, "connections from one address")
-    connections_max_idle_ms: int = number(
-        600_000, 1_000, INT64_MAX, "a silent connection is closed"
+    max_connections: int = config(whole(1, INT32_MAX), 8_192, "connections in all")
+    max_connections_per_ip: int = config(whole(1, INT32_MAX), 2_048, "connections from one address")
+    connections_max_idle_ms: int = config(
+        whole(1_000, INT64_MAX), 600_000, "a silent connection is closed"
     )
-    log_retention_ms: int = number(
-        7 * DAY_MS, -1, INT64_MAX, "age at which batches are deleted; -1 keeps all"
+    log_retention_ms: int = config(
+        whole(-1, INT64_MAX), 7 * DAY_MS, "age at which batches are deleted; -1 keeps all"
     )
-    log_retention_bytes: int = number(
-        -1, -1, INT64_MAX, "size a partition is cut to; -1 has no limit"
+    log_retention_bytes: int = config(
+        whole(-1, INT64_MAX), -1, "size a partition is cut to; -1 has no limit"
     )
-    log_retention_check_interval_ms: int = number(
-        300_000, 10, INT64_MAX, "how often retention is applied"
+    log_retention_check_interval_ms: int = config(
+        whole(10, INT64_MAX), 300_000, "how often retention is applied"
     )
-    log_cleanup_policy: str = choice(
+    log_cleanup_policy: str = config(
+        one_of("delete", "compact", "compact,delete", "delete,compact", config_type=LIST),
         "delete",
-        ("delete", "compact", "compact,delete", "delete,compact"),
         "default cleanup.policy of topics; 'compact' keeps the latest record of each key",
     )
-    log_cleaner_backoff_ms: int = number(
-        15_000, 10, INT64_MAX, "the pause of the cleaner between two searches for logs to compact"
+    log_cleaner_backoff_ms: int = config(
+        whole(10, INT64_MAX),
+        15_000,
+        "the pause of the cleaner between two searches for logs to compact",
     )
-    log_cleaner_dedupe_buffer_size: int = number(
+    log_cleaner_dedupe_buffer_size: int = config(
+        whole(4_096, 2**40),
         134_217_728,
-        4_096,
-        2**40,
         "bytes of memory for the keys of one pass; a log with more keys is compacted in several passes",
     )
-    log_cleaner_delete_retention_ms: int = number(
-        DAY_MS, 0, INT64_MAX, "default delete.retention.ms of topics"
+    log_cleaner_delete_retention_ms: int = config(
+        whole(0, INT64_MAX), DAY_MS, "default delete.retention.ms of topics"
     )
-    log_cleaner_max_compaction_lag_ms: int = number(
-        INT64_MAX, 1, INT64_MAX, "default max.compaction.lag.ms of topics"
+    log_cleaner_max_compaction_lag_ms: int = config(
+        whole(1, INT64_MAX), INT64_MAX, "default max.compaction.lag.ms of topics"
     )
-    log_cleaner_min_cleanable_ratio: float = ratio(
-        0.5, "default min.cleanable.dirty.ratio of topics"
+    log_cleaner_min_cleanable_ratio: float = config(
+        RATIO, 0.5, "default min.cleanable.dirty.ratio of topics"
     )
-    log_cleaner_min_compaction_lag_ms: int = number(
-        0, 0, INT64_MAX, "default min.compaction.lag.ms of topics"
+    log_cleaner_min_compaction_lag_ms: int = config(
+        whole(0, INT64_MAX), 0, "default min.compaction.lag.ms of topics"
     )
-    log_message_timestamp_type: str = choice(
+    log_message_timestamp_type: str = config(
+        one_of("CreateTime", "LogAppendTime"),
         "CreateTime",
-        ("CreateTime", "LogAppendTime"),
         "default message.timestamp.type of topics",
     )
-    log_flush_interval_messages: int = number(
-        INT64_MAX,
-        1,
+    log_flush_interval_messages: int = config(
+        whole(1, INT64_MAX),
         INT64_MAX,
         "records between two fsyncs; 1 survives a power loss, any value survives kill -9",
     )
-    log_recovery_check_batches: bool = flag(
+    log_recovery_check_batches: bool = config(
+        FLAG,
         True,
         "read every batch at start, so that a damaged one is found then; costs a pass over the data",
     )
-    log_recovery_accept_loss: bool = flag(
-        False, "start although acknowledged data is damaged or missing, and log each loss"
+    log_recovery_accept_loss: bool = config(
+        FLAG, False, "start although acknowledged data is damaged or missing, and log each loss"
     )
-    group_initial_rebalance_delay_ms: int = number(
-        3_000, 0, 1_800_000, "how long a new group waits for members"
+    group_initial_rebalance_delay_ms: int = config(
+        whole(0, 1_800_000), 3_000, "how long a new group waits for members"
     )
-    group_min_session_timeout_ms: int = number(
-        6_000, 1, INT32_MAX, "smallest session timeout a member may ask for"
+    group_min_session_timeout_ms: int = config(
+        whole(1, INT32_MAX), 6_000, "smallest session timeout a member may ask for"
     )
-    group_max_session_timeout_ms: int = number(1_800_000, 1, INT32_MAX, "largest session timeout")
-    group_max_size: int = number(INT32_MAX, 1, INT32_MAX, "members in one group")
-    group_coordinator_rebalance_protocols: str = names(
-        "classic,consumer", ("classic", "consumer"), "group protocols that are served"
+    group_max_session_timeout_ms: int = config(
+        whole(1, INT32_MAX), 1_800_000, "largest session timeout"
     )
-    group_consumer_session_timeout_ms: int = number(
+    group_max_size: int = config(whole(1, INT32_MAX), INT32_MAX, "members in one group")
+    group_coordinator_rebalance_protocols: str = config(
+        some_of("classic", "consumer"), "classic,consumer", "group protocols that are served"
+    )
+    group_consumer_session_timeout_ms: int = config(
+        whole(1, INT32_MAX),
         45_000,
-        1,
-        INT32_MAX,
         "a member of the consumer protocol that is silent for this time is removed",
     )
-    group_consumer_min_session_timeout_ms: int = number(
-        45_000, 1, INT32_MAX, "smallest session timeout a group's own config may set"
+    group_consumer_min_session_timeout_ms: int = config(
+        whole(1, INT32_MAX), 45_000, "smallest session timeout a group's own config may set"
     )
-    group_consumer_max_session_timeout_ms: int = number(60_000, 1, INT32_MAX, "largest one")
-    group_consumer_heartbeat_interval_ms: int = number(
+    group_consumer_max_session_timeout_ms: int = config(whole(1, INT32_MAX), 60_000, "largest one")
+    group_consumer_heartbeat_interval_ms: int = config(
+        whole(1, INT32_MAX),
         5_000,
-        1,
-        INT32_MAX,
         "the interval of heartbeats for members of the consumer protocol",
     )
-    group_consumer_min_heartbeat_interval_ms: int = number(
-        5_000, 1, INT32_MAX, "smallest heartbeat interval a group's own config may set"
+    group_consumer_min_heartbeat_interval_ms: int = config(
+        whole(1, INT32_MAX), 5_000, "smallest heartbeat interval a group's own config may set"
     )
-    group_consumer_max_heartbeat_interval_ms: int = number(15_000, 1, INT32_MAX, "largest one")
-    group_consumer_max_size: int = number(
-        INT32_MAX, 1, INT32_MAX, "members in one group of the consumer protocol"
+    group_consumer_max_heartbeat_interval_ms: int = config(
+        whole(1, INT32_MAX), 15_000, "largest one"
     )
-    group_consumer_assignors: str = assignor_names(
-        "server-side assignors, own ones as NAME=MODULE:FUNCTION; the first is the default"
+    group_consumer_max_size: int = config(
+        whole(1, INT32_MAX), INT32_MAX, "members in one group of the consumer protocol"
     )
-    group_consumer_assignment_interval_ms: int = number(
+    group_consumer_assignors: str = config(
+        ASSIGNORS,
+        ",".join(BUILT_IN),
+        "server-side assignors, own ones as NAME=MODULE:FUNCTION; the first is the default",
+    )
+    group_consumer_assignment_interval_ms: int = config(
+        whole(0, INT32_MAX),
         1_000,
-        0,
-        INT32_MAX,
         "least time between two targets of one group (KIP-1263); 0 computes at once",
     )
-    group_consumer_regex_refresh_interval_ms: int = number(
+    group_consumer_regex_refresh_interval_ms: int = config(
+        whole(10, INT32_MAX),
         600_000,
-        10,
-        INT32_MAX,
         "shown only: subscriptions by regex are resolved at once after changes of topics and rights",
     )
-    group_consumer_migration_policy: str = choice(
+    group_consumer_migration_policy: str = config(
+        one_of("bidirectional", "upgrade", "downgrade", "disabled", "until-empty"),
         "bidirectional",
-        ("bidirectional", "upgrade", "downgrade", "disabled", "until-empty"),
         "which live groups change their protocol; disabled, until-empty: none, and no classic member joins",
     )
-    offset_metadata_max_bytes: int = number(
-        4_096, 0, 2**20, "longest note beside a committed offset"
+    offset_metadata_max_bytes: int = config(
+        whole(0, 2**20), 4_096, "longest note beside a committed offset"
     )
-    offsets_topic_num_partitions: int = number(
-        50, 1, 10_000, "partitions of the empty topic __consumer_offsets that clients see"
+    offsets_topic_num_partitions: int = config(
+        whole(1, 10_000), 50, "partitions of the empty topic __consumer_offsets that clients see"
     )
-    offsets_retention_minutes: int = number(
-        10_080, 1, INT32_MAX, "how long offsets outlive their use (KIP-211)"
+    offsets_retention_minutes: int = config(
+        whole(1, INT32_MAX), 10_080, "how long offsets outlive their use (KIP-211)"
     )
-    offsets_retention_check_interval_ms: int = number(
+    offsets_retention_check_interval_ms: int = config(
+        whole(10, INT64_MAX),
         600_000,
-        10,
-        INT64_MAX,
         "how often offsets expire, and empty groups without offsets are removed",
     )
-    producer_id_expiration_ms: int = number(
-        DAY_MS, 1, INT64_MAX, "how long an idle producer id is remembered"
+    producer_id_expiration_ms: int = config(
+        whole(1, INT64_MAX), DAY_MS, "how long an idle producer id is remembered"
     )
 
-    transaction_max_timeout_ms: int = number(
-        900_000, 1, INT32_MAX, "largest transaction timeout a producer may ask for"
+    transaction_max_timeout_ms: int = config(
+        whole(1, INT32_MAX), 900_000, "largest transaction timeout a producer may ask for"
     )
-    transaction_state_log_num_partitions: int = number(
-        50, 1, 10_000, "partitions of the empty topic __transaction_state that clients see"
+    transaction_state_log_num_partitions: int = config(
+        whole(1, 10_000), 50, "partitions of the empty topic __transaction_state that clients see"
     )
-    transactional_id_expiration_ms: int = number(
-        7 * DAY_MS, 1, INT64_MAX, "how long an idle transactional id is remembered"
+    transactional_id_expiration_ms: int = config(
+        whole(1, INT64_MAX), 7 * DAY_MS, "how long an idle transactional id is remembered"
     )
 
     @classmethod
     def parse(cls, given: Mapping[str, object]) -> Settings:
         """Parse a mapping from Kafka names to values (text or typed). Raises ConfigError."""
-        known = {kafka_name(f): f for f in fields(cls)}
+        known = {setting.name: field for field, setting in SETTINGS.items()}
         values: dict[str, Any] = {}
         for name, value in given.items():
             if name not in known:
@@ -265,7 +275,8 @@ class Settings:
                     else f"; known names: {', '.join(known)}"
                 )
                 raise ConfigError(f"unknown setting {name!r}{hint}")
-            values[known[name].name] = convert(name, known[name], value)
+            field = known[name]
+            values[field] = parse(SETTINGS[field], as_text(value).strip())
         settings = cls(**values)
         settings._check_pairs()
         return settings
@@ -372,22 +383,18 @@ class Settings:
 
     def by_kafka_name(self) -> dict[str, str]:
         """Return all settings as DescribeConfigs shows them."""
-        return {kafka_name(f): as_text(getattr(self, f.name)) for f in fields(self)}
+        return {one.name: as_text(getattr(self, field)) for field, one in SETTINGS.items()}
 
 
-def kafka_name(setting: Field[Any]) -> str:
+def kafka_name(field: str) -> str:
     """Return Kafka's name of a setting: ``num_partitions`` -> ``num.partitions``."""
-    return setting.name.replace("_", ".")
+    return field.replace("_", ".")
 
 
 def kafka_default(name: str) -> str:
     """Return the default of a setting, by its Kafka name, as DescribeConfigs shows it."""
-    return as_text(next(f.default for f in fields(Settings) if kafka_name(f) == name))
+    return next(as_text(one.default) for one in SETTINGS.values() if one.name == name)
 
 
-def describe_settings() -> list[tuple[str, str, str]]:
-    """Return (name, default, meaning) of every setting, for the reference page and ``--help``."""
-    return [
-        (kafka_name(f), as_text(f.default) or "(empty)", str(f.metadata["doc"]))
-        for f in fields(Settings)
-    ]
+#: Field -> setting, under Kafka's name.
+SETTINGS: Final = declared_in(Settings, kafka_name)

@@ -8,117 +8,57 @@ without segment files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
-from faust_assigner.broker.settings import INT32_MAX, INT64_MAX, Settings
+from faust_assigner.broker.setting_kinds import (
+    CLEANUP_POLICY,
+    FLAG,
+    INT32_MAX,
+    INT64_MAX,
+    RATIO,
+    TEXTS,
+    ConfigKind,
+    one_of,
+    whole,
+)
+from faust_assigner.broker.settings import Settings
 
-BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7  # Kafka's numbers of config types
-
-
-@dataclass(frozen=True)
-class Kind:
-    """The type of a config, as DescribeConfigs reports it, and the check of its values."""
-
-    config_type: int
-    check: Callable[[str], bool]
-
-
-def number_type(high: int) -> int:
-    """Return INT, or LONG if the largest value does not fit into an INT."""
-    return INT if high <= INT32_MAX else LONG
-
-
-def kafka_type(setting: Field[Any]) -> int:
-    """Return Kafka's type number of a broker setting."""
-    if setting.metadata.keys() & {"several", "assignors"} or setting.name in (
-        "advertised_listeners",
-        "listeners",
-        "log_cleanup_policy",
-    ):
-        return LIST
-    if isinstance(setting.default, bool):
-        return BOOLEAN
-    if isinstance(setting.default, float):
-        return DOUBLE
-    return number_type(setting.metadata["high"]) if isinstance(setting.default, int) else STRING
-
-
-def whole_number(text: str) -> int:
-    """Parse a number as Java does: without underscores. Raises ValueError."""
-    if "_" in text:
-        raise ValueError(f"{text!r} is no number")
-    return int(text)
-
-
-def _number(low: int, high: int) -> Kind:
-    def check(text: str) -> bool:
-        try:
-            return low <= whole_number(text) <= high
-        except ValueError:
-            return False
-
-    return Kind(number_type(high), check)
-
-
-def _is_ratio(text: str) -> bool:
-    try:
-        return "_" not in text and 0.0 <= float(text) <= 1.0
-    except ValueError:
-        return False
-
-
-def _one_of(*choices: str, config_type: int = STRING) -> Kind:
-    return Kind(config_type, lambda text: text in choices)
-
-
-def _is_cleanup_policy(text: str) -> bool:
-    words = (
-        [word.strip() for word in text.split(",")] if text else []
-    )  # an empty list keeps records without limit (KIP-1161)
-    return set(words) <= {"delete", "compact"}
-
-
-_ratio, _cleanup_policy = Kind(DOUBLE, _is_ratio), Kind(LIST, _is_cleanup_policy)
-_replicas = Kind(LIST, lambda text: True)
-_boolean = Kind(BOOLEAN, lambda text: text.strip().lower() in ("true", "false"))
-
-TOPIC_CONFIGS: Final[Mapping[str, tuple[str, Kind]]] = {
-    "cleanup.policy": ("delete", _cleanup_policy),
-    "compression.gzip.level": ("-1", _number(-1, 9)),
-    "compression.lz4.level": ("9", _number(1, 17)),
+TOPIC_CONFIGS: Final[Mapping[str, tuple[str, ConfigKind[object]]]] = {
+    "cleanup.policy": ("delete", CLEANUP_POLICY),
+    "compression.gzip.level": ("-1", whole(-1, 9)),
+    "compression.lz4.level": ("9", whole(1, 17)),
     "compression.type": (
         "producer",
-        _one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
     ),
-    "compression.zstd.level": ("3", _number(-131_072, 22)),
-    "delete.retention.ms": ("86400000", _number(0, INT64_MAX)),
-    "file.delete.delay.ms": ("60000", _number(0, INT64_MAX)),
-    "flush.messages": (str(INT64_MAX), _number(1, INT64_MAX)),
-    "flush.ms": (str(INT64_MAX), _number(0, INT64_MAX)),
-    "follower.replication.throttled.replicas": ("", _replicas),
-    "index.interval.bytes": ("4096", _number(0, INT32_MAX)),
-    "leader.replication.throttled.replicas": ("", _replicas),
-    "local.retention.bytes": ("-2", _number(-2, INT64_MAX)),
-    "local.retention.ms": ("-2", _number(-2, INT64_MAX)),
-    "max.compaction.lag.ms": (str(INT64_MAX), _number(1, INT64_MAX)),
-    "max.message.bytes": ("1048588", _number(0, INT32_MAX)),
-    "message.timestamp.after.max.ms": ("3600000", _number(0, INT64_MAX)),
-    "message.timestamp.before.max.ms": (str(INT64_MAX), _number(0, INT64_MAX)),
-    "message.timestamp.type": ("CreateTime", _one_of("CreateTime", "LogAppendTime")),
-    "min.cleanable.dirty.ratio": ("0.5", _ratio),
-    "min.compaction.lag.ms": ("0", _number(0, INT64_MAX)),
-    "min.insync.replicas": ("1", _number(1, INT32_MAX)),
-    "preallocate": ("false", _boolean),
-    "remote.storage.enable": ("false", _boolean),
-    "retention.bytes": ("-1", _number(-1, INT64_MAX)),
-    "retention.ms": ("604800000", _number(-1, INT64_MAX)),
-    "segment.bytes": ("1073741824", _number(14, INT32_MAX)),
-    "segment.index.bytes": ("10485760", _number(4, INT32_MAX)),
-    "segment.jitter.ms": ("0", _number(0, INT64_MAX)),
-    "segment.ms": ("604800000", _number(1, INT64_MAX)),
-    "unclean.leader.election.enable": ("false", _boolean),
+    "compression.zstd.level": ("3", whole(-131_072, 22)),
+    "delete.retention.ms": ("86400000", whole(0, INT64_MAX)),
+    "file.delete.delay.ms": ("60000", whole(0, INT64_MAX)),
+    "flush.messages": (str(INT64_MAX), whole(1, INT64_MAX)),
+    "flush.ms": (str(INT64_MAX), whole(0, INT64_MAX)),
+    "follower.replication.throttled.replicas": ("", TEXTS),
+    "index.interval.bytes": ("4096", whole(0, INT32_MAX)),
+    "leader.replication.throttled.replicas": ("", TEXTS),
+    "local.retention.bytes": ("-2", whole(-2, INT64_MAX)),
+    "local.retention.ms": ("-2", whole(-2, INT64_MAX)),
+    "max.compaction.lag.ms": (str(INT64_MAX), whole(1, INT64_MAX)),
+    "max.message.bytes": ("1048588", whole(0, INT32_MAX)),
+    "message.timestamp.after.max.ms": ("3600000", whole(0, INT64_MAX)),
+    "message.timestamp.before.max.ms": (str(INT64_MAX), whole(0, INT64_MAX)),
+    "message.timestamp.type": ("CreateTime", one_of("CreateTime", "LogAppendTime")),
+    "min.cleanable.dirty.ratio": ("0.5", RATIO),
+    "min.compaction.lag.ms": ("0", whole(0, INT64_MAX)),
+    "min.insync.replicas": ("1", whole(1, INT32_MAX)),
+    "preallocate": ("false", FLAG),
+    "remote.storage.enable": ("false", FLAG),
+    "retention.bytes": ("-1", whole(-1, INT64_MAX)),
+    "retention.ms": ("604800000", whole(-1, INT64_MAX)),
+    "segment.bytes": ("1073741824", whole(14, INT32_MAX)),
+    "segment.index.bytes": ("10485760", whole(4, INT32_MAX)),
+    "segment.jitter.ms": ("0", whole(0, INT64_MAX)),
+    "segment.ms": ("604800000", whole(1, INT64_MAX)),
+    "unclean.leader.election.enable": ("false", FLAG),
 }
 
 
@@ -127,7 +67,7 @@ def check_configs(configs: Mapping[str, str]) -> str | None:
     for name, value in configs.items():
         if name not in TOPIC_CONFIGS:
             return f"unknown topic config {name!r}"
-        if not TOPIC_CONFIGS[name][1].check(value):
+        if not TOPIC_CONFIGS[name][1].accepts(value):
             return f"{value!r} is not a valid value of topic config {name}"
     return _lag_problem(configs)
 

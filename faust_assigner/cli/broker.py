@@ -58,11 +58,11 @@ def broker(
     from pathlib import Path
 
     from faust_assigner.broker.serve import parse_assignments, serve
-    from faust_assigner.broker.settings import describe_settings
+    from faust_assigner.broker.settings import SETTINGS
 
     if list_settings:
-        for name, default, meaning in describe_settings():
-            click.echo(f"{name}={default}\n    {meaning}")
+        for one in SETTINGS.values():
+            click.echo(f"{one.name}={one.default_text}\n    {one.meaning}")
         return
     with reported_errors():
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
 from typing import Any, Final, NoReturn
 
 from kio.schema.errors import ErrorCode
@@ -13,15 +12,10 @@ from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.metadata import broker_values
 from faust_assigner.broker.api.operations import of_cluster
 from faust_assigner.broker.groups.configs import GROUP_CONFIGS
-from faust_assigner.broker.settings import Settings, kafka_name
+from faust_assigner.broker.setting_kinds import BOOLEAN, INT, LIST, ConfigKind
+from faust_assigner.broker.settings import SETTINGS
 from faust_assigner.broker.storage.store import StoreFailed
-from faust_assigner.broker.topic_configs import (
-    BOOLEAN,
-    INT,
-    LIST,
-    TOPIC_CONFIGS,
-    kafka_type,
-)
+from faust_assigner.broker.topic_configs import TOPIC_CONFIGS
 from faust_assigner.broker.topics import Refused, Topic
 
 DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 32, 33, 44
@@ -32,7 +26,9 @@ DYNAMIC_TOPIC, DYNAMIC_DEFAULT_BROKER, STATIC_BROKER, DEFAULT_CONFIG, DYNAMIC_GR
 CLUSTER_WIDE: Final = {"min.insync.replicas": DYNAMIC_DEFAULT_BROKER}
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 CONFIG_BYTES: Final = 60  # of one config in an answer
-BROKER_TYPES: Final = {kafka_name(setting): kafka_type(setting) for setting in fields(Settings)}
+BROKER_TYPES: Final = {
+    one.name: one.kind.config_type for one in SETTINGS.values() if isinstance(one.kind, ConfigKind)
+}
 #: (call, resource of the request, explicit configs) -> the new explicit configs. Raises Refused.
 Change = Callable[[Call, Any, Mapping[str, str]], dict[str, str]]
 

@@ -13,9 +13,9 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker import limits
+from faust_assigner.broker.setting_kinds import whole_number
 from faust_assigner.broker.settings import Settings, kafka_default
 from faust_assigner.broker.storage.store import Store
-from faust_assigner.broker.topic_configs import whole_number
 from faust_assigner.broker.topics import Refused
 
 PREFIX: Final = b"c\0"
