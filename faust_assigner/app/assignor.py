@@ -24,8 +24,8 @@ from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberMetadata,
 )
 from faust.exceptions import NotReady
-from faust.types import TP
 from faust.types.assignor import PartitionAssignorT
+from faust.types.tuples import TP
 from mode import get_logger
 from yarl import URL
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from faust_assigner.app.tables.write_behind import discard, usage_of
 
 if TYPE_CHECKING:
+    from faust.types.tuples import TP
+
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
 else:
     Consumer = object
@@ -32,7 +34,7 @@ class BackPressure(Consumer):
         self.callback = partial(self._deliver_with_room, self.callback)
         self._usage = usage_of(self.app)
 
-    async def on_partitions_revoked(self, revoked: set[Any]) -> None:
+    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Write the committed changes after the final commit; drop the rest, whose records are repeated."""
         await super().on_partitions_revoked(revoked)
         await told()

@@ -16,6 +16,8 @@ from faust.streams import _current_event
 from mode.utils.times import want_seconds
 
 if TYPE_CHECKING:
+    from faust.types.tuples import TP
+
     from faust_assigner.app.host.bases import StreamBase as Stream
 else:
     Stream = object
@@ -56,7 +58,7 @@ class Basket:
 
     def make_batches(self) -> None:
         """Make one batch for each partition, in the order of their first records."""
-        by_partition: dict[Any, list[Taken]] = {}
+        by_partition: dict[TP, list[Taken]] = {}
         for taken in self.filling:
             by_partition.setdefault(taken.event.message.tp, []).append(taken)
         self.batches.extend(by_partition.values())
@@ -107,7 +109,7 @@ class BatchesInTime(Stream):
         consumer = self.app.consumer
         if not self.app.conf.stream_wait_empty or not consumer._unacked_messages:
             return False
-        leaving: frozenset[Any] = getattr(consumer, "leaving", frozenset())
+        leaving: frozenset[TP] = getattr(consumer, "leaving", frozenset())
         return (
             self.app.should_stop
             or not self.app.flow_control.is_active()
@@ -214,7 +216,7 @@ class TransactionalBatches(Stream):
             await self.wait_for_stopped(basket.full, timeout=min(left, LOOK_S))
 
     def _is_waited_for(self, events: list[Any]) -> bool:
-        leaving: frozenset[Any] = getattr(self.app.consumer, "leaving", frozenset())
+        leaving: frozenset[TP] = getattr(self.app.consumer, "leaving", frozenset())
         stopping = (
             self.app.should_stop
             or not self.app.flow_control.is_active()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from faust.transport.consumer import CONSUMER_PARTITIONS_REVOKED
 from faust.utils.tracing import traced_from_parent_span
 from mode import Service
 
 if TYPE_CHECKING:
+    from faust.types.tuples import TP
+
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
 else:
     Consumer = object
@@ -23,10 +25,10 @@ class FinalCommit(Consumer):
     """
 
     #: Defined by FlowGate.
-    first_read: dict[Any, int]
+    first_read: dict[TP, int]
 
     @Service.transitions_to(CONSUMER_PARTITIONS_REVOKED)  # type: ignore[untyped-decorator]
-    async def on_partitions_revoked(self, revoked: set[Any]) -> None:
+    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Notify the app, which stops the streams and commits; then forget the revoked partitions."""
         span = self.app._start_span_from_rebalancing("on_partitions_revoked")
         tell_app = traced_from_parent_span(span)(self._on_partitions_revoked, partitions=revoked)
@@ -39,7 +41,7 @@ class FinalCommit(Consumer):
                 await self.commit_and_end_transactions()
             self._forget(revoked)
 
-    def _forget(self, tps: set[Any]) -> None:
+    def _forget(self, tps: set[TP]) -> None:
         for book in (
             self._gap,
             self._acked,
@@ -52,24 +54,24 @@ class FinalCommit(Consumer):
         for tp in tps:
             self.first_read.pop(tp, None)
 
-    def _filter_committable_offsets(self, tps: Iterable[Any]) -> dict[Any, int]:
+    def _filter_committable_offsets(self, tps: Iterable[TP]) -> dict[TP, int]:
         """The offsets that may be committed: each lies before every record that is still being processed.
 
         With ``concurrency``, later records may be done first. Stock Faust then commits past an unfinished
         record in two cases: it is the next record to commit, or the first record of a partition without a
         commit. A SIGKILL loses this record.
         """
-        undone: dict[Any, int] = {}
+        undone: dict[TP, int] = {}
         for message in list(self._unacked_messages):
             if not message.acked and message.generation_id == self.app.consumer_generation_id:
                 undone[message.tp] = min(message.offset, undone.get(message.tp, message.offset))
-        later: dict[Any, list[int]] = {}
+        later: dict[TP, list[int]] = {}
         wanted = tuple(tps)
         for tp in undone.keys() & set(wanted):
             later[tp] = [offset for offset in self._acked[tp] if offset > undone[tp]]
             self._acked[tp] = [offset for offset in self._acked[tp] if offset < undone[tp]]
         try:
-            offsets: dict[Any, int] = super()._filter_committable_offsets(wanted)
+            offsets: dict[TP, int] = super()._filter_committable_offsets(wanted)
             return offsets
         finally:
             for tp, hidden in later.items():

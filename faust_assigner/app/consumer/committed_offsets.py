@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiokafka import errors
 from aiokafka.protocol.api import Request, RequestStruct, Response
@@ -33,6 +33,9 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from mode import get_logger
 
 from faust_assigner.app.retry import RateLimitedLog
+
+if TYPE_CHECKING:
+    from faust.types.tuples import TP
 
 logger = get_logger(__name__)
 
@@ -98,7 +101,7 @@ class _OffsetFetchStruct(RequestStruct):  # type: ignore[misc]
 class _OffsetFetch(Request[_OffsetFetchStruct]):  # type: ignore[misc]
     API_KEY = 9
 
-    def __init__(self, group_id: str, tps: Collection[Any]) -> None:
+    def __init__(self, group_id: str, tps: Collection[TP]) -> None:
         self._group_id, self._tps = group_id, tps
 
     def build(self, request_struct_class: Any) -> Any:
@@ -108,7 +111,7 @@ class _OffsetFetch(Request[_OffsetFetchStruct]):  # type: ignore[misc]
         return request_struct_class(self._group_id, topics, True, {})
 
 
-def _by_topic(tps: Collection[Any]) -> Iterator[tuple[str, Iterator[Any]]]:
+def _by_topic(tps: Collection[TP]) -> Iterator[tuple[str, Iterator[Any]]]:
     return groupby(sorted(tps), key=lambda tp: tp.topic)
 
 
@@ -119,7 +122,7 @@ def ask_for_all(coordinator: Any) -> None:
     said = RateLimitedLog()
     setattr(coordinator, _MARK, said)
 
-    async def ask(tps: Collection[Any]) -> dict[Any, OffsetAndMetadata]:
+    async def ask(tps: Collection[TP]) -> dict[TP, OffsetAndMetadata]:
         try:
             return await committed(coordinator, tps)
         except errors.KafkaError as error:
@@ -132,7 +135,7 @@ def ask_for_all(coordinator: Any) -> None:
     coordinator._do_fetch_commit_offsets = ask
 
 
-async def committed(coordinator: Any, tps: Collection[Any]) -> dict[Any, OffsetAndMetadata]:
+async def committed(coordinator: Any, tps: Collection[TP]) -> dict[TP, OffsetAndMetadata]:
     """The committed offsets of ``tps``, without partitions that have none. On the consumer's thread.
 
     Raises aiokafka's errors. While the coordinator loads the group, and while a transaction is about to

@@ -30,6 +30,7 @@ from aiokafka.consumer.subscription_state import TopicPartitionState
 from aiokafka.errors import RecordTooLargeError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from aiokafka.util import create_task
+from faust.types.tuples import TP
 
 from faust_assigner.app.consumer.set_aside import FOR_PEOPLE, SetAside
 
@@ -37,15 +38,15 @@ from faust_assigner.app.consumer.set_aside import FOR_PEOPLE, SetAside
 WAIT_MS, IDLE_WAIT_MS = 20, 100
 
 
-class Share(Container[Any]):
+class Share(Container[TP]):
     """A live subset of ``partitions`` (None means all): only the ones in ``only``, without ``but_not``."""
 
     def __init__(
         self,
-        partitions: Container[Any] | None,
+        partitions: Container[TP] | None,
         *,
-        only: Collection[Any] | None = None,
-        but_not: Collection[Any] = (),
+        only: Collection[TP] | None = None,
+        but_not: Collection[TP] = (),
     ) -> None:
         self.partitions, self.only, self.but_not = partitions, only, but_not
 
@@ -72,7 +73,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
         #: State of a partition -> the running task that looks up its position.
         self._looked_up: dict[Any, Any] = {}
         #: Partitions that were read to the end of their log in the last turn that took their records.
-        self._at_end: set[Any] = set()
+        self._at_end: set[TP] = set()
         #: Partitions that cannot be read at present.
         self.aside = SetAside()
         #: Partitions for which the broker answers with an error.
@@ -106,7 +107,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
             SimpleNamespace(tps=shown, state_value=assignment.state_value)
         )
 
-    def _look_up(self, assignment: Any, tps: list[Any]) -> None:
+    def _look_up(self, assignment: Any, tps: list[TP]) -> None:
         """Begin to look up the missing positions of ``tps``, concurrently and beside the fetches.
 
         aiokafka puts all awaited offsets into one request to the group, hence a task for each partition.
@@ -167,7 +168,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
 
     async def fetched_records(
         self, partitions: Any, timeout: float | None = 0, max_records: int | None = None
-    ) -> dict[Any, list[Any]]:
+    ) -> dict[TP, list[Any]]:
         """Return fetched records, as :meth:`_turn` selects; wait up to ``timeout`` seconds for records."""
         deadline = monotonic() + (timeout or 0)
         while not (found := await self._turn(partitions, max_records)):
@@ -181,7 +182,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
             waiter.result()  # raises the errors of the group
         return found
 
-    async def _turn(self, partitions: Any, max_records: int | None) -> dict[Any, list[Any]]:
+    async def _turn(self, partitions: Any, max_records: int | None) -> dict[TP, list[Any]]:
         """Take up to half of the records from partitions that keep up, the rest evenly from backlogs.
 
         aiokafka begins each turn with the partition that was fetched first, until it is empty. So in a busy
@@ -193,7 +194,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
             await self._subscriptions.wait_for_assignment()
         states = self._states()
         before = {state: state.position for state in states.values() if state.has_valid_position}
-        share, found = Share(partitions), dict[Any, list[Any]]()
+        share, found = Share(partitions), dict[TP, list[Any]]()
         there = {tp for tp in self._records if tp in share}
         keep_up = self._at_end & there
         try:
@@ -219,7 +220,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
             self._put_back(states, before)
             # aiokafka has removed the partitions that it has finished: the first remaining one has failed.
             failed = next((tp for tp in self._records if tp in share), None)
-            if failed not in states or isinstance(error, FOR_PEOPLE):
+            if failed is None or failed not in states or isinstance(error, FOR_PEOPLE):
                 raise
             del self._records[failed]
             self._leave_alone(failed, states[failed], error)
@@ -237,7 +238,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
             else {tp: assignment.state_value(tp) for tp in self._records if tp in assignment.tps}
         )
 
-    def _put_back(self, states: Mapping[Any, Any], before: Mapping[Any, int]) -> None:
+    def _put_back(self, states: Mapping[Any, Any], before: Mapping[TP, int]) -> None:
         """Seek partitions back to their positions in ``before`` and drop their fetched records."""
         for tp, state in states.items():
             if state in before and state.position != before[state]:
@@ -254,7 +255,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
             for tp in found:
                 self.aside.is_well(states[tp])
 
-    def _set_error(self, tp: Any, error: Exception) -> None:
+    def _set_error(self, tp: TP, error: Exception) -> None:
         """Handle the error of one partition; set aside a truncated record, which aiokafka skips."""
         if not isinstance(error, RecordTooLargeError):
             super()._set_error(tp, error)
@@ -263,11 +264,11 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
         self._leave_alone(tp, state, error)
         asyncio.get_running_loop().call_soon(state.seek, state.position)
 
-    def _leave_alone(self, tp: Any, state: Any, error: Exception) -> None:
+    def _leave_alone(self, tp: TP, state: Any, error: Exception) -> None:
         self.aside.unreadable(tp, state, error, monotonic())
         self.counters["unreadable_partitions"] += 1
 
-    def _is_at_end(self, tp: Any) -> bool:
+    def _is_at_end(self, tp: TP) -> bool:
         """Whether the last fetch of ``tp`` reached the end of its log, and all records have been taken."""
         state = self._subscriptions.subscription.assignment.state_value(tp)
         end = state.lso if self._isolation_level == READ_COMMITTED else state.highwater
@@ -282,7 +283,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
 UNKNOWN_OFFSET = -1
 
 
-def change_assignment(own: Any, tps: Collection[Any], subscriptions: Any, fetcher: Any) -> None:
+def change_assignment(own: Any, tps: Collection[TP], subscriptions: Any, fetcher: Any) -> None:
     """Change ``own``, an active Assignment, to ``tps``; kept partitions keep states, buffers and fetches.
 
     The function never awaits, so the fetcher sees either the old or the new partitions.
@@ -298,7 +299,7 @@ def change_assignment(own: Any, tps: Collection[Any], subscriptions: Any, fetche
     fetcher._notify(fetcher._wait_consume_future)
 
 
-def _leave(own: Any, tp: Any) -> None:
+def _leave(own: Any, tp: TP) -> None:
     """Give ``tp`` a new state without a position, so that aiokafka discards fetches in flight."""
     state = own._tp_state[tp]
     # Without a result the partition's broker would stay "in flight" for ever.

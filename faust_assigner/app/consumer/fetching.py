@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import IllegalStateError
 from faust.transport.consumer import ensure_TPset
+from faust.types.tuples import TP
 from mode.utils.queues import FlowControlEvent
 
 from faust_assigner.app.consumer.committed_offsets import ask_for_all
@@ -63,7 +64,7 @@ class FlowControl(FlowControlEvent):  # type: ignore[misc]
             super().resume()
 
 
-class Wanted(Collection[Any]):
+class Wanted(Collection[TP]):
     """A live view of the partitions that may be fetched now; an empty view means no partition.
 
     aiokafka tests ``if partitions and tp not in partitions``. If Faust empties the set that it has passed
@@ -72,7 +73,7 @@ class Wanted(Collection[Any]):
 
     def __init__(
         self,
-        active: Collection[Any],
+        active: Collection[TP],
         *,
         only: Collection[str] | None = None,
         but_not: Collection[str] = (),
@@ -107,10 +108,10 @@ async def _fetch_fairly(
     app: Any,
     consumer: Any,
     fetch: Callable[..., Any],
-    active: Collection[Any] | None,
+    active: Collection[TP] | None,
     timeout: float | None = None,
     max_records: int | None = None,
-) -> Mapping[Any, list[Any]]:
+) -> Mapping[TP, list[Any]]:
     """Fetch records of sources first, then records of standbys, at most a batch of each.
 
     Stock first passes on all fetched records, after a failover 100,000 standby records, and only then checks
@@ -118,14 +119,14 @@ async def _fetch_fairly(
     """
     if active is None or app.in_recovery:
         wanted = None if active is None else Wanted(active)
-        everything: Mapping[Any, list[Any]] = await fetch(
+        everything: Mapping[TP, list[Any]] = await fetch(
             wanted, timeout=timeout, max_records=max_records
         )
         return everything
     changelogs = app.tables.changelog_topics
     few, some = (min(most, max_records or most) for most in (LIVE_BATCH, STANDBY_BATCH))
     if not changelogs:
-        alone: Mapping[Any, list[Any]] = await fetch(
+        alone: Mapping[TP, list[Any]] = await fetch(
             Wanted(active), timeout=timeout, max_records=few
         )
         return alone
@@ -144,9 +145,9 @@ async def fetch_or_put_back(
     thread: Any,
     fetch: Callable[..., Any],
     consumer: Any,
-    active: Collection[Any] | None,
+    active: Collection[TP] | None,
     **limits: Any,
-) -> Mapping[Any, list[Any]]:
+) -> Mapping[TP, list[Any]]:
     """Fetch for the consumer thread; put back records that arrive while the flow is stopped."""
     records = await _fetch_fairly(thread.app, consumer, partial(fetch, consumer), active, **limits)
     if thread.consumer.flow_active:
@@ -158,7 +159,7 @@ async def fetch_or_put_back(
     return {}
 
 
-async def seek_to_committed(thread: Any, one_by_one: Callable[[], Any]) -> Mapping[Any, int | None]:
+async def seek_to_committed(thread: Any, one_by_one: Callable[[], Any]) -> Mapping[TP, int | None]:
     """Seek each partition to its committed offset, else to its first read offset, by one request for all.
 
     aiokafka sends one request for each partition, also for standby changelogs, and no records arrive
@@ -166,24 +167,24 @@ async def seek_to_committed(thread: Any, one_by_one: Callable[[], Any]) -> Mappi
     """
     consumer = thread._ensure_consumer()
     if not hasattr(consumer._coordinator, "fetch_committed_offsets"):
-        offsets: Mapping[Any, int | None] = await one_by_one()
+        offsets: Mapping[TP, int | None] = await one_by_one()
         return offsets
 
-    sought: Mapping[Any, int | None] = await thread.call_thread(
+    sought: Mapping[TP, int | None] = await thread.call_thread(
         seek_committed, consumer, thread.consumer.first_read
     )
     return sought
 
 
 async def seek_committed(
-    consumer: Any, first_read: Mapping[Any, int], tps: Collection[Any] | None = None
-) -> dict[Any, int | None]:
+    consumer: Any, first_read: Mapping[TP, int], tps: Collection[TP] | None = None
+) -> dict[TP, int | None]:
     """Seek ``tps`` or all assigned partitions; return committed offsets. On the consumer's thread."""
     assigned = consumer.assignment()
     wanted = sorted(assigned if tps is None else assigned & set(tps))
     ask_for_all(consumer._coordinator)
     found = await _committed_while_assigned(consumer, wanted)
-    offsets: dict[Any, int | None] = dict.fromkeys(wanted)
+    offsets: dict[TP, int | None] = dict.fromkeys(wanted)
     for tp in (tp for tp in wanted if tp in consumer.assignment()):
         if tp in found and found[tp].offset >= 0:
             offsets[tp] = found[tp].offset
@@ -193,7 +194,7 @@ async def seek_committed(
     return offsets
 
 
-async def _committed_while_assigned(consumer: Any, wanted: Sequence[Any]) -> Mapping[Any, Any]:
+async def _committed_while_assigned(consumer: Any, wanted: Sequence[TP]) -> Mapping[TP, Any]:
     """The committed offsets of ``wanted``, without partitions that are revoked before the answer.
 
     While a transaction stays open, the answer for its partition may take minutes, and delays all partitions.
@@ -233,7 +234,7 @@ class FlowGate(KnownPartitions):
     fetch_rounds: int = 0
 
     #: Source partition -> the offset of its first record since it was assigned.
-    first_read: dict[Any, int]
+    first_read: dict[TP, int]
 
     def _reset_state(self) -> None:
         super()._reset_state()
@@ -246,28 +247,28 @@ class FlowGate(KnownPartitions):
             if tp not in self.first_read and not self._is_changelog_tp(tp):
                 self.first_read[tp] = batch[0].offset
 
-    async def highwaters(self, *partitions: Any) -> Mapping[Any, int]:
+    async def highwaters(self, *partitions: Any) -> Mapping[TP, int]:
         """The end offsets of ``partitions`` from the broker, of committed records under ``exactly_once``.
 
         Under ``exactly_once`` stock returns the offset that its last fetch reported, and before the first
         fetch it takes partitions for empty.
         """
         thread = self._thread
-        ends: Mapping[Any, int] = await thread.call_thread(
+        ends: Mapping[TP, int] = await thread.call_thread(
             thread._ensure_consumer().end_offsets, partitions
         )
         return ends
 
     async def _getmany(
-        self, active_partitions: set[Any] | None, timeout: float
-    ) -> Mapping[Any, list[Any]]:
+        self, active_partitions: set[TP] | None, timeout: float
+    ) -> Mapping[TP, list[Any]]:
         # The fetcher calls this only after it has passed on the previous batch.
         self.fetch_rounds += 1
         return await super()._getmany(active_partitions, timeout)
 
     async def _wait_next_records(
         self, timeout: float
-    ) -> tuple[Mapping[Any, list[Any]] | None, set[Any] | None]:
+    ) -> tuple[Mapping[TP, list[Any]] | None, set[TP] | None]:
         # Stock sleeps a second while no partition is active, at the begin and end of each recovery.
         if not self.app.client_only and not self._active_partitions:
             if not self.flow_active:
@@ -280,18 +281,18 @@ class FlowGate(KnownPartitions):
                 return {}, self._active_partitions
         return await super()._wait_next_records(timeout)
 
-    def may_fetch(self, tp: Any) -> bool:
+    def may_fetch(self, tp: TP) -> bool:
         """Whether records of ``tp`` may be fetched now."""
         return self.flow_active and tp in self._active_partitions
 
-    async def on_partitions_revoked(self, revoked: set[Any]) -> None:
+    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Stop the flow until the next generation; a running recovery must not start it again."""
         self._between_generations = True
         await super().on_partitions_revoked(revoked)
         # A buffer that was full in this generation must not resume its partition in the next generation.
         self._buffered_partitions.clear()
 
-    async def on_partitions_assigned(self, assigned: set[Any], generation_id: int = 0) -> None:
+    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Pause all partitions first; stock leaves them active until agents and topics are notified."""
         self._between_generations = True
         self.stop_flow()
@@ -318,13 +319,13 @@ class FlowGate(KnownPartitions):
         if not self._between_generations:
             super().resume_flow()
 
-    def resume_partitions(self, tps: Iterable[Any]) -> None:
+    def resume_partitions(self, tps: Iterable[TP]) -> None:
         """Fetch from ``tps`` again, unless the next generation is about to begin."""
         if not self._between_generations:
             super().resume_partitions(ensure_TPset(tps))
             self._resumed.set()
 
-    def on_buffer_drop(self, tp: Any) -> None:
+    def on_buffer_drop(self, tp: TP) -> None:
         """Resume ``tp``, whose queue has room again; only its recovery resumes a paused partition."""
         if tp in self._paused_partitions:
             self._buffered_partitions.discard(tp)

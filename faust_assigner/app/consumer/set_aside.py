@@ -7,7 +7,7 @@ answers for a partition with an error, for example after a change of the leader,
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from aiokafka.errors import (
@@ -16,6 +16,9 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
 )
 from mode import get_logger
+
+if TYPE_CHECKING:
+    from faust.types.tuples import TP
 
 logger = get_logger(__name__)
 
@@ -37,11 +40,11 @@ class SetAside:
     def __len__(self) -> int:
         return len(self._until)
 
-    def partitions(self) -> list[Any]:
+    def partitions(self) -> list[TP]:
         """The partitions whose last try failed; may be called from any thread."""
         return [tp for state, tp in self._names.copy().items() if state in self._until]
 
-    def unreadable(self, tp: Any, state: Any, error: Exception, now: float) -> None:
+    def unreadable(self, tp: TP, state: Any, error: Exception, now: float) -> None:
         """Set ``tp`` aside from ``now`` on, and log it."""
         wait_s = self._wait(state, now, RETRY_S, MOST_RETRY_S)
         self._names[state] = tp
@@ -55,7 +58,7 @@ class SetAside:
             wait_s,
         )
 
-    def refused(self, tp: Any, state: Any, now: float) -> None:
+    def refused(self, tp: TP, state: Any, now: float) -> None:
         """Set ``tp`` aside after an error that the broker returned; aiokafka logs the error itself."""
         wait_s = self._wait(state, now, REFUSED_S, MOST_REFUSED_S)
         self._names[state] = tp

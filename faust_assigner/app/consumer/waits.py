@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from faust_assigner.app.retry import SAY_EVERY_S
 
 if TYPE_CHECKING:
+    from faust.types.tuples import TP
+
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
 else:
     Consumer = object
@@ -170,13 +172,13 @@ class DeadlineWaits(Consumer):
         waits_of(self.app).move_to_step(COMMIT, "changes of tables, and the group's answer")
         return bool(await super()._commit(offsets))
 
-    async def on_partitions_revoked(self, revoked: set[Any]) -> None:
+    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Revoke all partitions, as a wait with a deadline."""
         what = f"{REVOCATION} of {len(revoked)} partitions"
         with waits_of(self.app).during(what, "agents, callbacks and commits", agents_s(self.app)):
             await super().on_partitions_revoked(revoked)
 
-    async def on_partitions_assigned(self, assigned: set[Any], generation_id: int = 0) -> None:
+    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Begin with the assigned partitions, as a wait with a deadline."""
         what = f"The assignment of {len(assigned)} partitions"
         with waits_of(self.app).during(what, "agents, tables and callbacks", agents_s(self.app)):

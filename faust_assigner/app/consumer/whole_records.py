@@ -13,6 +13,8 @@ from faust.exceptions import ProducerSendError
 from mode import get_logger
 
 if TYPE_CHECKING:
+    from faust.types.tuples import TP
+
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
 else:
     Consumer = object
@@ -37,7 +39,7 @@ class RecordsEnd(Sensor):  # type: ignore[misc]
         super().__init__()
 
     def on_stream_event_out(
-        self, tp: Any, offset: int, stream: Any, event: Any, state: Any = None
+        self, tp: TP, offset: int, stream: Any, event: Any, state: Any = None
     ) -> None:
         """Report the end of a record; Faust calls this after the ack."""
         self.done(tp)
@@ -54,7 +56,7 @@ class RecordBoundaryCommits(Consumer):
     #: Transactional id -> partitions that the current commit has still to close; None outside of a commit.
     _open: dict[str, list[Any]] | None = None
 
-    _cut: dict[Any, int]
+    _cut: dict[TP, int]
 
     #: Defined by MembershipFence.
     fence: Any
@@ -71,7 +73,7 @@ class RecordBoundaryCommits(Consumer):
         if self.in_transaction:
             self.app.sensors.add(RecordsEnd(self.record_ended))
 
-    async def _commit_tps(self, tps: Iterable[Any], start_new_transaction: bool) -> bool:
+    async def _commit_tps(self, tps: Iterable[TP], start_new_transaction: bool) -> bool:
         """Commit each transaction at a moment when all records that sent into it are done.
 
         If the caller is cancelled, the commit goes on. While too many changes wait, the fetch loop commits,
@@ -127,7 +129,7 @@ class RecordBoundaryCommits(Consumer):
         sources = self.transactions.sources()
         return [tp for tp, reached in sources.items() if reached < (committed.get(tp) or 0)]
 
-    async def _publish_attached(self, offsets: Mapping[Any, int]) -> None:
+    async def _publish_attached(self, offsets: Mapping[TP, int]) -> None:
         """Publish the messages that ``stream_publish_on_commit`` holds back, in their transactions."""
         for tp, offset in offsets.items():
             with self.transactions.within(tp):
@@ -156,7 +158,7 @@ class RecordBoundaryCommits(Consumer):
         finally:
             self._open = None
 
-    def record_ended(self, tp: Any) -> None:
+    def record_ended(self, tp: TP) -> None:
         """Note that a record of ``tp`` is done; called before its stream takes the next record."""
         self.close_settled(tp)
         transactional_id = self.transactions.id_of(tp)
@@ -174,13 +176,13 @@ class RecordBoundaryCommits(Consumer):
         await self.maybe_wait_for_commit_to_finish()
         await self.commit()
 
-    def _is_settled(self, reached: Mapping[Any, int]) -> bool:
+    def _is_settled(self, reached: Mapping[TP, int]) -> bool:
         return not any(
             message.offset <= reached.get(message.tp, -1) and not message.acked
             for message in list(self._unacked_messages)
         )
 
-    def close_settled(self, tp: Any, *, whatever: bool = False) -> None:
+    def close_settled(self, tp: TP, *, whatever: bool = False) -> None:
         """Close the transaction of ``tp`` if the current commit waits for it and its records are done.
 
         ``whatever`` closes it with half-processed records too, as stock does.
@@ -202,13 +204,13 @@ class RecordBoundaryCommits(Consumer):
                 self.transactions.close(transactional_id)
                 self._cut.update(offsets)
 
-    def _offsets_of(self, tps: list[Any], reached: Mapping[Any, int]) -> dict[Any, int]:
+    def _offsets_of(self, tps: list[TP], reached: Mapping[TP, int]) -> dict[TP, int]:
         """The offsets to commit, removed from the acks; empty if a gap in the acks hides a sending record."""
         books = {
             tp: (list(self._acked[tp]), set(self._acked_index[tp]), self._gap[tp].copy())
             for tp in tps
         }
-        offsets: dict[Any, int] = self._filter_committable_offsets(tps)
+        offsets: dict[TP, int] = self._filter_committable_offsets(tps)
         safe = {tp: max(offsets.get(tp, 0), self._committed_offset[tp] or 0) for tp in reached}
         if all(safe[tp] > last for tp, last in reached.items()):
             # A window closes as part of a record that is committed already: commit its offset again.
@@ -224,7 +226,7 @@ class RecordBoundaryCommits(Consumer):
         rejoin = getattr(coordinator, "give_everything_up", coordinator.request_rejoin)
         self._thread.thread_loop.call_soon_threadsafe(rejoin)
 
-    async def on_partitions_revoked(self, revoked: set[Any]) -> None:
+    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Commit and revoke; then abandon the transactions that are still open."""
         await super().on_partitions_revoked(revoked)
         if self.in_transaction:

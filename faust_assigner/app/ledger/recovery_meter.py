@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mode import get_logger
 
@@ -14,6 +14,9 @@ from faust_assigner.app.ledger.rows import TableRow
 from faust_assigner.app.ledger.writer import LedgerWriter
 from faust_assigner.app.recovery.bring_up import SNAPSHOT, Restored
 from faust_assigner.app.tables.disk import known
+
+if TYPE_CHECKING:
+    from faust.types.tuples import TP
 
 logger = get_logger(__name__)
 
@@ -44,8 +47,8 @@ class RecoveryMeter:
     def __init__(self, app: Any, writer: LedgerWriter) -> None:
         self.app = app
         self.writer = writer
-        self._open: dict[Any, _Open] = {}
-        self._kept: set[Any] = set()
+        self._open: dict[TP, _Open] = {}
+        self._kept: set[TP] = set()
 
     def attach(self) -> None:
         """Listen to the app's recovery; called once, when tables exist and before they recover."""
@@ -61,20 +64,20 @@ class RecoveryMeter:
 
     # -- called by the recovery by partition
 
-    def begin(self, tps: Collection[Any], kept: Collection[Any], stood_by: Collection[Any]) -> None:
+    def begin(self, tps: Collection[TP], kept: Collection[TP], stood_by: Collection[TP]) -> None:
         """Begin to measure ``tps``; ``kept`` were owned before, ``stood_by`` were followed."""
         self._guard(
             self._begin, self.app.tables.recovery, set(kept), set(stood_by), time.time(), set(tps)
         )
 
-    def note_start(self, tps: Collection[Any], restored: Mapping[Any, Restored]) -> None:
+    def note_start(self, tps: Collection[TP], restored: Mapping[TP, Restored]) -> None:
         """Note offsets and ends of ``tps``; some were ``restored`` outside of Faust's loop."""
         recovery = self.app.tables.recovery
         self._guard(
             self._note_start, recovery.active_offsets, recovery.active_highwaters, restored, tps
         )
 
-    def finish(self, tps: Collection[Any]) -> None:
+    def finish(self, tps: Collection[TP]) -> None:
         """Write the rows of ``tps``, which are restored."""
         self._guard(self._finish, tps)
 
@@ -94,10 +97,10 @@ class RecoveryMeter:
     def _begin(
         self,
         recovery: Any,
-        actives: set[Any],
-        standbys: set[Any],
+        actives: set[TP],
+        standbys: set[TP],
         started: float,
-        tps: set[Any] | None = None,
+        tps: set[TP] | None = None,
     ) -> None:
         begun = recovery.active_tps if tps is None else tps
         self._open = {}
@@ -125,10 +128,10 @@ class RecoveryMeter:
 
     def _note_start(
         self,
-        offsets: Mapping[Any, int],
-        highwaters: Mapping[Any, int],
-        restored: Mapping[Any, Restored] | None = None,
-        tps: Collection[Any] | None = None,
+        offsets: Mapping[TP, int],
+        highwaters: Mapping[TP, int],
+        restored: Mapping[TP, Restored] | None = None,
+        tps: Collection[TP] | None = None,
     ) -> None:
         now = time.time()
         if restored is None:
@@ -176,7 +179,7 @@ class RecoveryMeter:
 
         return on_recovery_completed
 
-    def _finish(self, tps: Collection[Any] | None = None) -> None:
+    def _finish(self, tps: Collection[TP] | None = None) -> None:
         now = time.time()
         recovery, assignor = self.app.tables.recovery, self.app.assignor
         decision = getattr(assignor, "decision_id", None) or f"{recovery._generation_id}-unknown"

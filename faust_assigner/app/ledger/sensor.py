@@ -19,6 +19,8 @@ from faust_assigner.app.tables.disk import state_sizes
 from faust_assigner.settings.table import LEDGER_SAMPLE_S
 
 if TYPE_CHECKING:
+    from faust.types.tuples import TP
+
     from faust_assigner.app.rebalance.observers import DecisionInputs
     from faust_assigner.planner import Plan
 
@@ -72,7 +74,7 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         #: By topic and partition.
         self._inputs: defaultdict[tuple[str, int], Input] = defaultdict(Input)
         self._cpu_at = 0.0
-        self._changelog_ends: dict[Any, int] = {}
+        self._changelog_ends: dict[TP, int] = {}
 
     async def on_start(self) -> None:
         """Listen to the app's assignor and tables, which exist by now."""
@@ -112,7 +114,7 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
             )
         )
 
-    def on_message_in(self, tp: Any, offset: int, message: Any) -> None:
+    def on_message_in(self, tp: TP, offset: int, message: Any) -> None:
         """Count a record of a source topic that arrived."""
         found = self._inputs[tp]  # one lookup: every record passes here
         found.records += 1
@@ -127,7 +129,7 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
             self._inputs[topic, message.partition].sent_bytes += keysize + valsize
 
     def on_stream_event_out(
-        self, tp: Any, offset: int, stream: Any, event: Any, state: Any = None
+        self, tp: TP, offset: int, stream: Any, event: Any, state: Any = None
     ) -> None:
         """Add the time for which an agent held an event; a batch's events wait for one another."""
         found = self._inputs[tp]

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aiokafka import errors
 from aiokafka.consumer.group_coordinator import GroupCoordinator
@@ -29,6 +29,9 @@ from faust_assigner.app.consumer.fetcher import FairFetcher, change_assignment
 from faust_assigner.app.host.clients import replace_coordinator, replace_fetcher
 from faust_assigner.app.membership.fence import HeartbeatFence, sent, watch
 from faust_assigner.wire.join import COOPERATIVE, EAGER
+
+if TYPE_CHECKING:
+    from faust.types.tuples import TP
 
 logger = get_logger(__name__)
 
@@ -69,14 +72,14 @@ class Listener(Protocol):
     async def gives_up(self) -> None:
         """Prepare for the revocation of all partitions."""
 
-    async def revoke(self, revoked: Collection[Any]) -> None:
+    async def revoke(self, revoked: Collection[TP]) -> None:
         """Finish, commit and forget ``revoked``, which are still assigned."""
 
     async def assigned(
         self,
-        tps: Collection[Any],
-        revoked: Collection[Any],
-        gained: Collection[Any],
+        tps: Collection[TP],
+        revoked: Collection[TP],
+        gained: Collection[TP],
         roles: Any,
         generation: int,
     ) -> None:
@@ -318,9 +321,9 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
     async def _tell(
         self,
         before: asyncio.Task[None] | None,
-        tps: Collection[Any],
-        revoked: Collection[Any],
-        gained: Collection[Any],
+        tps: Collection[TP],
+        revoked: Collection[TP],
+        gained: Collection[TP],
         roles: Any,
         generation: int,
     ) -> None:
@@ -354,7 +357,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         if _BESIDE.get() is None or self.membership.round is None:
             super().request_rejoin()
 
-    async def commit_offsets(self, assignment: Any, offsets: Mapping[Any, Any]) -> None:
+    async def commit_offsets(self, assignment: Any, offsets: Mapping[TP, Any]) -> None:
         """Commit; if a round interrupts the commit, repeat it after the round for partitions still owned."""
         while offsets:
             await self.ensure_coordinator_known()
@@ -385,11 +388,11 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
                     raise
                 await asyncio.sleep(self._retry_backoff_ms / 1000)
 
-    async def _commit_once(self, assignment: Any, offsets: Mapping[Any, Any]) -> None:
+    async def _commit_once(self, assignment: Any, offsets: Mapping[TP, Any]) -> None:
         async with self._commit_lock:
             await asyncio.shield(self._commit_alone(assignment, offsets))
 
-    async def _commit_alone(self, assignment: Any, offsets: Mapping[Any, Any]) -> None:
+    async def _commit_alone(self, assignment: Any, offsets: Mapping[TP, Any]) -> None:
         """Commit in a separate task, marked by ``_BESIDE``: a round may fail at the same time."""
         _BESIDE.set(self.generation)
         await self._do_commit_offsets(assignment, offsets)

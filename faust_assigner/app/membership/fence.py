@@ -29,6 +29,8 @@ from faust_assigner.app.membership.watchdog import must_run
 from faust_assigner.app.tables.write_behind import discard
 
 if TYPE_CHECKING:
+    from faust.types.tuples import TP
+
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
 else:
     Consumer = object
@@ -143,7 +145,7 @@ async def sent(send: Callable[[Any], Awaitable[Any]], fence: HeartbeatFence, req
 
 async def send_as_member(
     sender: Any,
-    send: Callable[[int, Mapping[Any, Any]], Awaitable[None]],
+    send: Callable[[int, Mapping[TP, Any]], Awaitable[None]],
     fence: HeartbeatFence,
     is_changelog: Callable[[str], bool],
     dropped: Callable[[], None],
@@ -224,7 +226,7 @@ class MembershipFence(Consumer):
         #: Whether a change of this generation is missing in its changelog: its record must be repeated.
         self._unwritten = False
         #: Changes that have not reached their changelog yet, without dropped changes.
-        self._under_way: set[Any] = set()
+        self._under_way: set[TP] = set()
         if not self.in_transaction:
             producer = self.app.producer
             producer.send_soon = partial(self._send_soon, producer.send_soon)
@@ -251,7 +253,7 @@ class MembershipFence(Consumer):
             return None
         return "a change of a table did not reach its changelog"
 
-    async def on_partitions_assigned(self, assigned: set[Any], generation_id: int = 0) -> None:
+    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Watch the membership from the first assignment on, and begin a new generation of changes."""
         coordinator = getattr(getattr(self._thread, "_consumer", None), "_coordinator", None)
         self._is_watched = watch(coordinator, self.fence)
@@ -288,7 +290,7 @@ class MembershipFence(Consumer):
     def _is_changelog(self, topic: str) -> bool:
         return topic in self.app.tables.changelog_topics
 
-    async def _commit(self, offsets: Mapping[Any, int]) -> bool:
+    async def _commit(self, offsets: Mapping[TP, int]) -> bool:
         """Commit after all changes so far have arrived; if a change is lost, return False without a commit.
 
         The records of this generation are then processed again.

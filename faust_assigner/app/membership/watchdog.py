@@ -22,6 +22,8 @@ from faust_assigner.app.membership.topics import mismatches, refuse_patterns, so
 from faust_assigner.app.retry import SAY_EVERY_S, RateLimitedLog
 
 if TYPE_CHECKING:
+    from faust.types.tuples import TP
+
     from faust_assigner.app.host.bases import TablesBase as TableManager
 else:
     TableManager = object
@@ -104,9 +106,9 @@ class Watched(TableManager):
 
     async def on_rebalance(
         self,
-        assigned: set[Any],
-        revoked: set[Any],
-        newly_assigned: set[Any],
+        assigned: set[TP],
+        revoked: set[TP],
+        newly_assigned: set[TP],
         generation_id: int = 0,
     ) -> None:
         """Raise PartitionsMismatch, which ends the app, for a table whose partition count fits no source."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faust_assigner.app.queries.freshness import Look, Marks
 from faust_assigner.app.rebalance import follow_up
+
+if TYPE_CHECKING:
+    from faust.types.tuples import TP
 
 #: (records that a copy lacks, seconds since it was complete).
 Lag = tuple[int, float]
@@ -17,10 +20,10 @@ class Copies:
 
     def __init__(self, app: Any, clock: Callable[[], float]) -> None:
         self._app, self._clock = app, clock
-        self._marks: dict[Any, Marks] = {}
+        self._marks: dict[TP, Marks] = {}
         #: Partition -> when its copy was complete last, else when the copy was first measured.
-        self._fresh_at: dict[Any, float] = {}
-        self._read: Mapping[Any, int] = {}
+        self._fresh_at: dict[TP, float] = {}
+        self._read: Mapping[TP, int] = {}
 
     async def look(self) -> None:
         """Ask for the changelog ends of all copies; without an answer the last result stays."""
@@ -36,11 +39,11 @@ class Copies:
             self._marks.setdefault(tp, Marks()).note(Look(asked_at, end))
             self._fresh_at.setdefault(tp, asked_at)
 
-    def _forget(self, tps: list[Any]) -> None:
+    def _forget(self, tps: list[TP]) -> None:
         for tp in self._marks.keys() - set(tps):
             del self._marks[tp], self._fresh_at[tp]
 
-    def lags(self, now: float) -> dict[Any, Lag]:
+    def lags(self, now: float) -> dict[TP, Lag]:
         """The lag of each copy that was measured."""
         self._forget(list(self._app.assignor.assigned_standbys()))
         recovery = self._app.tables.recovery

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mode.utils.times import want_seconds
 from yarl import URL
@@ -41,6 +41,9 @@ from faust_assigner.wire.worker_status import (
     WorkerStatus,
 )
 
+if TYPE_CHECKING:
+    from faust.types.tuples import TP
+
 #: Faust's own settings that must suit each other, or be equal on all workers.
 FAUSTS: Final = (
     "broker_commit_interval",
@@ -64,12 +67,12 @@ def status_of(
     *,
     now: float,
     still: Sequence[StalledPartition],
-    lags: Mapping[Any, Lag],
+    lags: Mapping[TP, Lag],
     not_ready: Sequence[str],
     is_leader: bool,
     round_age_s: float | None,
     disk: tuple[int, int] | None,
-    sizes: Mapping[Any, int],
+    sizes: Mapping[TP, int],
 ) -> WorkerStatus:
     """This worker's status, made without a request. Cost: O(its partitions).
 
@@ -150,11 +153,11 @@ def _version(distribution: str) -> str:
     return version(distribution)  # reads a file
 
 
-def _numbers(tps: Iterable[Any]) -> Numbers:
+def _numbers(tps: Iterable[TP]) -> Numbers:
     return {topic: tuple(numbers) for topic, numbers in by_topic(tps).items()}
 
 
-def _tables(app: Any, sizes: Mapping[Any, int]) -> tuple[TableStatus, ...]:
+def _tables(app: Any, sizes: Mapping[TP, int]) -> tuple[TableStatus, ...]:
     found = []
     for topic, table in sorted(dict(app.tables._changelogs).items()):
         window = table.window

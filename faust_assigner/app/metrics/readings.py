@@ -6,7 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from faust_assigner.app.tables.files import corrupt_folders
 from faust_assigner.model import NOBODY
 from faust_assigner.planner import Plan
 from faust_assigner.warmup import Progress, WarmupPolicy
+
+if TYPE_CHECKING:
+    from faust.types.tuples import TP
 
 #: The label values of a figure without labels.
 _BARE: tuple[str, ...] = ()
@@ -82,7 +85,7 @@ def standing(still: Sequence[StalledPartition], now: float) -> dict[str, Series]
     }
 
 
-def copies(lags: Mapping[Any, Lag]) -> dict[str, Series]:
+def copies(lags: Mapping[TP, Lag]) -> dict[str, Series]:
     """The lags of copies, in records and seconds."""
     return {
         "standby_lag_records": {_place(tp): records for tp, (records, _) in lags.items()},
@@ -139,5 +142,5 @@ def uncovered(inputs: DecisionInputs, plan: Plan) -> int:
     return int(np.count_nonzero(stateful & ~covered))
 
 
-def _place(tp: Any) -> tuple[str, str]:
+def _place(tp: TP) -> tuple[str, str]:
     return tp.topic, str(tp.partition)

@@ -26,6 +26,8 @@ from faust_assigner.app.tables.disk import state_sizes
 from faust_assigner.wire.worker_status import Peers, Rounds, WorkerStatus
 
 if TYPE_CHECKING:
+    from faust.types.tuples import TP
+
     from faust_assigner.app.rebalance.observers import DecisionInputs
     from faust_assigner.planner import Plan
 
@@ -73,7 +75,7 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
         self._read: Mapping[str, Series] = {}
         #: Free bytes and size of the tables' file system; bytes of each changelog partition here.
         self._disk: tuple[int, int] | None = None
-        self._sizes: Mapping[Any, int] = {}
+        self._sizes: Mapping[TP, int] = {}
         #: Time of the last request to the broker, and time until which a tool makes this worker
         #: ask.
         self._asked_at: float | None = None

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from faust.types.tuples import TP
 
 #: Seconds that agents may take for a record before its partition counts as standing still.
 RECORD_S = 30.0
@@ -22,9 +25,9 @@ class StalledPartitions:
 
     def __init__(self, app: Any) -> None:
         self._app = app
-        self._since: dict[Any, tuple[str, float]] = {}
+        self._since: dict[TP, tuple[str, float]] = {}
         #: Partition -> its oldest unfinished record, and the time since which this is the oldest.
-        self._oldest: dict[Any, tuple[int, float]] = {}
+        self._oldest: dict[TP, tuple[int, float]] = {}
 
     def look(self, now: float) -> tuple[StalledPartition, ...]:
         """The state at ``now``, by partition. Cost: O(owned partitions + records under way)."""
@@ -46,7 +49,7 @@ class StalledPartitions:
             return
         sources = [tp for tp in app.assignor.assigned_actives() if tp.topic not in changelogs]
         whole = self._reason_of_all(consumer)
-        leaving: frozenset[Any] = getattr(consumer, "leaving", frozenset())
+        leaving: frozenset[TP] = getattr(consumer, "leaving", frozenset())
         aside, refused = unreadable(consumer), refused_by_brokers(consumer)
         is_taking_on = getattr(app.tables.recovery, "is_taking_on", False)
         for tp in sources:
@@ -78,7 +81,7 @@ class StalledPartitions:
 
     def _note_oldest(self, now: float) -> None:
         consumer = self._app._consumer
-        oldest: dict[Any, int] = {}
+        oldest: dict[TP, int] = {}
         for message in tuple(consumer._unacked_messages) if consumer is not None else ():
             oldest[message.tp] = min(message.offset, oldest.get(message.tp, message.offset))
         self._oldest = {
@@ -89,13 +92,13 @@ class StalledPartitions:
         }
 
 
-def unreadable(consumer: Any) -> frozenset[Any]:
+def unreadable(consumer: Any) -> frozenset[TP]:
     """The partitions with unreadable records now; a cooperative worker processes the rest."""
     fetcher = getattr(consumer, "fetcher", None)
     return frozenset() if fetcher is None else frozenset(fetcher.aside.partitions())
 
 
-def refused_by_brokers(consumer: Any) -> frozenset[Any]:
+def refused_by_brokers(consumer: Any) -> frozenset[TP]:
     """The partitions for which a broker answered with an error at the last try."""
     fetcher = getattr(consumer, "fetcher", None)
     return frozenset() if fetcher is None else frozenset(fetcher.refused.partitions())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping, Sequence
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web as aiohttp_web
 from mode import get_logger
@@ -13,6 +13,9 @@ from faust_assigner.app.queries.decide import Here, Who
 from faust_assigner.app.queries.replica_status import ReplicaStatus
 from faust_assigner.app.tables.scope import SCOPE, NotHere, ScopedTable
 from faust_assigner.app.tables.store import WriteBehindStore
+
+if TYPE_CHECKING:
+    from faust.types.tuples import TP
 
 logger = get_logger(__name__)
 
@@ -32,7 +35,7 @@ RETRY_AFTER_S = 1
 class Reading:
     """A scope: the requested key, its partition, and the role in which this worker answers."""
 
-    def __init__(self, standing: ReplicaStatus, table: Any, key: Any, tp: Any, who: Who) -> None:
+    def __init__(self, standing: ReplicaStatus, table: Any, key: Any, tp: TP, who: Who) -> None:
         self.standing, self.table, self.key, self.tp, self.who = standing, table, key, tp, who
         #: The largest lag and age of the partitions read.
         self.lag, self.age_s = 0, 0.0
@@ -87,7 +90,7 @@ class Reading:
             raise NotHere(f"table {table.name} has a different partitioning")
         return self.tp._replace(topic=topic)
 
-    def _vouch(self, tp: Any) -> None:
+    def _vouch(self, tp: TP) -> None:
         here: Here = self.standing.here(tp)
         if here.is_owner:
             return

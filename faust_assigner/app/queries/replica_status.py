@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mode import Service, get_logger
 
 from faust_assigner.app.queries.decide import Here
 from faust_assigner.app.queries.freshness import Look, Marks
 from faust_assigner.app.tables.store import WriteBehindStore
+
+if TYPE_CHECKING:
+    from faust.types.tuples import TP
 
 logger = get_logger(__name__)
 
@@ -41,11 +44,11 @@ class ReplicaStatus(Service):  # type: ignore[misc]
     def __init__(self, app: Any, bound_s: float, **kwargs: Any) -> None:
         self.app = app
         self.bound_s = bound_s
-        self.marks: dict[Any, Marks] = {}
-        self._handed_out: dict[Any, _HandedOut] = {}
+        self.marks: dict[TP, Marks] = {}
+        self._handed_out: dict[TP, _HandedOut] = {}
         super().__init__(**kwargs)
 
-    def here(self, tp: Any) -> Here:
+    def here(self, tp: TP) -> Here:
         """Return the current knowledge of a changelog partition; cheap."""
         if self.is_owner(tp):
             return Here(is_owner=True)
@@ -57,7 +60,7 @@ class ReplicaStatus(Service):  # type: ignore[misc]
             lag=marks.lag(applied), age_s=None if fresh_at is None else monotonic() - fresh_at
         )
 
-    def is_owner(self, tp: Any) -> bool:
+    def is_owner(self, tp: TP) -> bool:
         """Return whether this worker surely owns ``tp`` at this moment and has restored it."""
         app = self.app
         return bool(
@@ -66,7 +69,7 @@ class ReplicaStatus(Service):  # type: ignore[misc]
             and app.consumer.is_surely_member()
         )
 
-    def _owns(self, tp: Any) -> bool:
+    def _owns(self, tp: TP) -> bool:
         """Return whether this worker owns ``tp``.
 
         Every worker has all partitions of a global table, and one worker writes each of them.
@@ -85,7 +88,7 @@ class ReplicaStatus(Service):  # type: ignore[misc]
 
     # -- copies
 
-    def _applied(self, tp: Any) -> int | None:
+    def _applied(self, tp: TP) -> int | None:
         """Return the offset in the copy; None without a copy.
 
         If possible, buffered records are written first, so that they count.
@@ -139,7 +142,7 @@ class ReplicaStatus(Service):  # type: ignore[misc]
             # A copy that left during the request has no mark.
             await self._pass_markers([tp for tp in copies if tp in self.marks])
 
-    async def _pass_markers(self, copies: Collection[Any]) -> None:
+    async def _pass_markers(self, copies: Collection[TP]) -> None:
         """Note the copies with only transaction markers between their offset and an end.
 
         Records handed out in an earlier round of the fetcher have reached the queue by now. If the
@@ -168,7 +171,7 @@ class ReplicaStatus(Service):  # type: ignore[misc]
                 if position is not None and position >= end:
                     self._handed_out[tp] = _HandedOut(app.consumer.fetch_rounds, end, began)
 
-    def _is_all_written(self, tp: Any) -> bool:
+    def _is_all_written(self, tp: TP) -> bool:
         recovery = self.app.tables.recovery
         return self.app.tables.changelog_queue.empty() and not recovery.buffers.get(
             recovery.tp_to_table[tp]

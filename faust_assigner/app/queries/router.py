@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 from faust.exceptions import SameNode
@@ -19,6 +19,9 @@ from faust_assigner.app.queries.reading import KEY, ROLE, Reading, unavailable
 from faust_assigner.app.queries.replica_status import ReplicaStatus
 from faust_assigner.app.tables.scope import NotHere
 from faust_assigner.settings import table as settings_table
+
+if TYPE_CHECKING:
+    from faust.types.tuples import TP
 
 logger = get_logger(__name__)
 
@@ -105,7 +108,7 @@ class KeyRouter(AllowlistRouter):
                     said.add(topic.prepare_key(key, None)[0])
         return said.pop() if len(said) == 1 else own
 
-    def _steps(self, tp: Any, asked: Asked) -> tuple[Step[URL], ...]:
+    def _steps(self, tp: TP, asked: Asked) -> tuple[Step[URL], ...]:
         try:
             owner = self.app.assignor.owner_of(tp)
         except KeyError:

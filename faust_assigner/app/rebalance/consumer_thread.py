@@ -7,7 +7,7 @@ Everything here runs on the consumer's thread, except ``seek_to_committed`` and
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 
@@ -20,6 +20,9 @@ from faust_assigner.app.membership.shutdown import EndsWithItsProcess
 from faust_assigner.app.rebalance.incremental import ThreadListener
 from faust_assigner.app.settings import read_or_default
 from faust_assigner.settings.table import COOPERATIVE
+
+if TYPE_CHECKING:
+    from faust.types.tuples import TP
 
 
 class AssigningThread(AIOKafkaConsumerThread):  # type: ignore[misc]
@@ -59,10 +62,10 @@ class RepairedThread(AssigningThread):
     async def _fetch_records(
         self,
         consumer: Any,
-        active_partitions: Collection[Any] | None,
+        active_partitions: Collection[TP] | None,
         timeout: float | None = None,
         max_records: int | None = None,
-    ) -> Mapping[Any, list[Any]]:
+    ) -> Mapping[TP, list[Any]]:
         return await fetch_or_put_back(
             self,
             super()._fetch_records,
@@ -72,7 +75,7 @@ class RepairedThread(AssigningThread):
             max_records=max_records,
         )
 
-    async def seek_to_committed(self) -> Mapping[Any, int | None]:
+    async def seek_to_committed(self) -> Mapping[TP, int | None]:
         """Seek all partitions to their committed offsets, fetched together."""
         return await seek_to_committed(self, super().seek_to_committed)
 
@@ -94,6 +97,6 @@ class RepairedThread(AssigningThread):
         consumer.fetcher = fetcher
         app.flow_control.must_stand_still = coordinator.must_stand_still
 
-    def verify_event_path(self, now: float, tp: Any) -> None:
+    def verify_event_path(self, now: float, tp: TP) -> None:
         """Report a partition whose records do not arrive, if the consumer wants them."""
         self.consumer.verify(super().verify_event_path, now, tp)

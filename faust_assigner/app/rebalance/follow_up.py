@@ -21,7 +21,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from faust.types import TP
+from faust.types.tuples import TP
 from mode import Service, get_logger
 
 from faust_assigner.app import settings

@@ -30,6 +30,8 @@ from faust_assigner.app.rebalance.rounds import Rounds
 from faust_assigner.app.tables.write_behind import pause
 
 if TYPE_CHECKING:
+    from faust.types.tuples import TP
+
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
 else:
     Consumer = object
@@ -79,15 +81,15 @@ class ThreadListener:
         """End the round under way without a result: all partitions are about to be revoked."""
         await self._tell(self._thread.consumer.give_up)
 
-    async def revoke(self, revoked: Collection[Any]) -> None:
+    async def revoke(self, revoked: Collection[TP]) -> None:
         """Finish, commit and forget ``revoked``."""
         await self._tell(self._thread.consumer.revoke, ensure_TPset(revoked))
 
     async def assigned(
         self,
-        tps: Collection[Any],
-        revoked: Collection[Any],
-        gained: Collection[Any],
+        tps: Collection[TP],
+        revoked: Collection[TP],
+        gained: Collection[TP],
         roles: Any,
         generation: int,
     ) -> None:
@@ -120,15 +122,15 @@ class IncrementalRebalance(Consumer):
     #: The partition of the record that is being handed to streams.
     _delivering: Any = None
     #: The partitions being revoked, whose records are finished and committed first.
-    leaving: frozenset[Any] = frozenset()
+    leaving: frozenset[TP] = frozenset()
     #: The fetcher; None until the client has started.
     fetcher: FairFetcher | None = None
 
     # Attributes of the parts that ``compose.py`` places before this class.
     callback: Callable[[Any], Awaitable[Any]]
-    _forget: Callable[[set[Any]], None]
+    _forget: Callable[[set[TP]], None]
     fence: HeartbeatFence
-    first_read: dict[Any, int]
+    first_read: dict[TP, int]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         #: Set when a leaving worker no longer has to wait for a round.
@@ -138,11 +140,11 @@ class IncrementalRebalance(Consumer):
         self.rounds = Rounds(self.app)
         self.callback = partial(self._deliver, self.callback)
         #: The batch whose records are being handed to streams.
-        self._in_hand: Mapping[Any, list[Any]] = {}
+        self._in_hand: Mapping[TP, list[Any]] = {}
         #: The partitions that were wanted at the last check for missing records.
-        self._looked_at: set[Any] = set()
+        self._looked_at: set[TP] = set()
 
-    def verify(self, verify: Callable[[float, Any], None], now: float, tp: Any) -> None:
+    def verify(self, verify: Callable[[float, Any], None], now: float, tp: TP) -> None:
         """Report a partition whose records do not arrive, if it was wanted at the last check, too.
 
         A paused partition is not fetched, and a new or resumed partition was not fetched before.
@@ -157,16 +159,16 @@ class IncrementalRebalance(Consumer):
 
     # -- calls from and to the fetcher
 
-    def is_wanted(self, tp: Any) -> bool:
+    def is_wanted(self, tp: TP) -> bool:
         """Return whether records of ``tp`` are wanted, now or once a queue has room; any thread."""
         return tp not in self._paused_partitions and self._flows(tp)
 
-    def _set_active_tps(self, tps: set[Any]) -> set[Any]:
+    def _set_active_tps(self, tps: set[TP]) -> set[TP]:
         active = super()._set_active_tps(tps)
         self._wake_fetcher()  # the set was empty for a moment
         return active
 
-    def resume_partitions(self, tps: Iterable[Any]) -> None:
+    def resume_partitions(self, tps: Iterable[TP]) -> None:
         """Fetch from ``tps`` again, at once."""
         super().resume_partitions(tps)
         self._wake_fetcher()
@@ -177,20 +179,20 @@ class IncrementalRebalance(Consumer):
                 self._thread.thread_loop.call_soon_threadsafe(self.fetcher.wake)
 
     async def _getmany(
-        self, active_partitions: set[Any] | None, timeout: float
-    ) -> Mapping[Any, list[Any]]:
+        self, active_partitions: set[TP] | None, timeout: float
+    ) -> Mapping[TP, list[Any]]:
         found = await super()._getmany(active_partitions, timeout)
         # Faust checks for a pause at each record; the partition may be resumed by then.
         self._in_hand = {tp: batch for tp, batch in found.items() if self._flows(tp)}
         return self._in_hand
 
-    def _flows(self, tp: Any) -> bool:
+    def _flows(self, tp: TP) -> bool:
         """Return whether records of ``tp`` are wanted now; a client-only app has no assignment."""
         return (
             self.app.client_only or tp in self._active_partitions or tp in self._buffered_partitions
         )
 
-    def _put_down(self, tps: Collection[Any]) -> None:
+    def _put_down(self, tps: Collection[TP]) -> None:
         """Drop the fetched records of ``tps`` that are not delivered yet.
 
         Their delivery waits while an agent's queue is full. By then the partitions may be processed
@@ -213,7 +215,7 @@ class IncrementalRebalance(Consumer):
     # -- revoked partitions
 
     @Service.transitions_to(CONSUMER_PARTITIONS_REVOKED)  # type: ignore[untyped-decorator]
-    async def revoke(self, revoked: set[Any]) -> None:
+    async def revoke(self, revoked: set[TP]) -> None:
         """Stop ``revoked``; finish, commit and flush its records; forget the partitions."""
         began = monotonic()
         if self.app.should_stop and not self.app.assignor.leaves:
@@ -233,7 +235,7 @@ class IncrementalRebalance(Consumer):
             self.leaving = frozenset()
         logger.info("Revoked %d partitions in %.0f ms", len(revoked), (monotonic() - began) * 1000)
 
-    async def _finish_and_commit(self, revoked: set[Any], wait: Wait) -> None:
+    async def _finish_and_commit(self, revoked: set[TP], wait: Wait) -> None:
         """Finish, commit and flush the records of ``revoked`` that are in progress.
 
         After the rebalance timeout ``revoked`` has new owners. Changes that are still unsent would
@@ -263,7 +265,7 @@ class IncrementalRebalance(Consumer):
         pause(app, {tp.partition for tp in revoked})
         app.tables.recovery.flush_buffers()
 
-    async def _send_revoked(self, revoked: set[Any]) -> None:
+    async def _send_revoked(self, revoked: set[TP]) -> None:
         """Send ``app.on_partitions_revoked`` for ``revoked``, after the commit of its records.
 
         As in Faust, a handler that raises stops the worker. A handler that takes too long continues
@@ -289,7 +291,7 @@ class IncrementalRebalance(Consumer):
         elif (error := sending.exception()) is not None:
             await app.crash(error)
 
-    async def _finish(self, revoked: set[Any]) -> None:
+    async def _finish(self, revoked: set[TP]) -> None:
         """Drop the queued records; wait for the records that streams have begun."""
         timeout_s = self.app.conf.broker_rebalance_timeout * PATIENT_SHARE
         deadline = monotonic() + timeout_s
@@ -316,7 +318,7 @@ class IncrementalRebalance(Consumer):
 
     @Service.transitions_to(CONSUMER_PARTITIONS_ASSIGNED)  # type: ignore[untyped-decorator]
     async def assign(
-        self, assigned: set[Any], revoked: set[Any], gained: set[Any], roles: Any, generation: int
+        self, assigned: set[TP], revoked: set[TP], gained: set[TP], roles: Any, generation: int
     ) -> None:
         """Inform agents, topics and tables.
 
@@ -348,7 +350,7 @@ class IncrementalRebalance(Consumer):
         except Exception as error:
             await app.crash(error)
 
-    async def on_partitions_assigned(self, assigned: set[Any], generation_id: int = 0) -> None:
+    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Take over an eager round's assignment.
 
         A recovery that ends at once does not end the round before the app knows its answer.
@@ -360,7 +362,7 @@ class IncrementalRebalance(Consumer):
         """End a round under way, before an eager round begins and revokes all partitions."""
         self.rounds.give_up()
 
-    async def pause_and_drop(self, changelogs: Collection[Any]) -> None:
+    async def pause_and_drop(self, changelogs: Collection[TP]) -> None:
         """Pause ``changelogs`` and drop their queued records.
 
         They are read again later, from the tables' offsets.
@@ -374,7 +376,7 @@ class IncrementalRebalance(Consumer):
             await asyncio.sleep(LOOK_S)
             drop(self.app.tables.changelog_queue, tps)
 
-    async def seek_some(self, tps: set[Any]) -> None:
+    async def seek_some(self, tps: set[TP]) -> None:
         """Seek ``tps`` to their committed offsets; all these offsets are fetched in one step.
 
         Without a committed offset, seek to the first offset that was read.
@@ -412,7 +414,7 @@ def _log_late(sending: asyncio.Future[Any]) -> None:
         logger.error("A handler of on_partitions_revoked failed after its round: %r", error)
 
 
-def drop(queue: Any, tps: Collection[Any]) -> None:
+def drop(queue: Any, tps: Collection[TP]) -> None:
     """Remove the events of ``tps`` from a stream's queue."""
     kept = [
         event

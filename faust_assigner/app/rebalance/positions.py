@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import rocksdict
-from faust.types import TP
+from faust.types.tuples import TP
 from mode import get_logger
 
 from faust_assigner.app.tables.disk import is_writable, known, stored_offsets

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import rocksdict
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
@@ -26,6 +26,9 @@ from faust_assigner.app.recovery.unreadable import Reason, Unreadable
 from faust_assigner.snapshots.asking import Connection, UnreachableError
 from faust_assigner.snapshots.changelog import POLL_MS, STALL_S, Extent, consumer_of
 from faust_assigner.snapshots.sst import OFFSET_KEY
+
+if TYPE_CHECKING:
+    from faust.types.tuples import TP
 
 T = TypeVar("T")
 
@@ -69,7 +72,7 @@ class BareFetcher(Fetcher):  # type: ignore[misc]
         return found
 
 
-def _as_parsed(tp: Any, record: Any) -> Any:
+def _as_parsed(tp: TP, record: Any) -> Any:
     return record
 
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faust.tables.recovery import RecoveryStats
 from mode import get_logger
@@ -29,6 +29,9 @@ from faust_assigner.app.tables import window_closing as windows
 from faust_assigner.app.tables import write_behind as overlay
 from faust_assigner.app.tables.disk import is_writable, known
 from faust_assigner.app.tables.files import close_all, open_for_streams, store_of
+
+if TYPE_CHECKING:
+    from faust.types.tuples import TP
 
 logger = get_logger(__name__)
 
@@ -48,15 +51,15 @@ class PartitionRecovery(StandbyFollower):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.is_flowing = False
-        self._complete: set[Any] = set()
-        self._roles: tuple[frozenset[Any], frozenset[Any]] = frozenset(), frozenset()
+        self._complete: set[TP] = set()
+        self._roles: tuple[frozenset[TP], frozenset[TP]] = frozenset(), frozenset()
         self._taking_on: asyncio.Task[None] | None = None
         #: Partitions that the current round restores or begins to follow.
-        self._taken: frozenset[Any] = frozenset()
+        self._taken: frozenset[TP] = frozenset()
         #: Partitions that Faust's loop restores at present.
-        self._replayed: frozenset[Any] = frozenset()
+        self._replayed: frozenset[TP] = frozenset()
         #: Owned and followed partitions before the last eager round.
-        self._before: tuple[frozenset[Any], frozenset[Any]] = frozenset(), frozenset()
+        self._before: tuple[frozenset[TP], frozenset[TP]] = frozenset(), frozenset()
         self._in_turn = asyncio.Lock()
         self._callbacks = RecoverCallbacks(self._call_back)
         #: Measures each restored partition for the ledger; None without a ledger.
@@ -68,7 +71,7 @@ class PartitionRecovery(StandbyFollower):
         """Whether an assigned partition is not restored or not followed yet."""
         return self._taking_on is not None and not self._taking_on.done()
 
-    def is_restored(self, tp: Any) -> bool:
+    def is_restored(self, tp: TP) -> bool:
         """Whether the table of this active changelog partition is completely restored."""
         return self.is_flowing and tp in self._complete and tp not in self.app.consumer.leaving
 
@@ -82,9 +85,9 @@ class PartitionRecovery(StandbyFollower):
 
     async def on_rebalance(
         self,
-        assigned: set[Any],
-        revoked: set[Any],
-        newly_assigned: set[Any],
+        assigned: set[TP],
+        revoked: set[TP],
+        newly_assigned: set[TP],
         generation_id: int = 0,
     ) -> None:
         """Take the partitions of an eager round."""
@@ -122,7 +125,7 @@ class PartitionRecovery(StandbyFollower):
         self.stop_assigning()
         super().tables_failed(table, error)
 
-    def _to_open(self) -> set[Any]:
+    def _to_open(self) -> set[TP]:
         """The partitions to open, without the kept ones.
 
         Agents write the databases of kept partitions, and ``_open_each`` may close a database
@@ -171,7 +174,7 @@ class PartitionRecovery(StandbyFollower):
         await super().on_stop()
 
     async def assign(
-        self, actives: Collection[Any], standbys: Collection[Any], revoked: Collection[Any]
+        self, actives: Collection[TP], standbys: Collection[TP], revoked: Collection[TP]
     ) -> None:
         """Restore and follow the assigned partitions; a restore under way begins anew."""
         # Keep the order of the rounds: the first may still wait here when the second begins.
@@ -207,7 +210,7 @@ class PartitionRecovery(StandbyFollower):
         self._taking_on = self._catching_up = None
         return found
 
-    async def _take_on(self, actives: frozenset[Any], standbys: frozenset[Any]) -> None:
+    async def _take_on(self, actives: frozenset[TP], standbys: frozenset[TP]) -> None:
         began = monotonic()
         if self.app.conf.store == SHARED:
             self._complete, standbys = set(actives), frozenset()
@@ -231,7 +234,7 @@ class PartitionRecovery(StandbyFollower):
                     (monotonic() - began) * 1000,
                 )
 
-    async def _tell_stores(self, assigned: set[Any], revoked: Collection[Any]) -> None:
+    async def _tell_stores(self, assigned: set[TP], revoked: Collection[TP]) -> None:
         """Close databases of revoked partitions, in a thread: closing takes time and streams flow.
 
         A store of any other kind opens and closes by itself: its table's ``on_rebalance`` is called,
@@ -256,8 +259,8 @@ class PartitionRecovery(StandbyFollower):
                 await table.on_rebalance(assigned, gone, gained, generation)
 
     async def _take_roles(
-        self, actives: frozenset[Any], standbys: frozenset[Any]
-    ) -> tuple[set[Any], set[Any]]:
+        self, actives: frozenset[TP], standbys: frozenset[TP]
+    ) -> tuple[set[TP], set[TP]]:
         """Record the roles; return the actives to restore and the standbys to follow.
 
         An active that is no longer followed is restored again, to read the last changes of other
@@ -302,7 +305,7 @@ class PartitionRecovery(StandbyFollower):
             self.meter.begin(pending, owned, followed)
         return pending, fresh
 
-    async def _open_copies(self, fresh: Collection[Any]) -> None:
+    async def _open_copies(self, fresh: Collection[TP]) -> None:
         """Open the databases of the standbys to follow, and note their offsets."""
         await self._open(fresh, breath=3.0)
         for tp in sorted(fresh):
@@ -310,7 +313,7 @@ class PartitionRecovery(StandbyFollower):
         self._taken = frozenset(fresh)
         await self._open_tables()
 
-    async def _open(self, tps: Iterable[Any], *, breath: float = 0.0) -> None:
+    async def _open(self, tps: Iterable[TP], *, breath: float = 0.0) -> None:
         """Open databases in a thread; ``_open_tables`` waits for those that fail to open.
 
         rocksdict blocks all other threads while it opens a database, for 10 ms. After each database
@@ -326,7 +329,7 @@ class PartitionRecovery(StandbyFollower):
                     logger.warning("%s-%d: %s", tp.topic, tp.partition, error)
                 await asyncio.sleep(breath * (monotonic() - began))
 
-    async def _restore_actives(self, pending: set[Any]) -> None:
+    async def _restore_actives(self, pending: set[TP]) -> None:
         """Restore the tables of ``pending`` to the ends of their changelogs; ready sources flow."""
         ends, firsts = await self._ends(pending), await self._firsts(pending)
         await self._refuse_ahead(self.active_offsets, ends, firsts)
@@ -371,7 +374,7 @@ class PartitionRecovery(StandbyFollower):
             await self._let_flow(pending, alone)
         self.restored = {**before, **self.restored}
 
-    def _report_begin(self, left: Mapping[Any, int], highwaters: Mapping[Any, int]) -> None:
+    def _report_begin(self, left: Mapping[TP, int], highwaters: Mapping[TP, int]) -> None:
         """Tell the span and the progress how many records each partition lacks."""
         offsets = {tp: known(self.active_offsets[tp]) for tp in sorted(left)}
         self._tag_actives(
@@ -386,8 +389,8 @@ class PartitionRecovery(StandbyFollower):
         )
 
     async def _brought_up(
-        self, waiting: list[frozenset[Any]], left: Mapping[Any, int], highwaters: Any, stop: Stop
-    ) -> AsyncGenerator[frozenset[Any], None]:
+        self, waiting: list[frozenset[TP]], left: Mapping[TP, int], highwaters: Any, stop: Stop
+    ) -> AsyncGenerator[frozenset[TP], None]:
         """Yield each chunk once the batched restore of its partitions ends, complete or not."""
         lacking = {tp for tp, records in left.items() if records > 0}
         order = [tp for chunk in waiting for tp in sorted(chunk & lacking)]
@@ -406,7 +409,7 @@ class PartitionRecovery(StandbyFollower):
         if tp in self._followed or tp in self._replayed:
             await super()._take(event)
 
-    async def _replay(self, chunk: frozenset[Any]) -> None:
+    async def _replay(self, chunk: frozenset[TP]) -> None:
         """Replay the rest by Faust's loop: tables in memory, callbacks, records not in batches."""
         consumer = self.app.consumer
         await consumer.seek_wait({tp: known(self.active_offsets[tp]) + 1 for tp in chunk})
@@ -431,14 +434,14 @@ class PartitionRecovery(StandbyFollower):
         self._set_recovery_ended()
         consumer.pause_partitions(chunk)
 
-    async def _tell_tables(self, chunk: Collection[Any]) -> None:
+    async def _tell_tables(self, chunk: Collection[TP]) -> None:
         """Report restored partitions and copies to the tables: sets are read from their rows."""
         for table in self.tables.values():
             if any(tp.topic in table.changelog_topic.topics for tp in chunk):
                 await table.data.on_recovery_completed(*self._parts_of(table))
                 self._callbacks.owe([table])
 
-    def _parts_of(self, table: Any) -> tuple[set[Any], set[Any]]:
+    def _parts_of(self, table: Any) -> tuple[set[TP], set[TP]]:
         """All of the table's partitions here, and the copies: a table in memory forgets the rest."""
         copies = self.standbys_for_table[table]
         return self.actives_for_table[table] | copies, copies
@@ -450,17 +453,17 @@ class PartitionRecovery(StandbyFollower):
         else:
             await call_callbacks(table)
 
-    def _begin_callbacks(self, pending: Collection[Any]) -> None:
+    def _begin_callbacks(self, pending: Collection[TP]) -> None:
         """Begin the callbacks of tables without ``pending`` partitions."""
         lacking = {tp.topic for tp in pending}
         self._callbacks.begin(lambda table: not lacking & set(table.changelog_topic.topics))
 
-    def _called_back(self) -> set[Any]:
+    def _called_back(self) -> set[TP]:
         """Restored partitions of tables whose callbacks run; their sources are not processed yet."""
         of, running = self.tables._changelogs, self._callbacks.running
         return {tp for tp in self._complete if of[tp.topic] in running}
 
-    async def _let_flow(self, pending: Collection[Any], alone: Collection[str]) -> None:
+    async def _let_flow(self, pending: Collection[TP], alone: Collection[str]) -> None:
         """Seek ready sources to their committed offsets, fetched together, and resume them."""
         consumer, of = self.app.consumer, self.tables._changelogs
         paused = {tp for tp in consumer._paused_partitions if tp.topic not in of}

@@ -9,12 +9,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faust.tables.base import Collection
 from mode import get_logger
 
 from faust_assigner.app.retry import SAY_EVERY_S
+
+if TYPE_CHECKING:
+    pass
 
 logger = get_logger(__name__)
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from faust.exceptions import ConsistencyError
+from faust.types.tuples import TP
 from mode import get_logger
 
 from faust_assigner.app.recovery.restore_settings import connection_of
@@ -34,7 +35,7 @@ ANSWERS = 3
 PAUSE_S = 1.0
 
 #: Fetches the high watermarks of some partitions from the broker, open transactions included.
-Ask = Callable[[Collection[Any]], Awaitable[Mapping[Any, int]]]
+Ask = Callable[[Collection[TP]], Awaitable[Mapping[TP, int]]]
 
 
 @dataclass(frozen=True)
@@ -65,23 +66,23 @@ class Consistency:
         self._app, self._pause_s = app, pause_s
         self._ask: Ask = self._high_watermarks if ask is None else ask
         #: Partition -> the offset of a new change although the file's offset is at or beyond it.
-        self.doubted: dict[Any, int] = {}
+        self.doubted: dict[TP, int] = {}
         self.doubt_is_new = asyncio.Event()
 
-    async def _high_watermarks(self, tps: Collection[Any]) -> Mapping[Any, int]:
+    async def _high_watermarks(self, tps: Collection[TP]) -> Mapping[TP, int]:
         found = await extents_of(
             connection_of(self._app), sorted(tps), isolation_level="read_uncommitted"
         )
         return {tp: found[tp].end for tp in tps}
 
-    def doubt(self, tp: Any, offset: int) -> None:
+    def doubt(self, tp: TP, offset: int) -> None:
         """Note the offset of a change made after the restore, although the file is beyond it."""
         self.doubted.setdefault(tp, offset)
         self.doubt_is_new.set()
 
     async def ahead(
-        self, tables: Mapping[Any, Any], offsets: Mapping[Any, int | None], ends: Mapping[Any, int]
-    ) -> frozenset[Any]:
+        self, tables: Mapping[Any, Any], offsets: Mapping[TP, int | None], ends: Mapping[TP, int]
+    ) -> frozenset[TP]:
         """The partitions of ``ends`` that are ahead; raises ConsistencyError if the app checks.
 
         ``tables`` are by partition; ``offsets`` are of the last changes applied, and ``ends`` are
@@ -98,12 +99,12 @@ class Consistency:
         return frozenset(one.tp for one in found)
 
     async def _ends_before(
-        self, offsets: Mapping[Any, int | None], ends: Mapping[Any, int]
-    ) -> dict[Any, int]:
+        self, offsets: Mapping[TP, int | None], ends: Mapping[TP, int]
+    ) -> dict[TP, int]:
         """The partitions that are ahead -> the end of the changelog, now or when noticed."""
         seen = {tp: self.doubted[tp] + 1 for tp in ends.keys() & self.doubted.keys()}
         seem = [tp for tp in ends if tp not in seen and known(offsets.get(tp)) >= ends[tp]]
-        told: Mapping[Any, int] = {}
+        told: Mapping[TP, int] = {}
         for number in range(ANSWERS):
             if not seem:
                 return seen
@@ -129,6 +130,6 @@ class Consistency:
             )
 
 
-def begin_anew(table: Any, tp: Any, first: int) -> None:
+def begin_anew(table: Any, tp: TP, first: int) -> None:
     """Set the stored offset of ``tp`` to the one before ``first``, where its changelog begins."""
     table.data.set_persisted_offset(tp, first - 1)

@@ -26,7 +26,7 @@ from faust_assigner.snapshots.manifest import Manifest
 from faust_assigner.snapshots.sst import OFFSET_KEY, read_items
 
 #: Type of a table's keys or values -> the JSON types that always fit; raw bytes fit only bytes.
-_TAKES: Mapping[Any, frozenset[str]] = {
+_TAKES: Mapping[object, frozenset[str]] = {
     str: frozenset({"str"}),
     int: frozenset({"int"}),
     float: frozenset({"float"}),
@@ -76,7 +76,7 @@ def decoding_of(table: Any) -> Decoding:
             registry, schema.value_type, some_values, values
         )
 
-    codecs_of: dict[Any, str] = {_from_json: JSON, _as_they_are: RAW}
+    codecs_of: dict[object, str] = {_from_json: JSON, _as_they_are: RAW}
     return Decoding(
         reason_of(table),
         all_decode,

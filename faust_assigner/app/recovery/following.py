@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faust_assigner.app.recovery.bring_up import MIN_STANDBY_GAP, Stop
 from faust_assigner.app.recovery.consistency import begin_anew
@@ -14,18 +14,21 @@ from faust_assigner.app.recovery.restoring import RestoringRecovery
 from faust_assigner.app.retry import retry
 from faust_assigner.app.tables.disk import is_writable, known
 
+if TYPE_CHECKING:
+    from faust.types.tuples import TP
+
 
 class StandbyFollower(RestoringRecovery):
     """The part of the table manager's recovery that follows partitions while streams flow."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         #: Standbys that Faust's loop reads.
-        self._followed: set[Any] = set()
+        self._followed: set[TP] = set()
         #: The task that reads standbys far behind in batches.
         self._catching_up: asyncio.Task[None] | None = None
         super().__init__(*args, **kwargs)
 
-    async def _follow(self, fresh: set[Any]) -> None:
+    async def _follow(self, fresh: set[TP]) -> None:
         """Read the changelogs of ``fresh`` from the ends of their copies; long gaps in batches."""
         consumer = self.app.consumer
         behind: list[Any] = []
@@ -46,7 +49,7 @@ class StandbyFollower(RestoringRecovery):
         elif fresh and settings_of(self.app).snapshots:
             self.add_future(self._exchange_standbys(self._generation_id))
 
-    def _in_order(self, tps: Iterable[Any]) -> list[Any]:
+    def _in_order(self, tps: Iterable[TP]) -> list[Any]:
         """The partitions to read in batches, the smallest gap first."""
         # With snapshots a standby is exchanged for a snapshot, while Faust's loop reads on.
         settings = settings_of(self.app)
@@ -72,20 +75,20 @@ class StandbyFollower(RestoringRecovery):
                 await self.app.crash(error)
 
     async def _refuse_ahead(
-        self, offsets: Any, ends: Mapping[Any, int], firsts: Mapping[Any, int]
+        self, offsets: Any, ends: Mapping[TP, int], firsts: Mapping[TP, int]
     ) -> None:
         """Raise ConsistencyError for tables ahead of ``ends``; without the check reset offsets."""
         for tp in await self._ahead(offsets, ends):
             begin_anew(self.tp_to_table[tp], tp, firsts[tp])
             offsets[tp] = firsts[tp] - 1
 
-    async def _ends(self, tps: Collection[Any]) -> dict[Any, int]:
+    async def _ends(self, tps: Collection[TP]) -> dict[TP, int]:
         return await self._ask("Ends of changelogs", tps, "end_offsets")
 
-    async def _firsts(self, tps: Collection[Any]) -> dict[Any, int]:
+    async def _firsts(self, tps: Collection[TP]) -> dict[TP, int]:
         return await self._ask("Beginnings of changelogs", tps, "beginning_offsets")
 
-    async def _ask(self, what: str, tps: Collection[Any], question: str) -> dict[Any, int]:
+    async def _ask(self, what: str, tps: Collection[TP], question: str) -> dict[TP, int]:
         """Ask the broker: under ``exactly_once`` the consumer knows only ends that it has read."""
         thread = self.app.consumer._thread
         ask = getattr(thread._ensure_consumer(), question)

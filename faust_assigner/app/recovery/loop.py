@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faust.exceptions import ConsistencyError
 from faust.tables.recovery import ServiceStopped
@@ -23,6 +23,9 @@ from faust_assigner.app.tables.files import (
     is_storage_error,
     store_of,
 )
+
+if TYPE_CHECKING:
+    from faust.types.tuples import TP
 
 logger = get_logger(__name__)
 
@@ -48,17 +51,17 @@ class RecoveryLoop(ReplayLoop):
         self.idle = False
         self._tables_failed = asyncio.Event()
         #: Changelog partitions whose database could not be written or opened, and is opened anew.
-        self._reopen: frozenset[Any] = frozenset()
+        self._reopen: frozenset[TP] = frozenset()
         self._troubles, self._last_trouble = 0, 0.0
         super().__init__(*args, **kwargs)
         self.consistency = Consistency(self.app)
 
-    def revoke(self, tp: Any) -> None:
+    def revoke(self, tp: TP) -> None:
         """Forget the partition's offset and its windows."""
         super().revoke(tp)
         windows.revoked(self.tables.closings, tp)
 
-    def is_doubtful(self, tp: Any) -> bool:
+    def is_doubtful(self, tp: TP) -> bool:
         """Whether its database may lack records that count as read; it is opened and read anew."""
         return tp in self._reopen
 
@@ -102,7 +105,7 @@ class RecoveryLoop(ReplayLoop):
         finally:
             self.idle = False
 
-    async def _ahead(self, offsets: Any, ends: Any) -> frozenset[Any]:
+    async def _ahead(self, offsets: Any, ends: Any) -> frozenset[TP]:
         """The partitions of tables ahead of changelogs; raises ConsistencyError if checked."""
         return await retry(
             self,
@@ -250,7 +253,7 @@ class RecoveryLoop(ReplayLoop):
                 offsets.pop(tp, None)
                 self._add(self.tp_to_table[tp], tp, offsets)
 
-    def _to_open(self) -> set[Any]:
+    def _to_open(self) -> set[TP]:
         """The partitions under recovery, whose databases are opened."""
         return self.active_tps | self.standby_tps
 
@@ -271,7 +274,7 @@ class RecoveryLoop(ReplayLoop):
                 return f"{tp.topic}-{tp.partition}: {error}"
         return None
 
-    def _add(self, table: Any, tp: Any, offsets: Any) -> None:
+    def _add(self, table: Any, tp: TP, offsets: Any) -> None:
         """Note the partition, and the offset in its database if the database can be opened."""
         try:
             super()._add(table, tp, offsets)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from faust.types.tuples import TP
 
 #: Tasks with at most this many records are restored together: a batch costs more than its records.
 FEW_RECORDS = 2_000
 
 
-def chunks(left: Mapping[Any, int], alone: Collection[str] = ()) -> Iterator[frozenset[Any]]:
+def chunks(left: Mapping[TP, int], alone: Collection[str] = ()) -> Iterator[frozenset[TP]]:
     """Sets of changelog partitions that are restored together, in the order to restore them.
 
     ``left`` maps each partition to the number of records that its table lacks. Partitions of one
@@ -20,7 +23,7 @@ def chunks(left: Mapping[Any, int], alone: Collection[str] = ()) -> Iterator[fro
     everybody = frozenset(tp for tp in left if tp.topic in alone)
     if everybody:
         yield everybody
-    by_number: dict[int, set[Any]] = {}
+    by_number: dict[int, set[TP]] = {}
     for tp in left.keys() - everybody:
         by_number.setdefault(tp.partition, set()).add(tp)
     lacking = {number: sum(max(0, left[tp]) for tp in tps) for number, tps in by_number.items()}
@@ -33,8 +36,8 @@ def chunks(left: Mapping[Any, int], alone: Collection[str] = ()) -> Iterator[fro
 
 
 def ready_sources(
-    sources: Collection[Any], pending: Collection[Any], alone: Collection[str] = ()
-) -> set[Any]:
+    sources: Collection[TP], pending: Collection[TP], alone: Collection[str] = ()
+) -> set[TP]:
     """The ``sources`` whose tables are restored; ``pending`` changelog partitions are not restored.
 
     A stream reads its own partition number of each table, and all numbers of tables whose

@@ -6,7 +6,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from faust.types.tuples import TP
 
 #: Seconds until the first log line, and between two log lines.
 SILENT_S, BETWEEN_S = 2.0, 5.0
@@ -36,8 +39,8 @@ class Progress:
 
     def _clear(self) -> None:
         #: Partition -> the next offset to read, and the end offset.
-        self._at: dict[Any, int] = {}
-        self._ends: dict[Any, int] = {}
+        self._at: dict[TP, int] = {}
+        self._ends: dict[TP, int] = {}
         #: (time, records so far), oldest first.
         self._samples: deque[tuple[float, int]] = deque()
         self._began: float | None = None
@@ -54,11 +57,11 @@ class Progress:
         """Records restored since the last ``end()``."""
         return self._passed
 
-    def next_offset(self, tp: Any) -> int:
+    def next_offset(self, tp: TP) -> int:
         """The next offset to read of a partition under restore; 0 for any other partition."""
         return self._at.get(tp, 0)
 
-    def begin(self, spans: Mapping[Any, tuple[int, int]]) -> None:
+    def begin(self, spans: Mapping[TP, tuple[int, int]]) -> None:
         """Add partitions to restore, with (next offset, end) of each; leave out complete ones."""
         for tp, (at, end) in spans.items():
             if at < end:
@@ -67,7 +70,7 @@ class Progress:
             self._began = self._now()
             self._samples.append((self._began, self._passed))
 
-    def move(self, tp: Any, at: int) -> None:
+    def move(self, tp: TP, at: int) -> None:
         """Set the next offset of ``tp`` to ``at``; ignore unknown partitions and steps back."""
         before = self._at.get(tp)
         if before is not None and at > before:
@@ -76,7 +79,7 @@ class Progress:
             self._passed += at - before
             self.total += at - before
 
-    def finish(self, tp: Any) -> None:
+    def finish(self, tp: TP) -> None:
         """Remove ``tp``: its restore has ended."""
         self._ends.pop(tp, None)
         self._at.pop(tp, None)

@@ -23,6 +23,8 @@ from faust_assigner.app.recovery.unreadable import unreadable_of
 from faust_assigner.app.retry import RateLimitedLog
 
 if TYPE_CHECKING:
+    from faust.types.tuples import TP
+
     from faust_assigner.app.host.bases import RecoveryBase
 else:
     RecoveryBase = object
@@ -62,7 +64,7 @@ class ReplayLoop(RecoveryBase):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         #: Partition -> the fetch round by which all its records had been fetched.
-        self._fetched: dict[Any, int] = {}
+        self._fetched: dict[TP, int] = {}
         self._said = RateLimitedLog()
         super().__init__(*args, **kwargs)
         self.unreadable = unreadable_of(self.app)
@@ -197,7 +199,7 @@ class ReplayLoop(RecoveryBase):
                     return
                 self._fetched[tp] = consumer.fetch_rounds
 
-    async def _is_fetched(self, tp: Any, highwater: int) -> bool:
+    async def _is_fetched(self, tp: TP, highwater: int) -> bool:
         """Whether the fetcher's position is after ``highwater``; False for a revoked partition."""
         try:
             position = await self.app.consumer.position(tp)
@@ -206,7 +208,7 @@ class ReplayLoop(RecoveryBase):
             return False
         return position is not None and position > highwater
 
-    def _restored_without(self, tp: Any, offset: int, highwater: int) -> None:
+    def _restored_without(self, tp: TP, offset: int, highwater: int) -> None:
         """Set ``tp`` to its end: no record is left, or only reported ones that did not decode."""
         log = logger.error if self.unreadable.counts[tp] else logger.info
         log(

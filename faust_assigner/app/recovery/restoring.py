@@ -24,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from faust.types import TP
+from faust.types.tuples import TP
 from mode import Service, get_logger
 
 from faust_assigner.app.recovery.bring_up import (

@@ -12,6 +12,8 @@ from faust_assigner.app.tables import window_closing as windows
 from faust_assigner.app.tables.files import take_care_of
 
 if TYPE_CHECKING:
+    from faust.types.tuples import TP
+
     from faust_assigner.app.host.bases import TablesBase as TableManager
 else:
     TableManager = object
@@ -63,7 +65,7 @@ class RecoveringTables(TableManager):
         super().on_commit(offsets)
         windows.committed(self.closings, offsets)
 
-    def on_partitions_revoked(self, revoked: set[Any]) -> None:
+    def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Stop every restore first: other workers may soon own the partitions."""
         self.recovery.stop_assigning()
         self.recovery.stop_restoring()
@@ -71,9 +73,9 @@ class RecoveringTables(TableManager):
 
     async def on_rebalance(
         self,
-        assigned: set[Any],
-        revoked: set[Any],
-        newly_assigned: set[Any],
+        assigned: set[TP],
+        revoked: set[TP],
+        newly_assigned: set[TP],
         generation_id: int = 0,
     ) -> None:
         """Open and close databases only while no restore thread holds a database."""

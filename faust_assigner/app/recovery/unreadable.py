@@ -11,12 +11,15 @@ import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from faust.exceptions import DecodeError, KeyDecodeError
 from mode import get_logger
 
 from faust_assigner.app.retry import RateLimitedLog
+
+if TYPE_CHECKING:
+    from faust.types.tuples import TP
 
 logger = get_logger(__name__)
 
@@ -42,7 +45,7 @@ class UnreadableRecords:
         self.counts: Counter[Any] = Counter()
         self._said = RateLimitedLog()
 
-    def __call__(self, tp: Any, records: Sequence[Unreadable]) -> None:
+    def __call__(self, tp: TP, records: Sequence[Unreadable]) -> None:
         """Count and keep ``records``; each partition is logged at once and then once a minute."""
         if not records:
             return
@@ -90,7 +93,7 @@ def reason_of(table: Any) -> Reason:
     return reason
 
 
-def keep(tables: Path, tp: Any, records: Sequence[Unreadable]) -> None:
+def keep(tables: Path, tp: TP, records: Sequence[Unreadable]) -> None:
     """Append ``records`` to the partition's file; on a full disk log a warning, never raise."""
     path = tables / FOLDER / f"{tp.topic}-{tp.partition}.jsonl"
     try:

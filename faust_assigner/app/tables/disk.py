@@ -12,11 +12,14 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faust.stores.rocksdb import Store
 from mode import get_logger
 from yarl import URL
+
+if TYPE_CHECKING:
+    from faust.types.tuples import TP
 
 logger = get_logger(__name__)
 
@@ -57,7 +60,7 @@ def in_memory(app: Any) -> list[str]:
     )
 
 
-def state_sizes(tps: Iterable[Any], tables: Mapping[str, Any]) -> dict[Any, int]:
+def state_sizes(tps: Iterable[TP], tables: Mapping[str, Any]) -> dict[TP, int]:
     """Bytes on disk of each changelog partition's store; stores in memory have none. May block.
 
     ``tables`` maps changelog topics to tables.

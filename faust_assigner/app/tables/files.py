@@ -20,7 +20,7 @@ from faust import stores
 from faust.stores.rocksdb import Store as RocksDBStore
 from faust.streams import current_event
 from faust.tables.sets import SetTable
-from faust.types import TP
+from faust.types.tuples import TP
 from mode import get_logger
 
 from faust_assigner.app.host.mixing import over

@@ -18,6 +18,8 @@ from faust_assigner.app.tables.disk import known
 from faust_assigner.app.tables.store import WriteBehindStore
 
 if TYPE_CHECKING:
+    from faust.types.tuples import TP
+
     from faust_assigner.app.host.bases import SetsBase as Sets
 else:
     Sets = object
@@ -52,7 +54,7 @@ class WriteBehindSets(Sets):
                 self.storage[key] = self[key].as_stored_value()
             return
         folded: dict[tuple[Any, bytes], Any] = {}
-        ends: dict[Any, int] = {}
+        ends: dict[TP, int] = {}
         for event in events:
             tp, offset = event.message.tp, event.message.offset
             if offset <= ends.setdefault(tp, known(rows.persisted_offset(tp))):

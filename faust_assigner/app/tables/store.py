@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import rocksdict
 from faust.streams import current_event
-from faust.types import TP
+from faust.types.tuples import TP
 
 from faust_assigner.app.tables.changes import NO_RECORD, Change, Overlay, ReadBack, Usage
 

@@ -28,8 +28,7 @@ from faust import Event
 from faust.exceptions import ProducerSendError
 from faust.streams import _current_event
 from faust.tables.sets import SetTable
-from faust.types import TP
-from faust.types.tuples import Message
+from faust.types.tuples import TP, Message
 from mode import get_logger
 from mode.utils.futures import maybe_async
 from mode.utils.times import want_seconds
@@ -175,7 +174,7 @@ class Closing:
             )
             return False
 
-    async def _is_read(self, sources: Collection[Any]) -> bool:
+    async def _is_read(self, sources: Collection[TP]) -> bool:
         consumer = self._app.consumer
         ends = await consumer.highwaters(*sources)
         for tp in sources:
@@ -184,7 +183,7 @@ class Closing:
                 return False
         return True
 
-    def _is_committed(self, sources: Collection[Any]) -> bool:
+    def _is_committed(self, sources: Collection[TP]) -> bool:
         consumer = self._app.consumer
         under_way = {m.tp for m in list(consumer._unacked_messages) if not m.acked}
         return all(
@@ -226,7 +225,7 @@ class Closing:
         # aiokafka commits offsets of its own kind of partition only.
         place, offset = TopicPartition(*source), max(0, committed - 1)
         message = Message(
-            *source, offset, self._clock(), 0, None, None, None, None, tp=place,
+            source.topic, source.partition, offset, self._clock(), 0, None, None, None, None, tp=place,
             generation_id=self._app.consumer_generation_id,
         )  # fmt: skip
         event = _Close(self._app, None, None, None, message)
@@ -344,7 +343,7 @@ async def _never_without_a_value(call: Callable[[Any, Any], Any], key: Any, valu
         await maybe_async(call(key, value))
 
 
-def restored(closings: Iterable[Closing], tps: Collection[Any]) -> None:
+def restored(closings: Iterable[Closing], tps: Collection[TP]) -> None:
     """Reset partitions after their replay: other workers may have changed them."""
     for closing in closings:
         for tp in (tp for tp in tps if tp.topic == closing.changelog):
@@ -352,7 +351,7 @@ def restored(closings: Iterable[Closing], tps: Collection[Any]) -> None:
             closing.times.forget(tp.partition)
 
 
-def revoked(closings: Iterable[Closing], tp: Any) -> None:
+def revoked(closings: Iterable[Closing], tp: TP) -> None:
     """Forget ``tp``, which this worker no longer has."""
     for closing in closings:
         if tp.topic == closing.changelog:
@@ -360,7 +359,7 @@ def revoked(closings: Iterable[Closing], tp: Any) -> None:
             closing.times.forget(tp.partition)
 
 
-def committed(closings: Iterable[Closing], offsets: Mapping[Any, int]) -> None:
+def committed(closings: Iterable[Closing], offsets: Mapping[TP, int]) -> None:
     """Note that the records before ``offsets`` are committed."""
     for closing in closings:
         closing.times.commit(offsets)

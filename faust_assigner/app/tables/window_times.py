@@ -11,7 +11,10 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from faust.types.tuples import TP
 
 
 class Reached(NamedTuple):
@@ -26,11 +29,11 @@ class Times:
     """The times of one table; sources are the topic partitions whose records change the table."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Any, deque[Reached]] = defaultdict(deque)
+        self._waiting: dict[TP, deque[Reached]] = defaultdict(deque)
         self._times: dict[int, float] = {}
         #: Source -> the last offset that changed the table; source -> the committed offset.
-        self._last: dict[Any, int] = {}
-        self._committed: dict[Any, int] = {}
+        self._last: dict[TP, int] = {}
+        self._committed: dict[TP, int] = {}
         #: Partition -> the latest timestamp, committed or not, and when it was reached.
         self._newest: dict[int, tuple[float, float]] = {}
         #: Partition -> the time since which it has been here.
@@ -48,7 +51,7 @@ class Times:
         if not waiting or timestamp > waiting[-1].timestamp:
             waiting.append(Reached(offset, partition, timestamp))
 
-    def commit(self, offsets: Mapping[Any, int]) -> None:
+    def commit(self, offsets: Mapping[TP, int]) -> None:
         """Note that the records before ``offsets`` are committed."""
         for source in offsets.keys() & self._last.keys():
             self._committed[source] = offsets[source]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Any
 
-from faust.types import TP
+from faust.types.tuples import TP
 
 from faust_assigner.app.settings import read_or_default
 from faust_assigner.app.tables.changes import Usage
@@ -87,14 +87,14 @@ def discard(app: Any) -> None:
         store.discard()
 
 
-def keep(app: Any, actives: Collection[Any], complete: Collection[Any]) -> None:
+def keep(app: Any, actives: Collection[TP], complete: Collection[TP]) -> None:
     """Discard all changelog partitions but ``actives``; resume those that are ``complete``."""
     for topic, store in overlaid(app):
         store.discard([p for p in store.overlays if TP(topic, p) not in actives])
     resume(app, complete)
 
 
-def resume(app: Any, actives: Collection[Any]) -> None:
+def resume(app: Any, actives: Collection[TP]) -> None:
     """Flush changes of ``actives`` from now on: this worker owns their restored files."""
     for topic, store in overlaid(app):
         for tp in sorted(actives):

@@ -10,7 +10,10 @@ stops its producer before the new member starts a producer with the same id.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from faust.types.tuples import TP
 
 
 def id_for(app_id: str, group_id: int, partition: int) -> str:
@@ -25,24 +28,24 @@ class Change(NamedTuple):
     begun: frozenset[str]
 
 
-def change(before: Mapping[Any, str], after: Mapping[Any, str]) -> Change:
+def change(before: Mapping[TP, str], after: Mapping[TP, str]) -> Change:
     """The ended and begun ids when the mapping partition -> id changes from ``before`` to ``after``."""
     were, are = frozenset(before.values()), frozenset(after.values())
     return Change(were - are, are - were)
 
 
-def without(ids: Mapping[Any, str], revoked: Collection[Any]) -> dict[Any, str]:
+def without(ids: Mapping[TP, str], revoked: Collection[TP]) -> dict[TP, str]:
     """``ids`` without ``revoked`` and without the partitions that shared a transaction with them."""
     ended = {ids[tp] for tp in revoked if tp in ids}
     return {tp: of for tp, of in ids.items() if of not in ended and tp not in revoked}
 
 
 def torn(
-    own: Collection[Any],
-    stays: Collection[Any],
+    own: Collection[TP],
+    stays: Collection[TP],
     before: Mapping[str, int],
     after: Mapping[str, int],
-) -> frozenset[Any]:
+) -> frozenset[TP]:
     """The partitions in ``stays`` that are revoked and assigned again, because their transaction ends.
 
     ``own`` are the active partitions before the round; ``before`` and ``after`` are the group ids by topic.

@@ -26,6 +26,8 @@ from faust_assigner.app.transactions.ids import change, id_for, without
 from faust_assigner.app.transactions.shares import Place, Share
 
 if TYPE_CHECKING:
+    from faust.types.tuples import TP
+
     from faust_assigner.app.host.bases import TransactionsBase as TransactionManager
 else:
     TransactionManager = object
@@ -57,7 +59,7 @@ class PartitionTransactions(TransactionManager):
         self._sending: set[asyncio.Task[None]] = set()
         #: Active partition -> its transactional id. The mapping changes with the partitions, on the app's
         #: thread. The assignor learns a round's groups earlier, while the last round's records are processed.
-        self._ids: dict[Any, str] = {}
+        self._ids: dict[TP, str] = {}
         #: Whether a producer was fenced; then nothing is sent or committed until all partitions are revoked.
         self.is_fenced = False
         if self.app.in_transaction:
@@ -65,11 +67,11 @@ class PartitionTransactions(TransactionManager):
             # The driver keeps these on its class: apps in one process would abort each other's transactions.
             self.producer._transaction_producers, self.producer._trn_locks = {}, {}
 
-    def id_of(self, tp: Any) -> str | None:
+    def id_of(self, tp: TP) -> str | None:
         """The transactional id that commits offsets of ``tp``; None if this worker does not own ``tp``."""
         return self._ids.get(tp)
 
-    def ids_for(self, tps: Iterable[Any]) -> dict[Any, str]:
+    def ids_for(self, tps: Iterable[TP]) -> dict[TP, str]:
         """The transactional ids of active partitions in the groups of the last round."""
         assignor, app_id = self.app.assignor, self.app.conf.id
         return {
@@ -79,7 +81,7 @@ class PartitionTransactions(TransactionManager):
         }
 
     async def on_rebalance(
-        self, assigned: set[Any], revoked: set[Any], newly_assigned: set[Any]
+        self, assigned: set[TP], revoked: set[TP], newly_assigned: set[TP]
     ) -> None:
         """Set up the transactions of an eager round, before which every transaction has ended."""
         before, self._ids = self._ids, self.ids_for(assigned)
@@ -87,7 +89,7 @@ class PartitionTransactions(TransactionManager):
         await self.end(change(before, self._ids).ended)
         await self.begin(set(self._ids.values()))
 
-    async def revoke(self, revoked: Collection[Any]) -> None:
+    async def revoke(self, revoked: Collection[TP]) -> None:
         """End the transactions of ``revoked``, whose records are processed and committed.
 
         The only open transactions are the empty ones that the final commit began. A late send fails, and the
@@ -96,7 +98,7 @@ class PartitionTransactions(TransactionManager):
         before, self._ids = self._ids, without(self._ids, revoked)
         await self.end(change(before, self._ids).ended)
 
-    async def assign(self, assigned: Collection[Any]) -> None:
+    async def assign(self, assigned: Collection[TP]) -> None:
         """Begin the transactions of new partitions in ``assigned``; kept ones keep their transactions."""
         before, self._ids = self._ids, {**self.ids_for(assigned), **self._ids}
         await self.begin(change(before, self._ids).begun)
@@ -354,7 +356,7 @@ class PartitionTransactions(TransactionManager):
             held.set()
 
     @contextmanager
-    def within(self, tp: Any) -> Iterator[None]:
+    def within(self, tp: TP) -> Iterator[None]:
         """Send everything in the block within the closed transaction of ``tp``, if there is one."""
         transactional_id = self.id_of(tp)
         share = self._closed.get(transactional_id or "")
@@ -367,16 +369,16 @@ class PartitionTransactions(TransactionManager):
         finally:
             _place.reset(token)
 
-    def reached(self, transactional_id: str) -> Mapping[Any, int]:
+    def reached(self, transactional_id: str) -> Mapping[TP, int]:
         """The last offset of each source partition that sent into the open transaction."""
         share = self._shares.get(transactional_id)
         return {} if share is None else share.reached
 
-    def sources(self) -> dict[Any, int]:
+    def sources(self) -> dict[TP, int]:
         """The last offset of each source partition that sent into an open transaction."""
         return {tp: at for share in self._shares.values() for tp, at in share.reached.items()}
 
-    def fail(self, tp: Any, error: BaseException) -> None:
+    def fail(self, tp: TP, error: BaseException) -> None:
         """Mark the open transaction of ``tp`` as failed: it lacks a send, so it is never committed."""
         self.fail_id(self.id_of(tp) or "", error)
 
@@ -398,7 +400,7 @@ class PartitionTransactions(TransactionManager):
         )
         self._shares[transactional_id] = Share(transactional_id, begun=False)
 
-    async def commit(self, offsets: Mapping[Any, int], start_new_transaction: bool = True) -> bool:
+    async def commit(self, offsets: Mapping[TP, int], start_new_transaction: bool = True) -> bool:
         """Commit the closed transactions, each after all of its sends; return whether all are committed.
 
         Stock commits in turn. Here all commit at the same time, and the sends of a partition wait for the
@@ -426,7 +428,7 @@ class PartitionTransactions(TransactionManager):
         self,
         transactional_id: str,
         share: Share | None,
-        offsets: Mapping[Any, int],
+        offsets: Mapping[TP, int],
         start_new_transaction: bool,
     ) -> bool:
         """Commit one transaction, flush its table changes, and let the sends of the next one go."""
@@ -460,8 +462,8 @@ class PartitionTransactions(TransactionManager):
         producer = self.producer._transaction_producers.get(transactional_id)
         return None if producer is None else producer._txn_manager.wait_for_transaction_end()
 
-    def _by_id(self, offsets: Mapping[Any, int]) -> list[tuple[str, dict[Any, int]]]:
-        by_id: dict[str, dict[Any, int]] = {}
+    def _by_id(self, offsets: Mapping[TP, int]) -> list[tuple[str, dict[TP, int]]]:
+        by_id: dict[str, dict[TP, int]] = {}
         for tp, offset in offsets.items():
             by_id.setdefault(self.id_of(tp) or "", {})[tp] = offset
         return sorted(by_id.items())

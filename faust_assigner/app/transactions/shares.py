@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from faust.types.tuples import TP
 
 
 class Share:
@@ -18,7 +21,7 @@ class Share:
         #: The (store, partition) pairs in which the records of this share have changed rows.
         self.changed: set[tuple[Any, int]] = set()
         #: Source partition -> the last offset whose record sent into this share; offsets only grow.
-        self.reached: dict[Any, int] = {}
+        self.reached: dict[TP, int] = {}
         #: The number of sent records for which the broker has not answered yet.
         self.unanswered = 0
         #: Done once ``unanswered`` is 0; None if no commit waits for it.
