@@ -20,7 +20,7 @@ def claim_on(claims: Any, topic: str) -> Any:
     return claims.get(topic) if type(claims) is dict else dict(items_of(claims)).get(topic)
 
 
-def items_of(claims: Any) -> Iterable[tuple[Any, Any]]:
+def items_of(claims: Any) -> Iterable[tuple[object, object]]:
     """Return the (topic, claim) pairs of a member's claims; empty if ``claims`` is no mapping."""
     if type(claims) is dict:
         return claims.items()
@@ -143,7 +143,7 @@ def _from_array(claim: np.ndarray[Any, Any], count: int) -> Ints:
     return _NONE
 
 
-def _from_list(values: list[Any], count: int) -> Ints:
+def _from_list(values: list[object], count: int) -> Ints:
     try:
         laid = np.asarray(values)
     except Exception:  # ragged lists, or an element with a hostile __array__

@@ -204,7 +204,7 @@ def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is not a JSON value")
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     """Return the JSON name for the type of ``value``."""
     kinds = {
         bool: "boolean",
@@ -218,18 +218,18 @@ def _kind(value: Any) -> str:
     return kinds[type(value)]
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     text = json.dumps(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _wrong(value: Any, expected: str) -> _WrongTypeError:
+def _wrong(value: object, expected: str) -> _WrongTypeError:
     return _WrongTypeError(
         f"has the wrong type: {_kind(value)} {_shown(value)}, expected {expected}"
     )
 
 
-def _read_string(value: Any) -> str:
+def _read_string(value: object) -> str:
     if type(value) is not str:
         raise _wrong(value, "string")
     if not value.isascii():
@@ -240,7 +240,7 @@ def _read_string(value: Any) -> str:
     return value
 
 
-def _read_integer(value: Any, bits: int, name: str) -> int:
+def _read_integer(value: object, bits: int, name: str) -> int:
     # ``type``, not ``isinstance``: in Python True is an int, in the tables a boolean is no number.
     if type(value) is not int:
         raise _wrong(value, name)
@@ -251,15 +251,15 @@ def _read_integer(value: Any, bits: int, name: str) -> int:
     return value
 
 
-def _read_int(value: Any) -> int:
+def _read_int(value: object) -> int:
     return _read_integer(value, 32, INT)
 
 
-def _read_long(value: Any) -> int:
+def _read_long(value: object) -> int:
     return _read_integer(value, 64, LONG)
 
 
-def _read_double(value: Any) -> float:
+def _read_double(value: object) -> float:
     if type(value) is float and math.isfinite(value):
         return value
     if type(value) is int and -(1 << 1023) < value < 1 << 1023:
@@ -269,7 +269,7 @@ def _read_double(value: Any) -> float:
     raise _wrong(value, DOUBLE)
 
 
-def _read_boolean(value: Any) -> bool:
+def _read_boolean(value: object) -> bool:
     if type(value) is not bool:
         raise _wrong(value, BOOLEAN)
     return value
@@ -278,7 +278,7 @@ def _read_boolean(value: Any) -> bool:
 _STAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
 
 
-def _read_timestamp(value: Any) -> datetime:
+def _read_timestamp(value: object) -> datetime:
     expected = "a timestamp like 2026-11-21T03:40:22.123Z"
     if type(value) is not str or _STAMP.fullmatch(value) is None:
         raise _wrong(value, expected)
@@ -288,13 +288,13 @@ def _read_timestamp(value: Any) -> datetime:
         raise _wrong(value, expected) from None
 
 
-def _read_string_map(value: Any) -> dict[str, str]:
+def _read_string_map(value: object) -> dict[str, str]:
     if type(value) is not dict:
         raise _wrong(value, STRING_MAP)
     return {_read_string(key): _inside(key, _read_string, entry) for key, entry in value.items()}
 
 
-def _inside(where: str, read: Check, value: Any) -> Any:
+def _inside(where: str, read: Check, value: object) -> Any:
     """Return ``read(value)``; on failure the error begins with ``where``."""
     try:
         return read(value)
@@ -303,7 +303,7 @@ def _inside(where: str, read: Check, value: Any) -> Any:
 
 
 def _words_reader(words: tuple[str, ...]) -> Check:
-    def read(value: Any) -> str:
+    def read(value: object) -> str:
         if _read_string(value) not in words:
             raise _wrong(value, "|".join(words))
         return str(value)
@@ -314,7 +314,7 @@ def _words_reader(words: tuple[str, ...]) -> Check:
 def _structs_reader(fields: tuple[Column, ...]) -> Check:
     readers = tuple((field.name, field.optional, _reader(field)) for field in fields)
 
-    def read_one(value: Any) -> dict[str, Any]:
+    def read_one(value: object) -> dict[str, Any]:
         if type(value) is not dict:
             raise _wrong(value, "struct")
         struct: dict[str, Any] = {}
@@ -325,7 +325,7 @@ def _structs_reader(fields: tuple[Column, ...]) -> Check:
             struct[name] = None if entry is None else _inside(name, read, entry)
         return struct
 
-    def read(value: Any) -> list[dict[str, Any]]:
+    def read(value: object) -> list[dict[str, Any]]:
         if type(value) is not list:
             raise _wrong(value, STRUCTS)
         return [read_one(entry) for entry in value]

@@ -161,7 +161,7 @@ def _counts(partitions: Mapping[str, int]) -> dict[str, int]:
     return {topic: _count(f"partitions[{topic!r}]", count) for topic, count in partitions.items()}
 
 
-def _count(name: str, value: Any) -> int:
+def _count(name: str, value: object) -> int:
     if not isinstance(value, (int, np.integer)) or value < 0:
         raise PlanInputError(f"{name} must be a whole number, 0 or more, got {value!r}")
     return int(value)

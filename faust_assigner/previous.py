@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -71,11 +71,11 @@ def _generation(member: Member) -> int:
     return _date(member.generation)
 
 
-def _date(g: Any) -> int:
+def _date(g: object) -> int:
     return min(max(g, -1), 1 << 62) if type(g) is int else -1
 
 
-def _gather(sides: Iterable[Any], topics: set[str]) -> dict[str, TopicClaims]:
+def _gather(sides: Iterable[object], topics: set[str]) -> dict[str, TopicClaims]:
     """Return every claim of ``sides``, one per member, on a known topic, by topic."""
     found = {topic: TopicClaims() for topic in topics}
     for m, claims in enumerate(sides):

@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka.coordinator.protocol import (
@@ -47,6 +47,9 @@ from faust_assigner.wire.directory import ByUrl
 from faust_assigner.wire.join import JoinData
 from faust_assigner.wire.runs import Runs
 
+if TYPE_CHECKING:
+    pass
+
 logger = get_logger(__name__)
 
 Answers = dict[str, ConsumerProtocolMemberAssignment]
@@ -68,7 +71,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         self.replicas = replicas
         self.counters: Counter[str] = Counter()
         self.decisions = Decisions()
-        self.weights_provider: Callable[[], Any] | None = None
+        self.weights_provider: Callable[[], object] | None = None
         self.last_round: Round | None = None
         self._memory = Memory()
         self._memory_file = MemoryFile(app, self.counters)
@@ -211,7 +214,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         except Exception:
             logger.exception("Could not report the assignment to its observers")
 
-    def _offers(self) -> dict[str, Any]:
+    def _offers(self) -> dict[str, object]:
         said = self._claimed
         if said is None:
             return {}
@@ -414,14 +417,14 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         """URL -> any other topic -> partitions, over all members."""
         return self._memory.external_topic_distribution
 
-    def table_metadata(self, topic: str) -> ByUrl:
+    def table_metadata(self, topic: str) -> ByUrl:  # type: ignore[override]
         """Return URL -> ``topic`` -> partitions."""
         return {
             url: {t: numbers for t, numbers in topics.items() if t == topic}
             for url, topics in self.changelog_distribution.items()
         }
 
-    def tables_metadata(self) -> ByUrl:
+    def tables_metadata(self) -> ByUrl:  # type: ignore[override]
         """Return URL -> changelog topic -> partitions."""
         return self.changelog_distribution
 
@@ -452,12 +455,12 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
     def partition_of(self, topic: str, key: bytes) -> TP:
         """Return the partition in which producers put ``key``. Raises KeyError if unknown."""
         try:
-            tp = self.app.producer.key_partition(topic, key)
+            tp: TP | None = self.app.producer.key_partition(topic, key)
         except NotReady:
             raise KeyError(topic) from None
         except TypeError:  # the producer has no metadata of the topic before its first write there
             number = self.app.consumer.key_partition(topic, key)
-            tp = None if number is None else (topic, number)
+            tp = None if number is None else TP(topic, number)
         if tp is None:
             raise KeyError(topic)
         return TP(*tp)

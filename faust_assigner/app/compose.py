@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from faust.streams import Stream
 from faust.tables.manager import TableManager
@@ -63,6 +63,9 @@ from faust_assigner.app.transactions.manager import PartitionTransactions
 from faust_assigner.app.weights import provider
 from faust_assigner.errors import ConfigError
 from faust_assigner.settings.table import COOPERATIVE, SNAPSHOTS, STALE_READS_S
+
+if TYPE_CHECKING:
+    pass
 
 logger = get_logger(__name__)
 
@@ -234,7 +237,7 @@ def _add(app: Any, part: str) -> None:
     parts.add(part)
 
 
-def _new_consumer(app: Any, create: Callable[[], Any]) -> Any:
+def _new_consumer(app: Any, create: Callable[[], object]) -> Any:
     """Create the app's consumer with its parts; a consumer of a different driver gets a warning.
 
     With the repairs, its producer gets the changes of ``consumer/produced_topics.py``. Raises

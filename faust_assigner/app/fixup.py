@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faust.fixups.base import Fixup as FaustFixup
 from mode import get_logger
@@ -20,6 +20,9 @@ from faust_assigner.app import settings
 from faust_assigner.app.host.check import demand
 from faust_assigner.errors import HostMismatch
 from faust_assigner.settings.table import REPAIRS
+
+if TYPE_CHECKING:
+    from faust.types.app import AppT
 
 logger = get_logger(__name__)
 PACKAGE = logging.getLogger(__name__.partition(".")[0])
@@ -46,7 +49,7 @@ OPTIONAL = frozenset({"metrics", "page"})
 class Fixup(FaustFixup):  # type: ignore[misc]
     """The fixup of one app; has no effect unless the app chose our assignor."""
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: AppT) -> None:
         super().__init__(app)
         app.on_after_configured.connect(self._when_configured, weak=True)
 
@@ -54,7 +57,7 @@ class Fixup(FaustFixup):  # type: ignore[misc]
         """Return True, because the app's settings are not final when Faust calls this method."""
         return True
 
-    def _when_configured(self, app: Any, **_: Any) -> None:
+    def _when_configured(self, app: Any, **_: object) -> None:
         if not chose_our_assignor(app):
             return
         try:
@@ -71,7 +74,7 @@ class Fixup(FaustFixup):  # type: ignore[misc]
             raise
 
 
-def chose_our_assignor(app: Any) -> bool:
+def chose_our_assignor(app: AppT) -> bool:
     """Return whether the app's assignor is ours or derives from ours."""
     chosen = app.conf.PartitionAssignor
     return any(
@@ -79,7 +82,7 @@ def chose_our_assignor(app: Any) -> bool:
     )
 
 
-def parts_that_fit(app: Any) -> tuple[str, ...]:
+def parts_that_fit(app: AppT) -> tuple[str, ...]:
     """Return the parts to install.
 
     With repairs, these are all of ``PARTS``, without the optional parts that do not fit the host.
@@ -111,7 +114,7 @@ class _Keeps(logging.Handler):
 
 
 @contextmanager
-def kept_until_start(app: Any) -> Iterator[None]:
+def kept_until_start(app: AppT) -> Iterator[None]:
     """Keep the package's log records if no handler exists yet; ``app`` logs them later.
 
     The app logs the kept records when it creates its consumer.
@@ -131,7 +134,7 @@ def kept_until_start(app: Any) -> Iterator[None]:
         app._new_consumer = partial(_new_consumer, keeps.records, app._new_consumer)
 
 
-def _new_consumer(records: list[logging.LogRecord], create: Callable[[], Any]) -> Any:
+def _new_consumer(records: list[logging.LogRecord], create: Callable[[], object]) -> Any:
     while records:
         record = records.pop(0)
         logger = logging.getLogger(record.name)

@@ -6,10 +6,13 @@ the metrics none.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from faust import Sensor
 from faust.sensors.base import SensorDelegate
+
+if TYPE_CHECKING:
+    from faust.types.app import AppT
 
 #: Hook in the path of records -> the hooks that demand its result.
 HOOKS: Final[dict[str, tuple[str, ...]]] = {
@@ -32,7 +35,7 @@ class SensorsByHook(SensorDelegate):  # type: ignore[misc]
     Streams and tables keep the bound methods of the hooks. So a method's sensors change in place.
     """
 
-    def __init__(self, app: Any, sensors: Any = ()) -> None:
+    def __init__(self, app: AppT, sensors: object = ()) -> None:
         super().__init__(app)
         self._by_hook = {hook: SensorDelegate(app) for hook in HOOKS}
         for hook, delegate in self._by_hook.items():
@@ -45,7 +48,7 @@ class SensorsByHook(SensorDelegate):  # type: ignore[misc]
         super().add(sensor)
         self._sort()
 
-    def remove(self, sensor: Any) -> None:
+    def remove(self, sensor: object) -> None:
         """Remove a sensor."""
         super().remove(sensor)
         self._sort()
@@ -56,12 +59,12 @@ class SensorsByHook(SensorDelegate):  # type: ignore[misc]
             delegate._sensors = {one for one in self if any(_has(one, name) for name in names)}
 
 
-def _has(sensor: Any, hook: str) -> bool:
+def _has(sensor: object, hook: str) -> bool:
     """Whether the sensor does more at this hook than Faust's base class, which does nothing."""
     return getattr(getattr(sensor, hook), "__func__", None) is not getattr(Sensor, hook)
 
 
-def install(app: Any) -> None:
+def install(app: AppT) -> None:
     """Make ``app`` call its sensors by hook; call it before the app makes streams or tables."""
     if not isinstance(app.sensors, SensorsByHook):
         app.sensors = SensorsByHook(app, app.sensors)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mode import get_logger
 
@@ -13,12 +13,15 @@ from faust_assigner.settings.known import check_environment, check_keywords
 from faust_assigner.settings.schema import Setting
 from faust_assigner.wire.bounded import read_label
 
+if TYPE_CHECKING:
+    from faust.types.app import AppT
+
 logger = get_logger(__name__)
 
 T = TypeVar("T")
 
 
-def read(app: Any, setting: Setting[T]) -> T:
+def read(app: AppT, setting: Setting[T]) -> T:
     """Return a setting from ``app``'s keyword, environment or the default. Raises ConfigError."""
     conf, name = app.conf, setting.name
     # The name with Faust's env_prefix, which conf.getenv adds, comes before the bare name.
@@ -41,22 +44,22 @@ def read(app: Any, setting: Setting[T]) -> T:
     return schema.read(setting, argument=argument, environment={name: said})
 
 
-def keywords(app: Any) -> Mapping[str, Any]:
+def keywords(app: AppT) -> Mapping[str, object]:
     """Return the keywords of the app and its configuration source; Faust drops unknown keywords."""
-    given: Mapping[str, Any] = getattr(app, "_default_options", ("", {}))[1]
+    given: Mapping[str, object] = getattr(app, "_default_options", ("", {}))[1]
     source = getattr(app, "_config_source", None)
     if not source:
         return given
     return {**given, **app._load_settings_from_source(source, silent=True)}
 
 
-def check_names(app: Any) -> None:
+def check_names(app: AppT) -> None:
     """Raise ConfigError if a keyword or a variable with our prefix is not a setting."""
     check_keywords({*keywords(app), *vars(app.conf)})
     check_environment(app.conf.env, env_prefix=app.conf.env_prefix)
 
 
-def check_heartbeat(app: Any) -> None:
+def check_heartbeat(app: AppT) -> None:
     """Raise ConfigError if the member's session ends before its next heartbeat."""
     interval_s, session_s = app.conf.broker_heartbeat_interval, app.conf.broker_session_timeout
     if interval_s >= session_s:
@@ -67,12 +70,12 @@ def check_heartbeat(app: Any) -> None:
         )
 
 
-def read_or_default(app: Any, setting: Setting[T]) -> T:
+def read_or_default(app: AppT, setting: Setting[T]) -> T:
     """Return a setting as :func:`read`, or log an error and return the default if it is invalid."""
     return or_default(lambda app: read(app, setting), app, setting.default, setting.shown)
 
 
-def instance_id(app: Any) -> str | None:
+def instance_id(app: AppT) -> str | None:
     """Return Faust's ``consumer_group_instance_id``, kept across restarts. Raises ConfigError."""
     value = app.conf.consumer_group_instance_id
     try:
@@ -81,7 +84,7 @@ def instance_id(app: Any) -> str | None:
         raise ConfigError(str(exc)) from None
 
 
-def or_default(read_it: Callable[[Any], T], app: Any, default: T, shown: str = "") -> T:
+def or_default(read_it: Callable[[Any], T], app: AppT, default: T, shown: str = "") -> T:
     """Return ``read_it(app)``; if the setting is invalid, log this and return ``default``.
 
     The log line shows the default as ``shown``.

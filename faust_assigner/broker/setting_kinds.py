@@ -23,7 +23,7 @@ class ConfigKind(Kind[T_co], Generic[T_co]):
 
     config_type: int = STRING
 
-    def accepts(self, text: str) -> bool:
+    def check(self, text: str) -> bool:
         """Whether a text is a value of the config."""
         try:
             self.parse(text)

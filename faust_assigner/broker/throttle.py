@@ -85,7 +85,7 @@ def start(handler: Coroutine[Any, Any, Any]) -> tuple[bool, Any]:
 
 
 @types.coroutine
-def _go_on(handler: Coroutine[Any, Any, Any], waits_for: Any) -> Generator[Any, Any, Any]:
+def _go_on(handler: Coroutine[Any, Any, Any], waits_for: object) -> Generator[Any, Any, Any]:
     while True:
         try:
             sent = yield waits_for

@@ -67,7 +67,7 @@ def check_configs(configs: Mapping[str, str]) -> str | None:
     for name, value in configs.items():
         if name not in TOPIC_CONFIGS:
             return f"unknown topic config {name!r}"
-        if not TOPIC_CONFIGS[name][1].accepts(value):
+        if not TOPIC_CONFIGS[name][1].check(value):
             return f"{value!r} is not a valid value of topic config {name}"
     return _lag_problem(configs)
 

@@ -380,7 +380,7 @@ def carried(members: Sequence[Member], plan: Answer) -> list[Member]:
     ]
 
 
-def _named(plan: Answer, ids: Sequence[str]) -> list[tuple[Any, Any]]:
+def _named(plan: Answer, ids: Sequence[str]) -> list[tuple[object, object]]:
     return [(dict(plan.actives(i)), dict(plan.standbys(i))) for i in ids]
 
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -165,7 +165,7 @@ def _known(
     return Known(recoveries=recoveries, restart_s=restart_s)
 
 
-def _recoveries(rows: Iterable[Row | Any], group_id: str, origin: str) -> Recoveries:
+def _recoveries(rows: Iterable[Row | object], group_id: str, origin: str) -> Recoveries:
     from faust_assigner.deploy.pauses import Recoveries
     from faust_assigner.ledger import Row
 

@@ -3,12 +3,36 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
 from faust_assigner.cli import options as shared
 from faust_assigner.cli.failure import reported_errors
 from faust_assigner.cli.options import Number
+
+if TYPE_CHECKING:
+    from faust_assigner.pipeline.history.job import HistoryOptions
+    from faust_assigner.pipeline.history.report import Report
+
+
+class Given(TypedDict):
+    """The options of the history itself, as click passes them."""
+
+    ledgers: tuple[str, ...]
+    out: str
+    kind: str
+    stream: bool
+    every: float | None
+    since: str | None
+    until: str | None
+    fail_if_empty: bool | None
+    max_refused: str | None
+    min_days: int | None
+    max_age: str | None
+    config: str | None
+    packages: str
+    connector: str
 
 
 @click.command()
@@ -66,72 +90,61 @@ from faust_assigner.cli.options import Number
     help="The reader of topics: Spark's connector or aiokafka.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print report.json instead of a summary.")
-def history(
-    ledgers: tuple[str, ...],
-    out: str,
-    kind: str,
-    stream: bool,
-    every: float | None,
-    since: str | None,
-    until: str | None,
-    fail_if_empty: bool | None,
-    max_refused: str | None,
-    min_days: int | None,
-    max_age: str | None,
-    config: str | None,
-    no_spark: bool,
-    packages: str,
-    master: str,
-    connector: str,
-    as_json: bool,
-) -> None:
+def history(no_spark: bool, master: str, as_json: bool, **given: Unpack[Given]) -> None:
     """Report the group's moves, balance, recoveries and skew, as tables, plots and a page."""
-    if every is not None and not stream:
+    if given["every"] is not None and not given["stream"]:
         raise click.UsageError("--every requires --stream")
     with reported_errors():
         from faust_assigner.pipeline.console import show_history
-        from faust_assigner.pipeline.history.job import (
-            HistoryOptions,
-            check,
-            run,
-            run_here,
-            session_for,
-        )
-        from faust_assigner.pipeline.history.quality import Gates
-        from faust_assigner.pipeline.ledgers.period import Period
-        from faust_assigner.pipeline.ledgers.refusals import Tolerance
-        from faust_assigner.pipeline.progress import Progress, shown
-        from faust_assigner.pipeline.session import release
-        from faust_assigner.pipeline.snapshots.job import duration_ms
 
-        options = HistoryOptions(
-            ledgers,
-            out,
-            stream,
-            every,
-            connector,
-            fail_if_empty,
-            Tolerance.parse(max_refused),
-            shared.properties(config),
-            Period.parse(since, until, now=datetime.now(UTC)),
-            tuple(filter(None, packages.split(","))),
-            Gates(min_days, duration_ms(max_age) / 1000 if max_age else None),
-            kind,
-        )
-        with shown(Progress("history")) as progress:
-            if no_spark:
-                report = run_here(options, progress)
-            else:
-                check(options)
-                progress.enter("starting Spark")
-                spark = session_for(options, master or None)
-                try:
-                    report = run(spark, options, progress)
-                finally:
-                    release(spark)
+        options = _options(given)
+        report = _report(options, master=None if no_spark else master)
         if as_json:
             click.echo(report.to_json(), nl=False)
         else:
-            show_history(report, out)
+            show_history(report, options.out)
         if report.quality is not None:
             report.quality.check()
+
+
+def _options(given: Given) -> HistoryOptions:
+    """Parse the options. Raises ConfigError."""
+    from faust_assigner.pipeline.history.job import HistoryOptions
+    from faust_assigner.pipeline.history.quality import Gates
+    from faust_assigner.pipeline.ledgers.period import Period
+    from faust_assigner.pipeline.ledgers.refusals import Tolerance
+    from faust_assigner.pipeline.snapshots.job import duration_ms
+
+    max_age = given["max_age"]
+    return HistoryOptions(
+        given["ledgers"],
+        given["out"],
+        given["stream"],
+        given["every"],
+        given["connector"],
+        given["fail_if_empty"],
+        Tolerance.parse(given["max_refused"]),
+        shared.properties(given["config"]),
+        Period.parse(given["since"], given["until"], now=datetime.now(UTC)),
+        tuple(filter(None, given["packages"].split(","))),
+        Gates(given["min_days"], duration_ms(max_age) / 1000 if max_age else None),
+        given["kind"],
+    )
+
+
+def _report(options: HistoryOptions, *, master: str | None) -> Report:
+    """Make the history with Spark at ``master``; None: in this process."""
+    from faust_assigner.pipeline.history.job import check, run, run_here, session_for
+    from faust_assigner.pipeline.progress import Progress, shown
+    from faust_assigner.pipeline.session import release
+
+    with shown(Progress("history")) as progress:
+        if master is None:
+            return run_here(options, progress)
+        check(options)
+        progress.enter("starting Spark")
+        spark = session_for(options, master or None)
+        try:
+            return run(spark, options, progress)
+        finally:
+            release(spark)

@@ -46,13 +46,13 @@ REACH_OPTIONS: tuple[Callable[[Any], Any], ...] = (
 )
 
 
-def look_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def look_options(command: Callable[..., object]) -> Callable[..., object]:
     """Add the options that select a group, and reach the group and its workers."""
     group = click.option("--group", "group_id", required=True, metavar="APP", help=GROUP_HELP)
     return group(reach_options(command))
 
 
-def look_or_saved_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def look_or_saved_options(command: Callable[..., object]) -> Callable[..., object]:
     """Add :func:`look_options`, or a file with a saved status; see :func:`check_source`."""
     saved = click.option(
         "--from",
@@ -75,7 +75,7 @@ def check_source(saved: Path | None, group_id: str | None, *reach: object) -> No
         )
 
 
-def reach_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def reach_options(command: Callable[..., object]) -> Callable[..., object]:
     """Add the options that reach a group and its workers."""
     for option in reversed(REACH_OPTIONS):
         command = option(command)

@@ -17,7 +17,7 @@ class Number(click.FloatRange):
     """A finite number as an option. In click's own range NaN passes every bound."""
 
     def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """Return the number; an error names a value that is not finite or not in the range."""
         found = float(super().convert(value, param, ctx))

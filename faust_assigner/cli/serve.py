@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import click
 
@@ -37,7 +36,7 @@ class _Serve(click.Command):
 
 
 @click.command(cls=_Serve)
-def serve(**said: Any) -> None:
+def serve(**said: object) -> None:
     """Run one instance of the assigner service until SIGTERM or Ctrl-C."""
     with reported_errors():
         from faust_assigner.service.server.options import Options

@@ -37,7 +37,9 @@ def doctor(start: bool, as_json: bool) -> None:
     raise SystemExit(0 if is_fit(findings) else 1)
 
 
-def on_spark(master: str, packages: str, work: Callable[[Any], Any], progress: Progress) -> Any:
+def on_spark(
+    master: str, packages: str, work: Callable[[object], object], progress: Progress
+) -> Any:
     """Run ``work`` with a session on ``master``, then stop the session."""
     from faust_assigner.pipeline.progress import ui_of
 
@@ -56,7 +58,7 @@ def tell(report: Any, show: Callable[[Any], None], *, as_json: bool) -> None:
 
 
 @contextlib.contextmanager
-def spark_for(master: str, packages: str = "") -> Iterator[Any]:
+def spark_for(master: str, packages: str = "") -> Iterator[object]:
     """Provide a session for a command; it ends with the command."""
     from faust_assigner.pipeline.session import release, spark_session
 

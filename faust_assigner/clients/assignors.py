@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
@@ -156,7 +156,7 @@ class PlannedAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
 
 def _answer(number: int, given: Assigned) -> ConsumerProtocolMemberAssignment:
     topics = sorted({*given.active, *given.spare})
-    rows: list[Any] = [
+    rows: list[object] = [
         (t, sorted({*given.active.get(t, ()), *given.spare.get(t, ())})) for t in topics
     ]
     return ConsumerProtocolMemberAssignment(

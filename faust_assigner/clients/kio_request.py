@@ -46,7 +46,7 @@ class KioRequest:
 class _Prepared:
     """A request in one version, with the attribute names of aiokafka's connection."""
 
-    def __init__(self, api_key: int, version: int, fields: Mapping[str, Any]) -> None:
+    def __init__(self, api_key: int, version: int, fields: Mapping[str, object]) -> None:
         schema: Any = load_request_schema(api_key, version)
         known = schema.__dataclass_fields__
         self.API_KEY, self.API_VERSION = api_key, version

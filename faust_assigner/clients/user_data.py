@@ -66,7 +66,11 @@ def decode_user_data(data: bytes) -> UserData:
     """Decode a member's report; raises :class:`MetadataRefused` for other data."""
     fields = read_json(data or b"")
     capacity = fields.get("capacity", 1.0)
-    if type(capacity) not in (int, float) or not SMALLEST_CAPACITY <= capacity <= LARGEST_CAPACITY:
+    if (
+        isinstance(capacity, bool)
+        or not isinstance(capacity, int | float)
+        or not SMALLEST_CAPACITY <= capacity <= LARGEST_CAPACITY
+    ):
         raise MetadataRefused(
             f"a capacity that is not a number from {SMALLEST_CAPACITY:g} to {LARGEST_CAPACITY:g}"
         )
@@ -123,7 +127,7 @@ def _pairs(numbers: list[int]) -> list[int]:
     return pairs
 
 
-def _claims(value: Any) -> dict[str, list[int]]:
+def _claims(value: object) -> dict[str, list[int]]:
     if value is None:
         return {}
     if not isinstance(value, dict) or len(value) > TOPICS:
@@ -141,7 +145,7 @@ def _claims(value: Any) -> dict[str, list[int]]:
     return claims
 
 
-def _ranges(pairs: Any) -> list[range]:
+def _ranges(pairs: object) -> list[range]:
     if (
         not isinstance(pairs, list)
         or len(pairs) % 2
@@ -151,7 +155,7 @@ def _ranges(pairs: Any) -> list[range]:
     return [range(first, last + 1) for first, last in zip(pairs[::2], pairs[1::2], strict=True)]
 
 
-def _labels(value: Any) -> dict[str, str]:
+def _labels(value: object) -> dict[str, str]:
     if not isinstance(value, dict) or len(value) > LABELS:
         raise MetadataRefused(f"labels that are not an object of at most {LABELS}")
     return {

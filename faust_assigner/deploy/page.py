@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from faust_assigner.status.page import tables
 
@@ -26,9 +26,9 @@ unknown value is `null`. A later version only adds keys.
 """
 
 
-def schema() -> dict[str, Any]:
+def schema() -> dict[str, object]:
     """Return the JSON Schema of the answer."""
-    found: dict[str, Any] = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    found: dict[str, object] = json.loads(SCHEMA.read_text(encoding="utf-8"))
     return found
 
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faust.cli.base import find_app
 from faust.transport import by_url
@@ -28,6 +28,9 @@ from faust_assigner.doctor.facts import AppFacts, Table
 from faust_assigner.errors import ConfigError, FaustAssignerError, HostMismatch
 from faust_assigner.settings import table as settings_table
 from faust_assigner.settings.table import SETTINGS
+
+if TYPE_CHECKING:
+    from faust.types.app import AppT
 
 #: A value of so few characters, such as SHLVL's 1, is in many instance ids by chance: it counts only if the
 #: variable's name says that it names or numbers a worker.
@@ -48,7 +51,7 @@ def without_parts() -> Iterator[None]:
     """Leave apps that are configured meanwhile unchanged."""
     original = Fixup._when_configured
 
-    def look_only(self: Fixup, app: Any, **_: Any) -> None:
+    def look_only(self: Fixup, app: AppT, **_: object) -> None:
         """Install and refuse no part."""
 
     Fixup._when_configured = look_only  # type: ignore[method-assign]
@@ -63,7 +66,7 @@ def load(name: str) -> AppFacts:
     # The module's output is not part of the doctor's answer.
     with without_parts(), redirect_stdout(sys.stderr):
         try:
-            app: Any = find_app(name)
+            app: AppT = find_app(name)
             app.finalize()
             app.discover()
         except Exception as error:
@@ -134,7 +137,7 @@ def _is_our_driver(conf: Any) -> bool:
         return False
 
 
-def _tables(app: Any) -> Iterator[Table]:
+def _tables(app: AppT) -> Iterator[Table]:
     memory = set(in_memory(app))
     for topic, table in sorted(dict(app.tables._changelogs).items()):
         window = table.window
@@ -150,13 +153,13 @@ def _tables(app: Any) -> Iterator[Table]:
         )
 
 
-def _sources(app: Any) -> Iterator[tuple[str, int | None]]:
+def _sources(app: AppT) -> Iterator[tuple[str, int | None]]:
     for agent in app.agents.values():
         for topic in getattr(agent.channel, "topics", None) or ():
             yield str(topic), getattr(agent.channel, "partitions", None)
 
 
-def _wrong_settings(app: Any) -> Iterator[str]:
+def _wrong_settings(app: AppT) -> Iterator[str]:
     try:
         settings.check_names(app)
     except ConfigError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from faust_assigner.doctor.codes import BY_CODE, ERROR, LEVELS, WARNING, Finding
 
@@ -30,7 +29,7 @@ class Result:
         worst = LEVELS.index(fail_on)
         return int(any(LEVELS.index(found.level) <= worst for found in self.findings))
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return the result with title, reason and fix of each code."""
         return {
             "version": VERSION,

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web as aiohttp_web
 from faust import web
@@ -29,6 +29,9 @@ from faust_assigner.page.watch import WORKER_SHARE, Watch
 from faust_assigner.settings.table import PAGE, URLS
 from faust_assigner.status.collect import Looks, Where
 
+if TYPE_CHECKING:
+    from faust.types.app import AppT
+
 logger = get_logger(__name__)
 
 MARK: Final = "_faust_assigner_page"
@@ -40,7 +43,7 @@ TURN_S: Final = 0.3
 blueprint = web.Blueprint("faust_assigner_page")
 
 
-def _view(path: str) -> type[Any]:
+def _view(path: str) -> type[object]:
     """The view of one path."""
 
     class Page(web.View):  # type: ignore[misc]
@@ -71,7 +74,7 @@ for _path in (*PATHS, EVENTS):
     blueprint.route(f"/{_path}", name=_path or "page")(_view(_path))
 
 
-def install(app: Any) -> PageService | None:
+def install(app: AppT) -> PageService | None:
     """Add the page to the app's web server, unless the setting disables it; a second call has no effect."""
     present: PageService | None = getattr(app, MARK, None)
     metrics = getattr(app, METRICS, None)
@@ -87,7 +90,7 @@ def install(app: Any) -> PageService | None:
     return service
 
 
-def where_of(app: Any) -> Where:
+def where_of(app: AppT) -> Where:
     """Return the app's own group, with separate connections for the page."""
     return Where(
         connection={**connection_of(app), "client_id": f"{app.conf.broker_client_id}-page"},
@@ -101,7 +104,7 @@ def where_of(app: Any) -> Where:
 class PageService(Service):  # type: ignore[misc]
     """Starts and stops with the app's metrics."""
 
-    def __init__(self, app: Any, **kwargs: Any) -> None:
+    def __init__(self, app: AppT, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.page = PageThread(app)
 
@@ -138,7 +141,7 @@ class PageService(Service):  # type: ignore[misc]
 class PageThread:
     """The thread that makes the page. ``turned_at`` is the last sign of life of the worker's loop."""
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: AppT) -> None:
         self._app = app
         self.watch = Watch(
             str(app.conf.id), lambda: Looks(where_of(app), time.time), share=WORKER_SHARE
@@ -212,7 +215,7 @@ class PageThread:
             their_loop=their_loop,
         )
 
-    def _listening(self) -> list[Any]:
+    def _listening(self) -> list[object]:
         """Return the sockets of the worker's web server; empty before its start."""
         return [
             one

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -118,9 +118,9 @@ def story_page(look: Look, part: str) -> str:
 _PARTS: Final = ("head", "alerts", "grid", "rounds", "about")
 
 
-def _values(look: Look) -> dict[str, Any]:
+def _values(look: Look) -> dict[str, object]:
     report = look.report
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "group": look.group,
         "report": report,
         "problem": look.problem or _empty(report),
@@ -258,7 +258,7 @@ def _lines(report: Report) -> list[Line]:
 # -- the grid
 
 
-def _grid_values(report: Report, families: tuple[Family, ...]) -> dict[str, Any]:
+def _grid_values(report: Report, families: tuple[Family, ...]) -> dict[str, object]:
     grid = grid_of(report, families)
     return {
         "grid": grid,
@@ -292,7 +292,7 @@ def _drawn(row: Row, grid: Grid) -> Markup:
 # -- rounds
 
 
-def _round_values(look: Look, report: Report) -> dict[str, Any]:
+def _round_values(look: Look, report: Report) -> dict[str, object]:
     rounds, now = look.history.rounds, report.taken_at
     return {
         "chart": chart_of(look.history.samples, rounds, now),
@@ -350,5 +350,5 @@ def _environment() -> Environment:
     return environment
 
 
-def _rendered(name: str, **values: Any) -> str:
+def _rendered(name: str, **values: object) -> str:
     return str(_environment().get_template(f"{name}.html").render(values))

@@ -54,7 +54,7 @@ def scrubbed(value: T) -> T:
     return done
 
 
-def _scrub(value: Any) -> Any:
+def _scrub(value: object) -> Any:
     if isinstance(value, str):
         return text_of(value)
     if isinstance(value, tuple):
@@ -69,7 +69,7 @@ def _scrub(value: Any) -> Any:
     return value
 
 
-def _entry(key: str, value: Any) -> Any:
+def _entry(key: str, value: object) -> Any:
     return setting_of(key, value) if isinstance(value, str) else _scrub(value)
 
 

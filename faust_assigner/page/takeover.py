@@ -39,7 +39,7 @@ class Takeover:
     def __init__(
         self,
         *,
-        sockets: Callable[[], Iterable[Any]],
+        sockets: Callable[[], Iterable[object]],
         turned_at: Callable[[], float],
         clock: Callable[[], float],
         is_ours: Callable[[str], bool],

@@ -60,7 +60,7 @@ class Cluster:
             raise ConfigError(
                 f"security.protocol is one of {', '.join(_PROTOCOLS)}, not {protocol!r}"
             )
-        found: dict[str, Any] = {
+        found: dict[str, object] = {
             "bootstrap_servers": self.bootstrap.split(","),
             "security_protocol": protocol,
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
@@ -14,6 +14,9 @@ from faust_assigner.scaler.proto import externalscaler_pb2 as pb
 from faust_assigner.scaler.recommend import Recommendation
 from faust_assigner.scaler.recommender import Recommender
 from faust_assigner.scaler.settings import Settings, read_metadata
+
+if TYPE_CHECKING:
+    from faust_assigner.service.server.auth import Context
 
 #: The metric is the recommended number of workers, so its target per worker is 1.
 METRIC: Final = "workers"
@@ -37,13 +40,13 @@ class ExternalScaler:
         self._recommender, self._defaults = recommender, defaults
         self._streams = 0
 
-    async def IsActive(self, request: Any, context: Any) -> Any:
+    async def IsActive(self, request: Any, context: Context) -> Any:
         """Return False if ``min`` is 0 and no records wait."""
         async with _spoken(context):
             found = await self._ask(request)
             return pb.IsActiveResponse(result=found.is_active)
 
-    async def StreamIsActive(self, request: Any, context: Any) -> AsyncIterator[Any]:
+    async def StreamIsActive(self, request: Any, context: Context) -> AsyncIterator[Any]:
         """Send the result of IsActive now and after each change, until the caller ends the call."""
         async with _spoken(context):
             if self._streams >= MOST_STREAMS:
@@ -62,7 +65,7 @@ class ExternalScaler:
             finally:
                 self._streams -= 1
 
-    async def GetMetricSpec(self, request: Any, context: Any) -> Any:
+    async def GetMetricSpec(self, request: Any, context: Context) -> Any:
         """Return one metric with the target 1: the autoscaler runs as many workers as the metric."""
         async with _spoken(context):
             self._settings(request)
@@ -71,7 +74,7 @@ class ExternalScaler:
             )
             return pb.GetMetricSpecResponse(metricSpecs=[spec])
 
-    async def GetMetrics(self, request: Any, context: Any) -> Any:
+    async def GetMetrics(self, request: Any, context: Context) -> Any:
         """Return the recommended number of workers."""
         async with _spoken(context):
             if request.metricName not in ("", METRIC):
@@ -95,7 +98,7 @@ class ExternalScaler:
 
 
 @contextlib.asynccontextmanager
-async def _spoken(context: Any) -> AsyncIterator[None]:
+async def _spoken(context: Context) -> AsyncIterator[None]:
     """Convert errors to the call's status."""
     try:
         yield

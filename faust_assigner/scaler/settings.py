@@ -2,41 +2,79 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from faust_assigner.errors import ConfigError
+from faust_assigner.settings.schema import Kind, declared, declared_in, number
+
+
+def _whole(least: int) -> Kind[int]:
+    def parse(text: str) -> int:
+        if not (text.isascii() and text.isdecimal() and len(text) <= 6 and int(text) >= least):
+            raise ValueError(text)
+        return int(text)
+
+    return Kind(f"a whole number, {least} or more", parse)
+
+
+_RECORDS: Final = number("a number of records, 1 or more", least=1, most=1e12)
+_RATE: Final = number("a number of records a second, 0.001 or more", least=0.001, most=1e12)
+_A_SECOND: Final = number("a number of seconds, from 1 to 86400", least=1, most=86_400)
+_SECONDS: Final = number("a number of seconds, from 0 to 86400", least=0, most=86_400)
+_PARTS: Final = number("a number of parts of 1, from 0.05 to 1", least=0.05, most=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The scaling of a group. Sizes are numbers of workers, times are seconds, rates records per second.
+    """The scaling of a group; times in seconds.
 
-    ``least`` and ``most`` bound the size; with ``most`` None the bound is the number of tasks. The group may
-    be behind by ``target_lag`` records per worker; if None, by the arrivals of ``target_lag_s``. A larger
-    backlog must be processed within ``catch_up_s``. ``worker_rate`` is a worker's maximum rate, None to
-    measure it. After the loss of ``spare`` workers, the remaining workers still process all arrivals. The
-    size grows if the load has exceeded ``grow_at`` of the workers' rate for ``up_s``; it shrinks if the load
-    has been below ``shrink_at`` of the smaller size's rate for ``down_s``. A change that the workers have not
-    followed within ``settle_s`` is given up. The last answer is repeated for ``hold_s`` while the group does
-    not answer.
+    The size grows if the load has exceeded ``grow_at`` of the workers' rate for ``up_s``. It shrinks if the
+    load has been below ``shrink_at`` of the smaller size's rate for ``down_s``.
     """
 
-    least: int = 1
-    most: int | None = None
-    target_lag: float | None = None
-    target_lag_s: float = 30.0
-    catch_up_s: float = 300.0
-    worker_rate: float | None = None
-    spare: int = 0
-    grow_at: float = 0.9
-    shrink_at: float = 0.7
-    up_s: float = 30.0
-    down_s: float = 900.0
-    settle_s: float = 300.0
-    hold_s: float = 120.0
+    least: int = declared(_whole(0), 1, "workers at least; with 0 an idle group sleeps")
+    most: int | None = declared(_whole(1), None, "workers at most", shown="as many as tasks")
+    target_lag: float | None = declared(
+        _RECORDS,
+        None,
+        "the target of the backlog, in records for each worker, in place of `targetLagSeconds`",
+        shown="none",
+    )
+    target_lag_s: float = declared(
+        _A_SECOND, 30.0, "the target of the backlog, in seconds of arrivals"
+    )
+    catch_up_s: float = declared(
+        _A_SECOND, 300.0, "the time for processing a backlog above the target"
+    )
+    worker_rate: float | None = declared(
+        _RATE, None, "the maximum rate of a worker, in records per second", shown="measured"
+    )
+    spare: int = declared(
+        _whole(0),
+        0,
+        "the number of workers whose loss the group must withstand without falling behind",
+    )
+    grow_at: float = declared(
+        _PARTS, 0.9, "the part of the workers' rate above which the size grows"
+    )
+    shrink_at: float = declared(
+        _PARTS, 0.7, "the part of the smaller size's rate below which the size shrinks"
+    )
+    up_s: float = declared(_SECONDS, 30.0, "the duration of a load before the size grows")
+    down_s: float = declared(_SECONDS, 900.0, "the duration of a load before the size shrinks")
+    settle_s: float = declared(
+        _SECONDS,
+        300.0,
+        "the time after which the scaler gives up a change without effect on the workers",
+    )
+    hold_s: float = declared(
+        _SECONDS,
+        120.0,
+        "the time in which the scaler repeats its last answer while the brokers do not answer",
+    )
 
     def __post_init__(self) -> None:
         if self.most is not None and self.most < max(self.least, 1):
@@ -47,49 +85,15 @@ class Settings:
             )
 
 
-class _Refused(ValueError):
-    """The requirement that a value violates."""
+def _key(field: str) -> str:
+    """Return the key of a field in the metadata: ``target_lag_s`` -> ``targetLagSeconds``."""
+    words = re.sub("_s$", "_seconds", {"least": "min", "most": "max"}.get(field, field))
+    return re.sub("_(.)", lambda found: found[1].upper(), words)
 
 
-def _whole(least: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if not (text.isascii() and text.isdecimal() and len(text) <= 6 and int(text) >= least):
-            raise _Refused(f"a whole number, {least} or more")
-        return int(text)
-
-    return read
-
-
-def _number(least: float, most: float = 1e12, *, unit: str) -> Callable[[str], float]:
-    def read(text: str) -> float:
-        try:
-            found = float(text)
-        except ValueError:
-            found = math.nan
-        if not least <= found <= most:
-            bound = f"from {least:g} to {most:g}" if most < 1e12 else f"{least:g} or more"
-            raise _Refused(f"a number of {unit}, {bound}")
-        return found
-
-    return read
-
-
-#: Key of the metadata -> the field of the settings, and the parser of its text.
-KEYS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
-    "min": ("least", _whole(0)),
-    "max": ("most", _whole(1)),
-    "targetLag": ("target_lag", _number(1, unit="records")),
-    "targetLagSeconds": ("target_lag_s", _number(1, 86_400, unit="seconds")),
-    "catchUpSeconds": ("catch_up_s", _number(1, 86_400, unit="seconds")),
-    "workerRate": ("worker_rate", _number(0.001, unit="records a second")),
-    "spare": ("spare", _whole(0)),
-    "growAt": ("grow_at", _number(0.05, 1, unit="parts of 1")),
-    "shrinkAt": ("shrink_at", _number(0.05, 1, unit="parts of 1")),
-    "upSeconds": ("up_s", _number(0, 86_400, unit="seconds")),
-    "downSeconds": ("down_s", _number(0, 86_400, unit="seconds")),
-    "settleSeconds": ("settle_s", _number(0, 86_400, unit="seconds")),
-    "holdSeconds": ("hold_s", _number(0, 86_400, unit="seconds")),
-}
+#: Field -> setting, under its key in the metadata.
+SETTINGS: Final = declared_in(Settings, _key)
+KEYS: Final = {setting.name: field for field, setting in SETTINGS.items()}
 #: Keys for KEDA's own client, which KEDA sends along.
 KEDA_KEYS: Final = frozenset(
     {"scalerAddress", "enableTLS", "unsafeSsl", "caCert", "tlsClientCert", "tlsClientKey"}
@@ -105,11 +109,11 @@ def read_settings(given: Mapping[str, str]) -> Settings:
     for key, text in given.items():
         if key not in KEYS:
             raise ConfigError(f"{_shown(key)}: unknown key; the keys are {', '.join(KEYS)}")
-        name, read = KEYS[key]
+        kind = SETTINGS[KEYS[key]].kind
         try:
-            found[name] = read(text.strip())
-        except _Refused as error:
-            raise ConfigError(f"{key}: must be {error}, got {_shown(text)}") from None
+            found[KEYS[key]] = kind.parse(text.strip())
+        except ValueError:
+            raise ConfigError(f"{key}: must be {kind.words}, got {_shown(text)}") from None
     return Settings(**found)
 
 

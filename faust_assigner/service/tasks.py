@@ -10,7 +10,7 @@ from typing import Any
 logger = logging.getLogger(__name__)
 
 
-async def ended(task: asyncio.Task[Any]) -> None:
+async def ended(task: asyncio.Task[object]) -> None:
     """Cancel the task, wait for its end, and log its exception if it failed."""
     task.cancel()
     while not task.done():

@@ -179,7 +179,7 @@ class View:
             inputs=self.inputs,
         )
 
-    def _read(self, reader: Reader, name: Any, kv: KeyValue) -> Entry[Any] | None:
+    def _read(self, reader: Reader, name: object, kv: KeyValue) -> Entry[Any] | None:
         try:
             value = reader.load(kv)
             if reader.named(value, name):

@@ -24,28 +24,28 @@ _TABLE: Final = re.compile(re.escape(HEAD) + r"(\|.*\n)*")
 def renewed(
     page: str,
     settings: Iterable[Setting[Any]],
-    name: Callable[[Setting[Any]], str],
+    name: Callable[[Setting[object]], str],
 ) -> str:
     """Return a page with its table of settings made anew."""
     rows = "".join(f"| {name(one)} | {_value(one)} | {_meaning(one)} |\n" for one in settings)
     return _TABLE.sub(lambda _: HEAD + rows, page)
 
 
-def _value(setting: Setting[Any]) -> str:
+def _value(setting: Setting[object]) -> str:
     unit = f" ({setting.unit})" if setting.unit not in setting.kind.words else ""
     return f"{setting.kind.words}{unit}; **{setting.default_text}**"
 
 
-def _meaning(setting: Setting[Any]) -> str:
+def _meaning(setting: Setting[object]) -> str:
     of_the_environment = setting in SETTINGS and not setting.is_keyword
     return setting.meaning + ("; not a keyword of `faust.App`" if of_the_environment else "")
 
 
-def _name(setting: Setting[Any]) -> str:
+def _name(setting: Setting[object]) -> str:
     return f"`{setting.name}`"
 
 
-def _flag_and_name(setting: Setting[Any]) -> str:
+def _flag_and_name(setting: Setting[object]) -> str:
     return f"`{flag(setting)}` `{setting.name}`"
 
 

@@ -130,7 +130,7 @@ def whole(words: str, *, least: int) -> Kind[int]:
 def one_of(*names: str) -> Kind[str]:
     """Accept one of a few words."""
 
-    def parse(said: Any) -> str:
+    def parse(said: object) -> str:
         if said not in names:
             raise ValueError(said)
         return str(said)
@@ -138,14 +138,14 @@ def one_of(*names: str) -> Kind[str]:
     return Kind(f"one of {', '.join(names)}", parse)
 
 
-def _switch(said: Any) -> bool:
+def _switch(said: object) -> bool:
     text = str(said).strip().lower()
     if text not in (*_YES, *_NO):
         raise ValueError(said)
     return text in _YES
 
 
-def _label(said: Any) -> str:
+def _label(said: object) -> str:
     if not isinstance(said, str) or len(said) > 255 or not said.isprintable() or " " in said:
         raise ValueError(said)
     return said

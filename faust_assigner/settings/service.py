@@ -284,6 +284,6 @@ AT: Final = Setting(
 TOKEN: Final = Setting(_environment("token"), TEXT, "", "", "the caller's token")
 
 
-def flag(setting: Setting[Any]) -> str:
+def flag(setting: Setting[object]) -> str:
     """Return the flag of a setting: ``FAUST_ASSIGNER_LEADER_TTL_S`` -> ``--leader-ttl-s``."""
     return "--" + setting.name.removeprefix("FAUST_ASSIGNER_").lower().replace("_", "-")

@@ -174,7 +174,7 @@ class Policy(Protocol):
         replicas: int,
         changelogs: Sequence[str],
         weights: Weights | None,
-        **warm: Any,
+        **warm: object,
     ) -> PlanLike:
         """Assign every partition to one of ``members``."""
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -343,7 +343,7 @@ class _Fleet:
         positions = self._positions()
         members = [self._member(row, positions[row]) for row in living.tolist()]
         costs = self.costs
-        warm: dict[str, Any] = {}
+        warm: dict[str, object] = {}
         if self.arm.cooperative:
             warm["warmups"] = WarmupPolicy(
                 acceptable_recovery_lag=int(costs.acceptable_recovery_lag),

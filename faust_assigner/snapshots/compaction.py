@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import rocksdict
@@ -265,7 +265,7 @@ class Compactor:
         return self._scratch
 
 
-def _batch(keys: Any, values: Any) -> pa.RecordBatch:
+def _batch(keys: object, values: object) -> pa.RecordBatch:
     """Two columns of bytes from Arrow arrays of any binary type, or from Python sequences."""
     import pyarrow as pa
 

@@ -222,7 +222,7 @@ class FsspecStorage:
         return None
 
 
-def _modified_ms(info: dict[str, Any]) -> int | None:
+def _modified_ms(info: dict[str, object]) -> int | None:
     """The time of last change; drivers disagree about its name and type."""
     for name in ("LastModified", "last_modified", "mtime", "updated", "created"):
         value = info.get(name)

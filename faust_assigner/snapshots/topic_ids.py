@@ -112,7 +112,7 @@ class _Metadata(Request[_MetadataStruct]):  # type: ignore[misc]
         self._topics = topics
 
     def build(self, request_struct_class: Any) -> Any:
-        topics: list[Any] = [(_NO_ID, topic, {}) for topic in self._topics]
+        topics: list[object] = [(_NO_ID, topic, {}) for topic in self._topics]
         return request_struct_class(topics, False, False, False, {})
 
 

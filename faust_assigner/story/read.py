@@ -159,7 +159,7 @@ def _place(both: dict[str, Any], row: Mapping[str, Any]) -> None:
             both["standby"][place] = (*held, row["member_id"])
 
 
-def _texts(value: Any) -> list[str]:
+def _texts(value: object) -> list[str]:
     """Return an optional list of texts; empty if the value is no list."""
     return [str(one) for one in value] if isinstance(value, list) else []
 

@@ -10,12 +10,15 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import faust
 
 from faust_assigner.errors import FaustAssignerError
 from faust_assigner.settings.table import ACCEPTABLE_FROM_NOTHING, FOLLOW_UP_S
+
+if TYPE_CHECKING:
+    from faust.types.app import AppT
 
 #: ``"shop.app"``, ``"shop.app:app"``, or a function that returns a new app.
 AppSource: TypeAlias = str | Callable[[], Any]
@@ -42,8 +45,8 @@ class AppNotFound(FaustAssignerError):
 
 
 def settings_of(
-    name: str, bootstrap: str, folder: Path, given: Mapping[str, Any]
-) -> dict[str, Any]:
+    name: str, bootstrap: str, folder: Path, given: Mapping[str, object]
+) -> dict[str, object]:
     """Return all settings of the worker ``name``; its tables are kept below ``folder``."""
     url = f"kafka://{bootstrap}"
     return {
@@ -62,7 +65,7 @@ def settings_of(
 def configured(settings: Mapping[str, Any]) -> Iterator[None]:
     """Give ``settings`` to apps that are configured meanwhile, whatever their own settings."""
 
-    def configure(app: Any, conf: Any, **_: Any) -> None:
+    def configure(app: AppT, conf: Any, **_: object) -> None:
         for name, value in settings.items():
             setattr(conf, name, value)
 
@@ -149,7 +152,7 @@ def _app_of(source: str, module: ModuleType, attribute: str) -> Any:
     return _checked(getattr(module, attribute), f"{module.__name__}:{attribute}")
 
 
-def _checked(app: Any, what: str) -> Any:
+def _checked(app: AppT, what: str) -> Any:
     if not isinstance(app, faust.App):
         raise AppNotFound(f"{what} is not a faust.App but a {type(app).__name__}")
     return app

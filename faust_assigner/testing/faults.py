@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Any
 
 from faust_assigner.broker.connection import INSIDE, Connection
 from faust_assigner.broker.security.listeners import Listener
@@ -99,7 +98,7 @@ class FaultyConnection(Connection):
         """Decode every request before its answer: each response may be a lost one."""
         return False
 
-    def _respond(self, header: RequestHeader, outcome: Any) -> None:
+    def _respond(self, header: RequestHeader, outcome: object) -> None:
         if self.faults.loses(header.client_id, header.api_key):
             self.abort()
         else:

@@ -11,7 +11,7 @@ them with :mod:`faust_assigner.testing.faust_suite_run`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import faust.assignor
 import faust.assignor.partition_assignor
@@ -19,6 +19,9 @@ import pytest
 
 from faust_assigner.app import fixup
 from faust_assigner.app.assignor import PartitionAssignor
+
+if TYPE_CHECKING:
+    from faust.types.app import AppT
 
 #: Tests of behaviour that this project changes on purpose: end of the node id -> the reason.
 NOT_APPLICABLE: dict[str, str] = {}
@@ -49,7 +52,7 @@ _created = 0
 class CountedAssignor(PartitionAssignor):
     """Our assignor, with a count of its instances for the summary."""
 
-    def __init__(self, app: Any, replicas: int = 0) -> None:
+    def __init__(self, app: AppT, replicas: int = 0) -> None:
         global _created
         _created += 1
         super().__init__(app, replicas)

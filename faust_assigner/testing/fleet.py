@@ -207,9 +207,9 @@ class Fleet:
     def send(
         self,
         topic: str,
-        value: Any,
+        value: object,
         *,
-        key: Any = None,
+        key: object = None,
         partition: int | None = None,
         at: float | None = None,
     ) -> None:
@@ -223,7 +223,7 @@ class Fleet:
         if not self.processes:
             self._until_idle()
 
-    def send_all(self, topic: str, records: Iterable[tuple[Any, Any]]) -> None:
+    def send_all(self, topic: str, records: Iterable[tuple[object, object]]) -> None:
         """Write each (key, value) to ``topic``, and wait once for all of them."""
         for key, value in records:
             log.append(self.broker, topic, key, value, self.clock.time(), None)
@@ -239,7 +239,7 @@ class Fleet:
 
         A row of a windowed table has the key ``(key, (begin, end))``.
         """
-        rows: dict[Any, Any] = {}
+        rows: dict[object, object] = {}
         for record in sorted(self.records(f"{self.app_id}-{name}-changelog"), key=lambda r: r[3:]):
             key = _hashable(record.key)
             rows.pop(key, None)
@@ -388,7 +388,7 @@ class Fleet:
 StartFleet: TypeAlias = Callable[..., Fleet]
 
 
-def _hashable(key: Any) -> Any:
+def _hashable(key: object) -> Any:
     return tuple(map(_hashable, key)) if isinstance(key, list) else key
 
 

@@ -8,11 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from faust_assigner.testing import apps
 from faust_assigner.testing.clock import Alarm, Clock, MovedLoop
 from faust_assigner.testing.reporting import State, report
+
+if TYPE_CHECKING:
+    pass
 
 T = TypeVar("T")
 PATIENCE_S = 60.0
@@ -114,14 +117,14 @@ class InProcess:
         consumer = self.app.consumer
         get = consumer._getmany
 
-        def soon(active_partitions: Any, timeout: float) -> Any:
+        def soon(active_partitions: object, timeout: float) -> Any:
             return get(active_partitions=active_partitions, timeout=min(timeout, POLL_S))
 
         consumer._getmany = soon
         thread = consumer._thread
         call = thread.call_thread
 
-        async def counted(function: Any, *args: Any, **options: Any) -> Any:
+        async def counted(function: object, *args: object, **options: object) -> Any:
             is_poll = function == thread._fetch_records
             self._calls += not is_poll
             try:
@@ -135,15 +138,15 @@ class InProcess:
     def _stamp(self, producer: Any) -> None:
         """Stamp records of the app with the clock's time instead of the machine's."""
 
-        def stamped(send: Callable[..., Any]) -> Callable[..., Any]:
+        def stamped(send: Callable[..., object]) -> Callable[..., object]:
             def sent(
                 topic: str,
-                key: Any,
-                value: Any,
-                partition: Any,
-                timestamp: Any,
-                *args: Any,
-                **options: Any,
+                key: object,
+                value: object,
+                partition: object,
+                timestamp: object,
+                *args: object,
+                **options: object,
             ) -> Any:
                 at = self._clock.time() if timestamp is None else timestamp
                 return send(topic, key, value, partition, at, *args, **options)

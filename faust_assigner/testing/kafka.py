@@ -19,7 +19,7 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -128,31 +128,25 @@ def kafka_server(
     """
     jars = jars or kafka_jars()
     data = Path(tempfile.mkdtemp(prefix="faust-assigner-kafka-"))
-    port, controller_port = free_port(), free_port()
-    listeners, advertised = [f"PLAINTEXT://127.0.0.1:{port}"], [f"PLAINTEXT://127.0.0.1:{port}"]
+    port = free_port()
     secured = SecuredListener(f"127.0.0.1:{free_port()}", data) if with_secured else None
     if secured is not None:
         secured.make_certificate()
-        listeners.append(f"{LISTENER}://{secured.bootstrap}")
-        advertised.append(f"{LISTENER}://{secured.bootstrap}")
     users_bootstrap = f"127.0.0.1:{free_port()}" if users else ""
-    if users:
-        listeners.append(f"{USERS_LISTENER}://{users_bootstrap}")
-        advertised.append(f"{USERS_LISTENER}://{users_bootstrap}")
+    advertised = [
+        f"PLAINTEXT://127.0.0.1:{port}",
+        *([f"{LISTENER}://{secured.bootstrap}"] if secured else []),
+        *([f"{USERS_LISTENER}://{users_bootstrap}"] if users else []),
+    ]
     properties = {
         **SETTINGS,
         **(plain_settings(users) if users else {}),
         **(secured.server_settings() if secured else {}),
-        "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
-        "listeners": ",".join([*listeners, f"CONTROLLER://127.0.0.1:{controller_port}"]),
-        "advertised.listeners": ",".join(advertised),
-        "log.dirs": str(data / "logs"),
+        **_addresses(advertised, data),
         **(settings or {}),
     }
     config = data / "server.properties"
-    config.write_text(
-        "".join(f"{key}={value}\n" for key, value in properties.items() if value is not None)
-    )
+    config.write_text("".join(f"{k}={v}\n" for k, v in properties.items() if v is not None))
     server: KafkaServer | None = None
     try:
         _format_storage(jars, config, secured)
@@ -164,6 +158,17 @@ def kafka_server(
         if server is not None and server.process.poll() is None:
             server.end()
         shutil.rmtree(data, ignore_errors=True)
+
+
+def _addresses(advertised: Sequence[str], data: Path) -> dict[str, str]:
+    """Return the settings of the listeners, of a controller at a free port, and of the folder of logs."""
+    controller = f"127.0.0.1:{free_port()}"
+    return {
+        "controller.quorum.bootstrap.servers": controller,
+        "listeners": ",".join([*advertised, f"CONTROLLER://{controller}"]),
+        "advertised.listeners": ",".join(advertised),
+        "log.dirs": str(data / "logs"),
+    }
 
 
 def _format_storage(jars: Path, config: Path, secured: SecuredListener | None) -> None:

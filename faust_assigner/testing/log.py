@@ -41,7 +41,7 @@ def create(broker: EmbeddedBroker, topic: str, partitions: int) -> None:
 
 
 def append(
-    broker: EmbeddedBroker, topic: str, key: Any, value: Any, at: float, partition: int | None
+    broker: EmbeddedBroker, topic: str, key: object, value: object, at: float, partition: int | None
 ) -> tuple[int, int]:
     """Write one record at the time ``at``; returns its partition and offset. Raises AssertionError."""
     raw_key, raw_value = encoded(key), encoded(value)

@@ -63,7 +63,7 @@ class Journaled:
         """Return the end of its log."""
         return (self.folder / "log").read_text(errors="replace")[-characters:]
 
-    def _take(self, row: Mapping[str, Any]) -> None:
+    def _take(self, row: Mapping[str, object]) -> None:
         raise NotImplementedError
 
 
@@ -119,7 +119,7 @@ class Processes(Generic[W]):
             worker.read_journal()
         return [worker for _, worker in sorted(self.workers.items()) if worker.alive]
 
-    def answers(self, suffix: str, timeout_s: float) -> Iterator[Any]:
+    def answers(self, suffix: str, timeout_s: float) -> Iterator[object]:
         """Send SIGUSR1 to each running worker, and yield the file that each writes beside its journal."""
         for worker in self.living():
             answer = worker.folder / f"journal.{suffix}"

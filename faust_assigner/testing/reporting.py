@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from faust.types.app import AppT
 
 #: The suffix of Faust's own topic for the election of its leader.
 LEADER = "-__assignor-__leader"
@@ -24,13 +27,13 @@ class Part(NamedTuple):
     group: int
 
 
-def generation_of(app: Any) -> int:
+def generation_of(app: AppT) -> int:
     """Return the group's generation; Faust's own number is constant in cooperative rounds."""
     said = getattr(app.assignor, "generation", -1)
     return said if said > 0 else int(app.consumer_generation_id)
 
 
-def report(app: Any, tell: Callable[[Mapping[str, Any]], None]) -> None:
+def report(app: AppT, tell: Callable[[Mapping[str, Any]], None]) -> None:
     """Make ``app`` report its rounds: each assignment, and the end of each restore."""
 
     def parts(tps: Iterable[Any]) -> list[Part]:
@@ -41,7 +44,7 @@ def report(app: Any, tell: Callable[[Mapping[str, Any]], None]) -> None:
             if not tp.topic.endswith(LEADER)
         )
 
-    async def on_assigned(_app: Any, assigned: Any, **_: Any) -> None:
+    async def on_assigned(_app: object, assigned: object, **_: object) -> None:
         changelogs = {table.changelog_topic.get_topic_name() for table in app.tables.values()}
         actives = parts(app.assignor.assigned_actives())
         tell(
@@ -56,20 +59,20 @@ def report(app: Any, tell: Callable[[Mapping[str, Any]], None]) -> None:
             }
         )
 
-    async def on_ready(_app: Any, **_: Any) -> None:
+    async def on_ready(_app: object, **_: object) -> None:
         tell({"kind": "ready", "generation": generation_of(app)})
 
     app.on_partitions_assigned.connect(on_assigned, weak=False)
     app.on_rebalance_complete.connect(on_ready, weak=False)
 
 
-def _awaited(assignor: Any) -> int:
+def _awaited(assignor: object) -> int:
     """Return the number of copies awaited by a follow-up round; 0 for stock Faust."""
     awaited = getattr(assignor, "awaited", None)
     return 0 if awaited is None else len(awaited.tps) + awaited.follows
 
 
-def _claimed(assignor: Any) -> list[tuple[str, int]] | None:
+def _claimed(assignor: object) -> list[tuple[str, int]] | None:
     """Return the changelogs with state in memory or on disk at the join; None for stock Faust."""
     joined = getattr(assignor, "joined_with", None)
     if joined is None:

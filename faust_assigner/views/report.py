@@ -109,7 +109,7 @@ def _actives(plan: Placed) -> dict[str, Any]:
     }
 
 
-def _movement(plan: Placed) -> dict[str, Any]:
+def _movement(plan: Placed) -> dict[str, object]:
     before = plan.previous.owner
     ordinary = plan.layout.per_task(lambda group: group.adds_load)
     unweighed = int(np.count_nonzero(~ordinary & (before != NOBODY) & (before != plan.flat_owner)))
@@ -123,7 +123,7 @@ def _movement(plan: Placed) -> dict[str, Any]:
     }
 
 
-def _warming(plan: Placed) -> dict[str, Any]:
+def _warming(plan: Placed) -> dict[str, object]:
     if plan.waiting is None:
         return {}
     return {
@@ -136,7 +136,7 @@ def _moved(before: Ints, after: Ints) -> int:
     return int(np.count_nonzero((before != NOBODY) & (before != after)))
 
 
-def _standbys(plan: Placed) -> dict[str, Any]:
+def _standbys(plan: Placed) -> dict[str, object]:
     problem = derive_problem(
         plan.layout, plan.previous, plan.flat_owner, plan.flat_target, plan.replicas
     )
@@ -153,5 +153,5 @@ def _standbys(plan: Placed) -> dict[str, Any]:
     }
 
 
-def _deaths(who: str, deaths: Deaths) -> dict[str, Any]:
+def _deaths(who: str, deaths: Deaths) -> dict[str, object]:
     return {f"worst_after_{who}_death": deaths.worst, f"ideal_after_{who}_death": deaths.ideal}

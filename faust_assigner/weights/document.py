@@ -268,7 +268,7 @@ def millis(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
-def _plain(row: WeightRow) -> dict[str, Any]:
+def _plain(row: WeightRow) -> dict[str, object]:
     sampled_at = None if row.sampled_at is None else stamp(row.sampled_at)
     return {**row._asdict(), "computed_at": stamp(row.computed_at), "sampled_at": sampled_at}
 
@@ -288,7 +288,7 @@ def _inflate(data: bytes) -> bytes:
     return text
 
 
-def _checked_rows(rows: Iterable[Any]) -> tuple[Mapping[str, Any], ...]:
+def _checked_rows(rows: Iterable[object]) -> tuple[Mapping[str, object], ...]:
     checked, seen = [], set()
     for number, row in enumerate(rows):
         if not isinstance(row, dict):
@@ -317,7 +317,7 @@ def _sane(weight: float) -> bool:
         return False
 
 
-def _integer(value: Any, name: str, limit: int) -> int:
+def _integer(value: object, name: str, limit: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < limit:
         raise WeightsRefused(f"{name} is not an integer from 0 to {limit - 1}: {str(value)[:40]!r}")
     return value

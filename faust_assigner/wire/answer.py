@@ -13,7 +13,6 @@ import zlib
 from base64 import b64encode
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from faust_assigner.errors import MetadataRefused
 from faust_assigner.model import Claims
@@ -258,7 +257,7 @@ def _outcome(body: Reader) -> Outcome | None:
         return None
 
 
-def _split(value: Any) -> tuple[bytes, bytes]:
+def _split(value: object) -> tuple[bytes, bytes]:
     if type(value) is not str:
         raise MetadataRefused(f"{KEY} is a {type(value).__name__}, not a text")
     head, _, shared = value.partition(".")
@@ -270,7 +269,7 @@ def read_directory(data: bytes) -> Directory:
     return decode_directory(data) if data else Directory()
 
 
-def _distribution(value: Any) -> ByUrl:
+def _distribution(value: object) -> ByUrl:
     if value is None:
         return {}
     if not isinstance(value, dict):

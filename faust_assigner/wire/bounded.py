@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from faust_assigner.errors import MetadataRefused
 
@@ -35,7 +35,7 @@ _ONE_KIND = bytes.maketrans(b"{}", b"[]")
 _CONTROL = re.compile(r"[\x00-\x20\x7f\ud800-\udfff]")
 
 
-def read_json(data: bytes, *, limit: int = USER_DATA_BYTES) -> dict[str, Any]:
+def read_json(data: bytes, *, limit: int = USER_DATA_BYTES) -> dict[str, object]:
     """Parse a JSON object of at most ``limit`` bytes and depth 16; refuses ``NaN`` and ``Infinity``.
 
     Cost: linear, in C.
@@ -95,7 +95,7 @@ def unpack(data: bytes, *, limit: int = UNPACKED_BYTES) -> bytes:
     return plain
 
 
-def read_label(value: Any, what: str, *, chars: int = LABEL_CHARS) -> str:
+def read_label(value: object, what: str, *, chars: int = LABEL_CHARS) -> str:
     """Check a short text without control characters, blanks or lone surrogates."""
     if type(value) is not str:
         raise MetadataRefused(f"{what} is a {type(value).__name__}, not a text")

@@ -236,7 +236,7 @@ def url_of(user_data: bytes | None) -> str:
         return ""
 
 
-def split_value(value: Any) -> tuple[int, bytes]:
+def split_value(value: object) -> tuple[int, bytes]:
     """Split ``"<version>:<base64>"`` into (version, bytes)."""
     if type(value) is not str:
         raise MetadataRefused(f"{KEY} is a {type(value).__name__}, not a text")
@@ -391,7 +391,7 @@ _READERS: Mapping[int, Callable[[Reader, Sequence[str]], Any]] = {
 _ALIKE = frozenset({_GROUP_IDS, _CHANGELOGS, _GLOBALS, _SOFTWARE})
 
 
-def read_stock_claims(assignment: Any) -> tuple[dict[str, Runs], dict[str, Runs]]:
+def read_stock_claims(assignment: object) -> tuple[dict[str, Runs], dict[str, Runs]]:
     """Read stock's ``{"actives": {topic: [numbers]}, "standbys": {...}}`` with type checks."""
     if not isinstance(assignment, dict):
         raise MetadataRefused(f"assignment is a {type(assignment).__name__}, not an object")
@@ -400,13 +400,13 @@ def read_stock_claims(assignment: Any) -> tuple[dict[str, Runs], dict[str, Runs]
     )
 
 
-def _read_topics(value: Any, what: str) -> dict[str, Runs]:
+def _read_topics(value: object, what: str) -> dict[str, Runs]:
     if not isinstance(value, dict) or len(value) > TOPICS:
         raise MetadataRefused(f"{what} is not an object of at most {TOPICS} topics")
     return {topic: _read_numbers(numbers, what) for topic, numbers in value.items()}
 
 
-def _read_numbers(value: Any, what: str) -> Runs:
+def _read_numbers(value: object, what: str) -> Runs:
     # bool passes isinstance(int); a partition is neither a bool nor a float.
     if not isinstance(value, list) or not set(map(type, value)) <= {int}:
         raise MetadataRefused(f"{what} with a value that is not a list of whole numbers")
@@ -415,7 +415,7 @@ def _read_numbers(value: Any, what: str) -> Runs:
     return Runs.of(value)
 
 
-def read_group_ids(value: Any) -> dict[str, int]:
+def read_group_ids(value: object) -> dict[str, int]:
     """Read stock's optional ``topic_groups``."""
     if value is None:
         return {}

@@ -232,7 +232,7 @@ def decode_rounds(data: bytes) -> Rounds:
     return of_json(Rounds, read_json(data, limit=UNPACKED_BYTES))
 
 
-def of_json(kind: type[T], document: Mapping[str, Any]) -> T:
+def of_json(kind: type[T], document: Mapping[str, object]) -> T:
     """Convert the result of :func:`dumps` to a dataclass. Raises :class:`MetadataRefused`."""
     read: _Read = _reader(cast(Any, kind))
     found: T = read(document, "document")

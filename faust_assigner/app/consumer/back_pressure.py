@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from faust_assigner.app.tables.write_behind import discard, usage_of
 
 if TYPE_CHECKING:
-    from faust.types.tuples import TP
+    from faust.types.tuples import TP, Message
 
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
 else:
@@ -29,7 +29,7 @@ class BackPressure(Consumer):
 
     callback: Callable[[Any], Awaitable[Any]]
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
         self.callback = partial(self._deliver_with_room, self.callback)
         self._usage = usage_of(self.app)
@@ -41,7 +41,7 @@ class BackPressure(Consumer):
         discard(self.app)
 
     async def _deliver_with_room(
-        self, deliver: Callable[[Any], Awaitable[Any]], message: Any
+        self, deliver: Callable[[object], Awaitable[object]], message: Message
     ) -> Any:
         if self._usage.is_full and not self._is_changelog_tp(message.tp):
             await self._make_room()

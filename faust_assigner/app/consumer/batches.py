@@ -164,7 +164,7 @@ class TransactionalBatches(Stream):
         return self._batches(max_, within, lambda taken: taken.event, by_hand=True)
 
     def _batches(
-        self, max_: int, within: Any, shown: Callable[[Taken], Any], *, by_hand: bool = False
+        self, max_: int, within: Any, shown: Callable[[Taken], object], *, by_hand: bool = False
     ) -> AsyncGenerator[list[Any], None]:
         within_s = want_seconds(within) if within else None
         batches = self._hand_out(self._collected(max_), within_s, shown, by_hand)
@@ -181,7 +181,11 @@ class TransactionalBatches(Stream):
         return self._basket
 
     async def _hand_out(
-        self, basket: Basket, within_s: float | None, shown: Callable[[Taken], Any], by_hand: bool
+        self,
+        basket: Basket,
+        within_s: float | None,
+        shown: Callable[[Taken], object],
+        by_hand: bool,
     ) -> AsyncGenerator[list[Any], None]:
         transactions = self.app.consumer.transactions
         while not self.should_stop:

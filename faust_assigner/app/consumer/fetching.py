@@ -23,6 +23,8 @@ from faust_assigner.app.consumer.committed_offsets import ask_for_all
 from faust_assigner.app.retry import retry
 
 if TYPE_CHECKING:
+    from faust.types.transports import ConsumerT
+
     # compose.py names the class below at run time.
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
 else:
@@ -194,7 +196,7 @@ async def seek_committed(
     return offsets
 
 
-async def _committed_while_assigned(consumer: Any, wanted: Sequence[TP]) -> Mapping[TP, Any]:
+async def _committed_while_assigned(consumer: ConsumerT, wanted: Sequence[TP]) -> Mapping[TP, Any]:
     """The committed offsets of ``wanted``, without partitions that are revoked before the answer.
 
     While a transaction stays open, the answer for its partition may take minutes, and delays all partitions.

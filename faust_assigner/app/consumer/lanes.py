@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    pass
 
 
 class Lanes:
@@ -18,12 +21,12 @@ class Lanes:
     Every call is O(1). Items that are not records of a partition share a separate lane.
     """
 
-    def __init__(self, items: Iterable[Any] = ()) -> None:
-        self._lanes: OrderedDict[Any, deque[Any]] = OrderedDict()
+    def __init__(self, items: Iterable[object] = ()) -> None:
+        self._lanes: OrderedDict[object, deque[object]] = OrderedDict()
         self._length = 0
         self.extend(items)
 
-    def append(self, item: Any) -> None:
+    def append(self, item: object) -> None:
         """Append ``item`` to the lane of its partition."""
         tp = getattr(getattr(item, "message", None), "tp", None)
         lane = self._lanes.get(tp)
@@ -45,7 +48,7 @@ class Lanes:
             del self._lanes[tp]
         return item
 
-    def extend(self, items: Iterable[Any]) -> None:
+    def extend(self, items: Iterable[object]) -> None:
         """Append each item to the lane of its partition."""
         for item in items:
             self.append(item)
@@ -67,7 +70,7 @@ def install(app: Any) -> None:
     app.FlowControlQueue = partial(_fair, app.FlowControlQueue)
 
 
-def _fair(make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _fair(make: Callable[..., Any], *args: object, **kwargs: object) -> Any:
     queue = make(*args, **kwargs)
     queue._queue = Lanes(queue._queue)
     return queue

@@ -20,15 +20,18 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import NodeNotReadyError
 from faust.transport.drivers import aiokafka as driver
 
 from faust_assigner.app.retry import is_silence
 
+if TYPE_CHECKING:
+    from faust.types.transports import ProducerT
 
-def install(producer: Any) -> None:
+
+def install(producer: ProducerT) -> None:
     """Have each AIOKafkaProducer that Faust's ``producer`` creates from now on request all its topics."""
     if not isinstance(producer, driver.Producer):
         return
@@ -37,7 +40,7 @@ def install(producer: Any) -> None:
             creator._new_producer = partial(_create, creator._new_producer)
 
 
-def _create(create: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _create(create: Callable[..., Any], *args: object, **kwargs: object) -> Any:
     """Create a producer as Faust does, and change its client."""
     producer = create(*args, **kwargs)
     client = producer.client
@@ -62,7 +65,7 @@ class _WithPauses:
         self._update, self._pause_s = update, pause_s
         self._earliest = 0.0
 
-    async def __call__(self, *what: Any) -> bool:
+    async def __call__(self, *what: object) -> bool:
         if (wait_s := self._earliest - monotonic()) > 0:
             await asyncio.sleep(wait_s)
         try:
@@ -71,7 +74,7 @@ class _WithPauses:
             self._earliest = monotonic() + self._pause_s
 
 
-async def _look_up(look_up: Callable[..., Awaitable[int]], *whose: Any) -> int:
+async def _look_up(look_up: Callable[..., Awaitable[int]], *whose: object) -> int:
     """The coordinator's node; a temporary error becomes NodeNotReadyError, after which aiokafka retries."""
     try:
         return await look_up(*whose)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from faust_assigner.app.retry import SAY_EVERY_S
 
 if TYPE_CHECKING:
+    from faust.types.app import AppT
     from faust.types.tuples import TP
 
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
@@ -129,18 +130,18 @@ def waits_of(app: Any) -> Waits:
     return waits
 
 
-def broker_s(app: Any) -> float:
+def broker_s(app: AppT) -> float:
     """The limit in seconds of a step that waits for brokers: a request, and a rebalance before it."""
     conf = app.conf
     return float(conf.broker_request_timeout + conf.broker_rebalance_timeout)
 
 
-def agents_s(app: Any) -> float:
+def agents_s(app: AppT) -> float:
     """The limit in seconds of a step that waits for agents or callbacks: the longest time for one record."""
     return max(float(app.conf.broker_max_poll_interval or 0.0), broker_s(app))
 
 
-def unsent(app: Any) -> str:
+def unsent(app: AppT) -> str:
     """A description of the topics with undelivered batches; empty if all batches are delivered."""
     faust = app.producer
     threaded = getattr(faust, "threaded_producer", None)
@@ -160,7 +161,7 @@ def unsent(app: Any) -> str:
 class DeadlineWaits(Consumer):
     """A part of the consumer: deadlines for commits, and for rebalances that stop all partitions."""
 
-    async def force_commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:
+    async def force_commit(self, topics: object = None, start_new_transaction: bool = True) -> bool:
         """Commit, as a wait with a deadline."""
         app = self.app
         with waits_of(app).during(

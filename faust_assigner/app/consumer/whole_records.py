@@ -39,7 +39,7 @@ class RecordsEnd(Sensor):  # type: ignore[misc]
         super().__init__()
 
     def on_stream_event_out(
-        self, tp: TP, offset: int, stream: Any, event: Any, state: Any = None
+        self, tp: TP, offset: int, stream: Any, event: object, state: Any = None
     ) -> None:
         """Report the end of a record; Faust calls this after the ack."""
         self.done(tp)
@@ -67,7 +67,7 @@ class RecordBoundaryCommits(Consumer):
     #: The commit under way. It goes on if its caller is cancelled.
     _whole_commit: asyncio.Task[bool] | None = None
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
         self._late_since: dict[str, float] = {}
         if self.in_transaction:

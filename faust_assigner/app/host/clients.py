@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
+
+if TYPE_CHECKING:
+    from faust.types.transports import ConsumerT
 
 Made = TypeVar("Made")
 
@@ -22,7 +25,7 @@ _ATTRIBUTES = {
 }
 
 
-def options_of(consumer: Any, host: type) -> dict[str, Any]:
+def options_of(consumer: ConsumerT, host: type) -> dict[str, object]:
     """Return the options with which ``consumer`` has made its object of aiokafka's class ``host``."""
     attributes = {name: _ATTRIBUTES.get(name, f"_{name}") for name in _options(host)}
     return {
@@ -37,7 +40,7 @@ def _options(host: type) -> list[str]:
     return [one.name for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY]
 
 
-async def replace_fetcher(consumer: Any, make: Callable[..., Made]) -> Made:
+async def replace_fetcher(consumer: ConsumerT, make: Callable[..., Made]) -> Made:
     """Give ``consumer``, started and without a subscription, the fetcher that ``make`` returns.
 
     ``make`` takes the arguments of aiokafka's ``Fetcher``. The returned fetcher has no work yet.
@@ -48,7 +51,7 @@ async def replace_fetcher(consumer: Any, make: Callable[..., Made]) -> Made:
     return made
 
 
-async def replace_coordinator(consumer: Any, make: Callable[..., Made]) -> Made:
+async def replace_coordinator(consumer: ConsumerT, make: Callable[..., Made]) -> Made:
     """Give ``consumer``, started and without a subscription, the coordinator that ``make`` returns.
 
     ``make`` takes the arguments of aiokafka's ``GroupCoordinator``. The returned coordinator has

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mode import get_logger
 
@@ -23,12 +23,15 @@ from faust_assigner.errors import ConfigError
 from faust_assigner.settings import table
 from faust_assigner.settings.schema import TOPIC
 
+if TYPE_CHECKING:
+    from faust.types.app import AppT
+
 logger = get_logger(__name__)
 
 MARK = "_faust_assigner_ledger"
 
 
-def install(app: Any) -> LedgerSensor | None:
+def install(app: AppT) -> LedgerSensor | None:
     """Add the ledger's sensor to ``app`` unless it is switched off; a second call has no effect.
 
     Never raises. The sensor listens to assignor and tables only when the app starts. An invalid
@@ -48,7 +51,7 @@ def install(app: Any) -> LedgerSensor | None:
     return sensor
 
 
-def place_of(app: Any) -> Path | str | None:
+def place_of(app: AppT) -> Path | str | None:
     """The folder of the app's ledger, or ``topic:NAME``; None if it is off. Raises ConfigError."""
     said = read(app, table.LEDGER)
     if said is None or said is not table.LEDGER.default:
@@ -56,7 +59,7 @@ def place_of(app: Any) -> Path | str | None:
     return Path(app.conf.datadir) / said  # not in the working directory
 
 
-def _sensor(app: Any) -> LedgerSensor | None:
+def _sensor(app: AppT) -> LedgerSensor | None:
     place = place_of(app)
     if place is None:
         return None
@@ -76,7 +79,7 @@ def _sensor(app: Any) -> LedgerSensor | None:
     return LedgerSensor(app, writer, config=_config(app), sample_s=read(app, table.LEDGER_SAMPLE_S))
 
 
-def _config(app: Any) -> dict[str, str]:
+def _config(app: AppT) -> dict[str, str]:
     """The app's setup, as written in a decision's row."""
     from faust_assigner import __version__
 

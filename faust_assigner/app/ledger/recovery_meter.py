@@ -16,6 +16,8 @@ from faust_assigner.app.recovery.bring_up import SNAPSHOT, Restored
 from faust_assigner.app.tables.disk import known
 
 if TYPE_CHECKING:
+    from faust.types.app import AppT
+    from faust.types.transports import ConsumerT
     from faust.types.tuples import TP
 
 logger = get_logger(__name__)
@@ -44,7 +46,7 @@ class RecoveryMeter:
     passed in batches. ``bytes`` counts these records and snapshot files.
     """
 
-    def __init__(self, app: Any, writer: LedgerWriter) -> None:
+    def __init__(self, app: AppT, writer: LedgerWriter) -> None:
         self.app = app
         self.writer = writer
         self._open: dict[TP, _Open] = {}
@@ -112,14 +114,14 @@ class RecoveryMeter:
 
     def _around_offsets(self, inner: Any) -> Any:
         @wraps(inner)
-        def build_offsets(consumer: Any, tps: Any, destination: Any, title: str) -> Any:
+        def build_offsets(consumer: ConsumerT, tps: Any, destination: Any, title: str) -> Any:
             # Not async: the wrapped method may rely on its call before the result is awaited.
             return self._after_offsets(inner(consumer, tps, destination, title), destination, title)
 
         return build_offsets
 
     async def _after_offsets(
-        self, offsets_built: Awaitable[Any], destination: Any, title: str
+        self, offsets_built: Awaitable[object], destination: Any, title: str
     ) -> Any:
         done = await offsets_built
         if title == "active":
@@ -147,7 +149,7 @@ class RecoveryMeter:
 
     def _after_apply(self, inner: Any) -> Any:
         @wraps(inner)
-        def apply_changelog_batch(batch: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
+        def apply_changelog_batch(batch: Iterable[object], *args: Any, **kwargs: Any) -> Any:
             done = inner(batch, *args, **kwargs)
             if self._open:
                 self._guard(self._note_applied, batch)
@@ -235,7 +237,7 @@ def _take(measured: _Open, restored: Restored) -> None:
     measured.started, measured.ended = min(measured.started, restored.started), restored.ended
 
 
-def _member_id(app: Any) -> str:
+def _member_id(app: AppT) -> str:
     """This worker's member id in the group; its URL until the group has given a member id."""
     coordinator = None
     thread = getattr(app.consumer, "_thread", None)

@@ -113,7 +113,7 @@ def _asked(inputs: DecisionInputs) -> PlanInput:
     )
 
 
-def _before_said(inputs: DecisionInputs) -> dict[str, Any]:
+def _before_said(inputs: DecisionInputs) -> dict[str, object]:
     """The round before, as this leader knows it: the former leader and its ledger may be gone."""
     last = inputs.last
     if not last.urls or not last.owners:

@@ -19,7 +19,9 @@ from faust_assigner.app.tables.disk import state_sizes
 from faust_assigner.settings.table import LEDGER_SAMPLE_S
 
 if TYPE_CHECKING:
-    from faust.types.tuples import TP
+    from faust.types.app import AppT
+    from faust.types.transports import ProducerT
+    from faust.types.tuples import TP, Message
 
     from faust_assigner.app.rebalance.observers import DecisionInputs
     from faust_assigner.planner import Plan
@@ -58,7 +60,7 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
 
     def __init__(
         self,
-        app: Any,
+        app: AppT,
         writer: LedgerWriter,
         *,
         config: Mapping[str, str],
@@ -90,7 +92,7 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         """Wait a moment for the disk or the broker; counts without a sample are lost."""
         await asyncio.get_running_loop().run_in_executor(None, self.writer.close)
 
-    async def forget_others(self, app: Any, *_: Any, **__: Any) -> None:
+    async def forget_others(self, app: AppT, *_: Any, **__: Any) -> None:
         """Forget the counts of partitions that this worker no longer owns.
 
         When such a partition comes back, other workers' records have moved its end.
@@ -114,7 +116,7 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
             )
         )
 
-    def on_message_in(self, tp: TP, offset: int, message: Any) -> None:
+    def on_message_in(self, tp: TP, offset: int, message: Message) -> None:
         """Count a record of a source topic that arrived."""
         found = self._inputs[tp]  # one lookup: every record passes here
         found.records += 1
@@ -122,7 +124,7 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         found.began = time.monotonic()  # the first agent gets the record now
 
     def on_send_initiated(
-        self, producer: Any, topic: str, message: Any, keysize: int, valsize: int
+        self, producer: ProducerT, topic: str, message: Message, keysize: int, valsize: int
     ) -> Any:
         """Count a sent record; a changelog record names its partition, which its owner writes."""
         if message.partition is not None:
@@ -202,7 +204,7 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
             )
         return rows
 
-    def _share_cpu(self) -> dict[Any, float]:
+    def _share_cpu(self) -> dict[object, float]:
         """The loop thread's CPU milliseconds since the last call, by partition and held time."""
         now = time.thread_time()
         spent_ms, self._cpu_at = (now - self._cpu_at) * 1000, now

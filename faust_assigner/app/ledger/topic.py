@@ -262,7 +262,7 @@ class LedgerTopic(LedgerWriter):
         number = DefaultPartitioner()(self._key, partitions, partitions)
         return _Link(producer, number, message_bytes)
 
-    async def _deliver(self, link: _Link, batch: Any) -> None:
+    async def _deliver(self, link: _Link, batch: object) -> None:
         sending = await link.producer.send_batch(batch, self.topic, partition=link.partition)
         # Read the error here: after this attempt's deadline asyncio would report it as unread.
         sending.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -31,6 +31,7 @@ from faust_assigner.app.membership.fence import HeartbeatFence, sent, watch
 from faust_assigner.wire.join import COOPERATIVE, EAGER
 
 if TYPE_CHECKING:
+    from faust.types.transports import ConsumerT
     from faust.types.tuples import TP
 
 logger = get_logger(__name__)
@@ -60,7 +61,7 @@ logging.getLogger(GroupCoordinator.__module__).addFilter(_is_worth_saying)
 class Listener(Protocol):
     """The app behind the consumer; called on the consumer's thread."""
 
-    def waiting(self, step: str) -> AbstractContextManager[Any]:
+    def waiting(self, step: str) -> AbstractContextManager[object]:
         """Count the block as a wait of the rebalance for ``step``, with a deadline."""
 
     def is_flowing(self) -> bool:
@@ -123,7 +124,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
     """A coordinator whose rounds are cooperative if all members support the cooperative protocol."""
 
     def __init__(
-        self, client: Any, subscription: Any, *, membership: CooperativeMember, **options: Any
+        self, client: Any, subscription: Any, *, membership: CooperativeMember, **options: object
     ) -> None:
         self.membership = membership
         super().__init__(client, subscription, **options)
@@ -184,7 +185,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
                 await self.ensure_coordinator_known()
                 await self._do_heartbeat()
 
-    async def ensure_active_group(self, subscription: Any, prev_assignment: Any) -> Any:
+    async def ensure_active_group(self, subscription: Any, prev_assignment: object) -> Any:
         """Join; if the membership was lost within a round, revoke all partitions first."""
         if self.membership.lost and not self.membership.gave_up:
             self._performed_join_prepare = False
@@ -196,7 +197,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         await asyncio.sleep(0)
         await super()._stop_heartbeat_task()
 
-    async def _on_join_prepare(self, previous_assignment: Any) -> None:
+    async def _on_join_prepare(self, previous_assignment: object) -> None:
         """Keep all partitions during the round if possible; else revoke them, as aiokafka does."""
         member = self.membership
         keeps = (
@@ -214,7 +215,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             return
         await self._give_up(previous_assignment)
 
-    async def _give_up(self, previous_assignment: Any) -> None:
+    async def _give_up(self, previous_assignment: object) -> None:
         """Revoke all partitions, as aiokafka does before each round."""
         self.membership.gave_up = True
         await self._told()
@@ -357,7 +358,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         if _BESIDE.get() is None or self.membership.round is None:
             super().request_rejoin()
 
-    async def commit_offsets(self, assignment: Any, offsets: Mapping[TP, Any]) -> None:
+    async def commit_offsets(self, assignment: Any, offsets: Mapping[TP, object]) -> None:
         """Commit; if a round interrupts the commit, repeat it after the round for partitions still owned."""
         while offsets:
             await self.ensure_coordinator_known()
@@ -388,11 +389,11 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
                     raise
                 await asyncio.sleep(self._retry_backoff_ms / 1000)
 
-    async def _commit_once(self, assignment: Any, offsets: Mapping[TP, Any]) -> None:
+    async def _commit_once(self, assignment: object, offsets: Mapping[TP, object]) -> None:
         async with self._commit_lock:
             await asyncio.shield(self._commit_alone(assignment, offsets))
 
-    async def _commit_alone(self, assignment: Any, offsets: Mapping[TP, Any]) -> None:
+    async def _commit_alone(self, assignment: object, offsets: Mapping[TP, object]) -> None:
         """Commit in a separate task, marked by ``_BESIDE``: a round may fail at the same time."""
         _BESIDE.set(self.generation)
         await self._do_commit_offsets(assignment, offsets)
@@ -451,7 +452,12 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
 
 
 async def take_over(
-    consumer: Any, assignor: Any, listener: Listener, fence: HeartbeatFence, *, offers: bool = True
+    consumer: ConsumerT,
+    assignor: Any,
+    listener: Listener,
+    fence: HeartbeatFence,
+    *,
+    offers: bool = True,
 ) -> CooperativeCoordinator:
     """Replace the coordinator of ``consumer``, an AIOKafkaConsumer between its start and its subscription.
 

@@ -9,6 +9,8 @@ from mode import get_logger
 from faust_assigner.app.tables.disk import in_memory
 
 if TYPE_CHECKING:
+    from faust.types.app import AppT
+
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
 else:
     Consumer = object
@@ -28,7 +30,7 @@ class IgnoresAppAssignor(Consumer):
         return super()._new_consumer_thread()
 
 
-def warn_of_memory(app: Any) -> None:
+def warn_of_memory(app: AppT) -> None:
     """Log the names of the tables that keep their rows in memory."""
     if tables := in_memory(app):
         logger.warning(

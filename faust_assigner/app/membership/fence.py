@@ -228,7 +228,7 @@ class MembershipFence(Consumer):
         #: Changes that have not reached their changelog yet, without dropped changes.
         self._under_way: set[TP] = set()
         if not self.in_transaction:
-            producer = self.app.producer
+            producer: Any = self.app.producer
             producer.send_soon = partial(self._send_soon, producer.send_soon)
             must_run(self.app, "changelogs", self._unwritten_problem)
 

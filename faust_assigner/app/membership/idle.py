@@ -10,17 +10,20 @@ from __future__ import annotations
 
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import KafkaError
 from mode import get_logger
 
 from faust_assigner.app.membership.leave_request import IDLE, STOPS, LeaveGroup
 
+if TYPE_CHECKING:
+    from faust.types.transports import ConsumerT
+
 logger = get_logger(__name__)
 
 
-def comes_back(consumer: Any) -> None:
+def comes_back(consumer: ConsumerT) -> None:
     """Have ``consumer``, started and without a subscription, join again after a long idle time."""
     coordinator = consumer._coordinator
     if hasattr(coordinator, "_maybe_leave_group"):

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from aiokafka.errors import GroupCoordinatorNotAvailableError
@@ -26,6 +26,10 @@ from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.group import JoinGroupRequest, SyncGroupRequest
 from aiokafka.protocol.types import Int16, Int32, Schema, String
 from mode import get_logger
+
+if TYPE_CHECKING:
+    from faust.types.app import AppT
+    from faust.types.transports import ConsumerT
 
 logger = get_logger(__name__)
 
@@ -124,7 +128,7 @@ class InstanceGuard:
         raise GroupCoordinatorNotAvailableError
 
 
-def guard_instance(consumer: Any, app: Any) -> None:
+def guard_instance(consumer: ConsumerT, app: AppT) -> None:
     """Have ``consumer``, started and without a subscription, end ``app`` once its instance id is fenced."""
     coordinator = consumer._coordinator
     if getattr(coordinator, "_group_instance_id", None) is not None:
@@ -156,5 +160,5 @@ def _within(answer: bytes, topics: Collection[str]) -> bytes:
     return within
 
 
-def _crash(app: Any, reason: InstanceFenced) -> None:
+def _crash(app: AppT, reason: InstanceFenced) -> None:
     asyncio.run_coroutine_threadsafe(app.crash(reason), app.loop)

@@ -17,12 +17,15 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 from mode import get_logger
 
 from faust_assigner.wire.bounded import TOPICS
+
+if TYPE_CHECKING:
+    from faust.types.transports import ConsumerT
 
 logger = get_logger(__name__)
 
@@ -34,7 +37,7 @@ LOOK_S = 0.1
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
 
 
-def guard_leader(consumer: Any) -> None:
+def guard_leader(consumer: ConsumerT) -> None:
     """Have ``consumer``, started and without a subscription, tolerate invalid metadata of members."""
     coordinator = consumer._coordinator
     perform = getattr(coordinator, "_perform_assignment", None)
@@ -43,7 +46,7 @@ def guard_leader(consumer: Any) -> None:
 
 
 async def _perform(
-    perform: Callable[[Any], Awaitable[Any]], client: Any, absent: set[str], response: Any
+    perform: Callable[[object], Awaitable[object]], client: Any, absent: set[str], response: Any
 ) -> Any:
     """Assign as aiokafka does, after invalid metadata, the last field of a member, has been replaced."""
     response.members = [

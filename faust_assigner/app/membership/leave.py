@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mode import get_logger
 
@@ -23,6 +23,10 @@ from faust_assigner.app.settings import read_or_default
 from faust_assigner.settings.table import LEAVE_S, RETIRE_FILE
 from faust_assigner.wire.join import COOPERATIVE
 
+if TYPE_CHECKING:
+    from faust.types.app import AppT
+    from faust.types.transports import ConsumerT
+
 logger = get_logger(__name__)
 
 MARK = "_faust_assigner_leave"
@@ -30,14 +34,14 @@ MARK = "_faust_assigner_leave"
 RETIRE = "retire"
 
 
-def install(app: Any) -> None:
+def install(app: AppT) -> None:
     """Have ``app`` hand over before it stops its consumer."""
     if not getattr(app, MARK, False):
         setattr(app, MARK, True)
         app._stop_consumer = partial(stop, app, app._stop_consumer)
 
 
-async def stop(app: Any, stop_consumer: Callable[[], Awaitable[None]]) -> None:
+async def stop(app: AppT, stop_consumer: Callable[[], Awaitable[None]]) -> None:
     """Hand over if possible, for up to ``LEAVE_S`` seconds; then stop as Faust does."""
     retires = is_to_retire(app)
     try:
@@ -59,7 +63,7 @@ async def stop(app: Any, stop_consumer: Callable[[], Awaitable[None]]) -> None:
         )
 
 
-def is_to_retire(app: Any) -> bool:
+def is_to_retire(app: AppT) -> bool:
     """Whether an operator retires this static member; remove the file that requests it."""
     if not app.conf.consumer_group_instance_id:
         return False
@@ -81,7 +85,7 @@ def is_to_retire(app: Any) -> bool:
     return True
 
 
-def _leave_for_good(app: Any) -> None:
+def _leave_for_good(app: AppT) -> None:
     """Have the consumer send LeaveGroup when it closes; aiokafka sends none for a static member."""
     thread = getattr(app._consumer, "_thread", None)
     coordinator = getattr(getattr(thread, "_consumer", None), "_coordinator", None)
@@ -89,7 +93,7 @@ def _leave_for_good(app: Any) -> None:
         coordinator._group_instance_id = None
 
 
-async def hand_over(app: Any, seconds: float, *, retires: bool = False) -> bool:
+async def hand_over(app: AppT, seconds: float, *, retires: bool = False) -> bool:
     """Hand over; return whether all partitions moved within ``seconds``.
 
     A static member hands over only if it ``retires``.
@@ -128,7 +132,7 @@ async def hand_over(app: Any, seconds: float, *, retires: bool = False) -> bool:
     return True
 
 
-async def _ask(app: Any, consumer: Any, retires: bool) -> bool:
+async def _ask(app: AppT, consumer: ConsumerT, retires: bool) -> bool:
     """Request the round that moves all partitions; return False if it is not possible.
 
     Runs on the consumer's thread.

@@ -39,7 +39,7 @@ class ShutdownBudget:
         self.app, self.left, self.over = app, seconds, asyncio.Event()
 
     async def within(
-        self, what: str, step: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any
+        self, what: str, step: Callable[..., Awaitable[object]], *args: object, **kwargs: object
     ) -> Any:
         """Run ``step(...)``; while the app stops, for the remaining time at most. None after a timeout."""
         if not self.app.should_stop:
@@ -64,7 +64,7 @@ class ShutdownBudget:
 class EndsWithItsProcess(WorkerThread):  # type: ignore[misc]
     """A daemon thread for the consumer: an unstopped consumer does not keep an idle process alive."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
         self.daemon = True
 
@@ -72,14 +72,14 @@ class EndsWithItsProcess(WorkerThread):  # type: ignore[misc]
 class BoundedShutdown(Consumer):
     """A part of the consumer: the last steps of consumer and producer end even if the broker is silent."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
         self._budget = ShutdownBudget(self.app)
-        producer = self.app.producer
+        producer: Any = self.app.producer
         producer.flush = partial(self._budget.within, "Last flush", producer.flush)
         producer.on_stop = partial(self._part_producer, producer, producer.on_stop)
 
-    async def force_commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:
+    async def force_commit(self, topics: object = None, start_new_transaction: bool = True) -> bool:
         """Commit within the remaining time; during the shutdown, not through a thread that has crashed."""
         if self.app.should_stop and self._thread.should_stop:
             return False
@@ -153,7 +153,7 @@ class BoundedShutdown(Consumer):
             await _done_within(LEAST_S, sender.client.close)
 
 
-async def _done_within(seconds: float, step: Callable[[], Awaitable[Any]]) -> bool:
+async def _done_within(seconds: float, step: Callable[[], Awaitable[object]]) -> bool:
     """Run ``step()`` for at most ``seconds``; return whether it ended in time without an error.
 
     Raises CancelledError only if the current task is cancelled. A stopping client cancels its own tasks, and

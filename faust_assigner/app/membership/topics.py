@@ -8,12 +8,15 @@ agent, and other workers continue.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faust.exceptions import ImproperlyConfigured, PartitionsMismatch
 
+if TYPE_CHECKING:
+    from faust.types.app import AppT
 
-def sources_of(app: Any) -> list[str]:
+
+def sources_of(app: AppT) -> list[str]:
     """The names of the app's consumed topics without changelogs, ascending."""
     return sorted(
         {name for topic in app.topics for name in topic.topics} - app.tables.changelog_topics
@@ -31,7 +34,7 @@ def refuse_patterns(agents: Iterable[tuple[str, Any]]) -> None:
             )
 
 
-def mismatches(app: Any, tables: Iterable[Any]) -> Iterator[str]:
+def mismatches(app: AppT, tables: Iterable[Any]) -> Iterator[str]:
     """Describe each table whose changelog's partition count differs from all consumed topics.
 
     Counts that the consumer does not know yet are not a mismatch.
@@ -52,7 +55,7 @@ def mismatches(app: Any, tables: Iterable[Any]) -> Iterator[str]:
             )
 
 
-def verify(app: Any, verify: Any, source_topic: str) -> None:
+def verify(app: AppT, verify: Any, source_topic: str) -> None:
     """Run stock's check at the first write after a record of ``source_topic``; a mismatch ends the app."""
     try:
         verify(source_topic)

@@ -22,6 +22,7 @@ from faust_assigner.app.membership.topics import mismatches, refuse_patterns, so
 from faust_assigner.app.retry import SAY_EVERY_S, RateLimitedLog
 
 if TYPE_CHECKING:
+    from faust.types.tables import CollectionT
     from faust.types.tuples import TP
 
     from faust_assigner.app.host.bases import TablesBase as TableManager
@@ -92,7 +93,7 @@ class Watched(TableManager):
 
     _topics_checked: bool = False
 
-    def add(self, table: Any) -> Any:
+    def add(self, table: CollectionT) -> Any:
         """Manage ``table``; a mismatch at a write ends the worker, not only the agent."""
         table._verify_source_topic_partitions = partial(
             verify, self.app, table._verify_source_topic_partitions

@@ -9,6 +9,7 @@ from faust_assigner.app.queries.freshness import Look, Marks
 from faust_assigner.app.rebalance import follow_up
 
 if TYPE_CHECKING:
+    from faust.types.app import AppT
     from faust.types.tuples import TP
 
 #: (records that a copy lacks, seconds since it was complete).
@@ -18,7 +19,7 @@ Lag = tuple[int, float]
 class Copies:
     """Measures lags, with one request for all copies; former copies are forgotten at once."""
 
-    def __init__(self, app: Any, clock: Callable[[], float]) -> None:
+    def __init__(self, app: AppT, clock: Callable[[], float]) -> None:
         self._app, self._clock = app, clock
         self._marks: dict[TP, Marks] = {}
         #: Partition -> when its copy was complete last, else when the copy was first measured.

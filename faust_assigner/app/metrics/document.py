@@ -12,7 +12,7 @@ import socket
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from mode.utils.times import want_seconds
 from yarl import URL
@@ -42,6 +42,7 @@ from faust_assigner.wire.worker_status import (
 )
 
 if TYPE_CHECKING:
+    from faust.types.app import AppT
     from faust.types.tuples import TP
 
 #: Faust's own settings that must suit each other, or be equal on all workers.
@@ -63,7 +64,7 @@ FAUSTS: Final = (
 
 
 def status_of(
-    app: Any,
+    app: AppT,
     *,
     now: float,
     still: Sequence[StalledPartition],
@@ -157,7 +158,7 @@ def _numbers(tps: Iterable[TP]) -> Numbers:
     return {topic: tuple(numbers) for topic, numbers in by_topic(tps).items()}
 
 
-def _tables(app: Any, sizes: Mapping[TP, int]) -> tuple[TableStatus, ...]:
+def _tables(app: AppT, sizes: Mapping[TP, int]) -> tuple[TableStatus, ...]:
     found = []
     for topic, table in sorted(dict(app.tables._changelogs).items()):
         window = table.window
@@ -179,7 +180,7 @@ def _tables(app: Any, sizes: Mapping[TP, int]) -> tuple[TableStatus, ...]:
     return tuple(found)
 
 
-def settings_of(app: Any) -> dict[str, str]:
+def settings_of(app: AppT) -> dict[str, str]:
     """Our settings by their names in the environment, and Faust's settings that matter for a group.
 
     Default values are included: workers of two versions may have two defaults.
@@ -192,7 +193,7 @@ def settings_of(app: Any) -> dict[str, str]:
     return found | {name: shown(getattr(app.conf, name, None)) for name in FAUSTS}
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A setting's value as text; a URL without user, password and query."""
     if value is None or value == ():
         return ""
@@ -211,7 +212,7 @@ def shown(value: Any) -> str:
         return "an invalid URL"
 
 
-def peers_of(app: Any) -> Peers:
+def peers_of(app: AppT) -> Peers:
     """All members of this worker's last round, as its leader named them."""
     assignor = app.assignor
     directory: Directory = assignor._memory.directory

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 from faust.sensors.monitor import Monitor
@@ -19,6 +19,9 @@ from mode import get_logger
 
 from faust_assigner.app.metrics.book import Book, Snapshot, Spread
 from faust_assigner.app.metrics.figures import BY_NAME, COUNTER, FIGURES, HISTOGRAM, PREFIX, Figure
+
+if TYPE_CHECKING:
+    from faust.types.app import AppT
 
 logger = get_logger(__name__)
 
@@ -30,7 +33,7 @@ class Source(Protocol):
     """One app's figures."""
 
     book: Book
-    app: Any
+    app: AppT
 
     @property
     def app_id(self) -> str:
@@ -46,7 +49,7 @@ class Exporters:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._known: set[int] = set()
-        self._pushed: list[Any] = []
+        self._pushed: list[object] = []
         self._closing: list[Callable[[], None]] = []
         #: Whether a monitor other than Faust's own takes the figures.
         self.is_measured = False
@@ -136,11 +139,11 @@ class _Collector:
     def __init__(self) -> None:
         self.sources: list[Source] = []
 
-    def describe(self) -> Iterable[Any]:
+    def describe(self) -> Iterable[object]:
         """The names of all metrics, which no other collector can then register."""
         return [_family(figure) for figure in FIGURES]
 
-    def collect(self) -> Iterator[Any]:
+    def collect(self) -> Iterator[object]:
         """All figures of all apps."""
         taken = [(source.app_id, source.snapshot()) for source in tuple(self.sources)]
         for figure in FIGURES:
@@ -187,8 +190,8 @@ def export_to_otel(source: Source, meter: Any) -> Callable[[], None]:
     shown = [source]
     own = {"app": source.app_id}
 
-    def callback(figure: Figure) -> Callable[[Any], Iterable[Any]]:
-        def observe(_: Any) -> Iterator[Any]:
+    def callback(figure: Figure) -> Callable[[object], Iterable[object]]:
+        def observe(_: Any) -> Iterator[object]:
             for one in shown:
                 for labels, value in one.snapshot().series[figure.name].items():
                     yield Observation(value, own | dict(zip(figure.labels, labels, strict=True)))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faust_assigner.app.metrics.probes import MARK, PREFIX, blueprint
 from faust_assigner.app.metrics.sensor import MetricsSensor
+
+if TYPE_CHECKING:
+    from faust.types.app import AppT
 
 #: The attribute of the app with the functions that add pages to its web server.
 PAGES = "_faust_assigner_pages"
@@ -30,12 +33,12 @@ def install(app: Any) -> MetricsSensor:
     return sensor
 
 
-def add_pages(app: Any, add: Callable[[Any], object]) -> None:
+def add_pages(app: AppT, add: Callable[[object], object]) -> None:
     """Have ``add(server)`` called when the app's web server is set up, beside the probes."""
     getattr(app, PAGES).append(add)
 
 
-def _add_pages(init: Callable[[Any], None], server: Any) -> None:
+def _add_pages(init: Callable[[object], None], server: Any) -> None:
     """Set up the web server with Faust's pages and ours; called again for a mounted server."""
     init(server)
     if not any(str(path).startswith(f"{PREFIX}/") for path in server.views):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faust import web
 
@@ -25,6 +25,9 @@ from faust_assigner.wire.worker_status import (
     encode_document,
     encode_ledger,
 )
+
+if TYPE_CHECKING:
+    from faust.types.app import AppT
 
 MARK = "_faust_assigner_metrics"
 #: The path of the pages.
@@ -123,7 +126,7 @@ class LedgerLines(web.View):  # type: ignore[misc]
         return self.bytes(found, headers=LINES)
 
 
-async def ledger_page(app: Any, cursor: str) -> bytes | None:
+async def ledger_page(app: AppT, cursor: str) -> bytes | None:
     """An encoded page of the app's ledger; None if it is off. Files are read on a thread."""
     ledger = getattr(app, LEDGER_MARK, None)
     if ledger is None:
@@ -144,7 +147,7 @@ def _answer(view: Any, word: str, reasons: Sequence[str]) -> Any:
     return view.json({"status": status, "reasons": list(reasons)}, status=503 if reasons else 200)
 
 
-def live_problems(app: Any) -> list[str]:
+def live_problems(app: AppT) -> list[str]:
     """The reasons why the worker should be restarted."""
     if app.crashed:
         return ["the app has crashed"]
@@ -155,7 +158,7 @@ def live_problems(app: Any) -> list[str]:
 class Restores:
     """Tracks the progress of restores."""
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: AppT) -> None:
         self._app = app
         self._at: tuple[int, ...] = ()
         self._since = 0.0
@@ -175,7 +178,7 @@ class Restores:
 
 
 def ready_problems(
-    app: Any, still: Sequence[StalledPartition], *, now: float, stalled_s: float
+    app: AppT, still: Sequence[StalledPartition], *, now: float, stalled_s: float
 ) -> list[str]:
     """The reasons why this worker is not ready; ``still`` are the partitions not processed."""
     if app.client_only or app.producer_only:

@@ -6,7 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,13 +24,14 @@ from faust_assigner.planner import Plan
 from faust_assigner.warmup import Progress, WarmupPolicy
 
 if TYPE_CHECKING:
+    from faust.types.app import AppT
     from faust.types.tuples import TP
 
 #: The label values of a figure without labels.
 _BARE: tuple[str, ...] = ()
 
 
-def worker(app: Any) -> dict[str, Series]:
+def worker(app: AppT) -> dict[str, Series]:
     """This worker's figures that need no request. Cost: O(its partitions)."""
     assignor, changelogs = app.assignor, app.tables._changelogs
     actives, standbys = assignor.assigned_actives(), assignor.assigned_standbys()
@@ -53,7 +54,7 @@ def worker(app: Any) -> dict[str, Series]:
     return found | _waits(app) | _restore(app)
 
 
-def _waits(app: Any) -> dict[str, Series]:
+def _waits(app: AppT) -> dict[str, Series]:
     waits = waits_of(app)
     ages = {
         "commit_age_seconds": waits.age_s(COMMIT),
@@ -62,7 +63,7 @@ def _waits(app: Any) -> dict[str, Series]:
     return {name: {_BARE: age} for name, age in ages.items() if age is not None}
 
 
-def _restore(app: Any) -> dict[str, Series]:
+def _restore(app: AppT) -> dict[str, Series]:
     progress = getattr(app.tables.recovery, "progress", None)
     if progress is None:
         return {}

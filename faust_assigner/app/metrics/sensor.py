@@ -26,6 +26,7 @@ from faust_assigner.app.tables.disk import state_sizes
 from faust_assigner.wire.worker_status import Peers, Rounds, WorkerStatus
 
 if TYPE_CHECKING:
+    from faust.types.app import AppT
     from faust.types.tuples import TP
 
     from faust_assigner.app.rebalance.observers import DecisionInputs
@@ -56,11 +57,11 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
 
     def __init__(
         self,
-        app: Any,
+        app: AppT,
         *,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
         self.app = app
@@ -161,13 +162,13 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
         self._led = inputs.generation, readings.decision(inputs, plan)
         self.recent_rounds.decided(inputs, plan)
 
-    def on_rebalance_start(self, app: Any) -> Any:
+    def on_rebalance_start(self, app: AppT) -> Any:
         """Count a round that begins; returns the time."""
         self.book.count("rounds")
         self._round_began = self._clock()
         return self._round_began
 
-    def on_rebalance_return(self, app: Any, state: Any) -> None:
+    def on_rebalance_return(self, app: AppT, state: Any) -> None:
         """Record the seconds until the round's answer was taken."""
         self.book.observe("round_answer_seconds", self._clock() - state)
         assignor = self.app.assignor
@@ -175,7 +176,7 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
         outcome = None if answer is None else answer.outcome
         self.recent_rounds.answered(assignor.generation, outcome, at=self._wall())
 
-    def on_rebalance_end(self, app: Any, state: Any) -> None:
+    def on_rebalance_end(self, app: AppT, state: Any) -> None:
         """Record the seconds until all owned partitions were restored."""
         self.book.observe("round_seconds", self._clock() - state)
         self.recent_rounds.ended(self.app.assignor.generation, seconds=self._clock() - state)

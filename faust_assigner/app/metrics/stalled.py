@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from faust.types.app import AppT
+    from faust.types.transports import ConsumerT
     from faust.types.tuples import TP
 
 #: Seconds that agents may take for a record before its partition counts as standing still.
@@ -23,7 +25,7 @@ class StalledPartition(NamedTuple):
 class StalledPartitions:
     """Finds the standing partitions, and remembers when each began; on the app's thread."""
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: AppT) -> None:
         self._app = app
         self._since: dict[TP, tuple[str, float]] = {}
         #: Partition -> its oldest unfinished record, and the time since which this is the oldest.
@@ -66,7 +68,7 @@ class StalledPartitions:
             elif tp in self._oldest and now - self._oldest[tp][1] >= RECORD_S:
                 yield tp, "record"
 
-    def _reason_of_all(self, consumer: Any) -> str:
+    def _reason_of_all(self, consumer: ConsumerT) -> str:
         """The reason why no partition is processed; "" if some may be."""
         app = self._app
         if not getattr(consumer, "is_surely_member", lambda: True)():
@@ -92,13 +94,13 @@ class StalledPartitions:
         }
 
 
-def unreadable(consumer: Any) -> frozenset[TP]:
+def unreadable(consumer: ConsumerT) -> frozenset[TP]:
     """The partitions with unreadable records now; a cooperative worker processes the rest."""
     fetcher = getattr(consumer, "fetcher", None)
     return frozenset() if fetcher is None else frozenset(fetcher.aside.partitions())
 
 
-def refused_by_brokers(consumer: Any) -> frozenset[TP]:
+def refused_by_brokers(consumer: ConsumerT) -> frozenset[TP]:
     """The partitions for which a broker answered with an error at the last try."""
     fetcher = getattr(consumer, "fetcher", None)
     return frozenset() if fetcher is None else frozenset(fetcher.refused.partitions())

@@ -15,6 +15,8 @@ from faust_assigner.app.tables.scope import SCOPE, NotHere, ScopedTable
 from faust_assigner.app.tables.store import WriteBehindStore
 
 if TYPE_CHECKING:
+    from faust.types.app import AppT
+    from faust.types.tables import CollectionT
     from faust.types.tuples import TP
 
 logger = get_logger(__name__)
@@ -35,7 +37,9 @@ RETRY_AFTER_S = 1
 class Reading:
     """A scope: the requested key, its partition, and the role in which this worker answers."""
 
-    def __init__(self, standing: ReplicaStatus, table: Any, key: Any, tp: TP, who: Who) -> None:
+    def __init__(
+        self, standing: ReplicaStatus, table: CollectionT, key: Any, tp: TP, who: Who
+    ) -> None:
         self.standing, self.table, self.key, self.tp, self.who = standing, table, key, tp, who
         #: The largest lag and age of the partitions read.
         self.lag, self.age_s = 0, 0.0
@@ -66,7 +70,7 @@ class Reading:
         )
         return [self.tp.partition, *(tp.partition for tp in others if self.standing.is_owner(tp))]
 
-    def may_read_all(self, table: Any) -> None:
+    def may_read_all(self, table: CollectionT) -> None:
         """Raise NotHere for a copy, unless the table is global; an owner may read all its rows."""
         if self.who is Who.COPY_HERE and not table.is_global:
             raise NotHere("a copy answers only for the row of the requested key")
@@ -82,7 +86,7 @@ class Reading:
         except Exception:  # not a key of ours
             return False
 
-    def _beside(self, table: Any) -> Any:
+    def _beside(self, table: CollectionT) -> Any:
         """Return the same partition number of a second table in the group: it has the same keys."""
         topic = table.changelog_topic.get_topic_name()
         ids = self.standing.app.assignor.group_for_topic
@@ -105,7 +109,7 @@ class Reading:
         return {ROLE: "standby", LAG: str(self.lag), AGE: f"{self.age_s:.3f}"}
 
 
-def _refuse_unscoped(app: Any) -> None:
+def _refuse_unscoped(app: AppT) -> None:
     """Raise NotHere if the view could read a table whose class the app's settings do not name.
 
     Tables outside RocksDB, and sets, are no copies. ``ScopedTable`` guards those that the app has
@@ -116,7 +120,7 @@ def _refuse_unscoped(app: Any) -> None:
             raise NotHere(f"table {table.name} was not made by the app, so copies do not answer")
 
 
-def table_route(declare: Callable[..., Any], table: Any, *args: Any, **options: Any) -> Any:
+def table_route(declare: Callable[..., Any], table: CollectionT, *args: Any, **options: Any) -> Any:
     """Wrap ``app.table_route``: its views read within the scope of their request."""
     route = declare(table, *args, **options)
     return lambda view: route(scoped(view))

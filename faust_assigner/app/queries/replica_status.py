@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mode import Service, get_logger
 
@@ -13,6 +13,7 @@ from faust_assigner.app.queries.freshness import Look, Marks
 from faust_assigner.app.tables.store import WriteBehindStore
 
 if TYPE_CHECKING:
+    from faust.types.app import AppT
     from faust.types.tuples import TP
 
 logger = get_logger(__name__)
@@ -41,7 +42,7 @@ class ReplicaStatus(Service):  # type: ignore[misc]
     offset.
     """
 
-    def __init__(self, app: Any, bound_s: float, **kwargs: Any) -> None:
+    def __init__(self, app: AppT, bound_s: float, **kwargs: object) -> None:
         self.app = app
         self.bound_s = bound_s
         self.marks: dict[TP, Marks] = {}

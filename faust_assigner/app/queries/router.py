@@ -21,6 +21,8 @@ from faust_assigner.app.tables.scope import NotHere
 from faust_assigner.settings import table as settings_table
 
 if TYPE_CHECKING:
+    from faust.types.app import AppT
+    from faust.types.tables import CollectionT
     from faust.types.tuples import TP
 
 logger = get_logger(__name__)
@@ -39,7 +41,7 @@ SHUNNED_S = 2.0
 UNREACHABLE = (aiohttp.ClientError, TimeoutError, OSError, RuntimeError)
 
 
-def _group(app: Any, topic: str) -> int | None:
+def _group(app: AppT, topic: str) -> int | None:
     try:
         return int(app.assignor.group_for_topic(topic))
     except KeyError:
@@ -49,14 +51,14 @@ def _group(app: Any, topic: str) -> int | None:
 class KeyRouter(AllowlistRouter):
     """The app's router for keys; ``standing`` is this worker's knowledge of its partitions."""
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: AppT) -> None:
         super().__init__(app)
         self.standing: ReplicaStatus = getattr(app, MARK)
         #: Worker -> the time until which this worker is asked last.
         self._shunned: dict[URL, float] = {}
         self._forward_s = settings.read(app, settings_table.FORWARD_S)
 
-    async def route_req(self, table_name: str, key: Any, web: Any, request: Any) -> Any:
+    async def route_req(self, table_name: str, key: object, web: Any, request: Any) -> Any:
         """Return a different worker's answer, or 503; raise SameNode if this worker is to answer.
 
         With SameNode the request carries a :class:`Reading`.
@@ -85,7 +87,7 @@ class KeyRouter(AllowlistRouter):
         return unavailable(web, why)
 
     @classmethod
-    def _get_serialized_key(cls, table: Any, key: Any) -> bytes:
+    def _get_serialized_key(cls, table: CollectionT, key: object) -> bytes:
         """Serialize the key as the streams' topics do: this form determines the partition.
 
         Stock uses the changelog's form, which is JSON unless configured otherwise. If the topics'
@@ -143,7 +145,7 @@ class KeyRouter(AllowlistRouter):
             return None
         return None if answer.status == 503 and answer.headers.get(ROLE) == "none" else answer
 
-    async def route_topic_req(self, topic: Any, key: Any, web: Any, request: Any) -> Any:
+    async def route_topic_req(self, topic: object, key: object, web: Any, request: Any) -> Any:
         """Route a request for a key of a topic as :meth:`route_req`; only its reader can answer."""
         try:
             return await super().route_topic_req(topic, key, web, request)

@@ -22,6 +22,7 @@ from faust_assigner.app.settings import read_or_default
 from faust_assigner.settings.table import COOPERATIVE
 
 if TYPE_CHECKING:
+    from faust.types.transports import ConsumerT, TransportT
     from faust.types.tuples import TP
 
 
@@ -35,7 +36,7 @@ class AssigningThread(AIOKafkaConsumerThread):  # type: ignore[misc]
     #: The assignor that the thread informs of revocations.
     _assignor: Any
 
-    def _create_worker_consumer(self, transport: Any) -> Any:
+    def _create_worker_consumer(self, transport: TransportT) -> Any:
         consumer, assignor = super()._create_worker_consumer(transport), self.app.assignor
         if self._assignor is not assignor:
             self._assignor = assignor
@@ -61,11 +62,11 @@ class RepairedThread(AssigningThread):
 
     async def _fetch_records(
         self,
-        consumer: Any,
+        consumer: ConsumerT,
         active_partitions: Collection[TP] | None,
         timeout: float | None = None,
         max_records: int | None = None,
-    ) -> Mapping[TP, list[Any]]:
+    ) -> Mapping[TP, list[object]]:
         return await fetch_or_put_back(
             self,
             super()._fetch_records,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 
@@ -14,8 +14,11 @@ from faust_assigner.app.rebalance.placement import dealt
 from faust_assigner.model import Member
 from faust_assigner.wire.join import url_of
 
+if TYPE_CHECKING:
+    from faust.types.app import AppT
 
-def plain_metadata(app: Any) -> bytes:
+
+def plain_metadata(app: AppT) -> bytes:
     """Return the user_data of a member without memory."""
     return _stock({}, {}, str(app.conf.canonical_url))
 
@@ -52,7 +55,7 @@ def _count(cluster: Any, topic: str) -> int:
         return 0
 
 
-def _stock(actives: Any, standbys: Any, url: str, ids: Any = None) -> bytes:
+def _stock(actives: object, standbys: object, url: str, ids: object = None) -> bytes:
     return json.dumps(
         {
             "assignment": {"actives": actives, "standbys": standbys},

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from faust.types.tuples import TP
 from mode import Service, get_logger
@@ -27,6 +27,10 @@ from mode import Service, get_logger
 from faust_assigner.app import settings
 from faust_assigner.app.rebalance.positions import is_doubtful
 from faust_assigner.settings.table import FOLLOW_UP_S, WARMUP_DEADLINE_S, WARMUPS
+
+if TYPE_CHECKING:
+    from faust.types.app import AppT
+    from faust.types.transports import ConsumerT
 
 logger = get_logger(__name__)
 
@@ -88,7 +92,12 @@ class FollowUp(Service):  # type: ignore[misc]
     """
 
     def __init__(
-        self, app: Any, cool_down_s: float | None, *, deadline_s: float | None = None, **kwargs: Any
+        self,
+        app: AppT,
+        cool_down_s: float | None,
+        *,
+        deadline_s: float | None = None,
+        **kwargs: object,
     ) -> None:
         self.app = app
         self.cool_down_s = cool_down_s
@@ -250,12 +259,12 @@ class FollowUp(Service):  # type: ignore[misc]
         return True
 
 
-async def ends_of(app: Any, tps: Sequence[TP]) -> dict[TP, int]:
+async def ends_of(app: AppT, tps: Sequence[TP]) -> dict[TP, int]:
     """Return the end offset of each partition in ``tps`` whose broker answers in time."""
     return await _ask_of_each(app, _end_of, tps)
 
 
-async def read_to(app: Any, ends: Mapping[TP, int]) -> dict[TP, int]:
+async def read_to(app: AppT, ends: Mapping[TP, int]) -> dict[TP, int]:
     """Return the offset up to which each copy has been read.
 
     Offsets before the end that hold no record, such as transaction markers, count as read.
@@ -274,7 +283,7 @@ async def read_to(app: Any, ends: Mapping[TP, int]) -> dict[TP, int]:
     return read
 
 
-async def _ask_of_each(app: Any, ask: Ask, tps: Sequence[TP]) -> dict[TP, int]:
+async def _ask_of_each(app: AppT, ask: Ask, tps: Sequence[TP]) -> dict[TP, int]:
     """Run ``ask`` on the consumer's thread per partition; return the answers that arrive in time.
 
     Does not use call_thread(), which serves only two calls at a time, including commits.
@@ -286,7 +295,7 @@ async def _ask_of_each(app: Any, ask: Ask, tps: Sequence[TP]) -> dict[TP, int]:
     return await asyncio.wrap_future(asked)
 
 
-async def _known(ask: Ask, consumer: Any, tps: Sequence[TP]) -> dict[TP, int]:
+async def _known(ask: Ask, consumer: ConsumerT, tps: Sequence[TP]) -> dict[TP, int]:
     """Send one request per partition; return the answers that arrive in time.
 
     A joint request to aiokafka waits until all partitions answer. A deleted partition never answers
@@ -300,7 +309,7 @@ async def _known(ask: Ask, consumer: Any, tps: Sequence[TP]) -> dict[TP, int]:
     return {tp: answer for tp, answer in zip(asked, told, strict=True) if isinstance(answer, int)}
 
 
-async def _end_of(consumer: Any, tp: TP) -> int | None:
+async def _end_of(consumer: ConsumerT, tp: TP) -> int | None:
     return (await consumer.end_offsets([tp]))[tp]  # type: ignore[no-any-return]
 
 
@@ -308,7 +317,7 @@ async def _position_of(consumer: Any, tp: TP) -> int | None:
     return await consumer.position(tp)  # type: ignore[no-any-return]
 
 
-async def _rejoin(app: Any, generation: int, read: Mapping[TP, int]) -> bool:
+async def _rejoin(app: AppT, generation: int, read: Mapping[TP, int]) -> bool:
     """Request a rejoin on the consumer's thread, unless ``generation`` is over or a rejoin is due.
 
     Returns whether the rejoin was requested. The offsets ``read`` of the copies are stored here, on
@@ -326,7 +335,7 @@ async def _rejoin(app: Any, generation: int, read: Mapping[TP, int]) -> bool:
     return True
 
 
-def install(app: Any) -> FollowUp | None:
+def install(app: AppT) -> FollowUp | None:
     """Add the service to ``app`` before the app starts; return None if the setting is 0."""
     cool_down_s = settings.read_or_default(app, FOLLOW_UP_S)
     present: FollowUp | None = getattr(app, MARK, None)

@@ -30,7 +30,7 @@ from faust_assigner.app.rebalance.rounds import Rounds
 from faust_assigner.app.tables.write_behind import pause
 
 if TYPE_CHECKING:
-    from faust.types.tuples import TP
+    from faust.types.tuples import TP, Message
 
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
 else:
@@ -58,7 +58,7 @@ class ThreadListener:
             )
             await promise
 
-    def waiting(self, step: str) -> AbstractContextManager[Any]:
+    def waiting(self, step: str) -> AbstractContextManager[object]:
         """Count the block as a wait of the rebalance for ``step``."""
         app = self._thread.app
         return waits_of(app).during("A rebalance", step, broker_s(app))
@@ -140,7 +140,7 @@ class IncrementalRebalance(Consumer):
         self.rounds = Rounds(self.app)
         self.callback = partial(self._deliver, self.callback)
         #: The batch whose records are being handed to streams.
-        self._in_hand: Mapping[TP, list[Any]] = {}
+        self._in_hand: Mapping[TP, list[object]] = {}
         #: The partitions that were wanted at the last check for missing records.
         self._looked_at: set[TP] = set()
 
@@ -180,7 +180,7 @@ class IncrementalRebalance(Consumer):
 
     async def _getmany(
         self, active_partitions: set[TP] | None, timeout: float
-    ) -> Mapping[TP, list[Any]]:
+    ) -> Mapping[TP, list[object]]:
         found = await super()._getmany(active_partitions, timeout)
         # Faust checks for a pause at each record; the partition may be resumed by then.
         self._in_hand = {tp: batch for tp, batch in found.items() if self._flows(tp)}
@@ -201,7 +201,9 @@ class IncrementalRebalance(Consumer):
         for tp in self._in_hand.keys() & tps:
             self._in_hand[tp].clear()
 
-    async def _deliver(self, deliver: Callable[[Any], Awaitable[Any]], message: Any) -> Any:
+    async def _deliver(
+        self, deliver: Callable[[object], Awaitable[object]], message: Message
+    ) -> Any:
         """Deliver a record to the streams, unless its partition was paused or revoked meanwhile."""
         tp = message.tp
         if not self._flows(tp):
@@ -408,7 +410,7 @@ class IncrementalRebalance(Consumer):
         app.flow_control.clear()
 
 
-def _log_late(sending: asyncio.Future[Any]) -> None:
+def _log_late(sending: asyncio.Future[object]) -> None:
     """Log a failure of handlers that ended after their round."""
     if not sending.cancelled() and (error := sending.exception()) is not None:
         logger.error("A handler of on_partitions_revoked failed after its round: %r", error)

@@ -310,7 +310,7 @@ def _answer(
     off_target: Mapping[str, ByTopic],
     partitions: Mapping[str, int],
     tables: TableFacts,
-    metadata: Mapping[str, Any],
+    metadata: Mapping[str, object],
 ) -> tuple[dict[str, ConsumerProtocolMemberAssignment], int]:
     """Return each member's assignment, and the least size of a too large group record (else 0)."""
     placement = now.placement

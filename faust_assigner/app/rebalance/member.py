@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mode import get_logger
 
@@ -24,6 +24,9 @@ from faust_assigner.wire.bounded import USER_DATA_BYTES
 from faust_assigner.wire.directory import ByUrl, Directory
 from faust_assigner.wire.join import JoinData, encode_join
 from faust_assigner.wire.runs import Runs
+
+if TYPE_CHECKING:
+    from faust.types.app import AppT
 
 logger = get_logger(__name__)
 
@@ -83,7 +86,7 @@ class Memory:
 
 
 def said_by(
-    app: Any,
+    app: AppT,
     memory: Memory,
     tables: TableFacts,
     topics: Collection[str],
@@ -152,7 +155,7 @@ def said_by(
     )
 
 
-def _positions(app: Any, claims: tuple[Claims, ...], changelogs: Collection[str]) -> Any:
+def _positions(app: AppT, claims: tuple[Claims, ...], changelogs: Collection[str]) -> Any:
     """Return this member's positions; None if they cannot be read, so that no task waits for them.
 
     The first entry of ``claims`` holds the owned partitions.

@@ -36,7 +36,7 @@ class MemberClaims:
     refused: str | None = None
 
 
-def read_members(metadata: Mapping[str, Any]) -> tuple[MemberClaims, ...]:
+def read_members(metadata: Mapping[str, object]) -> tuple[MemberClaims, ...]:
     """Decode all members by id, from aiokafka's ``{member_id: ConsumerProtocolMemberMetadata}``."""
     memo: Memo = {}
     return tuple(_read(member_id, metadata[member_id], memo) for member_id in sorted(metadata))

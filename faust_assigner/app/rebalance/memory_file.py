@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mode import get_logger
 
@@ -28,6 +28,9 @@ from faust_assigner.model import Claims
 from faust_assigner.wire.bounded import LARGEST_INT, UNPACKED_BYTES, read_json
 from faust_assigner.wire.join import read_stock_claims
 from faust_assigner.wire.runs import Runs
+
+if TYPE_CHECKING:
+    from faust.types.app import AppT
 
 logger = get_logger(__name__)
 
@@ -53,7 +56,7 @@ class Former:
 class MemoryFile:
     """One app's file; counts ``memory_failures`` (not written) and ``memories_ignored``."""
 
-    def __init__(self, app: Any, counters: Counter[str]) -> None:
+    def __init__(self, app: AppT, counters: Counter[str]) -> None:
         self._app = app
         self._counters = counters
         self._former: Former | None = None
@@ -77,7 +80,7 @@ class MemoryFile:
         return self._former
 
     def keep(
-        self, generation: int, actives: Claims, offers: Mapping[str, Any] | None = None
+        self, generation: int, actives: Claims, offers: Mapping[str, object] | None = None
     ) -> None:
         """Replace the file; every failure is counted, the first failure in a row is logged.
 
@@ -123,7 +126,7 @@ def read(path: Path, app_id: str) -> Former:
 
 
 def write(
-    path: Path, app_id: str, generation: int, actives: Claims, offers: Mapping[str, Any]
+    path: Path, app_id: str, generation: int, actives: Claims, offers: Mapping[str, object]
 ) -> None:
     """Replace ``path`` atomically: a crash leaves the old or the new file. Raises on failure."""
     owned = {topic: list(Runs.of(actives[topic])) for topic in sorted(actives)}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rocksdict
 from faust.types.tuples import TP
@@ -19,6 +19,9 @@ from mode import get_logger
 
 from faust_assigner.app.tables.disk import is_writable, known, stored_offsets
 from faust_assigner.app.tables.files import store_of
+
+if TYPE_CHECKING:
+    from faust.types.app import AppT
 
 logger = get_logger(__name__)
 
@@ -29,7 +32,7 @@ _READ = "_faust_assigner_read"
 
 
 def positions_of(
-    app: Any,
+    app: AppT,
     held: Mapping[str, Collection[int]],
     owned: Mapping[str, Collection[int]] | None = None,
 ) -> Found:

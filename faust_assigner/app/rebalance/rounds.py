@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mode import get_logger
+
+if TYPE_CHECKING:
+    from faust.types.app import AppT
 
 logger = get_logger(__name__)
 
@@ -24,7 +27,7 @@ class Rounds:
     gauges of rounds under way would never go down again.
     """
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: AppT) -> None:
         self.app = app
         #: Whether a round has begun and the app does not know its answer yet.
         self.is_unanswered = False

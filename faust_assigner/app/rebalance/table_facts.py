@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from faust_assigner.wire.join import JoinData
+
+if TYPE_CHECKING:
+    from faust.types.app import AppT
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class TableFacts:
         return self.changelogs - self.globals_.keys()
 
 
-def facts_of(app: Any) -> TableFacts:
+def facts_of(app: AppT) -> TableFacts:
     """Return the tables that this app has declared so far."""
     tables = dict(app.tables._changelogs)
     return TableFacts(

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from faust_assigner.app.settings import read_or_default
 from faust_assigner.settings import table
 from faust_assigner.warmup import WarmupPolicy
+
+if TYPE_CHECKING:
+    from faust.types.app import AppT
 
 #: Records that a member without state reads almost at once. In a cooperative group longer logs
 #: wait: a follow-up round comes soon and stops no member.
 SHORT = 100
 
 
-def takes_part(app: Any) -> bool:
+def takes_part(app: AppT) -> bool:
     """Return whether this worker waits for state and requests the round that ends the wait."""
     return (
         bool(read_or_default(app, table.WARMUPS)) and read_or_default(app, table.FOLLOW_UP_S) != 0
     )
 
 
-def policy_of(app: Any, is_cooperative: bool) -> WarmupPolicy | None:
+def policy_of(app: AppT, is_cooperative: bool) -> WarmupPolicy | None:
     """Return the policy; None if warm-ups are off or this worker requests no follow-up rounds."""
     if not takes_part(app):
         return None

@@ -31,6 +31,7 @@ from faust_assigner.app.tables.disk import is_writable, known
 from faust_assigner.app.tables.files import close_all, open_for_streams, store_of
 
 if TYPE_CHECKING:
+    from faust.types.tables import CollectionT
     from faust.types.tuples import TP
 
 logger = get_logger(__name__)
@@ -49,7 +50,7 @@ class PartitionRecovery(StandbyFollower):
     partitions are still to restore or to follow.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         self.is_flowing = False
         self._complete: set[TP] = set()
         self._roles: tuple[frozenset[TP], frozenset[TP]] = frozenset(), frozenset()
@@ -441,12 +442,12 @@ class PartitionRecovery(StandbyFollower):
                 await table.data.on_recovery_completed(*self._parts_of(table))
                 self._callbacks.owe([table])
 
-    def _parts_of(self, table: Any) -> tuple[set[TP], set[TP]]:
+    def _parts_of(self, table: CollectionT) -> tuple[set[TP], set[TP]]:
         """All of the table's partitions here, and the copies: a table in memory forgets the rest."""
         copies = self.standbys_for_table[table]
         return self.actives_for_table[table] | copies, copies
 
-    async def _call_back(self, table: Any) -> None:
+    async def _call_back(self, table: CollectionT) -> None:
         """Call the table's callbacks; a method of the app's own class calls them itself, as in Faust."""
         if is_overridden(table, "on_recovery_completed"):
             await table.on_recovery_completed(*self._parts_of(table))

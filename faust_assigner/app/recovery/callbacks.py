@@ -17,18 +17,20 @@ from mode import get_logger
 from faust_assigner.app.retry import SAY_EVERY_S
 
 if TYPE_CHECKING:
+    from faust.types.tables import CollectionT
+
     pass
 
 logger = get_logger(__name__)
 
 
-def is_overridden(table: Any, *names: str) -> bool:
+def is_overridden(table: CollectionT, *names: str) -> bool:
     """Whether the class of ``table`` has its own method of one of these ``names`` instead of Faust's."""
     kind = type(table)
     return any(getattr(kind, name, None) not in (None, getattr(Collection, name)) for name in names)
 
 
-def call_callbacks(table: Any) -> Awaitable[None]:
+def call_callbacks(table: CollectionT) -> Awaitable[None]:
     """Call the table's callbacks of ``@table.on_recover``."""
     called: Awaitable[None] = table.call_recover_callbacks()
     return called
@@ -69,7 +71,7 @@ class RecoverCallbacks:
             task.add_done_callback(self._tasks.discard)
             task.add_done_callback(partial(self._ended, table))
 
-    async def _call(self, table: Any, before: asyncio.Task[None] | None) -> None:
+    async def _call(self, table: CollectionT, before: asyncio.Task[None] | None) -> None:
         """Call the table's callbacks after its earlier task; they never run twice at a time."""
         if before is not None:
             await asyncio.wait({before})
@@ -81,7 +83,7 @@ class RecoverCallbacks:
                 table.name,
             )
 
-    def _ended(self, table: Any, task: asyncio.Task[None]) -> None:
+    def _ended(self, table: CollectionT, task: asyncio.Task[None]) -> None:
         if self._running.get(table) is task:
             del self._running[table]
 

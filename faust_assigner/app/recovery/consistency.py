@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faust.exceptions import ConsistencyError
 from faust.types.tuples import TP
@@ -25,6 +25,10 @@ from mode import get_logger
 from faust_assigner.app.recovery.restore_settings import connection_of
 from faust_assigner.app.tables.disk import known
 from faust_assigner.snapshots.changelog import extents_of
+
+if TYPE_CHECKING:
+    from faust.types.app import AppT
+    from faust.types.tables import CollectionT
 
 logger = get_logger(__name__)
 
@@ -62,7 +66,7 @@ class Consistency:
     ``ask`` is called only with partitions that seem to be ahead.
     """
 
-    def __init__(self, app: Any, ask: Ask | None = None, *, pause_s: float = PAUSE_S) -> None:
+    def __init__(self, app: AppT, ask: Ask | None = None, *, pause_s: float = PAUSE_S) -> None:
         self._app, self._pause_s = app, pause_s
         self._ask: Ask = self._high_watermarks if ask is None else ask
         #: Partition -> the offset of a new change although the file's offset is at or beyond it.
@@ -130,6 +134,6 @@ class Consistency:
             )
 
 
-def begin_anew(table: Any, tp: TP, first: int) -> None:
+def begin_anew(table: CollectionT, tp: TP, first: int) -> None:
     """Set the stored offset of ``tp`` to the one before ``first``, where its changelog begins."""
     table.data.set_persisted_offset(tp, first - 1)

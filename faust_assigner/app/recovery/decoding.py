@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faust.serializers import codecs
 from faust.serializers.registry import Registry
@@ -24,6 +24,9 @@ from faust_assigner.app.recovery.unreadable import Reason, reason_of
 from faust_assigner.snapshots.json_rows import JSON, RAW, parse_json
 from faust_assigner.snapshots.manifest import Manifest
 from faust_assigner.snapshots.sst import OFFSET_KEY, read_items
+
+if TYPE_CHECKING:
+    from faust.types.tables import CollectionT
 
 #: Type of a table's keys or values -> the JSON types that always fit; raw bytes fit only bytes.
 _TAKES: Mapping[object, frozenset[str]] = {
@@ -56,7 +59,7 @@ class Decoding:
 ANYTHING = Decoding(lambda record: None, lambda keys, values: True, (JSON, JSON))
 
 
-def decoding_of(table: Any) -> Decoding:
+def decoding_of(table: CollectionT) -> Decoding:
     """The decoding of the table's changelog.
 
     Cost of ``all_decode``: about 0.5 us per record of texts or numbers.
@@ -110,7 +113,7 @@ def refusal_of_rows(decoding: Decoding, manifest: Manifest, paths: Sequence[Path
     return None
 
 
-def _is_proven(codec: str | None, kind: Any, types: Sequence[str] | None) -> bool:
+def _is_proven(codec: str | None, kind: object, types: Sequence[str] | None) -> bool:
     """Whether every payload of these JSON types (None: of any bytes) decodes."""
     if types is None:
         return codec == RAW and kind in (bytes, None)
@@ -120,7 +123,7 @@ def _is_proven(codec: str | None, kind: Any, types: Sequence[str] | None) -> boo
     )
 
 
-def _parser(serializer: Any) -> Callable[[Sequence[bytes]], Sequence[Any] | None] | None:
+def _parser(serializer: object) -> Callable[[Sequence[bytes]], Sequence[object] | None] | None:
     """A parser of many payloads; None if the serializer is neither plain JSON nor raw bytes."""
     if not serializer:
         return _as_they_are
@@ -138,16 +141,16 @@ def _as_they_are(payloads: Sequence[bytes]) -> Sequence[bytes]:
     return payloads
 
 
-def _from_json(payloads: Sequence[bytes]) -> Sequence[Any] | None:
+def _from_json(payloads: Sequence[bytes]) -> Sequence[object] | None:
     """Each payload's value; None if a payload is not one JSON text. Raises parser errors."""
     return parse_json(payloads, faust_json.loads)
 
 
 def _fit(
     registry: Registry,
-    kind: Any,
+    kind: object,
     payloads: Sequence[bytes],
-    parse: Callable[[Sequence[bytes]], Sequence[Any] | None],
+    parse: Callable[[Sequence[bytes]], Sequence[object] | None],
 ) -> bool:
     """Whether all payloads are parsed and convert to the table's type."""
     try:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class StandbyFollower(RestoringRecovery):
     """The part of the table manager's recovery that follows partitions while streams flow."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         #: Standbys that Faust's loop reads.
         self._followed: set[TP] = set()
         #: The task that reads standbys far behind in batches.
@@ -31,7 +31,7 @@ class StandbyFollower(RestoringRecovery):
     async def _follow(self, fresh: set[TP]) -> None:
         """Read the changelogs of ``fresh`` from the ends of their copies; long gaps in batches."""
         consumer = self.app.consumer
-        behind: list[Any] = []
+        behind: list[object] = []
         if fresh:
             firsts, ends = await self._firsts(fresh), await self._ends(fresh)
             await self._refuse_ahead(self.standby_offsets, ends, firsts)

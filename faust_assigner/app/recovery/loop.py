@@ -25,6 +25,7 @@ from faust_assigner.app.tables.files import (
 )
 
 if TYPE_CHECKING:
+    from faust.types.tables import CollectionT
     from faust.types.tuples import TP
 
 logger = get_logger(__name__)
@@ -170,7 +171,7 @@ class RecoveryLoop(ReplayLoop):
             buffer.clear()
         self._last_flush_at = monotonic()
 
-    def _apply_each(self, table: Any, events: Sequence[Any]) -> None:
+    def _apply_each(self, table: CollectionT, events: Sequence[Any]) -> None:
         """Apply events one by one after the table refused the batch (for a keyless record, say)."""
         for event in events:
             try:
@@ -274,7 +275,7 @@ class RecoveryLoop(ReplayLoop):
                 return f"{tp.topic}-{tp.partition}: {error}"
         return None
 
-    def _add(self, table: Any, tp: TP, offsets: Any) -> None:
+    def _add(self, table: CollectionT, tp: TP, offsets: Any) -> None:
         """Note the partition, and the offset in its database if the database can be opened."""
         try:
             super()._add(table, tp, offsets)

@@ -23,7 +23,8 @@ from faust_assigner.app.recovery.unreadable import unreadable_of
 from faust_assigner.app.retry import RateLimitedLog
 
 if TYPE_CHECKING:
-    from faust.types.tuples import TP
+    from faust.types.app import AppT
+    from faust.types.tuples import TP, Message
 
     from faust_assigner.app.host.bases import RecoveryBase
 else:
@@ -41,7 +42,7 @@ class ChangelogQueue(ThrowableQueue):  # type: ignore[misc]
     Their offsets would count as progress of this generation, and earlier records as applied.
     """
 
-    def __init__(self, app: Any, **kwargs: Any) -> None:
+    def __init__(self, app: AppT, **kwargs: Any) -> None:
         self.app = app
         super().__init__(**kwargs)
 
@@ -52,7 +53,7 @@ class ChangelogQueue(ThrowableQueue):  # type: ignore[misc]
             if self._belongs(event.message):
                 return event
 
-    def _belongs(self, message: Any) -> bool:
+    def _belongs(self, message: Message) -> bool:
         recovery = self.app.tables.recovery
         return message.generation_id in (None, self.app.consumer_generation_id) and (
             message.tp in recovery.active_tps or message.tp in recovery.standby_tps
@@ -121,7 +122,7 @@ class ReplayLoop(RecoveryBase):
                 self._processing_times.popleft()
         self._last_active_event_processed_at: float | None = now
 
-    async def name_unreadable(self, error: Exception, message: Any) -> None:
+    async def name_unreadable(self, error: Exception, message: Message) -> None:
         """Report a changelog record that did not decode."""
         self.unreadable(message.tp, [(message.offset, message.key, message.value, error)])
 

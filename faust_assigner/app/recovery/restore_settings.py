@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth, server_list
 
@@ -12,6 +12,9 @@ from faust_assigner.app.recovery.unreadable import unreadable_of
 from faust_assigner.app.settings import read_or_default
 from faust_assigner.settings.table import BATCHED_REPLAY, SNAPSHOTS
 from faust_assigner.snapshots.asking import Connection
+
+if TYPE_CHECKING:
+    from faust.types.app import AppT
 
 
 def connection_of(app: Any) -> Connection:
@@ -25,7 +28,7 @@ def connection_of(app: Any) -> Connection:
     }
 
 
-def settings_of(app: Any) -> Settings:
+def settings_of(app: AppT) -> Settings:
     """The app's connection and restore settings, from its configuration; removes old scratch."""
     folder = Path(app.conf.tabledir)
     sweep_scratch(folder)

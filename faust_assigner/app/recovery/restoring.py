@@ -22,7 +22,7 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faust.types.tuples import TP
 from mode import Service, get_logger
@@ -48,6 +48,9 @@ from faust_assigner.app.settings import read_or_default
 from faust_assigner.app.tables.disk import is_writable, known, takes_files
 from faust_assigner.settings.table import RESTORE_SHARE
 from faust_assigner.snapshots.sst import ingest
+
+if TYPE_CHECKING:
+    from faust.types.tables import CollectionT
 
 logger = get_logger(__name__)
 
@@ -281,14 +284,16 @@ class RestoringRecovery(RecoveryLoop):
             work.exception()
 
 
-def _sees_records(table: Any) -> bool:
+def _sees_records(table: CollectionT) -> bool:
     """Whether the app gets each changelog record, by a callback or by its own table class."""
     return table._on_changelog_event is not None or is_overridden(
         table, "on_changelog_event", "apply_changelog_batch"
     )
 
 
-def _build_database(finder: Finder, tp: TP, folder: Path, table: Any) -> tuple[Path, Any] | None:
+def _build_database(
+    finder: Finder, tp: TP, folder: Path, table: CollectionT
+) -> tuple[Path, object] | None:
     """A closed database in ``folder`` with the snapshot and its offset, and the manifest."""
     try:
         found = finder.fetch(tp, folder, decoding_of(table))

@@ -12,6 +12,7 @@ from faust_assigner.app.tables import window_closing as windows
 from faust_assigner.app.tables.files import take_care_of
 
 if TYPE_CHECKING:
+    from faust.types.tables import CollectionT
     from faust.types.tuples import TP
 
     from faust_assigner.app.host.bases import TablesBase as TableManager
@@ -27,7 +28,7 @@ class RecoveringTables(TableManager):
     #: The class of the recovery to make.
     recovery_class: type
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         #: The closing of windows, one for each windowed table.
         self.closings: list[windows.Closing] = []
         super().__init__(*args, **kwargs)
@@ -52,7 +53,7 @@ class RecoveringTables(TableManager):
             self._recovery = kind(self.app, self, beacon=self.beacon, loop=self.loop)
         return self._recovery
 
-    def add(self, table: Any) -> Any:
+    def add(self, table: CollectionT) -> Any:
         """Manage ``table``; its store is wrapped before the first database is opened."""
         take_care_of(table)
         added = super().add(table)

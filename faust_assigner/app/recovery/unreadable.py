@@ -19,6 +19,8 @@ from mode import get_logger
 from faust_assigner.app.retry import RateLimitedLog
 
 if TYPE_CHECKING:
+    from faust.types.app import AppT
+    from faust.types.tables import CollectionT
     from faust.types.tuples import TP
 
 logger = get_logger(__name__)
@@ -40,9 +42,9 @@ Reason: TypeAlias = Callable[[Any], "DecodeError | None"]
 class UnreadableRecords:
     """Records left out since the worker started, counted by partition. For any thread."""
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: AppT) -> None:
         self.app = app
-        self.counts: Counter[Any] = Counter()
+        self.counts: Counter[object] = Counter()
         self._said = RateLimitedLog()
 
     def __call__(self, tp: TP, records: Sequence[Unreadable]) -> None:
@@ -71,7 +73,7 @@ def unreadable_of(app: Any) -> UnreadableRecords:
     return found
 
 
-def reason_of(table: Any) -> Reason:
+def reason_of(table: CollectionT) -> Reason:
     """A check that decodes changelog records as Faust does.
 
     Cost: 4 us for numbers, 10 us for small models.

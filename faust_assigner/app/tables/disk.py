@@ -19,6 +19,8 @@ from mode import get_logger
 from yarl import URL
 
 if TYPE_CHECKING:
+    from faust.types.app import AppT
+    from faust.types.tables import CollectionT
     from faust.types.tuples import TP
 
 logger = get_logger(__name__)
@@ -33,7 +35,7 @@ READ_BUDGET_S = 5.0
 _NUMBER = re.compile(r"-(0|[1-9][0-9]{0,9})\.db\Z")
 
 
-def partitions_on_disk(app: Any, tables: Mapping[str, Any]) -> dict[str, list[int]]:
+def partitions_on_disk(app: AppT, tables: Mapping[str, Any]) -> dict[str, list[int]]:
     """Changelog topic -> partitions whose state is on disk, for the tables kept in RocksDB.
 
     ``tables`` maps changelog topics to tables. A folder that cannot be read counts as
@@ -51,7 +53,7 @@ def partitions_on_disk(app: Any, tables: Mapping[str, Any]) -> dict[str, list[in
     return {topic: sorted(numbers) for topic, numbers in found.items()}
 
 
-def in_memory(app: Any) -> list[str]:
+def in_memory(app: AppT) -> list[str]:
     """Names of the tables whose rows are in memory only."""
     return sorted(
         table.name
@@ -86,7 +88,7 @@ def tree_bytes(path: Path) -> int:
     return total
 
 
-def _path_of(app: Any, table: Any) -> Path | None:
+def _path_of(app: AppT, table: CollectionT) -> Path | None:
     """The path of the table's databases without ``-<p>.db``; None for a table not in RocksDB."""
     url = URL(str(table._store or app.conf.store))
     if url.scheme != "rocksdb":
@@ -133,7 +135,7 @@ Read = dict[Path, tuple[object, int | None]]
 
 
 def stored_offsets(
-    open_: Callable[[Path], Any],
+    open_: Callable[[Path], object],
     databases: Mapping[int, Path],
     *,
     budget_s: float = READ_BUDGET_S,
@@ -196,7 +198,7 @@ def known(offset: int | None) -> int:
     return -1 if offset is None else offset
 
 
-def is_writable(store: Any) -> bool:
+def is_writable(store: object) -> bool:
     """Whether the store is RocksDB through rocksdict, ours to write; not for sets or memory."""
     return isinstance(store, Store) and store.use_rocksdict and not store.read_only
 

@@ -14,7 +14,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faust import stores
 from faust.stores.rocksdb import Store as RocksDBStore
@@ -28,6 +28,10 @@ from faust_assigner.app.tables import write_behind as overlay
 from faust_assigner.app.tables.scope import check_whole, partitions_in_scope
 from faust_assigner.app.tables.sets import WriteBehindSets
 from faust_assigner.app.tables.store import WriteBehindStore
+
+if TYPE_CHECKING:
+    from faust.types.app import AppT
+    from faust.types.tables import CollectionT
 
 logger = get_logger(__name__)
 
@@ -62,7 +66,7 @@ def is_damage(error: BaseException) -> bool:
     return "Corruption" in said or bool(_DAMAGE.search(said) and not _PASSING.search(said))
 
 
-def corrupt_folders(app: Any) -> int:
+def corrupt_folders(app: AppT) -> int:
     """The number of table folders set aside as corrupt since the worker started."""
     stores = (getattr(table.data, "storage", table.data) for table in app.tables.values())
     return sum(sum(getattr(store, "set_aside", {}).values()) for store in stores)
@@ -149,7 +153,7 @@ class TableStore(WriteBehindStore):
                 database.close()
         self._lacking.discard(partition)
 
-    def revoke_partitions(self, table: Any, tps: set[TP]) -> None:
+    def revoke_partitions(self, table: CollectionT, tps: set[TP]) -> None:
         """Release the databases of ``tps``, without Faust's garbage collection for each table."""
         for tp in tps:
             if (
@@ -261,7 +265,7 @@ class TableStore(WriteBehindStore):
             self._fail(error, [tp.partition])
 
 
-def keep_uncommitted(app: Any, event: Any) -> None:
+def keep_uncommitted(app: AppT, event: Any) -> None:
     """Never acknowledge the record of ``event``: no commit passes it, and it is processed again.
 
     Faust acknowledges a record whose agent fails.
@@ -271,24 +275,24 @@ def keep_uncommitted(app: Any, event: Any) -> None:
         app.consumer._unacked_messages.discard(event.message)
 
 
-def store_of(table: Any) -> Any:
+def store_of(table: CollectionT) -> Any:
     """The store of the table's bytes: its data, or the storage beneath a table of sets."""
     store = table.data
     return getattr(store, "storage", store)
 
 
-def take_care_of(table: Any) -> None:
+def take_care_of(table: CollectionT) -> None:
     """Have the table make our store instead of a RocksDB store; call before its first store."""
     table._new_store_by_url = partial(_new_store, table, table._new_store_by_url)
     if isinstance(table, SetTable):
         table._new_store = partial(_whole, table, table._new_store)
 
 
-def _whole(table: Any, make: Callable[[], Any]) -> Any:
+def _whole(table: CollectionT, make: Callable[[], Any]) -> Any:
     return over(WriteBehindSets, type(make()))(table)
 
 
-def _new_store(table: Any, make: Callable[[Any], Any], url: Any) -> Any:
+def _new_store(table: CollectionT, make: Callable[[Any], Any], url: Any) -> Any:
     kind = stores.by_url(url)
     if not issubclass(kind, RocksDBStore):
         return make(url)

@@ -12,11 +12,14 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mode import get_logger
 
 from faust_assigner.app.tables.store import WriteBehindStore
+
+if TYPE_CHECKING:
+    from faust.types.tables import CollectionT
 
 logger = get_logger(__name__)
 
@@ -30,7 +33,7 @@ ROWS = 500
 class OpenWindows:
     """The open windows of one table, in its partitions on this worker."""
 
-    def __init__(self, table: Any) -> None:
+    def __init__(self, table: CollectionT) -> None:
         self._table = table
         #: Partitions whose windows are all known; in a table in memory all partitions count as
         #: such.
@@ -143,7 +146,7 @@ class OpenWindows:
         yield from list(self._table._partition_timestamps)
 
 
-def is_window(key: Any) -> bool:
+def is_window(key: object) -> bool:
     """Whether ``key`` is the key of a window's row."""
     return (
         isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], tuple) and len(key[1]) == 2

@@ -15,6 +15,8 @@ from faust.web.exceptions import ServiceUnavailable
 from faust_assigner.app.tables.store import WriteBehindStore
 
 if TYPE_CHECKING:
+    from faust.types.tables import CollectionT
+
     from faust_assigner.app.host.bases import CollectionBase as Table
 else:
     Table = object
@@ -30,7 +32,7 @@ class Scope(Protocol):
     def partitions_for(self, store: Any, key: bytes) -> Sequence[int] | None:
         """The partitions to search for ``key``, in order; None: as Faust does. Raises NotHere."""
 
-    def may_read_all(self, table: Any) -> None:
+    def may_read_all(self, table: CollectionT) -> None:
         """Raise NotHere if the request may not read several keys."""
 
 

@@ -33,7 +33,7 @@ class WriteBehindSets(Sets):
         """The store if it is RocksDB, else None: in memory a row is the set itself."""
         return self.storage if isinstance(self.storage, WriteBehindStore) else None
 
-    def send_changelog_event(self, key: Any, operation: int, value: Any) -> None:
+    def send_changelog_event(self, key: object, operation: int, value: object) -> None:
         """Send the operation before the set applies it; store the set after the operation."""
         if self._rows is None:
             super().send_changelog_event(key, operation, value)
@@ -109,7 +109,7 @@ class WriteBehindSets(Sets):
     def _key(self, raw: bytes) -> Any:
         return self.table._to_key(self.storage._decode_key(raw))
 
-    def _set_of(self, key: Any, elements: Iterable[Any]) -> Any:
+    def _set_of(self, key: object, elements: Iterable[Any]) -> Any:
         """A new set with these elements."""
         made = self.ValueType(self, key)
         made.sync_from_storage(elements)

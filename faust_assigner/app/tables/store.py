@@ -53,7 +53,7 @@ class WriteBehindStore(Store):
     #: Whether the producer runs in a thread of its own.
     in_other_thread = False
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         #: Partition -> its changes that are not in the file.
         self.overlays: dict[int, Overlay] = {}
         #: The record sent last, until its change is made.
@@ -115,7 +115,7 @@ class WriteBehindStore(Store):
         """Whether a change without a record has to wait for the changes before it."""
         return bool(self.overlays.get(partition)) and self.flush_mode is not FlushMode.READ_BACK
 
-    def _change(self, partition: int, key: bytes, value: bytes | None, record: Any) -> None:
+    def _change(self, partition: int, key: bytes, value: bytes | None, record: object) -> None:
         overlay = self._overlay_of(partition)
         if partition not in self._dbs:
             self._db_for_partition(partition)  # readers use the open databases
@@ -144,7 +144,7 @@ class WriteBehindStore(Store):
 
     # -- flushing
 
-    def arrived(self, record: Any) -> None:
+    def arrived(self, record: object) -> None:
         """Note that the changelog has the record; called in the producer's thread."""
         if self.in_other_thread:
             self.app.loop.call_soon_threadsafe(self._arrived, record)
@@ -324,7 +324,7 @@ class WriteBehindStore(Store):
     def _contains(self, key: bytes) -> bool:
         return self._get(key) is not None if self.overlays else bool(super()._contains(key))
 
-    def _dbs_for_actives(self) -> Iterator[Any]:
+    def _dbs_for_actives(self) -> Iterator[object]:
         """The databases of the partitions owned when the reading begins.
 
         Rounds open and close databases between two rows.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faust.types.tuples import TP
 
@@ -13,11 +13,15 @@ from faust_assigner.app.tables.changes import Usage
 from faust_assigner.app.tables.store import FlushMode, WriteBehindStore
 from faust_assigner.settings.table import OVERLAY, OVERLAY_BYTES
 
+if TYPE_CHECKING:
+    from faust.types.app import AppT
+    from faust.types.tables import CollectionT
+
 #: Most waiting changes of all tables of a worker.
 MOST_CHANGES = 100_000
 
 
-def usage_of(app: Any) -> Usage:
+def usage_of(app: AppT) -> Usage:
     """The usage of all overlays of the app; the same object at each call."""
     usage: Usage | None = vars(app.tables).get("overlay_usage")
     if usage is None:
@@ -42,13 +46,13 @@ def begin(table: Any, store: WriteBehindStore) -> None:
 
 
 def _send(
-    table: Any,
+    table: CollectionT,
     store: WriteBehindStore,
-    send: Callable[..., Any],
+    send: Callable[..., object],
     partition: int | None,
-    key: Any,
-    *args: Any,
-    **kwargs: Any,
+    key: object,
+    *args: object,
+    **kwargs: object,
 ) -> Any:
     if partition is None:
         # Faust asks the producer, which knows only topics that it has sent to; none under
@@ -60,7 +64,7 @@ def _send(
     return record
 
 
-def overlaid(app: Any) -> Iterator[tuple[str, WriteBehindStore]]:
+def overlaid(app: AppT) -> Iterator[tuple[str, WriteBehindStore]]:
     """Changelog and store of each table whose rows wait for their changelog."""
     for table in app.tables.values():
         data = table.data
@@ -69,32 +73,32 @@ def overlaid(app: Any) -> Iterator[tuple[str, WriteBehindStore]]:
             yield table.changelog_topic.get_topic_name(), store
 
 
-def pause(app: Any, partitions: Collection[int] | None = None) -> None:
+def pause(app: AppT, partitions: Collection[int] | None = None) -> None:
     """Flush the acknowledged changes, then pause until ``resume()``; default: all partitions."""
     for _, store in overlaid(app):
         store.pause(partitions)
 
 
-def hold(app: Any) -> None:
+def hold(app: AppT) -> None:
     """Flush no changes until ``resume()``: files cannot be written, or are about to be replayed."""
     for _, store in overlaid(app):
         store.hold()
 
 
-def discard(app: Any) -> None:
+def discard(app: AppT) -> None:
     """Flush the acknowledged changes of all partitions, and drop the rest."""
     for _, store in overlaid(app):
         store.discard()
 
 
-def keep(app: Any, actives: Collection[TP], complete: Collection[TP]) -> None:
+def keep(app: AppT, actives: Collection[TP], complete: Collection[TP]) -> None:
     """Discard all changelog partitions but ``actives``; resume those that are ``complete``."""
     for topic, store in overlaid(app):
         store.discard([p for p in store.overlays if TP(topic, p) not in actives])
     resume(app, complete)
 
 
-def resume(app: Any, actives: Collection[TP]) -> None:
+def resume(app: AppT, actives: Collection[TP]) -> None:
     """Flush changes of ``actives`` from now on: this worker owns their restored files."""
     for topic, store in overlaid(app):
         for tp in sorted(actives):

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from aiokafka.errors import BrokerResponseError, ProducerFenced
 from faust.exceptions import ProducerSendError
@@ -26,7 +26,8 @@ from faust_assigner.app.transactions.ids import change, id_for, without
 from faust_assigner.app.transactions.shares import Place, Share
 
 if TYPE_CHECKING:
-    from faust.types.tuples import TP
+    from faust.types.core import HeadersArg
+    from faust.types.tuples import TP, FutureMessage
 
     from faust_assigner.app.host.bases import TransactionsBase as TransactionManager
 else:
@@ -50,7 +51,7 @@ class PartitionTransactions(TransactionManager):
     ``_sending`` references the tasks of running sends, so that no task is garbage-collected before its end.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
         self._shares: dict[str, Share] = {}
         self._closed: dict[str, Share] = {}
@@ -63,7 +64,7 @@ class PartitionTransactions(TransactionManager):
         #: Whether a producer was fenced; then nothing is sent or committed until all partitions are revoked.
         self.is_fenced = False
         if self.app.in_transaction:
-            self.producer.send_soon = self.send_soon
+            self.producer.send_soon = self.send_soon  # type: ignore[method-assign]
             # The driver keeps these on its class: apps in one process would abort each other's transactions.
             self.producer._transaction_producers, self.producer._trn_locks = {}, {}
 
@@ -206,13 +207,12 @@ class PartitionTransactions(TransactionManager):
         value: bytes | None,
         partition: int | None,
         timestamp: float | None,
-        headers: Any,
+        headers: HeadersArg | None,
         *,
         transactional_id: str | None = None,
-    ) -> Awaitable[Any]:
+    ) -> Awaitable[object]:
         """Send within the transaction of the current record, to any topic, in the order of the calls."""
         place = _place.get() or self._take_place()
-        sent: asyncio.Future[Any]
         if place is None:
             return await super().send(topic, key, value, partition, timestamp, headers)
         try:
@@ -223,14 +223,17 @@ class PartitionTransactions(TransactionManager):
                 )
             # None if the consumer does not know the topic: it requests metadata of its own topics only.
             known = self.consumer.key_partition(topic, key, partition)
-            sent = await self.producer.send(
-                topic,
-                key,
-                value,
-                partition if known is None else known,
-                timestamp,
-                headers,
-                transactional_id=place.transactional_id,
+            sent = cast(
+                "asyncio.Future[Any]",
+                await self.producer.send(
+                    topic,
+                    key,
+                    value,
+                    partition if known is None else known,
+                    timestamp,
+                    headers,
+                    transactional_id=place.transactional_id,
+                ),
             )
             place.share.sent()
             sent.add_done_callback(partial(self._answered, place.share))
@@ -242,7 +245,7 @@ class PartitionTransactions(TransactionManager):
         finally:
             place.leave()
 
-    def send_soon(self, fut: Any) -> None:
+    def send_soon(self, fut: FutureMessage) -> None:
         """Publish ``fut`` in the transaction of the current record."""
         place = self._take_place()
         if place is None:
@@ -263,7 +266,7 @@ class PartitionTransactions(TransactionManager):
         finally:
             place.leave()
 
-    def _answered(self, share: Share, sent: asyncio.Future[Any]) -> None:
+    def _answered(self, share: Share, sent: Any) -> None:
         """End the worker if the broker refuses a record, such as one that is too large for its topic.
 
         aiokafka commits a transaction without its refused records, unlike Kafka's own producer.
@@ -323,7 +326,7 @@ class PartitionTransactions(TransactionManager):
             if (transactional_id := self.id_of(message.tp)) in self._held
         )
 
-    async def hold_value(self, value: Any) -> Any:
+    async def hold_value(self, value: object) -> Any:
         """The first processor of a stream: apply ``wait_for_commit`` to its next record."""
         event = current_event()
         if self._held and event is not None and event.message:
@@ -457,7 +460,7 @@ class PartitionTransactions(TransactionManager):
             self._shares[transactional_id].begin()
         return True
 
-    def _end_of(self, transactional_id: str) -> asyncio.Future[Any] | None:
+    def _end_of(self, transactional_id: str) -> asyncio.Future[object] | None:
         """aiokafka's future for the end of the open transaction; None if there is none."""
         producer = self.producer._transaction_producers.get(transactional_id)
         return None if producer is None else producer._txn_manager.wait_for_transaction_end()

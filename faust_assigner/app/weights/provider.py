@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mode import Service, get_logger
 
@@ -38,6 +38,9 @@ from faust_assigner.weights.document import (
     neutral,
 )
 from faust_assigner.weights.trial import TrialScore, score
+
+if TYPE_CHECKING:
+    from faust.types.app import AppT
 
 logger = get_logger(__name__)
 
@@ -276,7 +279,7 @@ class WeightsUnreachable(FaustAssignerError):
     """A source could not be read; the reading is tried again."""
 
 
-def configured(app: Any) -> WeightSettings | None:
+def configured(app: AppT) -> WeightSettings | None:
     """Return the app's settings for weights; None if no weights are wanted. Raises ConfigError."""
     place = read(app, table.WEIGHTS)
     if place is None:
@@ -289,7 +292,7 @@ def configured(app: Any) -> WeightSettings | None:
     )
 
 
-def _source(app: Any, place: str) -> Source:
+def _source(app: AppT, place: str) -> Source:
     """Return the source for ``place``: a topic if its prefix names a topic, else a file."""
     if place.startswith("topic:"):
         return TopicSource(place.removeprefix("topic:"), app.conf.id, connection_of(app))
@@ -305,7 +308,7 @@ def _source(app: Any, place: str) -> Source:
     return FileSource(place)
 
 
-def connection_of(app: Any) -> Mapping[str, Any]:
+def connection_of(app: Any) -> Mapping[str, object]:
     """Return the app's own connection to its brokers: servers, TLS and SASL."""
     from faust.transport.drivers import aiokafka as driver
 
@@ -316,7 +319,7 @@ def connection_of(app: Any) -> Mapping[str, Any]:
     }
 
 
-def install(app: Any) -> WeightsProvider | None:
+def install(app: AppT) -> WeightsProvider | None:
     """Give the app's assignor its weights, if configured; called once the settings are known.
 
     In mode ``shadow`` the assignor still counts partitions, and every decision is scored. Returns

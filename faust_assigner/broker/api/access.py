@@ -151,7 +151,7 @@ async def handle(api: Api, call: Call, request: Any) -> Any:
     if call.node.authorizer is None:
         outcome = api.handle(call, request)
         return await outcome if _is_pending(outcome) else outcome
-    refused: dict[str, list[Any]] = {}
+    refused: dict[str, list[object]] = {}
     for right in RIGHTS[api.key]:
         if right.is_inside:
             continue
@@ -182,7 +182,7 @@ def _may_whole(call: Call, request: Any, right: Right) -> bool:
 
 
 async def _filter(
-    api: Api, call: Call, request: Any, right: Right, refused: dict[str, list[Any]]
+    api: Api, call: Call, request: Any, right: Right, refused: dict[str, list[object]]
 ) -> Any:
     """Return the request without the elements that the peer has no right to; collect their answers."""
     asked = getattr(request, right.each, None)
@@ -190,8 +190,8 @@ async def _filter(
         return request
     if right.or_cluster is not None and call.may(right.or_cluster, CLUSTER, THE_CLUSTER):
         return request
-    kept: list[Any] = []
-    barred: dict[ErrorCode, list[Any]] = {}
+    kept: list[object] = []
+    barred: dict[ErrorCode, list[object]] = {}
     for element in asked:
         kind, name = _resource(call, right, element)
         if name is None or call.may(right.operation, kind, name):

@@ -5,7 +5,7 @@ Without an authorizer every answer is SECURITY_DISABLED, as in Kafka.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -13,6 +13,11 @@ from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.limits import MAX_ACLS
 from faust_assigner.broker.security.acls import Acl, AclFilter
 from faust_assigner.broker.storage.store import StoreFailed
+
+if TYPE_CHECKING:
+    from kio.schema.create_acls.v3.request import CreateAclsRequest
+    from kio.schema.delete_acls.v3.request import DeleteAclsRequest
+    from kio.schema.describe_acls.v3.request import DescribeAclsRequest
 
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS = 29, 30, 31
 ACL_BYTES: Final = 100  # of one rule in an answer
@@ -23,7 +28,7 @@ NO_AUTHORIZER: Final = {
 DONE: Final = {"error_code": ErrorCode.none, "error_message": None}
 
 
-def _refused(error: ErrorCode, message: str) -> dict[str, Any]:
+def _refused(error: ErrorCode, message: str) -> dict[str, object]:
     return {"error_code": error, "error_message": message}
 
 
@@ -39,7 +44,7 @@ def _filter(asked: Any) -> AclFilter:
     )
 
 
-async def describe_acls(call: Call, request: Any) -> Values:
+async def describe_acls(call: Call, request: DescribeAclsRequest) -> Values:
     """Return the rules that a filter selects, by resource pattern."""
     if call.node.authorizer is None:
         return {**NO_AUTHORIZER, "resources": ()}
@@ -67,7 +72,7 @@ async def describe_acls(call: Call, request: Any) -> Values:
     return {**DONE, "resources": listed}
 
 
-async def create_acls(call: Call, request: Any) -> Values:
+async def create_acls(call: Call, request: CreateAclsRequest) -> Values:
     """Store the valid rules in one write; each invalid rule has its own error."""
     if call.node.authorizer is None:
         return {"results": [NO_AUTHORIZER] * len(request.creations)}
@@ -103,7 +108,7 @@ async def create_acls(call: Call, request: Any) -> Values:
     return {"results": results}
 
 
-async def delete_acls(call: Call, request: Any) -> Values:
+async def delete_acls(call: Call, request: DeleteAclsRequest) -> Values:
     """Delete the rules that each filter selects; return them."""
     if call.node.authorizer is None:
         return {"filter_results": [{**NO_AUTHORIZER, "matching_acls": ()} for _ in request.filters]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from kio.schema.errors import ErrorCode
 
@@ -17,6 +17,14 @@ from faust_assigner.broker.settings import SETTINGS
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.topic_configs import TOPIC_CONFIGS
 from faust_assigner.broker.topics import Refused, Topic
+
+if TYPE_CHECKING:
+    from kio.schema.alter_configs.v0.request import AlterConfigsResource
+    from kio.schema.alter_configs.v2.request import AlterConfigsRequest
+    from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+    from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
+    from kio.schema.incremental_alter_configs.v1.request import IncrementalAlterConfigsRequest
+    from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
 
 DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 32, 33, 44
 DESCRIBE_CLUSTER, LIST_CONFIG_RESOURCES = 60, 74
@@ -33,7 +41,7 @@ BROKER_TYPES: Final = {
 Change = Callable[[Call, Any, Mapping[str, str]], dict[str, str]]
 
 
-def describe_cluster(call: Call, request: Any) -> Values:
+def describe_cluster(call: Call, request: DescribeClusterRequest) -> Values:
     """Return the cluster: this broker, which is also the controller."""
     return {
         "error_code": ErrorCode.none,
@@ -46,7 +54,7 @@ def describe_cluster(call: Call, request: Any) -> Values:
     }
 
 
-async def describe_configs(call: Call, request: Any) -> Values:
+async def describe_configs(call: Call, request: DescribeConfigsRequest) -> Values:
     """Return effective configs of topics, groups and this broker; a repeated resource counts once."""
     asked: dict[tuple[int, str], set[str] | None] = {}
     for resource in request.resources:
@@ -133,12 +141,12 @@ def _entry(
     }
 
 
-async def incremental_alter_configs(call: Call, request: Any) -> Values:
+async def incremental_alter_configs(call: Call, request: IncrementalAlterConfigsRequest) -> Values:
     """Set, unset, or edit list-valued configs of topics (KIP-339); set and unset those of groups."""
     return await _alter_all(call, request, _edited)
 
 
-async def alter_configs(call: Call, request: Any) -> Values:
+async def alter_configs(call: Call, request: AlterConfigsRequest) -> Values:
     """Replace all configs of a topic or a group (KIP-133): the omitted ones return to their defaults."""
     return await _alter_all(call, request, _replaced)
 
@@ -154,7 +162,12 @@ async def _alter_all(call: Call, request: Any, change: Change) -> Values:
 
 
 def _alter(
-    call: Call, resource: Any, change: Change, validate_only: bool, *, is_single: bool
+    call: Call,
+    resource: AlterConfigsResource,
+    change: Change,
+    validate_only: bool,
+    *,
+    is_single: bool,
 ) -> Values:
     values = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
     try:
@@ -216,7 +229,7 @@ def _refuse_edit(change: Any) -> NoReturn:
     )
 
 
-async def list_config_resources(call: Call, request: Any) -> Values:
+async def list_config_resources(call: Call, request: ListConfigResourcesRequest) -> Values:
     """List resources with configs (KIP-1142): topics, this broker, groups with explicit configs."""
     node = call.node
     asked = set(getattr(request, "resource_types", ())) if call.version >= 1 else {CLIENT_METRICS}

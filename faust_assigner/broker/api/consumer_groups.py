@@ -7,7 +7,7 @@ import functools
 import uuid
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -25,6 +25,10 @@ from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import ConsumerGroupHeartbeat, Token
 from faust_assigner.coordinator.group import GroupView, MemberView
 
+if TYPE_CHECKING:
+    from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
+    from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
+
 CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE = 68, 69
 MEMBER_BYTES: Final = 300  # of a member in an answer, without its partitions
 PARTITION_BYTES: Final = 4
@@ -36,7 +40,9 @@ NO_ID: Final = uuid.UUID(int=0)
 KEPT_ID_CHARS: Final = 256  # ids may have 32,767 characters; answers to longer ones are not cached
 
 
-async def consumer_group_heartbeat(call: Call, request: Any) -> Values | Encoded:
+async def consumer_group_heartbeat(
+    call: Call, request: ConsumerGroupHeartbeatRequest
+) -> Values | Encoded:
     """Handle a join, a heartbeat, an acknowledgement or a leave; always answered at once."""
     if not call.node.settings.serves_consumer_protocol:
         return {"error_code": ErrorCode.unsupported_version}
@@ -127,7 +133,7 @@ def _values(call: Call, reply: fx.ConsumerHeartbeatReply) -> Values:
     }
 
 
-async def consumer_group_describe(call: Call, request: Any) -> Values:
+async def consumer_group_describe(call: Call, request: ConsumerGroupDescribeRequest) -> Values:
     """Return epochs, assignor, and members with current and target assignments; only consumer groups."""
     groups = []
     for group_id in dict.fromkeys(request.group_ids):

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -26,6 +26,9 @@ from faust_assigner.broker.storage import records
 from faust_assigner.broker.storage.log import LEADER_EPOCH, PartitionLog, Reading
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.wire import milliseconds
+
+if TYPE_CHECKING:
+    from kio.schema.fetch.v18.request import FetchPartition, FetchRequest
 
 FETCH: Final = 1
 READ_COMMITTED: Final = 1
@@ -57,7 +60,7 @@ class Want:
         return self.log.stable_offset if self.log is not None and self.is_committed else None
 
 
-async def fetch(call: Call, request: Any) -> Values:
+async def fetch(call: Call, request: FetchRequest) -> Values:
     """Answer at once if min_bytes are available, a partition has an error or the wait is 0; else wait."""
     session, error = session_of(call, request)
     if error is not ErrorCode.none:
@@ -96,7 +99,7 @@ async def _wants(
     return list(wants.values())
 
 
-def _check(log: PartitionLog | None, part: Any) -> ErrorCode:
+def _check(log: PartitionLog | None, part: FetchPartition) -> ErrorCode:
     if log is None:
         return ErrorCode.unknown_topic_or_partition
     if getattr(part, "current_leader_epoch", -1) > LEADER_EPOCH:

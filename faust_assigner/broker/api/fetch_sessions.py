@@ -30,10 +30,10 @@ class FetchSession:
         self.session_id = random.randrange(1, 2**31)
         self.epoch = 1
         self.uses_ids = uses_ids
-        self.parts: dict[Place, Any] = {}
+        self.parts: dict[Place, object] = {}
         self._told: dict[Place, tuple[int, int]] = {}
 
-    def update(self, parts: Iterable[tuple[Place, Any]], forgotten: Iterable[Place]) -> None:
+    def update(self, parts: Iterable[tuple[Place, object]], forgotten: Iterable[Place]) -> None:
         """Apply the changes of one request."""
         self.parts.update(parts)
         for place in forgotten:
@@ -55,7 +55,7 @@ class FetchSession:
         return is_news
 
 
-def asked_in(request: Any, version: int) -> Iterator[tuple[Place, Any]]:
+def asked_in(request: Any, version: int) -> Iterator[tuple[Place, object]]:
     """Yield the partitions that a request itself names."""
     for topic in request.topics:
         key = topic.topic_id if version >= TOPIC_IDS_SINCE else topic.topic

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -12,12 +12,17 @@ from faust_assigner.broker.security.acls import CLUSTER, DESCRIBE, GROUP, THE_CL
 from faust_assigner.coordinator.events import DeleteGroup
 from faust_assigner.coordinator.group import Group
 
+if TYPE_CHECKING:
+    from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
+    from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
+    from kio.schema.list_groups.v5.request import ListGroupsRequest
+
 DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS = 15, 16, 42
 DEAD: Final = "Dead"
 MEMBER_BYTES: Final = 200  # of a member in an answer, without its opaque bytes
 
 
-async def describe_groups(call: Call, request: Any) -> Values:
+async def describe_groups(call: Call, request: DescribeGroupsRequest) -> Values:
     """Return state, protocol and members; an unknown group is Dead (an error since version 6)."""
     groups = []
     for group_id in dict.fromkeys(request.groups):
@@ -66,7 +71,7 @@ def _describe(call: Call, group_id: str) -> Values:
     }
 
 
-async def list_groups(call: Call, request: Any) -> Values:
+async def list_groups(call: Call, request: ListGroupsRequest) -> Values:
     """List groups that the peer may describe, filtered by state and type on request."""
     sees_all = call.may(DESCRIBE, CLUSTER, THE_CLUSTER)
     states = {s.lower().strip() for s in getattr(request, "states_filter", ())}
@@ -93,7 +98,7 @@ def _listed(group: Group, states: set[str], types: set[str]) -> bool:
     )
 
 
-async def delete_groups(call: Call, request: Any) -> Values:
+async def delete_groups(call: Call, request: DeleteGroupsRequest) -> Values:
     """Delete groups without members, with their offsets."""
     results: list[Values] = []
     for group_id in dict.fromkeys(request.groups_names):

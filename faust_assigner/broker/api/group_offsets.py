@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -17,12 +17,18 @@ from faust_assigner.coordinator.events import CommitOffsets, FetchOffsets
 from faust_assigner.coordinator.offsets import Committed, TopicPartition
 from faust_assigner.coordinator.protocol import CONSUMER_PROTOCOL_TYPE
 
+if TYPE_CHECKING:
+    from kio.schema.offset_commit.v10.request import OffsetCommitRequest
+    from kio.schema.offset_delete.v0.request import OffsetDeleteRequest
+    from kio.schema.offset_fetch.v10.request import OffsetFetchRequestGroup
+    from kio.schema.txn_offset_commit.v5.request import TxnOffsetCommitRequest
+
 OFFSET_COMMIT, OFFSET_FETCH, OFFSET_DELETE = 8, 9, 47
 COMMITTED_AT_ONCE: Final = 500
 OFFSET_BYTES: Final = 30  # of an offset in an answer, without its metadata
 
 
-async def offset_commit(call: Call, request: Any) -> Values:
+async def offset_commit(call: Call, request: OffsetCommitRequest) -> Values:
     """Store offsets, then acknowledge them; refuse all if the group does not accept the member.
 
     Unknown partitions get their own error. If all partitions are unknown, the group is not asked.
@@ -44,7 +50,7 @@ async def offset_commit(call: Call, request: Any) -> Values:
 
 
 async def _carry_out(
-    call: Call, request: Any, changes: dict[TopicPartition, Committed]
+    call: Call, request: OffsetCommitRequest, changes: dict[TopicPartition, Committed]
 ) -> ErrorCode:
     """Ask the group, then store; return the error of all existing partitions."""
     reply = await asked(
@@ -64,7 +70,7 @@ async def _carry_out(
     return ErrorCode(await _commit(call, request.group_id, changes))
 
 
-def _verdict(call: Call, request: Any, error: Code) -> ErrorCode:
+def _verdict(call: Call, request: OffsetCommitRequest, error: Code) -> ErrorCode:
     if (
         error is Code.ILLEGAL_GENERATION
         and call.version >= 9
@@ -88,7 +94,7 @@ def _find_topic(call: Call, wanted: Any) -> Topic | None:
 
 
 async def weigh(
-    call: Call, request: Any
+    call: Call, request: OffsetCommitRequest | TxnOffsetCommitRequest
 ) -> tuple[dict[tuple[Any, int], ErrorCode], dict[TopicPartition, Committed]]:
     """Check each partition before the group is asked: return the errors, and the offsets to store."""
     now, longest = call.node.clock(), call.node.settings.offset_metadata_max_bytes
@@ -153,7 +159,7 @@ async def offset_fetch(call: Call, request: Any) -> Values:
     return {"groups": groups}
 
 
-async def _may_fetch(call: Call, reader: Any) -> Code:
+async def _may_fetch(call: Call, reader: OffsetFetchRequestGroup) -> Code:
     """Ask the group whether a member may fetch offsets (requests name the member since version 9)."""
     member_id, epoch = getattr(reader, "member_id", None), getattr(reader, "member_epoch", -1)
     reply = await asked(call, reader.group_id, lambda token: FetchOffsets(token, member_id, epoch))
@@ -236,7 +242,7 @@ async def _topic_answer(
     return names | {"partitions": answers}
 
 
-async def offset_delete(call: Call, request: Any) -> Values:
+async def offset_delete(call: Call, request: OffsetDeleteRequest) -> Values:
     """Delete offsets of topics to which no current member subscribes (KIP-496)."""
     group = call.node.groups.get(request.group_id)
     if group is None:

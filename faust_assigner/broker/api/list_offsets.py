@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -12,6 +12,13 @@ from faust_assigner.broker.api.fetch import READ_COMMITTED
 from faust_assigner.broker.storage import records
 from faust_assigner.broker.storage.log import LEADER_EPOCH, PartitionLog
 from faust_assigner.broker.storage.store import StoreFailed
+
+if TYPE_CHECKING:
+    from kio.schema.list_offsets.v11.request import ListOffsetsRequest
+    from kio.schema.offset_for_leader_epoch.v4.request import (
+        OffsetForLeaderEpochRequest,
+        OffsetForLeaderPartition,
+    )
 
 LIST_OFFSETS: Final = 2
 OFFSET_FOR_LEADER_EPOCH: Final = 23
@@ -36,7 +43,7 @@ KNOWN_SINCE: Final[Mapping[int, int]] = {
 }
 
 
-async def list_offsets(call: Call, request: Any) -> Values:
+async def list_offsets(call: Call, request: ListOffsetsRequest) -> Values:
     """Return one offset per partition: of a special timestamp, or of the first record not older.
 
     With read_committed, LATEST is the last stable offset, and lookups by time find no record from there on.
@@ -125,7 +132,7 @@ async def _at_time(call: Call, log: PartitionLog, timestamp: int) -> tuple[int, 
     return max(found[0], log.start_offset), found[1]
 
 
-async def offset_for_leader_epoch(call: Call, request: Any) -> Values:
+async def offset_for_leader_epoch(call: Call, request: OffsetForLeaderEpochRequest) -> Values:
     """Return the log end offset as the end of the only leader epoch."""
     topics = []
     for topic in request.topics:
@@ -137,7 +144,7 @@ async def offset_for_leader_epoch(call: Call, request: Any) -> Values:
     return {"topics": topics}
 
 
-def _epoch_end(call: Call, name: str, part: Any) -> Values:
+def _epoch_end(call: Call, name: str, part: OffsetForLeaderPartition) -> Values:
     log = call.node.catalogue.partition(name, part.partition)
     values = {"partition": part.partition, "leader_epoch": UNKNOWN, "end_offset": UNKNOWN}
     if log is None:

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import uuid
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -26,6 +26,11 @@ from faust_assigner.coordinator.events import (
     SyncGroup,
     Token,
 )
+
+if TYPE_CHECKING:
+    from kio.schema.heartbeat.v4.request import HeartbeatRequest
+    from kio.schema.join_group.v9.request import JoinGroupRequest
+    from kio.schema.sync_group.v5.request import SyncGroupRequest
 
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14
 NO_TOKEN: Final = -1  # a heartbeat has no parked answer
@@ -49,7 +54,7 @@ async def asked(call: Call, group_id: str, event_for: Callable[[Token], Request]
     return await waiting[0]
 
 
-async def join_group(call: Call, request: Any) -> Values:
+async def join_group(call: Call, request: JoinGroupRequest) -> Values:
     """Park until the join phase ends. New member ids are the client or instance id and a random part."""
     instance_id = getattr(request, "group_instance_id", None)
     session_ms = milliseconds(request.session_timeout)
@@ -98,7 +103,7 @@ async def join_group(call: Call, request: Any) -> Values:
     return values(await asked(call, request.group_id, event))
 
 
-async def sync_group(call: Call, request: Any) -> Values:
+async def sync_group(call: Call, request: SyncGroupRequest) -> Values:
     """Park followers until the leader's assignment is stored."""
     if call.version >= 5 and None in (request.protocol_type, request.protocol_name):
         return {"error_code": ErrorCode.inconsistent_group_protocol}  # required since KIP-559
@@ -126,12 +131,12 @@ async def sync_group(call: Call, request: Any) -> Values:
     return values(await asked(call, request.group_id, event))
 
 
-def heartbeat(call: Call, request: Any) -> Encoded:
+def heartbeat(call: Call, request: HeartbeatRequest) -> Encoded:
     """Answer a heartbeat; always at once."""
     return beating(call.node, call.version, request)()
 
 
-def beating(node: Node, version: int, request: Any) -> Again:
+def beating(node: Node, version: int, request: HeartbeatRequest) -> Again:
     """Return a function that answers this heartbeat, and every identical later one."""
     group_id, instance_id = request.group_id, getattr(request, "group_instance_id", None)
     event = Heartbeat(NO_TOKEN, request.member_id, request.generation_id, instance_id)

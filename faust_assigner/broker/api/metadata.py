@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -24,6 +24,9 @@ from faust_assigner.broker.storage.log import LEADER_EPOCH
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.topics import Refused, Topic
 
+if TYPE_CHECKING:
+    from kio.schema.metadata.v13.request import MetadataRequest
+
 METADATA: Final = 3
 FIND_COORDINATOR: Final = 10
 GROUP_KEY, TRANSACTION_KEY = 0, 1
@@ -42,7 +45,7 @@ CREATED: Final = {
 Wanted = tuple[str | None, uuid.UUID | None]
 
 
-async def metadata(call: Call, request: Any) -> Encoded:
+async def metadata(call: Call, request: MetadataRequest) -> Encoded:
     """Return topics by name or id, each once; all topics for null (in version 0: an empty list)."""
     node = call.node
     wanted: tuple[Wanted, ...] | None = None
@@ -103,7 +106,7 @@ async def _auto_create(call: Call, wanted: Sequence[Wanted]) -> frozenset[str]:
 
 
 async def _topics(
-    call: Call, request: Any, wanted: Sequence[Wanted] | None, barred: frozenset[str]
+    call: Call, request: MetadataRequest, wanted: Sequence[Wanted] | None, barred: frozenset[str]
 ) -> list[Values]:
     """Return the topics; the error for those that the peer may not describe, or could not create.
 

@@ -8,13 +8,24 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.refusals import refuse_elements
 from faust_assigner.broker.security.acls import CLUSTER, DESCRIBE, THE_CLUSTER
+
+if TYPE_CHECKING:
+    from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest
+    from kio.schema.alter_partition_reassignments.v1.request import (
+        AlterPartitionReassignmentsRequest,
+    )
+    from kio.schema.describe_client_quotas.v1.request import DescribeClientQuotasRequest
+    from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
+    from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest
+    from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
+    from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
 
 DESCRIBE_LOG_DIRS, ELECT_LEADERS = 35, 43
 ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS, DESCRIBE_QUOTAS = 45, 46, 48
@@ -26,7 +37,7 @@ UNKNOWN_BYTES: Final = -1
 Parts = dict[str, list[Values]]
 
 
-async def describe_log_dirs(call: Call, request: Any) -> Values:
+async def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> Values:
     """Return the one log directory, and the bytes of the requested partitions (null: all)."""
     if not call.may(
         DESCRIBE, CLUSTER, THE_CLUSTER
@@ -68,7 +79,7 @@ async def describe_log_dirs(call: Call, request: Any) -> Values:
     return {"error_code": ErrorCode.none, "results": [result]}
 
 
-async def elect_leaders(call: Call, request: Any) -> Values:
+async def elect_leaders(call: Call, request: ElectLeadersRequest) -> Values:
     """Answer ELECTION_NOT_NEEDED: the only replica leads. For null, no partition needs an election."""
     asked = request.topic_partitions
     parts: Parts = {topic.name: [] for topic in call.node.catalogue} if asked is None else {}
@@ -86,7 +97,7 @@ async def elect_leaders(call: Call, request: Any) -> Values:
     return {"error_code": ErrorCode.none, "replica_election_results": results}
 
 
-async def alter_reassignments(call: Call, request: Any) -> Values:
+async def alter_reassignments(call: Call, request: AlterPartitionReassignmentsRequest) -> Values:
     """Accept only the present replica of each partition: this node is the only possible one."""
     here = (call.node.settings.node_id,)
     parts: Parts = {}
@@ -112,23 +123,23 @@ async def alter_reassignments(call: Call, request: Any) -> Values:
     return {"error_code": ErrorCode.none, "error_message": None, "responses": responses}
 
 
-def list_reassignments(call: Call, request: Any) -> Values:
+def list_reassignments(call: Call, request: ListPartitionReassignmentsRequest) -> Values:
     """Return no reassignment: none is ever in progress."""
     return {"error_code": ErrorCode.none, "error_message": None, "topics": ()}
 
 
-def describe_quotas(call: Call, request: Any) -> Values:
+def describe_quotas(call: Call, request: DescribeClientQuotasRequest) -> Values:
     """Return no quota."""
     return {"error_code": ErrorCode.none, "error_message": None, "entries": ()}
 
 
-def describe_quorum(call: Call, request: Any) -> Values:
+def describe_quorum(call: Call, request: DescribeQuorumRequest) -> Values:
     """Return this node as the only voter. There is no log of metadata, so all its offsets are 0."""
     me = call.node.settings.node_id
     asked = [(one.topic_name, p.partition_index) for one in request.topics for p in one.partitions]
     topics = []
     for name, number in asked:
-        values: dict[str, Any] = {"partition_index": number}
+        values: dict[str, object] = {"partition_index": number}
         if asked == [(METADATA_TOPIC, 0)]:
             voter = {"replica_id": me, "log_end_offset": 0}
             values |= {"error_code": ErrorCode.none, "leader_id": me, "current_voters": [voter]}
@@ -139,7 +150,7 @@ def describe_quorum(call: Call, request: Any) -> Values:
     return {"error_code": ErrorCode.none, "topics": topics, "nodes": nodes}
 
 
-def alter_quotas(call: Call, request: Any) -> Values:
+def alter_quotas(call: Call, request: AlterClientQuotasRequest) -> Values:
     """Refuse each entry: the broker enforces no quotas, so it stores none."""
     refused = refuse_elements(ALTER_QUOTAS, call.version, request, ErrorCode.invalid_request)
     entries = refused.get("entries", ())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -25,6 +25,9 @@ from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.topics import Topic
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.transactions.events import AddAndWriteRecords, WriteRecords
+
+if TYPE_CHECKING:
+    from kio.schema.produce.v7.request import PartitionProduceData
 
 PRODUCE: Final = 0
 NO_OFFSET: Final = -1
@@ -91,7 +94,7 @@ def _find(call: Call, key: Any) -> tuple[Topic | None, ErrorCode, dict[str, Any]
 
 
 async def _partition(
-    call: Call, request: Any, topic: Topic | None, missing: ErrorCode, wanted: Any
+    call: Call, request: Any, topic: Topic | None, missing: ErrorCode, wanted: PartitionProduceData
 ) -> Values:
     if request.acks not in (-1, 0, 1):
         return _refusal(wanted.index, ErrorCode.invalid_required_acks, f"acks={request.acks}")

@@ -165,8 +165,10 @@ def refuse_elements(
     return found
 
 
-def _elements(listing: Listing, parent: Any, error: ErrorCode) -> Sequence[Values]:
-    asked: Iterable[Any] = (None,) if parent is None else getattr(parent, listing.asked, None) or ()
+def _elements(listing: Listing, parent: object, error: ErrorCode) -> Sequence[Values]:
+    asked: Iterable[object] = (
+        (None,) if parent is None else getattr(parent, listing.asked, None) or ()
+    )
     elements = []
     for item in asked:
         values = {name: _value(item, source) for name, source in listing.names.items()}
@@ -184,7 +186,7 @@ def _elements(listing: Listing, parent: Any, error: ErrorCode) -> Sequence[Value
     return elements
 
 
-def _value(item: Any, source: str) -> Any:
+def _value(item: object, source: str) -> Any:
     if item is None:
         return None
     return getattr(item, source, None) if source else item

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -23,12 +23,20 @@ from faust_assigner.broker.security.gate import SASL_AUTHENTICATE, SASL_HANDSHAK
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.topics import Refused
 
+if TYPE_CHECKING:
+    from kio.schema.alter_user_scram_credentials.v0.request import ScramCredentialUpsertion
+    from kio.schema.describe_user_scram_credentials.v0.request import (
+        DescribeUserScramCredentialsRequest,
+    )
+    from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
+    from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
+
 DESCRIBE_USER_SCRAM_CREDENTIALS: Final = 50
 ALTER_USER_SCRAM_CREDENTIALS: Final = 51
 FAILED: Final = "Authentication failed: invalid user name or password"
 
 
-def handshake(call: Call, request: Any) -> Values:
+def handshake(call: Call, request: SaslHandshakeRequest) -> Values:
     """Choose a mechanism; ILLEGAL_SASL_STATE on listeners without SASL and after the log-in."""
     gate = call.peer.gate
     if gate is None or gate.is_open:
@@ -38,7 +46,7 @@ def handshake(call: Call, request: Any) -> Values:
     return {"error_code": error, "mechanisms": gate.mechanisms}
 
 
-async def authenticate(call: Call, request: Any) -> Values:
+async def authenticate(call: Call, request: SaslAuthenticateRequest) -> Values:
     """Handle one message of the log-in; a failed log-in is answered late and ends the connection."""
     gate = call.peer.gate
     if gate is None or gate.is_open:
@@ -58,7 +66,7 @@ def _refused(error: ErrorCode, message: str) -> Values:
     return {"error_code": error, "error_message": message, "auth_bytes": b""}
 
 
-async def describe_users(call: Call, request: Any) -> Values:
+async def describe_users(call: Call, request: DescribeUserScramCredentialsRequest) -> Values:
     """Return the mechanisms and iterations of users, but never salts or keys."""
     credentials = call.node.credentials
     names = [one.name for one in request.users] if request.users else None
@@ -137,7 +145,7 @@ def _alter(call: Call, user: str, changes: Sequence[Any]) -> None:
     credentials.change(puts, deletes)
 
 
-def _credential(mechanism: str, change: Any) -> Credential:
+def _credential(mechanism: str, change: ScramCredentialUpsertion) -> Credential:
     if not ITERATIONS <= change.iterations <= MOST_ITERATIONS:
         raise Refused(
             ErrorCode.unacceptable_credential,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -22,6 +22,14 @@ from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.topics import Catalogue, Refused, Topic
 
+if TYPE_CHECKING:
+    from kio.schema.create_partitions.v3.request import (
+        CreatePartitionsRequest,
+        CreatePartitionsTopic,
+    )
+    from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
+    from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsRequest
+
 CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS, CREATE_PARTITIONS = 19, 20, 21, 37
 DEFAULT: Final = -1
 HIGH_WATERMARK: Final = -1
@@ -38,11 +46,11 @@ def _attempt(action: Callable[..., Values], *arguments: Any) -> Values:
         return {"error_code": ErrorCode.kafka_storage_error, "error_message": str(failed)}
 
 
-async def create_topics(call: Call, request: Any) -> Values:
+async def create_topics(call: Call, request: CreateTopicsRequest) -> Values:
     """Create topics, each on its own; a topic beyond this broker's limits is refused with a reason."""
     names = Counter(topic.name for topic in request.topics)
 
-    def create(wanted: Any) -> Values:
+    def create(wanted: CreatableTopic) -> Values:
         if names[wanted.name] > 1:
             raise Refused(
                 ErrorCode.invalid_request, f"topic {wanted.name!r} appears more than once"
@@ -79,7 +87,7 @@ async def create_topics(call: Call, request: Any) -> Values:
     return {"topics": answers}
 
 
-def _partition_count(call: Call, wanted: Any) -> int:
+def _partition_count(call: Call, wanted: CreatableTopic) -> int:
     """Check the replication or the manual assignment; return the number of partitions (-1: default)."""
     if wanted.assignments:
         if wanted.num_partitions != DEFAULT or wanted.replication_factor != DEFAULT:
@@ -164,11 +172,11 @@ def _check_deletion(call: Call, name: str | None, topic: Topic | None) -> None:
         raise Refused(ErrorCode.topic_authorization_failed, "the right to delete it is missing")
 
 
-async def create_partitions(call: Call, request: Any) -> Values:
+async def create_partitions(call: Call, request: CreatePartitionsRequest) -> Values:
     """Add partitions to topics."""
     names = Counter(topic.name for topic in request.topics)
 
-    def grow(wanted: Any) -> Values:
+    def grow(wanted: CreatePartitionsTopic) -> Values:
         if names[wanted.name] > 1:
             raise Refused(
                 ErrorCode.invalid_request, f"topic {wanted.name!r} appears more than once"
@@ -194,7 +202,7 @@ def _existing(catalogue: Catalogue, name: str) -> Topic:
     return topic
 
 
-async def delete_records(call: Call, request: Any) -> Values:
+async def delete_records(call: Call, request: DeleteRecordsRequest) -> Values:
     """Move log starts forward; -1: to the high watermark. A repeated partition's last offset counts."""
     asked: dict[str, dict[int, Any]] = {}
     for topic in request.topics:
@@ -212,7 +220,7 @@ async def delete_records(call: Call, request: Any) -> Values:
     return {"topics": topics}
 
 
-def _trim(call: Call, name: str, part: Any) -> Values:
+def _trim(call: Call, name: str, part: DeleteRecordsPartition) -> Values:
     topic = call.node.catalogue.get(name)
     log: PartitionLog | None = call.node.catalogue.partition(name, part.partition_index)
     values = {"partition_index": part.partition_index, "low_watermark": -1}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -15,6 +15,11 @@ from faust_assigner.coordinator.consumer.subscriptions import BadPattern
 from faust_assigner.coordinator.consumer.subscriptions import pattern as compile_pattern
 from faust_assigner.coordinator.transactions import State, Transaction
 
+if TYPE_CHECKING:
+    from kio.schema.describe_producers.v0.request import DescribeProducersRequest
+    from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
+    from kio.schema.list_transactions.v2.request import ListTransactionsRequest
+
 DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 61, 65, 66
 EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 ENTRY_BYTES: Final = 40  # of one producer or transaction in an answer
@@ -22,7 +27,7 @@ ENTRY_BYTES: Final = 40  # of one producer or transaction in an answer
 PASSING_STATES: Final = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence", "Dead"})
 
 
-async def describe_producers(call: Call, request: Any) -> Values:
+async def describe_producers(call: Call, request: DescribeProducersRequest) -> Values:
     """Return the known producers of each partition, and the start offsets of their transactions."""
     topics = []
     for wanted in request.topics:
@@ -59,7 +64,7 @@ async def _producers(call: Call, log: PartitionLog) -> list[Values]:
     return entries
 
 
-async def describe_transactions(call: Call, request: Any) -> Values:
+async def describe_transactions(call: Call, request: DescribeTransactionsRequest) -> Values:
     """Return state, producer, times and partitions of each named transactional id, each once."""
     states: list[Values] = []
     for transactional_id in dict.fromkeys(request.transactional_ids):
@@ -92,7 +97,7 @@ def _described(call: Call, known: Transaction) -> Values:
     }
 
 
-async def list_transactions(call: Call, request: Any) -> Values:
+async def list_transactions(call: Call, request: ListTransactionsRequest) -> Values:
     """List transactional ids, filtered by state, producer id, duration and pattern (KIP-1152)."""
     known_states = {state.value for state in State} | PASSING_STATES
     wanted_states, wanted_ids = set(request.state_filters), set(request.producer_id_filters)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -37,6 +37,12 @@ from faust_assigner.coordinator.transactions.events import (
     WriteOffsets,
 )
 
+if TYPE_CHECKING:
+    from kio.schema.add_offsets_to_txn.v4.request import AddOffsetsToTxnRequest
+    from kio.schema.end_txn.v5.request import EndTxnRequest
+    from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
+    from kio.schema.txn_offset_commit.v5.request import TxnOffsetCommitRequest
+
 INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT = 22, 24, 25, 26, 28
 NOBODY: Final = -1
 ABORTABLE_SINCE: Final = 4  # TxnOffsetCommit: older clients do not know TRANSACTION_ABORTABLE
@@ -62,7 +68,7 @@ def _ask(call: Call, api_key: int, transactional_id: str, event: Event) -> Error
     return ErrorCode(code)
 
 
-def init_producer_id(call: Call, request: Any) -> Values:
+def init_producer_id(call: Call, request: InitProducerIdRequest) -> Values:
     """Return a producer id and epoch: a fresh id, or for a transactional producer the next epoch.
 
     The same write aborts the open transaction of the transactional id, so no producer has to retry.
@@ -152,7 +158,7 @@ async def add_partitions(call: Call, request: Any) -> Values:
     }
 
 
-def add_offsets(call: Call, request: Any) -> Values:
+def add_offsets(call: Call, request: AddOffsetsToTxnRequest) -> Values:
     """Add a group to the transaction; the producer will commit offsets of this group."""
     if not limits.is_group_id(request.group_id):
         return {"error_code": ErrorCode.invalid_group_id}
@@ -160,7 +166,7 @@ def add_offsets(call: Call, request: Any) -> Values:
     return {"error_code": _ask(call, ADD_OFFSETS, request.transactional_id, event)}
 
 
-async def end_txn(call: Call, request: Any) -> Values:
+async def end_txn(call: Call, request: EndTxnRequest) -> Values:
     """Commit or abort, in one write with the markers and the offsets of groups.
 
     Since version 5 the answer has the producer's next epoch, or a fresh producer id (KIP-890).
@@ -205,7 +211,7 @@ async def _flush(call: Call, transactional_id: str) -> ErrorCode:
     return ErrorCode.none
 
 
-async def txn_offset_commit(call: Call, request: Any) -> Values:
+async def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> Values:
     """Store offsets as pending; they become valid when the transaction commits."""
     faults, changes = await weigh(call, request)
     asks = changes or ErrorCode.offset_metadata_too_large in faults.values()
@@ -224,7 +230,7 @@ async def txn_offset_commit(call: Call, request: Any) -> Values:
 
 
 async def _carry_out(
-    call: Call, request: Any, changes: dict[TopicPartition, Committed]
+    call: Call, request: TxnOffsetCommitRequest, changes: dict[TopicPartition, Committed]
 ) -> ErrorCode:
     """Ask the transaction and the group, then store; return the error of all existing partitions."""
     error = _may_write(call, request)
@@ -259,7 +265,7 @@ async def _carry_out(
     return ErrorCode(error)
 
 
-def _may_write(call: Call, request: Any) -> Code:
+def _may_write(call: Call, request: TxnOffsetCommitRequest) -> Code:
     if not limits.is_group_id(request.group_id):
         return Code.INVALID_GROUP_ID
     kind = AddAndWriteOffsets if call.version >= ADDING_SINCE else WriteOffsets

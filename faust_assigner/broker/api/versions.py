@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker import answers
 from faust_assigner.broker.api.call import Api, Call, Encoded
+
+if TYPE_CHECKING:
+    from kio.schema.api_versions.v4.request import ApiVersionsRequest
 
 API_VERSIONS: Final = 18
 #: Lowest and highest level of each feature of Kafka 4.3 that this broker supports; the highest one is
@@ -37,7 +40,7 @@ def advertise(apis: Iterable[Api]) -> None:
     ]
 
 
-def api_versions(call: Call, request: Any) -> Encoded:
+def api_versions(call: Call, request: ApiVersionsRequest) -> Encoded:
     """Return every API with its advertised versions, and the finalized features."""
     return _answer(call.version)
 
@@ -61,7 +64,7 @@ def _answer(version: int) -> Encoded:
     return Encoded(answers.encode_response(API_VERSIONS, version, 0, values))
 
 
-def unsupported_version() -> Mapping[str, Any]:
+def unsupported_version() -> Mapping[str, object]:
     """Return the answer to an unknown version of ApiVersions, which any client can decode."""
     return {"error_code": ErrorCode.unsupported_version, "api_keys": _advertised}
 

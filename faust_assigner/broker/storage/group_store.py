@@ -6,7 +6,7 @@ import base64
 import json
 import struct
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from faust_assigner.broker.storage.store import Store, StoreFailed
 from faust_assigner.coordinator.effects import GroupRecord, MemberRecord
@@ -127,7 +127,7 @@ def dump_group(record: GroupRecord) -> bytes:
     ).encode()
 
 
-def _dump_member(member: MemberRecord) -> dict[str, Any]:
+def _dump_member(member: MemberRecord) -> dict[str, object]:
     return {
         "id": member.member_id,
         "instance": member.instance_id,

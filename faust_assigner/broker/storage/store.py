@@ -365,7 +365,7 @@ class RocksStore:
         self.write_audit.close()
 
 
-def _guarded(call: Callable[..., Any], *arguments: Any) -> Any:
+def _guarded(call: Callable[..., object], *arguments: object) -> Any:
     try:
         return call(*arguments)
     except Exception as error:

@@ -81,7 +81,7 @@ def shared(command: Callable[..., Any]) -> Callable[..., Any]:
         token_file: Path | None,
         server_name: str,
         group: str,
-        **said: Any,
+        **said: object,
     ) -> None:
         with reported_errors():
             from faust_assigner.service.client.channel import Access
@@ -176,7 +176,7 @@ def print_rows(rows: Iterable[Sequence[Any]], heads: Sequence[str], as_json: boo
         )
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if isinstance(value, list):
         return ",".join(map(str, value)) or "-"
     if isinstance(value, float):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -27,11 +27,11 @@ def _name(partition: tuple[str, int]) -> str:
     return f"{partition[0]}/{partition[1]}"
 
 
-def _row(partition: tuple[str, int]) -> dict[str, Any]:
+def _row(partition: tuple[str, int]) -> dict[str, object]:
     return {"topic": partition[0], "partition": partition[1]}
 
 
-def _say(as_json: bool, words: str, **row: Any) -> None:
+def _say(as_json: bool, words: str, **row: object) -> None:
     """Print the words, or the row as JSON."""
     click.echo(json.dumps(row) if as_json else words)
 

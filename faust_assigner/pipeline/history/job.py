@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.history import output
@@ -195,7 +195,7 @@ def _merge(
     progress.days_touched = merged.touched
     stand = store.read_refused(before)
     kept = joined(stand, rows) if options.stream else table_of(rows)
-    sources: Mapping[str, Any] = visit.state(lines.lines()) if options.stream else before.sources
+    sources: Mapping[str, object] = visit.state(lines.lines()) if options.stream else before.sources
     is_same = not merged.days and kept.equals(stand) and sources == before.sources
     if before.generation and is_same:
         store.abandon()

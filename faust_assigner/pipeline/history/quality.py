@@ -62,7 +62,7 @@ class Quality:
     partitions_sampled: int
     gates: tuple[Mapping[str, Any], ...] = ()
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_plain(self) -> dict[str, object]:
         """The values as JSON; times are ISO 8601."""
         return {
             name: value.isoformat() if isinstance(value, datetime) else value
@@ -105,7 +105,7 @@ class Quality:
         ]
 
 
-def say(gate: Mapping[str, Any]) -> str:
+def say(gate: Mapping[str, object]) -> str:
     """A gate as a sentence."""
     verdict = "passed" if gate["passed"] else "missed"
     return f"--{gate['gate']} {gate['limit']}: {gate['found']}, {verdict}"
@@ -151,7 +151,7 @@ def quality_of(
 
 def _verdicts(
     wanted: tuple[Gates, Tolerance], refused: Refused, days: int, age_s: float | None
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     gates, tolerance = wanted
     found = []
     if tolerance.most is not None or tolerance.share is not None:

@@ -353,7 +353,7 @@ def _worst_first(name: str, rows: Rows) -> list[Mapping[str, Any]]:
     return list(rows)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     """Format a value for the page's tables."""
     if isinstance(value, bool) or value is None:
         return str(value).lower() if value is not None else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 import pyarrow as pa
 
@@ -24,7 +23,7 @@ class _Batch:
         self.places: list[tuple[str, int, int, int]] = []
         self.reasons: list[str | None] = []
         #: Table -> (the indices of its rows in ``places``, the rows).
-        self.tables: dict[str, tuple[list[int], list[dict[str, Any]]]] = {
+        self.tables: dict[str, tuple[list[int], list[dict[str, object]]]] = {
             name: ([], []) for name in TABLES
         }
         self.bytes = 0

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -33,7 +32,7 @@ _STUDENT = (
 
 def advice(
     run: Run, facts: Facts, policy: str, recommended: tuple[str, int]
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """One row per recorded group: the recorded settings, the ``recommended`` settings, and the verdict.
 
     ``difference_s``: seconds stopped per partition and week, recommended minus recorded. Cost: two replays
@@ -74,7 +73,7 @@ def verdict(old: tuple[str, int], new: tuple[str, int], interval: Sequence[float
     return "keep: the interval over the weeks includes zero" if interval[0] <= 0 else "keep: worse"
 
 
-def of_all(rows: Sequence[Mapping[str, Any]]) -> str:
+def of_all(rows: Sequence[Mapping[str, object]]) -> str:
     """``change`` if it is the verdict of each group, else the first reason to keep."""
     kept = [row["verdict"] for row in rows if row["verdict"] != CHANGE]
     return str(kept[0]) if kept else CHANGE

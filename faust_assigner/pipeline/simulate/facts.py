@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 
@@ -88,7 +88,7 @@ def _recoveries(parsed: DataFrame) -> list[RecoveryFact]:
 
 def _last_seen(
     parsed: DataFrame,
-    decisions: list[dict[str, Any]],
+    decisions: list[dict[str, object]],
 ) -> dict[tuple[str, str, str], dt.datetime]:
     """The last sample of each owner's partitions; a sample belongs to the newest decision at its time."""
     times = decision_times(decisions)
@@ -120,7 +120,7 @@ def _last_seen(
     }
 
 
-def _decisions(parsed: DataFrame) -> list[dict[str, Any]]:
+def _decisions(parsed: DataFrame) -> list[dict[str, object]]:
     """Each decision once, in order of time; of several rows with one id the earliest is taken."""
     # The earliest is a minimum, and Spark cannot order maps. A replay needs no other entries of the config.
     config = F.struct(*(F.col("config").getItem(name).alias(name) for name in REPLAYED_CONFIG))

@@ -136,9 +136,9 @@ def _row(scenario: Scenario, arm: Arm, costs: Costs, memo: Memo) -> SimRow:
     )
 
 
-def replayed(run: Run, recordings: int) -> list[dict[str, Any]]:
+def replayed(run: Run, recordings: int) -> list[dict[str, object]]:
     """Each arm's prediction for the unchanged recordings: rebalances, moved tasks, cold moves."""
-    found: dict[tuple[str, int], dict[str, Any]] = {}
+    found: dict[tuple[str, int], dict[str, object]] = {}
     for row in play(run, range(recordings)):
         mine = found.setdefault((row.policy, row.standbys), dict.fromkeys(REPLAYED, 0))
         for name in REPLAYED:
@@ -194,7 +194,7 @@ def rows_of_part(results: DataFrame, run: Run, part: int) -> DataFrame:
     return results.where(of_part("scenario_id"))
 
 
-def summarise_on_spark(results: DataFrame) -> list[dict[str, Any]]:
+def summarise_on_spark(results: DataFrame) -> list[dict[str, object]]:
     """``settings.summarise`` of ``results``, one task per arm and class."""
     from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 
@@ -225,7 +225,7 @@ def summarise_on_spark(results: DataFrame) -> list[dict[str, Any]]:
     return in_order(summaries)
 
 
-def _pairs_on_spark(classed: DataFrame) -> dict[tuple[Any, ...], dict[str, Any]]:
+def _pairs_on_spark(classed: DataFrame) -> dict[tuple[object, ...], dict[str, object]]:
     """(state, racks, standbys, policy, other) -> the difference; one task per pair of arms and class."""
     import pandas as pd
     from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by

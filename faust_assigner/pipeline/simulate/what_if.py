@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.model import Member
@@ -85,7 +84,7 @@ def what_if(
     *,
     replicas: Sequence[int],
     costs: Costs | None = None,
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """One row per number of standbys, see :func:`_row`. Raises ConfigError if no member would remain."""
     members = changed(current.members, change)
     return [_row(current, members, count, load, costs or Costs()) for count in replicas]
@@ -148,7 +147,7 @@ def _row(
     replicas: int,
     load: Load,
     costs: Costs,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The effect of the change with ``replicas`` standbys.
 
     * ``moves``: tasks with a new owner; ``cold``: the moved tasks whose new owner holds no state of them;

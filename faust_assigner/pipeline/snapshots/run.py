@@ -278,7 +278,7 @@ def _row(part: Part) -> pa.RecordBatch:
 
 def collect(frame: DataFrame) -> list[Part]:
     """Run ``frame`` and collect its rows of PART_SCHEMA."""
-    rows: list[dict[str, Any]] = [row.asDict() for row in frame.collect()]
+    rows: list[dict[str, object]] = [row.asDict() for row in frame.collect()]
     return [
         Part(
             **dict[str, Any](

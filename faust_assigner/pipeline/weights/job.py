@@ -68,7 +68,7 @@ class Learned:
     quarantined: int
 
 
-def learn_here(request: Request, progress: Progress | None = None) -> dict[str, Any]:
+def learn_here(request: Request, progress: Progress | None = None) -> dict[str, object]:
     """The whole job without Spark; returns the report."""
     progress = progress or Progress()
     progress.enter("reading the lines")
@@ -88,7 +88,7 @@ def learn_here(request: Request, progress: Progress | None = None) -> dict[str, 
 
 def learn_on_spark(
     spark: Any, request: Request, progress: Progress | None = None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The whole job on ``spark``; the driver collects one row per partition. Returns the report."""
     from faust_assigner.pipeline.ledgers.current import current_on_spark
     from faust_assigner.pipeline.ledgers.on_spark import rows
@@ -116,7 +116,7 @@ def half_life_s(text: str) -> float:
     return found
 
 
-def _finish(request: Request, learned: Learned, progress: Progress) -> dict[str, Any]:
+def _finish(request: Request, learned: Learned, progress: Progress) -> dict[str, object]:
     """Compute the weights, write and publish them, score them; return the report.
 
     Raises NothingToLearn, and DriftedTooFar before anything is written.
@@ -178,7 +178,7 @@ def _by_group(rows: Sequence[WeightRow]) -> list[tuple[str, list[WeightRow]]]:
     ]
 
 
-def _group_report(group_id: str, rows: Sequence[WeightRow]) -> dict[str, Any]:
+def _group_report(group_id: str, rows: Sequence[WeightRow]) -> dict[str, object]:
     newest = max(row.sampled_at for row in rows if row.sampled_at is not None)
     ages = [(newest - row.sampled_at).total_seconds() for row in rows if row.sampled_at is not None]
     heaviest = max(rows, key=lambda row: (row.weight, row.topic, row.partition))
@@ -195,7 +195,7 @@ def _group_report(group_id: str, rows: Sequence[WeightRow]) -> dict[str, Any]:
     }
 
 
-def _shadow(current: Current, rows: Sequence[WeightRow], request: Request) -> dict[str, Any]:
+def _shadow(current: Current, rows: Sequence[WeightRow], request: Request) -> dict[str, object]:
     """Plan a decision's group again without and with weights, and compare both plans."""
     weights = {
         (row.topic, row.partition): row.weight for row in rows if row.group_id == current.group_id

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 import grpc.aio
@@ -15,6 +15,9 @@ from faust_assigner.service.client.registration import Retry
 from faust_assigner.service.errors import NotFound
 from faust_assigner.service.faults import refusal
 from faust_assigner.service.proto.kafka_assigner_pb2_grpc import KafkaAssignerStub
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +40,7 @@ class Calls:
         self._channel: grpc.aio.Channel | None = None
         self._stub: Any = None
 
-    def register(self, target: str, request: Any) -> Any:
+    def register(self, target: str, request: Message) -> Any:
         """Connect to ``target``, and return the stream of a registration there.
 
         Raises OSError if a file of the credentials cannot be read.
@@ -52,7 +55,7 @@ class Calls:
             channel, self._channel, self._stub = self._channel, None, None
             await channel.close()
 
-    async def retried(self, method: str, request: Any) -> Any:
+    async def retried(self, method: str, request: Message) -> Any:
         """Call until an answer comes. Raises ServiceRefused."""
         attempt = 0
         while True:
@@ -63,7 +66,7 @@ class Calls:
             await asyncio.sleep(self._retry.wait(attempt, self._chance))
             attempt += 1
 
-    async def once(self, method: str, request: Any, *, timeout: float = CALL_S) -> Any:
+    async def once(self, method: str, request: Message, *, timeout: float = CALL_S) -> Any:
         """Call once. Raises ServiceRefused, and AioRpcError if no answer comes."""
         while self._stub is None:
             if self.has_ended:

@@ -19,7 +19,7 @@ import logging
 import secrets
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import grpc.aio
 
@@ -36,6 +36,9 @@ from faust_assigner.service.client.session import Session
 from faust_assigner.service.client.streams import Streams
 from faust_assigner.service.errors import NotFound, ServiceRefused, WrongPhase
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
 
 __all__ = ["Access", "AssignerClient", "Handlers", "Registration", "Retry"]
 
@@ -291,11 +294,11 @@ class AssignerClient:
             if answer.action == pb.SHUTDOWN_NOW:
                 self._inbox.put(None)
 
-    async def _acknowledge(self, method: str, request: Any, command: Warm | Release) -> bool:
+    async def _acknowledge(self, method: str, request: Message, command: Warm | Release) -> bool:
         self._inbox.acknowledged(command, method, request)
         return await self._answered(method, request)
 
-    async def _answered(self, method: str, request: Any) -> bool:
+    async def _answered(self, method: str, request: Message) -> bool:
         """Send an answer; return whether the handoff was still open.
 
         A handoff that was aborted meanwhile is not an error of the consumer.
@@ -307,10 +310,10 @@ class AssignerClient:
             return False
         return True
 
-    def _repeat(self, method: str, request: Any) -> None:
+    def _repeat(self, method: str, request: Message) -> None:
         self._start(self._repeated(method, request))
 
-    async def _repeated(self, method: str, request: Any) -> None:
+    async def _repeated(self, method: str, request: Message) -> None:
         """Repeat an acknowledgement that was lost: the service has repeated its command."""
         with contextlib.suppress(ServiceRefused, grpc.aio.AioRpcError):
             await self._calls.once(method, request)

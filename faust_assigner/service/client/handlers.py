@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Collection, Iterable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from faust_assigner.service.client.commands import (
     AbortWarm,
@@ -78,7 +78,7 @@ class Acknowledge(Protocol):
         """Report that this consumer cannot warm the partition."""
 
 
-async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
+async def end(tasks: Iterable[asyncio.Task[object]]) -> None:
     """Cancel all tasks, and wait until they have ended."""
     ended = list(tasks)
     for task in ended:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from faust_assigner.service.client.commands import (
     AbortWarm,
@@ -19,6 +19,9 @@ from faust_assigner.service.client.holdings import Holdings
 from faust_assigner.service.client.messages import grants_of, other_command, partition_of
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
 #: A handoff by command type and partition: only the newest command of each key is kept.
 _Key = tuple[type[Warm | Release], TopicPartition]
 
@@ -31,12 +34,12 @@ class Inbox:
     the service has lost.
     """
 
-    def __init__(self, holdings: Holdings, repeat: Callable[[str, Any], None]) -> None:
+    def __init__(self, holdings: Holdings, repeat: Callable[[str, Message], None]) -> None:
         self._holdings = holdings
         self._repeat = repeat
         self._queue: asyncio.Queue[Command | BaseException | None] = asyncio.Queue()
         self._told: dict[_Key, Warm | Release] = {}
-        self._acked: dict[_Key, tuple[str, Any]] = {}
+        self._acked: dict[_Key, tuple[str, Message]] = {}
         self._standbys: list[TopicPartition] = []  # the parts received so far
 
     async def read(self) -> Command | None:
@@ -69,7 +72,7 @@ class Inbox:
         self._told = {key: command for key, command in self._told.items() if key[0] is Warm}
         self.put(lost)
 
-    def acknowledged(self, command: Warm | Release, method: str, request: Any) -> None:
+    def acknowledged(self, command: Warm | Release, method: str, request: Message) -> None:
         """Note the acknowledgement of a command."""
         self._acked[type(command), command.partition] = (method, request)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import grpc.aio
 
@@ -15,6 +15,9 @@ from faust_assigner.service.client.messages import to_message
 from faust_assigner.service.faults import refusal
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.proto.kafka_assigner_pb2_grpc import KafkaAssignerAdminStub
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
 
 CALL_S: Final = 30.0
 
@@ -98,7 +101,7 @@ class Operator:
         request = pb.PinRequest(partition=to_message(partition), consumer_name=consumer_name)
         return await self._order("Move", request)
 
-    async def _order(self, method: str, request: Any) -> int:
+    async def _order(self, method: str, request: Message) -> int:
         return int((await self._call(method, request)).revision)
 
     async def abort(self, partition: tuple[str, int], handoff_id: int = 0) -> None:

@@ -55,7 +55,7 @@ class Work(Protocol):
         None: start where the previous owner stopped or committed.
         """
 
-    async def process(self, record: Any, grant: Grant) -> None:
+    async def process(self, record: object, grant: Grant) -> None:
         """Process one record. Send ``grant.epoch`` with writes: a sink can refuse late writes."""
 
     async def close(self, partition: TopicPartition) -> None:
@@ -226,7 +226,7 @@ class Partitions:
         """Return whether the client may work on the partition now."""
         return self._client.may_work(partition)
 
-    async def process(self, record: Any, grant: Grant) -> None:
+    async def process(self, record: object, grant: Grant) -> None:
         """Let the app process one record."""
         await self._work.process(record, grant)
 

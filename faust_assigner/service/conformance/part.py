@@ -8,7 +8,7 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 import grpc.aio
@@ -16,6 +16,11 @@ import grpc.aio
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.proto.kafka_assigner_pb2_grpc import add_KafkaAssignerServicer_to_server
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+    from faust_assigner.service.server.auth import Context
 
 TOPIC: Final = "conformance"
 #: A command of a later release: its field number is unknown.
@@ -50,7 +55,7 @@ class Stream:
     """One registration. ``told`` holds the client's messages; a status ends the stream."""
 
     number: int
-    request: Any
+    request: pb.RegisterRequest
     when: float
     told: asyncio.Queue[pb.AssignmentCommand | grpc.StatusCode] = field(
         default_factory=asyncio.Queue
@@ -79,7 +84,7 @@ class Part:
     renewed_at: float = -float("inf")
 
     async def Register(  # noqa: N802
-        self, request: Any, context: Any
+        self, request: pb.RegisterRequest, context: Context
     ) -> AsyncIterator[pb.AssignmentCommand]:
         """Send the messages of the stream's queue, until a status ends the stream."""
         self._note("Register", request)
@@ -91,7 +96,9 @@ class Part:
             yield said
         await context.abort(said, "the part ends the stream")
 
-    async def Heartbeat(self, request: Any, context: Any) -> pb.HeartbeatResponse:  # noqa: N802
+    async def Heartbeat(  # noqa: N802
+        self, request: pb.HeartbeatRequest, context: Context
+    ) -> pb.HeartbeatResponse:
         """Answer, or keep the client waiting while ``answers`` is False."""
         when = time.monotonic()
         self._note("Heartbeat", request)
@@ -109,7 +116,7 @@ class Part:
         if not name[:1].isupper():
             raise AttributeError(name)
 
-        async def hear(request: Any, context: Any) -> Any:
+        async def hear(request: Message, context: Context) -> Any:
             self._note(name, request)
             if self.refuses is not None:
                 await context.abort(self.refuses, "the part refuses")
@@ -117,7 +124,7 @@ class Part:
 
         return hear
 
-    def _note(self, method: str, request: Any) -> None:
+    def _note(self, method: str, request: Message) -> None:
         self.calls.append(Call(time.monotonic(), method, request))
 
     # -- the commands of rules ---------------------------------------------------------------------
@@ -200,7 +207,7 @@ class Timeout(Exception):
     """A condition did not hold in time."""
 
 
-async def until(holds: Callable[[], Any], patience_s: float, what: str) -> None:
+async def until(holds: Callable[[], object], patience_s: float, what: str) -> None:
     """Wait until the condition holds. Raises Timeout."""
     deadline = time.monotonic() + patience_s
     for _ in itertools.count():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
@@ -16,10 +16,19 @@ from faust_assigner.service.server.servicer import spoken
 from faust_assigner.service.serving.orders import Orders
 from faust_assigner.service.tasks import first
 
+if TYPE_CHECKING:
+    from faust_assigner.service.server.auth import Context
+
 #: Seconds for which changes are gathered, and for which a made state is reused.
 TOGETHER_S: Final = 0.2
 #: Seconds between two states of a watch while the store is silent.
 SILENT_S: Final = 15.0
+
+
+class OfGroup(Protocol):
+    """A request to one group."""
+
+    group: str
 
 
 class AdminServicer:
@@ -33,7 +42,7 @@ class AdminServicer:
         self._authenticator = authenticator
         self._made: dict[str, tuple[int, float, list[pb.State]]] = {}
 
-    def _asked(self, request: Any, context: Any) -> AssignerNode:
+    def _asked(self, request: OfGroup, context: Context) -> AssignerNode:
         """Return the node of the request's group.
 
         Raises WrongCaller, Unauthenticated, NotFound and BadRequest.
@@ -41,7 +50,9 @@ class AdminServicer:
         self._authenticator.caller(context).administering()
         return self._groups.of(request.group)
 
-    async def GetState(self, request: pb.GetStateRequest, context: Any) -> AsyncIterator[pb.State]:
+    async def GetState(
+        self, request: pb.GetStateRequest, context: Context
+    ) -> AsyncIterator[pb.State]:
         """Stream the current state."""
         async with spoken(context):
             node = self._asked(request, context)
@@ -49,7 +60,7 @@ class AdminServicer:
                 yield part
 
     async def WatchState(
-        self, request: pb.GetStateRequest, context: Any
+        self, request: pb.GetStateRequest, context: Context
     ) -> AsyncIterator[pb.State]:
         """Stream the state now and after every change, until the caller ends the call.
 
@@ -88,7 +99,7 @@ class AdminServicer:
             self._made[group] = (revision, now, parts)
         return parts
 
-    async def Drain(self, request: pb.DrainRequest, context: Any) -> pb.DrainResponse:
+    async def Drain(self, request: pb.DrainRequest, context: Context) -> pb.DrainResponse:
         """Exclude a consumer from targets."""
         async with spoken(context):
             node = self._asked(request, context)
@@ -96,21 +107,21 @@ class AdminServicer:
             revision = node.revision
         return pb.DrainResponse(action=pb.DeregisterAction.Name(action.value), revision=revision)
 
-    async def Undrain(self, request: pb.UndrainRequest, context: Any) -> pb.OrderResponse:
+    async def Undrain(self, request: pb.UndrainRequest, context: Context) -> pb.OrderResponse:
         """Take a drain back."""
         return await self._ordered(
             request, context, lambda orders: orders.undrain(request.consumer_name)
         )
 
-    async def Pause(self, request: pb.PauseRequest, context: Any) -> pb.OrderResponse:
+    async def Pause(self, request: pb.PauseRequest, context: Context) -> pb.OrderResponse:
         """Stop moves for balance."""
         return await self._ordered(request, context, lambda orders: orders.pause(request.reason))
 
-    async def Resume(self, request: pb.ResumeRequest, context: Any) -> pb.OrderResponse:
+    async def Resume(self, request: pb.ResumeRequest, context: Context) -> pb.OrderResponse:
         """End a pause."""
         return await self._ordered(request, context, lambda orders: orders.resume())
 
-    async def Pin(self, request: pb.PinRequest, context: Any) -> pb.OrderResponse:
+    async def Pin(self, request: pb.PinRequest, context: Context) -> pb.OrderResponse:
         """Keep a partition on a consumer."""
         return await self._ordered(
             request,
@@ -118,13 +129,13 @@ class AdminServicer:
             lambda orders: orders.pin(partition_of(request.partition), request.consumer_name),
         )
 
-    async def Unpin(self, request: pb.UnpinRequest, context: Any) -> pb.OrderResponse:
+    async def Unpin(self, request: pb.UnpinRequest, context: Context) -> pb.OrderResponse:
         """End a pin or a pending move."""
         return await self._ordered(
             request, context, lambda orders: orders.unpin(partition_of(request.partition))
         )
 
-    async def Move(self, request: pb.PinRequest, context: Any) -> pb.OrderResponse:
+    async def Move(self, request: pb.PinRequest, context: Context) -> pb.OrderResponse:
         """Hand a partition to a consumer once."""
         return await self._ordered(
             request,
@@ -133,7 +144,7 @@ class AdminServicer:
         )
 
     async def _ordered(
-        self, request: Any, context: Any, order: Callable[[Orders], Awaitable[int]]
+        self, request: OfGroup, context: Context, order: Callable[[Orders], Awaitable[int]]
     ) -> pb.OrderResponse:
         async with spoken(context):
             node = self._asked(request, context)
@@ -141,7 +152,7 @@ class AdminServicer:
         return pb.OrderResponse(revision=revision)
 
     async def AbortHandoff(
-        self, request: pb.AbortHandoffRequest, context: Any
+        self, request: pb.AbortHandoffRequest, context: Context
     ) -> pb.AbortHandoffResponse:
         """Give a handoff up."""
         async with spoken(context):
@@ -151,7 +162,7 @@ class AdminServicer:
             )
         return pb.AbortHandoffResponse(revision=revision)
 
-    async def SetTopic(self, request: pb.Topic, context: Any) -> pb.SetTopicResponse:
+    async def SetTopic(self, request: pb.Topic, context: Context) -> pb.SetTopicResponse:
         """Add a topic, or change its partition count."""
         async with spoken(context):
             node = self._asked(request, context)
@@ -159,7 +170,7 @@ class AdminServicer:
         return pb.SetTopicResponse(revision=revision)
 
     async def RemoveTopic(
-        self, request: pb.RemoveTopicRequest, context: Any
+        self, request: pb.RemoveTopicRequest, context: Context
     ) -> pb.RemoveTopicResponse:
         """Remove a topic."""
         async with spoken(context):
@@ -167,7 +178,9 @@ class AdminServicer:
             revision = await node.remove_topic(request.topic)
         return pb.RemoveTopicResponse(revision=revision)
 
-    async def Plan(self, request: pb.PlanRequest, context: Any) -> AsyncIterator[pb.PlanResponse]:
+    async def Plan(
+        self, request: pb.PlanRequest, context: Context
+    ) -> AsyncIterator[pb.PlanResponse]:
         """Stream the moves of a rebalance in a dry run."""
         async with spoken(context):
             node = self._asked(request, context)

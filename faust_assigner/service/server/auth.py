@@ -8,12 +8,19 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.service.certificates import Stamp, stamp_of
 from faust_assigner.service.errors import WrongCaller
 from faust_assigner.service.faults import Unauthenticated
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+    from grpc.aio import ServicerContext
+
+    #: The context of a call, as gRPC passes it.
+    Context = ServicerContext[Message, Message]
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +90,7 @@ def _within(group: str) -> str:
 class Authenticator(Protocol):
     """Identifies the caller of a call."""
 
-    def caller(self, context: Any) -> Caller:
+    def caller(self, context: Context) -> Caller:
         """Return the caller, from a call's context. Raises Unauthenticated."""
 
     def look(self) -> None:
@@ -93,7 +100,7 @@ class Authenticator(Protocol):
 class NoAuthentication:
     """No authentication: every caller may act under every name."""
 
-    def caller(self, context: Any) -> Caller:
+    def caller(self, context: Context) -> Caller:
         """Return a caller without restrictions."""
         return Caller(None)
 
@@ -139,7 +146,7 @@ class TokenAuthenticator:
         self._stamp, self._complaint = stamp, ""
         log.info("%s has changed: %d tokens are valid now", self.path, len(self.tokens))
 
-    def caller(self, context: Any) -> Caller:
+    def caller(self, context: Context) -> Caller:
         """Return a caller with the names whose token the call carries.
 
         All tokens are compared, each in constant time. Raises Unauthenticated.
@@ -165,7 +172,7 @@ class CertificateAuthenticator:
 
     admins: Collection[str] = ()
 
-    def caller(self, context: Any) -> Caller:
+    def caller(self, context: Context) -> Caller:
         """Return a caller with the certificate's common name and alternative names.
 
         Raises Unauthenticated.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 import grpc.aio
@@ -12,6 +12,9 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.server.groups import Groups
+
+if TYPE_CHECKING:
+    from faust_assigner.service.server.auth import Context
 
 SERVES: Final = pb.DESCRIPTOR.services_by_name["KafkaAssigner"].full_name
 LEADS: Final = "leader"
@@ -69,16 +72,18 @@ class Probes(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
     def __init__(self, health: Health) -> None:
         self._health = health
 
-    async def Check(self, request: Any, context: Any) -> Any:
+    async def Check(self, request: Any, context: Context) -> Any:
         """Answer as gRPC's health service does."""
         return await self._health.servicer.Check(request, context)
 
-    async def Watch(self, request: Any, context: Any) -> None:
+    async def Watch(self, request: Any, context: Context) -> None:
         """Refuse with UNIMPLEMENTED."""
         await context.abort(grpc.StatusCode.UNIMPLEMENTED, "only Check is answered on this port")
 
 
-def probing(health: Health, address: str, options: Sequence[tuple[str, Any]]) -> tuple[Any, int]:
+def probing(
+    health: Health, address: str, options: Sequence[tuple[str, object]]
+) -> tuple[object, int]:
     """Return a server without TLS that answers only health probes, and its port.
 
     Raises RuntimeError if the server cannot listen on the address.

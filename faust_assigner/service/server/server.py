@@ -37,7 +37,7 @@ LOOK_S: Final = 2.0
 AGE_GRACE_MS: Final = 5_000
 
 
-def channel_options(consumer_ttl_s: float, most_age_s: float = 0.0) -> list[tuple[str, Any]]:
+def channel_options(consumer_ttl_s: float, most_age_s: float = 0.0) -> list[tuple[str, object]]:
     """Return gRPC's limits, and pings that detect a dead peer within half a time to live.
 
     A connection older than ``most_age_s`` is closed (gRPC varies this age by a tenth); 0: never.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
 
 import grpc
 
@@ -34,6 +34,9 @@ from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.limits import check_counts
 from faust_assigner.service.serving.registry import Stream
 
+if TYPE_CHECKING:
+    from faust_assigner.service.server.auth import Context
+
 log = logging.getLogger(__name__)
 
 #: The status of each end of a stream. DRAINED is missing: the stream ends with OK.
@@ -48,7 +51,7 @@ ENDED = {
 
 
 @contextlib.asynccontextmanager
-async def spoken(context: Any) -> AsyncIterator[None]:
+async def spoken(context: Context) -> AsyncIterator[None]:
     """Turn refusals into the call's status.
 
     Store errors and ``Busy`` become UNAVAILABLE: the caller may try again.
@@ -64,6 +67,13 @@ async def spoken(context: Any) -> AsyncIterator[None]:
         await context.abort(grpc.StatusCode.UNAVAILABLE, f"{type(error).__name__}: {error}")
 
 
+class OfConsumer(Protocol):
+    """A request of one consumer of a group."""
+
+    consumer_name: str
+    group: str
+
+
 class ConsumerServicer:
     """``kafka_assigner.v1.KafkaAssigner``."""
 
@@ -74,7 +84,7 @@ class ConsumerServicer:
     async def Register(
         self,
         request: pb.RegisterRequest,
-        context: Any,
+        context: Context,
     ) -> AsyncIterator[pb.AssignmentCommand]:
         """Stream commands until the consumer or this instance ends the stream."""
         async with spoken(context):
@@ -90,7 +100,7 @@ class ConsumerServicer:
         ) is not None and stream.ended is not None:
             await context.abort(code, _why(node, stream, stream.ended))
 
-    def _asked(self, request: Any, context: Any) -> tuple[AssignerNode, str]:
+    def _asked(self, request: OfConsumer, context: Context) -> tuple[AssignerNode, str]:
         """Return the node of the request's group, and the caller's identity there.
 
         Raises Unauthenticated, WrongCaller, NotFound and BadRequest; the caller is checked first.
@@ -115,7 +125,7 @@ class ConsumerServicer:
                 yield message
 
     async def WatchAssignments(
-        self, request: pb.WatchAssignmentsRequest, context: Any
+        self, request: pb.WatchAssignmentsRequest, context: Context
     ) -> AsyncIterator[pb.AssignmentsUpdate]:
         """Stream the partitions' owners until the caller ends the call.
 
@@ -133,7 +143,9 @@ class ConsumerServicer:
                     for message in routed(update, pulse_ms):
                         yield message
 
-    async def Heartbeat(self, request: pb.HeartbeatRequest, context: Any) -> pb.HeartbeatResponse:
+    async def Heartbeat(
+        self, request: pb.HeartbeatRequest, context: Context
+    ) -> pb.HeartbeatResponse:
         """Renew the consumer's registration."""
         async with spoken(context):
             node, identity = self._asked(request, context)
@@ -153,7 +165,7 @@ class ConsumerServicer:
     async def PartitionReady(
         self,
         request: pb.PartitionReadyRequest,
-        context: Any,
+        context: Context,
     ) -> pb.PartitionReadyResponse:
         """Record that the new owner is warm."""
         async with spoken(context):
@@ -170,7 +182,7 @@ class ConsumerServicer:
     async def PartitionReleased(
         self,
         request: pb.PartitionReleasedRequest,
-        context: Any,
+        context: Context,
     ) -> pb.PartitionReleasedResponse:
         """Record that the old owner released the partition."""
         async with spoken(context):
@@ -187,7 +199,7 @@ class ConsumerServicer:
         return pb.PartitionReleasedResponse(revision=revision)
 
     async def ReleaseFailed(
-        self, request: pb.ReleaseFailedRequest, context: Any
+        self, request: pb.ReleaseFailedRequest, context: Context
     ) -> pb.ReleaseFailedResponse:
         """Record that the old owner cannot release the partition."""
         async with spoken(context):
@@ -204,7 +216,7 @@ class ConsumerServicer:
         return pb.ReleaseFailedResponse(revision=revision)
 
     async def WarmFailed(
-        self, request: pb.WarmFailedRequest, context: Any
+        self, request: pb.WarmFailedRequest, context: Context
     ) -> pb.WarmFailedResponse:
         """Record that the new owner cannot warm the partition."""
         async with spoken(context):
@@ -222,7 +234,7 @@ class ConsumerServicer:
     async def ReportProgress(
         self,
         request: pb.ReportProgressRequest,
-        context: Any,
+        context: Context,
     ) -> pb.ReportProgressResponse:
         """Record the progress of the new owner's warm-up."""
         async with spoken(context):
@@ -240,7 +252,7 @@ class ConsumerServicer:
     async def ReportReplicas(
         self,
         request: pb.ReportReplicasRequest,
-        context: Any,
+        context: Context,
     ) -> pb.ReportReplicasResponse:
         """Record the replicas that the consumer keeps warm."""
         async with spoken(context):
@@ -260,7 +272,7 @@ class ConsumerServicer:
         return pb.ReportReplicasResponse(revision=revision)
 
     async def Deregister(
-        self, request: pb.DeregisterRequest, context: Any
+        self, request: pb.DeregisterRequest, context: Context
     ) -> pb.DeregisterResponse:
         """Let the consumer leave: at once, or after it has handed all partitions over."""
         async with spoken(context):

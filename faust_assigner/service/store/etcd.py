@@ -11,7 +11,7 @@ import logging
 import math
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 import grpc.aio
@@ -39,6 +39,9 @@ from faust_assigner.service.store.base import (
     Write,
 )
 from faust_assigner.service.store.etcd_api import etcd_pb2 as pb
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -237,7 +240,7 @@ class EtcdStore:
         status = await self._call("Maintenance/Status", pb.StatusRequest(), pb.StatusResponse)
         return str(status.version)
 
-    async def _call(self, path: str, request: Any, response: type[T]) -> T:
+    async def _call(self, path: str, request: Message, response: type[T]) -> T:
         began, error = asyncio.get_running_loop().time(), None
         metadata, number = await self._metadata(), self._number
         try:
@@ -289,7 +292,7 @@ class EtcdStore:
                 self._token = ""
         return (*REQUIRE_LEADER, ("token", self._token)) if self._token else REQUIRE_LEADER
 
-    def _failed(self, error: Exception, number: int, request: Any = None) -> StoreError:
+    def _failed(self, error: Exception, number: int, request: Message | None = None) -> StoreError:
         """Turn etcd's answer into a StoreError; switch endpoints if ``number`` did not answer."""
         where = f"etcd at {self._access.address(number)}"
         if not isinstance(error, grpc.aio.AioRpcError):
@@ -385,7 +388,7 @@ def _end_of(prefix: bytes) -> bytes:
     return b"\0"
 
 
-def _lease_of(request: Any) -> int:
+def _lease_of(request: Message | None) -> int:
     """Return the lease id in a request; 0 if there is none."""
     if isinstance(request, pb.TxnRequest):
         return next((op.request_put.lease for op in request.success if op.request_put.lease), 0)

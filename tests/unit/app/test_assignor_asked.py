@@ -273,7 +273,7 @@ def test_weights_that_fail_are_counted_at_each_round() -> None:
 
 def test_a_leaders_view_has_all_that_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each from its own place; its warm-up policy is asked with whether all are cooperative."""
-    found = group(2, faust_assigner_group_record_bytes=70_000, faust_assigner_stale_reads=5)
+    found = group(2, faust_assigner_group_record_bytes=70_000, faust_assigner_stale_reads_s=5)
     found.rebalance("m0")
     app, assignor = found.apps["m0"], assignor_of(found)
     assert assignor.last_round is not None

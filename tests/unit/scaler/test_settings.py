@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
 from faust_assigner.errors import ConfigError
-from faust_assigner.scaler.settings import KEYS, Settings, read_metadata, read_settings
+from faust_assigner.scaler.settings import (
+    KEYS,
+    SETTINGS,
+    Settings,
+    read_metadata,
+    read_settings,
+)
+from faust_assigner.settings.page import renewed
+
+PAGE = Path(__file__).resolve().parents[3] / "docs/how-to/autoscaling.md"
 
 
 def test_each_setting_has_a_key() -> None:
-    """And each key sets another one."""
-    assert sorted(name for name, _ in KEYS.values()) == sorted(
-        field.name for field in dataclasses.fields(Settings)
-    )
+    """And each key sets another one; Kubernetes' users write them in its way."""
+    assert sorted(KEYS.values()) == sorted(field.name for field in dataclasses.fields(Settings))
+    assert {"min", "max", "targetLag", "targetLagSeconds", "growAt", "downSeconds"} < KEYS.keys()
+
+
+def test_the_page_on_autoscaling_shows_the_settings() -> None:
+    """Its table is the one that the package would write."""
+    text = PAGE.read_text()
+    shown = renewed(text, SETTINGS.values(), lambda setting: f"`{setting.name}`")
+    assert shown == text
+    assert all(f"| `{key}` |" in text for key in KEYS)
 
 
 def test_keys_are_read() -> None:

@@ -16,10 +16,10 @@ from faust_assigner.service.leading import rebalancer
 from faust_assigner.service.leading.rebalancer import Rebalancer
 from faust_assigner.service.leading.targets import Targets
 from faust_assigner.service.records import Assigned, Consumer, TopicConfig
-from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Event, KeyValue, Put, TxnResult, Write
 from faust_assigner.service.tasks import ended
 from faust_assigner.service.view import View
+from faust_assigner.settings.service import ServiceSettings
 from tests.support.assigning.consumers import LoopClock, virtually
 from tests.unit.service.stories import ALL
 

@@ -11,7 +11,7 @@ from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.records import HEARTBEATS, Consumer
 from faust_assigner.service.serving.registry import Stream
 from faust_assigner.service.serving.sessions import Sessions
-from faust_assigner.service.settings import ServiceSettings
+from faust_assigner.settings.service import ServiceSettings
 from tests.support.assigning.consumers import LoopClock, virtually
 from tests.unit.service.followed import Followed
 from tests.unit.service.stories import ALL

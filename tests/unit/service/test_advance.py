@@ -12,7 +12,6 @@ from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
 from faust_assigner.service.leading.advance import advance
 from faust_assigner.service.leading.bundles import COOLDOWN_LEASE, EXPELLED_LEASE, Bundle
 from faust_assigner.service.records import Assigned, Consumer, Status
-from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import (
     Compare,
     Delete,
@@ -23,6 +22,7 @@ from faust_assigner.service.store.base import (
     unchanged,
 )
 from faust_assigner.service.view import View
+from faust_assigner.settings.service import ServiceSettings
 from tests.unit.service.stories import ALL, view_of
 
 AT = TopicPartition("t", 0)

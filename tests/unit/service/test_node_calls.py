@@ -24,8 +24,8 @@ from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.records import Action, Consumer
 from faust_assigner.service.serving.callers import Callers
-from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Event, KeyValue
+from faust_assigner.settings.service import ServiceSettings
 from tests.support.assigning.consumers import LoopClock, virtually
 from tests.unit.service.followed import Followed
 from tests.unit.service.stories import ALL

@@ -21,7 +21,6 @@ from faust_assigner.service.leading.moves import (
 )
 from faust_assigner.service.leading.targets import Targets
 from faust_assigner.service.records import Assigned, Consumer, Pin, PlannedMove, Status
-from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import (
     Compare,
     Delete,
@@ -32,6 +31,7 @@ from faust_assigner.service.store.base import (
     unchanged,
 )
 from faust_assigner.service.view import View
+from faust_assigner.settings.service import ServiceSettings
 from tests.unit.service.stories import ALL, view_of
 
 SETTINGS = ServiceSettings(prefix="/g/", max_handoffs=100, max_handoffs_per_consumer=50)

@@ -12,9 +12,9 @@ from faust_assigner.service.keys import Keys
 from faust_assigner.service.leading.record import Record, Suitability, most_s
 from faust_assigner.service.leading.slots import beginning
 from faust_assigner.service.records import Assigned, Consumer
-from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Event, KeyValue
 from faust_assigner.service.view import View
+from faust_assigner.settings.service import ServiceSettings
 from tests.unit.service.stories import ALL, view_of
 
 #: A new owner without progress is stuck after 20 s.

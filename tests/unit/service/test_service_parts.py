@@ -32,11 +32,11 @@ from faust_assigner.service.errors import (
 )
 from faust_assigner.service.faults import Unauthenticated, Unserved, code_of, refusal
 from faust_assigner.service.leases import HeldLease
-from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Delete, Put, Write, absent, unchanged
 from faust_assigner.service.store.rewrite import ATTEMPTS, rewritten
 from faust_assigner.service.tasks import ended, first
 from faust_assigner.service.view import Change, View
+from faust_assigner.settings.service import ServiceSettings
 from tests.support.assigning.consumers import LoopClock, virtually
 from tests.support.certificates import Authority
 from tests.unit.service.followed import Followed

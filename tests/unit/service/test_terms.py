@@ -12,10 +12,10 @@ from faust_assigner.service import values as codec
 from faust_assigner.service.errors import StoreUnavailable
 from faust_assigner.service.leading.election import Deposed, Election, Leadership
 from faust_assigner.service.records import Leader
-from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Compare, Delete, Field, Put, TxnResult, Write
 from faust_assigner.service.store.memory import MemoryStore
 from faust_assigner.service.tasks import ended
+from faust_assigner.settings.service import ServiceSettings
 from tests.support.assigning.consumers import LoopClock, virtually
 from tests.unit.service.stories import ALL
 

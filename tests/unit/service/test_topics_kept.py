@@ -15,11 +15,11 @@ from faust_assigner.service.keys import MAX_PARTITIONS
 from faust_assigner.service.leading.catalogue import Catalogue
 from faust_assigner.service.leading.election import Deposed
 from faust_assigner.service.records import BY_OPERATOR, IN_KAFKA, Consumer, TopicConfig
-from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Delete, Event, Put, TxnResult, Write
 from faust_assigner.service.store.memory import MemoryStore
 from faust_assigner.service.tasks import ended
 from faust_assigner.service.view import Change
+from faust_assigner.settings.service import ServiceSettings
 from tests.support.assigning.consumers import LoopClock, virtually
 from tests.unit.service.stories import ALL, view_of
 

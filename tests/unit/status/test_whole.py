@@ -106,7 +106,7 @@ def look() -> Evidence:
         said=JoinData("http://d:6066", software="1.2", rack_id="r2", **common),
         given=Answer(runs(orders=[3], **{TOTALS: [3]}), {}, generation=7),
     )
-    settings = {"broker_session_timeout": "45", "FAUST_ASSIGNER_STALE_READS": "3"}
+    settings = {"broker_session_timeout": "45", "FAUST_ASSIGNER_STALE_READS_S": "3"}
     heard = {
         "http://a:6066": Heard(
             answer=ANSWERED,
@@ -144,7 +144,7 @@ def look() -> Evidence:
                 python="3.12.1",
                 generation=6,
                 is_leaving=True,
-                settings={**settings, "FAUST_ASSIGNER_STALE_READS": ""},
+                settings={**settings, "FAUST_ASSIGNER_STALE_READS_S": ""},
             ),
         ),
     }
