@@ -580,6 +580,7 @@ async def test_a_change_is_sent_as_ever_and_counts_until_it_has_arrived(made: Co
     first.set_result(None)
     other.set_exception(ValueError("not a change"))
     await asyncio.sleep(0)
+    assert other.exception() is not None  # seen here: no later test gets it in its log
     assert (made._under_way, made._unwritten_problem()) == ({second}, None)
     problems = vars(made.app)["_faust_assigner_must_run"]
     assert problems == {"changelogs": made._unwritten_problem}
