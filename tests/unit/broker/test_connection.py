@@ -243,15 +243,16 @@ def test_another_version_is_no_repetition() -> None:
     assert in_hall(story) == [10, 14, 10]
 
 
-def test_a_request_that_lost_its_correlation_id_is_no_repetition() -> None:
-    """All else in it is as before; without an id there is no answer to be given."""
+@pytest.mark.parametrize("more", [b"", b"\0\0\0\1\0"])
+def test_a_request_with_more_or_less_than_a_correlation_id_is_no_repetition(more: bytes) -> None:
+    """All else in it is as before; the broker reads it anew, and it is malformed."""
 
     async def story(hall: Hall) -> tuple[int, bool]:
         member, wire = hall.connect("a")
         beat = next(frames(HEARTBEAT, 1, 3, group_id="g", generation_id=1, member_id="a"))
         member.data_received(beat)
         await hall.answers(1)
-        body = beat[4:8] + beat[12:]
+        body = beat[4:8] + more + beat[12:]
         member.data_received(struct.pack(">i", len(body)) + body)
         for _ in range(100):
             await asyncio.sleep(0)

@@ -135,3 +135,9 @@ def test_what_came_by_now_is_served_before_the_call() -> None:
     before = served[: served.index("call")]
     assert {"asker", "producer", "member 99", "just read"} <= set(before)
     assert len(before) < 500
+
+
+def test_a_lane_uses_its_whole_slice_in_one_turn() -> None:
+    """Ten looks at the clock are a slice: ten frames, then the next lane, and the rest a turn later."""
+    served = served_of(*((f"q{n}", QUESTIONS, 1) for n in range(13)), ("work", WORK, 1))
+    assert served == [*(f"q{n}" for n in range(10)), "work", "q10", "q11", "q12"]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from faust_assigner.broker import server
 from faust_assigner.broker.connection import Connection
 from faust_assigner.broker.held import HeldBytes
+from faust_assigner.broker.security.listeners import Listener
+from faust_assigner.errors import ConfigError
 from tests.support.hall import Hall, Wire, in_hall
 
 
@@ -119,3 +122,31 @@ async def test_a_stop_waits_a_moment_for_the_last_answers_and_drops_the_rest(
     await hall.server.stop()
     assert sorted(steps[:2]) == ["reads closed", "stalls closed"]
     assert steps[2:] == ["stalls dropped", "store"]
+
+
+@pytest.mark.parametrize("error", [OSError("taken"), ConfigError("unusable TLS files")])
+async def test_a_listener_that_cannot_be_opened_closes_those_before_it(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their ports are free for the next start; no timer and no sweep runs."""
+    hall = Hall()
+    ports = "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0"
+    hall.node.settings = replace(hall.node.settings, listeners=ports)
+    opened: list[str] = []
+    closed: list[str] = []
+
+    async def listen(self: server.BrokerServer, wanted: Listener) -> None:
+        if wanted.has_tls:
+            raise error
+        opened.append(wanted.protocol)
+        name = wanted.protocol
+        self._listening.append(
+            cast(Any, SimpleNamespace(close=lambda name=name: closed.append(name)))
+        )
+
+    monkeypatch.setattr(server.BrokerServer, "_listen", listen)
+    with pytest.raises(type(error)):
+        await hall.server.start()
+    assert closed == opened == ["PLAINTEXT", "SASL_PLAINTEXT"]
+    assert (hall.server._listening, hall.server._sweeper, hall.node._loop) == ([], None, None)
+    hall.node.close()

@@ -8,8 +8,12 @@ import pytest
 
 from faust_assigner.broker import limits
 from faust_assigner.broker.settings import Settings
+from faust_assigner.broker.storage.entries import CLEAN, OFFSET
+from faust_assigner.broker.storage.losses import accept_losses
+from faust_assigner.broker.storage.records import TRANSACTIONAL
 from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
 from faust_assigner.broker.topics import Catalogue, Refused
+from tests.unit.broker.test_log_life import append
 
 
 def catalogue(store: MemoryStore | None = None) -> Catalogue:
@@ -179,3 +183,40 @@ def test_the_limits_of_topics_and_partitions_are_met_exactly(
     topics.delete(second)
     topics.grow(first, 6)
     topics.create("v", 3, {})
+
+
+def test_the_logs_of_all_topics_are_restored_each_with_its_own_facts() -> None:
+    """Three topics: records, a trim, an accepted loss, a compaction, open and aborted transactions."""
+    store = MemoryStore()
+    topics = catalogue(store)
+    logs = [log for name in "abc" for log in topics.create(name, 2, {}).partitions]
+    for number, log in enumerate(logs, 1):
+        for _ in range(number):
+            append(log)
+    logs[1].trim(1)
+    accept_losses(logs[3], [(4, 9)], ())
+    store.write([(CLEAN + logs[4].place, OFFSET.pack(3))])
+    for number in (2, 5):
+        for producer_id in (7, 8):
+            header = {"producer_id": producer_id, "epoch": 0, "sequence": 0}
+            append(logs[number], attributes=TRANSACTIONAL, **header)
+        ending = logs[number].end_transaction(7, 0, 0, commits=False)
+        store.write(ending.puts, ending.deletes)
+        ending.stored()
+    steps: list[None] = []
+    again = Catalogue(store, Settings(), uuid.uuid4, progress=lambda: steps.append(None))
+    found = [
+        (log.start_offset, log.end_offset, log.cleaned_to, log.accepted, log.transactions.open,
+         [one.last for one in log.aborted(0, 99)])
+        for topic in again for log in topic.partitions
+    ]  # fmt: skip
+    assert found == [
+        (0, 1, 0, (), {}, []),
+        (1, 2, 0, (), {}, []),
+        (0, 6, 0, (), {8: 4}, [5]),
+        (0, 9, 0, ((4, 9),), {}, []),
+        (0, 5, 3, (), {}, []),
+        (0, 9, 0, (), {8: 7}, [8]),
+    ]
+    assert len(steps) == 3 + 6, "each topic and each log asks whether to go on"
+    assert again._partitions == 6

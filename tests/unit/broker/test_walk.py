@@ -53,6 +53,21 @@ def test_a_varint_has_at_most_five_bytes() -> None:
             read_varint(data, 0)
 
 
+def test_a_text_is_null_or_has_up_to_32767_bytes() -> None:
+    """-1 is null and no other negative length is one; both ways to write a length."""
+    longest = b"x" * 32_767
+    assert [end(NAME, data) for data in (b"\xff\xff", b"\0\0", b"\x7f\xff" + longest)] == [
+        2, 2, 32_769
+    ]  # fmt: skip
+    assert [end(COMPACT_NAME, data) for data in (b"\0", b"\1", b"\x80\x80\2" + longest)] == [
+        1, 1, 32_770
+    ]  # fmt: skip
+    assert [end(BYTES, data) for data in (b"\xff" * 4, b"\0\0\0\1x")] == [4, 5]
+    assert is_refused(COMPACT_NAME, b"\x81\x80\2" + longest + b"x")
+    for shape, width in ((NAME, 2), (BYTES, 4)):
+        assert is_refused(shape, (-2).to_bytes(width, "big", signed=True) + bytes(9))
+
+
 def test_a_number_ends_within_the_frame() -> None:
     """Its last byte may be the frame's last byte."""
     assert end(_fixed(4), b"abcd") == 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import logging
 from typing import Any
 
 import pytest
@@ -386,6 +387,30 @@ def test_a_request_that_fails_is_answered_and_counted_by_its_reason(
         return int(found.error_code), hall.node.counters[counter]
 
     assert in_hall(story) == (code, 1)
+
+
+@pytest.mark.parametrize(
+    ("problem", "level", "name"),
+    [
+        (ValueError("a bug"), logging.ERROR, "unknown_server_error"),
+        (TimeoutError("late"), logging.INFO, "request_timed_out"),
+    ],
+)
+def test_a_request_that_fails_is_logged_with_its_peer_and_a_bug_with_its_trace(
+    problem: Exception, level: int, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, in one line."""
+
+    async def story(hall: Hall) -> None:
+        peer, _ = hall.connect("peer")
+        await answer_error(hall.node, peer, RequestHeader(JOIN, 5, 9, "raw", 0), None, problem)
+
+    with caplog.at_level(logging.INFO):
+        in_hall(story)
+    (line,) = [one for one in caplog.records if "gets the error" in one.message]
+    said = f"the request with key 11 v5 of 127.0.0.1 gets the error {name}: {problem!r}"
+    assert (line.message, line.levelno) == (said, level)
+    assert (line.exc_info is not None) == (level == logging.ERROR)
 
 
 def test_a_member_is_shown_with_the_address_of_its_peer() -> None:

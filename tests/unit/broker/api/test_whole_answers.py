@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,9 +12,12 @@ import pytest
 from faust_assigner.broker.api import fetch, group_offsets
 from faust_assigner.broker.security.acls import Acls
 from faust_assigner.broker.security.authorizer import ANONYMOUS, Authorizer
+from faust_assigner.broker.storage.records import parse_batch
 from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
 from faust_assigner.broker.storage.unpacking import pack
 from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.events import CommitOffsets
+from faust_assigner.coordinator.offsets import Committed
 from tests.support.asking import ask, to_topic, wanting
 from tests.support.clients.raw_client import batch, one_record
 from tests.support.hall import Hall, in_hall
@@ -21,7 +25,9 @@ from tests.unit.broker.api.test_tools import creation
 from tests.unit.broker.api.test_transactions import begun
 
 PRODUCE, FETCH, CREATE_ACLS, LOG_DIRS, REASSIGN, GROW, QUORUM = 0, 1, 30, 35, 45, 37, 55
-CREATE, DESCRIBE_CONFIGS, ADD_PARTITIONS = 19, 32, 24
+CREATE, DESCRIBE_CONFIGS, ADD_PARTITIONS, TXN_COMMIT = 19, 32, 24, 28
+METADATA, DESCRIBE_CLUSTER, FIND_COORDINATOR, DELETE_TOPICS = 3, 60, 10, 20
+DELETE_RECORDS, FETCH_OFFSETS = 21, 9
 LATER = datetime.timedelta(seconds=20)
 BAD_ASSIGNMENT, UNKNOWN_PARTITION, STORAGE_ERROR, INVALID_REQUEST = 39, 3, 56, 42
 
@@ -251,6 +257,98 @@ def test_a_place_is_needed_for_each_new_partition_if_any_is_given(
     assert in_hall(story) == [("t", error, 1 if error else 2), ("u", 0, 3)]
 
 
+def test_the_node_has_its_own_id_in_every_answer() -> None:
+    """As a broker, as the controller, as a leader, as a replica and as a coordinator."""
+
+    async def story(hall: Hall) -> Any:
+        hall.node.settings = replace(hall.node.settings, node_id=7)
+        hall.node.catalogue.create("t", 1, {})
+        told = await ask(hall, METADATA, 9, topics=None, allow_auto_topic_creation=False)
+        cluster = await ask(
+            hall, DESCRIBE_CLUSTER, 1, include_cluster_authorized_operations=False, endpoint_type=1
+        )
+        found = await ask(hall, FIND_COORDINATOR, 4, key_type=0, coordinator_keys=("g",))
+        part = told.topics[0].partitions[0]
+        assert told.cluster_id == cluster.cluster_id == hall.node.cluster_id
+        return [
+            told.controller_id, cluster.controller_id, *(b.node_id for b in told.brokers),
+            *(b.broker_id for b in cluster.brokers), part.leader_id, *part.replica_nodes,
+            *part.isr_nodes, found.coordinators[0].node_id,
+        ]  # fmt: skip
+
+    assert in_hall(story) == [7] * 8
+
+
+def test_no_topic_is_deleted_where_the_broker_forbids_it() -> None:
+    """delete.topic.enable; a topic that is missing gets the same answer."""
+
+    async def story(hall: Hall) -> Any:
+        hall.node.settings = replace(hall.node.settings, delete_topic_enable=False)
+        hall.node.catalogue.create("t", 1, {})
+        answer = await ask(hall, DELETE_TOPICS, 5, topic_names=("t", "x"))
+        return [int(one.error_code) for one in answer.responses], len(hall.node.catalogue)
+
+    assert in_hall(story) == ([73, 73], 1)
+
+
+def test_records_of_each_named_partition_are_deleted_up_to_its_own_offset() -> None:
+    """A partition that is named twice, also in another element, has the last of its offsets."""
+
+    async def story(hall: Hall) -> Any:
+        topics = [hall.node.catalogue.create(name, 3, {}) for name in "tu"]
+        for topic in topics:
+            for log in topic.partitions:
+                for _ in range(5):
+                    data = batch()
+                    log.append(parse_batch(data), data, 0)
+        asked = [
+            ("t", [(0, 1), (2, 3), (0, 2)]), ("u", [(1, 6), (0, -1), (2, -2)]), ("t", [(2, 4), (9, 1)])
+        ]  # fmt: skip
+        answer = await ask(
+            hall, DELETE_RECORDS, 2, timeout_ms=1_000,
+            topics=[
+                {"name": name, "partitions": [{"partition_index": n, "offset": o} for n, o in parts]}
+                for name, parts in asked
+            ],
+        )  # fmt: skip
+        rows = [
+            (t.name, p.partition_index, int(p.error_code), p.low_watermark)
+            for t in answer.topics
+            for p in t.partitions
+        ]
+        return sorted(rows), [[log.start_offset for log in t.partitions] for t in topics]
+
+    rows, starts = in_hall(story)
+    assert rows == [
+        ("t", 0, 0, 2), ("t", 2, 0, 4), ("t", 9, UNKNOWN_PARTITION, -1),
+        ("u", 0, 0, 5), ("u", 1, 1, -1), ("u", 2, 1, -1),
+    ]  # fmt: skip
+    assert starts == [[2, 0, 4], [5, 0, 0]]
+
+
+def test_a_topic_that_a_fetch_of_offsets_names_twice_is_answered_once_with_all_its_partitions() -> (
+    None
+):
+    """Each partition once, in the order in which it is named first."""
+
+    async def story(hall: Hall) -> Any:
+        hall.node.catalogue.create("t", 4, {})
+        hall.node.groups.ask("g", CommitOffsets, lambda reply: None)
+        hall.node.groups.commit("g", {("t", n): Committed(n + 5) for n in (0, 1, 3)})
+        topics = [
+            {"name": name, "partition_indexes": numbers}
+            for name, numbers in (("t", (3, 0)), ("u", (0,)), ("t", (1, 3)))
+        ]
+        groups = [{"group_id": "g", "topics": topics}]
+        answer = await ask(hall, FETCH_OFFSETS, 8, groups=groups, require_stable=False)
+        return [
+            (t.name, [(p.partition_index, p.committed_offset) for p in t.partitions])
+            for t in answer.groups[0].topics
+        ]
+
+    assert in_hall(story) == [("t", [(3, 8), (0, 5), (1, 6)]), ("u", [(0, -1)])]
+
+
 # -- transactions ------------------------------------------------------------------------------
 
 
@@ -263,6 +361,36 @@ def test_a_partition_number_below_zero_is_unknown_to_a_transaction() -> None:
         return found, hall.node.transactions.get("tx").partitions  # type: ignore[union-attr]
 
     assert in_hall(story) == ({-1: UNKNOWN_PARTITION, 1: 55}, frozenset())
+
+
+@pytest.mark.parametrize("fences", [False, True])
+def test_an_unknown_partition_has_its_own_error_in_a_commit_of_a_transaction(fences: bool) -> None:
+    """Whatever becomes of the others; of unknown partitions alone nobody is asked."""
+
+    async def story(hall: Hall) -> Any:
+        producer = await begun(hall, 1)
+        await producer.add_group()
+        if fences:
+            producer.epoch -= 1
+        parts = [
+            {"partition_index": n, "committed_offset": 7, "committed_metadata": ""} for n in (0, 5)
+        ]
+        values = {
+            "transactional_id": "tx", "group_id": "g", "producer_id": producer.id,
+            "producer_epoch": producer.epoch, "generation_id": -1, "member_id": "",
+            "group_instance_id": None,
+        }  # fmt: skip
+        found = []
+        for chosen in (parts, parts[1:]):
+            topics = [{"name": "t", "partitions": chosen}]
+            answer = await ask(hall, TXN_COMMIT, 3, **values, topics=topics)
+            found.append([int(p.error_code) for p in answer.topics[0].partitions])
+        return found, hall.node.groups.pending.count("g")
+
+    error = int(Code.INVALID_PRODUCER_EPOCH) if fences else 0
+    found, pending = in_hall(story)
+    assert found == [[error, UNKNOWN_PARTITION], [UNKNOWN_PARTITION]]
+    assert pending == (0 if fences else 1)
 
 
 def test_a_slice_of_offsets_that_is_not_stored_fails_the_request_and_ends_it(
