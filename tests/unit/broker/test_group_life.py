@@ -209,3 +209,11 @@ def test_a_session_that_ends_removes_its_member_at_the_alarm() -> None:
     assert group.is_empty
     assert desk.counters["group_member_expired"] == 1
     assert LIMITS.initial_rebalance_delay_ms == 0
+
+
+def test_a_join_of_a_known_member_creates_no_group() -> None:
+    """The group was deleted: the member is unknown, and begins anew without its id."""
+    desk = Desk(MemoryStore())
+    (answer,) = desk.join("ghost")
+    assert answer.error is Code.UNKNOWN_MEMBER_ID
+    assert (desk.service.get("g"), left_in(desk.service, "g")) == (None, [])
