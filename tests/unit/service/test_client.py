@@ -442,9 +442,10 @@ async def test_a_heartbeat_says_what_is_held() -> None:
 
     part = Hearing(lives_ms=600)
     async with serving(part) as target, told_by(AssignerClient(target, "a", retry=QUICK)):
-        await until(lambda: bool(heard))
-    expected = held([("orders", 1, 0)])
-    assert (heard[0].held.count, heard[0].held.digest) == (1, expected.digest)
+        # A busy machine may lose the session before its first heartbeat: that one holds nothing.
+        await until(lambda: any(one.held.count for one in heard))
+    said = next(one.held for one in heard if one.held.count)
+    assert (said.count, said.digest) == (1, held([("orders", 1, 0)]).digest)
 
 
 async def test_many_consumers_of_one_process_have_connections_of_their_own() -> None:
