@@ -13,7 +13,7 @@ from faust_assigner.service.handoff import Handoff, Phase
 from faust_assigner.service.leases import HeldLease
 from faust_assigner.service.records import Ended, Status
 from faust_assigner.service.store.base import Delete, Put
-from tests.unit.service.session_stage import T0, A, B, Stage, staged
+from tests.unit.service.session_stage import T0, T1, A, B, Stage, staged
 from tests.unit.service.stories import ALL
 
 
@@ -140,5 +140,65 @@ def test_a_registration_that_changed_meanwhile_is_decided_again() -> None:
         stream = await s.register(A)
         assert await s.lease() == other
         assert stream.session.startswith(f"n1-{other:x}-")
+
+    staged(story)
+
+
+def test_every_change_of_one_batch_is_heard() -> None:
+    """A base, a wish for an assignment, two ends and two consumers that wait in vain, at one revision."""
+
+    async def story(s: Stage) -> None:
+        names = ("a", "c", "d", "e", "f")
+        streams = [await s.register(replace(A, name=name)) for name in names]
+        plain = await s.register(B)
+        for stream in (*streams, plain):
+            await anext(stream)
+        a, c, d, e, f = streams
+        for number, name in enumerate("de"):
+            await s.store.owner((T0, T1)[number], name, "a1")
+        draining = [
+            Put(
+                entry.kv.key,
+                codec.dump_consumer(replace(entry.value, status=status)),
+                entry.kv.lease,
+            )
+            for name, status in (("d", Status.DRAINING), ("e", Status.DRAINING))
+            for entry in (s.store.view.consumers[name],)
+        ]
+        ready = replace(B, topics=("u",), session=plain.session)
+        await s.store.txn(
+            [],
+            [
+                Put(ALL.resync("f"), f.session.encode()),
+                Put(ALL.resync("gone"), b"x"),
+                *(Delete(ALL.consumer(name)) for name in "ac"),
+                *draining,
+                Put(
+                    ALL.consumer("f"),
+                    codec.dump_consumer(replace(A, name="f", topics=("u",), session=f.session)),
+                ),
+                Put(ALL.consumer("b"), codec.dump_consumer(ready)),
+                Put(ALL.topic("v"), b"?"),
+            ],
+        )
+        ends = [stream.ended for stream in (a, c, d, e, f, plain)]
+        lost, drained = Ended.LEASE_LOST, Ended.DRAINED
+        assert ends == [lost, lost, drained, drained, None, None]
+        assert await anext(f) == Assignment(full=True)
+
+    staged(story)
+
+
+def test_a_stop_ends_the_renewal_of_every_registration() -> None:
+    """Each lease runs out a time to live after its last renewal."""
+
+    async def story(s: Stage) -> None:
+        for name in ("x", "y", "z"):
+            await s.register(replace(B, name=name))
+        await asyncio.sleep(5.0)
+        await s.sessions.stop()
+        await asyncio.sleep(18.1)
+        s.store.follow()
+        assert s.store.view.consumers == {}
 
     staged(story)
