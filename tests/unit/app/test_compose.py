@@ -265,7 +265,7 @@ async def test_copies_are_watched_only_where_they_may_answer(tmp_path: Path) -> 
 
 async def test_an_app_without_the_repairs_answers_no_requests_for_keys(tmp_path: Path) -> None:
     """It does not know which partitions are restored: Faust's own answers stay."""
-    app = app_in(tmp_path, faust_assigner_stale_reads=30.0)
+    app = app_in(tmp_path, faust_assigner_stale_reads_s=30.0)
     before = app.table_route
     module.install(app, ("router", "reads"))
     assert not issubclass(app.conf.Router, module.KeyRouter)
