@@ -176,7 +176,7 @@ def test_each_setting_has_its_own_bounds(
     key: str, least: str, below: str, most: str, above: str
 ) -> None:
     """The bounds themselves are values; the setting of the key alone changes."""
-    name, _ = KEYS[key]
+    name = KEYS[key]
     for text in (least, most):
         found = read_settings({key: text})
         assert found == replace(Settings(), **{name: float(text)})
