@@ -1,4 +1,4 @@
-"""The plugins of every run: real parts as fixtures, what a test uses of them, and what it leaves running."""
+"""The plugins of every run: real brokers and workers as fixtures, their use by tests, and leaks."""
 
 from __future__ import annotations
 

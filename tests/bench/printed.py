@@ -9,7 +9,7 @@ from tests.support.pages import ROOT
 
 
 def printed(module: str, *arguments: str) -> str:
-    """What ``python -m module`` prints; it ends with 0."""
+    """The output of ``python -m module``; asserts that the command exits with 0."""
     done = subprocess.run(
         [sys.executable, "-m", module, *arguments],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""That benchmarks/assign.py runs and prints; and its sizes, which do not depend on the machine."""
+"""benchmarks/assign.py runs and prints; its sizes do not depend on the machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.assign import Case, OurGroup, StockGroup, measure
 
 @pytest.mark.slow
 def test_it_prints_a_row_for_each_case(tmp_path: Path) -> None:
-    """The smallest case, ours beside stock, as a person would call it."""
+    """The smallest case, our assignor beside stock's, run as a command."""
     out = tmp_path / "figures.json"
     done = subprocess.run(
         [

@@ -1,4 +1,4 @@
-"""The planner's benchmark measures what it says."""
+"""The planner's benchmark measures every event of its cases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.property.oracle import min_cost, score
 
 
 def test_every_event_of_a_case_is_measured() -> None:
-    """Four rows: even loads, no moves when nothing changed, a newcomer's share when one joins."""
+    """Loads are even, an unchanged group moves no partition, and a newcomer gets its share."""
     rows = list(measure(equal("small", 10, 2, 100), repeat=1, limit=1))
     assert [row["event"] for row in rows] == list(EVENTS)
     assert [row["moves"] for row in rows] == [0, 0, 9, 0]
@@ -26,7 +26,7 @@ def test_every_event_of_a_case_is_measured() -> None:
 
 
 def test_aiokafka_is_measured_beside_on_the_same_input() -> None:
-    """It finishes on a small case, and its moves are counted the same way."""
+    """aiokafka's assignor finishes on a small case; its moves are counted as ours are."""
     case = Case("small", [["t"]] * 3, {"t": 9})
     rows = list(measure(case, repeat=1, limit=60))
     assert all(row["aiokafka_s"] is not None for row in rows)
@@ -34,7 +34,7 @@ def test_aiokafka_is_measured_beside_on_the_same_input() -> None:
 
 
 def test_the_mixed_case_is_planned_exactly() -> None:
-    """What is timed is the optimum: the oracle agrees on the benchmark's own kind of input."""
+    """The oracle finds the same optimum for each timed plan of a mixed group."""
     case = mixed("small", 12, 8, 10, 0.5)
     for event, members in situations(case):
         answer = plan(members, case.partitions)
@@ -51,7 +51,7 @@ def test_the_mixed_case_is_planned_exactly() -> None:
 
 
 def test_warm_ups_are_measured_where_there_are_some() -> None:
-    """A join moves nothing at once, and begins what it is allowed to."""
+    """A join moves no partition at once and starts the allowed number of warm-ups."""
     rows = list(measure_warmups(together("small", 10, 2, 2000), repeat=1))
     assert [(row["event"], row["moves"], row["warmups"]) for row in rows] == [
         ("no-op", 0, 0),

@@ -1,4 +1,4 @@
-"""That benchmarks/rebalance.py runs and prints; and that its members hold nothing twice."""
+"""benchmarks/rebalance.py runs and prints; no partition has two owners at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.bench.printed import printed
 @pytest.mark.slow
 @pytest.mark.processes
 def test_it_prints_a_row_for_each_protocol() -> None:
-    """Three members on ours, as a person would call it; four times, partitions held twice, two latencies."""
+    """Three members with our assignor: four times, partitions owned twice, two latencies."""
     said = printed("benchmarks.rebalance", "--members", "3", "--only", "ours")
     rows = [line.split() for line in said.splitlines() if line.startswith("ours")]
     assert [row[:3] for row in rows] == [["ours", "classic", "3"], ["ours", "consumer", "3"]]

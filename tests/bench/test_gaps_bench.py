@@ -1,4 +1,6 @@
-"""The benchmark of gaps: what counts as kept, moved, cold, repeated and lost; and that it runs and prints."""
+"""The benchmark of gaps: its counts of kept, moved, cold, repeated and lost; and it runs and
+prints.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ def steady(by: Process, begin: float, end: float, first: int, partition: int = 0
 
 
 def window(event: str = "join", since: float = 2.0, until: float = 8.0, **more: object) -> Window:
-    """One change, without anybody's copies unless said."""
+    """One change of the group; no worker holds a copy unless ``more`` names copies."""
     said = {
         "rested": True,
         "held": NOBODY,
@@ -46,12 +48,12 @@ def row_of(
     given: Sequence[Given] = (),
     replays: Sequence[tuple[float, Process, int, int]] = (),
 ) -> Row:
-    """Of one partition, of which ``sent`` records were sent, the first event's row."""
+    """The row of the first event, for one partition to which ``sent`` records were sent."""
     return rows(History(sorted(done), given, replays, [sent]), windows or [window()])[0]
 
 
 def test_a_partition_that_one_process_goes_on_with_is_kept() -> None:
-    """Its gap is the longest between two records around the change, not before it."""
+    """The gap is the longest time between two records around the change, not before the change."""
     done = [*steady(A, 0, 1, 0), *steady(A, 1.9, 4, 10), *steady(A, 4.5, 10, 31)]
     row = row_of(done)
     assert (len(row.kept), row.moved) == (1, ())
@@ -59,12 +61,12 @@ def test_a_partition_that_one_process_goes_on_with_is_kept() -> None:
 
 
 def test_a_gap_that_begins_before_the_change_counts_whole() -> None:
-    """From the last record before it to the first after."""
+    """The gap reaches from the last record before the change to the first record after it."""
     assert row_of([*steady(A, 0, 1.5, 0), *steady(A, 3, 10, 15)]).kept[0] == pytest.approx(1.6)
 
 
 def test_a_gap_that_begins_at_the_end_is_the_next_changes() -> None:
-    """The group was at rest; what follows at once is another change."""
+    """The group was at rest at the end of the first change, so the gap belongs to the second."""
     done = [*steady(A, 0, 8, 0), *steady(B, 12, 14, 80)]
     windows = [window("first"), window("second", 8.0, 13.0)]
     first, second = rows(History(done, [], [], [0]), windows)
@@ -73,7 +75,7 @@ def test_a_gap_that_begins_at_the_end_is_the_next_changes() -> None:
 
 
 def test_a_repeat_fills_no_gap() -> None:
-    """And is counted, in the change during which it was done again."""
+    """The repeated record is counted in the change during which it is processed again."""
     done = [*steady(A, 0, 3, 0), Done(3.5, 0, 7, B), *steady(B, 5, 10, 30)]
     row = row_of(done)
     assert row.moved[0] == pytest.approx(2.1)
@@ -81,14 +83,14 @@ def test_a_repeat_fills_no_gap() -> None:
 
 
 def test_a_partition_that_another_process_did_some_of_is_moved() -> None:
-    """Also where it came back to its owner before the end."""
+    """The partition counts as moved even if its owner gets it back before the end."""
     done = [*steady(A, 0, 3, 0), *steady(B, 3.5, 5, 30), *steady(A, 5.2, 10, 45)]
     row = row_of(done)
     assert (row.kept, len(row.moved), row.moves) == ((), 1, 0)
 
 
 def test_a_restarted_worker_is_another_process_and_no_move() -> None:
-    """Its partitions stood still while it was away."""
+    """Its partitions stand still while the worker restarts."""
     row = row_of([*steady(A, 0, 3, 0), *steady(A2, 6, 10, 30)], window(held={"a": frozenset({0})}))
     assert row.moved[0] == pytest.approx(3.1)
     assert (row.moves, row.cold) == (0, 0)
@@ -107,7 +109,7 @@ def test_a_restarted_worker_is_another_process_and_no_move() -> None:
 def test_a_move_to_who_held_no_copy_before_is_cold(
     held: dict[str, frozenset[int]], given: list[Given], cold: int
 ) -> None:
-    """A copy held when it began counts, and one given during it, if to that process and in time."""
+    """A copy counts if the process holds it at the start or gets it in time during the change."""
     done = [*steady(A, 0, 3, 0), *steady(B, 3.5, 10, 30)]
     row = row_of(
         done,
@@ -119,7 +121,7 @@ def test_a_move_to_who_held_no_copy_before_is_cold(
 
 
 def test_a_lost_record_belongs_to_the_change_after_which_its_partition_went_on() -> None:
-    """One that nothing was done after belongs to the last."""
+    """A lost record without a later record in its partition belongs to the last change."""
     done = [d for d in steady(A, 0, 30, 0) if d.offset != 45]
     windows = [window("first", 1, 3), window("second", 4, 6), window("third", 8, 9)]
     found = rows(History(done, [], [], [301]), windows)
@@ -127,7 +129,7 @@ def test_a_lost_record_belongs_to_the_change_after_which_its_partition_went_on()
 
 
 def test_first_start_counts_from_the_start() -> None:
-    """Nobody did anything before: all is moved."""
+    """No record was processed before the first start, so every partition is moved."""
     row = row_of(steady(A, 5, 10, 0), window("first start", owners_before=NOBODY))
     assert row.moved[0] == pytest.approx(3.0)
     assert (row.kept, row.moves, row.cold) == ((), 1, 1)
@@ -161,7 +163,7 @@ def test_events_for_which_no_time_is_left_are_named() -> None:
 
 
 def test_rounds_are_pooled_side_by_side() -> None:
-    """Arms beneath one another, gaps of all rounds together."""
+    """The table has a row per arm and pools the gaps of all rounds."""
     one, two = Row("join", moves=3, kept=(0.1,)), Row("join", moves=2, kept=(0.3,))
     lines = table({"stock": [[one]], "cooperative": [[one], [two]]}, 10.0)
     assert [line.split()[:3] for line in lines[1:]] == [
@@ -172,12 +174,12 @@ def test_rounds_are_pooled_side_by_side() -> None:
 
 
 def run(*arguments: str) -> str:
-    """What the benchmark prints."""
+    """The output of the benchmark."""
     return printed("benchmarks.gaps", *arguments)
 
 
 def test_an_event_that_it_does_not_know_is_named() -> None:
-    """And those that it knows are listed."""
+    """The error also lists the known events."""
     said = CliRunner().invoke(main, ["--events", "join,earthquake"])
     assert said.exit_code == 2
     assert "earthquake; known: nothing, join" in said.output
@@ -187,7 +189,7 @@ def test_an_event_that_it_does_not_know_is_named() -> None:
 @pytest.mark.processes
 @pytest.mark.timeout(280)
 def test_one_event_of_one_arm_is_played_and_shown() -> None:
-    """On the embedded broker, small: three workers start, one is stopped, nothing is lost."""
+    """On the embedded broker: three workers start, one worker stops, no order is lost."""
     said = run(
         "--brokers",
         "embedded",
@@ -210,7 +212,7 @@ def test_one_event_of_one_arm_is_played_and_shown() -> None:
 @pytest.mark.slow
 @pytest.mark.processes
 def test_without_budget_it_names_what_it_leaves_out_and_ends() -> None:
-    """Nothing is started."""
+    """The benchmark starts no process."""
     said = run("--brokers", "embedded", "--arms", "stock", "--budget", "1")
     assert "left out, the budget is used up: stock, seed 1" in said
 
@@ -218,7 +220,7 @@ def test_without_budget_it_names_what_it_leaves_out_and_ends() -> None:
 @pytest.mark.slow
 @pytest.mark.kafka
 def test_the_kafka_streams_worker_builds(kafka: object) -> None:
-    """With Maven, into a folder that is gone afterwards; the tree holds sources only."""
+    """Maven builds into a temporary folder; the source tree keeps sources only."""
     with streams_classes() as path:
         classes = Path(path.split(":")[0])
         assert (classes / "StreamsWorker.class").exists()

@@ -1,4 +1,4 @@
-"""The benchmark of what metrics and ledger cost runs end to end, small."""
+"""The benchmark of the cost of metrics and ledger runs end to end on a small case."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from tests.bench.printed import printed
 @pytest.mark.processes
 @pytest.mark.timeout(280)
 def test_replays_of_stock_and_ours_give_whole_tables() -> None:
-    """On the embedded broker, three workers one after the other; no figure is judged."""
+    """On the embedded broker, three workers in sequence; the test judges no figure."""
     said = printed(
         "benchmarks.replay", "--records", "4000", "--stock-records", "1000", "--partitions", "2"
     )

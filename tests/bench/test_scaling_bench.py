@@ -8,7 +8,7 @@ from benchmarks.scaling.__main__ import RIVALS, main
 
 
 def test_each_arm_has_its_row(capsys: pytest.CaptureFixture[str]) -> None:
-    """Half an hour, one seed: a row for the seed, one for the medians, and each rival's comparison."""
+    """Half an hour, one seed: a row for the seed, a row for the medians, a comparison per rival."""
     main(["--seeds", "1", "--hours", "0.5", "--why"])
     shown = capsys.readouterr().out
     assert shown.count("lag-only 0.5 s, 300 s") == 3

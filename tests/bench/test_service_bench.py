@@ -1,4 +1,4 @@
-"""The service's benchmark runs and prints; never how fast."""
+"""The service's benchmark runs and prints; the tests judge no speed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_it_prints_memory_and_latency() -> None:
 @pytest.mark.processes
 @pytest.mark.slow
 def test_it_prints_what_the_end_of_an_instance_did() -> None:
-    """With a handful of consumers: nobody loses a session, and everything is owned again."""
+    """A few consumers: no session is lost, and every partition has an owner again."""
     said = printed("benchmarks.service_scale", "--sizes", "100x6", "--planning", "1000")
     assert re.search(r"sessions lost 0; registrations \d+; terms of a leader begun 1", said)
     assert re.search(r"1000 partitions, 1000 consumers, in one process", said)

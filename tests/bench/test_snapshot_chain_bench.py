@@ -12,7 +12,7 @@ from benchmarks import snapshot_chain
 def test_a_chain_of_snapshots_has_the_rows_of_a_whole_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Three snapshots of two partitions; fewer bytes than three whole ones, no time is judged."""
+    """A chain of three snapshots has fewer bytes than three full ones; no time is judged."""
     small = ["--records", "6000", "--keys", "3000", "--partitions", "2", "--snapshots", "3"]
     assert snapshot_chain.main(small) == 0
     said = capsys.readouterr().out

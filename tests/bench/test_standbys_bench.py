@@ -9,7 +9,7 @@ from tests.bench.printed import printed
 
 
 def test_the_standby_benchmark_prints_and_writes_every_event(tmp_path: Path) -> None:
-    """Fresh, join and leave, one and two replicas, three kinds of racks."""
+    """Fresh, join and leave, with one and two replicas and three kinds of racks."""
     target = tmp_path / "rows.json"
     said = printed("benchmarks.standbys", "--small", "--repeat", "1", "--json", str(target))
     rows = json.loads(target.read_text())

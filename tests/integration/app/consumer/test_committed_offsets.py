@@ -1,4 +1,4 @@
-"""A worker begins where its group has committed, or waits until that can be told."""
+"""A worker starts at its group's committed offsets, or waits until the broker can return them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOADING, NOT_COORDINATOR = 14, 16
 async def test_offsets_that_a_transaction_is_about_to_commit_are_waited_for(
     kafka: KafkaServer,
 ) -> None:
-    """Who asks in between would begin before them, and process them twice."""
+    """A worker that does not wait would start before those offsets and repeat records."""
     name = f"stable-{uuid4().hex[:8]}"
     mine, other = TopicPartition(name, 0), TopicPartition(name, 1)
     async with group(kafka.bootstrap, name) as consumer:
@@ -50,7 +50,7 @@ async def test_offsets_that_a_transaction_is_about_to_commit_are_waited_for(
 async def test_a_group_that_is_being_loaded_has_not_committed_nothing(
     embedded_broker: Any, monkeypatch: pytest.MonkeyPatch, code: int, version: int
 ) -> None:
-    """Its answer holds one error and no offsets; aiokafka takes that for none. It is asked again."""
+    """The response has an error and no offsets; aiokafka takes it for "no commit". We ask again."""
     name = f"loading-{uuid4().hex[:8]}"
     tp = TopicPartition(name, 0)
     async with group(embedded_broker.bootstrap, name) as consumer:
@@ -78,7 +78,7 @@ async def test_a_group_that_is_being_loaded_has_not_committed_nothing(
 
 @asynccontextmanager
 async def group(bootstrap: str, name: str) -> AsyncIterator[AIOKafkaConsumer]:
-    """A consumer that owns the two partitions of a topic of its own."""
+    """A consumer that owns both partitions of its own new topic."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
     await admin.create_topics([NewTopic(name, 2, 1)])

@@ -1,4 +1,6 @@
-"""What is fetched while other partitions are looked up, are paused or wait to be taken, with real clients."""
+"""Fetches while other partitions are looked up, paused or waiting for the reader, with real
+clients.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 class Watched:
-    """A member's requests about partitions, of which one kind may have to wait."""
+    """Record a member's requests about partitions; one kind of request can be held back."""
 
     def __init__(self, member: Member) -> None:
         self.asked: list[tuple[type, set[int]]] = []
@@ -36,7 +38,7 @@ class Watched:
         member.consumer._client.send = self.send
 
     async def send(self, node: Any, request: Any, **more: Any) -> Any:
-        """Note what it names."""
+        """Record the partitions that the request names."""
         if isinstance(request, FetchRequest | OffsetRequest):
             self.asked.append(
                 (type(request), {part[0] for _, parts in request._topics for part in parts})
@@ -50,13 +52,13 @@ class Watched:
         return await self._send(node, request, **more)
 
     def of(self, kind: type) -> list[set[int]]:
-        """The partitions that each request of a kind has named."""
+        """The partitions named in each request of this kind."""
         return [numbers for request, numbers in self.asked if request is kind]
 
 
 @contextlib.asynccontextmanager
 async def owner() -> AsyncIterator[tuple[Plan, Member, Watched]]:
-    """A member that owns 0 and 1 and reads them, of four partitions with a steady load."""
+    """A member that owns and reads partitions 0 and 1 of four partitions under a steady load."""
     plan = Plan({"a": {0, 1}})
     async with group(plan, "a") as (broker, (member,)), load(broker):
         await until(lambda: member.offsets(0) and member.offsets(1), "records")
@@ -68,14 +70,14 @@ async def owner() -> AsyncIterator[tuple[Plan, Member, Watched]]:
 
 
 async def give(plan: Plan, member: Member, wanted: set[int]) -> None:
-    """A round that gives it ``wanted``."""
+    """Run a round that assigns the partitions ``wanted`` to the member."""
     plan.wanted = {"a": wanted}
     member.coordinator.request_rejoin()
     await until(lambda: member.owned == wanted, "the round")
 
 
 async def flows(member: Member, partition: int) -> None:
-    """Wait for more of it."""
+    """Wait until the member has read 20 more records of the partition."""
     seen = len(member.offsets(partition))
     await until(lambda: len(member.offsets(partition)) > seen + 20, "records", seconds=10)
 
@@ -84,7 +86,7 @@ async def flows(member: Member, partition: int) -> None:
     "question", [OffsetFetchRequest, OffsetRequest], ids=["committed", "beginnings"]
 )
 async def test_what_is_kept_flows_while_what_is_gained_is_looked_up(question: type) -> None:
-    """aiokafka fetches nothing from a broker as long as one of its partitions has no position."""
+    """aiokafka fetches from no partition of a broker while a partition there has no position."""
     async with owner() as (plan, member, watched):
         watched.held = question
         await give(plan, member, {0, 1, 2, 3})
@@ -131,7 +133,7 @@ async def test_what_is_looked_up_at_a_former_leader_is_looked_for_anew() -> None
 
 
 async def test_what_is_kept_flows_while_a_member_that_joins_looks_at_its_files() -> None:
-    """It opens a database for each partition that has only files; then it says what it has seen."""
+    """The join opens a database per partition that has only files, then reports their offsets."""
     async with owner() as (plan, member, _):
         looks, may_go, told = threading.Event(), threading.Event(), len(plan.rounds)
 
@@ -151,7 +153,7 @@ async def test_what_is_kept_flows_while_a_member_that_joins_looks_at_its_files()
 
 
 async def test_records_that_nobody_takes_hold_up_no_other_partition() -> None:
-    """aiokafka waits with the next fetch for as long as it was told, 0.1 s of each time."""
+    """aiokafka delays the next fetch by its backoff each time, by default 0.1 s."""
     async with owner() as (_, member, _):
         member.reading.cancel()
         await asyncio.gather(member.reading, return_exceptions=True)
@@ -166,7 +168,7 @@ async def test_records_that_nobody_takes_hold_up_no_other_partition() -> None:
 
 
 async def test_a_fetch_that_ends_while_records_are_taken_is_followed_by_the_next() -> None:
-    """aiokafka has dealt with it and looks what to send, and its books name it for one more step."""
+    """aiokafka lists the fetch as in flight for one more step after it has handled the response."""
     async with owner() as (_, member, _):
         fetcher, looks_again, loop = (
             member.consumer._fetcher,
@@ -196,7 +198,7 @@ async def test_a_fetch_that_ends_while_records_are_taken_is_followed_by_the_next
 
 
 async def test_what_is_paused_is_neither_looked_up_nor_fetched_until_it_is_resumed() -> None:
-    """A cold changelog of a megabyte beside what is kept would come first."""
+    """Otherwise a megabyte of a cold changelog would be read before the kept partitions."""
     async with owner() as (plan, member, watched):
         paused, fetcher = {2, 3}, member.consumer._fetcher
         fetcher.is_wanted = lambda tp: tp.partition not in paused
@@ -212,7 +214,7 @@ async def test_what_is_paused_is_neither_looked_up_nor_fetched_until_it_is_resum
 
 
 async def test_a_partition_that_comes_back_while_it_is_looked_up_is_looked_up_anew() -> None:
-    """What was asked for its former stay answers nothing now."""
+    """The answer to the lookup of the first ownership is not used for the second."""
     async with owner() as (plan, member, watched):
         watched.held = OffsetRequest
         for wanted in ({0, 1, 2}, {0, 1}, {0, 1, 2}):
@@ -227,7 +229,7 @@ async def test_a_partition_that_comes_back_while_it_is_looked_up_is_looked_up_an
 
 
 async def test_what_a_worker_resumes_is_fetched_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fetcher looks again when something is wanted; a changelog that is restored never is."""
+    """The fetcher looks again when a partition is resumed; a restored changelog is never wanted."""
     async with worker_of([0]) as worker:
         consumer, seen = worker.app.consumer, list[set[Any]]()
 
@@ -258,7 +260,7 @@ async def test_nobody_complains_that_a_paused_partition_is_not_fetched(
 async def test_nobody_complains_that_what_has_just_come_is_not_fetched_yet(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Not even where it was here before; at the next look it has been."""
+    """This holds for a partition that the worker owned before, too; the next check reports it."""
     missed: list[Any] = []
     monkeypatch.setattr(VirtualThread, "verify_event_path", lambda self, now, tp: missed.append(tp))
     async with worker_of([0, 1]) as worker:

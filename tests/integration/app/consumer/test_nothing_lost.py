@@ -1,8 +1,8 @@
-"""What stock Faust loses when the group changes, and that a repaired app does not.
+"""Records that stock Faust loses when the group changes, and that a repaired app does not lose.
 
-Every fact is tested twice: ``stock`` asserts that the defect is there, and goes red on the day Faust
-mends it; ``repaired`` asserts the promise. Pauses put into Faust's own steps make a rare order of
-events certain; each is an order that a slower broker or a busier loop produces by itself.
+Each test runs twice. ``stock`` asserts that the defect exists, and fails on the day Faust fixes it;
+``repaired`` asserts the promise. Pauses in Faust's own steps force a rare order of events. A slower
+broker or a busier loop produces the same order without them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ both = pytest.mark.parametrize(
 
 
 def patience_s(repaired: bool) -> float:
-    """How long to wait for what a repaired worker does at once if it has a core, and stock never."""
+    """Seconds to wait for an event that a repaired worker reaches quickly and stock never reaches.
+    """
     return 20.0 if repaired else 1.0
 
 
@@ -52,7 +53,7 @@ def pause_around(target: Any, name: str, *, before: float = 0.0, after: float = 
 
 
 def seek_amid_a_batch(worker: Worker, handed_over: int, patience_s: float) -> None:
-    """Let the seek fall between two orders of one batch; stock yields to other tasks every 100 records."""
+    """Make the seek fall between two orders of one batch; stock yields every 100 records."""
     consumer, seen = worker.app.consumer, []
     getmany, perform_seek = consumer.getmany, consumer.perform_seek
 
@@ -71,7 +72,7 @@ def seek_amid_a_batch(worker: Worker, handed_over: int, patience_s: float) -> No
 
 @both
 async def test_records_waiting_at_a_first_start_are_processed(repaired: bool) -> None:
-    """With a table to recover and nothing committed yet, stock never processes some waiting records."""
+    """If a table must be recovered and no offset is committed, stock skips some waiting records."""
     worker = Worker(repaired=repaired)
     worker.send_changelog(50)
     worker.send_orders(40)
@@ -108,7 +109,7 @@ async def test_the_head_of_the_first_batch_after_a_recovery_is_processed(repaire
 
 @both
 async def test_a_generation_commits_what_it_processed(repaired: bool) -> None:
-    """The lost head leaves a hole that stock never commits past, however long the generation lasts."""
+    """The skipped head leaves a gap; stock never commits past it in the whole generation."""
     worker = Worker(repaired=repaired, broker_commit_interval=0.05)
     worker.send_changelog(50)
     worker.send_orders(40)
@@ -129,7 +130,7 @@ async def test_a_generation_commits_what_it_processed(repaired: bool) -> None:
 
 @both
 async def test_a_commit_never_passes_a_record_that_was_not_processed(repaired: bool) -> None:
-    """Where a batch straddles the seek, stock takes the records it drops afterwards for a gap of the log."""
+    """If the seek falls inside a batch, stock takes the records it drops for a gap in the log."""
     for _ in range(
         1 if repaired else 3
     ):  # whether stock's fetch is under way at the seek is chance
@@ -139,7 +140,7 @@ async def test_a_commit_never_passes_a_record_that_was_not_processed(repaired: b
 
 
 async def is_record_passed_over(repaired: bool) -> bool:
-    """Whether a worker commits an offset beyond a record that it has not processed."""
+    """Return whether a worker commits an offset beyond a record that it has not processed."""
     worker = Worker(partitions=2, repaired=repaired, broker_commit_interval=0.05)
     worker.send_changelog(5)
     worker.send_orders(5)
@@ -148,7 +149,7 @@ async def is_record_passed_over(repaired: bool) -> bool:
 
         @worker.app.on_rebalance_complete.connect(weak=False)
         async def orders_arrive(*_: Any, **__: Any) -> None:
-            await asyncio.sleep(1.2)  # earlier ones fall to a fetch under way, see below
+            await asyncio.sleep(1.2)  # earlier orders would fall into a fetch under way, see below
             worker.send_orders(55)
 
         seek_amid_a_batch(worker, handed_over=30, patience_s=1.0 if repaired else 10.0)
@@ -168,7 +169,7 @@ async def is_record_passed_over(repaired: bool) -> bool:
 
 @both
 async def test_a_fetch_under_way_takes_no_records_of_paused_partitions(repaired: bool) -> None:
-    """When the last active partition pauses, stock's pending fetch takes and drops those of all others."""
+    """When the last active partition pauses, stock's pending fetch drops all other records."""
     worker = Worker(repaired=repaired)
     worker.send_changelog(50)
     async with running(worker):
@@ -190,7 +191,7 @@ async def test_a_fetch_under_way_takes_no_records_of_paused_partitions(repaired:
 @both
 @pytest.mark.parametrize("wait_empty", [True, False], ids=["wait for streams", "wait for nobody"])
 async def test_the_final_commit_reaches_the_broker(repaired: bool, wait_empty: bool) -> None:
-    """Stock forgets what was acknowledged before it commits; the next owner repeats it all."""
+    """Stock drops acknowledged offsets before the commit; the next owner repeats the records."""
     worker = Worker(repaired=repaired, stream_wait_empty=wait_empty)
     async with running(worker):
         await worker.rebalance([0])
@@ -202,7 +203,7 @@ async def test_the_final_commit_reaches_the_broker(repaired: bool, wait_empty: b
 
 @both
 async def test_the_final_commit_follows_a_commit_under_way(repaired: bool) -> None:
-    """A commit that the timer has begun does not stand in for the final one."""
+    """A commit that the timer has started does not replace the final commit."""
     worker = Worker(repaired=repaired)
     async with running(worker):
         await worker.rebalance([0])
@@ -223,7 +224,7 @@ async def test_the_final_commit_follows_a_commit_under_way(repaired: bool) -> No
 async def test_recovery_ends_although_the_last_record_cannot_be_read(
     repaired: bool, last: str
 ) -> None:
-    """Stock waits for it as long as the worker lives."""
+    """Stock waits for the unreadable record as long as the worker lives."""
     worker = Worker(repaired=repaired)
     worker.send_changelog(50)
     if last == "undecodable":
@@ -239,13 +240,13 @@ async def test_recovery_ends_although_the_last_record_cannot_be_read(
         assert (
             await worker.until(lambda: len(worker.offsets) == 5, patience_s(repaired)) == repaired
         )
-        # Stock writes to the table what it has read once the recovery ends.
+        # Stock writes the records to the table once the recovery ends.
         assert len(worker.counts) == (55 if repaired else 0)
 
 
 @both
 async def test_a_standby_holds_every_changelog_record(repaired: bool) -> None:
-    """Stock clears the changelog queue while a standby is read through it: its copy has holes."""
+    """Stock clears the changelog queue while a standby reads through it, so the copy has gaps."""
     worker = Worker(partitions=2, repaired=repaired)
     worker.send_changelog(5, partition=0)
     worker.send_changelog(300, partition=1)
@@ -278,7 +279,7 @@ async def test_a_standby_writes_what_it_reads(repaired: bool) -> None:
 
 @both
 async def test_a_standby_that_catches_up_does_not_stop_the_streams(repaired: bool) -> None:
-    """Stock hands over every record the standby has waiting before it looks for the next order."""
+    """Stock delivers every waiting standby record before it looks for the next order."""
     worker = Worker(partitions=2, repaired=repaired, stream_buffer_maxsize=20)
     worker.send_changelog(2000, partition=1)
     async with running(worker):
@@ -294,7 +295,7 @@ async def test_a_standby_that_catches_up_does_not_stop_the_streams(repaired: boo
 
 @both
 async def test_no_record_is_processed_before_its_table_is_restored(repaired: bool) -> None:
-    """A full buffer that empties during a recovery makes stock fetch the paused partition again."""
+    """If a full buffer empties during a recovery, stock fetches the paused partition again."""
     worker = Worker(repaired=repaired, stream_wait_empty=False, stream_buffer_maxsize=10)
     async with running(worker):
         await worker.rebalance([0])
@@ -331,7 +332,7 @@ async def test_a_recovery_overtaken_by_a_rebalance_starts_no_flow(repaired: bool
 
 @both
 async def test_the_fetcher_does_not_oversleep_a_recovery(repaired: bool) -> None:
-    """Stock sleeps a second whenever it finds nothing to fetch, although it is resumed meanwhile."""
+    """Stock sleeps for a second after an empty fetch, even if partitions are resumed meanwhile."""
     worker = Worker(repaired=repaired)
     worker.send_changelog(5)
     async with running(worker):
@@ -378,7 +379,7 @@ async def test_a_changelog_record_of_no_table_of_ours_is_left_out(repaired: bool
 
 @both
 async def test_a_changelog_the_cluster_has_not_told_of_yet_ends_no_agent(repaired: bool) -> None:
-    """Stock takes a changelog created a moment ago for one of 0 partitions, and its agent dies of that."""
+    """Stock takes a new changelog for a topic with 0 partitions, and its agent fails."""
     worker = Worker(repaired=repaired)
     worker.send_orders(5)
     async with running(worker):
@@ -404,7 +405,7 @@ STOCK = "faust.assignor:PartitionAssignor"
 
 
 def is_repaired(app: faust.App) -> bool:
-    """Whether consumer, tables and flow control are the repaired ones."""
+    """Return whether the consumer, the tables and the flow control are the repaired classes."""
     return (
         isinstance(app.tables, RecoveringTables)
         and isinstance(app.tables.recovery, RecoveryLoop)
@@ -416,14 +417,14 @@ def is_repaired(app: faust.App) -> bool:
 
 @pytest.mark.parametrize("touch", FIRST_TOUCHES.values(), ids=FIRST_TOUCHES)
 async def test_one_line_of_settings_repairs_the_app(touch: Any) -> None:
-    """Whatever part of the app asks for its settings first."""
+    """The repair does not depend on which part of the app reads the settings first."""
     app = faust.App("repaired", PartitionAssignor=OURS, web_enabled=False)
     touch(app)
     assert is_repaired(app)
 
 
 async def test_other_apps_of_the_process_stay_as_they_are() -> None:
-    """An app with the stock assignor keeps Faust's own parts, beside one of ours."""
+    """An app with the stock assignor keeps Faust's own classes beside an app with ours."""
     ours, stock = (
         faust.App(name, PartitionAssignor=name, web_enabled=False) for name in (OURS, STOCK)
     )
@@ -444,7 +445,7 @@ async def test_the_repairs_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) 
 async def test_without_the_entry_point_a_warning_says_that_nothing_is_repaired(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The assignor is created when the consumer starts, too late to repair it."""
+    """Faust creates the assignor when the consumer starts, too late for the repair."""
     monkeypatch.setattr(faust.App, "_init_fixups", lambda self: [])
     app = faust.App("uninstalled", PartitionAssignor=OURS, web_enabled=False)
     assert not isinstance(app.consumer, FlowGate)

@@ -1,4 +1,5 @@
-"""A producer keeps the leaders of every topic it sends to; otherwise ``flush()`` never returns."""
+"""A producer keeps the leaders of every topic it sends to; without them ``flush()`` never returns.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +18,20 @@ from tests.support.faust_group import PartitionAssignor, make_app
 
 pytestmark = pytest.mark.timeout(60)
 
-#: Seconds that a batch waits for more records: the send to the unknown topic falls into them.
+#: Seconds that a batch waits for more records; the send to the unknown topic happens meanwhile.
 LINGER_S = 0.3
 
 
 @pytest.fixture
 def broker() -> Iterator[EmbeddedBroker]:
-    """A broker that has one topic and creates others at the first request for them."""
+    """A broker with one topic; it creates other topics at the first request for them."""
     with EmbeddedBroker() as broker:
         broker.call(lambda node: node.catalogue.create("known", 1, {}))
         yield broker
 
 
 def worker(broker: EmbeddedBroker, **options: Any) -> Any:
-    """A repaired app whose consumer exists and has not started."""
+    """A repaired app with a consumer that is created and not started."""
     app = make_app(
         "http://w",
         assignor=PartitionAssignor,
@@ -48,7 +49,7 @@ async def test_a_batch_outlives_the_first_send_to_an_unknown_topic(broker: Embed
     app = worker(broker)
     await app.producer.start()
     try:
-        # As Faust does after it has created a topic.
+        # Faust does the same after it has created a topic.
         await app.producer._producer.client.force_metadata_update()
         change = await app.producer.send("known", None, b"change", 0, None, None)
         await app.producer.send("unknown", None, b"output", None, None, None)
@@ -95,7 +96,7 @@ async def test_every_kind_of_producer_asks_for_all_topics_it_sent_to(
 async def test_a_transactional_producer_outlives_a_connection_lost_at_a_lookup(
     broker: EmbeddedBroker, is_lost: bool
 ) -> None:
-    """The broker restarts while it is asked for a coordinator; another error ends the producer as before."""
+    """The broker restarts during the coordinator lookup; other errors still end the producer."""
     producer = worker(broker).producer._new_producer("transactional.id")
     client, error = producer.client, KafkaConnectionError("closed") if is_lost else Refused()
     answers: list[Any] = [error, 1]
@@ -122,7 +123,7 @@ async def test_a_transactional_producer_outlives_a_connection_lost_at_a_lookup(
 
 
 def run_and_close(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) -> Any:
-    """``work``'s result, in the loop of a thread that was never started."""
+    """Run ``work`` in the loop of a thread that was never started and return its result."""
     try:
         return loop.run_until_complete(work)
     finally:

@@ -1,4 +1,6 @@
-"""Whose records are taken next, with a real client: what keeps up before backlogs, and nobody's are lost."""
+"""The order in which fetched records are taken, with a real client: live partitions before
+backlogs.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ pytestmark = pytest.mark.timeout(60)
 
 @dataclass
 class Taker:
-    """A member of whom the test takes the records, turn by turn."""
+    """A member whose records the test takes turn by turn."""
 
     plan: Plan
     member: Member
@@ -33,10 +35,10 @@ class Taker:
         tp, consumer = TopicPartition(TOPIC, partition), self.member.consumer
         start = await consumer.position(tp)
         for _ in range(count):
-            # One by one, so that a fetch can end after each.
+            # Send the records one by one, so that a fetch can end after each record.
             last = await self.producer.send_and_wait(TOPIC, b"x", partition=partition)
         await self.fetched(partition)
-        while consumer.highwater(tp) <= last.offset:  # some came before the others were there
+        while consumer.highwater(tp) <= last.offset:  # the first fetch lacks some
             consumer.seek(tp, start)
             await self.fetched(partition)
 
@@ -45,18 +47,18 @@ class Taker:
         await until(lambda: self.has_fetched(partition), "a fetch", seconds=20)
 
     def has_fetched(self, partition: int) -> bool:
-        """Whether a fetch of it is there to be taken."""
+        """Return whether fetched records of the partition wait in the fetcher."""
         return TopicPartition(TOPIC, partition) in self.member.consumer._fetcher._records
 
     async def turn(self, most: int = 10) -> dict[int, int]:
-        """Partition -> how many records of it one turn has given."""
+        """Take one turn; return partition -> number of records."""
         found = await self.member.consumer.getmany(max_records=most)
         for tp, records in found.items():
             self.taken.setdefault(tp.partition, []).extend(record.offset for record in records)
         return {tp.partition: len(records) for tp, records in found.items()}
 
     async def keep_up(self, *partitions: int) -> None:
-        """One record of each, which is taken at once."""
+        """Send one record to each partition and take it at once."""
         for partition in partitions:
             await self.sent(partition, 1)
             assert await self.turn() == {partition: 1}
@@ -64,7 +66,7 @@ class Taker:
 
 @contextlib.asynccontextmanager
 async def taker() -> AsyncIterator[Taker]:
-    """Of a member that owns four empty partitions."""
+    """The taker of a member that owns four empty partitions."""
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a") as (broker, (member,)):
         member.reading.cancel()
@@ -78,7 +80,7 @@ async def taker() -> AsyncIterator[Taker]:
 
 
 async def test_what_keeps_up_comes_first_and_backlogs_share_the_rest() -> None:
-    """aiokafka hands out what was fetched first until nothing of it is left."""
+    """aiokafka takes the whole of its oldest fetched batch before it takes any other batch."""
     async with taker() as one:
         await one.keep_up(0, 3)
         for gained, count in ((1, 100), (2, 14)):
@@ -92,7 +94,7 @@ async def test_what_keeps_up_comes_first_and_backlogs_share_the_rest() -> None:
 
 
 async def test_a_backlog_of_which_a_fetch_has_been_emptied_is_one_still() -> None:
-    """Of large records a fetch holds a few: a partition that was taken over would come first for ever."""
+    """A fetch holds few large records; a gained partition would otherwise always come first."""
     async with taker() as one:
         await one.keep_up(0)
         one.member.consumer._fetcher._max_partition_fetch_bytes = 300
@@ -108,7 +110,7 @@ async def test_a_backlog_of_which_a_fetch_has_been_emptied_is_one_still() -> Non
 
 
 async def test_who_takes_just_its_share_keeps_up() -> None:
-    """A buffer of which exactly so much was taken is there still, without a record in it."""
+    """The emptied buffer of such a partition still exists, without a record in it."""
     async with taker() as one:
         await one.keep_up(0)
         await one.sent(1, 100)
@@ -120,7 +122,7 @@ async def test_who_takes_just_its_share_keeps_up() -> None:
 
 
 async def test_what_comes_back_counts_as_taken_over() -> None:
-    """It kept up when it went, and has a backlog now."""
+    """The partition kept up before its revocation and has a backlog after it returns."""
     async with taker() as one:
         await one.keep_up(0, 1)
         await give(one.plan, one.member, {0, 2, 3})
@@ -131,7 +133,7 @@ async def test_what_comes_back_counts_as_taken_over() -> None:
 
 
 async def test_one_record_at_a_time_everybody_has_a_turn() -> None:
-    """There is nothing to share."""
+    """A turn of one record has no rest to share between backlogs."""
     async with taker() as one:
         await one.keep_up(0, 3)
         await one.sent(1, 20)
@@ -144,7 +146,7 @@ async def test_one_record_at_a_time_everybody_has_a_turn() -> None:
 
 
 async def test_an_error_of_one_partition_costs_no_record_of_another() -> None:
-    """It is raised, once; what had been taken in that turn is taken in the next."""
+    """The error is raised once; the records of the failed turn come with the next turn."""
     async with taker() as one:
         await one.keep_up(0)
         await one.sent(0, 3)

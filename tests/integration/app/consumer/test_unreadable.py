@@ -1,4 +1,4 @@
-"""A partition whose records cannot be read, beside others: those flow, and nothing of them is lost."""
+"""A partition with unreadable records beside readable partitions, which lose no record."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Spoil = Callable[[list[Any]], None]
 
 
 def corrupt(part: list[Any]) -> None:
-    """A batch whose last byte is another one."""
+    """Flip a bit in the last byte of the batch."""
     if part[-1]:
         part[-1] = part[-1][:-1] + bytes([part[-1][-1] ^ 1])
 
@@ -35,12 +35,12 @@ def garbage(part: list[Any]) -> None:
 
 
 def cut(part: list[Any]) -> None:
-    """The beginning of a batch, as brokers answer where it is larger than a fetch may be."""
+    """Cut the batch, as brokers do if it is larger than the fetch limit."""
     part[-1] = part[-1][:40]
 
 
 def refused(part: list[Any]) -> None:
-    """An error that aiokafka knows nothing to do about: the disk of the broker."""
+    """Answer with a disk error of the broker, for which aiokafka has no handling."""
     part[1], part[-1] = 56, b""
 
 
@@ -50,7 +50,7 @@ def forbidden(part: list[Any]) -> None:
 
 
 class Spoiled:
-    """A member's fetches, of which the answers for one partition are spoiled while ``spoil`` is set."""
+    """A member's fetches; the answers for one partition are damaged while ``spoil`` is set."""
 
     def __init__(self, member: Member) -> None:
         self.spoil: Spoil | None = None
@@ -77,7 +77,7 @@ class Spoiled:
 
 @contextlib.asynccontextmanager
 async def reader() -> AsyncIterator[tuple[Member, Spoiled]]:
-    """A member that reads four partitions with a steady load."""
+    """A member that reads four partitions under a steady load."""
     async with group(Plan({"a": set(PARTITIONS)}), "a") as (broker, (member,)), load(broker):
         await until(lambda: all(map(member.offsets, PARTITIONS)), "records")
         yield member, Spoiled(member)
@@ -95,7 +95,7 @@ async def more(member: Member, *partitions: int, count: int = 30) -> None:
 async def test_others_flow_without_a_hole_beside_a_partition_that_cannot_be_read(
     spoil: Spoil, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """aiokafka raises, and what the same turn took from others is passed over by their next reader."""
+    """aiokafka raises and skips the records that the same turn took from other partitions."""
     monkeypatch.setattr(set_aside, "RETRY_S", 0.1)
     async with reader() as (member, spoiled):
         spoiled.spoil = spoil
@@ -112,7 +112,7 @@ async def test_others_flow_without_a_hole_beside_a_partition_that_cannot_be_read
 async def test_a_partition_that_cannot_be_read_is_named_and_counted_and_tried_less_and_less_often(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Twice as long each time; one that is read again begins anew."""
+    """The pause doubles after each attempt and starts anew after a successful read."""
     monkeypatch.setattr(set_aside, "RETRY_S", 0.05)
     monkeypatch.setattr(set_aside, "MOST_RETRY_S", 0.2)
     async with reader() as (member, spoiled):
@@ -140,7 +140,7 @@ async def test_a_partition_that_cannot_be_read_is_named_and_counted_and_tried_le
 
 
 async def test_what_may_not_be_read_is_told_and_nothing_is_lost_by_that() -> None:
-    """That is for people to put right; the turn that raises it gives nothing away."""
+    """An operator must grant the right; the turn that raises the error drops no record."""
     async with reader() as (member, spoiled):
         member.reading.cancel()
         await asyncio.gather(member.reading, return_exceptions=True)
@@ -160,7 +160,7 @@ async def test_what_may_not_be_read_is_told_and_nothing_is_lost_by_that() -> Non
 async def test_what_a_broker_refuses_is_left_out_of_the_fetches_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With it in, none is held: each record of another is a fetch and an answer of its own."""
+    """With that partition in the fetch the broker does not wait for more records of the others."""
     monkeypatch.setattr(set_aside, "REFUSED_S", 0.3)
     async with reader() as (member, spoiled):
         spoiled.spoil = refused
@@ -175,7 +175,7 @@ async def test_what_a_broker_refuses_is_left_out_of_the_fetches_of_others(
 
 
 async def test_a_broker_that_answers_at_once_with_nothing_is_not_asked_again_at_once() -> None:
-    """It holds a fetch, unless a partition in it has an error: thousands of fetches a second otherwise."""
+    """A broker does not hold a fetch that has a partition error; retries need their own pause."""
     async with group(Plan({"a": {BAD}}), "a") as (broker, (member,)):
         spoiled = Spoiled(member)
         spoiled.spoil = refused

@@ -1,4 +1,4 @@
-"""Rebalances and commits have deadlines: a worker whose wait never ends logs the reason and ends."""
+"""Rebalances and commits have deadlines: a worker past its deadline logs the reason and exits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def never(*_: Any, **__: Any) -> None:
-    """Wait for an answer that does not come."""
+    """Wait for an answer that never comes."""
     await asyncio.Event().wait()
 
 
@@ -54,7 +54,7 @@ def deliveries(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 async def ends_with(worker: Worker, words: str) -> bool:
-    """Whether the worker ends with an error that contains ``words``."""
+    """Return whether the worker ends with an error that contains ``words``."""
     worker.app.consumer._budget.left = 0.5  # seconds that a stop waits for the broker
     if not await worker.until(lambda: worker.app.crash_reason is not None, 20.0):
         return False
@@ -89,7 +89,7 @@ async def test_a_commit_that_the_group_never_answers_ends_the_worker() -> None:
 
 
 async def test_a_hand_over_that_never_ends_ends_the_worker(deliveries: SimpleNamespace) -> None:
-    """The commit is done, and another record is never delivered."""
+    """The commit is done, and one more record is never delivered."""
     async with worker_of([0, 1], **{**SHORT, "broker_commit_interval": 60.0}) as worker:
         deliveries.stopped = True
         giving = asyncio.create_task(worker.give([0]))
@@ -128,7 +128,7 @@ def test_a_wait_ends_no_worker_while_the_group_is_silent() -> None:
 
 
 def test_a_long_wait_is_logged_after_half_of_its_deadline_and_then_every_minute() -> None:
-    """With the step that it has come to."""
+    """The log line names the current step of the wait."""
     waits = Waits()
     with waits.during("The commit", "a flush", 100.0, lambda: "topic orders") as wait:
         assert waits.look(49.0, group_answers=True) == []
@@ -153,7 +153,7 @@ def test_a_step_that_a_commit_has_come_to_is_noted_of_commits_alone() -> None:
 
 
 async def test_the_log_names_topics_whose_batches_were_not_delivered() -> None:
-    """Batches that wait for more records, and batches without an answer."""
+    """This covers batches that wait for more records and batches without a response."""
     async with EmbeddedBroker() as broker:
         for topic in ("waits", "sent"):
             broker.node.catalogue.create(topic, 1, {})

@@ -1,6 +1,6 @@
-"""Under ``exactly_once``: batches, several records at a time, several apps, several generations.
+"""``exactly_once`` with batches, overlapping records, several apps and several generations.
 
-``stock`` asserts that the defect is there where Faust has it, ``repaired`` the promise.
+``stock`` asserts the defect where Faust has it, ``repaired`` asserts the promise.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ both = pytest.mark.parametrize(
 
 
 class Taking(PassingOn):
-    """Passes on what it takes in batches."""
+    """Pass on the records that the agent takes in batches."""
 
     def __init__(
         self, how: str, *, most: int = 5, within: float | None = 0.05, **settings: Any
@@ -58,7 +58,7 @@ class Taking(PassingOn):
                 await asyncio.sleep(self.delay_s)
 
     def send_orders(self, count: int, partition: int = 0) -> None:
-        """Orders whose value tells partition and offset."""
+        """Send orders whose value encodes partition and offset."""
         for _ in range(count):
             offset = self.logs.ends[self.source(partition)]
             self.logs.append(
@@ -73,7 +73,7 @@ class Taking(PassingOn):
 async def test_what_a_batch_sends_is_in_the_transaction_that_commits_its_records(
     repaired: bool, how: str
 ) -> None:
-    """Stock reads in the background, and what the agent sends has no record to belong to."""
+    """Stock reads in the background, so the agent's sends belong to no record's transaction."""
     worker = Taking(how, repaired=repaired, partitions=2, broker_commit_interval=0.05)
     async with running(worker):
         worker.delay_s = 0.01
@@ -98,7 +98,7 @@ async def test_what_a_batch_sends_is_in_the_transaction_that_commits_its_records
 
 
 async def test_a_batch_without_a_time_is_full() -> None:
-    """Without a time nothing is handed out before it is full, however long that takes."""
+    """Without a time limit a batch is handed out only when it is full."""
     worker = Taking("take", repaired=True, most=4, within=None)
     async with running(worker):
         await worker.rebalance([0])
@@ -109,7 +109,7 @@ async def test_a_batch_without_a_time_is_full() -> None:
 
 
 async def test_records_read_for_a_batch_outlive_an_agent_that_fails() -> None:
-    """The next agent takes what the failed one had left; the failed batch counts as done, as in Faust."""
+    """The next agent takes the remaining records; the failed batch counts as done, as in Faust."""
     worker = Taking("take", repaired=True, partitions=2)
     async with running(worker):
         worker.fails = True
@@ -123,7 +123,7 @@ async def test_records_read_for_a_batch_outlive_an_agent_that_fails() -> None:
 
 
 async def test_a_table_changes_with_its_batch() -> None:
-    """The change goes into the same transaction; stock refuses it, there being no current event."""
+    """The change is in the same transaction; stock refuses it without a current event."""
     worker = Taking("take", repaired=True)
     worker.counts.use_partitioner = False
     async with running(worker):
@@ -147,7 +147,8 @@ class FourAtATime(PassingOn):
     agent_options: ClassVar[Mapping[str, Any]] = {"concurrency": 4}
 
     async def count(self, orders: faust.StreamT[int]) -> None:
-        """The agent; no two records in a row work equally long, or all might end at one moment."""
+        """Count the orders; neighbouring records take different times, so they do not end together.
+        """
         async for event in orders.events():
             self.counts[event.key] += 1
             await self.passed_on.send(key=event.key, value=event.message.offset)
@@ -158,7 +159,7 @@ class FourAtATime(PassingOn):
 async def test_a_commit_comes_while_records_flow_that_overlap(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each begins before the last one ends: without holding back there is no moment between two."""
+    """Records overlap all the time, so a commit must hold back new records for a moment."""
     monkeypatch.setattr(whole_records, "LONGEST_S", 1e9)
     worker = FourAtATime(repaired=True, broker_commit_interval=0.1)
     async with running(worker):
@@ -176,7 +177,7 @@ async def test_a_commit_comes_while_records_flow_that_overlap(
 async def test_a_commit_follows_as_soon_as_the_records_are_done_that_held_it_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One commit is asked for, which goes on without them; the timer's next would be a minute away."""
+    """The test requests one commit; the timer's next commit is a minute away."""
     monkeypatch.setattr(whole_records, "LONGEST_S", 1e9)
     monkeypatch.setattr(whole_records, "PATIENCE_S", 0.02)
     worker = FourAtATime(repaired=True)
@@ -202,7 +203,8 @@ async def keep_sending(worker: PassingOn, count: int) -> None:
 
 
 class Attaching(PassingOn):
-    """Sends and changes no table: with ``stream_publish_on_commit`` nothing goes out before the commit."""
+    """Send without a table change; ``stream_publish_on_commit`` holds the sends until the commit.
+    """
 
     async def count(self, orders: faust.StreamT[int]) -> None:
         """The agent."""
@@ -214,7 +216,7 @@ class Attaching(PassingOn):
 
 @both
 async def test_what_is_published_on_commit_is_in_that_transaction(repaired: bool) -> None:
-    """Stock publishes it outside of it, and what the next record has attached along."""
+    """Stock publishes outside the transaction, together with sends of the next record."""
     worker = Attaching(repaired=repaired, stream_publish_on_commit=True)
     async with running(worker):
         await worker.rebalance([0])
@@ -229,7 +231,7 @@ async def test_what_is_published_on_commit_is_in_that_transaction(repaired: bool
 
 
 async def test_a_rebalance_of_one_app_leaves_the_transactions_of_another_open() -> None:
-    """The driver keeps the producers of a process in one dict."""
+    """Faust's driver keeps the producers of all apps of a process in one dict."""
     workers = [PassingOn(repaired=True, stream_wait_empty=False) for _ in range(2)]
     first, second = workers
     shared: dict[str, Any] = {}
@@ -247,7 +249,7 @@ async def test_a_rebalance_of_one_app_leaves_the_transactions_of_another_open() 
 
 
 async def test_a_record_of_another_app_owns_nothing_here() -> None:
-    """Its transaction is the other app's; what it sends through this one goes where stock sends it."""
+    """The record's transaction belongs to the other app; sends through this app go as in stock."""
     here, there = PassingOn(repaired=True), PassingOn(repaired=True)
     async with running(here), running(there):
         events: list[Event] = []
@@ -296,13 +298,13 @@ async def test_nothing_of_a_generation_is_left_in_the_one_after_the_next() -> No
 
 
 class TakingTwoAtATime(Taking):
-    """Two agents make batches of one partition; records go to them in turn."""
+    """Two agents make batches of one partition; records alternate between them."""
 
     agent_options: ClassVar[Mapping[str, Any]] = {"concurrency": 2}
 
 
 async def test_a_commit_does_not_wait_until_a_batch_is_full() -> None:
-    """One agent's batch is done, and a record before it waits in the other's, which would never be full."""
+    """One agent's batch is done; an earlier record waits in the other's, which never gets full."""
     worker = TakingTwoAtATime("take", repaired=True, most=3, within=None)
     async with running(worker):
         await worker.rebalance([0])
@@ -319,7 +321,7 @@ async def test_a_commit_does_not_wait_until_a_batch_is_full() -> None:
 
 
 async def test_a_revocation_does_not_wait_until_a_batch_is_full() -> None:
-    """What was read is handed out and committed before the partition is given away."""
+    """The records of the unfinished batch are processed and committed before the revocation."""
     worker = Taking("take", repaired=True, most=100, within=None)
     async with running(worker):
         await worker.rebalance([0])
@@ -336,7 +338,7 @@ async def test_a_revocation_does_not_wait_until_a_batch_is_full() -> None:
 
 
 async def test_records_read_in_the_last_generation_are_in_no_batch_of_this_one() -> None:
-    """Nobody was waited for; they are read again, by this worker or another."""
+    """The worker did not wait for its streams; the next owner reads those records again."""
     worker = Taking("take", repaired=True, most=3, within=None, stream_wait_empty=False)
     async with running(worker):
         worker.delay_s = 0.3

@@ -1,4 +1,4 @@
-"""A member whose metadata aiokafka cannot even decode, beside a good one that leads, on a real group."""
+"""A member whose metadata aiokafka cannot decode, beside a good leader, in a real group."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.faust_group import make_app
 
 
 class Evil:
-    """An assignor by name; what it joins with is up to the test."""
+    """An assignor that joins with bytes of the test's choice."""
 
     name = "faust"
 
@@ -27,7 +27,7 @@ class Evil:
         self._metadata = metadata
 
     def metadata(self, topics: Any) -> bytes:
-        """Whatever."""
+        """The test's bytes."""
         return self._metadata
 
     def assign(self, cluster: Any, members: Any) -> Any:
@@ -39,7 +39,7 @@ class Evil:
 
 
 def consumer_of(bootstrap: str, assignor: Any) -> AIOKafkaConsumer:
-    """One member, not started."""
+    """A member of the group, not started."""
     return AIOKafkaConsumer(
         bootstrap_servers=bootstrap,
         group_id="g",
@@ -50,7 +50,7 @@ def consumer_of(bootstrap: str, assignor: Any) -> AIOKafkaConsumer:
 
 
 async def lead(bootstrap: str, metadata: bytes, kept: set[int], *, guarded: bool) -> None:
-    """Until the good member has ``kept`` after the evil one joined; TimeoutError when it never gets them."""
+    """Wait until the good member has ``kept`` after the evil member joins; else TimeoutError."""
     await create_topics(bootstrap, {"orders": 4})
     assignor = make_app("http://good", replicas=0).assignor
     good, evil = consumer_of(bootstrap, assignor), consumer_of(bootstrap, Evil(metadata))
@@ -91,13 +91,13 @@ LONE = ConsumerProtocolMemberMetadata(4, ["orders", "no topic!", "x" * 300], b"{
     ids=["noise", "nothing", "odd names"],
 )
 async def test_the_group_goes_on(embedded_broker: Any, metadata: bytes, kept: set[int]) -> None:
-    """The good member leads, keeps its partitions, and shares them only with one that names topics."""
+    """The good member leads and shares its partitions only with a member that names topics."""
     await lead(embedded_broker.bootstrap, metadata, kept, guarded=True)
 
 
 @pytest.mark.slow
 async def test_without_the_guard_the_leader_is_lost(embedded_broker: Any) -> None:
-    """The fact this exists for; if aiokafka changes it, the guard can go."""
+    """If aiokafka fixes this, the guard can be removed."""
     with pytest.raises(TimeoutError):
         await lead(embedded_broker.bootstrap, NOISE, {0, 1, 2, 3}, guarded=False)
 
@@ -109,7 +109,7 @@ def test_good_metadata_passes_untouched() -> None:
 
 
 def test_a_subscription_that_is_null_is_no_subscription() -> None:
-    """aiokafka would fail on it after decoding."""
+    """aiokafka would fail on a null subscription after decoding it."""
     raw = b"\x00\x04" + b"\xff\xff\xff\xff" + b"\xff\xff\xff\xff"
     assert ConsumerProtocolMemberMetadata.decode(readable("m", raw)).subscription == []
 
@@ -143,7 +143,7 @@ class Late:
         self.consumer.subscribe(["orders", "late"])
 
     async def plan(self, number: int) -> set[str]:
-        """Topics of which this member has partitions after that many plans."""
+        """Wait for that many plans; return the topics of the member's partitions."""
         async with asyncio.timeout(20):
             while len(self.took) < number or not self.consumer.assignment():
                 await asyncio.sleep(0.02)
@@ -165,7 +165,7 @@ async def leading(bootstrap: str, known_after_s: float) -> AsyncIterator[Late]:
 async def test_the_leader_waits_for_partitions_of_a_topic_just_created(
     embedded_broker: Any,
 ) -> None:
-    """A broker answers CreateTopics before it names the topic; a changelog must be in the first plan."""
+    """A broker answers CreateTopics before its metadata has the topic; the first plan needs it."""
     async with leading(embedded_broker.bootstrap, 0.5) as late:
         assert await late.plan(1) == {"orders", "late"}
         assert 0.4 < late.took[0] < 3.0
@@ -174,7 +174,7 @@ async def test_the_leader_waits_for_partitions_of_a_topic_just_created(
 async def test_a_topic_that_does_not_exist_delays_one_round_only(
     embedded_broker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first one, until the leader's patience ends."""
+    """Only the first round waits, until the leader's patience ends."""
     monkeypatch.setattr(leader_guard, "PATIENCE_S", 0.6)
     async with leading(embedded_broker.bootstrap, 60.0) as late:
         assert await late.plan(1) == {"orders"}

@@ -1,4 +1,4 @@
-"""What goes and comes back at once, or begins anew where nothing was committed, on logs in memory."""
+"""Partitions that return at once, or restart without a committed offset, on logs in memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Waiting(CooperativeWorker):
 
 
 async def test_what_comes_back_while_a_batch_is_held_up_is_read_from_its_commit() -> None:
-    """The rest of the batch, fetched before it went, does not pass for all that lies before it."""
+    """The rest of the old batch, fetched before the revocation, does not hide earlier records."""
     worker = Waiting(partitions=2, stream_buffer_maxsize=4)
     async with owning(worker, [0, 1]):
         worker.send_orders(20)
@@ -54,7 +54,7 @@ async def test_what_comes_back_while_a_batch_is_held_up_is_read_from_its_commit(
 
 
 async def test_a_client_without_a_group_gets_the_answers_to_what_it_asked() -> None:
-    """Nothing is assigned to it, and its consumer reads the topic of replies all the same."""
+    """A client-only app has no assignment, and its consumer still reads the reply topic."""
     async with worker_of([]) as worker:
         consumer, delivered = worker.app.consumer, list[Any]()
 
@@ -71,7 +71,7 @@ async def test_a_client_without_a_group_gets_the_answers_to_what_it_asked() -> N
 
 
 class FullDisk(Worker):
-    """The first change of its table fails, as a store does it."""
+    """A worker whose first table change fails, as with a full disk."""
 
     has_failed = False
 
@@ -94,7 +94,7 @@ class FullDiskByState(FullDisk, CooperativeWorker):
 async def test_after_a_table_failed_at_its_first_records_they_are_read_again(
     worker_of_kind: Any,
 ) -> None:
-    """Nothing is committed yet, and all that was fetched was dropped with the flow."""
+    """No offset is committed yet, and all fetched records were dropped when the flow stopped."""
     worker = worker_of_kind(partitions=1)
     async with running(worker):
         await worker.rebalance([0])
