@@ -1,6 +1,4 @@
-"""The benchmark of gaps: its counts of kept, moved, cold, repeated and lost; and it runs and
-prints.
-"""
+"""The benchmark of gaps: its counts of kept, moved, cold, repeated and lost, and its output."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Fetches while other partitions are looked up, paused or waiting for the reader, with real
-clients.
-"""
+"""Fetches while other partitions are looked up, paused or not yet read, with real clients."""
 
 from __future__ import annotations
 

@@ -34,8 +34,7 @@ both = pytest.mark.parametrize(
 
 
 def patience_s(repaired: bool) -> float:
-    """Seconds to wait for an event that a repaired worker reaches quickly and stock never reaches.
-    """
+    """Seconds to wait for an event that a repaired worker reaches soon and stock never."""
     return 20.0 if repaired else 1.0
 
 

@@ -1,5 +1,4 @@
-"""A producer keeps the leaders of every topic it sends to; without them ``flush()`` never returns.
-"""
+"""A producer keeps the leaders of every topic it sends to; else ``flush()`` never returns."""
 
 from __future__ import annotations
 

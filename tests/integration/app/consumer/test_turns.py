@@ -1,6 +1,4 @@
-"""The order in which fetched records are taken, with a real client: live partitions before
-backlogs.
-"""
+"""The order of fetched records, with a real client: live partitions come before backlogs."""
 
 from __future__ import annotations
 

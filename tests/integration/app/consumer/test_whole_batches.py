@@ -147,8 +147,7 @@ class FourAtATime(PassingOn):
     agent_options: ClassVar[Mapping[str, Any]] = {"concurrency": 4}
 
     async def count(self, orders: faust.StreamT[int]) -> None:
-        """Count the orders; neighbouring records take different times, so they do not end together.
-        """
+        """Count the orders; neighbouring records take different times to process."""
         async for event in orders.events():
             self.counts[event.key] += 1
             await self.passed_on.send(key=event.key, value=event.message.offset)
@@ -203,8 +202,7 @@ async def keep_sending(worker: PassingOn, count: int) -> None:
 
 
 class Attaching(PassingOn):
-    """Send without a table change; ``stream_publish_on_commit`` holds the sends until the commit.
-    """
+    """Send and change no table; ``stream_publish_on_commit`` holds sends until the commit."""
 
     async def count(self, orders: faust.StreamT[int]) -> None:
         """The agent."""

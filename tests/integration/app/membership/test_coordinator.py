@@ -1,4 +1,4 @@
-"""Rounds of our coordinator with real clients: what stays flows, what goes is let go, what meets a round."""
+"""Rounds of our coordinator with real clients: kept partitions flow, revoked ones are committed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.timeout(60)
 async def group(
     plan: Plan, *names: str, **settings: Any
 ) -> AsyncIterator[tuple[EmbeddedBroker, list[Member]]]:
-    """A broker with one topic of four partitions, and members that own what ``plan`` wants."""
+    """A broker with one topic of four partitions, and members that own their share of ``plan``."""
     async with EmbeddedBroker() as broker:
         broker.node.catalogue.create(TOPIC, 4, {})
         members = [await Member(broker, name, plan, **settings).start() for name in names]
@@ -69,7 +69,7 @@ async def load(broker: EmbeddedBroker) -> AsyncIterator[None]:
 
 
 async def test_what_a_member_keeps_flows_through_both_rounds() -> None:
-    """A join takes one partition; the others are read on without a break or a repeat."""
+    """A join takes one partition; the member reads the others without a gap or a repeat."""
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a") as (broker, members), load(broker):
         (a,) = members
@@ -96,7 +96,7 @@ async def test_what_a_member_keeps_flows_through_both_rounds() -> None:
 
 
 async def test_the_newcomer_gets_nothing_before_the_owner_has_let_go() -> None:
-    """However long that takes."""
+    """The newcomer waits as long as the owner takes to revoke."""
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a") as (broker, members):
         (a,) = members
@@ -113,7 +113,7 @@ async def test_the_newcomer_gets_nothing_before_the_owner_has_let_go() -> None:
 
 
 async def test_what_stays_under_another_transactional_id_is_let_go_and_taken_on_again() -> None:
-    """In one round where no other member lets go of anything."""
+    """The member does so in one round in which no other member revokes a partition."""
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a") as (_, (a,)):
         told, plan.torn = len(a.told), {1}
@@ -124,7 +124,7 @@ async def test_what_stays_under_another_transactional_id_is_let_go_and_taken_on_
 
 
 async def test_another_transactional_id_begins_after_every_member_has_let_go() -> None:
-    """Begun earlier, it would end the producer of the member that still commits under it."""
+    """An earlier start would fence the producer of the member that still commits under that id."""
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a") as (broker, members):
         (a,) = members
@@ -142,7 +142,7 @@ async def test_another_transactional_id_begins_after_every_member_has_let_go() -
 
 
 async def test_what_is_let_go_is_committed_first() -> None:
-    """In the callback, with the generation of the round that takes it away."""
+    """The callback commits with the generation of the round that revokes the partition."""
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a") as (broker, members):
         (a,) = members
@@ -155,7 +155,7 @@ async def test_what_is_let_go_is_committed_first() -> None:
 
 
 async def test_a_commit_that_meets_a_round_is_sent_again_after_it() -> None:
-    """aiokafka would leave the group; here it waits for SyncGroup, and nothing is given up."""
+    """aiokafka would leave the group; our commit waits for SyncGroup and keeps all partitions."""
     plan = Plan({"a": {0, 1}, "b": {2, 3}})
     async with group(plan, "a", "b") as (_, (a, b)):
         leader, other = (a, b) if a.coordinator._group_subscription else (b, a)
@@ -215,7 +215,7 @@ async def test_a_commit_of_what_went_in_the_round_is_left_out() -> None:
 async def test_only_a_commit_that_is_lost_is_said(
     in_round: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """aiokafka logs an error for each one that meets a round, and that it rejoins; those are sent again."""
+    """aiokafka logs an error for each commit refused during a round; ours sends it again."""
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a") as (_, (a,)):
         coordinator, refused, send = a.coordinator, list[bool](), a.coordinator._send_req
@@ -238,7 +238,7 @@ async def test_only_a_commit_that_is_lost_is_said(
 
 
 async def test_a_refused_commit_of_an_old_generation_loses_no_membership() -> None:
-    """Within a round, and after it: the refusal says nothing about the present generation."""
+    """In a round and after it, the refusal does not concern the current generation."""
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a") as (_, (a,)):
         coordinator, member = a.coordinator, a.coordinator.membership
@@ -273,7 +273,7 @@ async def test_a_refused_commit_of_an_old_generation_loses_no_membership() -> No
 async def test_a_round_that_fails_beside_a_commit_under_way_is_made_again(
     error: type[KafkaError],
 ) -> None:
-    """At once, not when the session is over: what the round is told is not the commit's."""
+    """The next round follows at once, not after the session; its error is not the commit's."""
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a") as (_, (a,)):
         coordinator, refused, may_end = a.coordinator, list[bool](), asyncio.Event()
@@ -302,7 +302,7 @@ async def test_a_round_that_fails_beside_a_commit_under_way_is_made_again(
 
 
 async def test_a_lost_membership_gives_everything_up_and_commits_nothing() -> None:
-    """As aiokafka does it: eagerly, and the claims say so."""
+    """The member gives up its partitions eagerly, as in aiokafka, and claims none of them."""
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a") as (_, (a,)):
         told = len(a.told)
@@ -318,7 +318,7 @@ async def test_a_lost_membership_gives_everything_up_and_commits_nothing() -> No
 async def test_a_membership_that_is_lost_while_the_coordinator_is_looked_for_commits_nothing() -> (
     None
 ):
-    """Without a generation the group would take the commit for that of a stranger, once it is empty."""
+    """The group accepts a commit without a generation once the group is empty."""
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a") as (_, (a,)):
         coordinator, sent = a.coordinator, list[Any]()
@@ -338,7 +338,7 @@ async def test_a_membership_that_is_lost_while_the_coordinator_is_looked_for_com
 
 
 async def test_a_coordinator_silent_for_a_session_stops_the_flow() -> None:
-    """A member whose heartbeats are not answered may have been expelled."""
+    """The group may have expelled a member whose heartbeats get no answer."""
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a", session_timeout_ms=600) as (_, (a,)):
         real, silent = a.coordinator._client.send, asyncio.Event()
@@ -362,7 +362,7 @@ async def test_a_coordinator_silent_for_a_session_stops_the_flow() -> None:
 
 
 async def test_kept_partitions_flow_while_a_round_waits_longer_than_a_session() -> None:
-    """One owner is slow to let go: the others wait for JoinGroup, read on, and their commits are taken."""
+    """While a slow owner holds up JoinGroup, the others read on and commit."""
     plan = Plan({"a": {0, 1}, "b": {2, 3}})
     times = {"session_timeout_ms": 600, "rebalance_timeout_ms": 30_000}
     async with group(plan, "a", "b", **times) as (broker, members), load(broker):
@@ -393,7 +393,7 @@ async def test_kept_partitions_flow_while_a_round_waits_longer_than_a_session() 
 
 
 async def broker_offset(member: Member, partition: int) -> int:
-    """The offset that the group has committed."""
+    """Return the offset that the group has committed."""
     committed: int = await member.consumer.committed(TopicPartition(TOPIC, partition))
     return committed
 
@@ -443,7 +443,7 @@ async def test_heartbeats_beside_a_round_look_for_a_coordinator_that_is_not_know
 
 
 async def test_who_stood_still_for_a_moment_reads_again_what_was_passed_over() -> None:
-    """JoinGroup takes almost a session; between its answer and the next one streams skip what they get."""
+    """A JoinGroup takes almost a session; the streams then skip records until the next answer."""
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a") as (_, (a,)):
         told = len(a.told)
@@ -460,11 +460,11 @@ async def test_who_stood_still_for_a_moment_reads_again_what_was_passed_over() -
 
 
 async def test_only_heartbeats_renew_a_fence_that_a_freeze_has_closed() -> None:
-    """A coordinator answers OffsetFetch to members that it has removed as well."""
+    """A coordinator also answers OffsetFetch from members that it has removed."""
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a", heartbeat_interval_ms=2_000) as (_, (a,)):
         assert (a.coordinator.is_overdue(), a.fence.is_sure()) == (False, True)
-        # On a slow machine it would give all partitions up before the answer.
+        # On a slow machine the watching task would give all partitions up before the answer.
         a.coordinator.membership.watching.cancel()
         a.fence._heard_at -= 60.0
         await a.coordinator.fetch_committed_offsets([TopicPartition(TOPIC, 0)])
@@ -474,7 +474,7 @@ async def test_only_heartbeats_renew_a_fence_that_a_freeze_has_closed() -> None:
 
 
 async def test_each_round_renews_the_fence() -> None:
-    """Rounds that follow each other faster than heartbeats leave no time for one."""
+    """Rounds that follow each other faster than heartbeats leave no time for a heartbeat."""
     plan = Plan({"a": {0, 1, 2, 3}})
     slow = {"session_timeout_ms": 120_000, "heartbeat_interval_ms": 110_000}
     async with group(plan, "a", **slow) as (_, (a,)):
@@ -482,7 +482,7 @@ async def test_each_round_renews_the_fence() -> None:
         generation = a.coordinator.generation
         a.coordinator.request_rejoin()
         await until(lambda: a.coordinator.generation > generation, "the round")
-        # The generation is that of JoinGroup's answer; SyncGroup's may come later.
+        # The generation comes with JoinGroup's answer; SyncGroup's answer may come later.
         await until(lambda: a.fence.silent_s() < 100.0, "the round's last answer")
 
 
@@ -501,7 +501,7 @@ async def test_a_fetch_in_flight_for_a_partition_that_went_ends_nothing() -> Non
 
 
 async def test_a_partition_that_goes_while_its_offset_is_asked_for_holds_up_nobody() -> None:
-    """Whoever waits for its committed offset is answered, or its node would be in flight for ever."""
+    """Callers that wait for its committed offset get an answer; else its node stays in flight."""
     plan = Plan({"a": {0, 1}})
     async with group(plan, "a") as (broker, members), load(broker):
         (a,) = members
@@ -531,7 +531,7 @@ async def test_a_partition_that_goes_while_its_offset_is_asked_for_holds_up_nobo
 
 
 async def test_two_rounds_without_a_step_in_between_do_not_end_the_coordination() -> None:
-    """A heartbeat task cancelled before its first step cancels whoever waits for it."""
+    """A heartbeat task cancelled before its first step cancels the task that waits for it."""
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a") as (_, (a,)):
         for _ in range(5):
@@ -546,7 +546,7 @@ async def test_two_rounds_without_a_step_in_between_do_not_end_the_coordination(
 
 
 async def test_a_live_partition_does_not_wait_for_idle_ones() -> None:
-    """The broker would hold the one fetch in flight for 1.5 s, with the live partition left out of it."""
+    """Otherwise the broker holds the one fetch in flight for 1.5 s without the live partition."""
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a", fetch_max_wait_ms=1500) as (broker, (a,)):
         producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap)
@@ -563,14 +563,14 @@ async def test_a_live_partition_does_not_wait_for_idle_ones() -> None:
 
 
 async def test_a_member_that_offers_only_faust_makes_the_round_eager_for_the_next_time() -> None:
-    """This round still takes only what goes; from the next one on everything is given up beforehand."""
+    """This round still revokes only moved partitions; from the next round on all are given up."""
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a") as (broker, members):
         (a,) = members
         assert a.assignor.stops_nobody
         plan.wanted = {"a": {0, 1}, "b": {2, 3}}
         b = Member(broker, "b", plan)
-        await b.consumer.start()  # and nobody takes over: as of stock, or with the setting off
+        await b.consumer.start()  # without a take-over, as with stock or with the setting off
         b.consumer.subscribe([TOPIC], listener=b)
         b.reading = asyncio.create_task(b._read())
         members.append(b)

@@ -1,4 +1,4 @@
-"""Who is no member any more writes to no changelog; real workers, frozen for longer than a session."""
+"""A former member writes to no changelog; real workers are frozen for longer than a session."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CHANGES, OUTPUTS = ("changes", 0), ("outputs", 0)
 
 
 class Batch:
-    """What waits to be sent, made at ``_ctime``."""
+    """A batch of records that waits to be sent, created at ``_ctime``."""
 
     def __init__(self, made_at: float) -> None:
         self._ctime = made_at
@@ -38,13 +38,13 @@ class Batch:
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def failure(self, exception: BaseException) -> None:
-        """It was given up."""
+        """Fail the batch with ``exception``."""
         assert not self._msg_futures, "each record would have its line in the log"
         self.future.set_exception(exception)
 
     @property
     def error(self) -> BaseException | None:
-        """Why it was given up, if it was."""
+        """The reason why the batch was dropped; None if the batch was sent."""
         return self.future.exception() if self.future.done() else None
 
 
@@ -56,7 +56,7 @@ class TP(tuple[str, int]):
 
 
 class Sender:
-    """aiokafka's, which remembers what reached the broker."""
+    """aiokafka's sender, which records the batches that reached the broker."""
 
     def __init__(self) -> None:
         self._in_flight, self._muted_partitions = {1}, {TP(CHANGES), TP(OUTPUTS)}
@@ -70,7 +70,7 @@ class Sender:
 
 
 async def attempt(fence: HeartbeatFence, batches: Mapping[TP, Batch]) -> Sender:
-    """One produce request."""
+    """Send one produce request and return its sender."""
     sender, dropped = Sender(), list[bool]()
     await send_as_member(
         sender,
@@ -103,7 +103,7 @@ async def test_changes_wait_while_nobody_knows_and_go_when_the_group_answers() -
 
 @pytest.mark.timeout(60)
 async def test_changes_of_a_former_member_are_dropped_and_the_rest_is_sent() -> None:
-    """Those made before it joined again, too; those made after it are a member's."""
+    """Changes from before the worker joined again are dropped, too; later changes are sent."""
     now = [0.0]
     fence = HeartbeatFence(6.0, lambda: now[0])
     now[0] = 40.0
@@ -148,7 +148,7 @@ class Client:
 async def test_a_request_that_waited_for_its_connection_is_looked_at_again(
     topic: str, again: bool, sent: bool
 ) -> None:
-    """Made by a member, written by a former one, or by one that has joined again since."""
+    """The request was made by a member and is sent by a former or by a re-joined member."""
     now, client = [0.0], Client()
     fence = HeartbeatFence(6.0, lambda: now[0])
     request = SimpleNamespace(_topics=[(topic, [])])
@@ -186,7 +186,7 @@ async def test_a_request_goes_on_once_the_group_has_answered() -> None:
 
 
 def test_an_assignment_after_a_freeze_proves_no_membership() -> None:
-    """The group admitted this member at 1.0; the app hears of it at 40.0, long after the session."""
+    """The group admitted the member at 1.0; the app learns this at 40.0, after the session."""
     now = [0.0]
     fence = HeartbeatFence(6.0, lambda: now[0])
     fence.lose()
@@ -202,7 +202,7 @@ def test_an_assignment_after_a_freeze_proves_no_membership() -> None:
 async def test_a_round_that_admits_an_eager_member_renews_the_fence(
     error: int, heard: bool
 ) -> None:
-    """Kafka begins the session anew with each answered SyncGroup; one that is refused proves nothing."""
+    """Kafka starts the session anew with each answered SyncGroup; a refused one proves nothing."""
     answers = [SimpleNamespace(error_code=error)]
 
     async def send(request: Any) -> Any:
@@ -245,13 +245,13 @@ async def test_an_answer_counts_from_when_it_was_asked_for() -> None:
 async def test_a_record_whose_change_did_not_arrive_is_not_committed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Stock says so in the log and commits; at the next death the row lacks the change. Then it ends."""
+    """Stock logs the error and commits; the row then lacks the change after the next failure."""
     refuses, send = False, VirtualProducer.send
 
     async def maybe_refused(self: VirtualProducer, topic: str, *args: Any, **kwargs: Any) -> Any:
         if not refuses or topic != worker.changelog().topic:
             return await send(self, topic, *args, **kwargs)
-        await asyncio.sleep(0.3)  # stock's flush gives it 0.1 s, and commits
+        await asyncio.sleep(0.3)  # stock's flush gives the send 0.1 s, and commits
         failed = asyncio.get_running_loop().create_future()
         failed.set_exception(NoMember("given up"))
         return failed
@@ -273,7 +273,7 @@ async def test_a_record_whose_change_did_not_arrive_is_not_committed(
 @pytest.mark.processes
 @pytest.mark.timeout(240)
 def test_a_worker_frozen_for_longer_than_its_session_spoils_no_row(tmp_path: Path) -> None:
-    """Stock's overwrites rows of the new owner, and believes its files hold what that one has changed."""
+    """Stock's worker overwrites rows of the new owner and trusts its own outdated files."""
     app_id = f"frozen-{time.time_ns()}"
     with broker_process() as broker:
         fleet = Fleet(app_id, broker.bootstrap, 4, tmp_path, session_s=3.0, work_s=0.025)

@@ -1,4 +1,4 @@
-"""Guards of a rebalance that a plain run never needs: each order of events is made certain here."""
+"""Guards of a rebalance that a normal run rarely needs; each test forces its order of events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(60)
 async def test_a_batch_that_arrives_while_the_flow_is_stopped_is_put_back_whole(
     committed: int,
 ) -> None:
-    """Ten records at once; twice, since a partition that has committed may be sought by luck."""
+    """Ten records arrive at once, in two cases: a committed offset may hide a missing seek."""
     worker = Worker(repaired=True)
     worker.send_orders(committed)
     if committed:
@@ -37,7 +37,7 @@ async def test_a_batch_that_arrives_while_the_flow_is_stopped_is_put_back_whole(
             while waiting:
                 worker.send_orders(
                     waiting.pop()
-                )  # on the fetching thread, so that they come at once
+                )  # )  # on the fetching thread, so that the records come at once
             records = await fetched(*args, **kwargs)
             batch = records.get(worker.source(), ())
             if len(batch) == 10 and not stopped and consumer.flow_active:
@@ -56,14 +56,15 @@ async def test_a_batch_that_arrives_while_the_flow_is_stopped_is_put_back_whole(
             consumer.resume_flow()
             assert len(stopped) == 1
             end = committed + 10 * (round_ + 1)
-            # Stock has by then sought what was committed: some may come again, none may be missing.
+            # Stock has sought the committed offset by then: records may repeat, but none may be
+            # missing.
             assert await worker.until(lambda end=end: {*range(first, end)} == {*worker.offsets}), (
                 round_
             )
 
 
 async def test_a_backlog_is_handed_over_in_parts() -> None:
-    """Behind all of it at once a record of another partition would wait until the last has been done."""
+    """Otherwise a record of another partition would wait until the whole backlog is processed."""
     worker = Worker(repaired=True, partitions=2)
     worker.send_orders(1_000)
     async with running(worker):
@@ -83,7 +84,7 @@ async def test_a_backlog_is_handed_over_in_parts() -> None:
 async def test_a_recovery_waits_for_a_record_between_fetcher_and_queue(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The position has passed it and the queue is empty; it is neither lost nor unreadable."""
+    """The position is past the record and the queue is empty; the record is not unreadable."""
     worker = Worker(repaired=True)
     worker.send_changelog(50)
     async with running(worker):
@@ -106,7 +107,7 @@ async def test_a_recovery_waits_for_a_record_between_fetcher_and_queue(
 async def test_a_recovery_waits_for_the_record_at_the_position(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The position is the last offset itself: that record was not fetched yet, however often was asked."""
+    """The position equals the last offset, so that record is not fetched yet despite idle polls."""
     worker = Worker(repaired=True)
     worker.send_changelog(50)
     async with running(worker):
@@ -136,7 +137,7 @@ async def test_a_recovery_waits_for_the_record_at_the_position(
 
 
 async def test_a_changelog_record_of_an_old_generation_is_left_out() -> None:
-    """It would pass for progress of this one; after a second rebalance, too."""
+    """The old record would count as progress of the new generation."""
     worker = Worker(repaired=True)
     async with running(worker):
         for _ in range(2):
@@ -182,7 +183,7 @@ async def test_the_recovery_of_an_old_generation_resumes_nothing() -> None:
 
 
 class TwoAtATime(Worker):
-    """One record may be done before the one it follows."""
+    """Two agents: a record may be done before its predecessor is done."""
 
     agent_options: ClassVar[Mapping[str, Any]] = {"concurrency": 2}
 
@@ -191,7 +192,7 @@ class TwoAtATime(Worker):
         self.hole_at, self.hole = hole_at, asyncio.Event()
 
     async def count(self, orders: Any) -> None:
-        """The agent; one order takes until ``hole`` is set."""
+        """Process orders; the order at ``hole_at`` takes until ``hole`` is set."""
         async for event in orders.events():
             if event.message.offset == self.hole_at:
                 await self.hole.wait()
@@ -206,7 +207,7 @@ class TwoAtATime(Worker):
 async def test_a_commit_does_not_pass_the_record_under_way_before_those_done(
     repaired: bool, committed: int
 ) -> None:
-    """Stock commits past the very next record while it is under way; a SIGKILL then loses it."""
+    """Stock commits past the next record while it is being processed; a SIGKILL then loses it."""
     worker = TwoAtATime(repaired=repaired, hole_at=committed)
     worker.send_orders(committed)
     if committed:
@@ -226,7 +227,7 @@ async def test_a_commit_does_not_pass_the_record_under_way_before_those_done(
 
 
 async def test_nothing_acknowledged_beyond_a_hole_outlives_its_generation() -> None:
-    """Lost and regained, the partition begins at the hole; what was done after it is done again."""
+    """A partition that returns restarts at the hole; records after the hole are repeated."""
     worker = TwoAtATime(repaired=True, stream_wait_empty=False)
     async with running(worker):
         consumer, tp = worker.app.consumer, worker.source()
@@ -248,12 +249,12 @@ async def test_nothing_acknowledged_beyond_a_hole_outlives_its_generation() -> N
             assert worker.logs.committed.get(tp, 0) == 0
             worker.hole.set()
             await asyncio.sleep(0.05)
-            for book in books:  # what the old record's late end has left
+            for book in books:  # entries left by the late end of the old record
                 book.pop(tp, None)
 
 
 async def test_no_pause_or_full_buffer_outlives_its_generation() -> None:
-    """After a second rebalance partitions that are gone are neither paused, active nor buffered."""
+    """After a second rebalance no revoked partition is paused, active or buffered."""
     worker = Worker(partitions=2, repaired=True)
     async with running(worker):
         consumer = worker.app.consumer

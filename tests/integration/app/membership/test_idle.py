@@ -1,4 +1,4 @@
-"""A member that took no records for longer than max.poll.interval leaves the group and comes back to it."""
+"""A member that took no records for longer than max.poll.interval leaves the group and joins again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALL = {0, 1, 2, 3}
 
 
 class LikeFaust(Member):
-    """Takes records only while it has partitions, as Faust does, and not while an agent blocks."""
+    """Like Faust, takes records only while it owns partitions and no agent blocks."""
 
     blocks = False
 
@@ -47,7 +47,7 @@ class LikeFaust(Member):
 async def test_a_member_that_was_idle_for_too_long_comes_back(
     cooperative: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without partitions it fetches nothing, so a fetch is not to be waited for. The broker is told why."""
+    """Without partitions the member fetches nothing. The broker gets the reason for the leave."""
     caplog.set_level(logging.DEBUG, "faust_assigner.broker")
     async with EmbeddedBroker() as broker:
         broker.node.catalogue.create(TOPIC, 4, {})
@@ -72,7 +72,7 @@ async def test_a_member_that_was_idle_for_too_long_comes_back(
 
 
 async def test_a_member_that_keeps_its_partitions_does_not_pass_for_busy() -> None:
-    """Its idleness is measured on through the rounds of others."""
+    """The idle time continues through rounds that other members start."""
     async with EmbeddedBroker() as broker:
         broker.node.catalogue.create(TOPIC, 4, {})
         member = LikeFaust(broker, "a", Plan({"a": ALL}), max_poll_interval_ms=60_000)
@@ -94,7 +94,7 @@ async def test_a_member_that_keeps_its_partitions_does_not_pass_for_busy() -> No
 async def test_a_member_without_partitions_stays_in_the_group(
     cooperative: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It has no record to take, and its leaving would cost the group a rebalance each time."""
+    """The member has no record to take; a leave would cost the group a rebalance each time."""
     async with EmbeddedBroker() as broker:
         broker.node.catalogue.create(TOPIC, 4, {})
         member = LikeFaust(broker, "spare", Plan({"a": ALL}), max_poll_interval_ms=500)
@@ -105,7 +105,7 @@ async def test_a_member_without_partitions_stays_in_the_group(
             await asyncio.sleep(1.2)
             assert (member.told, member.coordinator.generation) == (told, generation)
             assert "broker_max_poll_interval" not in caplog.text
-            # What it gains is not idle since before it came.
+            # A gained partition counts as idle only from its assignment on.
             member.assignor.plan.wanted = {"spare": ALL}
             member.coordinator.request_rejoin()
             await until(lambda: member.owned == ALL, "the second round")

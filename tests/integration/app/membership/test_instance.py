@@ -1,4 +1,4 @@
-"""Two workers with one ``consumer_group_instance_id``: the replaced one ends, and does not join again."""
+"""Two workers with one ``consumer_group_instance_id``: the replaced worker exits and stays out."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _note_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextlib.asynccontextmanager
 async def members(broker: Any, **settings: Any) -> AsyncIterator[tuple[Guarded, Guarded]]:
-    """A member that owns all, and another one with its instance id that has not started."""
+    """A member that owns all partitions, and an unstarted member with the same instance id."""
     plan = Plan({"a": {0, 1, 2, 3}})
     first, second = (Guarded(broker, plan, **settings) for _ in range(2))
     await first.start()
@@ -60,7 +60,7 @@ async def members(broker: Any, **settings: Any) -> AsyncIterator[tuple[Guarded, 
 
 
 async def only_the_first_ends(first: Guarded, second: Guarded) -> None:
-    """It names the instance id, and the second one is never replaced."""
+    """Assert that the first member ends with the instance id and that the second one stays."""
     await until(lambda: first.ended is not None, "the replaced member to end")
     assert "'till-1'" in str(first.ended)
     assert "FENCED_INSTANCE_ID" in str(first.ended)
@@ -80,7 +80,7 @@ async def embedded() -> AsyncIterator[EmbeddedBroker]:
 
 
 async def test_a_replaced_member_ends_at_its_next_heartbeat() -> None:
-    """aiokafka would join again and replace the other one, for ever."""
+    """aiokafka would join again and replace the second member, without an end."""
     async with embedded() as broker, members(broker) as (first, second):
         await second.start()
         await only_the_first_ends(first, second)
@@ -99,7 +99,7 @@ async def test_a_replaced_member_ends_at_its_next_commit() -> None:
 
 
 async def test_a_replaced_member_ends_at_its_next_join() -> None:
-    """It joins with its member id, and the broker names the error."""
+    """The member joins with its old member id, and the broker returns FENCED_INSTANCE_ID."""
     async with (
         embedded() as broker,
         members(broker, heartbeat_interval_ms=2_900) as (first, second),
@@ -126,7 +126,7 @@ async def test_a_replaced_member_ends_on_kafka(kafka: KafkaServer) -> None:
 
 @pytest.mark.parametrize("expired", [True, False])
 async def test_a_member_that_nobody_replaced_joins_again(expired: bool) -> None:
-    """After its session expired, and where it only forgot its member id."""
+    """The member joins again after an expired session and after it forgot its member id."""
     async with (
         embedded() as broker,
         members(broker, session_timeout_ms=1_000) as (first, _),

@@ -1,4 +1,4 @@
-"""A worker that is stopped goes on until the others take over, and a static one moves nothing."""
+"""A stopping worker processes until its successors take over; a static worker moves nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def two_workers(folder: Path, **more: Any) -> Iterator[tuple[Fleet, Load]]:
 
 
 def test_a_worker_that_is_stopped_hands_over_before_it_leaves(tmp_path: Path) -> None:
-    """No record is repeated, no two workers meet on a partition, and the one that stays has all copies."""
+    """No record repeats, no partition has two owners, and the remaining worker has all copies."""
     with two_workers(tmp_path) as (fleet, load):
         generation = fleet.generation()
         fleet.terminate("w2")
@@ -67,7 +67,7 @@ def test_a_worker_that_is_stopped_hands_over_before_it_leaves(tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_a_static_member_that_is_restarted_moves_nothing(tmp_path: Path) -> None:
-    """It leaves nothing to the others, and nobody else's partitions stand still."""
+    """The worker hands over no partition, and the other worker's partitions keep flowing."""
     with two_workers(tmp_path, static=True) as (fleet, load):
         before = {worker.name: worker.actives for worker in fleet.living()}
         for name in ("w1", "w2"):
@@ -89,7 +89,7 @@ def test_a_static_member_that_is_restarted_moves_nothing(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_a_static_member_that_retires_hands_over_before_it_leaves(tmp_path: Path) -> None:
-    """The file that an operator made: as a dynamic member, and the group forgets its name at once."""
+    """The operator's ``retire`` file makes it leave as a dynamic member does, at once."""
     with two_workers(tmp_path, static=True) as (fleet, load):
         generation = fleet.generation()
         (retire,) = (fleet.workers["w2"].folder / "data").glob("v1")
@@ -108,7 +108,7 @@ def test_a_static_member_that_retires_hands_over_before_it_leaves(tmp_path: Path
 
 @pytest.mark.slow
 def test_a_static_member_with_the_least_capacity_is_drained(tmp_path: Path) -> None:
-    """It comes back without a round, so that no leader read its capacity: it kept all it had."""
+    """The worker returns without a round, so no leader would read its new capacity."""
     with two_workers(tmp_path, static=True) as (fleet, load):
         generation = fleet.generation()
         fleet.terminate("w2")

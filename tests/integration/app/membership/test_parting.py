@@ -1,4 +1,4 @@
-"""How long partitions stand still after a SIGTERM: what leaver and successors do one after another."""
+"""The time that partitions stand still after a SIGTERM: the steps of the leaver and the successors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(120)
 
 
 def test_a_worker_leaves_the_group_before_it_closes_its_tables(tmp_path: Path) -> None:
-    """Stock closes them first: a second or more in which nobody knows that the partitions are free."""
+    """Stock closes its tables first, so the group reassigns its partitions a second later."""
     with troubled(tmp_path, preload=200) as it:
         it.start()
         it.load.start()
@@ -35,7 +35,7 @@ def test_a_worker_leaves_the_group_before_it_closes_its_tables(tmp_path: Path) -
 
 
 async def test_committed_offsets_are_asked_for_at_once(caplog: pytest.LogCaptureFixture) -> None:
-    """aiokafka asks once for each partition, one after the other, before anything flows."""
+    """aiokafka fetches the offsets partition by partition before any partition flows."""
     worker = Worker(partitions=3, repaired=True)
     worker.send_orders(10)
     worker.logs.committed[worker.source()] = 5
@@ -55,7 +55,7 @@ async def test_committed_offsets_are_asked_for_at_once(caplog: pytest.LogCapture
 
 @pytest.mark.parametrize("failure", [asyncio.CancelledError(), RuntimeError("of a client"), None])
 async def test_a_client_that_fails_at_its_stop_ends_no_thread_without_a_word(failure: Any) -> None:
-    """aiokafka's own cancelled tasks come through; the app waited a minute for that thread."""
+    """aiokafka's own cancelled tasks raise here; the app then waits a minute for that thread."""
 
     async def stop() -> None:
         if failure is not None:

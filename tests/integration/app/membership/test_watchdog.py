@@ -1,4 +1,4 @@
-"""A worker that cannot go on ends with an error; one that waits says for what."""
+"""A worker that cannot continue ends with an error; a worker that waits logs the reason."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ENDS: dict[str, Callable[[Worker], None]] = {
 
 @pytest.mark.parametrize("end", list(ENDS))
 async def test_what_has_ended_ends_the_worker(end: str) -> None:
-    """Stock stays in the group, heartbeats, and does nothing."""
+    """Stock stays in the group, sends heartbeats and processes no record."""
     worker = Worker(repaired=True)
     async with running(worker):
         await worker.rebalance([0])
@@ -95,7 +95,7 @@ async def test_a_recovery_left_without_an_end_begins_again(monkeypatch: pytest.M
 
 
 def test_an_error_that_nobody_asks_for_is_a_problem() -> None:
-    """aiokafka's coordinator waits for it to be fetched; Faust never does."""
+    """aiokafka's coordinator waits until a caller fetches the error; Faust never does."""
     from types import SimpleNamespace
 
     coordinator = SimpleNamespace(
@@ -110,7 +110,7 @@ def test_an_error_that_nobody_asks_for_is_a_problem() -> None:
 async def test_a_long_wait_is_said_once_a_minute(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With what is waited for."""
+    """The log line names the step that is waited for."""
     monkeypatch.setattr(watchdog, "SAY_EVERY_S", 0.1)
     worker = Worker(repaired=True)
     worker.send_changelog(20)
@@ -161,7 +161,7 @@ async def test_a_step_is_taken_again_until_the_broker_answers(
 
 
 def test_each_trouble_is_said_at_once_and_then_every_minute() -> None:
-    """By a clock that is passed in."""
+    """The test passes in the clock."""
     now = [0.0]
     said = RateLimitedLog(lambda: now[0])
     found = []
@@ -172,7 +172,7 @@ def test_each_trouble_is_said_at_once_and_then_every_minute() -> None:
 
 
 async def test_trouble_that_comes_and_goes_ends_no_worker() -> None:
-    """Three looks in a row count, not three ever: a client that reconnects now and then works."""
+    """Only three failed checks in a row count; a client that sometimes reconnects is healthy."""
     worker = Worker(repaired=True)
     looks = 0
 
@@ -190,7 +190,7 @@ async def test_trouble_that_comes_and_goes_ends_no_worker() -> None:
 
 
 def test_one_trouble_holds_back_no_other() -> None:
-    """A disk that is full for an hour must not hide that the broker is silent."""
+    """A disk that is full for an hour must not hide that the broker does not answer."""
     said = RateLimitedLog(lambda: 0.0)
     assert [said.due(trouble) for trouble in ("disk", "broker", "disk", "broker")] == [
         True,

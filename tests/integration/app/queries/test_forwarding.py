@@ -1,4 +1,4 @@
-"""A request for a key that another worker has: where it goes, and what goes along."""
+"""Requests for a key of another worker: the worker asked and the headers that are forwarded."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def served(handler: Any) -> AsyncIterator[URL]:
 
 
 async def echo(request: web.Request) -> web.Response:
-    """What arrived."""
+    """Answer with the received headers and body."""
     return web.json_response(
         {"headers": dict(request.headers), "body": await request.text()}, status=201
     )
@@ -54,7 +54,7 @@ class Worker:
 
 @contextlib.asynccontextmanager
 async def asked(worker: Worker, method: str, **request: Any) -> AsyncIterator[Any]:
-    """The answer to one request."""
+    """The response to one request."""
     async with (
         served(worker.forward) as url,
         ClientSession() as session,
@@ -65,7 +65,7 @@ async def asked(worker: Worker, method: str, **request: Any) -> AsyncIterator[An
 
 
 async def test_stock_faust_hands_the_callers_credentials_to_whoever_advertised_a_url() -> None:
-    """The fact this exists for; if Faust changes it, the router can go."""
+    """If Faust changes this, our router can be removed."""
     async with (
         served(echo) as owner,
         asked(Worker(owner, StockAssignor), "GET", headers=CREDENTIALS) as answer,
@@ -100,7 +100,7 @@ async def test_credentials_stay_and_the_rest_goes_along() -> None:
     ],
 )
 async def test_credentials_go_on_to_named_workers_only(trusted: str, goes_along: bool) -> None:
-    """Whoever advertises another URL, or another port of a host named with one, gets the rest."""
+    """A worker with another URL or with another port than the listed one gets no credentials."""
     async with served(echo) as owner:
         worker = Worker(owner, faust_assigner_credentials_to=trusted.format(port=owner.port))
         async with asked(
@@ -116,7 +116,7 @@ async def test_credentials_go_on_to_named_workers_only(trusted: str, goes_along:
 async def test_a_trusted_worker_is_asked_only_where_it_is_allowed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The second list opens nothing that the first one closes."""
+    """The second list allows no URL that the first list refuses."""
     async with served(echo) as owner:
         worker = Worker(
             owner, faust_assigner_urls="10.0.0.0/8", faust_assigner_credentials_to="127.0.0.1"
@@ -127,7 +127,7 @@ async def test_a_trusted_worker_is_asked_only_where_it_is_allowed(
 
 
 async def test_a_redirect_is_handed_back() -> None:
-    """Not followed: it may lead anywhere."""
+    """The worker does not follow a redirect, because its target may be any host."""
 
     async def elsewhere(_: web.Request) -> web.Response:
         raise web.HTTPFound("http://169.254.169.254/secrets")
@@ -142,7 +142,7 @@ async def test_a_redirect_is_handed_back() -> None:
 async def test_a_url_that_is_not_allowed_is_refused_counted_and_said_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """503, and nothing reaches it."""
+    """The caller gets a 503, and no request reaches the URL."""
     reached = []
 
     async def count(request: web.Request) -> web.Response:
@@ -183,7 +183,7 @@ async def test_a_url_that_is_not_allowed_is_refused_counted_and_said_once(
         ("http://worker-2:6066", ("worker-2:6066",), True),
         ("http://worker-2:22", ("worker-2:6066",), False),
         ("http://127.0.0.1:6067", ("127.0.0.1",), True),
-        ("http://127.1:6379", (), False),  # what resolvers make an address of
+        ("http://127.1:6379", (), False),  # forms that resolvers turn into addresses
         ("http://2130706433:6379", (), False),
         ("http://0x7f.0.0.1:6379", (), False),
         ("http://169.254.43518:80", (), False),
@@ -193,18 +193,18 @@ async def test_a_url_that_is_not_allowed_is_refused_counted_and_said_once(
     ],
 )
 def test_what_may_be_forwarded_to(url: str, patterns: tuple[str, ...], answer: bool) -> None:
-    """From a worker that advertises http://worker-1:6066."""
+    """The asking worker advertises http://worker-1:6066."""
     assert allowed(URL(url), URL("http://worker-1:6066"), patterns) is answer
 
 
 def test_workers_of_one_machine_may_ask_each_other() -> None:
-    """Loopback is allowed to those who advertise loopback."""
+    """Loopback URLs are allowed if the asking worker advertises a loopback URL."""
     assert allowed(URL("http://localhost:6067"), URL("http://127.0.0.1:6066"), ())
 
 
 @pytest.mark.parametrize("setting", ["faust_assigner_urls", "faust_assigner_credentials_to"])
 def test_a_list_that_cannot_be_read_forwards_nothing(setting: str) -> None:
-    """Falling back to no list would open what somebody meant to close."""
+    """Without this error an unreadable list would allow every URL."""
     app = make_app("http://w", assignor=Ours, **{setting: "10.0.0.0/99"})
     app.finalize()
     with pytest.raises(ConfigError, match=rf"{setting.upper()}.*10\.0\.0\.0/99"):

@@ -1,4 +1,4 @@
-"""Reads while partitions move: real workers, a real table, and a model that judges every answer."""
+"""Reads while partitions move: real workers, a real table, and a model that checks every answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.workers.readers import KEYS, Numbers, Readers, all_by_owners,
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
-#: Generous: what is judged is that answers are as old as they say.
+#: A generous bound: the tests check that an answer is as old as its header states.
 BOUND_S = 30.0
 
 
@@ -25,7 +25,7 @@ BOUND_S = 30.0
 def readers(
     folder: Path, *names: str, bootstrap: str = "", **more: Any
 ) -> Iterator[tuple[Readers, Numbers]]:
-    """Workers under load, on the embedded broker or another, that answer for every key by its owner."""
+    """Workers under load whose keys are all answered by their owners."""
     app_id = f"reads-{time.time_ns()}"
     settings = {
         "faust_assigner_stale_reads_s": BOUND_S,
@@ -52,7 +52,7 @@ def readers(
 def test_reads_go_on_from_copies_when_a_worker_is_killed_and_are_its_heirs_then(
     tmp_path: Path,
 ) -> None:
-    """Until the group knows of the death a copy answers, and says how much it lacks; no answer is wrong."""
+    """Until the group notices, a copy answers and states its lag; no answer is wrong."""
     with readers(
         tmp_path, "w1", "w2", session_s=2.0, settings={"faust_assigner_warmups": False}
     ) as (group, numbers):
@@ -75,7 +75,7 @@ def test_reads_go_on_from_copies_when_a_worker_is_killed_and_are_its_heirs_then(
 @pytest.mark.slow
 @pytest.mark.kafka
 def test_copies_of_exactly_once_tables_answer_too(kafka: KafkaServer, tmp_path: Path) -> None:
-    """The last offsets of their changelogs are markers that no consumer sees."""
+    """The last offsets of their changelogs are transaction markers, which consumers do not see."""
     settings = {"processing_guarantee": "exactly_once"}
     with readers(
         tmp_path, "w1", "w2", bootstrap=kafka.bootstrap, session_s=6.0, settings=settings
@@ -94,7 +94,7 @@ def test_copies_of_exactly_once_tables_answer_too(kafka: KafkaServer, tmp_path: 
 
 @pytest.mark.slow
 def test_reads_through_a_death_a_freeze_and_a_return(tmp_path: Path) -> None:
-    """Whoever is asked, three workers: no answer is wrong, none is an error, and owners answer in the end."""
+    """With any of the three workers asked, no answer is wrong and owners answer in the end."""
     with readers(tmp_path, "w1", "w2", "w3") as (group, numbers):
         group.until("w1", lambda now: len({a.by for a in now}) == 3 and all_by_owners(now))
         answers = []
@@ -114,7 +114,7 @@ def test_reads_through_a_death_a_freeze_and_a_return(tmp_path: Path) -> None:
             timeout_s=120.0,
         )
         group.processes["w2"].send_signal(signal.SIGCONT)
-        for _ in range(20):  # what it had is others' by now, and it does not know yet
+        for _ in range(20):  # its partitions have new owners, and it does not know yet
             answers += [group.ask("w2", key, only_here=True) for key in KEYS]
         answers += group.until("w2", all_by_owners)
         assert {a.status for a in answers} <= {0, 200, 503}
@@ -126,7 +126,7 @@ def test_reads_through_a_death_a_freeze_and_a_return(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("assignor", ["ours", "stock"])
 def test_a_table_that_is_restored_from_nothing_is_not_read(tmp_path: Path, assignor: str) -> None:
-    """503 and when to ask again, until its owner has all of it; stock answers from what it has by then."""
+    """It answers 503 with Retry-After until its restore ends; stock returns partial rows."""
     with broker_process() as broker:
         app_id = f"cold-{time.time_ns()}"
         numbers = Numbers(broker.bootstrap, app_id, 4)

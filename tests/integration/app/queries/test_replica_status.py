@@ -1,4 +1,4 @@
-"""When rows are this worker's to tell: restored, and nobody else's by now. On logs in memory."""
+"""The times at which a worker may answer for its rows: restored and still owned. Logs in memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 def restored(worker: Any) -> list[int]:
-    """The partitions whose rows are all here, and this worker's."""
+    """Return the partitions that are restored and owned by this worker."""
     recovery = worker.app.tables.recovery
     return [p for p in range(4) if recovery.is_restored(worker.changelog(p))]
 
@@ -35,7 +35,7 @@ def hold_up(worker: CooperativeWorker) -> asyncio.Event:
 
 
 async def test_a_partition_that_is_being_restored_is_not_read_and_kept_ones_are() -> None:
-    """In a cooperative round, until the table has all that is in its changelog."""
+    """In a cooperative round, rows are readable once the table has its whole changelog."""
     async with worker_of([0]) as worker:
         assert restored(worker) == [0]
         go = hold_up(worker)
@@ -56,7 +56,7 @@ async def test_a_partition_that_went_is_not_read_any_more() -> None:
 
 
 async def test_a_standby_is_no_owner() -> None:
-    """Also where it was the owner before."""
+    """This holds for a former owner, too."""
     async with worker_of([0, 1]) as worker:
         await worker.give([1], [0])
         assert await worker.until(lambda: worker.at_rest)
@@ -64,7 +64,7 @@ async def test_a_standby_is_no_owner() -> None:
 
 
 async def test_nothing_is_read_while_everything_stands_still() -> None:
-    """The group's coordinator is silent: others may own it all."""
+    """The group's coordinator is silent, so other workers may own all partitions."""
     async with worker_of([0, 1]) as worker:
         await worker.app.consumer.stand_still()
         assert restored(worker) == []
@@ -82,7 +82,7 @@ async def test_an_eager_round_makes_no_partition_readable_before_it_is_restored(
 
 
 def test_whoever_was_frozen_for_a_session_is_not_sure() -> None:
-    """By then others may own what it owned; at its next answered heartbeat it is again."""
+    """Other workers may own its partitions; the next answered heartbeat makes it sure again."""
     now = 100.0
     fence = HeartbeatFence(10.0, lambda: now)
     assert fence.is_sure()
@@ -93,7 +93,7 @@ def test_whoever_was_frozen_for_a_session_is_not_sure() -> None:
 
 
 async def test_rows_are_an_owners_only_while_it_is_surely_a_member() -> None:
-    """Restored or not: what it had may have been given to others, who went on."""
+    """Restored rows do not count: the group may have given them to workers that process on."""
     async with worker_of([0]) as worker:
         app, tp = worker.app, worker.changelog(0)
         app.assignor.is_active = lambda tp: tp in app.assignor.actives

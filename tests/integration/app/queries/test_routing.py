@@ -1,4 +1,4 @@
-"""A request for a key in one worker: whom it asks, what it reads, and what it says when nobody can answer."""
+"""Requests for a key in one worker: the workers asked, the rows read, and the refusals."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ async def served(handler: Any) -> AsyncIterator[URL]:
 
 
 class Worker:
-    """An app behind a web server; what it knows of its partitions is the test's to say.
+    """An app behind a web server; the test sets the status of its partitions.
 
-    ``here`` says what is here of each partition; of any other, nothing. Keys are of partition 0.
+    ``here`` has the status of each partition on this worker; other partitions are absent. Keys
+    belong to partition 0.
     """
 
     def __init__(
@@ -80,17 +81,17 @@ class Worker:
         self.view: Any = self.read_count
 
     def put(self, table: Any, partition: int, key: Any, value: int) -> None:
-        """A row in one of the databases."""
+        """Write a row into one of the databases."""
         store = getattr(table, "table", table).data
         store._db_for_partition(partition)[store._encode_key(key)] = store._encode_value(value)
 
     async def read_count(self, view: Any, request: Any) -> Any:
-        """What most views do."""
+        """Read a row as most views do."""
         return self.app.web.json({"count": self.counts.get("key")})
 
     @contextlib.asynccontextmanager
     async def asked(self, method: str = "GET", **request: Any) -> AsyncIterator[Any]:
-        """The answer to one request, in the form of ``table_route(counts, exact_key="key")``."""
+        """The response to one request, routed as by ``table_route(counts, exact_key="key")``."""
         route = self.app.table_route(self.counts, exact_key="key")
 
         async def handle(request: Any) -> Any:
@@ -114,7 +115,7 @@ def _unknown() -> URL:
 
 
 def answers(role: str, count: int, seen: list[Any] | None = None) -> Any:
-    """Another worker."""
+    """A handler of another worker."""
 
     async def answer(request: web.Request) -> web.Response:
         if seen is not None:
@@ -125,12 +126,12 @@ def answers(role: str, count: int, seen: list[Any] | None = None) -> Any:
 
 
 async def refuses(request: web.Request) -> web.Response:
-    """Another worker that restores."""
+    """Answer as another worker that still restores."""
     return web.json_response({}, status=503, headers={"X-Faust-Assigner-Role": "none"})
 
 
 async def test_a_dead_owner_is_a_503_with_the_time_to_ask_again(tmp_path: Path) -> None:
-    """Not a 500; and a body that says what is wrong."""
+    """The answer is no 500, and its body has the reason."""
     worker = Worker(tmp_path, owner=DEAD, faust_assigner_stale_reads_s=0)
     worker.here[TP(LOG, 0)] = Here(lag=0, age_s=0.0)
     async with worker.asked() as answer:
@@ -139,7 +140,7 @@ async def test_a_dead_owner_is_a_503_with_the_time_to_ask_again(tmp_path: Path) 
 
 
 async def test_a_dead_owner_is_stood_in_for_by_the_copy_here(tmp_path: Path) -> None:
-    """Which says how much it lacks."""
+    """The answer's headers state the lag and the age of the copy."""
     worker = Worker(tmp_path, owner=DEAD)
     worker.put(worker.counts, 0, "key", 7)
     worker.here[TP(LOG, 0)] = Here(lag=3, age_s=1.5)
@@ -150,7 +151,7 @@ async def test_a_dead_owner_is_stood_in_for_by_the_copy_here(tmp_path: Path) -> 
 
 
 async def test_an_owner_that_restores_is_stood_in_for_by_another_copy(tmp_path: Path) -> None:
-    """What it says of itself comes back, and it was told to ask nobody else."""
+    """The copy's headers are returned, and the hop header forbids a second forward."""
     seen: list[Any] = []
     async with (
         served(refuses) as owner,
@@ -163,7 +164,7 @@ async def test_an_owner_that_restores_is_stood_in_for_by_another_copy(tmp_path: 
 
 
 async def test_the_views_own_503_is_handed_back(tmp_path: Path) -> None:
-    """It is the app's answer, not the lack of one."""
+    """This 503 is the app's own answer, not a failure of the worker."""
 
     async def busy(request: web.Request) -> web.Response:
         return web.Response(status=503, text="closed on Sundays")
@@ -177,7 +178,7 @@ async def test_the_views_own_503_is_handed_back(tmp_path: Path) -> None:
 
 
 async def test_a_silent_owner_is_waited_for_once_and_as_long_as_was_said(tmp_path: Path) -> None:
-    """Frozen workers accept connections; for a while after that a copy is asked first."""
+    """A frozen worker accepts connections; after its timeout a copy is asked first for a while."""
     asked = []
 
     async def silence(request: web.Request) -> web.Response:
@@ -204,7 +205,7 @@ async def test_what_was_forwarded_is_answered_or_refused_here(tmp_path: Path) ->
 
 
 async def test_a_change_goes_to_its_owner_or_nowhere(tmp_path: Path) -> None:
-    """A copy would lose it."""
+    """A copy would lose the change."""
     async with served(refuses) as owner, served(answers("standby", 9)) as copy:
         worker = Worker(tmp_path, owner=owner, copies=(copy,))
         worker.put(worker.counts, 0, "key", 7)
@@ -227,7 +228,7 @@ async def test_a_worker_that_has_not_joined_says_so(tmp_path: Path) -> None:
 
 
 async def test_a_row_comes_from_the_partition_of_its_key(tmp_path: Path) -> None:
-    """Stock takes it from the first database that has it, a copy's of another partition say."""
+    """Stock reads the first database that has the key, for example another partition's copy."""
     worker = Worker(tmp_path)
     worker.put(worker.counts, 2, "key", 1)
     worker.put(worker.counts, 0, "key", 7)
@@ -243,7 +244,7 @@ async def test_a_row_comes_from_the_partition_of_its_key(tmp_path: Path) -> None
 async def test_an_owner_looks_where_else_it_is_the_owner_and_not_in_copies(
     tmp_path: Path, owns: bool, found: int | None
 ) -> None:
-    """Producers of another kind may place keys in another way; one worker with all of them finds each."""
+    """Other producers may place keys differently; an owner of all partitions finds each key."""
     worker = Worker(tmp_path)
     worker.put(worker.counts, 0, "other", 0)
     worker.put(worker.counts, 2, "key", 1)
@@ -256,7 +257,7 @@ async def test_an_owner_looks_where_else_it_is_the_owner_and_not_in_copies(
 
 
 async def test_a_partition_that_goes_while_the_view_works_is_not_read(tmp_path: Path) -> None:
-    """Its files are there still; the row may be another worker's by now."""
+    """Its files still exist; the row may belong to another worker by now."""
     worker = Worker(tmp_path)
     worker.put(worker.counts, 0, "key", 7)
     worker.here[TP(LOG, 0)] = Here(is_owner=True)
@@ -287,7 +288,7 @@ READS = {
 
 @pytest.mark.parametrize("what", READS)
 async def test_from_a_copy_only_rows_of_the_key_are_read(tmp_path: Path, what: str) -> None:
-    """Of anything else nobody knows how old it is; an owner's view may read it all, as ever."""
+    """The age of other rows is unknown; an owner's view may still read all rows."""
     read, status = READS[what]
     worker = Worker(tmp_path)
     for table in (worker.counts, worker.names, worker.far):
@@ -311,7 +312,7 @@ async def test_from_a_copy_only_rows_of_the_key_are_read(tmp_path: Path, what: s
 
 
 async def test_a_table_beside_it_is_vouched_for_by_itself(tmp_path: Path) -> None:
-    """The answer is as old as the oldest row in it, and refused where that is too old."""
+    """The answer is as old as its oldest row, and is refused if that row is too old."""
     worker = Worker(tmp_path)
     worker.put(worker.counts, 0, "key", 7)
     worker.put(worker.names, 0, "key", 7)
@@ -343,7 +344,7 @@ async def test_a_view_that_was_asked_for_no_key_reads_as_ever() -> None:
 
 @pytest.mark.parametrize("request_", [SimpleNamespace(), SimpleNamespace(get=lambda key: "else's")])
 async def test_a_view_may_be_asked_by_something_else_than_our_router(request_: Any) -> None:
-    """A request of another server, a mock: the view's own answer comes back as it is."""
+    """A request of another server or a mock gets the view's own answer unchanged."""
 
     async def view(view: Any, request: Any) -> int:
         assert SCOPE.get() is None, "what is no reading of ours scopes nothing"
@@ -354,7 +355,7 @@ async def test_a_view_may_be_asked_by_something_else_than_our_router(request_: A
 
 @pytest.mark.parametrize("answer", [42, SimpleNamespace(headers=None)])
 async def test_an_answer_without_headers_comes_back_as_it_is(tmp_path: Path, answer: Any) -> None:
-    """A view may return anything to whoever wraps it."""
+    """A view may return any object to its wrapper."""
     worker = Worker(tmp_path)
     reading = Reading(worker.app, worker.counts, "key", TP(LOG, 0), Who.OWNER_HERE)
 
@@ -376,7 +377,7 @@ async def test_an_answer_without_headers_comes_back_as_it_is(tmp_path: Path, ans
 async def test_a_key_is_placed_as_the_streams_have_it(
     tmp_path: Path, streams: list[str | None], asked_for: bytes
 ) -> None:
-    """Stock hashes the changelog's form, JSON: for streams of plain keys, the default, another partition."""
+    """Stock hashes the changelog's JSON form, which puts plain keys into another partition."""
     worker = Worker(tmp_path)
     for number, serializer in enumerate(streams):
         worker.app.topics.add(
@@ -386,7 +387,7 @@ async def test_a_key_is_placed_as_the_streams_have_it(
 
 
 async def test_a_topics_reader_that_is_dead_is_a_503(tmp_path: Path) -> None:
-    """``topic_route``: nobody else reads it; stock fails with 500."""
+    """With ``topic_route`` no other worker reads the topic; stock fails with 500."""
     worker = Worker(tmp_path)
     worker.app.router.external_topic_key_store = lambda topic, key: DEAD  # type: ignore[method-assign]
 

@@ -1,4 +1,4 @@
-"""Faust's part of a cooperative round, on logs in memory: what flows, what is finished, what is restored."""
+"""Faust's part of a cooperative round, on logs in memory: flows, final commits and restores."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def test_kept_partitions_flow_while_others_come_and_go() -> None:
 
 
 async def test_what_goes_is_committed_up_to_its_last_processed_record() -> None:
-    """Nothing is processed after that, and the next owner repeats nothing."""
+    """No record is processed after the commit, and the next owner repeats none."""
     async with worker_of([0, 1]) as worker:
         worker.delay_s = 0.005
         worker.send_orders(60, partition=1)
@@ -45,7 +45,7 @@ async def test_what_goes_is_committed_up_to_its_last_processed_record() -> None:
 
 
 class Hears(faust.Sensor):
-    """Notes what it hears of rounds."""
+    """A sensor that records the events of rounds."""
 
     def __init__(self, heard: list[Any]) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Hears(faust.Sensor):
         return {"is": "state"}
 
     def on_rebalance_return(self, app: Any, state: Any) -> None:
-        """It has been answered."""
+        """Record that the round is answered."""
         assert state == {"is": "state"}
         self.heard.append("return")
 
@@ -68,7 +68,7 @@ class Hears(faust.Sensor):
 
 
 async def test_a_round_is_seen_by_sensors_and_its_partitions_by_handlers() -> None:
-    """What goes is announced once it is committed, and only that; a round of nothing is a round, too."""
+    """Handlers see revoked partitions after their commit; an empty round is reported, too."""
     heard = list[Any]()
     async with worker_of([0, 1]) as worker:
         app, source, log = worker.app, worker.source(1), worker.changelog(1)
@@ -89,7 +89,7 @@ async def test_a_round_is_seen_by_sensors_and_its_partitions_by_handlers() -> No
 
 
 async def test_a_round_that_is_overtaken_by_another_is_seen_to_its_end() -> None:
-    """Also by an eager one; a gauge of rounds under way comes down again."""
+    """An eager round ends it, too, so a gauge of rounds under way decreases again."""
     heard = list[Any]()
     async with worker_of([0]) as worker:
         worker.app.sensors.add(Hears(heard))
@@ -108,13 +108,13 @@ async def test_a_round_that_is_overtaken_by_another_is_seen_to_its_end() -> None
 
 
 async def test_what_comes_back_goes_on_where_its_last_owner_stopped() -> None:
-    """Whoever that was: from the committed offset, not from where this worker stood."""
+    """The worker starts at the committed offset, not at its own old position."""
     async with worker_of([0, 1]) as worker:
         worker.send_orders(10, partition=1)
         assert await worker.until(lambda: len(worker.of(1)) == 10)
         await worker.give([0])
         worker.send_orders(10, partition=1)
-        worker.logs.committed[worker.source(1)] = 15  # another worker did five
+        worker.logs.committed[worker.source(1)] = 15  # another worker processed five
         await worker.give([0, 1])
         assert await worker.until(lambda: worker.of(1)[10:] == [15, 16, 17, 18, 19])
 
@@ -128,7 +128,7 @@ async def test_after_an_eager_round_without_partitions_nothing_is_restored() -> 
 
 
 async def test_the_databases_of_kept_partitions_are_not_opened_anew() -> None:
-    """A second attempt begins by closing them, and agents write what is kept."""
+    """A second attempt closes the databases first, and agents write to kept partitions."""
     async with worker_of([0]) as worker:
         recovery, opened = worker.app.tables.recovery, set[Any]()
         open_each = recovery._open_each
@@ -160,7 +160,7 @@ async def test_an_eager_round_after_cooperative_ones_loses_nothing() -> None:
 
 
 async def test_a_silent_coordinator_stops_all_streams_and_the_next_round_resumes_them() -> None:
-    """Nothing is processed in between."""
+    """The worker processes no record in between."""
     async with worker_of([0]) as worker:
         worker.send_orders(5)
         assert await worker.until(lambda: len(worker.of(0)) == 5)
@@ -176,7 +176,7 @@ async def test_a_silent_coordinator_stops_all_streams_and_the_next_round_resumes
 
 
 class InBatches(CooperativeWorker):
-    """Its agent takes a hundred at a time, however long that takes."""
+    """An agent that takes a hundred records at a time, without a time limit by default."""
 
     within: float | None = None
 
@@ -194,7 +194,7 @@ async def test_a_batch_that_is_being_made_is_handed_out_when_its_partitions_go(
     eager: bool,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Nothing waits for the records that it lacks: they will not come before the round is over."""
+    """The hand-over does not wait for a full batch: no record arrives before the round ends."""
     worker = InBatches(partitions=4, broker_rebalance_timeout=10.0)
     worker.within = within
     async with owning(worker, [0, 1]):
@@ -211,7 +211,7 @@ async def test_a_batch_that_is_being_made_is_handed_out_when_its_partitions_go(
 
 
 async def test_a_full_queue_lets_go_of_what_leaves() -> None:
-    """Records of a partition that waits for room are not put after it has gone."""
+    """A record that waits for room is not put into the queue after its partition was revoked."""
     async with worker_of([0, 1], stream_buffer_maxsize=4) as worker:
         worker.delay_s = 0.01
         worker.send_orders(40)
@@ -242,13 +242,13 @@ async def test_all_records_under_way_are_waited_for() -> None:
 
 
 class Isolated(CooperativeWorker):
-    """One actor for each partition."""
+    """A worker with one actor per partition."""
 
     agent_options = {"isolated_partitions": True}  # noqa: RUF012
 
 
 async def test_isolated_partitions_get_an_actor_when_they_come() -> None:
-    """And lose it when they go; the others' actors go on."""
+    """A revoked partition's actor ends; the actors of kept partitions continue."""
     worker = Isolated(partitions=3)
     async with running(worker):
         await worker.rebalance([0, 1])
@@ -263,7 +263,7 @@ async def test_isolated_partitions_get_an_actor_when_they_come() -> None:
 
 
 async def test_a_backlog_that_was_taken_over_does_not_hold_up_what_was_kept() -> None:
-    """Records of kept partitions are taken in turn with it, although they come after it."""
+    """Records of kept partitions alternate with the backlog, although they arrive later."""
     async with worker_of([0]) as worker:
         worker.send_orders(400, partition=1)
         worker.delay_s = 0.002

@@ -1,4 +1,4 @@
-"""Streams that are regrouped or joined, and apps that share a process, through cooperative rounds."""
+"""Regrouped streams, joined streams and apps that share a process, through cooperative rounds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Streams(CooperativeWorker):
     topics: tuple[str, ...] = ()
 
     def send(self, topic: str, partition: int, values: Iterable[int]) -> None:
-        """Records that are known by their values."""
+        """Append records that are known by their values."""
         for value in values:
             self.logs.append(TP(topic, partition), b"key", str(value).encode())
 
@@ -29,10 +29,10 @@ class Streams(CooperativeWorker):
 
 
 class Regrouped(Streams):
-    """Sends each order on under a key of its own, and takes what comes back from there."""
+    """Send each order on under a key of its own, and take it from the repartition topic."""
 
     def declare(self) -> None:
-        """What was taken."""
+        """The records that were taken."""
         self.taken: list[int] = []
 
     async def count(self, orders: Any) -> None:
@@ -42,7 +42,7 @@ class Regrouped(Streams):
 
 
 async def test_what_is_regrouped_comes_once_though_its_source_goes_and_comes_back() -> None:
-    """What had been sent on when the partition went is committed, the rest is sent on when it is back."""
+    """Orders sent on before the revocation are committed; the rest is sent on after the return."""
     worker = Regrouped(partitions=2)
     async with running(worker):
         (again,) = (
@@ -66,12 +66,12 @@ async def test_what_is_regrouped_comes_once_though_its_source_goes_and_comes_bac
 
 
 class Joined(Streams):
-    """Adds to each order the last click of its partition, from a table that another agent fills."""
+    """Add the last click of its partition to each order, from a table that another agent fills."""
 
     topics = ("clicks",)
 
     def declare(self) -> None:
-        """What was joined: order and click. Faust does not join streams but by way of a table."""
+        """The joined pairs of order and click. Faust joins streams only by way of a table."""
         self.joined: list[tuple[int, int]] = []
         self.clicked: list[int] = []
         self.last = self.app.Table(
@@ -113,7 +113,7 @@ async def test_a_join_goes_on_with_what_is_kept_and_with_what_the_last_owner_wro
 
 
 async def test_apps_of_one_process_have_rounds_of_their_own() -> None:
-    """What one loses flows on in the other, whose topics have the same names."""
+    """A partition revoked from one app flows on in another app with the same topic names."""
     one, other = CooperativeWorker(partitions=2), CooperativeWorker(partitions=2)
     async with running(one), running(other):
         for worker in (one, other):

@@ -1,4 +1,4 @@
-"""Tables of sets, windowed and global ones, through cooperative rounds."""
+"""Tables of sets, windowed tables and global tables, through cooperative rounds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 class Sets(CooperativeWorker):
-    """Remembers the offsets of one partition in a set."""
+    """A worker that keeps the offsets of one partition in a set."""
 
     store: str
 
@@ -34,7 +34,7 @@ class Sets(CooperativeWorker):
             self.processed.append((event.message.partition, event.message.offset))
 
     def in_file(self) -> set[int]:
-        """What the row of partition 0 holds."""
+        """Return the file's row of partition 0."""
         row = self.seen.data.storage.file_row(0, b'"all"')
         return set(json.loads(row or b"[]"))
 
@@ -89,7 +89,7 @@ class SlowlyRecovered(Sets):
 async def test_a_round_during_a_callback_of_on_recover_costs_neither_it_nor_sets(
     eager: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The callback comes to its end; what it holds up flows then, over sets that are whole."""
+    """The callback ends; then the partitions that it held up flow, over complete sets."""
     monkeypatch.setattr(Sets, "store", IN_ROCKSDB, raising=False)
     worker = SlowlyRecovered(partitions=2)
     worker.app._create_directories()
@@ -111,7 +111,7 @@ async def test_a_round_during_a_callback_of_on_recover_costs_neither_it_nor_sets
 
 
 async def test_a_worker_without_a_part_of_a_table_is_called_back_all_the_same() -> None:
-    """As in Faust: whoever waits for its tables learns that there is nothing to wait for."""
+    """As in Faust, a worker that waits for its tables learns that they are ready."""
     worker = CooperativeWorker(partitions=2)
     called = list[int]()
 
@@ -142,7 +142,7 @@ class Windows(CooperativeWorker):
 
 
 async def test_windows_go_on_through_rounds() -> None:
-    """Those of what is kept, and those of what comes."""
+    """Windows of kept and of gained partitions stay complete."""
     worker = Windows(partitions=2)
     async with running(worker):
         await worker.rebalance([0])
@@ -179,7 +179,7 @@ class Shared(CooperativeWorker):
 
 
 async def test_a_global_table_is_read_to_its_end_before_what_writes_it_flows() -> None:
-    """What the last owner of a partition wrote is there; what others write arrives."""
+    """The rows of the partition's last owner are there; the rows of other owners arrive."""
     worker = Shared(partitions=2)
     worker.found = []
     async with owning(worker, [0]):
@@ -196,7 +196,7 @@ async def test_a_global_table_is_read_to_its_end_before_what_writes_it_flows() -
 
 
 async def test_a_copy_in_memory_is_whole_when_its_worker_becomes_the_owner() -> None:
-    """Faust forgets what is not active whenever something is restored; a copy is not read again."""
+    """Faust drops inactive rows at each restore; it does not read a standby again."""
     worker = CooperativeWorker(partitions=4)
     async with running(worker):
         await worker.rebalance([0])
@@ -215,7 +215,7 @@ async def test_a_copy_in_memory_is_whole_when_its_worker_becomes_the_owner() -> 
 
 
 class ByAll(CooperativeWorker):
-    """Writes a global table that others write, too: every partition of it is owned and followed here."""
+    """A worker that writes a global table with others, and owns and follows every partition of it."""
 
     def declare(self) -> None:
         """In RocksDB."""
@@ -264,7 +264,7 @@ class EagerByAll(ByAll):
 
 
 async def test_what_is_written_by_all_is_read_back_in_eager_rounds_too() -> None:
-    """The file has it, and says how far it has come."""
+    """The file has the rows and the offset up to which they are complete."""
     worker = EagerByAll(partitions=2)
     worker.app._create_directories()
     async with running(worker):

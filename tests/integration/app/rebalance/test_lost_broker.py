@@ -15,7 +15,7 @@ from tests.soak.schedule import Fault
 from tests.soak.world import World
 from tests.support.workers.places import BETWEEN, JOINED, LETTING_GO, MODULE, PLACES, RESTORING
 
-#: How it is lost, and for how many seconds: less than a session, and more than one.
+#: The kind of loss and its seconds: less than a session, or more.
 LOSSES = {"stop broker": 1.0, "kill broker": 8.0, "freeze broker": 9.0}
 HELD_S = 60.0
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
 def lose(world: World, place: str, how: str) -> None:
-    """A worker joins; when another one is at the place, the broker goes, and comes back; then they part."""
+    """A worker joins; when a worker holds at ``place``, lose and restore the broker; end the join."""
     hold = world.fleet.folder / "hold" / place
     join = Fault("join", WORKERS[-1], 0.0, 0.0, signal.SIGTERM, 0)
     loss = Fault(how, "", 0.0, LOSSES[how], signal.SIGTERM, 0)
@@ -63,13 +63,13 @@ def play(broker: str, guarantee: str, losses: Iterable[tuple[str, str]], folder:
 @pytest.mark.processes
 @pytest.mark.parametrize("place", PLACES)
 def test_the_embedded_broker_is_lost_amid_a_round(place: str, tmp_path: Path) -> None:
-    """Restarted, killed and frozen: no partition has two owners, nothing is lost."""
+    """The broker is restarted, killed or frozen: no partition has two owners, no record is lost."""
     play("embedded", "at_least_once", [(place, how) for how in LOSSES], tmp_path)
 
 
 @pytest.mark.kafka
 def test_kafka_is_lost_amid_a_round(tmp_path: Path) -> None:
-    """On Apache Kafka under exactly_once: nothing is lost, and nothing is there twice."""
+    """On Apache Kafka under exactly_once, no record is lost and no record is there twice."""
     play(
         "kafka",
         "exactly_once",

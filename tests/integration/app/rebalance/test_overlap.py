@@ -1,4 +1,4 @@
-"""Joins, SIGTERM, SIGKILL and SIGSTOP that overlap: a partition has one worker at a time, nothing is lost."""
+"""Overlapping joins, SIGTERM, SIGKILL and SIGSTOP: no partition has two workers, no record is lost."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_no_two_workers_process_one_partition_at_a_time_on_kafka(
 
 
 def test_a_worker_that_goes_on_beside_another_is_seen() -> None:
-    """And one that gets a partition back is none."""
+    """A worker that gets a partition back does not count as such."""
     both = [Done(0.0, 3, 7, "a", 0.0), Done(2.0, 3, 8, "b", 1.9), Done(4.0, 3, 8, "a", 3.9)]
     assert interleaved(Journals(both)) == ["partition 3: a began 8, after b was done with 8"]
     stood = [*both[:2], Done(4.0, 3, 8, "a", 0.05)]
@@ -98,7 +98,7 @@ def test_a_worker_that_goes_on_beside_another_is_seen() -> None:
 
 
 def test_a_partition_that_comes_back_uncommitted_is_repeated_by_right() -> None:
-    """Its last owner was killed; but who was told before that owner's records goes on without any."""
+    """Its owner was killed; a worker assigned before those records must not process them."""
     done = [Done(0.0, 3, 7, "a", 0.0), Done(2.0, 3, 8, "b", 1.9), Done(4.0, 3, 8, "a", 3.9)]
     assert interleaved(Journals(done, {"a": [(1.0, frozenset()), (3.0, frozenset({3}))]})) == []
     assert interleaved(Journals(done, {"a": [(1.0, frozenset({3})), (3.0, frozenset({2}))]})) != []
@@ -106,7 +106,7 @@ def test_a_partition_that_comes_back_uncommitted_is_repeated_by_right() -> None:
 
 
 def test_two_records_of_a_partition_that_are_under_way_at_once_are_seen() -> None:
-    """Unless a worker's process stood still meanwhile: what it had begun is its to finish."""
+    """A worker whose process stood still meanwhile may finish the record that it began."""
     late = Done(5.0, 3, 7, "a (1)", 1.0)
     both = [late, Done(3.0, 3, 7, "b (1)", 2.5), Done(4.0, 3, 8, "b (1)", 3.5)]
     assert together(Journals(both), {}) == [

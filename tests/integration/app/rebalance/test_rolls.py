@@ -19,20 +19,20 @@ from tests.support.workers.load import Load
 COOPERATIVE, EAGER = {"faust_assigner_cooperative": True}, {"faust_assigner_cooperative": False}
 AT_LEAST_ONCE, EXACTLY_ONCE = "at_least_once", "exactly_once"
 NAMES = ("w1", "w2", "w3")
-#: Seconds after which a worker that has ended is started again.
+#: Seconds until a worker that has ended is started again.
 RESTART_S = 3.0
 
 
 def said(fleet: Fleet, text: str) -> bool:
-    """Whether a living worker has said it."""
+    """Return whether a living worker has logged ``text``."""
     return any(text in (worker.folder / "log").read_text() for worker in fleet.living())
 
 
 def start(fleet: Fleet, name: str, assignor: str) -> None:
-    """Start it, with the files of its former life.
+    """Start a worker with the files of its earlier run.
 
-    Under ``exactly_once`` stock takes a changelog that it has not read for empty, and ends at a file that has
-    more: people turn its check off.
+    Under ``exactly_once`` stock takes an unread changelog for empty and fails on a file that is
+    ahead of it, so operators disable that check.
     """
     unchecked = assignor == "stock" and fleet.settings["processing_guarantee"] == EXACTLY_ONCE
     fleet.settings = {**fleet.settings, "recovery_consistency_check": not unchecked}
@@ -40,9 +40,10 @@ def start(fleet: Fleet, name: str, assignor: str) -> None:
 
 
 class Supervisor:
-    """Starts stock workers that have ended again, after a while; one of ours must not end.
+    """Restart stock workers some time after they end; a worker of ours must not end.
 
-    Under ``exactly_once`` stock ends at many a rebalance: it sends beside its transactions.
+    Under ``exactly_once`` stock often ends at a rebalance, because it sends beside its
+    transactions.
     """
 
     def __init__(self, fleet: Fleet) -> None:
@@ -67,7 +68,7 @@ def settle(fleet: Fleet, after: int = -1) -> None:
 def replace(
     fleet: Fleet, assignor: str, settings: dict[str, bool], names: Sequence[str] = NAMES
 ) -> None:
-    """One roll: each worker in turn; every replacement comes to rest."""
+    """Roll once: replace each worker in turn, and let the group come to rest each time."""
     fleet.settings = {**fleet.settings, **settings}
     for name in names:
         generation = fleet.generation()
@@ -78,7 +79,7 @@ def replace(
 
 
 def leader(fleet: Fleet) -> str:
-    """The living worker that was elected last, by the logs."""
+    """Return the living worker that was elected last, by the logs."""
     elected = {}
     for worker in fleet.living():
         said = [
@@ -91,7 +92,7 @@ def leader(fleet: Fleet) -> str:
 
 
 def lead(fleet: Fleet, kind: str) -> None:
-    """Restart whoever leads until one of ``kind`` does; the oldest member leads, and stock may have ended."""
+    """Restart the leader until a worker of ``kind`` leads; the oldest member leads."""
     for _ in range(8):
         name = leader(fleet)
         if fleet.workers[name].assignor == kind:
@@ -101,7 +102,7 @@ def lead(fleet: Fleet, kind: str) -> None:
 
 
 def change_over(fleet: Fleet, old: str, new: str) -> None:
-    """From one kind to the other by way of two mixed groups: the old leads the one, the new the other."""
+    """Change all workers by way of two mixed groups: the old kind leads one, the new kind the other."""
     first = leader(fleet)
     replace(fleet, new, EAGER, [name for name in NAMES if name != first])
     lead(fleet, old)
@@ -111,9 +112,9 @@ def change_over(fleet: Fleet, old: str, new: str) -> None:
 
 @dataclass(frozen=True)
 class Before:
-    """What there was ``at`` the moment when the last stock worker had gone: what those lost is theirs.
+    """The state ``at`` the end of the last stock worker; earlier losses are due to stock.
 
-    ``once``: from then on nothing is done twice.
+    ``once``: from then on no order is processed twice.
     """
 
     once: bool
@@ -124,7 +125,7 @@ class Before:
     totals: Mapping[str, Mapping[str, int]]
 
     def lost(self, fleet: Fleet, load: Load) -> int:
-        """Orders since then that nobody was done with."""
+        """Count the later orders that no worker has processed."""
         done = {row[1:] for row in fleet.orders()}
         return sum(
             (partition, offset) not in done
@@ -133,9 +134,9 @@ class Before:
         )
 
     def meetings(self, fleet: Fleet) -> list[str]:
-        """Where two workers processed one partition at the same time: from then on, or ever.
+        """Return where two workers processed a partition at the same time: since ``at``, or ever.
 
-        Under ``exactly_once`` a stock worker that is fenced goes on, and commits nothing.
+        Under ``exactly_once`` a fenced stock worker keeps processing and commits nothing.
         """
         found = read({name: worker.folder / "journal" for name, worker in fleet.workers.items()})
         since = self.at if self.once else 0.0
@@ -143,7 +144,7 @@ class Before:
         return interleaved(found) + together(found, {})
 
     def wrong_rows(self, load: Load, totals: Mapping[str, Mapping[str, int]]) -> list[str]:
-        """Customers whose rows do not differ from then by the orders since."""
+        """Return the customers whose rows have not grown by exactly the later orders."""
         wrong = []
         for customer, amounts in sorted(load.amounts.items()):
             since = self.totals.get(customer, dict.fromkeys(("amount", "missing", "repeats"), 0))
@@ -161,7 +162,7 @@ class Before:
         return wrong
 
     def wrong_outputs(self, load: Load, outputs: Outputs, patience_s: float = 15.0) -> list[str]:
-        """Orders since then that have no output that is committed, or one too many."""
+        """Return later orders with no committed output, or with more than one."""
         deadline = time.monotonic() + patience_s
         while True:
             found = [
@@ -176,7 +177,7 @@ class Before:
 
 
 def at_rest(fleet: Fleet, load: Load, once: bool) -> Before:
-    """The load pauses until all is consumed that will be."""
+    """Pause the load until the workers have consumed all reachable orders."""
     load.stop()
     fleet.drain(sum(load.sent), patience_s=10.0)
     lost = sum(load.sent) - len({row[1:] for row in fleet.orders()})
@@ -187,7 +188,7 @@ def at_rest(fleet: Fleet, load: Load, once: bool) -> Before:
 
 
 def roll(bootstrap: str, folder: Path, guarantee: str) -> None:
-    """No two workers meet; without stock every order is processed once, and rows are those of the model."""
+    """No partition has two owners; without stock each order is processed once, rows are right."""
     app_id = f"rolls-{time.time_ns()}"
     fleet = Fleet(
         app_id,
