@@ -1,6 +1,6 @@
-"""A static member bounces within its session, on both brokers: nothing moves and nobody stops.
+"""A static member restarts within its session, on both brokers: no move and no revocation.
 
-Real consumers join with the assignors of real apps; the restarted one has a new app that remembers nothing.
+Real consumers join with the assignors of real apps; the restarted one has a new app without memory.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ class Stops(ConsumerRebalanceListener):  # type: ignore[misc]
         self.count = 0
 
     def on_partitions_revoked(self, revoked: Any) -> None:
-        """A rebalance begins; the first one takes nothing."""
+        """Count rebalances with a revocation; the first has none."""
         self.count += bool(revoked)
 
     def on_partitions_assigned(self, assigned: Any) -> None:
-        """Nothing to do."""
+        """Ignore the assignment."""
 
 
 class Worker:
-    """One member: an app's assignor in a consumer of its own."""
+    """A group member: an app's assignor in a consumer of its own."""
 
     def __init__(self, bootstrap: str, group: str, topics: list[str], name: str) -> None:
         app = make_app(f"http://{name}", tables=["totals"], consumer_group_instance_id=name)
@@ -53,7 +53,7 @@ class Worker:
             enable_auto_commit=False,
             partition_assignment_strategy=[self.assignor],
         )
-        # What Faust's app offers the assignor: the way to Kafka's generation.
+        # Give the assignor Kafka's generation the way Faust's app does.
         app._consumer = type("C", (), {"_thread": type("T", (), {"_consumer": self.consumer})})
 
     async def start(self) -> None:
@@ -63,12 +63,12 @@ class Worker:
         self.consumer.subscribe(self._topics, listener=self.stops)
 
     async def kill(self) -> None:
-        """Gone without a word: a static member never says that it leaves."""
+        """Stop the consumer; a static member sends no LeaveGroup."""
         await self.consumer.stop()
 
     @property
     def owned(self) -> set[tuple[str, int]]:
-        """What the assignor says it owns, once the consumer has it too."""
+        """The partitions that both the assignor and the consumer own."""
         given = {(tp.topic, tp.partition) for tp in self.consumer.assignment()}
         return {(tp.topic, tp.partition) for tp in self.assignor.assigned_actives()} & given
 
@@ -83,7 +83,7 @@ class Worker:
 async def workers(
     bootstrap: str, names: str
 ) -> AsyncIterator[tuple[dict[str, Worker], Callable[..., Worker]]]:
-    """Joined workers by name, and how to make another."""
+    """Yield the joined workers by name, and a function that makes another worker."""
     group = f"static-{uuid4().hex[:8]}"
     topics = [f"{group}-orders", LOG]
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
@@ -116,7 +116,7 @@ async def workers(
 async def test_a_bounce_within_the_session_moves_nothing_and_stops_nobody(
     broker: str, name: str, request: pytest.FixtureRequest
 ) -> None:
-    """It is given back its partitions at once, in the same generation; so it is at the next rebalance."""
+    """The member gets its partitions back at once, in the same generation and in later rounds."""
     server = request.getfixturevalue("kafka" if broker == "kafka" else "embedded_broker")
     async with workers(server.bootstrap, "abc") as (found, another):
         before = {n: w.owned for n, w in found.items()}
@@ -129,7 +129,7 @@ async def test_a_bounce_within_the_session_moves_nothing_and_stops_nobody(
         others = set(found) - {name}
         assert {n: found[n].stops.count for n in others} == {n: stops[n] for n in others}
         assert found[name].generation == found["c"].generation == generation
-        # And nobody forgets: a fourth joins, and each gives up no more than it must.
+        # A fourth member joins, and each member gives up no more than necessary.
         await another("d").start()
         await until(lambda: all(len(w.owned) == 6 for w in found.values()), "four equal shares")
         assert all(found[n].owned < before[n] for n in before)
@@ -141,7 +141,7 @@ async def test_a_bounce_within_the_session_moves_nothing_and_stops_nobody(
 async def test_a_bounced_member_that_subscribes_to_less_keeps_the_rest(
     broker: str, request: pytest.FixtureRequest
 ) -> None:
-    """As a deploy that removes a table: the group gives it its former partitions, that table's too."""
+    """As after a deploy that removes a table: the group still returns that table's partitions."""
     server = request.getfixturevalue("kafka" if broker == "kafka" else "embedded_broker")
     async with workers(server.bootstrap, "abc") as (found, another):
         before = {place for place in found["b"].owned if place[0] != LOG}
@@ -150,7 +150,7 @@ async def test_a_bounced_member_that_subscribes_to_less_keeps_the_rest(
         await until(lambda: found["b"].owned == before, "the bounced member's other partitions")
         assert not found["b"].assignor.awaited.follows
         assert found["b"].assignor.is_unheard
-        # A round that anyone causes tells the leader: then the others have the table.
+        # The next round informs the leader, and the other members get the table.
         await another("d").start()
         await until(lambda: all(w.owned for w in found.values()), "everybody's share")
         await until(

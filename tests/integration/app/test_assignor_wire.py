@@ -1,8 +1,9 @@
 """Faust's own four properties (its tests/meticulous) through our class, over the wire.
 
-Every partition once, replicas where wanted, balance, stickiness under member changes. Each member is a
-real Faust app; what it remembers travels as metadata bytes alone. 64 members here; ``make wire`` takes
-1,024, as Faust's own tests do (they call the algorithm below the assignor, never ``assign()``).
+Each partition has one owner, replicas as configured, even loads, and stickiness under changes. Each
+member is a real Faust app; its memory travels as metadata bytes alone. There are 64 members here;
+``make wire`` takes 1,024, as Faust's own tests do. Those call the algorithm below the assignor,
+never ``assign()``.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ changes = integers(min_value=1, max_value=MOST_CHANGED)
 
 
 def group_of(members: range, partitions: int, replicas: int) -> WireGroup:
-    """Members that have never met, joined once."""
+    """A group of new members after one rebalance."""
     group = WireGroup(dict.fromkeys((SOURCE, *LOGS), partitions))
     join(group, members, replicas)
     group.rebalance()
@@ -44,14 +45,14 @@ def group_of(members: range, partitions: int, replicas: int) -> WireGroup:
 
 
 def join(group: WireGroup, members: range, replicas: int) -> None:
-    """New members, each with an assignor that remembers nothing."""
+    """Add new members, each with an assignor without memory."""
     for i in members:
         APPS[i].__dict__["assignor"] = PartitionAssignor(APPS[i], replicas=replicas)
         group.add(f"{i:04}", APPS[i], group.partitions)
 
 
 def check(group: WireGroup, replicas: int) -> dict[int, str]:
-    """Each partition has one active and ``replicas`` standbys elsewhere; the owners."""
+    """Check that each partition has one active and ``replicas`` standbys; return the owners."""
     owners = group.actives(SOURCE)
     assert sorted(owners) == list(range(group.partitions[SOURCE]))
     for log in LOGS:
@@ -84,7 +85,7 @@ def test_fresh_assignment(partitions: int, replicas: int, members: int) -> None:
 @slow
 @given(partition_counts, replica_counts, member_counts, changes)
 def test_add_new_members(partitions: int, replicas: int, members: int, added: int) -> None:
-    """Who was there only gives, who is new only takes, and the loads are even at once."""
+    """Former members only give, new members only take, and loads are even at once."""
     assume(replicas < members)
     group = group_of(range(members), partitions, replicas)
     before = check(group, replicas)
@@ -98,7 +99,7 @@ def test_add_new_members(partitions: int, replicas: int, members: int, added: in
 @slow
 @given(partition_counts, replica_counts, member_counts, changes)
 def test_remove_members(partitions: int, replicas: int, members: int, removed: int) -> None:
-    """Only what the removed held moves, to a standby where one lives; the round after, loads are even."""
+    """Only their partitions move, to standbys where possible; the next round evens the loads."""
     assume(removed < members and replicas < members - removed)
     group = group_of(range(members), partitions, replicas)
     before, standbys = check(group, replicas), group.standbys(LOGS[0])
@@ -124,7 +125,7 @@ def test_remove_members(partitions: int, replicas: int, members: int, removed: i
 def test_standby_assignment_terminates_and_settles(
     partitions: int, members: int, replicas: int
 ) -> None:
-    """Where stock can go round in circles; here a second round, under another leader, moves nothing."""
+    """Stock can loop here; with ours a second round under another leader moves no partition."""
     assume(replicas < members)
     group = group_of(range(members), partitions, replicas)
     before = check(group, replicas), group.standbys(LOGS[0])
@@ -133,7 +134,7 @@ def test_standby_assignment_terminates_and_settles(
 
 
 def test_the_largest_group() -> None:
-    """As many members as there are, twice as many partitions, one joins and one leaves."""
+    """All members and twice as many partitions; a member joins and a member leaves."""
     group = group_of(range(MEMBERS), 2 * MEMBERS, 1)
     before = check(group, 1)
     join(group, range(MEMBERS, MEMBERS + 1), 1)

@@ -1,4 +1,4 @@
-"""The demo's script under our assignor: its own broker and a given one, with and without transactions."""
+"""The demo's script under our assignor: own or given broker, with and without transactions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def run_demo(*arguments: str, timeout_s: float = 380) -> str:
-    """The demo's output; it must end by itself with exit code 0 whatever the machine does beside."""
+    """Return the demo's output; the demo must exit with 0 even on a busy machine."""
     done = subprocess.run(
         [sys.executable, "-m", "examples.orders.demo", "--assignor", "ours", *arguments],
         cwd=ROOT,
@@ -50,14 +50,14 @@ def records_equal(said: str) -> int:
 
 
 def commands_of(said: str) -> list[str]:
-    """The commands that the demo's end names, as they are printed."""
+    """Return the commands printed at the demo's end."""
     program = shlex.quote(str(Path(sys.executable).with_name("faust-assigner").relative_to(ROOT)))
     return [line.strip() for line in said.splitlines() if line.startswith(f"    {program} ")]
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A demo that has ended: all it printed, and where its ledger is."""
+    """A finished demo: its whole output and the path of its ledger."""
 
     said: str
     ledger: Path
@@ -65,7 +65,7 @@ class Ended:
 
 @pytest.fixture(scope="module")
 def runs() -> list[Ended]:
-    """The demos that have been run."""
+    """The demos that have run."""
     return []
 
 
@@ -73,7 +73,7 @@ def runs() -> list[Ended]:
 def ended(
     request: pytest.FixtureRequest, runs: list[Ended], tmp_path_factory: pytest.TempPathFactory
 ) -> Ended:
-    """One run on the embedded broker for all who look at what it leaves; a second try has its own."""
+    """One run on the embedded broker that several tests share; a retried test has its own run."""
     if not runs or getattr(request.node, "execution_count", 1) > 1:
         ledger = tmp_path_factory.mktemp("demo") / "ledger"
         runs.append(Ended(run_demo("--ledger", str(ledger)), ledger))
@@ -81,7 +81,7 @@ def ended(
 
 
 def children_of(pid: int) -> list[int]:
-    """The processes that ``pid`` started, by any of its threads."""
+    """Return the processes that threads of ``pid`` started."""
     listings = Path(f"/proc/{pid}/task").glob("*/children")
     return [int(child) for listing in listings for child in listing.read_text().split()]
 
@@ -121,7 +121,7 @@ def test_a_demo_that_is_told_to_stop_leaves_nothing_running() -> None:
 @pytest.mark.timeout(400)
 @pytest.mark.xdist_group("one demo")
 def test_demo_ends_with_equal_tables_on_the_embedded_broker(ended: Ended) -> None:
-    """The same on the embedded broker, which the demo starts and stops itself; its ledger plays it again."""
+    """The demo starts and stops the embedded broker itself; its ledger replays the run."""
     said, ledger = ended.said, ended.ledger
     assert records_equal(said) > 6_000
     assert re.search(r"a fourth worker joins\n.* moves 3 \(minimum 3\), cold 0;", said), said
@@ -133,7 +133,7 @@ def test_demo_ends_with_equal_tables_on_the_embedded_broker(ended: Ended) -> Non
     scenario = week(facts).scenario(0, 1)
     assert scenario.start == ("worker-1", "worker-2", "worker-3")
     happened = [(event.kind, event.member_id) for event in scenario.events]
-    # A bounce that the machine was too slow to end within the session is seen, a quick one is not.
+    # A bounce that a slow machine ends after the session is in the ledger, a quick bounce is not.
     assert [each for each in happened if each[1] != "worker-2"] == [
         (Kind.JOIN, "worker-4"),
         (Kind.BOUNCE, "worker-1"),
@@ -146,16 +146,16 @@ def test_demo_ends_with_equal_tables_on_the_embedded_broker(ended: Ended) -> Non
         for row in placed
         if row["decision_id"] in ids and row["topic"] == "orders" and row["moved"]
     ]
-    # For each change a round, a second one where owners had to let go, and as many once copies are warm.
+    # Each change has one round, a second one if owners revoke, and as many once copies are warm.
     assert 3 <= outcome.rebalances <= len(ids) <= 4 * outcome.rebalances
-    # Faust's own leader topic is a task of its own; what is promoted off its target moves once more.
+    # Faust's leader topic is its own task; a task promoted off its target moves once more.
     assert abs(outcome.moved - len(moved)) <= 4
     assert sum(row["cold"] for row in moved) == 0
 
 
 def typed(command: str) -> str:
-    """The output of a command that is typed as it was printed, in the clone's folder."""
-    columns = {"COLUMNS": "200"}  # those of a pipe
+    """Return the output of a printed command, typed in the clone's folder."""
+    columns = {"COLUMNS": "200"}  # the width of a pipe
     done = subprocess.run(
         command,
         shell=True,
@@ -173,7 +173,7 @@ def typed(command: str) -> str:
 @pytest.mark.timeout(400)
 @pytest.mark.xdist_group("one demo")
 def test_the_commands_that_the_demo_ends_with_answer_when_all_is_over(ended: Ended) -> None:
-    """The last lines are ``status``, ``why`` and ``ui``; those before them need the extra ``ledger``."""
+    """The last commands are ``status``, ``why``, ``ui``; the others need the extra ``ledger``."""
     *further, status, why, page = commands_of(ended.said)
     assert [command.split()[1] for command in further] == ["history", "simulate", "weights"]
     assert ended.said.endswith(f"    {page}\n")
@@ -221,7 +221,7 @@ def page(ended: Ended, tmp_path: Path) -> Iterator[str]:
 @pytest.mark.timeout(400)
 @pytest.mark.xdist_group("one demo")
 def test_the_page_of_an_ended_demo_has_its_last_state_and_its_rounds(page: str) -> None:
-    """Served until Ctrl-C. It says that it is saved, and never claims to look again."""
+    """The page states that it is saved and never claims to refresh."""
     with urllib.request.urlopen(page, timeout=30) as answer:
         shown = answer.read().decode()
     assert "A saved status" in shown

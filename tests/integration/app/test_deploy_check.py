@@ -1,4 +1,4 @@
-"""``faust-assigner deploy-check`` on real workers: one may stop and does so warm, two may not."""
+"""``faust-assigner deploy-check`` on real workers: one worker may stop, two may not."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ HOLD = "hold-copies"
 
 @dataclass
 class Holding(Measured):
-    """Workers whose copies can be held, with a ledger."""
+    """Workers with a ledger, whose standbys can be held back."""
 
     module: str = "tests.support.workers.held_copies"
 
     def launch(
         self, name: str, module: str, environment: Mapping[str, str], *, level: str
     ) -> subprocess.Popen[bytes]:
-        """As ever, with a ledger and an acceptable lag that is soon passed."""
+        """Add a ledger and a small acceptable lag."""
         more = {
             "FAUST_ASSIGNER_LEDGER": str(self.folder / "ledger"),
             "FAUST_ASSIGNER_ACCEPTABLE_RECOVERY_LAG": str(ACCEPTABLE),
@@ -68,7 +68,7 @@ def fleet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Holding]:
 
 
 def check(fleet: Holding, *more: str) -> tuple[int, Any]:
-    """(exit code, JSON, which must be what the schema says)."""
+    """Return the exit code and the JSON, which must match the schema."""
     done = CliRunner().invoke(
         main,
         [
@@ -83,7 +83,7 @@ def check(fleet: Holding, *more: str) -> tuple[int, Any]:
 
 
 def until(fleet: Holding, code: int, fact: Callable[[Any], bool], *more: str) -> Any:
-    """The first answer with that exit code in which ``fact`` is true."""
+    """Wait for an answer with that exit code for which ``fact`` is true, and return it."""
     last: list[Any] = []
 
     def look() -> bool:
@@ -96,7 +96,7 @@ def until(fleet: Holding, code: int, fact: Callable[[Any], bool], *more: str) ->
 
 
 def status(fleet: Holding) -> Any:
-    """What faust-assigner status says."""
+    """Return the report of faust-assigner status."""
     done = CliRunner().invoke(
         main, ["status", "--bootstrap", fleet.bootstrap, "--group", fleet.app_id, "--json"]
     )
@@ -104,7 +104,7 @@ def status(fleet: Holding) -> Any:
 
 
 def owners(fleet: Holding) -> dict[int, str]:
-    """Partition of the orders -> the URL of its owner, as the group has it."""
+    """Return partition of the orders -> URL of its owner, as the group reports it."""
     report = status(fleet)
     url = {member["name"]: member["url"].rstrip("/") for member in report["members"]}
     return {
@@ -115,7 +115,7 @@ def owners(fleet: Holding) -> dict[int, str]:
 
 
 def come_back(fleet: Holding, name: str) -> None:
-    """Stop a worker and start it again: it takes tasks over, and the ledger has recoveries."""
+    """Restart a worker: it takes tasks over, and the ledger gets recoveries."""
     wait_until(lambda: len(set(owners(fleet).values())) == len(fleet.workers), seconds=120)
     fleet.workers[name].process.send_signal(signal.SIGTERM)
     assert fleet.workers[name].process.wait(60) == 0
@@ -129,7 +129,7 @@ def come_back(fleet: Holding, name: str) -> None:
 def test_the_worker_called_safe_stops_without_a_cold_move_and_the_others_are_refused(
     fleet: Holding,
 ) -> None:
-    """The copies on c are held: a and b, whose tasks c copies, are refused; c itself stops as it was said."""
+    """The copies on c are held, so a and b are refused; c stops as predicted."""
     done = CliRunner().invoke(
         main,
         [

@@ -38,7 +38,7 @@ class Told(Measured):
     def launch(
         self, name: str, module: str, environment: Mapping[str, str], *, level: str
     ) -> subprocess.Popen[bytes]:
-        """As ever, with what this worker is told."""
+        """Add a ledger and this worker's own settings."""
         ledger = {"FAUST_ASSIGNER_LEDGER": str(self.folder / "ledger")}
         more = ledger | dict(self.told.get(name, {}))
         return super().launch(name, module, {**environment, **more}, level=level)
@@ -46,7 +46,7 @@ class Told(Measured):
 
 @pytest.fixture(params=["embedded", pytest.param("kafka", marks=[pytest.mark.kafka])])
 def fleet(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Told]:
-    """Two workers that are set up well, and are ready."""
+    """Two well-configured workers that are ready."""
     app_id = f"doctor-{time.time_ns()}"
     with contextlib.ExitStack() as stack:
         broker: Any = (
@@ -90,7 +90,7 @@ def found(fleet: Told, *more: str) -> tuple[int, set[tuple[str, str]]]:
 
 
 def set_policy(fleet: Told, policy: str) -> None:
-    """As an operator who created the changelog by hand."""
+    """Set the changelog's policy, as an operator who created it by hand."""
     topic = ConfigResource(
         ResourceType.TOPIC,
         f"{fleet.app_id}-totals-changelog",
@@ -107,7 +107,7 @@ def set_policy(fleet: Told, policy: str) -> None:
 @pytest.mark.processes
 @pytest.mark.timeout(400)
 def test_a_good_group_passes_and_each_fault_is_found(fleet: Told) -> None:
-    """Exit code 0; then a changelog that is deleted by age, and a worker with other settings: exit code 1."""
+    """Exit code 0; then 1, for a changelog deleted by age and a worker with other settings."""
     wait_until(lambda: found(fleet) == (0, set()), lambda: str(doctor(fleet)), seconds=90)
     set_policy(fleet, "delete")
     assert found(fleet) == (1, {("FA008", "error")})

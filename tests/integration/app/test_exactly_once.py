@@ -36,7 +36,7 @@ def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 class Group:
-    """Workers of one app, what they were given, and what committed readers see of what they made of it."""
+    """Workers of one app, the numbers sent to them, and the outputs that committed readers see."""
 
     def __init__(
         self, bootstrap: str, folder: Path, agent: str = "one", *, used_partitions: int = 4
@@ -50,7 +50,7 @@ class Group:
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
         names = ("numbers", "others", "passed-on")
         topics = [NewTopic(f"{self.app_id}-{name}", 4, 1) for name in names]
-        admin = AdminClient({"bootstrap.servers": bootstrap})  # its answers die with it
+        admin = AdminClient({"bootstrap.servers": bootstrap})  # pending futures die with the client
         for made in admin.create_topics(topics).values():
             made.result(30)
         self.producer = Producer({"bootstrap.servers": bootstrap})
@@ -90,7 +90,7 @@ class Group:
             )
 
     def send(self, count: int) -> None:
-        """So many numbers, each a different one."""
+        """Send ``count`` numbers, each a different one."""
         for number in range(self.sent, self.sent + count):
             key = b'"k%d"' % (number % 20)
             self.producer.produce(
@@ -107,7 +107,7 @@ class Group:
             self.read(0.1)
 
     def send_both(self, seconds: float) -> None:
-        """For so long, the even numbers to one agent's topic and the odd ones to the other's."""
+        """Send even numbers to one agent's topic and odd ones to the other's, for ``seconds``."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             for number in range(self.sent, self.sent + 8):
@@ -130,7 +130,7 @@ class Group:
             self.read(0.1)
 
     def send_both_until_ready(self, *names: str, timeout_s: float = 240.0) -> None:
-        """The same, until these workers have started: a process ends at a SIGTERM that comes before."""
+        """Send to both until these workers have started; a SIGTERM before that ends a process."""
         deadline = time.monotonic() + timeout_s
         while not all(self.is_ready(name) for name in names):
             assert time.monotonic() < deadline, f"not ready: {names}"
@@ -147,14 +147,14 @@ class Group:
         self.wait_for(self.sent)
 
     def in_the_middle(self, count: int = 400) -> None:
-        """Send ``count`` numbers, return when a part of them came out: the others are still worked on."""
+        """Send ``count`` numbers; return when a part came out and the rest is still in work."""
         before = self.sent
         self.send(count)
         self.wait_for(before + count // 8)
         assert before < len(self.seen) < self.sent, "nobody was in the middle of work"
 
     def read(self, seconds: float) -> None:
-        """Take what committed readers see."""
+        """Read the records that committed readers see."""
         for message in self.reader.consume(500, timeout=seconds):
             if message.error() is None:
                 self.seen.append(int(message.value()))
@@ -171,7 +171,7 @@ class Group:
 def test_each_number_is_passed_on_once_through_a_death_and_a_departure(
     bootstrap: str, tmp_path: Path
 ) -> None:
-    """SIGKILL of one worker amid its work, its return with its files, SIGTERM of the other amid its own."""
+    """SIGKILL during a worker's work, its return with its files, then SIGTERM of the other."""
     group = Group(bootstrap, tmp_path)
     try:
         group.start("one")
@@ -197,7 +197,7 @@ def test_each_number_is_passed_on_once_through_a_death_and_a_departure(
 def test_a_broker_that_refuses_transactions_is_named_before_any_record_is_processed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a Kafka does whose access rules leave the transactional id out."""
+    """Kafka does the same if its access rules omit the transactional id."""
     answer = metadata._coordinator
 
     def refuse(call: Call, key: str, key_type: int) -> Values:
@@ -228,7 +228,7 @@ def test_a_broker_that_refuses_transactions_is_named_before_any_record_is_proces
 def test_a_worker_frozen_for_longer_than_its_session_comes_back_by_itself(
     bootstrap: str, tmp_path: Path, member: str
 ) -> None:
-    """Another worker has begun under its transactional ids by then, which ended its producers."""
+    """The other worker has fenced the frozen worker's producers by using its transactional ids."""
     group = Group(bootstrap, tmp_path)
     try:
         for name in ("one", "two"):
@@ -281,10 +281,10 @@ def test_each_number_of_a_batch_is_passed_on_once_through_two_deaths(
 def test_a_row_holds_nothing_of_a_transaction_that_was_aborted(
     bootstrap: str, tmp_path: Path
 ) -> None:
-    """SIGKILL before the first commit of a life, twice; the files outlive it, and what no commit covers.
+    """SIGKILL before the first commit of a run, twice; the files keep uncommitted changes.
 
-    Each of 20 keys is counted in a row, and each count is passed on: one that is there twice in the row is
-    missing in what was passed on.
+    A row counts each of 20 keys, and each count is passed on. A number counted twice in the row is
+    missing from the output.
     """
     group = Group(bootstrap, tmp_path, "tally")
     eager = Consumer(
@@ -387,9 +387,10 @@ def test_a_rebalance_of_one_app_aborts_nothing_of_another_in_its_process(
 def test_a_rolling_deploy_that_changes_the_agents_loses_and_repeats_nothing(
     bootstrap: str, tmp_path: Path, deploy: str
 ) -> None:
-    """An agent with one more topic of as many partitions: groups of topics merge, or one splits.
+    """The agent gains a topic with as many partitions: groups of topics merge, or one splits.
 
-    The transactional ids of partitions change with their groups, while workers keep these partitions.
+    The transactional ids of partitions change with their groups, while workers keep these
+    partitions.
     """
     group = Group(bootstrap, tmp_path)
     both, one_agent = ({"others": on, "member": "dynamic", "work_s": "0"} for on in ("1", ""))

@@ -1,6 +1,7 @@
-"""The plugin that swaps our assignor into Faust's own tests: that it swaps, and tells when it did not.
+"""The plugin that swaps our assignor into Faust's own tests: it swaps, or it fails the run.
 
-The suite itself (2,585 tests, fetched from the package index) runs with all tests, and as `make faust-suite`.
+The suite itself (2,585 tests, fetched from the package index) runs with all tests, and as `make
+faust-suite`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def test_the_default_is_ours():
 
 
 def run(folder: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Pytest with the plugin over one file."""
+    """Run Pytest with the plugin over one file."""
     (folder / "test_it.py").write_text(text)
     return subprocess.run(
         [
@@ -59,14 +60,14 @@ def test_apps_get_ours_where_they_would_get_fausts(tmp_path: Path) -> None:
 
 
 def test_a_run_in_which_nobody_asked_for_ours_fails(tmp_path: Path) -> None:
-    """Else a swap that no longer works would look like success."""
+    """Otherwise a swap that no longer works would look like success."""
     done = run(tmp_path, "def test_nothing():\n    pass\n")
     assert done.returncode == 1
     assert "created 0 times" in done.stdout
 
 
 def test_every_exception_has_a_reason() -> None:
-    """What cannot apply, or not in full, is listed and says why."""
+    """Each test that cannot apply, or applies in part, is listed with its reason."""
     listed = {**faust_suite.NOT_APPLICABLE, **faust_suite.ASSIGNOR_ALONE}
     assert all("::" in end and len(reason) > 20 for end, reason in listed.items())
 
@@ -86,7 +87,7 @@ LONGEST_S = 900
 @pytest.mark.slow
 @pytest.mark.timeout(LONGEST_S + 60)
 def test_fausts_own_tests_pass_with_ours_installed() -> None:
-    """All of them: what Faust promises its users holds with every part of ours in place."""
+    """Faust's promises to its users hold with every part of ours in place."""
     done = subprocess.run(
         [sys.executable, "-m", faust_suite_run.__name__],
         capture_output=True,

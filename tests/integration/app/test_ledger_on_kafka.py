@@ -1,4 +1,4 @@
-"""The ledger's own producer on Apache Kafka: what it does to the topic, and what Kafka may do to it."""
+"""The ledger's own producer on Apache Kafka: its requests for the topic, and Kafka's failures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[KafkaServer]:
-    """A Kafka of these tests alone, which is restarted; no topic is made by asking for it."""
+    """A Kafka for these tests alone, which they restart; it creates no topic on demand."""
     with kafka_server({"auto.create.topics.enable": "false"}, with_secured=True) as server:
         yield server
 
@@ -41,7 +41,7 @@ def topic() -> str:
 
 
 def partitions(server: KafkaServer, topic: str) -> int:
-    """How many it has."""
+    """Return the topic's number of partitions."""
     [described] = administer(server, lambda admin: admin.describe_topics([topic]))
     return len(described["partitions"])
 
@@ -60,7 +60,7 @@ def numbers(server: KafkaServer, topic: str) -> list[int]:
 
 
 def written(topic: str, server: KafkaServer, act: Callable[[LedgerTopic], None]) -> LedgerTopic:
-    """A ledger that ``act`` uses, closed."""
+    """Return a ledger that ``act`` has used, closed."""
     writer = LedgerTopic(topic, "shop-w", lambda: {"bootstrap_servers": server.bootstrap})
     try:
         act(writer)
@@ -78,7 +78,7 @@ def config_of(server: KafkaServer, topic: str) -> dict[str, str]:
 
 
 def test_kafka_makes_the_topic_with_our_bounds(server: KafkaServer, topic: str) -> None:
-    """Kafka 4 refuses segments below 1 MiB; a small bound asks for no smaller one."""
+    """Kafka 4 refuses segments below 1 MiB, so a small bound does not request smaller ones."""
     for name, total in ((topic, 256 * 2**20), (f"{topic}-small", 1000)):
         writer = LedgerTopic(
             name, "w", lambda: {"bootstrap_servers": server.bootstrap}, total_bytes=total
@@ -96,7 +96,7 @@ def test_kafka_makes_the_topic_with_our_bounds(server: KafkaServer, topic: str) 
 
 
 def test_kafka_is_restarted_and_no_row_is_lost(topic: str) -> None:
-    """Rows that arrive while it is away wait for it."""
+    """Rows that arrive while Kafka is down are kept until it returns."""
     with kafka_server() as server:
 
         def act(writer: LedgerTopic) -> None:
@@ -114,7 +114,7 @@ def test_kafka_is_restarted_and_no_row_is_lost(topic: str) -> None:
 def test_a_topic_that_is_deleted_is_made_again_with_our_bounds(
     server: KafkaServer, topic: str
 ) -> None:
-    """The rows from then on are in the new one."""
+    """Later rows are in the new topic."""
 
     def act(writer: LedgerTopic) -> None:
         writer.put(lambda: [sample(1)])
@@ -134,7 +134,7 @@ def test_a_topic_that_is_deleted_is_made_again_with_our_bounds(
 def test_kafka_takes_large_decisions_within_the_topics_limit(
     server: KafkaServer, topic: str
 ) -> None:
-    """20,000 rows in small batches; a decision that cannot be packed below the limit loses its inputs."""
+    """20,000 rows in small batches; a decision too large to pack loses its inputs."""
     small = NewTopic(topic, 2, 1, topic_configs={"max.message.bytes": "4000"})
     administer(server, lambda admin: admin.create_topics([small]))
 

@@ -1,4 +1,4 @@
-"""Workers whose ledger is a topic: asked of a running group after the worker that wrote it was killed."""
+"""Workers whose ledger is a topic, read from a running group after the writing worker was killed."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class WithoutDisk(Written):
 
     @property
     def ledger(self) -> str:
-        """The topic as commands take it."""
+        """The topic in the form that commands take."""
         return f"kafka://{self.bootstrap}/{self.topic}"
 
     def leader(self) -> str:
-        """The worker whose own lines, from memory, hold the newest decision."""
+        """The worker whose own lines in memory have the newest decision."""
         newest: dict[str, str] = {}
         for name, worker in self.workers.items():
             if worker.process.poll() is None:
@@ -62,7 +62,7 @@ class WithoutDisk(Written):
         return max(newest, key=lambda name: newest[name])
 
     def why_by_topic(self, subject: str) -> str:
-        """What the command says of the topic alone."""
+        """Return the command's output for the topic alone."""
         done = CliRunner().invoke(main, ["why", subject, "--ledger", self.ledger])
         return " ".join(done.output.split())
 
@@ -101,7 +101,7 @@ def topic_config(fleet: WithoutDisk) -> dict[str, str]:
 @pytest.mark.processes
 @pytest.mark.timeout(500)
 def test_the_ledger_of_a_leader_that_was_killed_is_in_the_topic(fleet: WithoutDisk) -> None:
-    """Its decisions were in its memory and in the topic; the group's commands find all of it there."""
+    """The topic has the killed leader's decisions; the group's commands find all of them there."""
     config = topic_config(fleet)
     assert (config["retention.ms"], config["retention.bytes"]) == ("2592000000", str(64 * 2**20))
     name = fleet.leader()

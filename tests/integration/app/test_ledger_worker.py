@@ -17,7 +17,7 @@ PARTITIONS = 6
 
 
 def rows_in(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """All rows by table; a line that is none fails. A killed worker may leave one torn line at the end."""
+    """Return all rows by table; an invalid line fails, except a killed worker's torn last line."""
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for path in sorted(folder.glob("*.jsonl*")):
         for line in path.read_bytes().splitlines(keepends=True):
@@ -34,7 +34,7 @@ def rows_in(folder: Path) -> dict[str, list[dict[str, Any]]]:
 def test_workers_tell_decisions_recoveries_and_load(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three workers, one killed and restarted with its files, 3,000 changelog rows from before."""
+    """Three workers, one killed and restarted with its files, 3,000 earlier changelog rows."""
     ledger, app = tmp_path / "ledger", f"ledger-{time.time_ns()}"
     monkeypatch.setenv("FAUST_ASSIGNER_LEDGER", str(ledger))
     monkeypatch.setenv("FAUST_ASSIGNER_LEDGER_SAMPLE_S", "1")
@@ -58,7 +58,7 @@ def test_workers_tell_decisions_recoveries_and_load(
 
 
 def check_decisions(rows: dict[str, list[dict[str, Any]]], app: str) -> None:
-    """Each decision places each partition of each topic once, on one of its members."""
+    """Each decision places each partition of each topic once, on a member of the decision."""
     decisions = {row["decision_id"]: row for row in rows["decision"]}
     assert len(decisions) >= 3
     assert {row["config"]["deploy"] for row in decisions.values()} == {"blue"}
@@ -76,7 +76,7 @@ def check_decisions(rows: dict[str, list[dict[str, Any]]], app: str) -> None:
 
 
 def check_recoveries(rows: dict[str, list[dict[str, Any]]], app: str) -> None:
-    """The first owners replayed all that was there; after the kill, standbys took over."""
+    """The first owners replayed the whole changelog; after the kill, standbys took over."""
     decisions = {row["decision_id"] for row in rows["decision"]}
     recoveries = [row for row in rows["recovery"] if row["topic"] == f"{app}-totals-changelog"]
     assert {row["decision_id"] for row in recoveries} <= decisions
@@ -96,7 +96,7 @@ def check_recoveries(rows: dict[str, list[dict[str, Any]]], app: str) -> None:
 
 
 def check_samples(rows: dict[str, list[dict[str, Any]]], app: str, orders: int) -> None:
-    """Sampled records of the living workers add up to about what was processed; state has a size."""
+    """The living workers' samples add up to roughly the processed records; state has a size."""
     samples = rows["partition_sample"]
     sampled = sum(row["records_in"] for row in samples if row["topic"] == f"{app}-orders")
     assert orders * 0.3 < sampled < orders * 3

@@ -85,7 +85,7 @@ def test_a_real_worker_shows_its_figures_on_faust_s_page(fleet: Measured) -> Non
 def test_a_frozen_worker_is_seen_by_the_others_and_says_so_when_it_is_back(
     fleet: Measured,
 ) -> None:
-    """It does not answer; the leader counts a leave; back again it counts a fence and becomes ready."""
+    """Its probes fail; the leader counts a leave; on return it counts a fence and is ready."""
     at_rest(fleet)
     leader = next(name for name in ("a", "b") if fleet.value(name, "leads") == 1.0)
     other = "b" if leader == "a" else "a"
@@ -147,7 +147,7 @@ def is_ready(fleet: Fleet, name: str) -> bool:
 def test_a_real_worker_shows_its_figures_through_faust_s_opentelemetry_monitor(
     tmp_path: Path,
 ) -> None:
-    """The SDK exports each figure that has a value, with the app's name; the worker owns all partitions."""
+    """The SDK exports each figure that has a value, with the app's name."""
     with broker_process() as broker:
         app_id = f"told-{time.time_ns()}"
         Load(broker.bootstrap, app_id, PARTITIONS).prepare(waiting=5)

@@ -13,7 +13,7 @@ from tests.support.workers.fleet import Fleet
 from tests.support.workers.load import Load, judge
 
 PARTITIONS = 6
-#: Which worker is replaced, by which kind; the one that stays leads, so both kinds lead a mixed group.
+#: Replaced worker and its new kind; the other worker leads, so both kinds lead a mixed group.
 ROLL_FORWARD_AND_BACK = [
     ("worker-1", "ours"),
     ("worker-2", "ours"),

@@ -1,4 +1,4 @@
-"""What an app's handlers and sensors hear of cooperative rounds, on real workers and the embedded broker."""
+"""The calls of an app's handlers and sensors in cooperative rounds, on real workers and our broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.processes, pytest.mark.timeout(300)]
 
 
 def changes(told: list[Mapping[str, Any]]) -> Iterator[tuple[set[int], set[int]]]:
-    """(what was announced as revoked, what had gone from the next assignment) of each round."""
+    """Yield the partitions announced as revoked and the partitions that went, per round."""
     had: set[int] = set()
     announced: set[int] = set()
     for row in told:
@@ -26,7 +26,7 @@ def changes(told: list[Mapping[str, Any]]) -> Iterator[tuple[set[int], set[int]]
 
 
 def test_handlers_hear_of_what_goes_and_sensors_of_each_round(tmp_path: Path) -> None:
-    """A worker joins and one leaves: the others are told of each partition that goes, and of no other."""
+    """A join and a leave: handlers get each revoked partition of their worker, and no other."""
     with two_workers(tmp_path) as (fleet, _):
         already = {worker.name: len(worker.told) for worker in fleet.living()}
         generation = fleet.generation()

@@ -1,4 +1,4 @@
-"""In which order a worker takes on what it gains, on logs in memory."""
+"""The order in which a worker starts its gained partitions, on logs in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 async def test_what_is_taken_over_flows_before_the_files_of_copies_are_open() -> None:
-    """Nobody waits for a copy; then it is followed all the same."""
+    """No active partition waits for a standby; the standby is followed afterwards."""
     async with worker_of([0]) as worker:
         recovery, may_open, waiting = worker.app.tables.recovery, asyncio.Event(), list[int]()
         open_ = recovery._open
@@ -43,7 +43,7 @@ async def test_what_is_taken_over_flows_before_the_files_of_copies_are_open() ->
 async def test_a_round_is_spoken_of_where_it_brought_something(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """In changelogs, which is what is restored; nothing is said where all stays."""
+    """The line counts the changelogs to restore; a round without a change logs no line."""
     caplog.set_level(logging.INFO, logger="faust_assigner")
     said = list[list[str]]()
     async with worker_of([0]) as worker:
@@ -62,7 +62,7 @@ async def test_a_round_is_spoken_of_where_it_brought_something(
 
 
 async def test_what_copies_have_read_is_written_while_a_round_is_under_way() -> None:
-    """A round may take as long as its slowest member; a worker that is killed meanwhile keeps its copies."""
+    """A round lasts as long as its slowest member; a worker killed meanwhile keeps its copies."""
     async with worker_of([0]) as worker:
         await worker.give([0], standbys=[1])
         assert await worker.until(lambda: worker.at_rest)

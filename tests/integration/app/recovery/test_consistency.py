@@ -1,4 +1,4 @@
-"""Tables ahead of their changelogs, on whole workers: refused at a start, at a round, and beside streams."""
+"""Tables ahead of their changelogs, on whole workers: refused at start, in a round, and in service."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ pytestmark = pytest.mark.timeout(60)
 
 
 class Rows(CooperativeWorker):
-    """Counts orders in RocksDB; ``stable`` are the ends that a committed reader sees, by partition."""
+    """Count orders in RocksDB; ``stable`` has the ends that a committed reader sees, by partition."""
 
     def install_more(self) -> None:
-        """With a broker that tells high watermarks from the logs."""
+        """Use a broker that takes high watermarks from the logs."""
         self.stable: dict[TP, int] = {}
         super().install_more()
 
@@ -79,7 +79,7 @@ Kind = Callable[..., Rows]
 
 
 async def given(worker: Rows, actives: list[int], standbys: list[int] = []) -> None:  # noqa: B006
-    """A round of its kind; returns when it is over, or refused."""
+    """Run a round of the worker's kind until the round is over or the worker refuses."""
     if isinstance(worker, EagerRows):
         await worker.rebalance(actives, standbys)
         done = lambda: not worker.app.rebalancing and not worker.app.in_recovery  # noqa: E731
@@ -103,7 +103,7 @@ async def counted(worker: Rows, count: int, partition: int = 0) -> None:
 async def test_a_partition_that_comes_back_ahead_of_its_changelog_is_refused(
     kind: Kind, records: int
 ) -> None:
-    """The worker ends with an error that names the partition and both offsets."""
+    """The worker ends with an error that has the partition and both offsets."""
     worker = kind(partitions=2, store="rocksdb://")
     worker.begin()
     async with running(worker):
@@ -123,7 +123,7 @@ async def test_a_partition_that_comes_back_ahead_of_its_changelog_is_refused(
 async def test_a_standby_ahead_of_its_changelog_is_refused(
     kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would apply none of what the owner changes; found as it begins to follow."""
+    """The standby would apply none of the owner's changes; the check runs when it starts."""
     monkeypatch.setattr(recovery_loop, "COMPARE_S", 60.0)
     worker = kind(partitions=2, store="rocksdb://")
     worker.begin()
@@ -139,7 +139,7 @@ async def test_a_standby_ahead_of_its_changelog_is_refused(
 
 @pytest.mark.parametrize("kind", [Rows, EagerRows])
 async def test_without_the_check_rows_are_kept_and_the_changelog_is_applied(kind: Kind) -> None:
-    """All of it, and what is changed from then on lands in the file."""
+    """The whole changelog is applied, and later changes are written to the file."""
     worker = kind(partitions=2, store="rocksdb://", recovery_consistency_check=False)
     worker.begin()
     async with running(worker):
@@ -161,7 +161,7 @@ async def test_without_the_check_rows_are_kept_and_the_changelog_is_applied(kind
 
 @pytest.mark.parametrize("kind", [Rows, EagerRows])
 async def test_a_file_beyond_an_open_transaction_is_not_refused(kind: Kind) -> None:
-    """A committed reader's end lies before changes that were committed; stock refuses these files."""
+    """A committed reader's end is before the committed changes; stock refuses these files."""
     worker = kind(partitions=2, store="rocksdb://")
     worker.begin()
     async with running(worker):
@@ -180,7 +180,7 @@ async def test_a_file_beyond_an_open_transaction_is_not_refused(kind: Kind) -> N
 async def test_a_changelog_made_again_beside_streams_ends_the_worker_at_its_next_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """However many records it has by then."""
+    """The number of records in the new changelog does not matter."""
     monkeypatch.setattr(recovery_loop, "COMPARE_S", 60.0)
     worker = Rows(partitions=2, store="rocksdb://")
     worker.begin()
@@ -200,7 +200,7 @@ async def test_a_changelog_made_again_beside_streams_ends_the_worker_at_its_next
 async def test_a_changelog_made_again_beside_streams_is_found_without_a_change(
     standby: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of what is owned and of what is followed, every few seconds."""
+    """The worker checks owned and followed changelogs every few seconds."""
     monkeypatch.setattr(recovery_loop, "COMPARE_S", 0.05)
     worker = Rows(partitions=2, store="rocksdb://")
     worker.begin()
@@ -237,9 +237,9 @@ async def test_without_the_check_a_changelog_made_again_beside_streams_is_applie
 
 
 def make_again(it: Killed, table: str) -> None:
-    """Delete the changelog and make it again.
+    """Delete the changelog and create it again.
 
-    Apache Kafka makes a topic that a worker asks for in between: that one is deleted, too.
+    Apache Kafka may auto-create the topic for a worker in between; that topic is deleted, too.
     """
     topic = f"{it.app_id}-{table}-changelog"
     new = NewTopic(topic, 2, 1, config={"cleanup.policy": "compact"})
@@ -256,7 +256,7 @@ def make_again(it: Killed, table: str) -> None:
 
 
 def ends(it: Killed, timeout_s: float = 45.0) -> int:
-    """With what exit code the worker ends by itself."""
+    """Wait until the worker ends by itself and return its exit code."""
     assert it.process is not None
     try:
         return it.process.wait(timeout_s)
@@ -277,7 +277,7 @@ def refuses(it: Killed, table: str) -> None:
 def test_a_real_worker_refuses_files_ahead_of_a_changelog_that_was_made_again(
     tmp_path: Path,
 ) -> None:
-    """At its start; with the check off it goes on from the rows it has."""
+    """The worker refuses at its start; with the check off it continues with its rows."""
     with broker_process(None, "group.min.session.timeout.ms=1000") as broker:
         it = Killed(broker.bootstrap, tmp_path, "at_least_once")
         try:
@@ -303,7 +303,7 @@ def test_a_real_worker_refuses_files_ahead_of_a_changelog_that_was_made_again(
 
 
 def made_again_beside_streams(it: Killed) -> None:
-    """The changelog of a running worker is made again; its next changes end it."""
+    """Recreate the changelog of a running worker, whose next changes end the worker."""
     try:
         it.send(2_000)
         it.start()

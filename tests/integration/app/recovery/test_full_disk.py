@@ -1,4 +1,4 @@
-"""A database that accepts nothing any more, as RocksDB's after a write for which there was no room."""
+"""A database that refuses every write, as RocksDB does after a write failed on a full disk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 class Prices(CooperativeWorker):
-    """Has a table in RocksDB, which nobody but the test writes."""
+    """A worker with a table in RocksDB that only the test writes."""
 
     def declare(self) -> None:
         """Beside the counts."""
@@ -39,7 +39,7 @@ class Prices(CooperativeWorker):
 
 
 class Stuck:
-    """A database that can be read, and closed."""
+    """A database that can only be read and closed."""
 
     def __init__(self, database: Any, path: object) -> None:
         self.database, self.path = database, path
@@ -48,7 +48,7 @@ class Stuck:
         return getattr(self.database, name)
 
     def write(self, *_: Any) -> None:
-        """What RocksDB says until it is opened again."""
+        """Raise RocksDB's error, which stays until the database is reopened."""
         raise Exception(
             f"IO error: No space left on device: While appending to file: {self.path}/000004.log"
         )
@@ -57,7 +57,7 @@ class Stuck:
 
 
 async def fill(worker: Prices, owned: list[int]) -> None:
-    """Partition 1 is a copy, for whose next five rows there is no room; opened again, there is."""
+    """Fail the next write to the copy of partition 1; the reopened database has room."""
     await worker.give(owned, standbys=[1])
     assert await worker.until(lambda: worker.at_rest)
     store = worker.prices.data
@@ -85,7 +85,7 @@ async def test_a_copy_that_could_not_be_written_is_read_again(owned: list[int]) 
 
 
 async def test_a_copy_that_could_not_be_written_becomes_an_owner_with_all_rows() -> None:
-    """It reads what its database lacks before its source flows."""
+    """The worker reads the records that its database lacks before the source flows."""
     worker = worker_of_prices()
     async with owning(worker, [0]):
         await fill(worker, [0])
@@ -98,7 +98,7 @@ async def test_a_copy_that_could_not_be_written_becomes_an_owner_with_all_rows()
 
 
 async def test_a_copy_that_went_and_came_back_takes_rows_again() -> None:
-    """What a former database lacked is in the way of nothing."""
+    """Records that the former database lacked do not block the new one."""
     worker = worker_of_prices()
     async with owning(worker, [0]):
         await fill(worker, [0])

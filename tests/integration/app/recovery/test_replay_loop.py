@@ -1,4 +1,4 @@
-"""When a recovery is over: after the last record that can be read, in whatever order things happen."""
+"""The end of a recovery: after the last readable record, in whatever order the events happen."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SLOWEST_S = 1.3
 
 
 def slow(target: Any, name: str, delay_s: float, *, when: Any = lambda *_: True) -> None:
-    """Let ``target.name(...)`` begin ``delay_s`` late for those calls."""
+    """Start ``target.name(...)`` ``delay_s`` late if ``when`` is true of its arguments."""
     original = getattr(target, name)
 
     async def late(*args: Any, **kwargs: Any) -> Any:
@@ -46,7 +46,7 @@ async def recovered_rows(worker: Worker) -> int:
 async def test_the_last_readable_record_is_never_passed_over(
     hand_over_s: float, position_s: float, take_s: float
 ) -> None:
-    """A batch is on its way for as long as it likes: from aiokafka to the queue, from there to the table."""
+    """Delays occur between aiokafka and the queue, and between the queue and the table."""
     worker = Worker(repaired=True)
     worker.send_changelog(10)
     last = worker.logs.ends[worker.changelog()] - 1
@@ -66,7 +66,7 @@ async def test_the_last_readable_record_is_never_passed_over(
 
 
 async def test_a_record_taken_from_the_queue_and_not_yet_applied_is_not_passed_over() -> None:
-    """Between the two there is a turn of the event loop: the queue is empty, the offset is the one before."""
+    """For one turn of the event loop the queue is empty and the offset is one too low."""
     worker = Worker(repaired=True)
     worker.send_changelog(10)
     worker.logs.append_marker(worker.changelog())
@@ -74,7 +74,7 @@ async def test_a_record_taken_from_the_queue_and_not_yet_applied_is_not_passed_o
         consumer, queue = worker.app.consumer, worker.app.tables.changelog_queue
         slow(consumer, "callback", 1.0, when=lambda message: message.offset == 9)
         slow(worker.counts, "on_changelog_event", 2.5, when=lambda event: event.message.offset == 8)
-        # A bare future: whoever waits for it goes on in the very next turn.
+        # A bare future: the waiting task continues in the very next turn.
         looks, taken = [0], asyncio.get_running_loop().create_future()
         position, take = consumer.position, queue._get
 
@@ -97,7 +97,7 @@ async def test_a_record_taken_from_the_queue_and_not_yet_applied_is_not_passed_o
 
 
 async def test_a_partition_lost_amid_the_look_for_the_end_ends_no_worker() -> None:
-    """aiokafka has no position of what is no longer assigned, and says so by an exception."""
+    """aiokafka raises an exception if asked for the position of an unassigned partition."""
     worker = Worker(repaired=True)
     worker.send_changelog(10)
     worker.logs.append_marker(worker.changelog())
@@ -119,7 +119,7 @@ async def test_a_partition_lost_amid_the_look_for_the_end_ends_no_worker() -> No
 
 
 async def test_the_marker_of_a_transaction_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
-    """Every healthy restart under exactly_once ends with one."""
+    """Under exactly_once every healthy changelog ends with a marker."""
     worker = Worker(repaired=True)
     worker.send_changelog(10)
     worker.logs.append_marker(worker.changelog())
@@ -133,7 +133,7 @@ async def test_the_marker_of_a_transaction_is_no_error(caplog: pytest.LogCapture
 async def test_records_that_do_not_decode_are_counted_named_and_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With their bytes, beside the tables; a record without a key is one of them."""
+    """Their bytes are kept beside the tables; a record without a key counts, too."""
     worker = Worker(repaired=True, datadir=str(tmp_path))
     changelog = worker.changelog()
     worker.send_changelog(5)
@@ -149,7 +149,7 @@ async def test_records_that_do_not_decode_are_counted_named_and_kept(
 
 
 async def test_a_recovery_that_ends_before_anybody_waits_for_its_end_is_over() -> None:
-    """Stock clears the signal before the next record; whoever waits for it then waits for ever."""
+    """Stock clears the event before the next record, and later waiters never wake up."""
     worker = Worker(repaired=True)
     worker.send_changelog(10)
     async with running(worker):
@@ -166,7 +166,7 @@ async def test_a_recovery_that_ends_before_anybody_waits_for_its_end_is_over() -
 
 
 class Span:
-    """One of a tracer's."""
+    """A span of a tracer."""
 
     def __init__(self, name: str) -> None:
         self.name, self.tags, self.finished = name, dict[str, Any](), 0
@@ -223,7 +223,7 @@ async def test_the_spans_of_actives_and_standbys_are_finished_when_they_are_read
         await worker.rebalance([0], standbys=[1])
         assert await worker.until(lambda: worker.recovered, 20.0)
         worker.send_changelog(1, partition=1)
-        # Not the flag alone: it may be set before the host begins the span of the standbys.
+        # The flag alone does not suffice: it may be set before the host begins the standbys' span.
         ends = {"recovery-actives": 1, "recovery-standbys": 1}
         await worker.until(lambda: worker.app.tables.standbys_ready and tracer.ends() == ends, 20.0)
     assert tracer.ends() == ends
@@ -233,7 +233,7 @@ async def test_the_spans_of_actives_and_standbys_are_finished_when_they_are_read
 
 
 async def test_a_fetcher_whose_flow_is_stopped_asks_for_nothing() -> None:
-    """It waits for the flow: who returns without it seeks all sources back to what is committed."""
+    """The fetcher waits for the flow; a return would seek all sources to committed offsets."""
     worker = Worker(repaired=True)
     async with running(worker):
         await worker.rebalance([0])

@@ -1,4 +1,4 @@
-"""Several partitions replayed by one thread: their order, transactions, schemas that look closer."""
+"""Several partitions replayed by one thread: their order, transactions and custom schemas."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def new_topic(bootstrap: str) -> str:
 
 
 def write(bootstrap: str, topic: str, partition: int, keys: range, *, end: str = "") -> Producer:
-    """Records ``k`` -> ``v``, in a transaction that ends as ``end`` says, or in none."""
+    """Write records ``k`` -> ``v``, in a transaction that ends with ``end``, or in none."""
     settings: dict[str, Any] = {"bootstrap.servers": bootstrap}
     producer = Producer(settings | ({"transactional.id": uuid.uuid4().hex} if end else {}))
     if end:
@@ -63,7 +63,7 @@ def write(bootstrap: str, topic: str, partition: int, keys: range, *, end: str =
 
 @contextmanager
 def databases(folder: Path) -> Iterator[list[Any]]:
-    """Empty ones, as Faust opens them."""
+    """Empty databases, opened as Faust opens them."""
     made = [
         RocksDBOptions(use_rocksdict=True).open(folder / f"{number}.db")
         for number in range(PARTITIONS)
@@ -87,7 +87,7 @@ def keys(*ranges: range) -> set[bytes]:
 
 @pytest.mark.kafka
 def test_only_what_is_committed_is_replayed(kafka: Any, tmp_path: Path) -> None:
-    """An aborted transaction leaves no row, an open one neither, and nothing behind it is passed over."""
+    """Aborted and open transactions leave no row, and later records are not skipped."""
     bootstrap = kafka.bootstrap
     changelog = new_topic(bootstrap)
     write(bootstrap, changelog, 0, range(10), end="commit")
@@ -111,7 +111,7 @@ def test_only_what_is_committed_is_replayed(kafka: Any, tmp_path: Path) -> None:
 def test_each_partition_is_told_of_at_its_end_and_in_order(
     bootstrap: str, changelog: str, tmp_path: Path
 ) -> None:
-    """The first ones flow while the others are read, two at a time; an empty changelog needs no reading."""
+    """Two are read at a time, restored ones flow meanwhile; an empty changelog needs no read."""
     sizes = [200, 400, 600, 800, 0]
     for partition, size in enumerate(sizes):
         write(bootstrap, changelog, partition, range(size))
@@ -135,7 +135,7 @@ def test_each_partition_is_told_of_at_its_end_and_in_order(
         )
     assert told[0][0] in (0, 1)
     assert sorted(ready for ready, _ in told) == list(range(PARTITIONS))
-    # The last one was not begun before the first was done with.
+    # The replay starts the last partition after the first is done.
     assert told[0][1] <= 2
     assert {tp.partition: each.end_offset for tp, each in done.items()} == {
         n: size - 1 for n, size in enumerate(sizes)
@@ -148,7 +148,7 @@ def test_each_partition_is_told_of_at_its_end_and_in_order(
 def test_a_schema_of_someones_own_sees_the_whole_record(
     bootstrap: str, changelog: str, tmp_path: Path
 ) -> None:
-    """Its topic, its time, its headers; what it refuses is left out and named."""
+    """The schema gets topic, time and headers; a record that it refuses is reported."""
     producer = Producer({"bootstrap.servers": bootstrap})
     for flag in (b"good", b"bad"):
         producer.produce(changelog, b"1", flag, 2, headers=[("is", flag)])
@@ -180,7 +180,7 @@ def test_a_schema_of_someones_own_sees_the_whole_record(
 def test_a_database_that_cannot_be_written_is_left_to_fausts_loop(
     bootstrap: str, changelog: str, tmp_path: Path
 ) -> None:
-    """All of them are told of, so that nobody waits for ever."""
+    """All partitions are reported, so that no task waits forever."""
     write(bootstrap, changelog, 1, range(50))
     told: list[Restored] = []
     settings = Settings(None, True, {"bootstrap_servers": bootstrap}, "read_uncommitted", tmp_path)

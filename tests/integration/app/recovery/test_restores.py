@@ -1,4 +1,4 @@
-"""Tables through cooperative rounds, on logs in memory: what is restored, followed, and read again."""
+"""Tables through cooperative rounds, on logs in memory: restored, followed and read again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 async def test_kept_partitions_flow_while_a_cold_one_is_restored() -> None:
-    """However long that takes; the cold one waits for its own table and for nothing else."""
+    """The restore takes long; the cold partition waits only for its own table."""
     async with worker_of([0]) as worker:
         worker.replay_delay_s = 0.01
         worker.send_changelog(60, partition=1)
@@ -32,7 +32,7 @@ async def test_kept_partitions_flow_while_a_cold_one_is_restored() -> None:
 
 
 async def test_at_a_first_start_a_stream_waits_for_its_own_table_only() -> None:
-    """One cold partition does not stop a worker's warm ones, in eager rounds neither."""
+    """A cold partition does not stop a worker's warm partitions, in eager rounds either."""
     worker = CooperativeWorker(partitions=2)
     async with running(worker):
         worker.replay_delay_s = 0.01
@@ -48,7 +48,7 @@ async def test_at_a_first_start_a_stream_waits_for_its_own_table_only() -> None:
 
 
 async def test_a_round_within_a_recovery_begins_only_what_is_not_done() -> None:
-    """What was restored flows on, what was not is restored from where it stood."""
+    """Restored partitions flow on; the others are restored from their last offset."""
     async with worker_of([0]) as worker:
         worker.replay_delay_s = 0.01
         worker.send_changelog(60, partition=1)
@@ -63,7 +63,7 @@ async def test_a_round_within_a_recovery_begins_only_what_is_not_done() -> None:
 
 
 async def test_a_standby_becomes_active_from_where_it_has_read() -> None:
-    """It is restored to the end before its source flows."""
+    """The standby is restored to the end before its source flows."""
     async with worker_of([0]) as worker:
         worker.send_changelog(20, partition=1)
         await worker.give([0], standbys=[1])
@@ -77,7 +77,7 @@ async def test_a_standby_becomes_active_from_where_it_has_read() -> None:
 
 
 async def test_a_restore_whose_partition_goes_is_reported_no_longer() -> None:
-    """Its records do not remain to be restored here; the worker would log them for as long as it lives."""
+    """Otherwise the worker would log those records as remaining for the rest of its life."""
     async with worker_of([0]) as worker:
         worker.replay_delay_s = 0.1
         worker.send_changelog(60, partition=1)
@@ -91,7 +91,7 @@ async def test_a_restore_whose_partition_goes_is_reported_no_longer() -> None:
 
 
 async def test_what_a_standby_has_fetched_is_not_applied_once_it_becomes_active() -> None:
-    """It would come after the rows of the batched replay, and count as progress over what lies between."""
+    """Those records would follow the replayed rows and hide the records in between."""
     async with worker_of([0]) as worker:
         recovery, may_ask = worker.app.tables.recovery, Event()
         log, ask = worker.changelog(1), recovery._ends
@@ -120,7 +120,7 @@ async def test_what_a_standby_has_fetched_is_not_applied_once_it_becomes_active(
 
 
 async def test_an_active_that_is_given_away_is_followed() -> None:
-    """What its next owner writes arrives here."""
+    """The changes of the next owner arrive here."""
     async with worker_of([0, 1]) as worker:
         await worker.give([0], standbys=[1])
         worker.send_changelog(4, partition=1)
@@ -130,7 +130,7 @@ async def test_an_active_that_is_given_away_is_followed() -> None:
 
 
 async def test_after_a_table_failed_streams_go_on_from_what_is_committed() -> None:
-    """What waited in queues was dropped with the flow; it is read again."""
+    """Queued records were dropped when the flow stopped; they are read again."""
     async with worker_of([0, 1]) as worker:
         worker.delay_s = 0.01
         worker.send_orders(40)
@@ -141,7 +141,7 @@ async def test_after_a_table_failed_streams_go_on_from_what_is_committed() -> No
 
 
 async def test_a_round_that_comes_while_the_first_recovery_begins_is_the_one_that_counts() -> None:
-    """The eager round's partitions are not taken on after the cooperative one's."""
+    """The eager round's partitions do not replace those of the later cooperative round."""
     worker = CooperativeWorker(partitions=2)
     async with running(worker):
         recovery, may_go = worker.app.tables.recovery, asyncio.Event()
@@ -171,7 +171,7 @@ async def test_a_round_that_comes_while_the_first_recovery_begins_is_the_one_tha
 async def test_a_round_that_comes_while_tables_are_restored_anew_is_the_one_that_counts(
     when: str,
 ) -> None:
-    """It was cooperative because streams ran when it began; a table has failed since."""
+    """The round was cooperative because streams ran at its start; a table has failed since."""
     async with worker_of([0]) as worker:
         recovery, seeks, may_seek, may_ask = (
             worker.app.tables.recovery,
@@ -209,7 +209,7 @@ async def test_a_round_that_comes_while_tables_are_restored_anew_is_the_one_that
 
 
 async def test_what_goes_while_it_is_about_to_flow_does_not_flow() -> None:
-    """Its offsets are being sought as it is taken away."""
+    """The partition is revoked while its offsets are being sought."""
     async with worker_of([0]) as worker:
         consumer, sought, may_go = worker.app.consumer, asyncio.Event(), asyncio.Event()
         seek = consumer.seek_some
@@ -236,7 +236,7 @@ async def test_what_goes_while_it_is_about_to_flow_does_not_flow() -> None:
 
 
 async def test_what_is_on_its_way_to_a_copy_is_read_again_in_order() -> None:
-    """A batch that an agent holds up has later records of it; they do not pass for those before them."""
+    """A held-up batch has later records of the changelog, which must not hide earlier ones."""
     async with worker_of([0], stream_buffer_maxsize=4) as worker:
         log, recovery = worker.changelog(1), worker.app.tables.recovery
         await worker.give([0], standbys=[1])

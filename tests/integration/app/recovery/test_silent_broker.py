@@ -1,4 +1,4 @@
-"""A broker that is silent for longer than a request may take, then speaks again: real processes, SIGSTOP."""
+"""A broker that is silent for longer than the request timeout, then answers: real processes, SIGSTOP."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_broker_silent_in_a_recovery_leaves_a_worker_that_works(tmp_path: Path
 @pytest.mark.slow
 @pytest.mark.parametrize("busy", [False, True], ids=["idle", "amid orders"])
 def test_sigterm_ends_a_worker_while_the_broker_is_silent(tmp_path: Path, busy: bool) -> None:
-    """The last commit is a request that aiokafka makes again for ever; here it has seconds."""
+    """aiokafka repeats the last commit without an end; ours ends after seconds."""
     with troubled(tmp_path, broker_request_timeout=90.0) as it:
         it.start()
         assert it.until(lambda _: it.done == 20)
@@ -42,7 +42,7 @@ def test_sigterm_ends_a_worker_while_the_broker_is_silent(tmp_path: Path, busy: 
 
 @pytest.mark.slow
 def test_a_commit_given_up_at_a_silent_brokers_is_repeated_not_lost(tmp_path: Path) -> None:
-    """The next worker begins at the last offset that was committed."""
+    """The next worker starts at the last committed offset."""
     with troubled(tmp_path, waiting=50) as it:
         it.start()
         assert it.until(lambda _: it.done == 100)

@@ -16,7 +16,7 @@ from tests.soak.closings import FIRST_S, KEYS, PARTITIONS, Group, story
 @pytest.mark.processes
 @pytest.mark.timeout(120)
 def test_windows_that_a_worker_leaves_are_closed_by_the_next_one(tmp_path: Path) -> None:
-    """A slice of the story below: one worker leaves amid its work, and another one goes on."""
+    """A part of the story below: a worker leaves during its work, and its successor continues."""
     with broker_process(None, "group.initial.rebalance.delay.ms=0") as broker:
         group = Group(broker.bootstrap, tmp_path, "at_least_once")
         try:
@@ -28,7 +28,7 @@ def test_windows_that_a_worker_leaves_are_closed_by_the_next_one(tmp_path: Path)
             while not group.closed():
                 assert time.monotonic() < deadline, group.log("worker-0")
                 time.sleep(0.1)
-            group.start("worker-1")  # it imports and restores while the first one stops
+            group.start("worker-1")  # worker-1 imports and restores while worker-0 stops
             group.end("worker-0", signal.SIGTERM)
             group.dam()
             group.judge()

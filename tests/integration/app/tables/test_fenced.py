@@ -1,4 +1,4 @@
-"""Windows that are being closed under ``exactly_once`` when their transaction, or their callback, ends."""
+"""Windows being closed under ``exactly_once`` while their transaction or callback ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("cluster")]
 
 
 class Closes(Windows, PassingOn):
-    """Sends each window that it closes, once ``may_send`` is set."""
+    """Send each closed window once ``may_send`` is set."""
 
     async def close(self, key: Any, value: int | None) -> None:
         """The app's callback."""
@@ -61,7 +61,7 @@ async def test_a_fence_met_while_a_window_is_closed_ends_no_worker(
 
 
 async def test_a_window_whose_partition_goes_while_it_is_closed_ends_no_worker() -> None:
-    """Nobody waits for its callback, whose send then belongs to a transaction that was aborted."""
+    """The worker does not wait for the callback, whose send falls into an aborted transaction."""
     worker = Closes(partitions=1, store="memory://", stream_wait_empty=False, **QUICK)
     await worker.begin()
     async with running(worker):
@@ -74,7 +74,7 @@ async def test_a_window_whose_partition_goes_while_it_is_closed_ends_no_worker()
 
 
 class Ends(Windows, PassingOn):
-    """Sends each window that it closes; then its callback ends as ``end`` does."""
+    """Send each closed window; then the callback ends as ``end`` does."""
 
     async def close(self, key: Any, value: int | None) -> None:
         """The app's callback."""
@@ -83,12 +83,12 @@ class Ends(Windows, PassingOn):
         await self.end()
 
     async def end(self) -> None:
-        """It raises while a commit waits for it."""
+        """Raise while a commit waits for the callback."""
         await asyncio.sleep(0.3)
         raise RuntimeError("of the app")
 
     def committed(self) -> list[str]:
-        """The topic of each record that was committed."""
+        """Return the topic of each committed record."""
         return [sent.topic for done in self.transactions for sent in done.sent]
 
     async def close_one(self) -> None:
@@ -103,7 +103,7 @@ class Ends(Windows, PassingOn):
 
 
 async def test_what_a_callback_sent_before_it_raised_is_not_committed(store: str) -> None:
-    """Its row is not deleted, so that its window is closed again: the output would be there twice."""
+    """The row is not deleted, so the window closes again; the output would be there twice."""
     worker = Ends(partitions=1, store=store, **QUICK)
     await worker.close_one()
     assert str(worker.app._crash_reason) == "of the app"

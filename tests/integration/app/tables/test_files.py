@@ -1,4 +1,4 @@
-"""RocksDB files that cannot be used, under a real worker: a full disk, folders damaged while it was away."""
+"""Unusable RocksDB files under a real worker: a full disk, and folders damaged while it was down."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def is_as_the_model_says(it: Troubled) -> None:
 
 @pytest.mark.slow
 def test_a_worker_works_again_after_its_disk_was_full(tmp_path: Path) -> None:
-    """It waits, says so now and then, and loses nothing; stock logs thousands of lines and loses rows."""
+    """The worker waits, logs some lines and loses no record; stock logs thousands, loses rows."""
     with (
         small_disk(tmp_path / "worker-1" / "data", 24) as disk,
         troubled(tmp_path, preload=2000) as it,
@@ -51,7 +51,7 @@ def test_a_worker_works_again_after_its_disk_was_full(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_worker_that_starts_on_a_full_disk_waits_for_room(tmp_path: Path) -> None:
-    """It does not end and start over, each time at the cost of a rebalance."""
+    """The worker does not restart over and over, at the cost of a rebalance each time."""
     with (
         small_disk(tmp_path / "worker-1" / "data", 24) as disk,
         troubled(tmp_path, preload=2000) as it,

@@ -1,4 +1,4 @@
-"""A file holds the table at its offset, whatever the moment at which its worker is killed."""
+"""A file matches its table at the file's offset, at whatever moment its worker is killed."""
 
 from __future__ import annotations
 
@@ -26,21 +26,22 @@ OFFSET = b"__faust\0offset__"
 PARTITIONS = range(2)
 KEYS = 50
 TABLES = ("sums", "counts")
-#: Its files are behind by what is being read.
+#: The files of this table are behind by the records being read.
 SHARED = "shared"
 #: Its changelog has operations.
 SETS = "seen"
 
 
 class Killed:
-    """A worker of ``tests/support/workers/rows.py`` that is killed amid its work and started again."""
+    """A worker of ``tests/support/workers/rows.py`` that is killed during its work and restarted."""
 
     def __init__(self, bootstrap: str, folder: Path, guarantee: str) -> None:
         self.app_id, self.bootstrap, self.folder = f"rows-{uuid.uuid4().hex[:6]}", bootstrap, folder
         self.guarantee = guarantee
         self.process: subprocess.Popen[bytes] | None = None
         self.admin = AdminClient({"bootstrap.servers": bootstrap})  # its answers die with it
-        # The table's too: Faust asks where a key goes before it has heard of a topic that it has just made.
+        # The changelog, too: Faust asks for the partition of a key before its metadata has a new
+        # topic.
         topics = [
             NewTopic(f"{self.app_id}-numbers", 2, 1),
             NewTopic(
@@ -53,7 +54,7 @@ class Killed:
         self.sent = 0
 
     def send(self, count: int) -> None:
-        """So many numbers; each key has one partition."""
+        """Send ``count`` numbers; each key has one partition."""
         for number in range(self.sent, self.sent + count):
             key = number % KEYS
             self.producer.produce(f"{self.app_id}-numbers", b"%d" % number, b'"k%d"' % key, key % 2)
@@ -94,13 +95,13 @@ class Killed:
             self.process = None
 
     def log(self) -> str:
-        """The end of what all its lives have logged."""
+        """Return the end of the log of all runs."""
         return (self.folder / "log").read_text(errors="replace")[-3000:]
 
-    # -- what there is
+    # -- state
 
     def changelog(self, table: str, partition: int) -> list[tuple[int, bytes, bytes | None]]:
-        """What committed readers see by now: offset, key, value."""
+        """Return offset, key and value of the records that committed readers see."""
         reader = Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -216,9 +217,9 @@ def is_killed_amid_its_work(it: Killed, lives: int, numbers: int) -> list[int]:
 
 @pytest.mark.timeout(600)
 def test_at_least_once_a_file_is_its_changelog_up_to_its_offset(tmp_path: Path) -> None:
-    """Rows are written, deleted and counted in windows when SIGKILL comes, twice.
+    """SIGKILL comes twice while rows are written, deleted and counted in windows.
 
-    Compaction would remove the records that a file behind its changelog was made from.
+    Compaction is off: it would remove the records that a file behind its changelog was made from.
     """
     with broker_process(
         None, "group.min.session.timeout.ms=1000", "log.cleaner.backoff.ms=3600000"
@@ -236,10 +237,10 @@ def test_at_least_once_a_file_is_its_changelog_up_to_its_offset(tmp_path: Path) 
 def test_exactly_once_a_file_is_what_was_committed_up_to_its_offset(
     kafka: KafkaServer, tmp_path: Path
 ) -> None:
-    """Three SIGKILLs amid transactions; then the rest, and each number was counted once.
+    """Three SIGKILLs during transactions; at the end each number is counted once.
 
-    Between a commit and the write of what it covers lie milliseconds: of three lives one at least ends
-    outside of them, and its files lack nothing.
+    Only milliseconds pass between a commit and the write of its rows. At least one of three runs
+    ends outside of them, and the files of that run lack no row.
     """
     it = Killed(kafka.bootstrap, tmp_path, "exactly_once")
     try:
@@ -258,7 +259,7 @@ def test_exactly_once_a_file_is_what_was_committed_up_to_its_offset(
 
 
 def counts(it: Killed) -> Counter[str]:
-    """How often each key was counted, over all windows, as committed readers see it."""
+    """Return the count of each key over all windows, as committed readers see it."""
     latest = {
         (partition, key): value
         for partition in PARTITIONS
@@ -271,7 +272,7 @@ def counts(it: Killed) -> Counter[str]:
 
 
 def shared(it: Killed) -> Counter[str]:
-    """The same of the table that every worker has."""
+    """Return the counts of the table that every worker has."""
     latest = {
         key: value for partition in PARTITIONS for _, key, value in it.changelog(SHARED, partition)
     }

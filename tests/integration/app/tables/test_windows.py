@@ -1,4 +1,4 @@
-"""Windows of tables over moves: who closes them, when, with which value; a whole worker on logs in memory."""
+"""Windows of tables over moves: their closer, time and value; a whole worker on logs in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIRST = (1000.0, 1009.9)
 
 
 class Windows(CooperativeWorker):
-    """Counts keys in windows of ten seconds that expire after ten more; a record's value is its time."""
+    """Count keys in windows of 10 s that expire after 10 more; a record's value is its time."""
 
     def declare(self) -> None:
         """A windowed table beside the counts."""
@@ -52,20 +52,20 @@ class Windows(CooperativeWorker):
 
     @property
     def closing(self) -> Closing:
-        """What closes them."""
+        """The task that closes the windows."""
         [closing] = [
             c for c in self.app.tables.closings if c.changelog.endswith("recent-changelog")
         ]
         return closing  # type: ignore[no-any-return]
 
     async def at(self, second: float, key: str = "a", partition: int = 0) -> None:
-        """A record of that time has been counted."""
+        """Send a record of that time and wait until it is counted."""
         source, done = self.source(partition), len(self.processed)
         self.logs.append(source, key.encode(), b"%d" % second)
         assert await self.until(lambda: len(self.processed) > done)
 
     async def stays(self, *closed: tuple[str, float, int]) -> None:
-        """For some looks at the windows nothing else is closed."""
+        """Assert that no other window is closed during several checks."""
         await asyncio.sleep(0.2)
         assert self.closed == list(closed)
 
@@ -75,7 +75,7 @@ class Windows(CooperativeWorker):
         await self.stays(*closed)
 
     def rows(self, partition: int = 0) -> dict[Any, int]:
-        """The changelog folded: what the next owner gets."""
+        """Return the rows that the next owner gets: the folded changelog."""
         found: dict[Any, int] = {}
         for record in self.logs.records[log_of(self.recent.table, partition)]:
             key = json.loads(record.key or b"")
@@ -126,7 +126,7 @@ async def given(
 
 
 async def test_each_partition_closes_its_windows_by_its_own_time(store: str, unended: None) -> None:
-    """What another one has reached closes none of them, and what is younger stays open."""
+    """Other partitions' times close none of them, and younger windows stay open."""
     async with owner(store) as worker:
         await given(worker, [0, 1, 2, 3])
         for partition in range(4):
@@ -163,7 +163,7 @@ async def test_who_gave_a_partition_away_closes_none_of_its_windows(
 async def test_a_window_is_closed_once_with_its_last_value_by_whoever_owns_it(
     store: str, unended: None
 ) -> None:
-    """Its own windows and those that another owner opened meanwhile; not those which that one has closed."""
+    """Includes windows that another owner opened, without those that it has closed."""
     async with owner(store) as worker:
         for key in ("mine", "theirs", "both"):
             await worker.at(1005, key)
@@ -189,7 +189,7 @@ async def test_a_window_is_closed_once_with_its_last_value_by_whoever_owns_it(
 async def test_a_copy_that_becomes_the_owner_closes_what_it_has_followed(
     store: str, unended: None
 ) -> None:
-    """Windows that were open when it began to follow, and those opened since."""
+    """Includes windows that were open when the standby began to follow, and later windows."""
     async with owner(store) as worker:
         await given(worker, [0], (1,))
         log = log_of(worker.recent.table, 1)
@@ -204,7 +204,7 @@ async def test_a_copy_that_becomes_the_owner_closes_what_it_has_followed(
 
 
 async def test_what_is_not_committed_closes_nothing(store: str, unended: None) -> None:
-    """After a death it is processed again, and would be late for a window that is closed."""
+    """After a failure the record is processed again and would be late for a closed window."""
     async with owner(store) as worker:
         await worker.at(1005)
         assert await worker.until(lambda: worker.logs.committed.get(worker.source()) == 1)
@@ -221,7 +221,7 @@ async def test_what_is_not_committed_closes_nothing(store: str, unended: None) -
 
 
 async def test_a_late_record_opens_its_window_once_more(store: str, unended: None) -> None:
-    """What comes late is not dropped."""
+    """A late record is not dropped."""
     async with owner(store) as worker:
         await worker.at(1005)
         await worker.at(1025)
@@ -234,7 +234,7 @@ async def test_a_late_record_opens_its_window_once_more(store: str, unended: Non
 async def test_a_row_that_changes_while_its_window_is_closed_is_closed_again(
     store: str, unended: None
 ) -> None:
-    """Nothing of it is lost."""
+    """The second close has the value that the first one lacked."""
     async with owner(store) as worker:
         held = asyncio.Event()
         close = worker.recent.table._on_window_close
@@ -278,7 +278,7 @@ async def test_a_row_that_changes_while_what_was_sent_is_awaited_is_closed_again
 async def test_a_partition_goes_only_after_the_window_that_is_being_closed(
     store: str, unended: None
 ) -> None:
-    """Else the next owner closes it again."""
+    """Otherwise the next owner closes the window again."""
     async with owner(store) as worker:
         held = asyncio.Event()
         close = worker.recent.table._on_window_close
@@ -346,7 +346,7 @@ async def test_what_the_app_sends_is_acknowledged_before_the_row_is_deleted(
 
 
 def hurry(worker: Windows, speed: float) -> list[float]:
-    """Have the time of partitions that are read to their ends pass so much faster; the result steps it."""
+    """Speed up the time of fully read partitions; the returned list adds a step."""
     steps = [0.0]
     worker.closing._monotonic = lambda: time.monotonic() * speed + steps[0]
     return steps
@@ -403,7 +403,7 @@ async def test_records_that_are_still_to_be_read_keep_windows_open() -> None:
 
 
 def row(key: str) -> bytes:
-    """The changelog's key of the first window's row, as Faust writes it."""
+    """Return the changelog key of the first window's row, as Faust writes it."""
     return json.dumps([key, FIRST], separators=(",", ":")).encode()
 
 
