@@ -29,7 +29,7 @@ AT, OF = '{job="w",instance="a"}', 'app="shop",topic="t"'
 
 
 class Case(NamedTuple):
-    """Series by name, one value each 30 s; the alert is quiet at one time and fires at the other."""
+    """Series with a value every 30 s; the alert is quiet at ``quiet`` and fires at ``fires``."""
 
     alert: str
     series: dict[str, str]
@@ -191,7 +191,7 @@ def test_promtool_accepts_the_alert_rules() -> None:
 @pytest.mark.processes
 @pytest.mark.timeout(400)
 def test_each_alert_waits_for_its_time_and_no_longer(tmp_path: Path) -> None:
-    """Each alert of the file is quiet one step before its time and after its cause, by promtool's clock."""
+    """promtool's clock: each alert is quiet a step before its time and after its cause ends."""
     rules = yaml.safe_load(RULES.read_text())
     severities = {}
     for rule in rules["groups"][0]["rules"]:
@@ -240,7 +240,7 @@ def test_each_alert_waits_for_its_time_and_no_longer(tmp_path: Path) -> None:
 def test_a_real_prometheus_scrapes_three_workers_and_fires_for_a_frozen_one(
     tmp_path: Path,
 ) -> None:
-    """Each partition is owned once, one worker leads three; the frozen worker alone raises the alert."""
+    """Each partition has one owner, one worker leads; only the frozen worker raises the alert."""
     rules = tmp_path / "alerts.yml"
     rules.write_text(re.sub(r"for: \d+m", "for: 2s", RULES.read_text()))
     with broker_process() as broker:

@@ -15,7 +15,7 @@ from tests.support.workers.script import play
 
 
 def keep_every_promise(bootstrap: str, folder: Path, *events: str) -> None:
-    """One run of ours: no order lost, no wrong row, no cold takeover, minimal moves, nobody idle."""
+    """One run of ours: no lost order, wrong row or cold takeover; minimal moves, no idle worker."""
     outcome = play(bootstrap, "ours", folder, app_id=f"real-{time.time_ns()}", events=events)
     assert outcome.violations == []
     assert [event.name for event in outcome.events] == list(events)
@@ -39,14 +39,14 @@ def test_leaving_loses_nothing_on_kafka(kafka: KafkaServer, tmp_path: Path) -> N
 
 
 def model_of(sent: int) -> Load:
-    """One partition, one customer, ``sent`` orders of amount 5."""
+    """The model of one partition and one customer with ``sent`` orders of amount 5."""
     load = Load("nowhere", "model", partitions=1)
     load.sent, load.amounts = [sent], {"anna": [5] * sent}
     return load
 
 
 def test_an_offset_nobody_processed_is_a_lost_order() -> None:
-    """And one processed twice is a repeat."""
+    """An offset processed twice is a repeat."""
     verdict = judge(
         model_of(3),
         [(0.0, 0, 0), (0.1, 0, 0), (0.2, 0, 2)],
@@ -65,13 +65,13 @@ def test_an_offset_nobody_processed_is_a_lost_order() -> None:
     ],
 )
 def test_a_row_that_differs_from_the_model_is_wrong(row: dict[str, int]) -> None:
-    """A hole, a missing tail, another sum, no row."""
+    """The row has a gap, lacks the tail, has another sum, or is missing."""
     done = [(0.0, 0, offset) for offset in range(3)]
     assert len(judge(model_of(3), done, {"anna": row}).wrong_rows) == 1
 
 
 def test_a_takeover_without_state_or_files_is_cold() -> None:
-    """Of two moves, one goes to the standby."""
+    """Of the two moved partitions one goes to its standby."""
     before = State(
         {"a": frozenset({0, 1}), "b": frozenset({2})},
         {"a": frozenset({0, 1}), "b": frozenset({0, 2})},
@@ -85,7 +85,7 @@ def test_a_takeover_without_state_or_files_is_cold() -> None:
 
 
 def test_an_orphan_may_go_to_a_holder_first() -> None:
-    """One of ``a`` goes to ``b``, which held it, and ``c`` makes even: two moves, the second warm by now."""
+    """A partition of ``a`` goes to its standby ``b``; the move to ``c`` is warm by then."""
     before = State(
         {"a": frozenset({0}), "b": frozenset({1, 2}), "c": frozenset({3})},
         {"a": frozenset({0, 1}), "b": frozenset({0, 1, 2}), "c": frozenset({3})},

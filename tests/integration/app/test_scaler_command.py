@@ -70,7 +70,7 @@ def served(fleet: Measured) -> Iterator[tuple[str, subprocess.Popen[bytes], Path
 
 
 def shop(fleet: Measured, **metadata: str) -> pb.ScaledObjectRef:
-    """A ScaledObject as KEDA sends it, its own keys among the metadata."""
+    """A ScaledObject as KEDA sends it, with KEDA's own keys in the metadata."""
     given = {"scalerAddress": "scaler:6071", "group": fleet.app_id, **metadata}
     return pb.ScaledObjectRef(name="shop", namespace="orders", scalerMetadata=given)
 
@@ -79,7 +79,7 @@ def shop(fleet: Measured, **metadata: str) -> pb.ScaledObjectRef:
 def test_keda_is_told_the_size_that_helps_and_the_service_ends_cleanly(
     fleet: Measured, served: tuple[str, subprocess.Popen[bytes], Path]
 ) -> None:
-    """Two workers, their standbys, min and max; a key that is none is refused; SIGTERM ends all."""
+    """Size with standbys, min and max; an unknown key is refused; SIGTERM ends the service."""
     address, process, log = served
     with grpc.insecure_channel(address) as channel:
         stub = ExternalScalerStub(channel)

@@ -29,13 +29,13 @@ def play(broker: str, guarantee: str, seed: int, folder: Path, *kinds: tuple[str
 
 @pytest.mark.processes
 def test_two_rounds_on_the_embedded_broker_keep_every_promise(tmp_path: Path) -> None:
-    """The broker dies; then a worker's files are damaged, and it leaves soon after it is back."""
+    """The broker is killed; then a worker with damaged files returns and soon leaves."""
     play("embedded", "at_least_once", 5, tmp_path, ("kill broker",), ("damage", "leave"))
 
 
 @pytest.mark.kafka
 def test_two_rounds_of_exactly_once_keep_every_promise(tmp_path: Path) -> None:
-    """On Apache Kafka: a worker is killed; then one is frozen while another leaves."""
+    """On Apache Kafka: a worker is killed; then a worker is frozen while another worker leaves."""
     play("kafka", "exactly_once", 6, tmp_path, ("kill",), ("freeze", "leave"))
 
 
@@ -52,7 +52,7 @@ def test_no_partition_has_two_owners_while_events_overlap(tmp_path: Path) -> Non
 
 @pytest.mark.processes
 def test_a_static_worker_under_load_shares_with_one_that_joins(tmp_path: Path) -> None:
-    """The second join of the seed, beside two processes that compute; the app has a ``group_by``."""
+    """The second join of the seed, beside two busy processes; the app has a ``group_by``."""
     join = joins_of(1, 2)[1]
     assert join.static
     assert run("embedded", [join], 1, 2, 170.0, tmp_path) == 0
@@ -60,7 +60,7 @@ def test_a_static_worker_under_load_shares_with_one_that_joins(tmp_path: Path) -
 
 @pytest.mark.processes
 def test_static_workers_take_on_a_topic_and_leave_it_within_their_sessions(tmp_path: Path) -> None:
-    """The group gives a worker that is back at once what it had, whatever its new version subscribes to."""
+    """A worker that returns in time keeps its partitions, whatever its version subscribes to."""
     with world_of("embedded", "at_least_once", 1, tmp_path) as world:
         world.fleet.session_s = 60.0
         world.fleet.settings = {**world.fleet.settings, "broker_request_timeout": 90.0}

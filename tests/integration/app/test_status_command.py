@@ -31,7 +31,7 @@ PARTITIONS, SESSION_S = 6, 60.0
 def fleet(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Measured]:
-    """Three workers under a load. The session is long: one that is frozen stays in the group."""
+    """Three workers under load; the session is long, so that a frozen worker stays in the group."""
     folder, app_id = tmp_path_factory.mktemp("status"), f"status-{time.time_ns()}"
     with contextlib.ExitStack() as stack:
         broker: Any = (
@@ -56,7 +56,7 @@ def fleet(
 
 
 def command(fleet: Measured, *more: str) -> str:
-    """Its output; it must end well."""
+    """Return the command's output; assert exit code 0."""
     done = CliRunner().invoke(
         main, ["status", "--bootstrap", fleet.bootstrap, "--group", fleet.app_id, *more]
     )
@@ -65,7 +65,7 @@ def command(fleet: Measured, *more: str) -> str:
 
 
 def report(fleet: Measured, *more: str) -> Any:
-    """The JSON, which must be what the schema says."""
+    """Return the JSON report, which must match the schema."""
     found = json.loads(command(fleet, "--json", *more))
     jsonschema.validate(found, page.schema())
     return found
@@ -84,7 +84,7 @@ def until(fleet: Measured, fact: Callable[[Any], bool], *more: str, seconds: flo
 
 
 def is_at_rest(found: Any) -> bool:
-    """All three are ready, nothing is on its way, tables have copies, and lags are known."""
+    """All three workers are ready, no partition is moving, tables have standbys, lags are known."""
     totals = found["totals"]
     return bool(
         found["is_settled"]
@@ -105,7 +105,7 @@ def by_url(found: Any, fleet: Measured, name: str) -> Any:
 @pytest.mark.processes
 @pytest.mark.timeout(280)
 def test_a_group_is_shown_from_the_group_and_from_its_workers(fleet: Measured) -> None:
-    """Owners, copies and their lags, the decision; then with one worker frozen, as a table, too."""
+    """Owners, copies, lags and the decision; then a frozen worker, in the table output, too."""
     found = until(fleet, is_at_rest)
     owned = [p for p in found["partitions"] if p["topic"].endswith("-orders")]
     assert [p["partition"] for p in owned] == list(range(PARTITIONS))
@@ -142,7 +142,7 @@ def test_a_group_is_shown_from_the_group_and_from_its_workers(fleet: Measured) -
 @pytest.mark.processes
 @pytest.mark.timeout(400)
 def test_a_rebalance_that_waits_for_a_frozen_worker_names_it(fleet: Measured) -> None:
-    """The coordinator shows no assignments then; any worker that answers knows the others."""
+    """The coordinator shows no assignments then; any reachable worker knows the other workers."""
     found = until(fleet, is_at_rest)
     frozen = next(name for name in "abc" if not by_url(found, fleet, name)["is_leader"])
     known = next(name for name in "abc" if name != frozen)
@@ -174,7 +174,7 @@ def test_a_rebalance_that_waits_for_a_frozen_worker_names_it(fleet: Measured) ->
 @pytest.mark.processes
 @pytest.mark.timeout(400)
 def test_the_last_decision_is_told_when_its_leader_is_dead(fleet: Measured) -> None:
-    """By the group's record, in which the dead leader still is, and by the others."""
+    """The group's record still has the dead leader, and the other workers have the decision."""
     found = until(fleet, lambda found: found["totals"]["ready"] == found["totals"]["members"])
     leader = next(name for name in fleet.workers if by_url(found, fleet, name)["is_leader"])
     os.kill(fleet.workers[leader].process.pid, signal.SIGKILL)

@@ -24,19 +24,19 @@ WORKERS = ("worker-1", "worker-2", "worker-3")
 PARTITIONS = 6
 #: Long enough for a follow-up round to be asked for after ``FAUST_ASSIGNER_FOLLOW_UP_S`` of 1 s.
 PATIENCE_S = 5.0
-#: How long an empty group waits for more members. Kafka's default is 3,000; here a slow start of one worker
-#: must not give its partitions to the others, who would own them then.
+#: How long an empty group waits for more members; Kafka's default is 3,000. Here a slow start of a
+#: worker must not give its partitions to the other workers.
 DELAY_MS = 10_000
 
 
 def patient_broker() -> contextlib.AbstractContextManager[BrokerProcess]:
-    """The embedded broker, with that delay."""
+    """The embedded broker with that delay."""
     return broker_process(None, f"group.initial.rebalance.delay.ms={DELAY_MS}")
 
 
 @dataclass
 class Return:
-    """What a stop of everybody came to."""
+    """The outcome of a stop and a start of all workers."""
 
     event: Event
     lost: int
@@ -46,7 +46,7 @@ class Return:
 
 
 def state_of(fleet: Fleet) -> State:
-    """Who owns and holds what."""
+    """The owned and the held partitions of each living worker."""
     living = fleet.living()
     return State({w.name: w.actives for w in living}, {w.name: w.held for w in living})
 
@@ -105,14 +105,14 @@ def stop_and_start(
 
 
 def forget(fleet: Fleet) -> None:
-    """As the workers of a release that kept no memory would come back."""
+    """Delete the workers' memory, as before a release that kept none."""
     for worker in fleet.workers.values():
         for file in worker.folder.glob(f"data/**/{NAME}"):
             file.unlink()
 
 
 def comes_back_as_it_was(found: Return) -> None:
-    """Nobody's partition moved, none was restored cold, no record was lost, no further round was needed."""
+    """No partition moved, was restored cold or lost a record; no further round was needed."""
     assert found.loads == [2, 2, 2]
     assert (found.event.moves, found.event.cold, found.event.loads) == (0, 0, (2, 2, 2))
     assert (found.lost, found.wrong_rows, found.follow_ups) == (0, (), 0)
@@ -120,7 +120,7 @@ def comes_back_as_it_was(found: Return) -> None:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Follow-up rounds come soon, should one be asked for."""
+    """Request follow-up rounds soon."""
     monkeypatch.setenv("FAUST_ASSIGNER_FOLLOW_UP_S", "1")
 
 
@@ -128,7 +128,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.processes
 @pytest.mark.timeout(240)
 def test_a_kill_of_everybody_moves_nothing(tmp_path: Path) -> None:
-    """SIGKILL to all at once; the new members remember on disk what each of them owned."""
+    """SIGKILL to all at once; the new members read from disk which partitions each one owned."""
     with patient_broker() as broker:
         comes_back_as_it_was(stop_and_start(broker.bootstrap, tmp_path, signal.SIGKILL))
 
@@ -137,7 +137,7 @@ def test_a_kill_of_everybody_moves_nothing(tmp_path: Path) -> None:
 @pytest.mark.processes
 @pytest.mark.timeout(240)
 def test_a_stop_of_everybody_moves_nothing(tmp_path: Path) -> None:
-    """SIGTERM to all: the rounds that the first to leave causes among those that end are not remembered."""
+    """SIGTERM to all: the workers do not store the rounds that the first leaver causes."""
     with patient_broker() as broker:
         comes_back_as_it_was(stop_and_start(broker.bootstrap, tmp_path, signal.SIGTERM))
 
@@ -173,9 +173,9 @@ def assignments(fleet: Fleet, name: str) -> list[dict[str, Any]]:
 @pytest.mark.processes
 @pytest.mark.timeout(240)
 def test_a_death_off_target_is_set_right_by_one_further_round(tmp_path: Path) -> None:
-    """A worker dies as another joins: survivors promote its tasks, then the newcomer takes its share warm.
+    """A worker dies as another joins: survivors promote, then the newcomer gets its share warm.
 
-    A round that moves something is two: they let go in the first, it takes over in the second.
+    A move takes two rounds: owners revoke in the first, the newcomer takes over in the second.
     """
     app_id = f"follow-{time.time_ns()}"
     with broker_process() as broker:
@@ -189,7 +189,7 @@ def test_a_death_off_target_is_set_right_by_one_further_round(tmp_path: Path) ->
             fleet.settle(workers=3, quiet_s=2.0)
             generation = fleet.generation()
             fleet.kill("worker-3")
-            fleet.start("worker-4")  # joins within the session of the dead: one round for both
+            fleet.start("worker-4")  # joins within the dead worker's session: one round for both
             fleet.settle(workers=3, after=generation + 1)
             time.sleep(PATIENCE_S)
             fleet.settle(workers=3, after=generation + 1)

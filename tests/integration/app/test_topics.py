@@ -1,4 +1,4 @@
-"""Topics that cannot work: told once, clearly, by a worker that ends."""
+"""Topics that cannot work: the worker ends with one clear error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(120)
 
 
 class Uneven(Load):
-    """Changelogs of the totals have one partition more than their source."""
+    """A load whose totals changelog has one partition more than its source."""
 
     async def _prepare(self, waiting: int) -> None:
         self.partitions += 1
@@ -34,7 +34,7 @@ class Uneven(Load):
 
 
 def test_a_mismatch_of_partitions_ends_every_worker(tmp_path: Path) -> None:
-    """In stock the one dies that writes to the table first, and the others stay."""
+    """Under stock only the worker that first writes to the table ends; the others stay."""
     with broker_process() as broker:
         bootstrap = broker.bootstrap
         fleet = Fleet("uneven", bootstrap, 2, tmp_path, replicas=0)
@@ -54,12 +54,12 @@ def test_a_mismatch_of_partitions_ends_every_worker(tmp_path: Path) -> None:
 
 
 async def test_a_pattern_is_refused_with_the_agents_name() -> None:
-    """Stock subscribes to nothing and says nothing."""
+    """Stock subscribes to no topic and logs no error."""
     app = faust.App("shop", broker="kafka://127.0.0.1:1", web_enabled=False)
 
     @app.agent(app.topic(pattern="orders-.*"))
     async def count(orders: Any) -> None:
-        """Never gets one."""
+        """Never called."""
 
     with pytest.raises(
         ImproperlyConfigured, match=r"count: its topic is the pattern 'orders-\.\*'"
@@ -68,7 +68,7 @@ async def test_a_pattern_is_refused_with_the_agents_name() -> None:
 
 
 async def test_a_mismatch_seen_at_a_write_ends_the_worker() -> None:
-    """Where another topic has as many partitions as the changelog, only the write tells."""
+    """If another topic has as many partitions as the changelog, only the write fails."""
     worker = Worker(repaired=True)
     async with running(worker):
         await worker.rebalance([0])

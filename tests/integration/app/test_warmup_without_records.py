@@ -1,8 +1,8 @@
-"""A join where changelogs hold no record: from what the newcomer's client reads to what the leader gives it.
+"""A join whose changelogs have no record, from the newcomer's reads to the leader's assignment.
 
-All of such a log was compacted away or aborted, and nothing in a file or a table tells that it has been read.
-Real are the broker and its log, the members' clients, the service that looks how far a copy has come, all
-words and answers as bytes and the leader's planning; the rounds are played.
+All records of such a log are compacted away or aborted. No file and no table shows that the log has
+been read. The broker and its log, the members' clients, the follow-up service, all metadata bytes
+and the leader's planning are real; the test plays the rounds.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from tests.support.faust_group import WireGroup, make_app
 pytestmark = pytest.mark.timeout(120)
 
 PARTITIONS = 8
-#: More than a newcomer reads from nothing while a partition stands still.
+#: More records than a newcomer may replay while a partition stands still.
 END = 151
 
 
 class Coordinator:
-    """What the service asks of aiokafka's: which generation this is, and for another one."""
+    """The part of aiokafka's coordinator that the service uses: the generation and a rejoin."""
 
     def __init__(self, app: Any) -> None:
         self.app, self.asked = app, 0
@@ -47,7 +47,7 @@ class Coordinator:
 
     @property
     def generation(self) -> int:
-        """That of the last answer."""
+        """The generation of the last assignment."""
         found: int = self.app.assignor.generation
         return found
 
@@ -57,12 +57,12 @@ class Coordinator:
 
 
 async def called(function: Any, *arguments: Any) -> Any:
-    """There is one thread here."""
+    """Call the function directly: there is only one thread here."""
     return await function(*arguments)
 
 
 class Group(WireGroup):
-    """Cooperative workers with one table in RocksDB, whose clients read what is committed."""
+    """Cooperative workers with one table in RocksDB, whose clients read committed records."""
 
     def __init__(
         self, bootstrap: str, app_id: str, folder: Path, stack: contextlib.AsyncExitStack
@@ -72,7 +72,7 @@ class Group(WireGroup):
         self.bootstrap, self.app_id, self.folder, self.stack = bootstrap, app_id, folder, stack
 
     async def join(self, name: str) -> Any:
-        """One more, from the next round on."""
+        """Add a worker that takes part from the next round on."""
         app = make_app(
             f"http://{name}:6066",
             app_id=self.app_id,
@@ -110,7 +110,7 @@ class Group(WireGroup):
         return app
 
     def said(self, app: Any) -> dict[int, int]:
-        """How far it says on the wire that its state has come."""
+        """Return the offsets of its state that the member claims in its metadata."""
         sent = ConsumerProtocolMemberMetadata.decode(
             app.assignor.metadata(self.partitions).encode()
         )
@@ -123,7 +123,7 @@ class Group(WireGroup):
         }
 
     async def play(self, leader: str) -> None:
-        """One round in which all keep what they have; owners learn where logs end, as a recovery does."""
+        """Run a round that keeps all state; owners then fetch the log ends, as in a recovery."""
         for app in self.apps.values():
             app.assignor.holds = bool(app.assignor.assigned_actives())
         self.rebalance(leader)
@@ -135,13 +135,13 @@ class Group(WireGroup):
             )
 
     def owned(self, name: str) -> set[int]:
-        """The partitions that a worker processes."""
+        """Return the partitions that a worker processes."""
         return {p for p, m in self.actives("orders").items() if m == name}
 
 
 @contextlib.asynccontextmanager
 async def compacted() -> AsyncIterator[tuple[str, str]]:
-    """An embedded broker whose changelog has lost its records; of each batch a compaction keeps its end."""
+    """A broker whose changelog was compacted: each batch keeps its end offset and no record."""
     body = struct.pack(">hiqqqhii", 0, END - 1, 0, 0, -1, -1, -1, 0)
     data = struct.pack(">qiibI", 0, 9 + len(body), 0, 2, crc32c(body)) + body
     async with EmbeddedBroker() as broker:
@@ -153,7 +153,7 @@ async def compacted() -> AsyncIterator[tuple[str, str]]:
 
 @contextlib.asynccontextmanager
 async def aborted(bootstrap: str) -> AsyncIterator[tuple[str, str]]:
-    """A Kafka with a changelog of which the one transaction was aborted; its marker has an offset, too."""
+    """A Kafka whose changelog has one aborted transaction; its marker has an offset, too."""
     app_id = f"shop-{time.time_ns()}"
     log = f"{app_id}-totals-changelog"
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
@@ -170,7 +170,7 @@ async def aborted(bootstrap: str) -> AsyncIterator[tuple[str, str]]:
 
 
 def follow(app: Any) -> None:
-    """Begin with the copies that are awaited, as a recovery does."""
+    """Start to read the awaited copies, as a recovery does."""
     app.consumer.client.assign(set(app.assignor.awaited.tps))
     for tp in app.assignor.awaited.tps:
         app.consumer.client.seek(tp, 0)
@@ -178,7 +178,7 @@ def follow(app: Any) -> None:
 
 
 async def taken(app: Any) -> list[Any]:
-    """What its client hands out."""
+    """Return the records that the member's client returns."""
     return [
         one
         for batch in (await app.consumer.client.getmany(timeout_ms=50)).values()
@@ -192,7 +192,7 @@ async def taken(app: Any) -> list[Any]:
 async def test_a_copy_of_a_log_without_a_record_is_promoted_once_it_has_been_read(
     logs: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """Not before; from then on its member says so, and the leader believes it."""
+    """Once its member claims the offset, the leader accepts the copy; not before."""
     place = (
         compacted() if logs == "compacted" else aborted(request.getfixturevalue("kafka").bootstrap)
     )

@@ -1,4 +1,4 @@
-"""Real workers, a table with state, and a fourth that joins: partitions come when their state is there."""
+"""Real workers and a table with state; a fourth worker gets partitions once it has their state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SETTINGS = {"faust_assigner_acceptable_recovery_lag": 200, "faust_assigner_follo
 
 @dataclass
 class Join:
-    """What a join came to: partitions the newcomer got, those it had not kept warm, what it replayed."""
+    """The outcome of a join: the gained partitions, the cold ones among them, the replayed records."""
 
     moved: frozenset[int]
     cold: frozenset[int]
@@ -55,7 +55,7 @@ def share_of(fleet: Fleet, name: str, least: int, timeout_s: float = 60.0) -> No
 
 
 def joined(bootstrap: str, folder: Path, *, partitions: int, rows: int, **settings: Any) -> Join:
-    """A fourth worker joins three that share ``rows`` rows; wait until it has its share."""
+    """Let a fourth worker join three that share ``rows`` rows, and wait until it has its share."""
     app_id = f"warm-{time.time_ns()}"
     fleet = Fleet(
         app_id, bootstrap, partitions, folder, session_s=15.0, settings={**SETTINGS, **settings}
@@ -98,7 +98,7 @@ def joined(bootstrap: str, folder: Path, *, partitions: int, rows: int, **settin
 @pytest.mark.processes
 @pytest.mark.timeout(240)
 def test_a_join_is_warm(tmp_path: Path) -> None:
-    """Nothing moves cold: the newcomer asks for a round, letting go takes two; no row lost or wrong."""
+    """The newcomer requests a round, and a move takes two; no row is lost or wrong."""
     with broker_process() as broker:
         found = joined(broker.bootstrap, tmp_path, partitions=12, rows=24_000)
     assert (len(found.moved), found.cold) == (3, frozenset())
@@ -111,7 +111,7 @@ def test_a_join_is_warm(tmp_path: Path) -> None:
 @pytest.mark.processes
 @pytest.mark.timeout(240)
 def test_without_warm_ups_a_join_is_cold(tmp_path: Path) -> None:
-    """What the test above rests on."""
+    """Shows that the test above depends on warm-ups."""
     with broker_process() as broker:
         found = joined(
             broker.bootstrap, tmp_path, partitions=12, rows=24_000, faust_assigner_warmups=False
@@ -128,5 +128,5 @@ def test_a_join_is_warm_on_kafka(kafka: Any, tmp_path: Path) -> None:
     found = joined(kafka.bootstrap, tmp_path, partitions=12, rows=24_000)
     assert (len(found.moved), found.cold) == (3, frozenset())
     assert found.asked == 1
-    assert found.rounds in (3, 4)  # four were seen, too; what counts is that one was asked for
+    assert found.rounds in (3, 4)  # four rounds occur, too; only one may be requested
     assert (found.verdict.lost, found.verdict.wrong_rows) == (0, ())

@@ -1,6 +1,6 @@
-"""Weighted against counted under Zipf load: real assignors over the wire, and real workers on a broker.
+"""Weighted against counted under Zipf load: real assignors over the wire, and real workers.
 
-Loads are the true ones, not the clamped weights: what the heaviest member carries is counted in records.
+Loads are the true ones, not the clamped weights: the heaviest member's load is counted in records.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def zipf(partitions: int, exponent: float, order: Sequence[int]) -> list[int]:
 
 
 def learned(loads: Sequence[int], limits: Limits) -> list[WeightRow]:
-    """What the pipeline learns from ten minutes of samples of topics ``t`` and ``shop-c-changelog``."""
+    """Weights learned from ten minutes of samples of the topics ``t`` and ``shop-c-changelog``."""
     samples = [
         {
             "group_id": "shop",
@@ -68,7 +68,7 @@ def learned(loads: Sequence[int], limits: Limits) -> list[WeightRow]:
 
 
 class Churn:
-    """A group over the wire that goes through joins and departures; counts moves and the heaviest."""
+    """A group over the wire with joins and leaves; counts moves and the heaviest load."""
 
     def __init__(
         self, loads: Sequence[int], members: int, weights: Path | None, limits: Limits
@@ -84,7 +84,7 @@ class Churn:
             self._configure(member)
 
     def join(self, *, weighted: bool = True) -> None:
-        """One more member, at the next rebalance."""
+        """Add a member at the next rebalance."""
         app = make_app(f"http://m{self.joined}", tables=["c"])
         self.group.add(f"m{self.joined:02d}", app, {"t", "shop-c-changelog"})
         self.joined += 1
@@ -102,7 +102,7 @@ class Churn:
         assert provider.wait(10.0)
 
     def rebalance(self) -> None:
-        """One round; a task that changes hands between living members is a move."""
+        """Run a round; a task that changes its owner between living members is a move."""
         before = self.group.actives("t")
         living = set(self.group.apps)
         self.group.rebalance()
@@ -142,9 +142,9 @@ def compared(loads: Sequence[int], path: Path, limits: Limits, seed: int) -> tup
 def test_over_the_wire_the_heaviest_member_is_a_fifth_lighter_at_no_more_moves(
     tmp_path: Path, spread: str, limits: Limits
 ) -> None:
-    """Zipf 1.0 over 48 partitions, six joins and departures, medians of five scripts.
+    """Zipf 1.0 over 48 partitions, six joins and leaves, medians of five scripts.
 
-    With the heavy partitions beside each other the default clamp does; scattered ones need a wider one.
+    If heavy partitions are adjacent, the default clamp suffices; scattered ones need a wider clamp.
     """
     found = []
     for seed in range(5):
@@ -158,7 +158,7 @@ def test_over_the_wire_the_heaviest_member_is_a_fifth_lighter_at_no_more_moves(
 
 
 def test_new_weights_alone_move_nothing_while_the_group_is_even_enough(tmp_path: Path) -> None:
-    """Every weight changes by up to 5%, every member reads it, the group rebalances: nobody moves."""
+    """Every weight changes by up to 5%, and every member reads it before the rebalance."""
     path, draw = tmp_path / "w.json", random.Random(5)
     rows = learned(zipf(48, 0.7, draw.sample(range(48), 48)), WIDE)
     write_file(path, encode_document(rows, version=1, computed_at=NOW))
@@ -186,7 +186,7 @@ def until(condition: Callable[[], bool], timeout_s: float) -> None:
 
 
 def test_weights_reach_an_app_through_a_compacted_topic(embedded_broker: object) -> None:
-    """Published twice: the newest version of the app's own group counts, another group's does not."""
+    """Published twice: the newest version for the app's own group counts, not another group's."""
     bootstrap = embedded_broker.bootstrap  # type: ignore[attr-defined]
     rows = learned([1_000, 2_000, 3_000], Limits())
     other = [row._replace(group_id="bank", weight=9.0) for row in rows]
@@ -239,7 +239,7 @@ async def send_orders(bootstrap: str, app_id: str, loads: Sequence[int]) -> None
 
 
 class RealGroup:
-    """Two real workers, then a third; what the heaviest carries afterwards, and how many moves it took."""
+    """Two real workers and a later third: the heaviest load and the number of moves."""
 
     def __init__(self, bootstrap: str, folder: Path, loads: Sequence[int]) -> None:
         self.fleet, self.loads = Fleet("fleet", bootstrap, len(loads), folder), loads
@@ -257,7 +257,7 @@ class RealGroup:
         time.sleep(2.5)
 
     def grow(self) -> tuple[float, int]:
-        """(heaviest member's orders over the mean, partitions that changed hands) when a worker joins."""
+        """Let a worker join; return the heaviest load over the mean, and the number of moves."""
         before, generation = self._owners(), self.fleet.generation()
         self.fleet.start("worker-3")
         self._rest(3, after=generation)
@@ -269,7 +269,7 @@ class RealGroup:
         return max(carried.values()) * len(carried) / sum(carried.values()), moves
 
     def _rest(self, workers: int, *, after: int) -> None:
-        """Wait until so many workers own every partition once, all of them in one later generation."""
+        """Wait until ``workers`` workers own each partition once, all in one later generation."""
         until(
             lambda: (
                 len(self.fleet.living()) == workers
@@ -291,9 +291,10 @@ class RealGroup:
 def test_real_workers_sample_their_load_and_share_it_by_weight(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fleet samples a Zipf load; what the command learns of it, the next fleet's decisions use.
+    """A fleet samples a Zipf load; the next fleet's decisions use the weights learned from it.
 
-    A third worker joins either: the first one counts, the second one weighs by the first one's ledger.
+    A third worker joins each fleet: the first fleet counts tasks, the second uses the first one's
+    ledger.
     """
     loads = [load // 200 for load in zipf(24, 1.0, range(24))]
     ledger, path, seen = tmp_path / "ledger", tmp_path / "weights.json", {}
@@ -301,7 +302,7 @@ def test_real_workers_sample_their_load_and_share_it_by_weight(
     monkeypatch.setenv("FAUST_ASSIGNER_LEDGER_SAMPLE_S", "1")
     monkeypatch.setenv("FAUST_ASSIGNER_WEIGHTS", str(path))
     monkeypatch.setenv("FAUST_ASSIGNER_WEIGHTS_CLAMP", f"{WIDE.lowest}:{WIDE.highest}")
-    monkeypatch.setenv("FAUST_ASSIGNER_WARMUPS", "0")  # what is to move moves at once
+    monkeypatch.setenv("FAUST_ASSIGNER_WARMUPS", "0")  # so that moves happen at once
     with broker_process() as broker:
         Load(broker.bootstrap, "fleet", len(loads)).prepare(0)
         for name in ("counted", "weighted"):
@@ -326,7 +327,7 @@ def test_real_workers_sample_their_load_and_share_it_by_weight(
 
 
 def test_the_ledger_line_of_a_decision_carries_the_version() -> None:
-    """Readers find it in ``config``; the line stays valid."""
+    """The version is in ``config``; the line stays valid."""
     line = encode(
         "decision",
         {

@@ -26,7 +26,7 @@ PARTITIONS = 6
 
 @dataclass
 class Written(Measured):
-    """Workers with the ledgers that they have by default."""
+    """Workers with their default ledgers."""
 
     def wait_until_safe(self, *question: str) -> None:
         """Until the group is at rest and its copies have caught up."""
@@ -39,12 +39,12 @@ class Written(Measured):
             worker.read_journal()
 
     def why(self, subject: str) -> str:
-        """What the command says of the running group, without line breaks; the reason where it failed."""
+        """Return the command's output for the running group, without line breaks, or its error."""
         where = ("--bootstrap", self.bootstrap, "--group", self.app_id)
         return " ".join(CliRunner().invoke(main, ["why", subject, *where]).output.split())
 
     def why_by_files(self, subject: str) -> str:
-        """The same from the files of all workers, of those that are gone too."""
+        """Return the output from the files of all workers, ended workers included."""
         folders = [str(self.folder / name / "data/ledger") for name in self.workers]
         ledgers = [word for folder in folders for word in ("--ledger", folder)]
         return " ".join(CliRunner().invoke(main, ["why", subject, *ledgers]).output.split())
@@ -52,7 +52,7 @@ class Written(Measured):
 
 @pytest.fixture(params=["embedded", pytest.param("kafka", marks=[pytest.mark.kafka])])
 def fleet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Written]:
-    """Three workers under a load, with two partitions each: no move is followed by another."""
+    """Three workers under load with two partitions each, so that no move causes a second move."""
     app_id = f"why-{time.time_ns()}"
     with contextlib.ExitStack() as stack:
         broker: Any = (
@@ -78,9 +78,9 @@ def fleet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Written]:
 def test_a_worker_that_was_killed_and_one_that_was_stopped_have_their_stories(
     fleet: Written,
 ) -> None:
-    """The partition's new owner, the reason, the restore; and each member by its URL.
+    """The answer has the new owner, the reason, the restore, and each member by its URL.
 
-    The killed one is the leader, whose ledger is gone with it.
+    The killed worker is the leader, whose ledger is lost with it.
     """
     leads = {
         name: json.loads(fleet.get(name, "/assignor/status")[1])["is_leader"] for name in "abc"

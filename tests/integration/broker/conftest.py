@@ -1,4 +1,4 @@
-"""One story on two brokers: ours, and (slow) a real Kafka; what a story about a group needs."""
+"""Each scenario on two brokers: ours, and (slow) a real Kafka; fixtures for group scenarios."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 class Scene:
-    """A topic, a group, members that stop when the test ends."""
+    """A topic, a group and members that stop when the test ends."""
 
     def __init__(self, cluster: Cluster, stack: ExitStack) -> None:
         self.cluster, self.stack = cluster, stack
@@ -39,7 +39,7 @@ class Scene:
         self.ledger = Ledger()
 
     def start(self, name: str, topics: list[str] | None = None, **config: Any) -> Member:
-        """One more member."""
+        """Start another member."""
         wanted = [self.topic] if topics is None else topics
         member = Member(self.cluster.bootstrap, self.group, wanted, self.ledger, name, **config)
         return self.stack.enter_context(member)
@@ -49,7 +49,7 @@ class Scene:
         return sorted(len(member.owned) for member in members)
 
     def await_shares(self, wanted: list[int], *members: Member) -> None:
-        """Wait until these members share so; nothing was ever held twice."""
+        """Wait until the members have these shares; assert that no partition had two owners."""
         until(
             lambda: self.shares(*members) == wanted and len(self.ledger.owner) == sum(wanted),
             lambda: f"{wanted}, there is {self.shares(*members)}: {self.ledger.moves}",

@@ -39,7 +39,7 @@ class Killed:
         self.app_id, self.bootstrap, self.folder = f"rows-{uuid.uuid4().hex[:6]}", bootstrap, folder
         self.guarantee = guarantee
         self.process: subprocess.Popen[bytes] | None = None
-        self.admin = AdminClient({"bootstrap.servers": bootstrap})  # its answers die with it
+        self.admin = AdminClient({"bootstrap.servers": bootstrap})  # keeps its futures alive
         # The changelog, too: Faust asks for the partition of a key before its metadata has a new
         # topic.
         topics = [

@@ -1,4 +1,4 @@
-"""Under exactly_once a cooperative round ends transactions of what goes, begins those of what comes."""
+"""Under exactly_once a cooperative round ends transactions of revoked partitions only."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Passing(CooperativeWorker, PassingOn):
         return found
 
     def passed(self, partition: int) -> list[tuple[int, int]]:
-        """For each committed transaction of it the offset committed, and how many orders it passes on."""
+        """Return (committed offset, number of passed-on orders) of each transaction of the partition."""
         return [
             (one.offset, sum(sent.topic == "passed-on" for sent in one.sent))
             for one in self.transactions
@@ -36,7 +36,7 @@ class Passing(CooperativeWorker, PassingOn):
 
 @pytest.mark.usefixtures("cluster")
 async def test_a_round_ends_what_goes_and_begins_what_comes() -> None:
-    """The producer of what is kept is the same throughout, in a transaction; each order is passed on once."""
+    """A kept partition keeps its producer and transaction; each order is passed on once."""
     worker = Passing(partitions=2)
     async with owning(worker, [0, 1]):
         worker.delay_s = 0.005
@@ -63,7 +63,7 @@ async def test_a_round_ends_what_goes_and_begins_what_comes() -> None:
 
 @pytest.mark.usefixtures("cluster")
 async def test_a_group_id_that_changes_early_touches_no_transaction_under_way() -> None:
-    """The assignor knows the next round's groups while records of this one are processed."""
+    """The assignor knows the next round's groups while records of this round are processed."""
     worker = Passing(partitions=2)
     async with owning(worker, [0, 1]):
         worker.delay_s = 0.005
@@ -105,7 +105,7 @@ async def test_what_is_open_under_the_old_id_is_committed_before_the_new_one_beg
 
 @pytest.mark.usefixtures("cluster")
 async def test_a_record_whose_partition_is_gone_sends_into_no_transaction() -> None:
-    """Its next owner repeats it, so neither a transaction that goes on nor a reader may see what it sends."""
+    """The next owner repeats the record, so no transaction and no reader may see its sends."""
     worker = Passing(partitions=2)
     async with owning(worker, [0, 1]):
         await worker.give([1])
@@ -124,7 +124,7 @@ async def test_a_record_whose_partition_is_gone_sends_into_no_transaction() -> N
 async def test_a_worker_whose_producer_was_fenced_joins_again(
     found_by: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It neither ends nor commits anything more, and what was open is processed again."""
+    """The worker stays and commits nothing more; the open records are processed again."""
     worker = Passing(partitions=2)
     async with owning(worker, [0, 1]):
         worker.delay_s = 0.005
@@ -155,7 +155,7 @@ async def test_a_worker_whose_producer_was_fenced_joins_again(
 
 @pytest.mark.usefixtures("cluster")
 async def test_a_gained_partition_flows_only_after_its_transaction_has_begun() -> None:
-    """The last round's recovery is still under way, and resumes each source that it does not restore."""
+    """The last round's recovery is still running, and resumes each source without a restore."""
     worker = Passing(partitions=3)
     async with owning(worker, [0]):
         recovery, restored, began = worker.app.tables.recovery, asyncio.Event(), asyncio.Event()

@@ -1,7 +1,7 @@
-"""What a transaction of ``exactly_once`` holds: under stock Faust parts of records, repaired whole ones.
+"""Transactions of ``exactly_once``: under stock Faust parts of records, under ours whole records.
 
-As in ``test_nothing_lost.py``, ``stock`` asserts that the defect is there and ``repaired`` the promise. Of
-the driver's producer all is real but aiokafka's.
+As in ``test_nothing_lost.py``, ``stock`` asserts the defect and ``repaired`` the promise. Of the
+driver's producer only aiokafka's part is replaced.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ both = pytest.mark.parametrize(
 
 @both
 async def test_outputs_are_in_the_transaction_that_commits_their_records(repaired: bool) -> None:
-    """Stock sends what goes to a topic the worker does not consume outside of every transaction."""
+    """Stock sends records to topics that the worker does not consume outside all transactions."""
     worker = PassingOn(repaired=repaired)
     async with running(worker):
         await worker.rebalance([0])
@@ -39,7 +39,7 @@ async def test_outputs_are_in_the_transaction_that_commits_their_records(repaire
 
 @both
 async def test_a_commit_falls_between_two_records(repaired: bool) -> None:
-    """Stock commits what a record has sent so far, and the offset before it: a SIGKILL then repeats it."""
+    """Stock commits a record's sends with the offset before it; after a SIGKILL they repeat."""
     worker = PassingOn(repaired=repaired, broker_commit_interval=0.03)
     async with running(worker):
         worker.delay_s = 0.02
@@ -73,14 +73,15 @@ async def test_changes_in_the_buffer_are_committed_with_their_records(repaired: 
         assert await worker.until(lambda: len(worker.offsets) == 5)
         await worker.app.consumer.commit()
         assert (worker.sent_to(worker.changelog().topic) == [list(range(5))]) == repaired
-        # Stock still has them there, and a producer that stops with changes in its buffer never ends.
+        # Stock still has the changes there, and a producer that stops with a full buffer never
+        # ends.
         assert await worker.until(lambda: worker.app.producer.buffer.size == 0)
         await asyncio.sleep(0.3)
 
 
 @both
 async def test_what_a_revocation_leaves_half_done_is_aborted(repaired: bool) -> None:
-    """Stock keeps the transaction open; processed again, the record is in it twice."""
+    """Stock keeps the transaction open; the repeated record is then in it twice."""
     worker = PassingOn(repaired=repaired, stream_wait_empty=False)
     async with running(worker):
         worker.delay_s = 1.0
@@ -94,7 +95,7 @@ async def test_what_a_revocation_leaves_half_done_is_aborted(repaired: bool) -> 
 
 @pytest.mark.parametrize("lost", [False, True])
 async def test_producers_that_others_may_have_fenced_are_made_anew(lost: bool) -> None:
-    """After a membership that was lost partitions may come back, and their owner meanwhile had the ids."""
+    """Partitions may return after a lost membership, and their interim owner used the same ids."""
     worker = PassingOn(repaired=True)
     async with running(worker):
         await worker.rebalance([0])
@@ -112,9 +113,10 @@ async def test_producers_that_others_may_have_fenced_are_made_anew(lost: bool) -
 async def test_a_changelog_ends_where_the_broker_says(
     repaired: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A consumer knows ends that it has read: stock takes a changelog for empty before that.
+    """A consumer knows only ends that it has read: stock takes an unread changelog for empty.
 
-    A table in memory comes up without its rows, and with one in a file the worker ends: ConsistencyError.
+    A table in memory then starts without its rows; a worker with a table in a file ends with
+    ConsistencyError.
     """
     read: dict[Any, int] = {}
     monkeypatch.setattr(

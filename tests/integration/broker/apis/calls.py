@@ -1,4 +1,4 @@
-"""Requests that several tests send."""
+"""Requests that several test files send."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def fetch(
     max_bytes: int = 10**6,
     **more: Any,
 ) -> Any:
-    """Fetch one partition of 't'; returns its answer."""
+    """Fetch one partition of 't' and return the partition's response."""
     name = {"topic": "t"} if version < 13 else {"topic_id": more.pop("topic_id")}
     parts = [{"partition": partition, "fetch_offset": offset, "partition_max_bytes": max_bytes}]
     answer = client.call(

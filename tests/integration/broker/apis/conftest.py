@@ -1,4 +1,4 @@
-"""One broker and one bare connection for each test."""
+"""A broker and a raw connection for each test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.clients.raw_client import RawClient
 
 @pytest.fixture
 def broker() -> Iterator[EmbeddedBroker]:
-    """A broker with one topic of two partitions."""
+    """A broker with a topic of two partitions."""
     with EmbeddedBroker() as running:
         running.call(lambda node: node.catalogue.create("t", 2, {}))
         yield running

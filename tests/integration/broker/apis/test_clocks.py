@@ -17,7 +17,7 @@ BY_BROKER = {"message.timestamp.type": "LogAppendTime"}
 
 
 class WallClock:
-    """``time.time`` of this process, ``ahead_s`` seconds before the real one."""
+    """The ``time.time`` of this process, shifted by ``ahead_s`` seconds."""
 
     def __init__(self) -> None:
         self._real = time.time
@@ -43,7 +43,7 @@ def wall(monkeypatch: pytest.MonkeyPatch) -> WallClock:
 
 @pytest.fixture
 def running(wall: WallClock) -> Iterator[EmbeddedBroker]:
-    """A broker with one topic ``t``, without a clock of its own."""
+    """A broker with a topic ``t`` that uses the process's clocks."""
     with EmbeddedBroker(settings={"offsets.retention.minutes": 60}) as broker:
         broker.call(lambda node: node.catalogue.create("t", 2, {}))
         yield broker
@@ -53,7 +53,7 @@ def running(wall: WallClock) -> Iterator[EmbeddedBroker]:
 def test_records_of_now_are_taken_after_the_wall_clock_stepped(
     running: EmbeddedBroker, wall: WallClock, hours: int
 ) -> None:
-    """A time is compared with the wall clock of now, not with that of the broker's start."""
+    """Timestamps are compared with the current wall clock, not with that of the broker's start."""
     with RawClient(running.bootstrap) as client:
         assert client.produce("t", 0, batch(timestamp=wall.ms)).error_code == 0
         wall.ahead_s = hours * HOUR_S
@@ -92,7 +92,7 @@ def test_records_and_offsets_age_by_the_wall_clock(
 def test_sessions_do_not_see_a_step_of_the_wall_clock(
     running: EmbeddedBroker, wall: WallClock, hours: int
 ) -> None:
-    """A member of 300 ms stays through the step, and a silent one still goes after its 300 ms."""
+    """A session of 300 ms survives the step, and a silent member still expires after 300 ms."""
     protocols = (Protocol("range", b"m"),)
 
     def join(node: object) -> None:

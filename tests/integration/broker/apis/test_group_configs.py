@@ -1,4 +1,4 @@
-"""Configs of one group: they hold for a group that lives, and for the broker's next life."""
+"""Configs of a group: they apply to a living group and survive a restart of the broker."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def running(tmp_path: Path) -> Iterator[EmbeddedBroker]:
 
 
 def alter(broker: EmbeddedBroker, name: str, value: int | None) -> None:
-    """Set one config of group ``g``, or delete it."""
+    """Set a config of group ``g``, or delete it."""
     change = {"name": name, "config_operation": 0 if value is not None else 1}
     change["value"] = None if value is None else str(value)
     resource = {"resource_type": GROUP, "resource_name": "g", "configs": [change]}
@@ -39,7 +39,7 @@ def alter(broker: EmbeddedBroker, name: str, value: int | None) -> None:
 
 
 def beat(broker: EmbeddedBroker, member_id: str, epoch: int) -> Any:
-    """A ConsumerGroupHeartbeat; a full one to join."""
+    """Send a ConsumerGroupHeartbeat; epoch 0 sends a full request to join."""
     joins = epoch == 0
     with RawClient(broker.bootstrap) as client:
         return client.call(
@@ -51,12 +51,12 @@ def beat(broker: EmbeddedBroker, member_id: str, epoch: int) -> Any:
 
 
 def interval_ms(answer: Any) -> int:
-    """The heartbeat interval that a member is told."""
+    """Return the heartbeat interval of a response in milliseconds."""
     return round(answer.heartbeat_interval.total_seconds() * 1000)
 
 
 def test_a_living_group_obeys_a_config_that_changes(running: EmbeddedBroker) -> None:
-    """The next heartbeat is answered with it, and by the broker's own once it is deleted."""
+    """The next response has the new interval, and the broker's default after the deletion."""
     assert interval_ms(beat(running, "m", 0)) == DEFAULT_MS
     alter(running, INTERVAL, 7_000)
     assert interval_ms(beat(running, "m", 2)) == 7_000
@@ -65,7 +65,7 @@ def test_a_living_group_obeys_a_config_that_changes(running: EmbeddedBroker) -> 
 
 
 def test_a_living_session_is_renewed_by_the_config_of_then(running: EmbeddedBroker) -> None:
-    """The member that was silent for the new session goes, before the old one is over."""
+    """A member that is silent for the new session is removed before the old session ends."""
     beat(running, "m", 0)
     alter(running, INTERVAL, 50)
     alter(running, SESSION, 300)
@@ -79,7 +79,7 @@ def test_a_living_session_is_renewed_by_the_config_of_then(running: EmbeddedBrok
 
 
 def test_a_living_classic_group_obeys_it_once_it_is_upgraded(running: EmbeddedBroker) -> None:
-    """It was set while every member was a classic one."""
+    """The config was set while every member was a classic member."""
 
     def classic_member(node: Any) -> None:
         node.groups.ask("g", lambda t: JoinGroup(t, "", "c", (Protocol("range", subscription(["t"], {}, 1)),),
@@ -92,7 +92,7 @@ def test_a_living_classic_group_obeys_it_once_it_is_upgraded(running: EmbeddedBr
 
 
 def test_a_config_outlives_the_broker_and_a_deleted_one_does_not(running: EmbeddedBroker) -> None:
-    """Each change is on disk: the set one, the replaced one, the deleted one."""
+    """Set, replaced and deleted values are all on disk."""
     seen = []
     for value in (7_000, 8_000, None):
         alter(running, INTERVAL, value)

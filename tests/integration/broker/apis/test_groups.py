@@ -20,7 +20,7 @@ from tests.support.clients.raw_client import RawClient
 def test_commits_in_every_version_are_read_back_in_every_version(
     client: RawClient, version: int
 ) -> None:
-    """Offset and note; -1 where nothing was committed; one or many groups."""
+    """Offset and metadata are returned; -1 for partitions without a commit; one or many groups."""
     assert commit(client, 42, version=version, note="n") == 0
     for reader in range(1, 10):
         topics = [{"name": "t", "partition_indexes": (0, 1)}]
@@ -42,7 +42,7 @@ def test_commits_in_every_version_are_read_back_in_every_version(
 
 
 def test_all_offsets_of_a_group_are_listed_for_null(client: RawClient) -> None:
-    """What kafka-consumer-groups asks."""
+    """kafka-consumer-groups sends this request."""
     commit(client, 3)
     commit(client, 4, partition=1)
     found = client.call(COMMITTED, 7, group_id="g", topics=None).topics
@@ -50,7 +50,7 @@ def test_all_offsets_of_a_group_are_listed_for_null(client: RawClient) -> None:
 
 
 def test_a_commit_is_refused_partition_by_partition(client: RawClient) -> None:
-    """Unknown partition, note too long; the sound one beside them is stored."""
+    """An unknown partition and a long note are refused; the valid partition is stored."""
     parts = [
         {"partition_index": p, "committed_offset": 1, "committed_metadata": "x" * size}
         for p, size in ((0, 1), (1, 5_000), (9, 1))
@@ -99,7 +99,7 @@ def join(client: RawClient, version: int, **changes: Any) -> Any:
 
 @pytest.mark.parametrize("version", range(10))
 def test_a_member_lives_its_life_in_every_version(client: RawClient, version: int) -> None:
-    """Join, sync, heartbeat, leave, each in the newest version that goes with that JoinGroup."""
+    """Join, sync, heartbeat and leave, each in the newest version for that JoinGroup."""
     joined = join(client, version)
     if version >= 4:
         assert joined.error_code == 79
@@ -164,7 +164,7 @@ def test_groups_are_described_listed_and_deleted(client: RawClient) -> None:
 
 
 def test_offsets_in_use_are_not_deleted(client: RawClient) -> None:
-    """OffsetDelete: GROUP_SUBSCRIBED_TO_TOPIC per topic; free ones go (KIP-496)."""
+    """OffsetDelete answers GROUP_SUBSCRIBED_TO_TOPIC per topic, deletes free topics (KIP-496)."""
     commit(client, 5)
     topics = [{"name": "t", "partitions": [{"partition_index": 0}]}]
     metadata = bytes.fromhex("0001 00000001 0001 74 ffffffff")
@@ -182,7 +182,7 @@ def test_offsets_in_use_are_not_deleted(client: RawClient) -> None:
 
 
 def test_deleting_a_topic_deletes_what_groups_committed_for_it(client: RawClient) -> None:
-    """Offsets of the old topic would make no sense in a new one of that name."""
+    """The old topic's offsets do not apply to a new topic with the same name."""
     commit(client, 5)
     client.call(20, 5, topic_names=("t",))
     client.call(19, 5, topics=[{"name": "t", "num_partitions": 1, "replication_factor": 1}])

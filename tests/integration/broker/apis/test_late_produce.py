@@ -1,4 +1,4 @@
-"""A produce request that takes longer than a request may: refused before it is appended, or acknowledged."""
+"""A produce request past the request timeout: refused before the append, or acknowledged after it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SLOW = b"slow to check"
 
 
 class Clock:
-    """The time that requests are measured by."""
+    """The clock that measures requests."""
 
     now = 0.0
 
@@ -51,7 +51,7 @@ def running(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Iterator[EmbeddedB
 
 
 def produce(client: RawClient, *values: bytes) -> list[tuple[int, int]]:
-    """One batch for each partition; (error, base offset) of each."""
+    """Send a batch to each partition; return (error, base offset) of each."""
     parts = [
         {"index": number, "records": batch(one_record(value))}
         for number, value in enumerate(values)
@@ -69,7 +69,7 @@ def ends(broker: EmbeddedBroker) -> list[int]:
 
 
 def test_a_batch_that_is_not_checked_in_time_is_not_appended(running: EmbeddedBroker) -> None:
-    """REQUEST_TIMED_OUT: a producer sends it again, and it is there once."""
+    """REQUEST_TIMED_OUT makes the producer retry, and the record is in the log once."""
     with RawClient(running.bootstrap) as client:
         assert produce(client, SLOW) == [(TIMED_OUT, -1)]
         assert ends(running) == [0, 0, 0]
@@ -92,7 +92,7 @@ def test_what_was_appended_in_time_is_acknowledged_beside_what_was_not(
 def test_a_batch_that_waits_long_for_the_disk_is_acknowledged(
     running: EmbeddedBroker, clock: Clock
 ) -> None:
-    """It is in the log: the answer comes late, and says so."""
+    """The batch is in the log, so the late response acknowledges it."""
 
     def slow_disk(node: Any) -> None:
         node.catalogue.create("synced", 1, {"flush.messages": "1"})

@@ -1,4 +1,4 @@
-"""Records on the wire, version by version: what clients branch on."""
+"""Records on the wire, version by version, as far as clients depend on the answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.clients.raw_client import RawClient, batch, one_record
 
 
 def test_offsets_and_acks(client: RawClient) -> None:
-    """acks=-1 and 1 answer with the base offset; 0 gets no answer; 2 is no such thing."""
+    """acks=-1 and 1 answer with the base offset; 0 gets no answer; 2 is invalid."""
     assert client.produce("t", 0, batch(count=3)).base_offset == 0
     assert client.produce("t", 0, batch(), acks=1).base_offset == 3
     client.produce("t", 0, batch(), acks=0)
@@ -33,7 +33,7 @@ def test_offsets_and_acks(client: RawClient) -> None:
 
 
 def test_an_unacknowledged_produce_that_fails_closes_the_connection(client: RawClient) -> None:
-    """As in Kafka: nobody would read an error code."""
+    """As in Kafka: the client would not read an error code."""
     client.produce("nowhere", 0, batch(), acks=0)
     assert client.is_closed()
 
@@ -152,7 +152,7 @@ def test_a_fetch_session_has_an_id_and_an_unknown_id_is_not_found(client: RawCli
 
 
 def test_byte_limits_of_a_fetch(client: RawClient) -> None:
-    """One batch always comes; more only within the limit."""
+    """A fetch returns at least one batch, and more batches only within the limit."""
     for _ in range(5):
         client.produce("t", 0, batch())
     assert len(fetch(client, 0, max_bytes=1).records) == len(batch())
@@ -190,7 +190,7 @@ def test_log_append_time_is_the_brokers() -> None:
 
 
 def test_list_offsets_knows_the_ends_and_the_newest(client: RawClient) -> None:
-    """-2 earliest, -1 latest, -3 the record with the greatest timestamp; -1 where nothing is that new."""
+    """-2 earliest, -1 latest, -3 the greatest timestamp; -1 if no record is that new."""
     for timestamp in (10, 30, 20):
         client.produce("t", 0, batch(timestamp=timestamp))
     answers = {}

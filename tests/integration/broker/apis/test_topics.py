@@ -52,7 +52,7 @@ def test_metadata_by_id_and_of_all_topics(client: RawClient) -> None:
 
 
 def test_create_topics_validates_each_topic_for_itself(client: RawClient) -> None:
-    """Existing, twice, bad config, manual assignment; validate_only makes nothing."""
+    """Existing, repeated, bad config, manual assignment; validate_only creates no topic."""
     one = {"num_partitions": 1, "replication_factor": 1}
     answer = client.call(
         19,
@@ -97,7 +97,7 @@ def test_partitions_grow_and_never_shrink(client: RawClient) -> None:
 
 
 def test_cluster_and_configs_are_described(client: RawClient) -> None:
-    """One broker, its settings read-only; unknown resources are named."""
+    """A single broker with read-only settings; the answer reports unknown resources."""
     cluster = client.call(60, 0)
     assert [(b.broker_id, b.host) for b in cluster.brokers] == [(1, "127.0.0.1")]
     assert cluster.cluster_id == client.call(METADATA, 12, topics=[]).cluster_id

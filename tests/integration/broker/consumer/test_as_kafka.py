@@ -9,7 +9,7 @@ from tests.support.coordination.raw_consumer_group import ConsumerScript, Story,
 
 
 def malformed_heartbeats(s: ConsumerScript) -> None:
-    """What is said before any group is looked at."""
+    """Errors that are returned before the group is looked up."""
     s.topic("a", 2)
     for version in (0, 1):
         join = s.joining()
@@ -26,7 +26,7 @@ def malformed_heartbeats(s: ConsumerScript) -> None:
     something = [{"topic_id": s.topic_id("a"), "partitions": [0]}]
     s.beat("m", 0, "owns something already", **join | {"topic_partitions": something})
     s.beat("m", 0, "subscription is null", **join | {"subscribed_topic_names": None})
-    # Ours counts an epoch for a member that reads nothing, too.
+    # Ours also counts an epoch for a member with an empty subscription.
     answer = s.send("m", 0, **join | {"subscribed_topic_names": []})
     s.log.append(("subscription is empty", int(answer.error_code)))
     s.beat("m", 0, "unknown assignor", server_assignor="nobody's", **join)
@@ -48,7 +48,7 @@ def groups_nobody_knows(s: ConsumerScript) -> None:
 
 
 def epochs_that_are_wrong(s: ConsumerScript) -> None:
-    """Greater, lower, previous, unknown: each with its own error, and nothing changes by them."""
+    """Greater, lower, previous and unknown epochs have their own errors and change no state."""
     s.topic("a", 6)
     s.settle("one")
     s.settle("one", "two")
@@ -69,7 +69,7 @@ def epochs_that_are_wrong(s: ConsumerScript) -> None:
 
 
 def a_member_that_joins_twice(s: ConsumerScript) -> None:
-    """Epoch 0 again: it lost the answer, and gets it again."""
+    """Epoch 0 again: the member lost the response and gets it again."""
     s.topic("a", 3)
     s.settle("one")
     s.beat("one", 0, "again", **s.joining())
@@ -83,7 +83,7 @@ def a_member_that_joins_twice(s: ConsumerScript) -> None:
 
 
 def members_come_and_go(s: ConsumerScript) -> None:
-    """Three join, one leaves: epochs, partitions, states on the way."""
+    """Three members join, one leaves: the epochs, partitions and states in between."""
     s.topic("a", 6)
     s.topic("b", 3)
     s.settle("one", topics=["a"])
@@ -127,7 +127,7 @@ def static_members(s: ConsumerScript) -> None:
 
 
 def commits_and_reads(s: ConsumerScript) -> None:
-    """Who may commit and read offsets, by version and epoch."""
+    """Commits and reads of offsets by version and epoch."""
     s.topic("a", 2)
     s.settle("one")
     s.settle("one", "two")
@@ -210,7 +210,7 @@ def subscriptions_by_pattern(s: ConsumerScript) -> None:
 
 
 def assignors_by_vote(s: ConsumerScript) -> None:
-    """The one most members want; range gives ranges."""
+    """The assignor with most votes wins; range assigns ranges."""
     s.topic("a", 4)
     s.topic("b", 4)
     s.settle("one", topics=["a", "b"], server_assignor="range")
@@ -221,7 +221,7 @@ def assignors_by_vote(s: ConsumerScript) -> None:
 
 
 def topics_grow_and_go(s: ConsumerScript) -> None:
-    """More partitions, a topic that was awaited, one that is deleted: an epoch each, and its partitions."""
+    """More partitions, an awaited topic and a deleted topic: each gives a new epoch."""
     s.topic("a", 2)
     s.settle("one", topics=["a", "later"], subscribed_topic_names=[s.real["a"], f"{s.group}-later"])
     s.grow("a", 4)
@@ -249,7 +249,7 @@ def topics_in_pages(s: ConsumerScript) -> None:
 
 
 def configs_of_a_group(s: ConsumerScript) -> None:
-    """What may be set, in which bounds, and what is said of the rest."""
+    """The configs that can be set, their bounds, and the errors of the others."""
     for name in (
         "consumer.session.timeout.ms",
         "consumer.heartbeat.interval.ms",
@@ -286,5 +286,5 @@ STORIES = (
 @pytest.mark.slow
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_ours_answers_as_kafka_does(story: Story, kafka: KafkaServer) -> None:
-    """Line by line: error, epoch, interval, assignment, and what administrators are shown."""
+    """The answers are equal line by line: errors, epochs, intervals, assignments, listings."""
     assert_same(story, kafka)

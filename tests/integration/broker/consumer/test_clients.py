@@ -1,4 +1,4 @@
-"""The consumer group protocol by clients nobody here wrote, on ours; the slow half is on Kafka."""
+"""Third-party clients of the consumer group protocol on our broker; the slow half is on Kafka."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.coordination.librdkafka_members import Member, until
 
 
 def test_members_join_one_by_one_and_leave(scene: Scene) -> None:
-    """Six partitions: 6, 3+3, 2+2+2, 3+3; who joins takes only what was given up; all records are read."""
+    """Six partitions: 6, 3+3, 2+2+2, 3+3; a new member gets only revoked partitions."""
     scene.cluster.create(scene.topic, 6, 10)
     one = scene.start("one")
     scene.await_shares([6], one)
@@ -37,7 +37,7 @@ def numbers(member: Member) -> list[int]:
 
 
 def test_a_static_member_that_bounces_moves_nothing(scene: Scene) -> None:
-    """It says -2, comes back within its session, and has what it had; its peer hears of nothing."""
+    """The member leaves with -2, returns within its session, and keeps its partitions."""
     scene.cluster.create(scene.topic, 4)
     stays = scene.start("stays", **{"group.instance.id": "i-stays"})
     bounces = scene.start("bounces", **{"group.instance.id": "i-bounces"})
@@ -63,7 +63,7 @@ def test_a_pattern_takes_topics_as_they_come(scene: Scene) -> None:
 
 
 def test_a_member_that_was_put_out_comes_back(scene: Scene) -> None:
-    """An administrator removes it: it gives up what it has, joins again and reads on behind its commit."""
+    """An administrator removes the member: it revokes, joins again and reads on from its commit."""
     scene.cluster.create(scene.topic, 2, 5)
     one = scene.start("one")
     until(lambda: len(one.seen) == 10, "10 records")
@@ -83,10 +83,10 @@ def test_a_member_that_was_put_out_comes_back(scene: Scene) -> None:
 
 
 def test_a_live_group_is_upgraded_and_downgraded(scene: Scene) -> None:
-    """Classic members are replaced one by one, and back again; the group's type follows, offsets stay.
+    """Classic members are replaced one by one and back; the group's type follows, offsets stay.
 
-    Not cooperative-sticky: librdkafka's sometimes puts user data into an assignment, and a real Kafka does
-    not upgrade such a group.
+    The test does not use cooperative-sticky: librdkafka's assignor sometimes puts user data into an
+    assignment, and a real Kafka does not upgrade such a group.
     """
     scene.cluster.create(scene.topic, 6, 5)
     classic = {
@@ -116,7 +116,7 @@ def test_a_live_group_is_upgraded_and_downgraded(scene: Scene) -> None:
 
 
 async def test_aiokafka_lives_in_one_group_with_librdkafka(scene: Scene) -> None:
-    """A classic client and one of the new protocol share the partitions."""
+    """A classic client and a client of the new protocol share the partitions."""
     import asyncio
 
     scene.cluster.create(scene.topic, 4)

@@ -1,4 +1,4 @@
-"""A target that takes long is computed beside the event loop: heartbeats are answered meanwhile."""
+"""A slow target is computed beside the event loop, which answers heartbeats meanwhile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.coordination.raw_consumer_group import ConsumerScript
 
 
 def test_heartbeats_go_on_while_a_large_target_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """2,100 partitions: the member waits for its share, everybody else for nothing."""
+    """2,100 partitions: only the member waits for its share."""
     began, may_go_on, threads = threading.Event(), threading.Event(), []
     real = service.compute
 

@@ -1,4 +1,4 @@
-"""Requests that a group refuses, or never sees: Apache Kafka and ours say the same, in the same order."""
+"""Requests that a group refuses: Apache Kafka and ours answer alike, in the same order."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def join(s: ConsumerScript, label: str, version: int = 5, **changes: Any) -> Any
 
 
 def without_a_group(s: ConsumerScript) -> None:
-    """An empty id, a blank one, one nobody has: every request, in its oldest and newest shape."""
+    """An empty, a blank and an unknown group id in each request, oldest and newest version."""
     s.topic("a", 1)
     for group in ("", "  ", f"{s.group}-nobody"):
         by = {"group_id": group}
@@ -73,7 +73,7 @@ def without_a_group(s: ConsumerScript) -> None:
 
 
 def places_that_are_not(s: ConsumerScript) -> None:
-    """Commits and deletions of offsets of topics and partitions nobody has, by members of every kind."""
+    """Commits and deletions for unknown topics and partitions, by members of every kind."""
     s.topic("a", 2)
     s.settle("one")
     epoch, here = s.epochs["one"], s.real["a"]
@@ -139,7 +139,7 @@ def _commit(
 
 
 def filters_of_a_list(s: ConsumerScript) -> None:
-    """Blanks around a state, letters of any size, words nobody knows."""
+    """Blanks around a state, mixed case, and unknown words."""
     s.topic("a", 1)
     s.settle("one")
     for state in (" stable ", "STABLE", "nonsense", ""):
@@ -149,7 +149,7 @@ def filters_of_a_list(s: ConsumerScript) -> None:
 
 
 def what_is_looked_at_last(s: ConsumerScript) -> None:
-    """A pattern that is none, after the member and its epoch; and an empty member id of old."""
+    """An invalid pattern is checked after member and epoch; empty member ids in old versions."""
     s.topic("a", 2)
     s.settle("one")
     epoch, bad = s.epochs["one"], {"subscribed_topic_regex": "("}
@@ -168,7 +168,7 @@ def what_is_looked_at_last(s: ConsumerScript) -> None:
 
 
 def classic_members_inside(s: ConsumerScript) -> None:
-    """Each refusal of JoinGroup, SyncGroup and Heartbeat in a consumer group, and who is named in it."""
+    """Each refusal of JoinGroup, SyncGroup and Heartbeat in a consumer group, with its member id."""
     s.topic("a", 2)
     s.settle("one")
     join(s, "no protocols", protocols=[])
@@ -206,7 +206,7 @@ def classic_members_inside(s: ConsumerScript) -> None:
 
 
 def groups_that_stay_classic(s: ConsumerScript) -> None:
-    """What nobody can read cannot be carried over."""
+    """Unreadable metadata or assignments keep the group classic."""
     s.topic("a", 2)
     plain = write_assignment(0, {s.real["a"]: (0, 1)})
     sound = subscription([s.real["a"]], {}, 1)
@@ -228,7 +228,7 @@ def groups_that_stay_classic(s: ConsumerScript) -> None:
 
 
 def a_topic_gone_while_a_target_waits(s: ConsumerScript) -> None:
-    """Nobody is told anything before the next target is due, but who says what it reads from now on."""
+    """Members learn nothing before the next target, unless they change their subscription."""
     s.topic("a", 2)
     s.topic("b", 2)
     s.configure("consumer.assignment.interval.ms", "15000", keep=True)

@@ -45,7 +45,7 @@ def member_ids(cluster: Cluster, group: str) -> dict[str, str]:
      ("downgraded", "kill"), ("moving", "stop"), ("migrating", "stop")],
 )  # fmt: skip
 def test_members_go_on_after_a_kill(tmp_path: Path, phase: str, ends: str) -> None:
-    """The same ids, nothing held twice, nothing given up that was not asked for; all is read."""
+    """Ids stay, no partition has two owners or is revoked in vain; all records are read."""
     broker = BrokerProcess(tmp_path, *SETTINGS)
     ledger, group = Ledger(), f"group-{uuid.uuid4().hex[:8]}"
     with ExitStack() as stack:
@@ -78,7 +78,7 @@ def test_members_go_on_after_a_kill(tmp_path: Path, phase: str, ends: str) -> No
         moves = len(ledger.moves)
         getattr(broker, ends)()
         broker = BrokerProcess(tmp_path, *SETTINGS, port=broker.port)
-        # librdkafka's administrator may ask a coordinator again that it gave up when no broker was there.
+        # librdkafka's admin client may repeat a call to a coordinator that it gave up meanwhile.
         cluster = Cluster(broker.bootstrap)
         stack.callback(cluster.close)
         until(

@@ -1,1 +1,1 @@
-"""Log-ins, TLS, and strangers who attack them."""
+"""Log-ins, TLS and attacks by unauthenticated peers."""

@@ -127,7 +127,7 @@ def log_in(client: RawClient, user: str) -> None:
 
 
 def requests(topic_id: uuid.UUID) -> dict[str, tuple[int, int, dict[str, Any]]]:
-    """Return each request by a label: API key, version and values. ``topic_id`` is that of ``t``."""
+    """Return each request by label: API key, version and values. ``topic_id`` is that of ``t``."""
     record, transactional = batch(), batch(attributes=0x10, producer_id=999, epoch=0, sequence=0)
     both = ("t", "u", "none")
     ask: dict[str, tuple[int, int, dict[str, Any]]] = {}

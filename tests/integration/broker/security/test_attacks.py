@@ -1,4 +1,4 @@
-"""Strangers at the door: each attack ends at the log-in, and costs nobody else anything."""
+"""Attacks by unauthenticated peers: each ends at the log-in and costs other clients nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCRAM = "SCRAM-SHA-256"
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
-    """One door with TLS, one without."""
+    """A broker with TLS listeners and a listener without TLS."""
     settings = {
         "listeners": "SASL_PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0,SSL://127.0.0.1:0",
         "ssl.keystore.location": str(keystore(tmp_path)),
@@ -47,7 +47,7 @@ def client(broker: EmbeddedBroker) -> Iterator[RawClient]:
 def log_in(
     client: RawClient, password: str = CANARY, user: str = "alice"
 ) -> tuple[int, list[bytes]]:
-    """SCRAM to the end: the last error, and the messages that were sent."""
+    """Log in with SCRAM; return the last error and the messages that were sent."""
     assert client.call(HANDSHAKE, 1, mechanism=SCRAM).error_code == 0
     scram = ScramClient([SCRAM], user, password)
     sent = [scram.get_client_first().encode()]
@@ -63,7 +63,7 @@ def log_in(
 
 
 def test_every_api_but_three_is_closed_before_log_in(broker: EmbeddedBroker) -> None:
-    """And open after it."""
+    """After the log-in all APIs are open."""
     with RawClient(broker.bootstrap) as client:
         assert client.call(API_VERSIONS, 3, client_software_name="x", client_software_version="1")
         assert log_in(client)[0] == 0
@@ -157,12 +157,12 @@ def test_a_log_in_of_the_oldest_kind_has_no_requests_around_its_tokens(
 
 
 def send_raw(client: RawClient, token: str) -> None:
-    """A token with nothing but its size."""
+    """Send a token with only its size before it."""
     client.socket.sendall(len(token).to_bytes(4, "big") + token.encode())
 
 
 def test_each_failure_of_an_address_waits_longer(broker: EmbeddedBroker) -> None:
-    """From 20 ms on, twice as long each time: the sixth waits at least 32 times that."""
+    """The wait starts at 20 ms and doubles: the sixth wait has at least 32 times that."""
     waits = []
     for _ in range(6):
         with RawClient(broker.bootstrap) as client:
@@ -180,7 +180,7 @@ def test_a_large_frame_is_not_awaited_before_log_in(client: RawClient) -> None:
 
 
 def test_half_open_handshakes_keep_nobody_out(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    """300 peers connect to the TLS doors and say nothing, or half a hello; another one is served."""
+    """300 peers open the TLS listeners and send nothing or half a hello; another peer is served."""
     silent = []
     try:
         for number in range(300):
@@ -210,7 +210,7 @@ def test_a_peer_without_tls_and_a_peer_with_old_tls_get_nothing(broker: Embedded
         answer = b""
         while part := client.socket.recv(4_096):
             answer += part
-        assert answer[:1] in (b"", b"\x15")  # nothing, or an alert of TLS
+        assert answer[:1] in (b"", b"\x15")  # nothing, or a TLS alert
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.minimum_version = ssl.TLSVersion.TLSv1
@@ -224,7 +224,7 @@ def test_a_peer_without_tls_and_a_peer_with_old_tls_get_nothing(broker: Embedded
 def test_secrets_are_in_no_log_line_and_no_config(
     broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A password that is wrong by one letter, or sent in the wrong place, is a secret too."""
+    """A password with one wrong letter, or in the wrong field, is a secret too."""
     caplog.set_level(logging.DEBUG)
     for user, password in (("alice", CANARY + "x"), (CANARY, "x")):
         with RawClient(broker.bootstrap) as client:

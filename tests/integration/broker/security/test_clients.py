@@ -1,4 +1,4 @@
-"""Real clients log in: every protocol and mechanism, users that come and go, certificates that change."""
+"""Real clients log in: every protocol and mechanism, changing users and changing certificates."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ USERS = {"alice": "her secret, =", "bob": "b"}
 
 
 def keystore(folder: Path) -> Path:
-    """A PEM file with a new key and its certificate; ``authority.ca.pem`` beside it is the authority."""
+    """Write a PEM file with a new key and certificate; ``authority.ca.pem`` is the authority's."""
     made = Authority(folder).sign("localhost")
     path = folder / "broker.pem"
     path.write_bytes(made.key.read_bytes() + made.cert.read_bytes())
@@ -79,7 +79,7 @@ def config(
 def test_both_clients_write_and_read_behind_each_listener(
     broker: EmbeddedBroker, tmp_path: Path, protocol: str, mechanism: str
 ) -> None:
-    """librdkafka writes, aiokafka writes and reads; each is sent to the listener it came in at."""
+    """librdkafka and aiokafka write, aiokafka reads; metadata has the listener that they use."""
     producer = Producer(config(broker, protocol, mechanism, tmp_path))
     failed: list[Any] = []
     producer.produce("t", b"from librdkafka", on_delivery=lambda error, _: failed.append(error))
@@ -108,7 +108,7 @@ def test_both_clients_write_and_read_behind_each_listener(
 def test_users_are_made_changed_listed_and_removed_by_an_admin_client(
     broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
-    """What is listed names mechanisms and iterations, and no secret."""
+    """The listing has mechanisms and iterations, and no secret."""
     admin = AdminClient(config(broker, "SASL_SSL", "SCRAM-SHA-256", tmp_path))
 
     def alter(*changes: Any) -> None:
@@ -181,7 +181,7 @@ def test_users_survive_a_restart_and_a_file_of_users_is_read(tmp_path: Path) -> 
 def test_a_new_certificate_is_used_without_a_restart(
     broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
-    """A file that does not fit is logged and changes nothing."""
+    """The broker logs an unusable file and keeps the old certificate."""
 
     def served() -> str:
         host, port = broker.address("SSL").split(":")

@@ -70,7 +70,7 @@ def await_closed(peers: list[socket.socket], deadline: float) -> int:
 @pytest.mark.slow
 @pytest.mark.processes
 def test_2000_half_open_handshakes_are_bounded_and_end(tmp_path: Path, many_files: None) -> None:
-    """Others are served meanwhile, the memory stays bounded, and each handshake ends at its timeout."""
+    """Other peers are served, memory stays bounded, and each handshake ends at its timeout."""
     settings = (
         "listeners=SSL://127.0.0.1:0",
         f"ssl.keystore.location={keystore(tmp_path)}",
