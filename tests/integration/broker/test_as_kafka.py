@@ -1,6 +1,7 @@
 """The same requests to Apache Kafka and to the embedded broker get the same answers.
 
-A script of raw requests runs on both; ids, ports and times are left out, what clients branch on is compared.
+A script of raw requests runs on both. Ids, ports and times are left out; the fields that clients
+depend on are compared.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from faust_assigner.testing.kafka import KafkaServer
 from tests.support.clients.raw_client import RawClient, batch
 
 Script = Callable[[str], list[Any]]
-NOT_YET = (3, 5, 6, 14, 15, 16)  # leaders and coordinators that a fresh Kafka is still starting
+NOT_YET = (3, 5, 6, 14, 15, 16)  # leaders and coordinators are still starting on a fresh Kafka
 
 
 def span(value: int) -> datetime.timedelta:
@@ -26,7 +27,7 @@ def span(value: int) -> datetime.timedelta:
 
 
 class Group:
-    """Members of one group, each on a connection of its own; what they get is logged without ids."""
+    """Members of a group, each on its own connection; answers are logged without ids."""
 
     def __init__(self, bootstrap: str, name: str) -> None:
         self.bootstrap, self.name = bootstrap, name
@@ -133,7 +134,7 @@ class Group:
         self.log.append(("heartbeat", who, int(self.client(who).call(12, 3, **values).error_code)))
 
     def commit(self, who: str, topic: str = "t", **changes: Any) -> None:
-        """OffsetCommit of one partition."""
+        """Commit one partition."""
         part = {"partition_index": 0, "committed_offset": 1}
         values = {
             "group_id": self.name,
@@ -191,7 +192,7 @@ def one_member(bootstrap: str) -> list[Any]:
 
 
 def two_members(bootstrap: str) -> list[Any]:
-    """A second one joins, both sync, the follower rejoins unchanged, then changed; the leader; one leaves."""
+    """A member joins, both sync, the follower rejoins unchanged and changed; a member leaves."""
     g = Group(bootstrap, "two")
     g.join("a")
     g.sync("a", {"a": b"A"})
@@ -285,7 +286,7 @@ def static_members(bootstrap: str) -> list[Any]:
 
 
 def topics_and_records(bootstrap: str) -> list[Any]:
-    """CreateTopics, Produce, Fetch, ListOffsets, offsets, and deletion, with what is wrong about each."""
+    """CreateTopics, Produce, Fetch, ListOffsets, offsets and deletion, with the errors of each."""
     log: list[Any] = []
     client = RawClient(bootstrap)
     one = {"num_partitions": 1, "replication_factor": 1}

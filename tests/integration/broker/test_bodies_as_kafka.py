@@ -34,7 +34,7 @@ def record(
     length: int | None = None,
     tail: bytes = b"",
 ) -> bytes:
-    """One record, right or wrong."""
+    """A record, valid or invalid."""
     named = _varint(-1) if key is None else _varint(len(key)) + key
     fields = attributes + _varint(time_delta) + _varint(offset_delta) + named
     fields += _varint(len(value)) + value + headers + tail
@@ -64,7 +64,7 @@ def packed(codec: int, body: bytes, count: int = 2, tail: bytes = b"") -> bytes:
 
 
 def with_field(fmt: str, position: int, value: int) -> bytes:
-    """A good batch with one header field overwritten that the checksum does not cover."""
+    """A valid batch with one overwritten header field that the checksum does not cover."""
     data = bytearray(batch(GOOD))
     struct.pack_into(fmt, data, position, value)
     return bytes(data)
@@ -164,7 +164,7 @@ HEADERS: Cases = {
 
 
 def topic(client: RawClient, name: str, **configs: str) -> str:
-    """A topic that takes records, with settings by Kafka's names (``_`` for ``.``)."""
+    """Create a topic that is ready for records; configs use Kafka's names (``_`` for ``.``)."""
     given = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
     client.call(
         19,
@@ -177,7 +177,7 @@ def topic(client: RawClient, name: str, **configs: str) -> str:
 
 
 def verdicts(bootstrap: str, name: str, cases: Cases, **configs: str) -> dict[str, Any]:
-    """Case -> error, refused records, and the batch as it is read back without offset and checksum."""
+    """Return case -> error, refused records, and the stored batch without offset and checksum."""
     found: dict[str, Any] = {}
     with RawClient(bootstrap, 30) as client:
         topic(client, name, **configs)
@@ -211,7 +211,7 @@ def verdicts(bootstrap: str, name: str, cases: Cases, **configs: str) -> dict[st
 def test_kafka_and_the_broker_take_and_refuse_the_same_batches(
     kafka: KafkaServer, cases: Cases, configs: dict[str, str]
 ) -> None:
-    """Error, blamed records, and what is stored; over topics that stamp records or want keys."""
+    """Error, blamed records and stored batch, on topics that stamp records or require keys."""
     name = f"bodies-{len(cases)}-{'-'.join(configs)}".replace("_", ".")
     theirs = verdicts(kafka.bootstrap, name, cases, **configs)
     with EmbeddedBroker() as broker:

@@ -29,7 +29,7 @@ def _create_topic(broker: EmbeddedBroker, name: str, partitions: int) -> None:
 
 
 class Member:
-    """One aiokafka group member that remembers what it read and what it owned."""
+    """An aiokafka group member that records its reads and its assignments."""
 
     def __init__(self, broker: EmbeddedBroker, group: str = "g", **changes: Any) -> None:
         settings = {
@@ -56,7 +56,7 @@ class Member:
 
     @property
     def owned(self) -> set[int]:
-        """Partitions it has now."""
+        """The current partitions."""
         return {tp.partition for tp in self.consumer.assignment()}
 
     async def leave(self) -> None:
@@ -105,7 +105,7 @@ async def test_an_aiokafka_group_follows_joins_leaves_and_deaths() -> None:
 
 
 async def test_an_aiokafka_group_resumes_after_a_restart_of_the_broker(tmp_path: Path) -> None:
-    """The commit is there, records before it are not read again, the member id and generation are known."""
+    """The commit, the member id and the generation survive; no committed record is read again."""
     broker = EmbeddedBroker(tmp_path)
     async with broker:
         _create_topic(broker, "t", 2)
@@ -184,7 +184,7 @@ async def test_aiokafka_reads_headers_timestamps_and_positions_by_time() -> None
 
 
 async def test_aiokafka_admin_creates_grows_and_describes() -> None:
-    """What Faust and its users do through aiokafka."""
+    """The calls that Faust and its users make through aiokafka."""
     async with EmbeddedBroker() as broker:
         admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
         await admin.start()
@@ -201,7 +201,7 @@ async def test_aiokafka_admin_creates_grows_and_describes() -> None:
 def confluent_group(
     broker: EmbeddedBroker, topic: str, wanted: int, members: int
 ) -> list[set[Any]]:
-    """Run a confluent group in threads until ``wanted`` records were read; return what each member read."""
+    """Run a confluent group in threads until ``wanted`` records are read; return reads by member."""
     seen: list[set[Any]] = [set() for _ in range(members)]
     stop = threading.Event()
 
@@ -235,7 +235,7 @@ def confluent_group(
 
 
 def test_a_confluent_group_shares_records_and_resumes_from_its_commits(tmp_path: Path) -> None:
-    """Three librdkafka members in two runs with a restart of the broker between them: nothing read twice."""
+    """Three librdkafka members, two runs, a broker restart between them: no record read twice."""
     with EmbeddedBroker(tmp_path) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.create_topics([NewTopic("t", 6, 1)])["t"].result(10)
@@ -325,10 +325,10 @@ def test_confluents_admin_client_sees_and_changes_what_there_is() -> None:
 
 
 def test_a_kafka_python_group_reads_commits_and_resumes() -> None:
-    """Two members in threads, then one that finds only what is new.
+    """Two members in threads, then a member that reads only the new records.
 
-    kafka-python 3.0.12 sometimes (1 of 12 runs, on Apache Kafka too) never looks at the answer to its sync
-    and is expired: then the other member ends with all partitions, which is right as well.
+    kafka-python 3.0.12 sometimes ignores the response to its SyncGroup and expires (1 of 12 runs,
+    on Apache Kafka too). The other member then rightly ends with all partitions.
     """
     with EmbeddedBroker(settings={"num.partitions": 4}) as broker:
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap)

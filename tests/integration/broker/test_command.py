@@ -1,4 +1,4 @@
-"""``faust-assigner broker``: what it prints, how it stops, what it refuses."""
+"""``faust-assigner broker``: its output, its stop and its refusals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_says_where_it_listens_and_stops_cleanly(tmp_path: Path, number: int) -> None:
-    """Port 0 picks one; SIGTERM and SIGINT end it with code 0, also while a member waits in a long poll."""
+    """Port 0 picks a free port; SIGTERM and SIGINT exit with 0, even during a long poll."""
     with (
         broker_process(tmp_path, "num.partitions=3") as broker,
         RawClient(broker.bootstrap) as client,
@@ -58,7 +58,7 @@ def test_it_says_where_it_listens_and_stops_cleanly(tmp_path: Path, number: int)
 def test_a_bad_setting_is_named_and_the_exit_code_is_2(
     arguments: tuple[str, ...], words: tuple[str, ...]
 ) -> None:
-    """Nothing listens, no traceback."""
+    """No listener opens, and stderr has no traceback."""
     done = command(*arguments)
     assert done.returncode == 2
     assert all(word in done.stderr for word in words)

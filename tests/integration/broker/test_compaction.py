@@ -1,4 +1,4 @@
-"""Compaction under real clients: a log of many updates shrinks while it is written and read."""
+"""Compaction under real clients: a log of many updates shrinks while clients write and read it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SETTINGS = {"log.cleaner.backoff.ms": 50, "group.min.session.timeout.ms": 1_000}
 
 
 class Follower:
-    """A group's one member, which reads from the beginning on and checks the order of each key."""
+    """The only member of a group; reads from the beginning and checks the order of each key."""
 
     def __init__(self, bootstrap: str, group: str) -> None:
         self.latest: dict[bytes, int] = {}
@@ -33,7 +33,7 @@ class Follower:
         self.reader.subscribe(["t"], on_assign=self.assigned)
 
     def assigned(self, *_: Any) -> None:
-        """A rebalance: the first is the only one wanted."""
+        """Count a rebalance; only the first is expected."""
         self.joins += 1
 
     def poll(self, timeout_s: float) -> int:
@@ -74,7 +74,7 @@ def wait_for_end_of_cleaning(broker: EmbeddedBroker) -> int:
 
 
 def test_many_updates_of_few_keys_shrink_while_they_are_written_and_read(tmp_path: Path) -> None:
-    """A member that reads along loses no session and no latest value; a late one reads little."""
+    """A member that reads meanwhile keeps its session and gets all latest values."""
     with EmbeddedBroker(tmp_path / "data", settings=SETTINGS) as broker:
         broker.call(lambda node: node.catalogue.create("t", 1, {"cleanup.policy": "compact"}))
         along = Follower(broker.bootstrap, "along")

@@ -1,4 +1,4 @@
-"""DescribeConfigs: Apache Kafka and the embedded broker say the same of every config that both have."""
+"""DescribeConfigs: Apache Kafka and the embedded broker agree on every config that both have."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def described(bootstrap: str, kind: int, name: str) -> Described:
 def test_configs_of_topics_and_groups_are_described_alike(
     kafka: KafkaServer, kind: int, name: str
 ) -> None:
-    """Values, where they come from, and types: what tools show, and what they leave out as a default."""
+    """Values, sources and types are equal, and so are the omitted defaults."""
     with EmbeddedBroker(settings={name: int(SETTINGS[name]) for name in HEARTBEATS}) as broker:
         ours, theirs = (
             described(broker.bootstrap, kind, name),
@@ -53,7 +53,7 @@ def test_configs_of_topics_and_groups_are_described_alike(
 
 
 def altered(bootstrap: str) -> list[Any]:
-    """Errors of requests that change configs, in both ways, and what is left in the end."""
+    """Return the errors of requests that change configs, in both ways, and the final configs."""
     log: list[Any] = []
     with RawClient(bootstrap) as client:
         client.call(
@@ -126,7 +126,7 @@ def altered(bootstrap: str) -> list[Any]:
 
 @pytest.mark.kafka
 def test_configs_are_altered_alike(kafka: KafkaServer) -> None:
-    """As a whole, and one by one: the same are refused with the same errors, and the same are left."""
+    """As a whole and one by one: the same errors and the same final configs."""
     with EmbeddedBroker() as broker:
         ours, theirs = altered(broker.bootstrap), altered(kafka.bootstrap)
     assert [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]] == []

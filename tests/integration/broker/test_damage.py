@@ -1,4 +1,4 @@
-"""Acknowledged data that is gone or broken is found at start: refused, or named and left behind."""
+"""Lost or broken acknowledged data is found at start: the broker refuses it, or skips it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ACCEPT = "log.recovery.accept.loss=true"
 
 
 def killed_broker(folder: Path, value_bytes: int = 10) -> None:
-    """A broker that acknowledged 500 records and was killed."""
+    """Run a broker that acknowledges 500 records, and kill it."""
     broker = BrokerProcess(folder)
     with RawClient(broker.bootstrap) as client:
         create(client, "t")
@@ -35,7 +35,7 @@ def largest(folder: Path, pattern: str) -> Path:
 
 
 def flip(path: Path) -> None:
-    """One byte in the middle of a file."""
+    """Flip a byte in the middle of a file."""
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 0xFF
     path.write_bytes(data)
@@ -47,7 +47,7 @@ def cut(path: Path) -> None:
 
 
 def refusal(folder: Path) -> str:
-    """What the broker says instead of listening, and its code is 1."""
+    """Return the broker's refusal to start; the exit code is 1."""
     with pytest.raises(BrokerUnavailable) as refused:
         BrokerProcess(folder)
     return str(refused.value)
@@ -66,7 +66,7 @@ def test_damage_in_the_middle_of_the_write_ahead_log_is_refused_and_the_loss_is_
 
 
 def test_a_damaged_log_is_started_on_request_and_gives_no_offset_twice(tmp_path: Path) -> None:
-    """log.recovery.accept.loss: what is left is served, new records come after all that was acknowledged."""
+    """log.recovery.accept.loss: the rest is served; new records follow the acknowledged ones."""
     killed_broker(tmp_path)
     flip(largest(tmp_path, "*.log"))
     broker = BrokerProcess(tmp_path, ACCEPT)
@@ -86,7 +86,7 @@ def test_a_damaged_log_is_started_on_request_and_gives_no_offset_twice(tmp_path:
 def test_a_damaged_or_deleted_blob_is_refused_then_left_behind_on_request(
     tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
-    """Large batches live in blob files; the offsets that are lost are named, the others served."""
+    """Large batches are in blob files; lost offsets are named, the others are served."""
     killed_broker(tmp_path, value_bytes=2_000)
     store = RocksStore(tmp_path)
     store._db.flush()
@@ -116,7 +116,7 @@ def test_a_store_that_lost_everything_is_not_taken_for_a_new_one(tmp_path: Path)
 def test_a_blob_that_breaks_while_the_broker_runs_is_an_error_and_not_an_empty_answer(
     tmp_path: Path,
 ) -> None:
-    """KAFKA_STORAGE_ERROR: a reader must not take it for the end of the log."""
+    """KAFKA_STORAGE_ERROR: a reader must not take the error for the end of the log."""
     killed_broker(tmp_path, value_bytes=2_000)
     with EmbeddedBroker(tmp_path) as broker:
         pass

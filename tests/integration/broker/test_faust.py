@@ -40,7 +40,7 @@ SETTLE_S = 4.0
 
 
 class Worker:
-    """One ``faust worker`` process."""
+    """A ``faust worker`` process."""
 
     def __init__(self, folder: Path, bootstrap: str, name: str) -> None:
         self.output = folder / f"{name}.log"
@@ -66,7 +66,7 @@ class Worker:
         )
 
     def latest(self) -> tuple[int, int]:
-        """(sum of its table, number of partitions it owns), as it last printed."""
+        """Return the last printed sum of its table and number of its partitions."""
         words = re.sub(r"\[[^\]]*\]|\s+", " ", self.output.read_text())
         found = re.findall(r"TOTAL\s+(\d+)\s+(\d+)", words)
         return (int(found[-1][0]), int(found[-1][1])) if found else (0, 0)
@@ -78,10 +78,10 @@ class Worker:
 
 
 def wait_for_total(workers: list[Worker], total: int) -> None:
-    """Until the tables add up to ``total`` and all partitions are owned, as many by each worker.
+    """Wait until the tables add up to ``total`` and each worker has as many partitions.
 
-    Faust itself may drop or repeat records that arrive while it rebalances or recovers, so this waits a
-    little longer: for the end of recovery and for the next commit.
+    Faust may drop or repeat records that arrive during a rebalance or a recovery. So this waits a
+    little longer, for the end of the recovery and for the next commit.
     """
     end = time.monotonic() + DEADLINE_S
     while time.monotonic() < end:
@@ -96,7 +96,7 @@ def wait_for_total(workers: list[Worker], total: int) -> None:
 
 @pytest.mark.slow
 def test_faust_workers_share_a_table_recover_it_and_outlive_the_broker(tmp_path: Path) -> None:
-    """Two workers count; one is killed, the other recovers its part; the broker restarts below it."""
+    """Two workers count; after a SIGKILL the other recovers its part; then the broker restarts."""
     (tmp_path / "tally.py").write_text(APP)
     with EmbeddedBroker(tmp_path / "data", settings={"num.partitions": 4}) as broker:
         broker.call(lambda node: node.catalogue.create("words", 4, {}))

@@ -19,7 +19,7 @@ FIRST, FINAL = 0, -1
 
 
 class Reader:
-    """One connection that fetches; what it is told is noted without ids and times."""
+    """A connection that fetches; answers are noted without ids and times."""
 
     def __init__(self, client: RawClient, topic: str, version: int) -> None:
         self.client, self.topic, self.version = client, topic, version
@@ -30,7 +30,7 @@ class Reader:
     def fetch(
         self, epoch: int, offsets: dict[int, int], *, session: int | None = None, forgets: Any = ()
     ) -> Any:
-        """One request: error, whether there is a session, and what each partition says."""
+        """Send a fetch; return the error, whether it has a session, and each partition's answer."""
         parts = [
             {"partition": number, "fetch_offset": offset, "partition_max_bytes": 10_000}
             for number, offset in offsets.items()
@@ -63,7 +63,7 @@ class Reader:
 
 
 def told(bootstrap: str, version: int) -> dict[str, Any]:
-    """One life of a session, and its ends."""
+    """The life of a session, and its ends."""
     topic, seen = f"topic-{uuid.uuid4().hex[:8]}", dict[str, Any]()
     with RawClient(bootstrap, 30) as client:
         client.call(
@@ -105,7 +105,7 @@ def told(bootstrap: str, version: int) -> dict[str, Any]:
 @pytest.mark.kafka
 @pytest.mark.parametrize("version", [12, 13, 17])
 def test_a_fetch_session_lives_and_ends_as_in_kafka(kafka: KafkaServer, version: int) -> None:
-    """By topic names and by ids: what is told, what is left out, and each error."""
+    """By topic names and ids: the returned partitions, the omitted ones, and each error."""
     theirs = told(kafka.bootstrap, version)
     with EmbeddedBroker() as broker:
         ours = told(broker.bootstrap, version)
@@ -127,7 +127,7 @@ def test_sessions_are_as_many_as_their_slots_and_end_with_their_connections() ->
 
 
 def test_a_client_that_uses_sessions_reads_all_records_in_order() -> None:
-    """kafka-python, over ten partitions that get their records in turn."""
+    """kafka-python reads ten partitions that get records in turn."""
     with EmbeddedBroker(settings={"num.partitions": 10}) as broker:
         broker.call(lambda node: node.catalogue.create("t", 10, {}))
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap)

@@ -1,4 +1,4 @@
-"""A disk that is full: records are refused, deleting works, and what it frees is used again."""
+"""A full disk: the broker refuses records, deletions work, and freed space is used again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VALUE = random.Random(1).randbytes(100_000)
 
 
 class Usage(NamedTuple):
-    """As shutil.disk_usage says it."""
+    """The result of shutil.disk_usage."""
 
     total: int
     used: int
@@ -28,7 +28,7 @@ class Usage(NamedTuple):
 
 @pytest.fixture
 def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that measures as a disk of 48 MiB."""
+    """A folder that reports the size of a 48 MiB disk."""
     total = 48 * 2**20
 
     def usage(folder: Path) -> Usage:
@@ -43,7 +43,7 @@ def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def fill(client: RawClient, topic: str) -> int:
-    """Produce until the broker refuses; how many records it took."""
+    """Produce until the broker refuses; return the number of accepted records."""
     for taken in range(1_000):
         error = client.produce(topic, 0, batch(one_record(VALUE))).error_code
         if error:
@@ -71,7 +71,7 @@ def test_deleting_works_on_a_full_disk_and_gives_its_space_back(small_disk: Path
         assert cut.topics[0].partitions[0].error_code == 0
         assert client.call(20, 5, topic_names=("a",)).responses[0].error_code == 0
         again = 0
-        for _ in range(20):  # until the disk has given back what was deleted
+        for _ in range(20):  # until the disk has freed the deleted data
             again += fill(client, "b")
             while broker.call(lambda node: node._reclaiming is not None):
                 pass
@@ -81,7 +81,7 @@ def test_deleting_works_on_a_full_disk_and_gives_its_space_back(small_disk: Path
 def test_a_store_that_ran_out_of_space_is_usable_once_there_is_some(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """RocksDB takes no write after a failed one: it is opened again, and has all that was acknowledged."""
+    """RocksDB refuses writes after a failed one; reopened, it has all acknowledged data."""
     rocks = store.RocksStore(tmp_path)
     rocks.write([(b"k1", b"v1")])
     broken = rocks._db

@@ -1,4 +1,4 @@
-"""The tests that docs/how-to/broker.md shows, one for each Python client, as a reader would run them."""
+"""The tests in docs/how-to/broker.md, one per Python client, run as a reader would run them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ BLOCKS = [block for block in ALL if block.page == PAGE and "\ndef test_" in bloc
 
 
 def test_the_guide_shows_a_test_of_each_client() -> None:
-    """A client that leaves the page leaves this list."""
+    """A client removed from the page must be removed from this list, too."""
     assert len(BLOCKS) == len(CLIENTS)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_the_guides_test_of_a_client_passes(client: str, embedded_broker: EmbeddedBroker) -> None:
-    """It writes a record to the embedded broker and reads the record back."""
+    """The test writes a record to the embedded broker and reads it back."""
     (block,) = [block for block in BLOCKS if f"\ndef test_{client}_" in block.text]
     names: dict[str, Any] = {}
     exec(compile(block.text, str(block), "exec"), names)

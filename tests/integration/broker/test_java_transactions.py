@@ -1,4 +1,4 @@
-"""Java's transactional producer on the embedded broker: it chooses the second version of transactions."""
+"""Java's transactional producer on the embedded broker chooses the second transaction version."""
 
 from __future__ import annotations
 

@@ -21,13 +21,13 @@ CLASSIC = {
 
 
 class Tools:
-    """The tools against one broker; what they print, line by line, without addresses."""
+    """Kafka's tools against a broker; their output line by line, without addresses."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
 
     def run(self, main_class: str, *arguments: str) -> list[str]:
-        """Lines of one run. Raises AssertionError where the tool fails."""
+        """Return the lines of a run. Raises AssertionError if the tool fails."""
         command = ["java", "-Xmx256m", "-cp", f"{kafka_jars()}/*", main_class]
         command += ["--bootstrap-server", self.scene.cluster.bootstrap, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
@@ -41,7 +41,7 @@ class Tools:
         return self.run(GROUPS, *arguments)
 
     def mine(self, *arguments: str) -> list[str]:
-        """Those lines that are about the story's group."""
+        """Return the lines about the scene's group."""
         return [
             line
             for line in self.groups(*arguments)
@@ -67,7 +67,7 @@ def test_a_group_is_listed_described_reset_and_deleted(
     assert not any("GROUP" in line for line in tools.groups("--list", "--type", other)[1:])
     lines = tools.mine("--describe", "--group", scene.group)
     offsets = [line.split() for line in lines if " TOPIC " in line][1:]
-    # Partition, then committed, end and lag; the member's id is between them and where it is.
+    # Partition, then committed, end and lag; the member's id between them, then its host.
     assert sorted((words[2], words[-6:-3], words[-2:]) for words in offsets) == [
         ("0", ["3", "3", "0"], ["/127.0.0.1", "one"]),
         ("1", ["3", "3", "0"], ["/127.0.0.1", "one"]),

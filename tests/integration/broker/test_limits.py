@@ -1,4 +1,4 @@
-"""Strangers: malformed, oversized, slow, too many, and random frames; each harms its own connection only."""
+"""Malformed, oversized, slow, too many and random frames; each harms only its own connection."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ METADATA, API_VERSIONS = 3, 18
 
 @pytest.fixture
 def broker() -> Iterator[EmbeddedBroker]:
-    """A broker with one topic."""
+    """A broker with a topic."""
     with EmbeddedBroker(settings={"max.connections.per.ip": 20}) as running:
         running.call(lambda node: node.catalogue.create("t", 2, {}))
         yield running
 
 
 def counted(broker: EmbeddedBroker, name: str) -> int:
-    """One of the broker's counters."""
+    """Return a counter of the broker."""
     return broker.call(lambda node: node.counters[name])
 
 
@@ -65,7 +65,7 @@ def test_a_bad_frame_closes_its_own_connection_and_is_counted(
 
 
 def test_requests_before_a_bad_frame_are_still_answered(broker: EmbeddedBroker) -> None:
-    """In one packet: a good request and nonsense; the answer arrives before the close."""
+    """A valid request and garbage in one packet; the answer arrives before the close."""
     with RawClient(broker.bootstrap) as client:
         good = request_frame(METADATA, 12, 1, {"topics": None})
         client.socket.sendall(good + struct.pack(">i", -1))
@@ -76,7 +76,7 @@ def test_requests_before_a_bad_frame_are_still_answered(broker: EmbeddedBroker) 
 def test_an_unknown_version_of_api_versions_gets_version_0_with_error_35(
     broker: EmbeddedBroker,
 ) -> None:
-    """KIP-511: a client from the future learns what to speak, on the same connection."""
+    """KIP-511: a newer client learns the supported versions on the same connection."""
     with RawClient(broker.bootstrap) as client:
         client.socket.sendall(struct.pack(">ihhih", 10, API_VERSIONS, 99, 5, -1))
         answer = client.receive(API_VERSIONS, 0)
@@ -119,7 +119,7 @@ def test_apis_that_are_not_there_are_not_advertised(broker: EmbeddedBroker) -> N
 
 
 def test_a_slow_frame_is_given_up(broker: EmbeddedBroker) -> None:
-    """Half a frame, then silence; and a peer that never says a word. Others are served meanwhile."""
+    """Half a frame, then silence; and a silent peer. Other peers are served meanwhile."""
     broker.server.frame_timeout_s = 0.5
     with (
         RawClient(broker.bootstrap) as half,
@@ -163,7 +163,7 @@ def test_one_address_gets_only_so_many_connections(broker: EmbeddedBroker) -> No
 
 
 def test_a_peer_that_does_not_read_holds_up_nobody(broker: EmbeddedBroker) -> None:
-    """Its answers wait in its own buffer, and it is not served until it takes them."""
+    """The answers wait in the peer's own buffer, and the broker pauses that peer."""
     data = batch(one_record(b"x" * 900_000))
     with RawClient(broker.bootstrap) as client:
         assert client.produce("t", 0, data).error_code == 0
@@ -200,7 +200,7 @@ def test_illegal_topics_are_neither_made_nor_found(broker: EmbeddedBroker) -> No
 
 
 def test_caps_on_partitions_answer_with_kafkas_errors(broker: EmbeddedBroker) -> None:
-    """INVALID_PARTITIONS for none and for too many, INVALID_REPLICATION_FACTOR for copies nobody can hold."""
+    """INVALID_PARTITIONS for zero and for too many, INVALID_REPLICATION_FACTOR for 3 replicas."""
     with RawClient(broker.bootstrap) as client:
         asked = [{"name": "huge", "num_partitions": 10_001, "replication_factor": 1}]
         assert client.call(19, 5, topics=asked).topics[0].error_code == 37

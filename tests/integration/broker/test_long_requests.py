@@ -1,4 +1,4 @@
-"""One small request must not hold up everybody: lists are sets, long work gives way, memory has a budget."""
+"""A small request must not block other clients: lists are sets, long work yields, memory is limited."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOT_YET = (3, 5, 6, 14, 15, 16)
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedBroker]:
-    """A broker with ten topics of 10,000 partitions, and one of two with records."""
+    """A broker with ten topics of 10,000 partitions, and a topic of two partitions with records."""
     with EmbeddedBroker() as running:
 
         def fill(node: Node) -> None:
@@ -46,7 +46,7 @@ def parts(*numbers: int, timestamp: int = -1) -> list[dict[str, int]]:
 
 
 def answers_of(client: RawClient) -> list[Any]:
-    """What clients are told when they name things twice; order and ids left out."""
+    """Return the answers to requests with repeated names; order and ids are left out."""
     found: list[Any] = []
     named = [{"name": name} for name in ("twice", "twice", "other", "nope", "nope")]
     topics = client.call(METADATA, 12, topics=named, allow_auto_topic_creation=False).topics
@@ -120,7 +120,7 @@ def test_what_is_named_twice_is_answered_as_kafka_answers_it(kafka: KafkaServer)
 
 
 def test_groups_offsets_and_settings_named_twice_are_answered_once(broker: EmbeddedBroker) -> None:
-    """An answer grows with what there is, not with how often it is asked for."""
+    """The answer grows with the existing groups, not with the number of repetitions."""
     with RawClient(broker.bootstrap) as client:
         part = {"partition_index": 0, "committed_offset": 1, "committed_metadata": "x" * 4_000}
         topics = [{"name": "t", "partitions": [part]}]
@@ -152,7 +152,7 @@ def topic_of(*partitions: int) -> dict[str, Any]:
 
 
 def names(count: int, size: int) -> list[dict[str, str]]:
-    """So many topic names that nobody has."""
+    """Return ``count`` unknown topic names."""
     return [{"name": f"{number:0{size}d}"} for number in range(count)]
 
 
@@ -207,7 +207,7 @@ LONG: dict[str, Callable[[RawClient], object]] = {
 def test_a_short_request_is_answered_while_a_long_one_is_worked_on(
     broker: EmbeddedBroker, attack: str
 ) -> None:
-    """Several heartbeats of another client come and go before the long answer is there."""
+    """Several heartbeats of another client are answered before the long answer arrives."""
     with RawClient(broker.bootstrap, 60) as slow, RawClient(broker.bootstrap) as member:
         beat = {"group_id": "g", "generation_id": 1, "member_id": "m"}
         member.call(HEARTBEAT, 4, **beat)
@@ -221,7 +221,7 @@ def test_a_short_request_is_answered_while_a_long_one_is_worked_on(
 
 
 def test_many_unknown_tagged_fields_cost_one_pass(broker: EmbeddedBroker) -> None:
-    """40,000 topics, each with a field of the future: cut out together, not one after the other."""
+    """40,000 topics, each with an unknown field: all are cut out in one pass."""
     frame = bytearray(request_frame(METADATA, 12, 1, {"topics": names(40_000, 6)}))
     plain, tagged = b"\0" * 16 + b"\7", b"\1\x7f\1?"
     head, *entries = bytes(frame).split(plain)
@@ -239,7 +239,7 @@ def test_many_unknown_tagged_fields_cost_one_pass(broker: EmbeddedBroker) -> Non
 
 
 def test_half_sent_frames_share_a_budget() -> None:
-    """queued.max.request.bytes: those that have waited longest go, a newcomer is served."""
+    """queued.max.request.bytes: the oldest frames are dropped, and a new client is served."""
     settings = {"queued.max.request.bytes": 8 * 2**20, "socket.request.max.bytes": 4 * 2**20}
     with EmbeddedBroker(settings=settings) as broker, ExitStack() as stack:
         senders = [stack.enter_context(RawClient(broker.bootstrap)) for _ in range(8)]
@@ -254,7 +254,7 @@ def test_half_sent_frames_share_a_budget() -> None:
 
 
 def is_gone(peer: socket.socket) -> bool:
-    """Whether the broker has closed it."""
+    """Return whether the broker has closed the connection."""
     peer.settimeout(0.5)
     try:
         return peer.recv(1) == b""

@@ -1,4 +1,4 @@
-"""What the broker counts, as Prometheus reads it, and what it writes about members it fences."""
+"""The broker's counters as Prometheus reads them, and its log lines about fenced members."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read(port: int) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
 
 
 def test_rebalances_members_fences_and_heartbeats_are_counted() -> None:
-    """One member joins, another follows, a third is nobody: by reason, protocol, error and time."""
+    """Two members join, a stranger is refused: by reason, protocol, error and time."""
     with EmbeddedBroker() as broker:
         metrics = MetricsPort(broker.server, broker.loop)
         try:
@@ -51,7 +51,7 @@ def test_rebalances_members_fences_and_heartbeats_are_counted() -> None:
 
 
 def test_a_fenced_member_is_written_down_with_both_epochs(caplog: pytest.LogCaptureFixture) -> None:
-    """Who, with which epoch, why, and where it really is."""
+    """The line has the member, its epoch, the reason, and the current epoch."""
     with EmbeddedBroker() as broker, caplog.at_level("INFO"), ConsumerScript(broker.bootstrap) as s:
         s.topic("a", 1)
         s.go_on("one", instance_id="i")

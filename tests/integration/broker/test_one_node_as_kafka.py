@@ -1,4 +1,4 @@
-"""What tools probe: Apache Kafka of one node and the embedded broker answer the same requests alike."""
+"""Requests of tools: a single-node Apache Kafka and the embedded broker answer alike."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ONE_ACL = {
 
 
 def told(bootstrap: str) -> dict[str, Any]:
-    """The same questions, on a topic of two partitions of its own with a record in one of them."""
+    """Answers for a new topic of two partitions with a record in one of them."""
     topic, seen = f"topic-{uuid.uuid4().hex[:8]}", dict[str, Any]()
     with RawClient(bootstrap, 30) as client:
         client.call(19, 5, topics=[{"name": topic, "num_partitions": 2, "replication_factor": 1}])
@@ -136,7 +136,7 @@ def told(bootstrap: str) -> dict[str, Any]:
 
 
 def internal_topics(bootstrap: str) -> dict[str, Any]:
-    """What clients see of the topics of both coordinators, once each coordinator was looked up."""
+    """Return clients' view of both coordinators' topics after a lookup of each coordinator."""
     seen = dict[str, Any]()
     with RawClient(bootstrap, 30) as client:
         for key_type, name in ((0, "__consumer_offsets"), (1, "__transaction_state")):
@@ -222,7 +222,7 @@ def small_rules(bootstrap: str) -> dict[str, int]:
 
 @pytest.mark.kafka
 def test_small_rules_are_kafkas(kafka: KafkaServer) -> None:
-    """A topic that is only compacted keeps its records; old requests know few timestamps."""
+    """A compact-only topic keeps its records; old requests know few timestamps."""
     theirs = small_rules(kafka.bootstrap)
     with EmbeddedBroker() as broker:
         ours = small_rules(broker.bootstrap)

@@ -1,4 +1,4 @@
-"""What a client is told it may do: everything, where nobody is asked, as on a Kafka without an authorizer."""
+"""Authorized operations: all of them without an authorizer, as on such a Kafka."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EVERYTHING = {
 
 
 def operations(client: RawClient, scene: Scene, asked: bool) -> dict[str, int]:
-    """The bits of every answer that has some."""
+    """Return the bits of every answer that has some."""
     group, topic = (scene.group,), [{"name": scene.topic, "topic_id": None}]
     topics = {"include_topic_authorized_operations": asked}
     cluster = {"include_cluster_authorized_operations": asked}
@@ -66,12 +66,12 @@ def operations(client: RawClient, scene: Scene, asked: bool) -> dict[str, int]:
 
 
 def test_a_client_that_asks_is_told_what_it_may_do(scene: Scene) -> None:
-    """A bit for each operation of the resource; nothing where it did not ask."""
+    """A bit per operation of the resource; without the request flag, no bit."""
     scene.cluster.create(scene.topic, 1)
     member = scene.start("one")
     until(lambda: len(member.owned) == 1, "a partition")
     with RawClient(scene.cluster.bootstrap) as client:
         assert operations(client, scene, asked=True) == EVERYTHING
         assert operations(client, scene, asked=False) == dict.fromkeys(EVERYTHING, NOT_ASKED) | {
-            "DescribeTopicPartitions": TOPIC,  # there is nothing to ask with
+            "DescribeTopicPartitions": TOPIC,  # its request has no flag
         }

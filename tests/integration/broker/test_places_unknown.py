@@ -26,7 +26,7 @@ def client() -> Iterator[RawClient]:
 def commit(
     client: RawClient, version: int, member: str, generation: int, **topics: dict[int, str]
 ) -> Any:
-    """The errors of one commit, by topic, in the order of its partitions; notes by partition."""
+    """Return a commit's errors, by topic and partition; ``topics`` has metadata by partition."""
     found = client.call(3, 12, topics=[{"name": "t"}]).topics[0].topic_id
     asked = [
         {
@@ -54,7 +54,7 @@ def commit(
 def test_what_is_not_there_is_refused_by_itself(
     client: RawClient, version: int, unknown: int
 ) -> None:
-    """Whatever the group says of the member; and of notes the group's word comes first."""
+    """Unknown partitions come before the member's error, which comes before a long note's."""
     assert commit(client, version, "", -1, t={0: ""}) == [[0]]
     refused = commit(client, version, "m", 3, t={0: "", 1: "x" * 5_000, 9: ""}, nowhere={0: ""})
     assert refused == [[UNKNOWN_MEMBER, UNKNOWN_MEMBER, UNKNOWN_PLACE], [unknown]]
@@ -62,13 +62,13 @@ def test_what_is_not_there_is_refused_by_itself(
 
 
 def test_notes_are_counted_in_characters(client: RawClient) -> None:
-    """offset.metadata.max.bytes, as Kafka counts: those beyond the first plane of Unicode are two."""
+    """offset.metadata.max.bytes counts as Kafka does: two for characters beyond U+FFFF."""
     notes = {0: "\u00e4" * 4_096, 1: "\U0001f600" * 2_049}
     assert commit(client, 8, "", -1, t=notes) == [[0, TOO_LARGE]]
 
 
 def test_no_group_is_made_by_a_commit_of_nothing(client: RawClient) -> None:
-    """Only places that are there are worth a group."""
+    """Only a commit for an existing partition creates a group."""
     assert commit(client, 8, "", -1, nowhere={0: ""}, t={9: ""}) == [
         [UNKNOWN_PLACE],
         [UNKNOWN_PLACE],
@@ -78,7 +78,7 @@ def test_no_group_is_made_by_a_commit_of_nothing(client: RawClient) -> None:
 
 
 def test_offsets_of_no_place_cannot_be_deleted(client: RawClient) -> None:
-    """UNKNOWN_TOPIC_OR_PARTITION for each, the others go; a group needs a name."""
+    """UNKNOWN_TOPIC_OR_PARTITION for unknown ones, the rest is deleted; a group needs a name."""
     commit(client, 8, "", -1, t={0: ""})
     wanted = [
         {"name": name, "partitions": [{"partition_index": p} for p in (0, 9)]}

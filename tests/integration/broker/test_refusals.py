@@ -1,4 +1,4 @@
-"""What goes wrong with one request is told to its sender, and to nobody else."""
+"""A failed request is answered to its sender and has no effect on other clients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VERSIONS = [(a.key, v) for a in api.APIS.values() for v in range(a.low, a.high +
 
 @pytest.fixture
 def broker() -> Iterator[EmbeddedBroker]:
-    """A broker with one topic."""
+    """A broker with a topic."""
     with EmbeddedBroker() as running:
         running.call(lambda node: node.catalogue.create("t", 1, {}))
         yield running
@@ -48,7 +48,7 @@ def errors_in(message: Any) -> set[int]:
 def test_every_api_can_say_that_something_went_wrong_in_every_version(
     key: int, version: int
 ) -> None:
-    """Also to a request that could not be read."""
+    """This holds for a request that the broker could not parse, too."""
     frame = encode_response(key, version, 1, refuse(key, version, None, ErrorCode.invalid_request))
     assert struct.pack(">h", 42) in frame[8:]
 
@@ -56,7 +56,7 @@ def test_every_api_can_say_that_something_went_wrong_in_every_version(
 def test_a_fault_of_ours_is_an_answer_and_keeps_the_connection(
     broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """UNKNOWN_SERVER_ERROR for each topic; the next request on that connection is served."""
+    """UNKNOWN_SERVER_ERROR for each topic; the connection's next request is served."""
 
     def broken(call: object, request: object) -> None:
         raise ZeroDivisionError("a fault")
@@ -106,7 +106,7 @@ def test_null_where_a_list_belongs_is_an_invalid_request(
 def test_a_string_no_old_answer_could_carry_is_refused_at_once(
     broker: EmbeddedBroker, field: str
 ) -> None:
-    """Over 32,767 bytes: or it would sit in a group and break each answer that shows it, the leader's too."""
+    """Over 32,767 bytes the string would break each answer of the group, the leader's too."""
     too_long = "x" * 32_768
     values: dict[str, Any] = {
         "group_id": "g",
@@ -133,7 +133,7 @@ def test_a_string_no_old_answer_could_carry_is_refused_at_once(
 def test_ids_of_one_connection_do_not_lock_everybody_out(
     broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Groups nobody came back to make room; one peer founds at most as many as it leaves room for."""
+    """Abandoned groups make room; a peer creates at most as many groups as it leaves free."""
     monkeypatch.setattr(limits, "MAX_GROUPS", 40)
     with RawClient(broker.bootstrap) as flood:
         codes = [join(flood, f"fresh-{n}") for n in range(60)]
@@ -165,7 +165,7 @@ def join(client: RawClient, group_id: str) -> int:
 
 
 def test_clients_are_sent_to_the_advertised_address() -> None:
-    """advertised.listeners; without it a broker on all addresses names the one each client came in at."""
+    """Without advertised.listeners a broker on all addresses returns the client's address."""
     settings = {"advertised.listeners": "PLAINTEXT://broker.example:9093"}
     for given, host, expected in (
         (settings, "127.0.0.1", ("broker.example", 9093)),
@@ -181,7 +181,7 @@ def test_clients_are_sent_to_the_advertised_address() -> None:
 
 
 def test_refused_frames_fill_no_log() -> None:
-    """Ten lines of a kind in a minute, then a word that more are counted."""
+    """Ten lines per kind and minute, then a line that further ones are counted."""
     with broker_process(None) as broker:
         for _ in range(100):
             with RawClient(broker.bootstrap) as stranger:
@@ -194,7 +194,7 @@ def test_refused_frames_fill_no_log() -> None:
 
 
 def test_a_change_of_quotas_is_refused_with_its_entity(broker: EmbeddedBroker) -> None:
-    """The broker enforces no quotas, so it does not pretend to store one."""
+    """The broker enforces no quotas, so it refuses to store one."""
     entity = [{"entity_type": "user", "entity_name": "alice"}]
     ops = [{"key": "producer_byte_rate", "value": 1.0, "remove": False}]
     with RawClient(broker.bootstrap) as client:

@@ -1,4 +1,4 @@
-"""Who shall hold new partitions: one broker has one answer, and says of all others what Apache Kafka says."""
+"""Replicas of new partitions: the only broker is accepted, others get Apache Kafka's errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CASES: dict[str, tuple[int, list[tuple[int, ...]], int]] = {
 
 @pytest.mark.parametrize("only_asked", [True, False], ids=["asked", "done"])
 def test_partitions_are_added_to_brokers_that_exist(scene: Scene, only_asked: bool) -> None:
-    """INVALID_REPLICA_ASSIGNMENT for all others, after the count was found to be a growth."""
+    """INVALID_REPLICA_ASSIGNMENT for other brokers, after the check that the count grows."""
     scene.cluster.create(scene.topic, 2)
     with RawClient(scene.cluster.bootstrap) as client:
         for case, (count, brokers, expected) in CASES.items():

@@ -1,4 +1,4 @@
-"""What was acknowledged survives: restart, kill -9 under load, a torn tail, a topic deletion cut short."""
+"""Acknowledged data survives a restart, kill -9 under load, a torn tail and an interrupted deletion."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KILLS = 3
 
 
 def create(client: RawClient, name: str, partitions: int = 1) -> None:
-    """A topic, if it is not there yet."""
+    """Create a topic unless it exists."""
     client.call(
         19, 5, topics=[{"name": name, "num_partitions": partitions, "replication_factor": 1}]
     )
@@ -63,7 +63,7 @@ def commit(client: RawClient, offset: int) -> int:
 
 
 def committed(client: RawClient) -> int:
-    """What the group has."""
+    """Return the group's committed offset."""
     topics = [{"name": "t", "partition_indexes": (0,)}]
     return int(
         client.call(9, 5, group_id="g", topics=topics).topics[0].partitions[0].committed_offset
@@ -71,7 +71,7 @@ def committed(client: RawClient) -> int:
 
 
 def load(bootstrap: str, acked: dict[int, bytes], commits: list[int], first: int) -> None:
-    """Produce and commit until the broker dies; note only what was acknowledged."""
+    """Produce and commit until the broker dies; record only the acknowledged offsets."""
     with RawClient(bootstrap) as client:
         for number in range(first, first + 10**9):
             body = one_record(b"value-%d" % number)
@@ -179,7 +179,7 @@ def test_identity_topics_and_producer_ids_survive_a_restart(tmp_path: Path) -> N
 
 
 def facts(client: RawClient) -> list[Any]:
-    """What must be the same after a restart, and a producer id, which must not."""
+    """Return facts that a restart must keep, and a producer id, which it must not repeat."""
     metadata = client.call(3, 12, topics=None)
     part = {"partition_index": 0, "timestamp": -2}
     start = (
@@ -198,7 +198,7 @@ def facts(client: RawClient) -> list[Any]:
 
 
 def test_a_deletion_cut_short_is_finished_at_the_next_start(tmp_path: Path) -> None:
-    """The note of it is on disk: no byte of the topic remains, and a new topic of that name is empty."""
+    """The deletion's note is on disk: no byte remains, and a new topic of that name is empty."""
     with EmbeddedBroker(tmp_path) as broker, RawClient(broker.bootstrap) as client:
         create(client, "t")
         client.produce("t", 0, batch())
@@ -219,7 +219,7 @@ def test_a_deletion_cut_short_is_finished_at_the_next_start(tmp_path: Path) -> N
 def test_a_start_walks_the_store_a_fixed_number_of_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many partitions there are: each pass may have to step over all that was ever deleted."""
+    """The number of partitions does not matter; each pass may step over old tombstones."""
     with EmbeddedBroker(tmp_path) as broker:
         broker.call(lambda node: node.catalogue.create("t", 500, {}))
     passes: list[bytes] = []
@@ -236,7 +236,7 @@ def test_a_start_walks_the_store_a_fixed_number_of_times(
 
 
 def trimmed_store(folder: Path) -> None:
-    """600 partitions whose 60,000 batches were deleted; each of its tombstones is still there."""
+    """Write 600 partitions whose 60,000 deleted batches have left tombstones."""
     with EmbeddedBroker(folder) as broker:
 
         def fill(node: Node) -> None:
@@ -255,7 +255,7 @@ def trimmed_store(folder: Path) -> None:
 def test_a_trimmed_log_starts_and_is_stopped_by_a_signal_in_the_middle_of_it(
     tmp_path: Path,
 ) -> None:
-    """SIGTERM while the store is read ends with code 0, a start after that has everything."""
+    """SIGTERM while the store is read exits with 0; the next start has all offsets."""
     trimmed_store(tmp_path)
     starting = subprocess.Popen(
         [sys.executable, "-c", SLOW_START, str(tmp_path)], stdout=subprocess.PIPE, text=True

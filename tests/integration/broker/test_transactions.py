@@ -1,4 +1,4 @@
-"""Transactional producers and committed readers of two libraries: one script, on ours and on Apache Kafka."""
+"""Transactional producers and committed readers of two libraries, on ours and on Apache Kafka."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.clients.raw_transactions import (
     milliseconds,
 )
 
-S = 20.0  # seconds a client may take for one step
+S = 20.0  # seconds that a client may take for a step
 Seen = list[tuple[int, bytes]]
 
 
@@ -54,14 +54,14 @@ def topic(bootstrap: str) -> str:
 
 
 def producer(bootstrap: str, name: str, **more: Any) -> Producer:
-    """A transactional producer that has begun."""
+    """A transactional producer after InitProducerId."""
     made = Producer({"bootstrap.servers": bootstrap, "transactional.id": name, **more})
     made.init_transactions(S)
     return made
 
 
 def transact(made: Producer, topic: str, *values: bytes, commits: bool) -> None:
-    """One transaction with these values in partition 0."""
+    """Run a transaction with these values in partition 0."""
     made.begin_transaction()
     for value in values:
         made.produce(topic, value, partition=0)
@@ -70,7 +70,7 @@ def transact(made: Producer, topic: str, *values: bytes, commits: bool) -> None:
 
 
 def consume(bootstrap: str, topic: str, count: int, *, level: str = "read_committed") -> Seen:
-    """(offset, value) of partition 0, until so many came and a second passed without one more."""
+    """Return (offset, value) of partition 0: at least ``count``, then a second without a record."""
     reader = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -95,7 +95,7 @@ def consume(bootstrap: str, topic: str, count: int, *, level: str = "read_commit
 
 
 def test_librdkafka_reads_what_was_committed(bootstrap: str, topic: str) -> None:
-    """Aborted records and markers take offsets, and nobody but a reader of everything sees the records."""
+    """Aborted records and markers take offsets; only an uncommitted reader sees the records."""
     made = producer(bootstrap, topic)
     transact(made, topic, b"one", b"two", commits=True)
     transact(made, topic, b"aborted", commits=False)
@@ -106,7 +106,7 @@ def test_librdkafka_reads_what_was_committed(bootstrap: str, topic: str) -> None
 
 
 def test_librdkafka_fences_a_zombie(bootstrap: str, topic: str) -> None:
-    """A second producer under the id: what the first has open is aborted, and its commit is a fatal error."""
+    """The id's second producer aborts the first one's transaction; its commit fails fatally."""
     zombie = producer(bootstrap, topic)
     zombie.begin_transaction()
     zombie.produce(topic, b"of the zombie", partition=0)
@@ -120,7 +120,7 @@ def test_librdkafka_fences_a_zombie(bootstrap: str, topic: str) -> None:
 
 
 def test_librdkafka_commits_offsets_with_its_records(bootstrap: str, topic: str) -> None:
-    """As a member of the group (KIP-447), which is what a consume-process-produce loop does."""
+    """The producer commits as a member (KIP-447), as a consume-process-produce loop does."""
     plain = Producer({"bootstrap.servers": bootstrap})
     for number in range(5):
         plain.produce(topic, b"in-%d" % number, partition=1)
@@ -193,7 +193,7 @@ def test_aiokafka_reads_what_was_committed(bootstrap: str, topic: str) -> None:
     assert asyncio.run(asyncio.wait_for(story(), 3 * S)) == ([(0, b"one"), (4, b"two")], 7)
 
 
-# -- ours alone: what needs its clock, its folder or its process -------------------------------------
+# -- only ours: these need its clock, its folder or its process -------------------------------
 
 
 def test_a_transaction_is_aborted_when_its_time_is_over() -> None:
@@ -216,7 +216,7 @@ def test_a_transaction_is_aborted_when_its_time_is_over() -> None:
 
 
 def test_a_committed_reader_that_waits_is_answered_when_the_transaction_ends() -> None:
-    """Neither by the record nor by another open transaction, but by the end of the oldest one."""
+    """A record or another open transaction does not answer it; the end of the oldest one does."""
     with EmbeddedBroker() as broker, RawClient(broker.bootstrap) as client:
         broker.call(lambda node: node.catalogue.create("t", 1, {}))
         made = RawProducer(client, "tx", "t")
@@ -251,7 +251,7 @@ def test_a_committed_reader_that_waits_is_answered_when_the_transaction_ends() -
 def test_a_broker_that_is_killed_amid_transactions_has_all_of_each_or_nothing(
     tmp_path: Path,
 ) -> None:
-    """Open ones go on after kill -9, ended ones stay ended, with offsets and records together."""
+    """Open transactions continue after kill -9; ended ones keep offsets and records together."""
     with broker_process(tmp_path / "data") as before:
         with RawClient(before.bootstrap) as client:
             client.call(19, 5, topics=[{"name": "t", "num_partitions": 2, "replication_factor": 1}])
@@ -278,7 +278,7 @@ def test_a_broker_that_is_killed_amid_transactions_has_all_of_each_or_nothing(
 
 
 def test_transactional_ids_are_listed_by_what_is_asked() -> None:
-    """By state, producer, age and pattern; a state that nobody knows is named in the answer."""
+    """By state, producer, age and pattern; the answer names an unknown state."""
     with EmbeddedBroker() as broker:
         broker.call(lambda node: node.catalogue.create("t", 1, {}))
         with RawClient(broker.bootstrap) as client:
@@ -296,6 +296,6 @@ def test_transactional_ids_are_listed_by_what_is_asked() -> None:
             assert listed(0, state_filters=("Ongoing",)) == (["shop-1"], ())
             assert listed(0, state_filters=("Empty", "Strange")) == (["bank-1"], ("Strange",))
             assert listed(0, producer_id_filters=(idle.producer_id,)) == (["bank-1"], ())
-            # One that has begun nothing counts as old, as in Apache Kafka.
+            # As in Apache Kafka, an id without a transaction counts as old.
             assert listed(1, duration_filter=600_000) == (["bank-1"], ())
             assert listed(2, transactional_id_pattern="shop-.*") == (["shop-1"], ())

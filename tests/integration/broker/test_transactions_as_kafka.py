@@ -38,7 +38,7 @@ def await_end(client: RawClient, topic: str, end: int, partition: int = 0) -> No
 
 
 def commit_and_abort(client: RawClient, topic: str, name: str) -> dict[str, Any]:
-    """What readers of both kinds see of two transactions: before, between and after their ends."""
+    """Both kinds of readers see two transactions: before, between and after their ends."""
     one, two = RawProducer(client, f"{name}-1", topic), RawProducer(client, f"{name}-2", topic)
     seen: dict[str, Any] = {"init": [one.init(), two.init(), one.epoch, two.epoch]}
 
@@ -146,7 +146,7 @@ def fencing(client: RawClient, topic: str, name: str) -> dict[str, Any]:
 
 
 def odd_beginnings(client: RawClient, topic: str, name: str) -> dict[str, Any]:
-    """InitProducerId with times, ids and epochs that cannot be."""
+    """InitProducerId with invalid timeouts, ids and epochs."""
     seen: dict[str, Any] = {}
     for timeout_ms in (0, -1, 900_000, 900_001):
         producer = RawProducer(client, f"{name}{timeout_ms}", topic)
@@ -225,7 +225,7 @@ def offsets(client: RawClient, topic: str, name: str) -> dict[str, Any]:
 
 
 def sequences(client: RawClient, topic: str, name: str) -> dict[str, Any]:
-    """Sequences go on from one transaction to the next, and begin again with a new epoch."""
+    """Sequences continue from transaction to transaction, and restart with a new epoch."""
     producer = RawProducer(client, name, topic)
     seen: dict[str, Any] = {"init": producer.init()}
     seen["first"] = [
@@ -398,7 +398,7 @@ def second_version(client: RawClient, topic: str, name: str) -> dict[str, Any]:
 
 
 def told(bootstrap: str, story: Story) -> dict[str, Any]:
-    """The story on one broker, on a topic of two partitions of its own."""
+    """Run the story on a broker, on its own topic of two partitions."""
     topic, name = f"topic-{uuid.uuid4().hex[:8]}", f"producer-{uuid.uuid4().hex[:8]}"
     with RawClient(bootstrap, 30) as client:
         client.call(19, 5, topics=[{"name": topic, "num_partitions": 2, "replication_factor": 1}])

@@ -37,7 +37,7 @@ def broker() -> Iterator[VirtualBroker]:
 
 @pytest.fixture
 def pair(broker: VirtualBroker) -> Iterator[Scene]:
-    """A topic of four partitions, a group of nobody yet."""
+    """A topic of four partitions and a group without members."""
     with ExitStack() as stack:
         cluster = Cluster(broker.bootstrap)
         stack.callback(cluster.close)
@@ -50,13 +50,13 @@ def pair(broker: VirtualBroker) -> Iterator[Scene]:
 def test_a_killed_member_is_out_when_its_session_is(
     broker: VirtualBroker, pair: Scene, config: dict[str, Any]
 ) -> None:
-    """Not a moment before: 44 s of silence keep it, one more second does not; its peer, alive, stays."""
+    """44 s of silence keep the member, 46 s do not; its live peer stays."""
     one, two = pair.start("one", **config), pair.start("two", **config)
     pair.await_shares([2, 2], one, two)
     broker.kill("two")
     time.sleep(0.5)
     broker.advance(30_000)
-    time.sleep(0.5)  # a real heartbeat of the living one
+    time.sleep(0.5)  # a real heartbeat of the living member
     broker.advance(14_000)
     assert set(broker.member_ids(pair.group)) == {"one", "two"}
     time.sleep(0.5)
@@ -66,7 +66,7 @@ def test_a_killed_member_is_out_when_its_session_is(
 
 
 def test_a_stalled_member_goes_on_where_it_was(broker: VirtualBroker, pair: Scene) -> None:
-    """Its heartbeats wait within the session; resumed, it has what it had, and nobody moved."""
+    """Its heartbeats wait within the session; after it resumes, no partition has moved."""
     one, two = pair.start("one"), pair.start("two")
     pair.await_shares([2, 2], one, two)
     moves = len(pair.ledger.moves)
@@ -75,13 +75,13 @@ def test_a_stalled_member_goes_on_where_it_was(broker: VirtualBroker, pair: Scen
     broker.advance(20_000)
     broker.resume("two")
     time.sleep(0.5)
-    broker.advance(40_000)  # it has sent heartbeats since
+    broker.advance(40_000)  # the member has sent heartbeats since
     assert set(broker.member_ids(pair.group)) == {"one", "two"}
     assert pair.ledger.moves[moves:] == []
 
 
 def test_an_expired_member_joins_again(broker: VirtualBroker, pair: Scene) -> None:
-    """It is fenced at its next heartbeat, gives up what it has and takes its share again."""
+    """The member is fenced at its next heartbeat, revokes all and gets its share again."""
     one = pair.start("one")
     pair.await_shares([4], one)
     before = broker.group(pair.group)
@@ -94,7 +94,7 @@ def test_an_expired_member_joins_again(broker: VirtualBroker, pair: Scene) -> No
 
 
 def test_a_lost_answer_costs_nothing(broker: VirtualBroker, pair: Scene) -> None:
-    """The heartbeat that carried an assignment is answered again; everything is owned once in the end."""
+    """The heartbeat with an assignment is answered again; partitions have one owner at the end."""
     one = pair.start("one")
     pair.await_shares([4], one)
     broker.lose_response("one", HEARTBEAT, times=2)
@@ -105,7 +105,7 @@ def test_a_lost_answer_costs_nothing(broker: VirtualBroker, pair: Scene) -> None
 
 
 def test_a_killed_client_is_cut_off_and_others_are_not(broker: VirtualBroker) -> None:
-    """By the name it gives itself."""
+    """The broker selects the client by its client id."""
     broker.kill("raw")
     with RawClient(broker.bootstrap) as dead:
         dead.send(18, 0)

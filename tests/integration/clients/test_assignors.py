@@ -1,4 +1,4 @@
-"""Plain aiokafka consumers with one of ours as their assignor, on the embedded broker and on Apache Kafka."""
+"""Plain aiokafka consumers with an assignor of ours, on the embedded broker and on Apache Kafka."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
 
 
 class Fleet:
-    """Consumers of one group; the topics' names are its own."""
+    """Consumers of a group with its own topics."""
 
     def __init__(self, bootstrap: str, **topics: int) -> None:
         self.bootstrap = bootstrap
@@ -51,7 +51,7 @@ class Fleet:
         await create_topics(self.bootstrap, self.counts)
 
     async def join(self, name: str, *assignors: PlannedAssignor) -> None:
-        """One more consumer."""
+        """Add a consumer."""
         consumer = self.consumers[name] = AIOKafkaConsumer(
             *self.counts,
             bootstrap_servers=self.bootstrap,
@@ -68,7 +68,7 @@ class Fleet:
         return {(tp.topic.split("-")[0], tp.partition) for tp in self.consumers[name].assignment()}
 
     async def until(self, what: str, holds: Callable[[], bool]) -> None:
-        """Wait until the group is as it should be."""
+        """Wait until ``holds`` is true of the group."""
         end = time.monotonic() + DEADLINE_S
         while not holds():
             assert time.monotonic() < end, (
@@ -85,7 +85,7 @@ class Fleet:
 
 @contextlib.asynccontextmanager
 async def fleet(bootstrap: str, **topics: int) -> AsyncIterator[Fleet]:
-    """Topics, and in the end nobody left."""
+    """A fleet with its topics; all consumers are stopped at the end."""
     made = Fleet(bootstrap, **topics)
     await made.create()
     try:
@@ -95,7 +95,7 @@ async def fleet(bootstrap: str, **topics: int) -> AsyncIterator[Fleet]:
 
 
 async def test_sticky_keeps_what_it_can_over_a_join_and_a_death(bootstrap: str) -> None:
-    """Two keep what a third does not need; what a dead one had is shared out, the rest stays."""
+    """Two consumers keep their surplus-free shares; a dead consumer's share is split up."""
     async with fleet(bootstrap, orders=12) as group:
         await group.join("a", StickyAssignor())
         await group.join("b", StickyAssignor())
@@ -111,7 +111,7 @@ async def test_sticky_keeps_what_it_can_over_a_join_and_a_death(bootstrap: str) 
 
 
 async def test_co_partitioned_topics_travel_together(bootstrap: str) -> None:
-    """Orders and payments of one number on one consumer, after a join as well."""
+    """Orders and payments of one number are on one consumer, after a join, too."""
     async with fleet(bootstrap, orders=6, payments=6, audit=4) as group:
         for name in "abc":
             await group.join(name, CoPartitionedAssignor())
@@ -140,7 +140,7 @@ async def test_redundant_partitions_have_two_readers(bootstrap: str) -> None:
 
 
 async def test_racks_without_brokers_in_them_leave_an_even_group(bootstrap: str) -> None:
-    """A broker that names no rack likes nobody: balance alone decides."""
+    """The broker has no rack, so only balance decides."""
     async with fleet(bootstrap, orders=6) as group:
         await group.join("a", RackAwareAssignor("az-1"))
         await group.join("b", RackAwareAssignor("az-2"))
@@ -148,7 +148,7 @@ async def test_racks_without_brokers_in_them_leave_an_even_group(bootstrap: str)
 
 
 async def test_a_strategy_changes_in_a_roll(bootstrap: str) -> None:
-    """While one old consumer lives the old strategy stays; when the last has gone the new one takes over."""
+    """The old strategy stays until the last consumer without the new strategy has left."""
     async with fleet(bootstrap, orders=4, payments=4) as group:
         await group.join("old", StickyAssignor())
         await group.even(8)

@@ -1,4 +1,4 @@
-"""The single writer and the pool of tasks: processes that are killed, frozen and woken."""
+"""The single writer and the pool of tasks: processes are killed, frozen and resumed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 @pytest.fixture(params=["embedded", ON_KAFKA])
 def broker(request: pytest.FixtureRequest) -> tuple[str, str]:
-    """Where it listens, and which fence its writers can have."""
+    """The bootstrap address, and the fence that writers can have there."""
     server: Any = request.getfixturevalue(
         "embedded_broker" if request.param == "embedded" else "kafka"
     )
@@ -34,14 +34,14 @@ def broker(request: pytest.FixtureRequest) -> tuple[str, str]:
 
 
 class Processes:
-    """Several of one example; their lines, merged by whoever asks."""
+    """Several processes of an example, and their output."""
 
     def __init__(self, folder: Path, module: str, *arguments: str) -> None:
         self.folder, self.command = folder, [sys.executable, "-m", module, *arguments]
         self.running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str) -> None:
-        """One more."""
+        """Start a process."""
         with (self.folder / name).open("wb") as out:
             self.running[name] = subprocess.Popen(
                 [*self.command, "--name", name], cwd=ROOT, stdout=out, stderr=subprocess.STDOUT
@@ -52,19 +52,19 @@ class Processes:
         return (self.folder / name).read_text()
 
     def ended(self) -> dict[str, str]:
-        """Those that run no more, and their last words."""
+        """Return the processes that have ended, with their last lines."""
         gone = [name for name, process in self.running.items() if process.poll() is not None]
         return {name: self.said(name)[-3_000:] for name in gone}
 
     def until(self, what: str, holds: Callable[[], bool]) -> None:
-        """Wait for it, or fail with all lines."""
+        """Wait until ``holds`` is true, or fail with all lines."""
         end = time.monotonic() + DEADLINE_S
         while not holds():
             assert time.monotonic() < end, f"{what}:\n" + "\n".join(map(self.said, self.running))
             time.sleep(0.05)
 
     def close(self) -> None:
-        """End what still runs."""
+        """End the processes that still run."""
         for process in self.running.values():
             process.send_signal(signal.SIGCONT)
             process.terminate()
@@ -87,7 +87,7 @@ def processes(tmp_path: Path) -> Iterator[Callable[..., Processes]]:
 
 
 async def records(bootstrap: str, topic: str) -> list[str]:
-    """Whose each record is that a reader takes, in order."""
+    """Return the writer of each record that a reader accepts, in order."""
     return [record.value.decode() for record in Turns().passed(await written(bootstrap, topic))]
 
 
@@ -112,14 +112,14 @@ async def written(bootstrap: str, topic: str) -> list[Any]:
 
 
 async def create(bootstrap: str, topic: str) -> None:
-    """A topic of one partition, so that order means something."""
+    """Create a topic of one partition, so that all records have one order."""
     await create_topics(bootstrap, {topic: 1})
 
 
 def test_one_writes_the_next_takes_over_and_the_old_one_is_fenced(
     broker: tuple[str, str], processes: Callable[..., Processes]
 ) -> None:
-    """The writer is frozen beyond its session: another writes; woken, the old one writes no more."""
+    """Another process writes while the writer is frozen; the resumed writer writes no more."""
     bootstrap, fence = broker
     topic = f"written-{uuid.uuid4().hex[:8]}"
     asyncio.run(create(bootstrap, topic))
@@ -170,9 +170,10 @@ def test_one_writes_the_next_takes_over_and_the_old_one_is_fenced(
 def test_a_writer_that_freezes_before_its_write_is_not_read_when_it_wakes(
     broker: tuple[str, str], step: str, processes: Callable[..., Processes], tmp_path: Path
 ) -> None:
-    """The worst moment: it was just told that it is the writer, and has not written yet.
+    """The writer freezes after it learns that it is the writer and before it writes.
 
-    Its record is refused where there are transactions; elsewhere it is in the topic, and nobody takes it.
+    With transactions its record is refused; otherwise the record is in the topic, and readers skip
+    it.
     """
     bootstrap, fence = broker
     topic, ice = f"written-{uuid.uuid4().hex[:8]}", tmp_path / "ice"
@@ -220,7 +221,7 @@ def test_a_writer_that_freezes_before_its_write_is_not_read_when_it_wakes(
 def test_tasks_are_shared_out_once_and_stay_where_they_run(
     broker: tuple[str, str], processes: Callable[..., Processes]
 ) -> None:
-    """Seven tasks on three workers; one is killed, and no task ever runs twice at a time."""
+    """Seven tasks on three workers, of which one is killed; no task ever runs twice at a time."""
     bootstrap, _ = broker
     tasks = [f"task-{number}" for number in range(7)]
     pool = processes(
@@ -263,7 +264,7 @@ def test_tasks_are_shared_out_once_and_stay_where_they_run(
 
 
 def no_task_twice(lines: str) -> bool:
-    """Whether between a beginning and its end nobody else began the same task."""
+    """Return whether no task begins again before it ends."""
     running: dict[str, str] = {}
     for line in sorted(lines.splitlines(), key=lambda line: float(line.split()[0])):
         _, name, what, *task = line.split()

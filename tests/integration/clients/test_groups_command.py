@@ -199,7 +199,7 @@ def test_the_owner_of_a_partition_is_its_active_and_no_standby(bootstrap: str, t
 def test_a_group_without_members_keeps_its_offsets(
     bootstrap: str, topic: str, consumer: Callable[[str, str], Consumer]
 ) -> None:
-    """It is Empty, and its lag is counted all the same."""
+    """The group is Empty, and its lag is still counted."""
     group = f"g-{uuid.uuid4().hex[:8]}"
     one = consumer(group, "classic")
     read_all(one)
@@ -214,14 +214,14 @@ def test_a_group_without_members_keeps_its_offsets(
 
 
 def test_a_group_that_is_not_there_is_an_error(bootstrap: str) -> None:
-    """One line and exit code 1."""
+    """The command prints one line and exits with 1."""
     done = CliRunner().invoke(main, ["groups", "describe", "nobody", "--bootstrap", bootstrap])
     assert done.exit_code == 1
     assert "no group 'nobody'" in done.output
 
 
 def test_a_cluster_that_is_not_there_may_be_asked_again() -> None:
-    """Exit code 75 says that another try may help."""
+    """Exit code 75 means that a retry may help."""
     done = CliRunner().invoke(main, ["groups", "list", "--bootstrap", "127.0.0.1:1"])
     assert done.exit_code == 75
     assert done.output.count("\n") <= 2
@@ -230,7 +230,7 @@ def test_a_cluster_that_is_not_there_may_be_asked_again() -> None:
 def test_a_static_member_that_stopped_is_retired(
     bootstrap: str, topic: str, consumer: Callable[[str, str], Consumer]
 ) -> None:
-    """The group forgets it at once instead of after its session; a name it never had is an error."""
+    """The group removes it at once, not after its session; an unknown name is an error."""
     group = f"g-{uuid.uuid4().hex[:8]}"
     one = Consumer(
         {

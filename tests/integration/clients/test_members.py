@@ -1,4 +1,4 @@
-"""Members of groups that consume nothing, against the embedded broker and Apache Kafka."""
+"""Members of groups without topics, against the embedded broker and Apache Kafka."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
 
 
 async def until(what: str, holds: Callable[[], bool]) -> None:
-    """Wait for it, or fail saying what was awaited."""
+    """Wait until ``holds`` is true, or fail with ``what``."""
     end = time.monotonic() + DEADLINE_S
     while not holds():
         assert time.monotonic() < end, what
@@ -60,7 +60,7 @@ class Greeting:
 
 @dataclass
 class Diary:
-    """What happened to a member."""
+    """The events of a member."""
 
     shares: list[Share] = field(default_factory=list)
     ended: list[bool] = field(default_factory=list)
@@ -68,21 +68,21 @@ class Diary:
     slow_s: float = 0.0
 
     async def on_assigned(self, share: Share) -> None:
-        """Note it."""
+        """Record the share."""
         self.shares.append(share)
 
     async def on_revoked(self, share: Share, *, lost: bool) -> None:
-        """Note it, in its time."""
+        """Record the loss after ``slow_s`` seconds."""
         await asyncio.sleep(self.slow_s)
         self.ended.append(lost)
 
     async def on_failed(self, reason: str) -> None:
-        """Note it."""
+        """Record the failure."""
         self.failures.append(reason)
 
 
 class Crowd:
-    """Members of one group, left at the end."""
+    """Members of a group that leave at the end."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -97,7 +97,7 @@ class Crowd:
         await asyncio.gather(*(member.stop() for member in self.members.values()))
 
     async def join(self, name: str, *strategies: Any, **changes: Any) -> GroupMember:
-        """One more."""
+        """Add a member."""
         diary = self.diaries[name] = Diary()
         options = {
             "session_timeout_s": 6.0,
@@ -117,7 +117,7 @@ class Crowd:
         return member
 
     async def greeted(self, *names: str) -> None:
-        """Wait until these members have all met in one round."""
+        """Wait until these members have met in one round."""
         state = " ".join(sorted(names)).encode()
         await until(
             f"{names} meet: {self.diaries}",
@@ -127,7 +127,7 @@ class Crowd:
         )
 
     def leader(self) -> str:
-        """Who leads now."""
+        """Return the name of the current leader."""
         (name,) = (n for n, m in self.members.items() if m.share is not None and m.share.is_leader)
         return name
 
@@ -139,7 +139,7 @@ class Crowd:
 
 
 async def test_members_meet_and_a_lost_leader_is_replaced(bootstrap: str) -> None:
-    """Each hears of all; when the leader falls silent its session ends and another leads."""
+    """Each member learns of all; when a leader's session expires, another member leads."""
     async with Crowd(bootstrap) as crowd:
         for name in "abc":
             await crowd.join(name)
@@ -152,7 +152,7 @@ async def test_members_meet_and_a_lost_leader_is_replaced(bootstrap: str) -> Non
 
 
 async def test_a_goodbye_is_heard_at_once(bootstrap: str) -> None:
-    """Nobody waits for the session of who has left."""
+    """The other member does not wait until the leaver's session expires."""
     async with Crowd(bootstrap) as crowd:
         await crowd.join("a", session_timeout_s=60.0)
         await crowd.join("b", session_timeout_s=60.0)
@@ -165,7 +165,7 @@ async def test_a_goodbye_is_heard_at_once(bootstrap: str) -> None:
 
 
 async def test_what_the_leader_raises_all_members_hear(bootstrap: str) -> None:
-    """The failure of an assignment goes to everybody with its reason; when it is cured the group goes on."""
+    """All members get the reason of a failed assignment; after its fix the group continues."""
     async with Crowd(bootstrap) as crowd:
         strategies = {name: Greeting(name, fails="no agreement") for name in "ab"}
         for name in "ab":
@@ -183,7 +183,7 @@ async def test_what_the_leader_raises_all_members_hear(bootstrap: str) -> None:
 
 
 async def test_changed_metadata_makes_a_round(bootstrap: str) -> None:
-    """A follower that has something new to say is heard by all."""
+    """All members get a follower's new metadata."""
     async with Crowd(bootstrap) as crowd:
         words = {name: Greeting(name) for name in "ab"}
         for name in "ab":
@@ -201,7 +201,7 @@ async def test_changed_metadata_makes_a_round(bootstrap: str) -> None:
 
 
 async def test_a_strategy_changes_in_a_roll(bootstrap: str) -> None:
-    """The old one is used until its last member has gone."""
+    """The old strategy is used until its last member has left."""
     async with Crowd(bootstrap) as crowd:
         await crowd.join("old")
         await crowd.join("new", Greeting("new", name="warm greeting"), Greeting("new"))
@@ -215,7 +215,7 @@ async def test_a_strategy_changes_in_a_roll(bootstrap: str) -> None:
 
 
 async def test_who_offers_nothing_in_common_is_refused_for_good(bootstrap: str) -> None:
-    """Another try would end the same way, so the member ends with the reason."""
+    """A retry would end alike, so the member ends with the reason."""
     async with Crowd(bootstrap) as crowd:
         await crowd.join("a")
         await crowd.greeted("a")
@@ -225,7 +225,7 @@ async def test_who_offers_nothing_in_common_is_refused_for_good(bootstrap: str) 
 
 
 async def test_a_static_member_that_comes_back_disturbs_nobody(bootstrap: str) -> None:
-    """A new process with the instance id takes the place over; the old one is told that it is fenced."""
+    """A new process takes the instance id over; the old process is fenced."""
     async with Crowd(bootstrap) as crowd:
         await crowd.join("a")
         old = await crowd.join("b", instance_id="place")
@@ -240,7 +240,7 @@ async def test_a_static_member_that_comes_back_disturbs_nobody(bootstrap: str) -
 
 
 async def test_a_question_tells_whether_a_share_still_counts(bootstrap: str) -> None:
-    """In the group it passes; before a round and after the goodbye it does not."""
+    """In the group the check passes; before a round and after the leave it fails."""
     async with Crowd(bootstrap) as crowd:
         member = await crowd.join("a")
         await crowd.greeted("a")
@@ -252,7 +252,7 @@ async def test_a_question_tells_whether_a_share_still_counts(bootstrap: str) -> 
 
 
 async def test_work_that_raises_ends_its_member(bootstrap: str) -> None:
-    """The error comes out of wait(), the group goes on without it."""
+    """wait() raises the error; the group continues without the member."""
 
     class Broken(Diary):
         async def on_assigned(self, share: Share) -> None:
@@ -278,7 +278,7 @@ async def test_work_that_raises_ends_its_member(bootstrap: str) -> None:
 async def test_a_coordinator_that_restarts_finds_its_members_again(
     tmp_path: Path, phase: str
 ) -> None:
-    """Whatever it was at: members come back by themselves; a stable generation lives on."""
+    """In each phase the members return by themselves; a stable generation survives."""
     settings = {"group.initial.rebalance.delay.ms": "300"}
     broker = EmbeddedBroker(tmp_path, settings=settings)
     await broker.start()
@@ -308,7 +308,7 @@ async def test_a_coordinator_that_restarts_finds_its_members_again(
 
 
 async def test_who_hears_nothing_for_a_session_gives_its_share_up(tmp_path: Path) -> None:
-    """Others may have it by then; when the coordinator is back the member joins anew."""
+    """Other members may own its share by then; the member later joins anew."""
     broker = EmbeddedBroker(
         tmp_path,
         settings={"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "500"},
@@ -335,14 +335,14 @@ async def test_who_hears_nothing_for_a_session_gives_its_share_up(tmp_path: Path
 async def test_who_stops_while_it_joins_is_in_no_round(
     bootstrap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its join is parked and nothing behind it is heard, so its goodbye takes another way."""
+    """Its connection waits in JoinGroup, so the leave takes another connection."""
     monkeypatch.setattr(clients_member, "GOODBYE_S", 1.5)
     async with Crowd(bootstrap) as crowd:
         await crowd.join("a")
         await crowd.greeted("a")
         crowd.diaries[
             "a"
-        ].slow_s = 4.0  # the next round waits for it, longer than a goodbye may take
+        ].slow_s = 4.0  # the next round waits for it, longer than a leave may take
         late = await crowd.join("late", session_timeout_s=60.0)
         await until("the round began", lambda: crowd.members["a"].share is None)
         await until("the newcomer has its id", lambda: bool(late._member_id))
@@ -352,7 +352,7 @@ async def test_who_stops_while_it_joins_is_in_no_round(
 
 
 class Way:
-    """Forwards to a port; from :meth:`forget` on what is connected stays open and leads nowhere."""
+    """A proxy to a port; after :meth:`forget` open connections stay open and forward nothing."""
 
     def __init__(self) -> None:
         self.target = 0
@@ -398,7 +398,7 @@ class Way:
 
 
 async def test_a_path_that_leads_nowhere_is_left_for_another() -> None:
-    """Packets that vanish close no connection; who hears nothing comes back on new ones."""
+    """Lost packets close no connection; a member without answers opens new connections."""
     way = Way()
     port = await way.start()
     settings = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}

@@ -1,4 +1,4 @@
-"""``faust-assigner groups rolls``: what a group's members say of themselves, as a broker tells it."""
+"""``faust-assigner groups rolls``: the state of a group's members, as the broker returns it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from faust_assigner.wire.join import JoinData, encode_join
 
 
 class Ours(RoundRobinPartitionAssignor):  # type: ignore[misc]
-    """Says what a cooperative worker says, under Faust's name."""
+    """An assignor under Faust's name with a cooperative worker's metadata."""
 
     name = "faust"
 
     @classmethod
     def metadata(cls, topics: Any) -> Any:
-        """With our words in it."""
+        """Return metadata with our user data."""
         said = encode_join(JoinData("http://a", {}, cooperative=True), sorted(topics))
         return ConsumerProtocolMemberMetadata(0, sorted(topics), said)
 
@@ -43,7 +43,7 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
 
 
 async def asked(bootstrap: str, group: str, topic: str) -> Any:
-    """The command's answer while one member is there, and its exit code once it has gone."""
+    """Return the command's output with a member in the group, and after the member has left."""
     one = AIOKafkaConsumer(
         bootstrap_servers=bootstrap,
         group_id=group,
@@ -65,7 +65,7 @@ async def asked(bootstrap: str, group: str, topic: str) -> Any:
 
 
 def command(group: str, bootstrap: str, *more: str) -> Any:
-    """Run it."""
+    """Run the command."""
     return CliRunner().invoke(main, ["groups", "rolls", group, "--bootstrap", bootstrap, *more])
 
 

@@ -1,4 +1,4 @@
-"""Access control on the embedded broker: who may call which API, over real connections."""
+"""Access control on the embedded broker: permitted and refused APIs, over real connections."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PEOPLE = {"alice": PASSWORD, "root": PASSWORD}
 
 
 def broker(data: Path | None = None, **more: Any) -> EmbeddedBroker:
-    """A broker with an authorizer, a PLAINTEXT listener for a super user and one with log-in."""
+    """A broker with an authorizer, a PLAINTEXT listener for a super user, and a log-in listener."""
     return EmbeddedBroker(data, settings={**SETTINGS, **LISTENERS, **more}, users=PEOPLE)
 
 
@@ -73,7 +73,7 @@ def test_a_principal_without_rights_is_refused_by_every_api() -> None:
 
 
 def test_topics_and_groups_without_rights_are_not_listed() -> None:
-    """The answers about all topics, groups and transactional ids contain only visible ones."""
+    """Answers about all topics, groups and transactional ids contain only visible ones."""
     with broker() as running:
         running.call(lambda node: node.catalogue.create("hidden", 1, {}))
         running.call(lambda node: node.catalogue.create("seen", 1, {}))
@@ -114,7 +114,7 @@ def test_rules_survive_a_restart_and_end_with_their_deletion(tmp_path: Path) -> 
 
 
 def test_an_identical_heartbeat_is_refused_once_its_right_is_gone() -> None:
-    """Without an authorizer the second one is answered from the cache of the connection."""
+    """Without an authorizer the connection's cache answers the second heartbeat."""
     right = Acl(a.GROUP, "g", a.LITERAL, "User:alice", "*", a.READ, a.ALLOW)
     beat: dict[str, Any] = {"group_id": "g", "generation_id": 1, "member_id": "m"}
     with broker() as running, RawClient(running.address("SASL_PLAINTEXT")) as client:

@@ -17,7 +17,7 @@ SHA_256, SHA_512 = 1, 2
 
 
 def told(bootstrap: str) -> dict[str, Any]:
-    """Error codes of each request, and what is described."""
+    """Return the error codes of each request, and the described users."""
     prefix = f"u{uuid.uuid4().hex[:8]}-"
     seen: dict[str, Any] = {}
     with RawClient(bootstrap, 30) as client:
@@ -81,7 +81,7 @@ def told(bootstrap: str) -> dict[str, Any]:
 
 @pytest.mark.kafka
 def test_users_are_described_and_altered_as_by_kafka(kafka: KafkaServer) -> None:
-    """On a listener without log-in: every error, and what is left in the end."""
+    """On a listener without log-in: every error, and the users that remain at the end."""
     theirs = told(kafka.bootstrap)
     with EmbeddedBroker() as broker:
         ours = told(broker.bootstrap)
