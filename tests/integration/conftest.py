@@ -1,4 +1,4 @@
-"""A server that speaks S3's protocol, for whoever reads or writes snapshots."""
+"""A server that speaks S3's protocol, for tests that read or write snapshots."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests.support import leaks
 
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[str]:
-    """The URL of a server that speaks S3's protocol, in memory."""
+    """The URL of an in-memory server that speaks S3's protocol."""
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
-    # s3fs keeps its connections for whoever comes next.
+    # s3fs keeps its connections for later tests.
     leaks.excuse(lambda kind, thing: (kind, thing) == ("port", port))
     try:
         yield f"http://{host}:{port}"
@@ -28,7 +28,7 @@ def s3_server() -> Iterator[str]:
 
 @pytest.fixture
 def s3_folder(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """``s3://bucket/folder``, empty; this process and those it starts find it by their environment."""
+    """An empty ``s3://bucket/folder``; this process and its children find it by their environment."""
     import s3fs
 
     for name, value in {

@@ -30,18 +30,18 @@ from faust_assigner.wire.answer import AnswerWriter
 from faust_assigner.wire.directory import Directory
 from faust_assigner.wire.join import JoinData, encode_join
 
-#: Nobody listens there.
+#: No server listens at this address.
 NOBODY = "http://127.0.0.1:1"
 
 
 class Ours(RoundRobinPartitionAssignor):  # type: ignore[misc]
-    """Says and answers what workers of ours do, without being one."""
+    """An assignor with the metadata and answers of our workers."""
 
     name = "faust-cooperative"
 
     @classmethod
     def metadata(cls, topics: Any) -> Any:
-        """A cooperative worker whose web server is down."""
+        """Return the metadata of a cooperative worker whose web server is down."""
         said = encode_join(JoinData(NOBODY, {}, cooperative=True, rack_id="az-a"), sorted(topics))
         return ConsumerProtocolMemberMetadata(0, sorted(topics), said)
 
@@ -60,7 +60,7 @@ class Ours(RoundRobinPartitionAssignor):  # type: ignore[misc]
 
 @contextlib.asynccontextmanager
 async def a_member(bootstrap: str) -> AsyncIterator[str]:
-    """A group with one member; its name."""
+    """Run a group with one member; yield the group's name."""
     group, topic = f"shop-{uuid.uuid4().hex[:8]}", f"orders-{uuid.uuid4().hex[:8]}"
     one = AIOKafkaConsumer(
         bootstrap_servers=bootstrap, group_id=group, partition_assignment_strategy=[Ours]
@@ -77,20 +77,20 @@ async def a_member(bootstrap: str) -> AsyncIterator[str]:
 
 
 async def with_member(broker: EmbeddedBroker, work: Callable[[str], Any]) -> Any:
-    """What ``work`` returns, which runs in a thread of its own while the member is there."""
+    """Return the result of ``work``, run in its own thread while the member is in the group."""
     async with a_member(broker.bootstrap) as group:
         return await asyncio.to_thread(work, group)
 
 
 def command(*more: str) -> Result:
-    """Run it in this process."""
+    """Run the command in this process."""
     return CliRunner().invoke(main, ["status", *more])
 
 
 async def test_a_member_whose_web_server_is_down_is_shown_by_the_group_alone(
     embedded_broker: EmbeddedBroker,
 ) -> None:
-    """With what it owns, its rack and why it did not answer; the command itself succeeds."""
+    """The report has its partitions, its rack and the connection error; the command succeeds."""
     here = ("--bootstrap", embedded_broker.bootstrap, "--deadline", "20")
 
     def work(group: str) -> tuple[Result, Result]:
@@ -111,7 +111,7 @@ async def test_a_member_whose_web_server_is_down_is_shown_by_the_group_alone(
 
 
 def test_a_group_that_is_not_there_is_an_error(embedded_broker: EmbeddedBroker) -> None:
-    """One line and exit code 1; it names the command that lists groups."""
+    """The command prints one line, exits with 1, and names the command that lists groups."""
     done = command("--bootstrap", embedded_broker.bootstrap, "--group", "nobody")
     assert done.exit_code == 1
     assert "no classic group 'nobody'" in done.output
@@ -131,7 +131,7 @@ def test_a_group_must_be_named() -> None:
 
 
 def watching(bootstrap: str, group: str, *more: str) -> list[str]:
-    """The command line of one that looks again and again."""
+    """Return the command line that repeats the report."""
     return [
         *(sys.executable, "-m", "faust_assigner", "status", "--watch", "--every", "0.1"),
         *("--bootstrap", bootstrap, "--group", group, *more),
@@ -142,7 +142,7 @@ def watching(bootstrap: str, group: str, *more: str) -> list[str]:
 async def test_watching_into_a_pipe_prints_a_line_of_json_for_each_look(
     embedded_broker: EmbeddedBroker,
 ) -> None:
-    """Until SIGINT, which ends it well."""
+    """SIGINT ends the command with exit code 0."""
 
     def work(group: str) -> tuple[list[Any], int]:
         with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The app that the how-to pages call ``shop``: one table, kept on disk."""
+"""The app ``shop`` of the how-to pages: a table on disk."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ async def book(stream: faust.StreamT[int]) -> None:
 
 @app.task
 async def say_ready() -> None:
-    """One line once every table is restored."""
+    """Print a line once every table is restored."""
     await app.tables.recovery.completed.wait()
     print("the tables are ready", flush=True)

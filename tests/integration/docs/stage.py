@@ -1,4 +1,4 @@
-"""Runs the shell blocks of a page as a reader would: in order, in one folder, services in the background."""
+"""Run the shell blocks of a page as a reader would: in order, in one folder, services in background."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.support.pages import ROOT, Block
 
-#: What runs until it is stopped, and what it says when it is ready.
+#: Commands that run until they are stopped -> the output that means ready.
 SERVES = {
     re.compile(r"faust-assigner broker\b"): re.compile(r"listening on "),
     re.compile(r"\bfaust -A \S+ worker\b"): re.compile(r"Worker ready|the tables are ready"),
@@ -31,7 +31,7 @@ PATIENCE_S = 120
 
 @dataclass
 class Service:
-    """A process in the background and the file it writes to."""
+    """A process in the background and its log file."""
 
     command: str
     process: subprocess.Popen[bytes]
@@ -53,7 +53,7 @@ class Service:
         raise AssertionError(f"{self.command}: no {pattern.pattern!r} in\n{self.said()[-4000:]}")
 
     def stop(self, number: int = signal.SIGINT) -> int:
-        """What Ctrl-C does; the exit code."""
+        """Stop the process as Ctrl-C does; return the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(number)
         try:
@@ -65,13 +65,13 @@ class Service:
 
 @dataclass
 class Stage:
-    """A folder, an environment, and what stands on this machine for the names of a page."""
+    """A folder, an environment, and this machine's values for the names on a page."""
 
     folder: Path
     stands_for: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     services: list[Service] = field(default_factory=list)
-    #: Whether a service goes on while later blocks run; else it is stopped once it was ready.
+    #: Whether a service keeps running during later blocks; else it is stopped once it is ready.
     keeps_services: bool = False
 
     def __post_init__(self) -> None:
@@ -80,14 +80,14 @@ class Stage:
                             "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}", **self.environment}
 
     def run(self, block: Block) -> list[Service]:
-        """Every command of a block; the services it started."""
+        """Run every command of a block; return the services that it started."""
         if block.language == "console":
             self._compare(block)
             return []
         return [service for command in block.commands if (service := self._run(self.local(command)))]
 
     def local(self, text: str) -> str:
-        """``text`` with this machine's names: whole words, each put in once (a port may hold another's digits)."""
+        """Return ``text`` with this machine's names: whole words, each replaced once (ports share digits)."""
         names = "|".join(map(re.escape, self.stands_for))
         return re.sub(rf"(?<!\w)({names})(?!\w)", lambda name: self.stands_for[name[1]], text) if names else text
 
@@ -115,14 +115,14 @@ class Stage:
         return self.services[-1]
 
     def output(self, command: str) -> str:
-        """What a command that ends prints; it must end well."""
+        """Return the output of a command that ends; assert exit code 0."""
         done = subprocess.run(["bash", "-c", command], cwd=self.folder, env=self.environment, timeout=600,
                               capture_output=True, text=True)
         assert done.returncode == 0, f"{command}\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
         return done.stdout
 
     def _compare(self, block: Block) -> None:
-        """A console block: what is shown below each ``$`` is what comes out, ``...`` anything."""
+        """Check a console block: below each ``$`` is the command's output, ``...`` is any text."""
         for session in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
             command, _, shown = session.partition("\n")
             expected = ".*".join(map(re.escape, shown.split("...")))
@@ -130,7 +130,7 @@ class Stage:
             assert re.fullmatch(expected, got, re.DOTALL), f"{block}: {command}\n{got}"
 
     def close(self) -> None:
-        """End what still runs, by SIGTERM and at last by SIGKILL."""
+        """End running services by SIGTERM, and then by SIGKILL."""
         for service in reversed(self.services):
             if service.process.poll() is None:
                 service.process.terminate()

@@ -1,7 +1,7 @@
-"""docs/how-to/at-3-am.md on a fleet of five in which four things are wrong: each command, each answer.
+"""docs/how-to/at-3-am.md on a fleet of five with four faults: each command and each answer.
 
-The page's commands are run word by word; the words of its answers that do not depend on the day are looked
-for in what the commands print, and must be on the page.
+The test runs the page's commands verbatim. It looks for the stable words of the page's answers in
+the commands' output, and checks that the page has them.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ PAGE = "docs/how-to/at-3-am.md"
 WHERE = "--bootstrap kafka:9092 --group shop"
 STATUS = f"faust-assigner status {WHERE}"
 PARTITIONS, SESSION_S, ACCEPTABLE = 10, 20.0, 500
-#: Seconds for a command, one of which waits for 60, and the exit code of a slower one.
+#: Seconds for a command (one waits for 60), and the exit code of a slower command.
 COMMAND_S, TIMED_OUT = 150, 124
 #: The file of ``held_copies.py``.
 HOLD = "hold-copies"
-#: For each block of the page, in order: its exit code, and what it answers whatever the day. None: both codes are
-#: right, because the hold of shop-1's copies matters only if one of them is of a task of shop-0.
+#: For each block of the page, in order: its exit code and the stable words of its answer. None:
+#: both codes are right, because the hold of shop-1's copies matters only for a copy of a task of
+#: shop-0.
 ANSWERS: tuple[tuple[int | None, tuple[str, ...]], ...] = (
     (0, ("group shop: Stable, 4 members", "of shop-customers, shop-orders, tables rates, totals")),
     (0, ("shop-totals-changelog", "shop-1: ")),
@@ -51,7 +52,7 @@ ANSWERS: tuple[tuple[int | None, tuple[str, ...]], ...] = (
 
 @dataclass
 class Shop(Measured):
-    """Five static workers: shop-2 with a heartbeat that is too slow, shop-4 with the instance id of shop-3."""
+    """Five static workers: shop-2 has a slow heartbeat, shop-4 has the instance id of shop-3."""
 
     module: str = "tests.support.workers.held_copies"
     static: bool = True
@@ -62,7 +63,7 @@ class Shop(Measured):
     def launch(
         self, name: str, module: str, environment: Mapping[str, str], *, level: str
     ) -> subprocess.Popen[bytes]:
-        """As ever, but for what somebody has set wrongly."""
+        """Add this worker's wrong settings."""
         more = {"FAUST_ASSIGNER_ACCEPTABLE_RECOVERY_LAG": str(ACCEPTABLE)}
         if name == "shop-2":
             more["FLEET_SETTINGS"] = '{"broker_heartbeat_interval": 7.0}'
@@ -71,7 +72,7 @@ class Shop(Measured):
         return super().launch(name, module, {**environment, **more}, level=level)
 
     def supervise(self, *names: str) -> None:
-        """What systemd or a StatefulSet does: who ends is started again."""
+        """Restart workers that end, as systemd or a StatefulSet does."""
         self._supervised = frozenset(names)
         threading.Thread(target=self._restart_those_that_end, daemon=True).start()
 
@@ -99,7 +100,7 @@ class Shop(Measured):
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[Shop]:
-    """The fleet, at rest, under a load; nothing is wrong yet but the settings."""
+    """The fleet at rest, under load, with no fault except the settings."""
     with contextlib.ExitStack() as stack:
         broker = stack.enter_context(broker_process())
         fleet = Shop("shop", broker.bootstrap, PARTITIONS, tmp_path, session_s=SESSION_S)
@@ -114,7 +115,7 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
 
 
 def ran(shop: Shop, command: str) -> tuple[int, str]:
-    """(exit code, output without line breaks) of one of the page's lines."""
+    """Run a line of the page; return the exit code and the output without line breaks."""
     program, *words = shlex.split(command.replace("kafka:9092", shop.bootstrap))
     try:
         done = subprocess.run(
@@ -131,7 +132,7 @@ def ran(shop: Shop, command: str) -> tuple[int, str]:
 
 
 def until(shop: Shop, command: str, code: int | None, facts: tuple[str, ...], seconds: float = 120) -> str:
-    """The command's output once it has this exit code (None: 0 or 1) and these facts in it."""
+    """Return the output once it has these facts and this exit code (None: 0 or 1)."""
     last: list[tuple[int, str]] = []
 
     def is_so() -> bool:
@@ -144,7 +145,7 @@ def until(shop: Shop, command: str, code: int | None, facts: tuple[str, ...], se
 
 
 def damage(shop: Shop, name: str) -> int:
-    """Kill the worker, and damage the folders of a table: a partition that it owned."""
+    """Kill a worker and damage the table's folders; return a partition that it owned."""
     worker = shop.workers[name]
     worker.read_journal()
     owned = min(worker.actives)
@@ -155,7 +156,7 @@ def damage(shop: Shop, name: str) -> int:
 
 
 def retire(shop: Shop, command: str, facts: tuple[str, ...]) -> None:
-    """Stop shop-1 and retire it within its session; on a machine that is too slow for that, once more."""
+    """Stop shop-1 and retire it within its session; repeat on a machine that is too slow."""
     last: list[tuple[int, str]] = []
 
     def is_retired() -> bool:
@@ -171,7 +172,7 @@ def retire(shop: Shop, command: str, facts: tuple[str, ...]) -> None:
 
 
 def test_the_page_shows_what_is_looked_for() -> None:
-    """A fact that the page does not have would be tested for nobody."""
+    """Otherwise the test would check words that no reader sees."""
     text = " ".join((ROOT / PAGE).read_text().split())
     missing = [fact for _, facts in ANSWERS for fact in facts if fact not in text and fact[0] != '"']
     assert not missing
@@ -181,7 +182,7 @@ def test_the_page_shows_what_is_looked_for() -> None:
 @pytest.mark.processes
 @pytest.mark.timeout(1500)
 def test_each_question_is_answered_by_its_command_alone(shop: Shop) -> None:
-    """On five workers with a copy that stands still, a wrong time, a corrupt folder and a shared instance id."""
+    """Five workers, a stalled copy, a wrong interval, a corrupt folder, a shared instance id."""
     safe = f"faust-assigner deploy-check --rolling --members 4 --restart 5 {WHERE}"
     until(shop, safe, 0, (), seconds=200)
     moved = damage(shop, "shop-0")

@@ -1,7 +1,7 @@
 """Every shell block of README and docs is run, page by page, on one machine.
 
-A page has its stage here: what stands for ``kafka:9092``, ``/var/lib/shop/ledger`` or a bucket, and what must
-be there afterwards. A new page with shell blocks gets a line in ``PAGES``.
+Each page has its stage here: the local values of ``kafka:9092``, ``/var/lib/shop/ledger`` or a
+bucket, and the expected result. A new page with shell blocks gets a line in ``PAGES``.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ NOON = 1_795_262_400.0
 
 
 def shell_of(page: str) -> list[Block]:
-    """The blocks of a page that are run here, in order."""
+    """Return the blocks of a page that are run here, in order."""
     return [block for block in SHELL if block.page == page]
 
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
-    """An empty folder, with the app ``shop`` in it."""
+    """An empty folder with the app ``shop``."""
     (tmp_path / "shop.py").write_text((ROOT / "tests/integration/docs/shop.py").read_text())
     here = Stage(tmp_path, environment={"SHOP_DATA": str(tmp_path / "shop-data"),
                                         "WEB_PORT": str(free_port())})
@@ -52,7 +52,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 
 def ledger_of_four(folder: Path) -> None:
-    """Two decisions of four workers in three racks, and a load that is not even."""
+    """Write two decisions of four workers in three racks, and an uneven load."""
     folder.mkdir()
     lines = []
     for number, names in enumerate(("123", "1234")):
@@ -79,7 +79,7 @@ def ledger_of_four(folder: Path) -> None:
 
 
 def test_every_page_with_shell_blocks_is_a_case_here() -> None:
-    """Nothing that a reader would type is left out by a list that was not kept."""
+    """A page missing from ``PAGES`` would not be run."""
     assert {block.page for block in SHELL} == {*PAGES, *APART}
 
 
@@ -88,7 +88,7 @@ def plain(stage: Stage, request: pytest.FixtureRequest) -> None:
 
 
 def with_files(page: str) -> Callable[[Stage, pytest.FixtureRequest], None]:
-    """The page's Python blocks that begin with the name of a file, as files; and the examples."""
+    """Write the page's Python blocks that begin with a file name, and link the examples."""
 
     def prepare(stage: Stage, request: pytest.FixtureRequest) -> None:
         (stage.folder / "examples").symlink_to(ROOT / "examples")
@@ -109,7 +109,7 @@ def with_broker(stage: Stage, request: pytest.FixtureRequest) -> None:
     """The embedded broker as the app's Kafka and as ``kafka:9092``."""
     broker: Any = request.getfixturevalue("embedded_broker")
     stage.environment["SHOP_BROKER"] = broker.bootstrap
-    # As wide as the table: a consumer's look would create it with one partition.
+    # As wide as the table: a consumer's metadata request would create it with one partition.
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for created in admin.create_topics([NewTopic("transfers", PARTITIONS["transfers"], 1)]).values():
         created.result(10)
@@ -126,7 +126,7 @@ def with_storage(stage: Stage, request: pytest.FixtureRequest) -> str:
 
 
 def for_weights(stage: Stage, request: pytest.FixtureRequest) -> None:
-    """A ledger here and in a bucket, a broker, and the document that its readers start with."""
+    """A ledger here and in a bucket, a broker, and the first document for its readers."""
     import s3fs
 
     with_broker(stage, request)
@@ -137,7 +137,7 @@ def for_weights(stage: Stage, request: pytest.FixtureRequest) -> None:
 
 
 def for_snapshots(stage: Stage, request: pytest.FixtureRequest) -> None:
-    """A changelog with keys in it, a bucket, and a ledger that says where a table came from."""
+    """A changelog with keys, a bucket, and a ledger for the sources of tables."""
     with_broker(stage, request)
     stage.stands_for["s3://bucket/snapshots"] = with_storage(stage, request)
     stage.environment["FAUST_ASSIGNER_LEDGER"] = str(stage.folder / "ledger")
@@ -174,7 +174,7 @@ def for_the_service(stage: Stage, request: pytest.FixtureRequest) -> None:
 
 
 def is_drained(stage: Stage) -> None:
-    """The consumer that was drained has ended by itself; the other one works on."""
+    """The drained consumer has ended by itself; the other consumer still runs."""
     running = {name: next(one for one in stage.services if f"--name {name} " in one.command)
                for name in ("c1", "c2")}
     assert running["c1"].process.wait(60) == 0, running["c1"].said()
@@ -182,7 +182,7 @@ def is_drained(stage: Stage) -> None:
 
 
 def with_group(stage: Stage, request: pytest.FixtureRequest) -> None:
-    """A broker, and a group that committed an offset and left."""
+    """A broker, and a group that has committed an offset and left."""
     with_broker(stage, request)
     group = Consumer({"bootstrap.servers": stage.environment["SHOP_BROKER"], "group.id": "shop"})
     group.commit(offsets=[TopicPartition("transfers", 0, 0)], asynchronous=False)
@@ -198,7 +198,7 @@ def with_worker(stage: Stage, request: pytest.FixtureRequest) -> None:
 
 
 def with_two_workers(stage: Stage, request: pytest.FixtureRequest) -> None:
-    """A broker, and two workers of the app with a folder each; ``shop-1`` is one of them."""
+    """A broker and two workers of the app with a folder each; ``shop-1`` is the second."""
     with_broker(stage, request)
     for number in range(2):
         port = free_port()
@@ -209,7 +209,7 @@ def with_two_workers(stage: Stage, request: pytest.FixtureRequest) -> None:
 
 
 def with_two_ledgers(stage: Stage, request: pytest.FixtureRequest) -> None:
-    """The same, and both write their ledgers to one folder."""
+    """Two workers that write their ledgers to one folder."""
     stage.environment["FAUST_ASSIGNER_LEDGER"] = str(stage.folder / "ledger")
     with_two_workers(stage, request)
 
@@ -232,7 +232,7 @@ def nothing(stage: Stage) -> None:
     """The exit codes say all."""
 
 
-#: Page -> what to prepare, what must be there afterwards.
+#: Page -> the preparation and the check of the result.
 PAGES: dict[str, tuple[Callable[[Stage, pytest.FixtureRequest], None], Callable[[Stage], None]]] = {
     "docs/how-to/autoscaling.md": (with_two_workers, nothing),
     "docs/how-to/broker.md": (plain, has("broker-data")),

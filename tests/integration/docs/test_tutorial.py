@@ -1,4 +1,4 @@
-"""The tutorial, block by block, on the embedded broker: what it says will be seen is seen."""
+"""The tutorial, block by block, on the embedded broker: the output is the output on the page."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def warm_and_cold(service: Service, *, after: int) -> tuple[int, int]:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_tutorial_word_by_word(stage: Stage) -> None:
-    """The dead worker's partitions go to copies near the end; it comes back to where its files ended."""
+    """The dead worker's partitions go to recent copies; it restarts from the end of its files."""
     blocks = iter(BLOCKS)
     activate, broker, *workers = (next(blocks) for _ in range(5))
     stage.run(activate)
@@ -87,7 +87,7 @@ def wait_for_records(bootstrap: str, *, each: int = 60) -> None:
 
 
 def finish(stage: Stage, orders: Service, remove: Block) -> None:
-    """Ctrl-C everywhere; the folders are all that is left, and go."""
+    """Stop all with Ctrl-C; only the folders remain, and are removed."""
     assert orders.stop() == 0
     assert re.search(r"^\d+ orders sent$", orders.said(), re.MULTILINE)
     for service in reversed(stage.services):

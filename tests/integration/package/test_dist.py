@@ -1,4 +1,4 @@
-"""What is published: the wheel is whole, and the demo runs from it in a clean environment."""
+"""The published files: the wheel is complete, and the demo runs from it in a clean environment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.support import dist
 
-#: A build writes beside the sources: one at a time.
+#: A build writes beside the sources: only one at a time.
 pytestmark = pytest.mark.xdist_group("dist")
 
 
@@ -28,7 +28,7 @@ def test_every_file_of_the_package_is_in_the_wheel(built: tuple[Path, Path]) -> 
 
 
 def test_the_sdist_has_examples_docs_and_tests(built: tuple[Path, Path]) -> None:
-    """Whoever unpacks it can run the demo, read and test."""
+    """A user of the archive can run the demo, read and test."""
     with tarfile.open(built[0]) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
     assert {"examples/orders/demo.py", "docs/index.md", "tests/conftest.py", "Makefile"} <= inside

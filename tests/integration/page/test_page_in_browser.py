@@ -33,14 +33,14 @@ def looks(made: MadeGroup) -> Iterator[Evidence]:
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """One Chromium for all; each test has a tab of its own."""
+    """A Chromium for all tests; each test has its own tab."""
     with chromium(tmp_path_factory.mktemp("chromium")) as found:
         yield found
 
 
 @asynccontextmanager
 async def page(port: int, made: MadeGroup) -> AsyncIterator[tuple[Browser, Watch]]:
-    """A tab with the page of a made group; its console must have nothing to complain of."""
+    """A tab with the page of a made-up group; its console must log no error."""
     watch = Watch("shop", Script(looks(made)), every_s=0.3)
     async with served(watch, host="127.0.0.1", port=0) as (host, at), tab(port) as found:
         await found.look()
@@ -51,7 +51,7 @@ async def page(port: int, made: MadeGroup) -> AsyncIterator[tuple[Browser, Watch
 
 
 async def _fits(found: Browser) -> bool:
-    """Nothing is wider than the screen but what scrolls by itself."""
+    """Return whether only elements with their own scroll bar are wider than the screen."""
     return bool(await found.js("document.documentElement.scrollWidth <= innerWidth"))
 
 
@@ -59,7 +59,7 @@ async def _fits(found: Browser) -> bool:
 async def test_the_page_fits_any_screen_in_light_and_dark(
     port: int, tmp_path: Path, members: int
 ) -> None:
-    """Headers of the grid stay in sight while it scrolls; pictures are left in the folder."""
+    """Headers of the grid stay visible while it scrolls; screenshots are kept in the folder."""
     async with page(port, fleet(members)) as (found, _):
         await found.until(f"{ROWS} == {members}")
         colours = []
@@ -97,7 +97,7 @@ async def test_a_look_changes_the_page_and_keeps_place_and_words(port: int) -> N
 
 
 async def test_the_chart_on_a_phone_begins_at_its_newest_end_and_keeps_its_place(port: int) -> None:
-    """A new look replaces the chart; a reader who has scrolled stays where the reader was."""
+    """A new look replaces the chart and keeps the reader's scroll position."""
     async with page(port, fleet(3)) as (found, _):
         await found.look(width=390, height=844)
         await found.open(await found.js("location.href"))
@@ -127,7 +127,7 @@ async def test_a_task_is_found_by_its_name(port: int) -> None:
 
 
 async def test_the_keyboard_reaches_every_task_and_its_story(port: int) -> None:
-    """Arrow keys move, Enter opens, Esc closes and gives the focus back; one stop for Tab in the grid."""
+    """Arrow keys move, Enter opens, Esc closes and restores the focus; Tab stops once."""
     async with page(port, fleet(3)) as (found, _):
         assert await found.js("document.querySelectorAll('.grid a[tabindex=\"0\"]').length") == 1
         await found.js("document.querySelector('.box').focus()")
@@ -148,7 +148,7 @@ async def test_the_keyboard_reaches_every_task_and_its_story(port: int) -> None:
 
 
 async def test_a_click_opens_a_story_that_follows_the_looks(port: int) -> None:
-    """A link to it opens it, too."""
+    """A link to the story opens it, too."""
     async with page(port, fleet(3)) as (found, _):
         await found.click(".grid a")
         await found.until("!document.querySelector('#story').hidden")

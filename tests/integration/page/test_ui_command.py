@@ -55,7 +55,7 @@ def get(url: str, **headers: str) -> tuple[int, str]:
 def test_the_command_serves_a_page_until_it_is_ended(
     served: tuple[str, subprocess.Popen[bytes]],
 ) -> None:
-    """Of a group that is not there it says so. A request under another name is refused."""
+    """The page reports an unknown group. A request under another host name is refused."""
     url, process = served
     wait_until(lambda: "No such group" in get(url)[1], lambda: get(url)[1][:2000], seconds=60)
     assert get(url, Host="evil.example:80")[0] == 403

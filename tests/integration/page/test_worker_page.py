@@ -23,17 +23,17 @@ PARTITIONS = 6
 
 @dataclass
 class Paged(Measured):
-    """Workers with a page that holds up their loop."""
+    """Workers whose event loop can be held up by a page."""
 
     module: str = "tests.support.workers.paged"
 
     def shows_all(self, name: str) -> bool:
-        """Whether the page of a worker has one good row for each worker that lives, and no other row."""
+        """Return whether a worker's page has exactly one good row per living worker."""
         page, living = self.page(name), len(self.living())
         return page.count('<tr class="good"') == page.count("data-name=") == living
 
     def page(self, name: str, path: str = "") -> str:
-        """What the page answers; "" where it does not within ten seconds."""
+        """Return the page's text; "" if the page does not answer within ten seconds."""
         try:
             with urllib.request.urlopen(f"{self.url(name)}/assignor/{path}", timeout=10) as answer:
                 return str(answer.read().decode())
@@ -77,7 +77,7 @@ def test_each_worker_shows_the_whole_group(fleet: Paged) -> None:
 
 @pytest.mark.timeout(280)
 def test_the_page_answers_while_the_workers_loop_is_held_up(fleet: Paged) -> None:
-    """On the worker's own port, new pages and open ones; the worker's other pages wait, and lose nothing."""
+    """Pages answer on the worker's own port; the worker's other routes wait and lose no request."""
     wait_until(lambda: fleet.shows_all("a"), seconds=60)
     held: list[str] = []
 

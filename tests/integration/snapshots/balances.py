@@ -1,4 +1,4 @@
-"""A table of balances on a real broker: its changelog, its model, its databases as Faust opens them."""
+"""A table of balances on a real broker: its changelog, model, and databases as Faust opens them."""
 
 from __future__ import annotations
 
@@ -78,19 +78,19 @@ class App:
             producer.commit_transaction(30)
 
     def fill(self) -> None:
-        """Updates, deletes and keys that come back, in two of three partitions."""
+        """Write updates, deletes and returning keys to two of three partitions."""
         self.write([(n % 2, f"key-{n % 1500}", n) for n in range(4000)])
         self.write([(n % 2, f"key-{n}", None) for n in range(0, 300)])
         self.write([(n % 2, f"key-{n}", -n) for n in range(0, 100)])
 
     def fill_tail(self) -> None:
-        """After the cut: deletes, keys that come back, new keys."""
+        """Write deletes, returning keys and new keys after the cut."""
         self.write([(n % 2, f"key-{n}", None) for n in range(0, 40)])
         self.write([(n % 2, f"key-{n}", n) for n in range(200, 220)])
         self.write([(n % 2, f"new-{n}", n) for n in range(30)])
 
     def poison(self, partition: int, key: str, payload: bytes) -> None:
-        """A value that a replay leaves out."""
+        """Write a value that a replay skips."""
         producer = Producer({"bootstrap.servers": self.bootstrap})
         producer.produce(self.changelog, payload, json.dumps(key).encode(), partition)
         assert producer.flush(30) == 0
@@ -98,7 +98,7 @@ class App:
     def snapshot(
         self, url: Path | str, *, age_ms: int = 0, previous: bool = False
     ) -> list[Manifest]:
-        """What the pipeline writes, without Spark."""
+        """Publish the snapshots that the pipeline writes, without Spark."""
         connection = {"bootstrap_servers": self.bootstrap}
         log = look_at(connection, self.changelog)
         created_ms = round(time.time() * 1000) - age_ms
@@ -111,7 +111,7 @@ class App:
         return {partition: extent.end for partition, extent in extents.items()}
 
     def model_hash(self) -> str:
-        """What benchmarks/workers/recovery.py prints of a table that equals the model."""
+        """The hash that benchmarks/workers/recovery.py prints for a table equal to the model."""
         digest = hashlib.sha256()
         for partition, state in enumerate(self.state):
             for key, value in sorted(state.items()):
@@ -121,7 +121,7 @@ class App:
     def worker(
         self, datadir: Path, *, snapshots: Path | None = None, **settings: Any
     ) -> dict[str, Any]:
-        """Run a Faust worker until it has recovered; what it says of itself."""
+        """Run a Faust worker until it has recovered; return its report."""
         process = self.start_worker(datadir, snapshots=snapshots, **settings)
         try:
             out, err = process.communicate(timeout=120)
@@ -157,7 +157,7 @@ class App:
 
 
 def partition_hash(state: dict[bytes, bytes]) -> str:
-    """What benchmarks/workers/recovery.py prints of one partition."""
+    """Return the hash that benchmarks/workers/recovery.py prints for a partition."""
     digest = hashlib.sha256()
     for key, value in sorted(state.items()):
         digest.update(b"%d %d " % (len(key), len(value)) + key + value)
@@ -173,7 +173,7 @@ def damage(url: Path, manifest: Manifest) -> None:
 
 
 class Stores:
-    """Empty databases as Faust opens them, and what a restore made of them."""
+    """Empty databases as Faust opens them, and the result of a restore."""
 
     def __init__(self, app: App, folder: Path, snapshots: Path | None) -> None:
         self.app = app
@@ -191,7 +191,7 @@ class Stores:
         }
 
     def cold(self) -> list[Cold]:
-        """The partitions that lag, as the recovery would hand them over."""
+        """The lagging partitions in the form in which the recovery passes them."""
         found = []
         for partition, end in self.app.ends().items():
             offset = int(self.databases[partition].get(OFFSET_KEY) or -1)

@@ -1,4 +1,4 @@
-"""``s3://`` and ``s3a://`` wherever a command takes a URL, against a server that speaks S3's protocol."""
+"""``s3://`` and ``s3a://`` URLs of commands, against a server that speaks S3's protocol."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def url(request: pytest.FixtureRequest, s3_folder: str) -> str:
 
 
 def test_weights_and_simulations_are_read_from_and_written_to_a_bucket(url: str) -> None:
-    """Without Spark s3fs does it all; nothing lands in a local folder called ``s3:``."""
+    """Without Spark s3fs does all of it; no local folder ``s3:`` appears."""
     store = fsspec.filesystem("s3")
     inside = url.partition("://")[2]
     store.pipe_file(f"{inside}/ledger/w.jsonl", json.dumps(SAMPLE).encode() + b"\n")
@@ -65,7 +65,7 @@ def test_a_storage_that_does_not_answer_is_worth_another_try(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    """75 and one line."""
+    """The command prints one line and exits with 75."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     fsspec.filesystem("s3").clear_instance_cache()
@@ -82,7 +82,7 @@ def test_a_storage_that_does_not_answer_is_worth_another_try(
 
 
 def test_hadoop_is_told_what_everybody_else_reads_from_the_environment() -> None:
-    """A server of one's own, without which S3's client would ask Amazon."""
+    """Without these settings S3's client would use Amazon instead of the user's server."""
     assert s3_settings({"AWS_ENDPOINT_URL": "http://s3:9000", "AWS_REGION": "eu-1"}) == {
         "spark.hadoop.fs.s3a.endpoint": "http://s3:9000",
         "spark.hadoop.fs.s3a.path.style.access": "true",

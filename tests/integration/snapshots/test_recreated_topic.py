@@ -1,4 +1,4 @@
-"""A changelog that was deleted and made again under its name: old snapshots never become its state."""
+"""A changelog deleted and created again under its name: old snapshots never become its state."""
 
 import json
 import time
@@ -27,7 +27,7 @@ from faust_assigner.snapshots.storage import open_storage
 
 
 class Log:
-    """A changelog of one partition that can be made again."""
+    """A changelog of one partition that can be recreated."""
 
     def __init__(self, bootstrap: str) -> None:
         self.cluster = Cluster(bootstrap)
@@ -41,7 +41,7 @@ class Log:
 
     def recreate(self) -> None:
         """Delete and make again; brokers take a moment to forget a topic."""
-        # Of its own: a client that outlives the test holds a connection.
+        # A new client: a client that outlives the test keeps a connection.
         admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap})
         admin.delete_topics([self.topic])[self.topic].result(30)
         deadline = time.monotonic() + 30
@@ -78,7 +78,7 @@ def forget_ids(folder: Path) -> None:
 
 
 def two_lives(log: Log, folder: Path, *, with_ids: bool) -> None:
-    """Snapshots at 10 and 40 of the first life; the second has 30 records: beyond one, short of the other."""
+    """Take old snapshots at 10 and 40; the new log has 30 records, between both."""
     log.write("old", 10)
     take_snapshot(log.cluster, log.topic, str(folder))
     log.write("old", 30)
@@ -90,7 +90,7 @@ def two_lives(log: Log, folder: Path, *, with_ids: bool) -> None:
 
 
 def restore(log: Log, folder: Path, tables: Path) -> tuple[str, dict[bytes, bytes]]:
-    """(where a worker's state came from, that state)."""
+    """Return the source of a worker's restored state, and the state."""
     database = RocksDBOptions(max_open_files=64).open(tables / "balances-0.db")
     settings = Settings(str(folder), True, log.cluster.connection(), "read_committed", tables)
     tp = TopicPartition(log.topic, 0)
@@ -111,7 +111,7 @@ def run(*arguments: str) -> Result:
 def test_the_next_snapshot_builds_on_none_of_the_old_topic(
     log: Log, tmp_path: Path, with_ids: bool
 ) -> None:
-    """Neither on the one beyond the new end nor on the older one that would fit."""
+    """The build uses neither the snapshot beyond the new end nor the older one."""
     two_lives(log, tmp_path / "s", with_ids=with_ids)
     [manifest] = take_snapshot(log.cluster, log.topic, str(tmp_path / "s"), previous=True)
     paths = Catalog(open_storage(tmp_path / "s")).fetch(manifest, tmp_path)
@@ -123,7 +123,7 @@ def test_the_next_snapshot_builds_on_none_of_the_old_topic(
 def test_a_worker_restores_nothing_of_the_old_topic(
     log: Log, tmp_path: Path, with_ids: bool
 ) -> None:
-    """It replays instead; from the new topic's own snapshot it restores."""
+    """The worker replays instead; it restores from the new topic's own snapshot."""
     two_lives(log, tmp_path / "s", with_ids=with_ids)
     assert restore(log, tmp_path / "s", tmp_path / "first") == ("replay", log.expected("new", 30))
     take_snapshot(log.cluster, log.topic, str(tmp_path / "s"))
@@ -136,7 +136,7 @@ def test_a_worker_restores_nothing_of_the_old_topic(
 def test_an_old_snapshot_is_refused_once_the_new_log_has_outgrown_it(
     log: Log, tmp_path: Path
 ) -> None:
-    """Then offsets tell nothing, only the id does."""
+    """Then the offsets fit, and only the topic id differs."""
     two_lives(log, tmp_path / "s", with_ids=True)
     log.write("newer", 30)
     source, _ = restore(log, tmp_path / "s", tmp_path / "tables")
@@ -148,7 +148,7 @@ def test_an_old_snapshot_is_refused_once_the_new_log_has_outgrown_it(
 def test_verify_names_snapshots_of_the_old_topic_and_gc_drops_them(
     log: Log, tmp_path: Path
 ) -> None:
-    """With a cluster to ask at once; without one as soon as a snapshot of the new topic is there."""
+    """With a cluster at once; without one as soon as the new topic has a snapshot."""
     folder = str(tmp_path / "s")
     two_lives(log, tmp_path / "s", with_ids=True)
     asked = run("verify", folder, "--bootstrap", log.cluster.bootstrap)

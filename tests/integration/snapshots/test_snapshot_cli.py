@@ -49,7 +49,7 @@ def test_snapshot_writes_verifies_and_builds_on_the_previous(
     folder: str,
     tmp_path: Path,
 ) -> None:
-    """The three spellings, one after the other."""
+    """The three spellings of ``verify`` work alike."""
     bootstrap, topic = changelog
     asked = ("--bootstrap", bootstrap, "--topic", topic, "--to", folder, "--no-spark")
     first = run(*asked)
@@ -149,7 +149,7 @@ def test_what_is_missing_or_wrong_is_said_without_a_traceback(
     code: int,
     said: str,
 ) -> None:
-    """2 for what was asked, 75 for a cluster that does not answer; one line."""
+    """Exit code 2 for wrong arguments, 75 for a cluster that does not answer; one line."""
     result = run(*arguments)
     assert result.exit_code == code
     assert said in result.output

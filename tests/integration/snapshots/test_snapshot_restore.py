@@ -56,7 +56,7 @@ def local(embedded_broker: Any) -> App:
 def test_a_worker_restores_snapshot_and_tail_as_stock_faust_replays(
     app: App, tmp_path: Path
 ) -> None:
-    """Three workers, one table: replayed by stock Faust, from layers of files, then from its own files."""
+    """One table three times: replayed by stock, restored from layers, kept in its own files."""
     app.fill()
     app.snapshot(tmp_path / "snapshots")
     app.write([(n % 2, f"key-{n}", None if n % 3 else -n) for n in range(300, 310)])
@@ -69,7 +69,7 @@ def test_a_worker_restores_snapshot_and_tail_as_stock_faust_replays(
     assert ours["state"]["hash"] == app.model_hash()
     assert ours["sources"] == {"0": "snapshot", "1": "snapshot"}
     assert again["state"]["hash"] == app.model_hash()
-    assert again["sources"] == {}  # nothing was left to do
+    assert again["sources"] == {}  # the restart had no recovery to do
     assert ours["state"]["offsets"]["0"] == app.ends()[0] - 1
     assert not list((tmp_path / "ours").rglob(f"{SCRATCH_PREFIX}*"))
 
@@ -77,7 +77,7 @@ def test_a_worker_restores_snapshot_and_tail_as_stock_faust_replays(
 @pytest.mark.slow
 @pytest.mark.processes
 def test_a_worker_without_usable_snapshot_replays(local: App, tmp_path: Path) -> None:
-    """Damaged in one partition, expired for none: nothing fails, the state is the replay's."""
+    """One snapshot is damaged, the other usable: no error, and the state equals the replay's."""
     manifests = local.snapshot(tmp_path / "snapshots")
     damage(tmp_path / "snapshots", manifests[0])
     local.fill_tail()
@@ -93,7 +93,7 @@ def test_a_worker_without_usable_snapshot_replays(local: App, tmp_path: Path) ->
 def test_a_standby_far_behind_is_exchanged_for_a_snapshot(
     embedded_broker: Any, tmp_path: Path
 ) -> None:
-    """Two workers: the second one's standby goes on from the snapshot while the first one works."""
+    """The second worker's standby continues from the snapshot while the first worker runs."""
     app = App(embedded_broker.bootstrap)
     app.write([(n % 2, f"key-{n % 9000}", n) for n in range(30_000)])
     app.snapshot(tmp_path / "snapshots")
@@ -132,7 +132,7 @@ def stores(local: App, tmp_path: Path) -> Iterator[Stores]:
 
 
 def test_snapshot_and_tail_equal_the_replay(stores: Stores, tmp_path: Path) -> None:
-    """Deletes after the cut, keys that come back, an empty partition."""
+    """This includes deletes after the cut, returning keys and an empty partition."""
     stores.app.snapshot(tmp_path / "snapshots")
     stores.app.fill_tail()
     assert stores.bring_up() == {0: "snapshot", 1: "snapshot"}
@@ -140,7 +140,7 @@ def test_snapshot_and_tail_equal_the_replay(stores: Stores, tmp_path: Path) -> N
 
 
 def test_a_chain_of_snapshots_and_the_tail_equal_the_replay(stores: Stores, tmp_path: Path) -> None:
-    """A key that one layer deletes and the next one has again; gc leaves all files that the newest lists."""
+    """A later layer restores a deleted key; gc keeps all files that the newest snapshot lists."""
     url, app = tmp_path / "snapshots", stores.app
     whole = app.snapshot(url, age_ms=2_000)
     app.write([(0, "key-500", None), (0, "key-502", 7), (1, "key-501", None)])
@@ -164,7 +164,7 @@ def test_a_replay_in_batches_equals_the_model(stores: Stores) -> None:
 
 
 def test_local_files_go_before_snapshots(stores: Stores, tmp_path: Path) -> None:
-    """A database that holds anything takes the tail only."""
+    """A database with rows reads only the tail."""
     stores.bring_up(snapshots=None)
     stores.app.snapshot(tmp_path / "snapshots")
     stores.app.fill_tail()
@@ -173,7 +173,7 @@ def test_local_files_go_before_snapshots(stores: Stores, tmp_path: Path) -> None
 
 
 def test_under_transactions_the_committed_end_is_asked_for(stores: Stores) -> None:
-    """Faust takes it from the last fetch, and there may have been none: -1, as if nothing were to restore."""
+    """Faust takes the end from its last fetch; without a fetch it is -1, an empty changelog."""
     unknown = [replace(cold, highwater=-1) for cold in stores.cold()]
     bring_up(replace(stores.settings, snapshots=None), unknown, Stop())
     stores.assert_up_to_date()
@@ -198,7 +198,7 @@ def test_a_snapshot_older_than_delete_retention_is_refused(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Kafka's default is a day; what the tail then lacks are tombstones."""
+    """Kafka's default is a day; the tail then lacks tombstones."""
     stores.app.snapshot(tmp_path / "snapshots", age_ms=86_400_000 + 60_000)
     assert stores.bring_up() == {0: "replay", 1: "replay"}
     assert "delete.retention.ms" in caplog.text
@@ -227,7 +227,7 @@ def test_a_snapshot_whose_hash_differs_is_refused(
 def test_the_older_snapshot_serves_where_the_newest_is_damaged(
     stores: Stores, tmp_path: Path
 ) -> None:
-    """The tail is then longer by what came between the two; a replay would be of everything."""
+    """The tail then also has the records between both snapshots; a replay would read all."""
     first = stores.app.snapshot(tmp_path / "snapshots", age_ms=60_000)
     stores.app.fill_tail()
     damage(tmp_path / "snapshots", stores.app.snapshot(tmp_path / "snapshots")[0])
@@ -246,7 +246,7 @@ def test_the_older_snapshot_serves_where_the_newest_is_damaged(
 def test_a_record_that_does_not_decode_leaves_the_row_before_it(
     stores: Stores, tmp_path: Path, payload: bytes, source: str
 ) -> None:
-    """The job leaves out what is no JSON; what is not of the table's type is the worker's to see."""
+    """The job skips invalid JSON; only the worker can see values of another type."""
     app = faust.App("shop", broker="kafka://127.0.0.1:1", store="memory://", web_enabled=False)
     stores.decoding = decoding_of(app.Table("balances", key_type=str, value_type=int))
     stores.app.poison(0, "key-200", payload)
@@ -266,7 +266,7 @@ def test_a_record_that_does_not_decode_leaves_the_row_before_it(
 def test_a_snapshot_that_was_checked_as_json_is_refused_by_a_raw_table(
     stores: Stores, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Rows that are no JSON may be missing from it."""
+    """Rows that are invalid JSON may be missing from the snapshot."""
     app = faust.App("shop", broker="kafka://127.0.0.1:1", store="memory://", web_enabled=False)
     table = app.Table("balances", key_type=str, value_type=bytes)
     table.changelog_topic.schema.value_serializer = "raw"
@@ -326,13 +326,13 @@ def test_a_snapshot_of_a_longer_changelog_is_refused(stores: Stores, tmp_path: P
 
 @pytest.mark.parametrize("url", ["/nonexistent/folder", "nosuch://bucket", "memory://empty"])
 def test_storage_that_does_not_answer_means_replay(stores: Stores, url: str) -> None:
-    """No snapshot, no driver, nothing there."""
+    """No snapshot, an unknown protocol, an empty folder."""
     assert stores.bring_up(snapshots=url) == {0: "replay", 1: "replay"}
     stores.assert_up_to_date()
 
 
 def test_an_unreachable_kafka_leaves_everything_to_faust(stores: Stores, tmp_path: Path) -> None:
-    """Nothing raises; nothing is written."""
+    """The restore raises no error and writes no row."""
     stores.app.snapshot(tmp_path / "snapshots")
     done = stores.bring_up(
         connection={"bootstrap_servers": "127.0.0.1:1", "request_timeout_ms": 500}
@@ -369,7 +369,7 @@ def test_a_restore_told_to_stop_before_it_began_does_nothing(
 
 
 def test_the_time_limit_stops_too() -> None:
-    """A silent consumer loses its membership: Faust's loop takes over before that."""
+    """A silent consumer loses its membership, so Faust's loop takes over earlier."""
     assert not Stop(60.0)()
     assert Stop(-1.0)()
 
@@ -387,7 +387,7 @@ def test_an_exchange_that_fails_leaves_the_old_database(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Half an exchange would be an empty database that passes for a full one."""
+    """A half-done exchange would leave an empty database that looks complete."""
     opened = RocksDBOptions(max_open_files=64).open
     path, built = tmp_path / "balances-0.db", tmp_path / "scratch" / "database"
     store: Any = SimpleNamespace(partition_path=lambda _: path, _dbs={0: opened(path)})
@@ -419,7 +419,7 @@ def test_an_exchange_that_fails_leaves_the_old_database(
 
 
 def test_scratch_folders_of_killed_processes_are_swept(tmp_path: Path) -> None:
-    """After a day, not before: another worker may share the folder."""
+    """Only after a day, because another worker may share the folder."""
     old, young = (tmp_path / f"{SCRATCH_PREFIX}{name}" for name in ("old", "young"))
     for folder in (old, young):
         (folder / "deep").mkdir(parents=True)

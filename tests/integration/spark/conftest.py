@@ -1,4 +1,4 @@
-"""One Spark session for all Spark tests (local[2], two shuffle partitions, no web page), and its helpers."""
+"""A shared session for all Spark tests (local[2], two shuffle partitions, no web page), and helpers."""
 
 from __future__ import annotations
 
@@ -29,23 +29,24 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.warehouse.dir": str(warehouse / "warehouse"),
             "spark.local.dir": str(warehouse / "local"),
             "spark.driver.memory": "1g",
-            # Seconds of tests never pay back what Spark's compiler of queries costs on two cores (Java's own:
-            # support/costs.py); the watch that is killed in test_stream keeps Spark's own settings.
+            # The tests are too short for Spark's query compiler to pay off on two cores (for Java's
+            # own compiler see support/costs.py). The killed watch in test_stream keeps Spark's own
+            # settings.
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         },
     )
-    # The way to the Java side grows when it is used: connections to it, and the threads that answer it.
+    # The connection to the Java side grows in use: more sockets, and threads that serve them.
     gateway = session.sparkContext._gateway
     ensure_callback_server_started(gateway)
     ports = (
         gateway.gateway_parameters.port,
         gateway.get_callback_server().get_listening_port(),
-        session.sparkContext._accumulatorServer.server_address[1],  # one for each Python worker
+        session.sparkContext._accumulatorServer.server_address[1],  # one per Python worker
     )
     leaks.excuse(lambda kind, thing: kind == "port" and thing in ports)
     leaks.excuse(lambda kind, thing: kind == "thread" and _of_py4j(thing))
-    # It goes with this process, which the last test of a run does not wait for.
+    # The process ends with this one, and the run's last test does not wait for it.
     leaks.excuse(lambda kind, thing: kind == "pid" and thing == gateway.proc.pid)
     yield session
     session.stop()

@@ -1,6 +1,6 @@
-"""Ledgers for the pipeline's tests, and a model of what they say: plain Python, none of the pipeline's code.
+"""Ledgers for the pipeline's tests, and a plain Python model of them without the pipeline's code.
 
-The writer of a line knows what it means, so the model never parses one: it is told.
+The writer of a line passes the line's meaning to the model, so the model never parses a line.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ def stamp(moment: datetime) -> str:
 
 @dataclass
 class Line:
-    """One line of a ledger: its bytes, and the row it means (None: blank or refused)."""
+    """A line of a ledger: its bytes and its row (None: blank or refused)."""
 
     data: bytes
     row: dict[str, Any] | None = None
-    #: What the refusal's reason must mention; None for a line that is not refused.
+    #: A word of the refusal's reason; None for a line that is accepted.
     refused: str | None = None
 
 
 def good(row: dict[str, Any], **unknown: Any) -> Line:
-    """A line that its table takes; ``unknown`` columns are in it and must not matter."""
+    """A line that its table accepts; the ``unknown`` columns in it are ignored."""
     written = {
         key: stamp(value) if isinstance(value, datetime) else value for key, value in row.items()
     }
@@ -103,12 +103,12 @@ SAMPLE = {
 
 
 def without(row: dict[str, Any], column: str) -> dict[str, Any]:
-    """``row`` less one column."""
+    """Return ``row`` without a column."""
     return {key: value for key, value in row.items() if key != column}
 
 
 def bad_lines() -> list[Line]:
-    """Every way a line can be refused that anyone thought of."""
+    """Lines for all known reasons of a refusal."""
     members = [{"member_id": "m", "capacity": True, "epoch": 1}]
     return [
         bad(b"{oops", "JSON"),
@@ -278,7 +278,7 @@ def _samples(rng: random.Random, group: str, at: datetime) -> list[Line]:
 
 @dataclass
 class Ledger:
-    """Files of lines on disk, and what the model expects of all of them together."""
+    """Files of lines on disk, and the model's expectation for all of them together."""
 
     folder: Path
     lines: list[Line] = field(default_factory=list)
@@ -288,7 +288,7 @@ class Ledger:
     def write(
         self, name: str, lines: Iterable[Line], *, end: bytes = b"\n", newline: bytes = b"\n"
     ) -> Path:
-        """A file of ``lines``; ``end`` is what stands behind the last one."""
+        """Write a file of ``lines``; ``end`` follows the last line."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         kept = list(lines)

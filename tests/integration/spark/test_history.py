@@ -1,4 +1,4 @@
-"""What ``history`` writes is what a plain-Python model says of the same ledger."""
+"""The output of ``history`` equals a plain-Python model of the same ledger."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     ledger.write("a/deep/worker-2.jsonl.17", lines[2 * cut : -100])
     ledger.write("a/deep/worker-2.jsonl.18.gz", lines[-100:])
     ledger.write("a/worker-3.jsonl", [], end=b"")
-    # Two leaders of one generation: the earlier row stands; and an optional column that is not there.
+    # Two leaders of one generation: the earlier row is kept; an optional column is missing.
     decision = groups[4][0].row
     assert decision is not None
     late = good({**decision, "ts": decision["ts"].replace(year=2027), "policy": "zombie"})
@@ -121,7 +121,7 @@ def test_every_table_is_what_the_model_says(made: tuple[Path, Report], ledger: L
 def test_each_bad_line_is_quarantined_with_its_place_and_reason(
     made: tuple[Path, Report], ledger: Ledger
 ) -> None:
-    """All of them and no other line; the reason names the column or what is wrong."""
+    """Exactly the bad lines; the reason has the column or the error."""
     rows = read_report(made[0])["quarantine"]
     assert {(row["file"], row["line"]) for row in rows} == ledger.refused
     assert len(rows) == len(ledger.refused)
@@ -152,7 +152,7 @@ def test_placements_without_a_decision_are_told_and_not_counted(made: tuple[Path
 
 
 def test_page_and_plots_need_nothing_else(made: tuple[Path, Report]) -> None:
-    """The page holds its pictures and fetches nothing."""
+    """The page contains its pictures and fetches no other file."""
     page = (made[0] / "report.html").read_text()
     wanted = {
         "members",
@@ -174,7 +174,7 @@ def test_page_and_plots_need_nothing_else(made: tuple[Path, Report]) -> None:
 
 @pytest.fixture
 def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """``faust-assigner history …`` on the shared session, which must outlive it."""
+    """``faust-assigner history …`` on the shared session, which the command must not stop."""
 
     class Kept:
         def __getattr__(self, name: str) -> Any:
@@ -190,7 +190,7 @@ def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..
 def test_ledger_without_lines_gives_empty_tables_with_columns(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """An empty folder is a history in which nothing happened."""
+    """An empty folder is an empty history."""
     (tmp_path / "ledger").mkdir()
     run(spark, HistoryOptions((str(tmp_path / "ledger"),), str(tmp_path / "out")))
     report = read_report(tmp_path / "out")
@@ -232,7 +232,7 @@ def test_command_prints_a_summary(
 def test_ledger_that_says_nothing_leaves_the_history_that_stands(
     command: Callable[..., Result], ledger: Ledger, tmp_path: Path
 ) -> None:
-    """A folder that was emptied or renamed must not pass for a quiet week; 1, and nothing is touched."""
+    """An emptied or renamed folder must not pass for a quiet week: exit code 1, no change."""
     out = str(tmp_path / "out")
     empty, refused = tmp_path / "empty", tmp_path / "refused"
     empty.mkdir()
@@ -248,7 +248,7 @@ def test_ledger_that_says_nothing_leaves_the_history_that_stands(
         assert (failed.exit_code, "say nothing" in failed.output) == (1, True), failed.output
         assert (tmp_path / "out" / "report.json").read_bytes() == before
     assert command("--ledger", str(empty), "--out", out, "--allow-empty").exit_code == 0
-    # Taken, and the days that stand are kept.
+    # The empty ledger is accepted, and the existing days are kept.
     assert read_report(tmp_path / "out")["movement"] == json.loads(before)["movement"]
 
 
@@ -257,7 +257,7 @@ def test_ledger_that_says_nothing_leaves_the_history_that_stands(
 def test_more_refused_lines_than_are_taken_fail(
     command: Callable[..., Result], tmp_path: Path
 ) -> None:
-    """A number or a share; the first reason is said, nothing is written."""
+    """A number or a share; the error has the first reason, and no file is written."""
     Ledger(tmp_path / "ledger").write("w.jsonl", [good(DECISION), *[bad(b"x", "JSON")] * 3])
     asked = ("--ledger", str(tmp_path / "ledger"), "--out", str(tmp_path / "out"), "--max-refused")
     for most in ("2", "70%", "0"):
@@ -271,7 +271,7 @@ def test_more_refused_lines_than_are_taken_fail(
 def test_line_numbers_are_right_in_a_file_read_in_many_chunks(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """A file cut anywhere, in lines and between them, counts its lines as one."""
+    """A file cut anywhere, inside and between lines, counts its lines once."""
     ledger = Ledger(tmp_path / "ledger")
     lines = [bad(b"x" * (i % 90), "JSON") if i % 3 else Line(b"") for i in range(1, 600)]
     path = ledger.write("many.jsonl", lines)
@@ -287,7 +287,7 @@ def test_line_numbers_are_right_in_a_file_read_in_many_chunks(
 
 
 def test_missing_path_is_an_error_that_names_it(spark: SparkSession, tmp_path: Path) -> None:
-    """Also beside ledgers that are there, and for a glob that matches nothing."""
+    """This holds beside existing ledgers and for a glob without a match, too."""
     (tmp_path / "there.jsonl").touch()
     for missing in (str(tmp_path / "nowhere"), str(tmp_path / "*.nothing")):
         with pytest.raises(LedgerPathError, match=r"no such ledger: .*no"):
@@ -351,7 +351,7 @@ def test_period_is_the_same_with_and_without_spark(spark: SparkSession, tmp_path
         path = ledger.write(f"w-{seed}.jsonl", random_rows(f"group-{seed}", seed))
         written = datetime(
             2026, 12, 1, tzinfo=UTC
-        ).timestamp()  # not before its lines, whatever day it is
+        ).timestamp()  # after its lines' times, on any day of the run
         os.utime(path, (written, written))
     period = Period.parse("2026-11-22", "2026-11-24", now=datetime(2026, 12, 1, tzinfo=UTC))
     inside = {"2026-11-22", "2026-11-23"}

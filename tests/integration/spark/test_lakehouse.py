@@ -24,7 +24,7 @@ pytestmark = pytest.mark.spark
 def test_a_session_without_the_package_is_refused_before_a_line_is_read(
     spark: SparkSession, tmp_path: Path, kind: str, package: str
 ) -> None:
-    """The error names the option and the package of this Spark; nothing is written."""
+    """The error has the option and the package for this Spark; no file is written."""
     options = HistoryOptions((str(tmp_path),), str(tmp_path / "out"), format=kind)
     with pytest.raises(ConfigError, match=re.escape(f"--packages {package}:")):
         run(spark, options)

@@ -32,7 +32,7 @@ _PYTHON = re.compile(
 
 
 def plan(frame: DataFrame) -> list[str]:
-    """The nodes of the physical plan, without those whose rows come from the cache."""
+    """Return the nodes of the physical plan without nodes below the cache."""
     told = io.StringIO()
     with contextlib.redirect_stdout(told):
         frame.explain()
@@ -64,16 +64,16 @@ def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 @pytest.fixture
 def jobs(spark: SparkSession) -> Iterator[dict[str, DataFrame]]:
-    """The frame of each main job, over lines that are read in two tasks."""
+    """The frame of each main job, over lines read in two tasks."""
     lines = spark.range(0, 2, 1, 2).mapInArrow(read, parsed_schema())
     fresh = spark.range(0, 3, 1, 2).mapInArrow(
         read, parsed_schema()
-    )  # of another plan than the cached
+    )  # )  # a plan other than the cached one
     work = OnSpark.__new__(OnSpark)
     held: Any = work
     held._spark, held._parsed = spark, lines.persist()
     merged = work._merged("unused", Manifest(), {("g", "d"): "2026-11-21"}, Moves())
-    # The connector's frame has these columns, and one task per partition of the topic.
+    # The connector's frame has these columns and one task per partition of the topic.
     records = spark.range(0, 2, 1, 2).selectExpr(
         "int(id) as partition", "id as offset", "binary('k') as key", "binary('v') as value"
     )
@@ -91,7 +91,7 @@ def jobs(spark: SparkSession) -> Iterator[dict[str, DataFrame]]:
 
 
 def test_the_page_states_the_plans_of_the_main_jobs(jobs: dict[str, DataFrame]) -> None:
-    """A shuffle or a Python stage more is a cost that the page must name."""
+    """The page must state each further shuffle or Python stage, because it is a cost."""
     table = PAGE.read_text(encoding="utf-8").partition("| job | shuffles")[2]
     stated = {
         name: tuple(map(int, found))
@@ -103,5 +103,5 @@ def test_the_page_states_the_plans_of_the_main_jobs(jobs: dict[str, DataFrame]) 
 
 
 def test_built_in_functions_compute_the_rates(jobs: dict[str, DataFrame]) -> None:
-    """No row of a sample leaves the JVM after it was read."""
+    """Rows of a sample do not leave the JVM after they are read."""
     assert counts(jobs["`weights`: rates"])[2] == 0

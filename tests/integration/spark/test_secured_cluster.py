@@ -1,4 +1,4 @@
-"""A cluster that asks for TLS and a password: every command gets in, and says why not."""
+"""A cluster that requires TLS and a password: every command logs in, or reports its failure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[KafkaServer]:
-    """A Kafka with two listeners: tests write through the open one, ours must use the other."""
+    """A Kafka with two listeners: tests write to the open one, our commands use the secured one."""
     with kafka_server(with_secured=True) as server:
         yield server
 
@@ -42,7 +42,7 @@ def secured(server: KafkaServer) -> SecuredListener:
 
 @pytest.fixture(params=["pem", pytest.param("jks", marks=pytest.mark.slow)])
 def config(request: pytest.FixtureRequest, secured: SecuredListener, tmp_path: Path) -> str:
-    """A properties file as Kafka's own tools take it."""
+    """A properties file in the format of Kafka's own tools."""
     return str(secured.write_properties(tmp_path / "client.properties", jks=request.param == "jks"))
 
 
@@ -67,7 +67,7 @@ def run(*arguments: str, **environment: str) -> Result:
 def test_kafkas_own_tools_come_in_with_the_same_file(
     server: KafkaServer, config: str, topic: str
 ) -> None:
-    """So the file is what we say it is."""
+    """This proves that the file is a valid Kafka client configuration."""
     assert server.secured is not None
     told = server.tool(
         "org.apache.kafka.tools.TopicCommand",
@@ -130,7 +130,7 @@ def test_who_may_not_come_in_is_told_and_need_not_try_again(
     topic: str,
     tmp_path: Path,
 ) -> None:
-    """A wrong password, a certificate nobody trusts: 1, and the password stays unsaid."""
+    """A wrong password or an untrusted certificate: exit code 1, and no password in the output."""
     asked = ("snapshot", "--topic", topic, "--to", str(tmp_path / "s"), "--no-spark", "--config")
     wrong = replace(secured, password="not-the-one").write_properties(tmp_path / "wrong")
     refused = run(*asked, str(wrong))

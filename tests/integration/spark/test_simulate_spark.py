@@ -1,4 +1,4 @@
-"""Simulation on Spark: the same numbers as without it, from the same functions."""
+"""Simulation on Spark: the same numbers as without Spark, from the same functions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def in_order(folder: Path) -> list[dict[str, Any]]:
 def test_spark_and_plain_python_give_identical_rows_and_reports(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Every row bit for bit, every percentile, every recommendation; what was there before is replaced."""
+    """Rows, percentiles and recommendations are equal bit by bit; old output is replaced."""
     asked = {
         "scenarios": 12,
         "seed": 8,
@@ -64,7 +64,7 @@ SIM_RESULT = (
 
 
 def test_the_rows_begin_with_the_table_sim_result(spark: SparkSession, tmp_path: Path) -> None:
-    """One schema: the pipeline's table, then columns that explain it; in Spark and in the plain file."""
+    """One schema, in Spark and in the plain file: the pipeline's table, then explaining columns."""
     wanted = spark_schema(SIM_RESULT)
     frame = play_on_spark(spark, Run(1), 2)
     assert frame.schema.fields[: len(wanted.fields)] == wanted.fields
@@ -81,7 +81,7 @@ def test_scenarios_are_spread_over_several_tasks_per_core(spark: SparkSession) -
 
 @pytest.mark.slow
 def test_a_recorded_week_is_the_same_week_on_spark(spark: SparkSession, tmp_path: Path) -> None:
-    """Facts gathered in SQL equal those gathered line by line, duplicates and bad lines included."""
+    """Facts from SQL equal facts from single lines, duplicates and bad lines included."""
     lines = []
     for number, (at, members) in enumerate(
         [(0.0, "abc"), (60.5, "ab"), (100.25, "abc"), (5_000.0, "abcd")]

@@ -38,13 +38,13 @@ from faust_assigner.testing.kafka import KafkaServer
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 PARTITIONS = 4
-EMPTY = 3  # a partition nobody writes to
-POISON = b"{not json"  # a replay leaves it out and keeps the row before it
+EMPTY = 3  # a partition without records
+POISON = b"{not json"  # a replay skips it and keeps the row before it
 Write = tuple[int, bytes, bytes | None]
 
 
 class Changelog:
-    """A compacted topic, and the model of what a full replay of it gives."""
+    """A compacted topic, and the model of its full replay."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -83,7 +83,7 @@ class Changelog:
             producer.abort_transaction(30)
 
     def ends(self) -> dict[int, int]:
-        """The end of each partition, as a committed reader sees it."""
+        """Return the end of each partition as a committed reader sees it."""
         extents = look_at({"bootstrap_servers": self.bootstrap}, self.topic).extents
         return {partition: extent.end for partition, extent in extents.items()}
 
@@ -96,12 +96,12 @@ def changelog(kafka: KafkaServer) -> Changelog:
 
 @pytest.fixture(scope="module")
 def settled(kafka: KafkaServer) -> Changelog:
-    """A changelog nobody writes to any more; made once."""
+    """A changelog that no test writes to; built once."""
     return filled(kafka.bootstrap)
 
 
 def filled(bootstrap: str) -> Changelog:
-    """Updates, deletes, keys made anew, transactions, records that do not decode, an empty partition."""
+    """Updates, deletes, recreated keys, transactions, undecodable records, an empty partition."""
     log = Changelog(bootstrap)
     log.write([(n % 3, b'"key-%d"' % (n % 200), b'{"n": %d}' % n) for n in range(3000)])
     log.write([(n % 3, b'"key-%d"' % n, None) for n in range(0, 150)])
@@ -113,7 +113,7 @@ def filled(bootstrap: str) -> Changelog:
 
 
 def contents(url: Path | str, manifest: Manifest, work: Path) -> dict[bytes, bytes]:
-    """What a store would hold after ingesting the snapshot."""
+    """Return the rows of a store that ingests the snapshot."""
     catalog = Catalog(open_storage(url))
     return dict(read_items(catalog.fetch(manifest, work / uuid.uuid4().hex)))
 
@@ -121,7 +121,7 @@ def contents(url: Path | str, manifest: Manifest, work: Path) -> dict[bytes, byt
 def assert_equals_replay(
     log: Changelog, manifests: list[Manifest], url: Path | str, work: Path
 ) -> None:
-    """Every partition's snapshot is the replay's state, with Faust's offset beside it."""
+    """Every partition's snapshot has the replay's state and Faust's offset."""
     ends = log.ends()
     assert [manifest.partition for manifest in manifests] == list(range(PARTITIONS))
     for manifest in manifests:
@@ -138,7 +138,7 @@ def test_a_snapshot_equals_a_full_replay(
     tmp_path: Path,
     how: str,
 ) -> None:
-    """Tombstones, aborted records, records that do not decode, offset gaps: all three readers."""
+    """Tombstones, aborted and undecodable records, offset gaps: with each of the three readers."""
     url = tmp_path / "snapshots"
     manifests = take_snapshot(
         Cluster(settled.bootstrap),
@@ -169,7 +169,7 @@ def test_three_readers_and_a_rerun_write_the_same_bytes(
     settled: Changelog,
     tmp_path: Path,
 ) -> None:
-    """Which reader, how often, into which folder: one hash per partition."""
+    """Neither reader nor repetition nor folder changes a partition's hash."""
     runs = [
         take_snapshot(
             Cluster(settled.bootstrap),
@@ -198,7 +198,7 @@ def test_previous_and_the_new_range_equal_a_full_snapshot(
     changelog: Changelog,
     tmp_path: Path,
 ) -> None:
-    """Deletes after the cut, keys that come back, a partition with only control records, one untouched."""
+    """Deletes after the cut, returning keys, a partition of control records, an untouched one."""
     url = str(tmp_path / "snapshots")
     before = take_snapshot(
         Cluster(changelog.bootstrap), changelog.topic, url, spark=spark, connector="spark"
@@ -264,7 +264,7 @@ def test_a_damaged_previous_snapshot_is_passed_over_for_an_older_one(
     with_spark: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With Spark and without: only what came after the older snapshot is read."""
+    """With and without Spark, the job reads only records after the older snapshot."""
     url = str(tmp_path / "snapshots")
     jobs: list[Job] = []
     run = snapshot_run._run
@@ -333,7 +333,7 @@ def test_a_kill_between_files_and_manifest_leaves_nothing_half_visible(
     settled: Changelog,
     tmp_path: Path,
 ) -> None:
-    """SIGKILL after every file was uploaded; then a rerun gives what an undisturbed run gives."""
+    """SIGKILL after the upload of all files; a rerun then gives the result of a normal run."""
     url = tmp_path / "snapshots"
     done = subprocess.run(
         [sys.executable, "-c", KILLED, settled.bootstrap, settled.topic, str(url)],
@@ -362,7 +362,7 @@ def test_a_failing_partition_publishes_nothing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A snapshot of some partitions only would look like one of all."""
+    """A snapshot of only some partitions would look complete."""
     from faust_assigner.pipeline.snapshots import spans
 
     read: Callable[..., spans.Part] = spans.read_span
@@ -379,7 +379,7 @@ def test_a_failing_partition_publishes_nothing(
 
 
 def test_the_manifest_says_what_the_format_says(settled: Changelog, tmp_path: Path) -> None:
-    """Where it lies and which fields it has."""
+    """Its path and its fields."""
     created_ms = 1_795_232_422_123
     manifests = take_snapshot(
         Cluster(settled.bootstrap), settled.topic, str(tmp_path), created_ms=created_ms

@@ -1,4 +1,4 @@
-"""History as a stream on Spark: visits that read what is new end in the store of one run."""
+"""History as a stream on Spark: incremental visits end with the store of one batch run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("no_pictures")]
 
 
 def visit(spark: SparkSession, ledger: Ledger, out: Path) -> dict[str, list[dict[str, Any]]]:
-    """One run of ``history --stream``; its report."""
+    """Run ``history --stream`` once; return its report."""
     run(spark, HistoryOptions((str(ledger.folder),), str(out), stream=True))
     return read_report(out)
 
@@ -26,7 +26,7 @@ def visit(spark: SparkSession, ledger: Ledger, out: Path) -> dict[str, list[dict
 def test_stream_gives_the_batch_jobs_answers_while_files_grow_and_rotate(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Three visits to a ledger that is appended to in mid-line, rotated and joined by others."""
+    """Three visits to a ledger that grows in mid-line, is rotated and gets more files."""
     ledger, out = Ledger(tmp_path / "ledger"), tmp_path / "out"
     lines = [line for seed in (1, 2, 3) for line in random_rows(f"g{seed}", seed, decisions=4)]
     lines[5:5] = bad_lines()
@@ -49,7 +49,7 @@ def test_stream_gives_the_batch_jobs_answers_while_files_grow_and_rotate(
     whole = HistoryOptions((str(ledger.folder),), str(tmp_path / "whole"))
     run_here(whole)
     there = {(row["file"], row["line"]) for row in read_report(tmp_path / "whole")["quarantine"]}
-    # A line that was refused under the file's old name stays under that name.
+    # A line refused under the file's old name stays under that name.
     assert there - {(row["file"], row["line"]) for row in again["quarantine"]} <= {
         (str(live) + ".1", line) for _, line in there
     }

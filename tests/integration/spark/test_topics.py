@@ -1,4 +1,4 @@
-"""Ledger lines in a Kafka topic: both readers, batch and stream, give what files give."""
+"""Ledger lines in a Kafka topic: both readers, batch and stream, give the results of files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LINES = [*random_rows("g", 9, decisions=4), *bad_lines(), Line(b"")]
 
 @pytest.fixture(scope="module")
 def topic(kafka: KafkaServer) -> str:
-    """A topic of three partitions with a ledger, transactions, a gap of markers and a tombstone in it."""
+    """A topic of three partitions with a ledger, transactions, gaps of markers and a tombstone."""
     name = f"ledger-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     for future in admin.create_topics([NewTopic(name, 3, 1)]).values():
@@ -54,7 +54,7 @@ def topic(kafka: KafkaServer) -> str:
 
 
 def told(parsed: DataFrame) -> tuple[Counter[str], set[str], int]:
-    """What lines came to: accepted rows by table and group, where refused ones are, how many those are."""
+    """Return accepted rows by table and group, the places of refused lines, and their number."""
     accepted: Counter[str] = Counter()
     refused = [row["file"] for row in parsed.where("reason is not null").collect()]
     for table in TABLES:
@@ -65,7 +65,7 @@ def told(parsed: DataFrame) -> tuple[Counter[str], set[str], int]:
 
 @pytest.fixture(scope="module")
 def of_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Counter[str]:
-    """What the same lines come to when they are in a file; the model judges files elsewhere."""
+    """The result of the same lines in a file; other tests compare files with the model."""
     ledger = Ledger(tmp_path_factory.mktemp("ledger"))
     path = ledger.write("one.jsonl", LINES)
     return told(read_ledger(spark, [str(path)]).persist())[0]
@@ -75,7 +75,7 @@ def of_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> C
 def test_topic_gives_what_files_give(
     spark: SparkSession, topic: str, of_files: Counter[str], connector: str
 ) -> None:
-    """Committed records once, aborted ones not at all; refused lines under partition and offset."""
+    """Committed records count once, aborted ones never; refused lines have partition and offset."""
     accepted, places, refused = told(read_ledger(spark, [topic], connector=connector).persist())
     assert accepted == of_files
     assert sum(accepted.values()) == sum(line.row is not None for line in LINES)
@@ -87,7 +87,7 @@ def test_topic_gives_what_files_give(
 def test_stream_of_a_topic_takes_each_offset_once(
     spark: SparkSession, topic: str, of_files: Counter[str], connector: str
 ) -> None:
-    """Two visits take what one batch takes, the second nothing."""
+    """Two visits take the records of one batch, all of them in the first visit."""
     first = news([topic], {}, {})
     accepted, _, refused = told(read_visit(spark, first, connector=connector).persist())
     assert accepted == of_files
@@ -97,7 +97,7 @@ def test_stream_of_a_topic_takes_each_offset_once(
 
 @pytest.fixture(scope="module")
 def written(kafka: KafkaServer) -> tuple[str, Counter[str]]:
-    """What three workers of ours write to a topic: decisions with standbys and moves, recoveries, samples."""
+    """Topic with rows of three of our workers: decisions with standbys and moves, recoveries, samples."""
     name = f"ledger-{uuid.uuid4().hex[:8]}"
     writers = [
         LedgerTopic(name, f"shop-{worker}", lambda: {"bootstrap_servers": kafka.bootstrap})
@@ -162,6 +162,6 @@ def test_topic_that_is_not_there_is_an_error(spark: SparkSession, topic: str) ->
     "url", ["kafka://", "kafka://host:1", "kafka://host:1/", "kafka:///topic", "kafka://host:1/a/b"]
 )
 def test_url_of_a_topic_needs_both_parts(url: str) -> None:
-    """Cluster and topic; what is not one is said."""
+    """Without a cluster or a topic the URL is an error."""
     with pytest.raises(ConfigError, match="is not kafka://"):
         split_sources([url])

@@ -128,7 +128,7 @@ def test_the_whole_job_gives_the_same_document_and_score_on_spark(
         encode("partition_sample", {**row, "ts": row["ts"].timestamp()})  # type: ignore[attr-defined]
         for row in messy_samples(3)
     ]
-    # The newest decision is repeated a moment later, with its placements: it stays one decision.
+    # The newest decision is repeated a moment later with its placements; it stays one decision.
     decision, *placements = (line for line in lines if b'"d2"' in line)
     lines += [encode("decision", {**json.loads(decision), "ts": at + 9.0}), *placements]
     (tmp_path / "shop.jsonl").write_bytes(b"\n".join(line.rstrip(b"\n") for line in lines))
