@@ -12,7 +12,7 @@ from tests.support.hall import Hall, frames
 
 
 async def ask(hall: Hall, api_key: int, version: int, **values: Any) -> Any:
-    """Send one request as a fresh peer; return its answer."""
+    """Send a request as a fresh peer; return its answer."""
     peer, wire = hall.connect("peer")
     mine = wire.written = []
     peer.data_received(next(frames(api_key, 1, version, **values)))
@@ -29,7 +29,7 @@ def read(api_key: int, version: int, frame: bytes) -> Any:
 
 
 def to_topic(*parts: bytes, partition: int = 0) -> dict[str, Any]:
-    """A Produce of batches for one partition of "t", all in one request."""
+    """The values of a Produce request with batches for one partition of "t"."""
     data = [{"index": partition, "records": part} for part in parts]
     return {"acks": -1, "timeout_ms": 1_000, "topic_data": [{"name": "t", "partition_data": data}]}
 

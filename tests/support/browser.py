@@ -31,20 +31,20 @@ _FLAGS = (
 
 
 def executable() -> str | None:
-    """Chromium's path; None where it is not installed."""
+    """Return Chromium's path; None if it is not installed."""
     return next((found for name in BROWSERS if (found := shutil.which(name))), None)
 
 
 class Browser:
-    """One tab."""
+    """A tab."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket, self._last = socket, 0
-        #: What the page's console said: errors, refused scripts, exceptions.
+        #: The console's messages: errors, refused scripts, exceptions.
         self.complaints: list[str] = []
 
     async def call(self, method: str, **parameters: Any) -> Any:
-        """One command of the protocol, and its result."""
+        """Send a command of the protocol; return its result."""
         self._last += 1
         await self._socket.send_json({"id": self._last, "method": method, "params": parameters})
         async with asyncio.timeout(60):
@@ -62,12 +62,12 @@ class Browser:
             self.complaints.append(said["params"]["entry"]["text"])
 
     async def open(self, url: str) -> None:
-        """Go to a page and wait until it is loaded."""
+        """Open a page and wait until it is loaded."""
         await self.call("Page.navigate", url=url)
         await self.until("document.readyState === 'complete' && location.href !== 'about:blank'")
 
     async def look(self, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """The size of the screen, and light or dark; below 500 pixels it is a phone."""
+        """Set the screen's size and light or dark; a width below 500 pixels is a phone."""
         await self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -112,7 +112,7 @@ class Browser:
             )
 
     async def click(self, selector: str) -> None:
-        """Click the middle of the first element that fits."""
+        """Click the middle of the first matching element."""
         at = await self.js(
             f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
             " e.scrollIntoView({block: 'center', inline: 'center'});"
@@ -124,7 +124,7 @@ class Browser:
             )
 
     async def picture(self, path: Path, *, whole: bool = False) -> None:
-        """Save what is seen as a PNG; the whole page with ``whole``."""
+        """Save the visible part as a PNG; the whole page with ``whole``."""
         done = await self.call("Page.captureScreenshot", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(done["data"]))
 
@@ -155,7 +155,7 @@ def chromium(folder: Path) -> Iterator[int]:
 
 @contextlib.asynccontextmanager
 async def tab(port: int) -> AsyncIterator[Browser]:
-    """A tab of its own in that Chromium."""
+    """A new tab in that Chromium."""
     at = f"http://127.0.0.1:{port}/json"
     async with aiohttp.ClientSession() as session:
         async with session.put(f"{at}/new?about:blank") as answer:

@@ -1,4 +1,4 @@
-"""Certificates for one test: an authority, and what it signs; PEM files."""
+"""Certificates for a test: an authority and the certificates it signs, as PEM files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Authority:
         )
 
     def sign(self, name: str) -> Pair:
-        """A certificate for that name, good for loopback as a server and as a client."""
+        """A certificate for ``name``, valid for loopback, for servers and clients."""
         key = ec.generate_private_key(ec.SECP256R1())
         pair = Pair(self._folder / f"{name}.pem", self._folder / f"{name}.key")
         pair.cert.write_bytes(

@@ -1,4 +1,4 @@
-"""A pytest plugin: what each test, and each process that a test starts, would otherwise pay for anew."""
+"""A pytest plugin that saves costs which each test, and each process of a test, would pay anew."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Generator
 
 import pytest
 
-#: A server of tests lives for minutes: what Java's second compiler and parallel collectors cost on two cores
-#: is never paid back.
+#: A server of a test lives for minutes, too short for Java's second compiler and parallel
+#: collectors to pay off on two cores.
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Java compiles little, and Hypothesis's tables lie in one folder, whatever folder a process works in.
+    """Let Java compile little, and keep Hypothesis's tables in one folder for all processes.
 
-    kio imports Hypothesis where it is installed, which makes these tables where it finds none: a second of
-    computing for every process that a test starts in a folder of its own.
+    If Hypothesis is installed, kio imports it, and it builds these tables unless it finds them.
+    That costs a second of computing for every process that a test starts in its own folder.
     """
     os.environ.setdefault("JDK_JAVA_OPTIONS", JAVA)
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(config.rootpath / ".hypothesis"))

@@ -2,9 +2,9 @@
 
     python -m tests.support.dist [FOLDER]
 
-Needs a package registry for the clean environments: one with the extras of a worker and the broker, one with
-the broker's extra alone. The demo's files are the sdist's ``examples``, unpacked where no source of the
-package lies, so that what it imports is the installed wheel.
+Needs a package registry for the clean environments: one with the extras of a worker and the broker,
+the other with only the broker's extra. The demo's files are the sdist's ``examples``, unpacked in a
+folder without the package's source, so that the demo imports the installed wheel.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ PACKAGE = "faust_assigner"
 
 
 def run(*command: str | Path, cwd: Path = ROOT) -> str:
-    """A command's output; an error with all it said when it fails."""
-    # A PYTHONPATH of the caller's would let the source stand in for what was installed.
+    """Return a command's output; raise an error with the output if it fails."""
+    # With the caller's PYTHONPATH the source could replace the installed package.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         [str(word) for word in command], cwd=cwd, env=environment, capture_output=True, text=True
@@ -47,7 +47,7 @@ def build(folder: Path, *, isolated: bool = True) -> tuple[Path, Path]:
 
 
 def missing_from(wheel: Path) -> list[str]:
-    """Files of the package (py.typed, pages, poms and all) that the wheel lacks."""
+    """Return the package's files (py.typed, pages, poms and all others) that the wheel lacks."""
     with zipfile.ZipFile(wheel) as archive:
         inside = set(archive.namelist())
     ours = {
@@ -59,7 +59,7 @@ def missing_from(wheel: Path) -> list[str]:
 
 
 def unpack_examples(sdist: Path, folder: Path) -> None:
-    """``examples/`` of the sdist, and nothing else, into ``folder``."""
+    """Unpack only ``examples/`` of the sdist into ``folder``."""
     with tarfile.open(sdist) as archive:
         for member in archive.getmembers():
             _, _, name = member.name.partition("/")
@@ -69,7 +69,7 @@ def unpack_examples(sdist: Path, folder: Path) -> None:
 
 
 def install(wheel: Path, extras: str, folder: Path, *more: str) -> Path:
-    """The Python of a fresh environment: the wheel with ``extras``, all that they ask for, and ``more``."""
+    """Return the Python of a fresh environment with the wheel, its ``extras`` and ``more``."""
     venv.create(folder)
     python = folder / "bin" / "python"
     pip = (sys.executable, "-m", "pip", "--python", python)
@@ -97,9 +97,9 @@ with EmbeddedBroker():
 
 
 def check_broker_alone(wheel: Path, folder: Path) -> None:
-    """Install the broker's extra beside pytest and confluent-kafka; run the guide's test of this client.
+    """Install the broker's extra beside pytest and confluent-kafka; run the guide's test of it.
 
-    Raises RuntimeError if the test fails, SystemExit if a package of another room was installed.
+    Raises RuntimeError if the test fails, SystemExit if a package of another extra was installed.
     """
     python = install(wheel, "broker", folder / "broker", "pytest", "confluent-kafka")
     find = "import importlib.util as u, sys; print(*(m for m in sys.argv[1:] if u.find_spec(m)))"

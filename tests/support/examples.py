@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-#: `make test-all` sets it.
+#: `make test-all` sets this variable.
 FULL = os.environ.get("FULL") == "1"
 
 

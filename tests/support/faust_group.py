@@ -1,7 +1,8 @@
-"""A consumer group without a broker: real Faust apps, metadata and assignments as bytes on the wire.
+"""A consumer group without a broker: real Faust apps, metadata and assignments as bytes on the
+wire.
 
-Only bytes pass between members, encoded and decoded by aiokafka's own protocol classes, as a broker
-would carry them; a member's memory is whatever its assignor keeps.
+Only bytes pass between members, encoded and decoded by aiokafka's own protocol classes, as with a
+broker. A member's memory is the state of its assignor.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def make_app(
 
 
 class WireGroup:
-    """Members by id; ``rebalance`` is one whole round of JoinGroup and SyncGroup."""
+    """Members by id; ``rebalance`` is a whole round of JoinGroup and SyncGroup."""
 
     def __init__(self, partitions: Mapping[str, int]) -> None:
         self.partitions = dict(partitions)
@@ -75,21 +76,21 @@ class WireGroup:
         self.leader = ""
 
     def add(self, member_id: str, app: faust.App, topics: Collection[str]) -> None:
-        """A member that joins at the next rebalance."""
+        """Add a member at the next rebalance."""
         self.apps[member_id] = app
         self.topics[member_id] = set(topics)
 
     def remove(self, member_id: str) -> None:
-        """A member that is gone at the next rebalance."""
+        """Remove a member before the next rebalance."""
         for book in (self.apps, self.topics):
             del book[member_id]
 
     def join_bytes(self) -> dict[str, bytes]:
-        """Every member's metadata as it travels."""
+        """Return every member's metadata as bytes on the wire."""
         return {m: app.assignor.metadata(self.topics[m]).encode() for m, app in self.apps.items()}
 
     def rebalance(self, leader: str | None = None) -> None:
-        """Everybody joins, one assigns, everybody syncs."""
+        """Let all members join, the leader assign, and all members sync."""
         self.joined = self.join_bytes()
         self.leader = leader or next(iter(self.apps))
         metadata = {m: ConsumerProtocolMemberMetadata.decode(raw) for m, raw in self.joined.items()}
@@ -100,7 +101,7 @@ class WireGroup:
             app.assignor.on_assignment(ConsumerProtocolMemberAssignment.decode(self.synced[m]))
 
     def actives(self, topic: str) -> dict[int, str]:
-        """Partition -> the member that owns it; two owners or none are the assertion of the caller."""
+        """Return partition -> owner; asserts that no partition has two owners."""
         owners: dict[int, str] = {}
         for m, app in self.apps.items():
             for tp in app.assignor.assigned_actives():
@@ -110,7 +111,7 @@ class WireGroup:
         return owners
 
     def standbys(self, topic: str) -> dict[int, set[str]]:
-        """Partition -> the members that keep it warm."""
+        """Return partition -> the members with a standby."""
         found: dict[int, set[str]] = {p: set() for p in range(self.partitions.get(topic, 0))}
         for m, app in self.apps.items():
             for tp in app.assignor.assigned_standbys():

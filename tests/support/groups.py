@@ -1,7 +1,7 @@
-"""A pytest plugin: tests of one ``xdist_group`` run in one process, whatever pytest makes of their ids.
+"""A pytest plugin: tests of an ``xdist_group`` run in one process, whatever their ids are.
 
-xdist's own way is to write the group into a test's id, which pytest 9.2 no longer lets it. Here every worker
-writes down the groups of what it collected, and the scheduler reads them.
+xdist writes the group into a test's id, which pytest 9.2 no longer allows. Here every worker
+records the groups of its collected tests, and the scheduler reads them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A broker with connections that are no sockets: what it answers, in order, on a clock of its own."""
+"""A broker with connections that are no sockets: its answers, in order, on its own clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from faust_assigner.broker.server import BrokerServer
 from faust_assigner.broker.settings import Settings
 from tests.support.clients.raw_client import request_frame
 
-STEP_S = SLICE_S / 10  # a clock that ticks ten times in a slice, however fast the machine is
+STEP_S = SLICE_S / 10  # a clock that ticks ten times in a slice, at any speed of the machine
 T = TypeVar("T")
 
 
@@ -26,7 +26,7 @@ def ticking() -> Callable[[], float]:
 
 
 class Wire(asyncio.Transport):
-    """Keeps what is written, by name, in the order of all connections."""
+    """Keep the written data by name, in the order of all connections."""
 
     def __init__(self, name: str, written: list[tuple[str, bytes]]) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Wire(asyncio.Transport):
         self.written.append((self.name, bytes(data)))
 
     def get_write_buffer_size(self) -> int:
-        """What the peer has not taken."""
+        """The bytes that the peer has not read."""
         return self.unsent
 
     def pause_reading(self) -> None:
@@ -59,7 +59,7 @@ class Wire(asyncio.Transport):
         self.closed = True
 
     def abort(self) -> None:
-        """No more, and what was not taken is lost."""
+        """Close at once; unread data is lost."""
         self.closed = self.aborted = True
 
 
@@ -73,14 +73,14 @@ class Hall:
         self.written: list[tuple[str, bytes]] = []
 
     def connect(self, name: str, protocol: str = PLAINTEXT) -> tuple[Connection, Wire]:
-        """One more peer."""
+        """Add a peer."""
         listener = Listener(protocol, "127.0.0.1", 0)
         connection, wire = Connection(self.server, listener), Wire(name, self.written)
         connection.connection_made(wire)
         return connection, wire
 
     async def answers(self, count: int) -> list[str]:
-        """Whose answers came, in order, once there are so many."""
+        """Wait for ``count`` answers; return their peers in order."""
         while len(self.written) < count:
             await asyncio.sleep(0)
         return [name for name, _ in self.written]
@@ -100,5 +100,5 @@ def in_hall(story: Callable[[Hall], Awaitable[T]]) -> T:
 
 
 def frames(api_key: int, count: int, version: int = 0, **values: Any) -> Iterator[bytes]:
-    """The same request with one correlation id after the other."""
+    """Return the same request with consecutive correlation ids."""
     return (request_frame(api_key, version, n, values) for n in range(count))

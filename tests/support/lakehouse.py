@@ -1,9 +1,10 @@
-"""``history --format`` in a session with the format's jars: ``make spark-matrix SPARKS="delta iceberg"``.
+"""``history --format`` in a session with the format's jars: ``make spark-matrix SPARKS="delta
+iceberg"``.
 
-Two visits of a stream; the second one is interrupted between two tables, and a third one without new lines
-completes it. Iceberg's tables go into a catalog of the session, too. Prints one line of JSON: "equal", or the
-first difference. A session has its jars from its start, so this cannot run in the session that the other
-tests share.
+Two visits of a stream. The second visit is interrupted between two tables, and a third visit
+without new lines completes it. Iceberg's tables go into a catalog of the session, too. Prints one
+line of JSON: "equal", or the first difference. A session has its jars from its start, so this
+cannot run in the session that the other tests share.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ SMALL = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 ALL = (*TABLES, "quarantine")
-#: Spark writes a list of more than ten days in another way than a shorter list.
+#: Spark writes a list of more than ten days differently from a shorter list.
 MANY_DAYS = 11
 
 
@@ -80,7 +81,7 @@ def lives(spark: Any, folder: Path, kind: str) -> str:
 
 
 def in_a_catalog(spark: Any, folder: Path, options: HistoryOptions) -> str:
-    """Write the tables into a catalog that the session brings, and refuse a second history there."""
+    """Write the tables into the session's own catalog, and refuse a second history there."""
     setting = f"spark.sql.catalog.{CATALOG}"
     spark.conf.set(f"{setting}.type", "hadoop")
     spark.conf.set(f"{setting}.warehouse", str(folder / "warehouse"))
@@ -116,7 +117,7 @@ def _interrupted(spark: Any, options: HistoryOptions) -> None:
 
 
 def difference(spark: Any, tables: LakehouseTables, store: Store) -> str:
-    """The first table whose rows are not those of the store; "" if all are equal. A table has rows."""
+    """Return the first table whose rows differ from the store's, or "". Every table must have rows."""
     manifest = store.load()
     for table in ALL:
         if table == "quarantine":
@@ -132,7 +133,7 @@ def difference(spark: Any, tables: LakehouseTables, store: Store) -> str:
 
 
 def _text(row: Any) -> str:
-    """A row in one form: Arrow has times with a zone and maps as pairs, Spark has neither."""
+    """A row in a common form: Arrow has times with a zone and maps as pairs, Spark has neither."""
     return json.dumps(
         _plain(row), sort_keys=True, default=lambda value: str(value).removesuffix("+00:00")
     )

@@ -1,4 +1,4 @@
-"""The kit for app authors: what it costs unused, its errors, and that nothing outlives a test."""
+"""The kit for app authors: the cost of an unused plugin, its errors, and leaks of a test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.pages import ROOT
 
 CLICKS = "examples.clicks.app"
 HEAVY = {"aiokafka", "faust", "faust_assigner.broker", "kio", "mode", "numpy", "rocksdict"}
-#: A test of an author, in a folder of its own; ``{end}`` is how it ends.
+#: A test of an author in its own folder; ``{end}`` is the way it ends.
 STORY = """
 import os, signal
 from pathlib import Path
@@ -39,7 +39,7 @@ ENDS = {
 
 
 def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """pytest as an author runs it, with this package's plugin."""
+    """Run pytest as an author does, with this package's plugin."""
     return subprocess.run(
         [
             sys.executable,
@@ -61,7 +61,7 @@ def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
 
 
 def test_collecting_tests_imports_neither_faust_nor_a_client(tmp_path: Path) -> None:
-    """Who has the plugin installed and does not use it pays for no import."""
+    """An installed and unused plugin costs no import."""
     (tmp_path / "conftest.py").write_text(
         "import sys\n"
         "def pytest_unconfigure(config):\n"
@@ -89,13 +89,13 @@ def test_collecting_tests_imports_neither_faust_nor_a_client(tmp_path: Path) -> 
     ],
 )
 def test_a_wrong_path_is_named(fleet: StartFleet, path: str, message: str, processes: bool) -> None:
-    """The error says what was looked for and what is there."""
+    """The error has the wanted path and the existing apps."""
     with pytest.raises(AppNotFound, match=message):
         fleet(path, processes=processes)
 
 
 def test_a_function_cannot_run_as_a_process(fleet: StartFleet) -> None:
-    """The error names what is needed instead."""
+    """The error states that the path of the app is needed."""
     with pytest.raises(AppNotFound, match=r"processes=True\) needs the path of the app"):
         fleet(lambda: None, processes=True)
 
@@ -113,25 +113,25 @@ def is_alive(pid: int) -> bool:
 @pytest.mark.processes
 @pytest.mark.parametrize("how", ENDS)
 def test_no_worker_outlives_a_test(tmp_path: Path, how: str) -> None:
-    """Neither a running worker nor a frozen one, however the test ends."""
+    """Neither a running nor a frozen worker survives, however the test ends."""
     end, code = ENDS[how]
     (tmp_path / "test_story.py").write_text(STORY.format(end=end))
     done = run_pytest(tmp_path)
     assert done.returncode == code, done.stdout + done.stderr
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     if how == "is killed":
-        os.kill(pids[1], signal.SIGCONT)  # a frozen process cannot see that its parent is gone
+        os.kill(pids[1], signal.SIGCONT)  # a frozen process cannot see that its parent has ended
     wait_until(lambda: not any(map(is_alive, pids)), f"the workers {pids} to end")
 
 
 def test_time_of_processes_cannot_be_moved(tmp_path: Path) -> None:
-    """The error names the way that can."""
+    """The error states that a fleet without processes can move its time."""
     with pytest.raises(AssertionError, match="start the fleet without processes=True"):
         Fleet(CLICKS, tmp_path, processes=True).advance(1)
 
 
 def test_waits_name_what_is_awaited(fleet: StartFleet) -> None:
-    """A group that cannot come to rest, a worker that stands still, and a worker that is not there."""
+    """A group that cannot come to rest, a frozen worker, and an unknown worker."""
     shop = fleet(CLICKS)
     shop.freeze("w1")
     with pytest.raises(
@@ -144,7 +144,7 @@ def test_waits_name_what_is_awaited(fleet: StartFleet) -> None:
 
 
 def test_what_the_app_sends_bears_the_moved_time(fleet: StartFleet) -> None:
-    """Also what an author's own ``time.time()`` says; the machine's clock is back after the test."""
+    """This includes an author's own ``time.time()``; after the test the clock is real again."""
     shop = fleet(CLICKS)
     began = time.time()
     shop.advance(305)
@@ -157,7 +157,7 @@ def test_what_the_app_sends_bears_the_moved_time(fleet: StartFleet) -> None:
 
 
 def test_a_cold_move_is_named(fleet: StartFleet) -> None:
-    """Without standbys a death leaves its rows to a worker that has none of them."""
+    """Without standbys a dead worker's rows go to a worker that has none of them."""
     shop = fleet(CLICKS, workers=2, settings={"table_standby_replicas": 0})
     shop.send_all("visits", [(f"visitor-{n}", 1) for n in range(40)])
     shop.advance(5)

@@ -1,1 +1,1 @@
-"""What tests of the assigner service share: its processes, its consumers, its history."""
+"""Shared parts of the assigner service's tests: its processes, its consumers, its history."""

@@ -1,8 +1,8 @@
-"""A consumer as a process: it writes a journal of what it works on, for tests that stop and kill it.
+"""A consumer as a process, for tests that stop and kill it: it writes its work to a journal.
 
     python -m tests.support.assigning.consumer TARGETS NAME JOURNAL
 
-A line is ``time partition epoch``: one for each partition that it may work on, every 20 ms.
+A line is ``time partition epoch``: a line per partition that the consumer may work on, every 20 ms.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.support.assigning.instances import Consumer
 
 
 async def live(targets: str, name: str, journal: Path) -> None:
-    """Work until the service, or a signal, ends it."""
+    """Work until the service or a signal ends the consumer."""
     consumer = Consumer(targets.split(","), name).start()
     assert consumer.task is not None
     with journal.open("a", buffering=1) as out:

@@ -21,7 +21,7 @@ from tests.property.service_sim.loop import VirtualLoop
 
 PATIENCE_S = 30.0
 
-#: Real seconds, small; a lease of etcd has at least one.
+#: Small real times; a lease of etcd has at least one second.
 QUICK: Mapping[str, Any] = {
     "consumer_ttl_s": 2.0,
     "consumer_keepalive_s": 0.3,
@@ -39,12 +39,12 @@ QUICK: Mapping[str, Any] = {
 
 
 def quick(prefix: str, **changes: Any) -> ServiceSettings:
-    """Settings for tests that wait for them."""
+    """Return short times, for tests that wait for them."""
     return ServiceSettings(prefix=prefix, **{**QUICK, **changes})
 
 
 async def eventually(holds: Callable[[], Any], what: str = "") -> None:
-    """Wait until it does; fail after half a minute."""
+    """Wait until ``holds`` is true; fail after half a minute."""
     try:
         async with asyncio.timeout(PATIENCE_S):
             while not holds():
@@ -55,7 +55,7 @@ async def eventually(holds: Callable[[], Any], what: str = "") -> None:
 
 @dataclass(eq=False)
 class Helper:
-    """One consumer, connected to one instance. ``warm_s``: how long it takes; ``None``: for ever."""
+    """A consumer connected to an instance. ``warm_s``: seconds of a warm-up, ``None``: endless."""
 
     node: AssignerNode
     name: str
@@ -73,7 +73,7 @@ class Helper:
 
     @property
     def incarnation(self) -> str:
-        """The process's, as it registered."""
+        """The incarnation that the process has registered."""
         return self.consumer.incarnation if self.consumer else ""
 
     async def connect(self) -> Helper:
@@ -126,7 +126,7 @@ class Helper:
             )
 
     def of(self, kind: type[Command]) -> list[Any]:
-        """All it was told of one kind."""
+        """Return all received commands of a kind."""
         return [command for command in self.told if isinstance(command, kind)]
 
     async def expire(self) -> None:
@@ -135,7 +135,7 @@ class Helper:
         await self.node._store.revoke(entry.kv.lease)
 
     async def disconnect(self) -> None:
-        """The connection breaks; nothing is said."""
+        """Break the connection without a message."""
         for task in (*self._jobs, self._task):
             if task is not None:
                 task.cancel()
@@ -145,7 +145,7 @@ class Helper:
 
 
 class LoopClock:
-    """The clocks of a process whose time is its event loop's: real, or virtual."""
+    """The clocks of a process on the time of its event loop, real or virtual."""
 
     def monotonic(self) -> float:
         """The loop's time."""
@@ -161,7 +161,7 @@ class LoopClock:
 
 
 def virtually(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run a story on virtual time: it waits for nothing."""
+    """Run a story on virtual time, without real waits."""
     loop = VirtualLoop()
     try:
         loop.run_until_complete(story())
@@ -188,7 +188,7 @@ class Bench:
         metrics: Metrics | None = None,
         **settings: Any,
     ) -> AssignerNode:
-        """One more instance."""
+        """Add an instance."""
         node = AssignerNode(
             store or self.open_store(),
             quick(self.prefix, **settings),
@@ -204,7 +204,7 @@ class Bench:
         return node
 
     async def consumer(self, node: AssignerNode, name: str, **options: Any) -> Helper:
-        """One more consumer, connected."""
+        """Add a connected consumer."""
         helper = Helper(node, name, **options)
         self.helpers.append(helper)
         return await helper.connect()
@@ -218,10 +218,11 @@ class Bench:
         for node in self.nodes:
             await node.stop()
 
-    # -- what is the case ----------------------------------------------------------------------------
+    # -- state
+    # ---------------------------------------------------------------------------------------
 
     def owners(self) -> dict[TopicPartition, str]:
-        """Whose each partition is, as the first instance sees it."""
+        """Return partition -> owner, as the first instance sees it."""
         view = self.nodes[0]._mirror.view
         return {
             at: owned.owner
@@ -230,7 +231,7 @@ class Bench:
         }
 
     def loads(self) -> list[int]:
-        """How many partitions each consumer that is connected owns by its own account, ascending."""
+        """Return how many partitions each connected consumer owns by its own account, ascending."""
         return sorted(len(helper.owned) for helper in self.helpers if helper.ended is None)
 
     def open_handoffs(self) -> int:
@@ -238,7 +239,7 @@ class Bench:
         return len(self.nodes[0]._mirror.view.handoffs)
 
     async def settles(self, *loads: int) -> None:
-        """Until the consumers own so many each and nothing is on its way."""
+        """Wait until the consumers own these numbers of partitions and no hand-off is open."""
         await eventually(
             lambda: (
                 self.loads() == sorted(loads)

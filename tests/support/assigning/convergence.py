@@ -1,12 +1,12 @@
-"""How long a group takes to converge, on a machine that may have other things to do.
+"""The time a group takes to converge, on a machine that may be busy.
 
-What a busy machine takes is measured, not guessed: the seconds for which threads of the story's processes
-stood in the kernel's queue for a processor, and those by which the test's own loop woke too late. On an idle
-machine that is next to nothing; a process that is stopped, sleeps or waits for another one stands in no
-queue, so that a fault of the service is not taken for the machine's.
+The delay due to a busy machine is measured: the seconds for which threads of the story's processes
+stood in the kernel's queue for a processor, and those by which the test's own loop woke too late.
+On an idle machine the delay is close to zero. A process that is stopped, sleeps or waits for
+another process stands in no queue, so a fault of the service does not count as the machine's.
 
-Whoever is kept from running for longer than its lease can spare loses it: that is one more fault, of the
-machine's making, and the bound begins anew after it.
+A process that cannot run for longer than its lease can spare loses the lease. That is a further
+fault, caused by the machine, and the bound starts anew after it.
 """
 
 from __future__ import annotations
@@ -20,41 +20,41 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TICK_S = 0.01
-#: A loop that is woken by so much too late is on time.
+#: A loop that wakes this much too late counts as on time.
 PUNCTUAL_S = 0.002
 
 
 @dataclass
 class Taken:
-    """What the machine took so far, seconds."""
+    """The machine's delays so far, in seconds."""
 
     by_queue_s: float = 0.0
     by_loop_s: float = 0.0
 
     @property
     def seconds(self) -> float:
-        """In all: one process may wait for another, so that their waits add up."""
+        """The sum of both: one process may wait for another, so that their delays add up."""
         return self.by_queue_s + self.by_loop_s
 
 
 def queued_s(process_ids: Iterable[int]) -> dict[Path, float]:
-    """Thread -> seconds for which it wanted to run and had no processor, since it began (``schedstat``)."""
+    """Return thread -> seconds in the queue for a processor since the thread's start (``schedstat``)."""
     found = {}
     for process_id in process_ids:
         for thread in Path(f"/proc/{process_id}/task").glob("*"):
-            with contextlib.suppress(OSError):  # it has ended
+            with contextlib.suppress(OSError):  # the thread has ended
                 found[thread] = int((thread / "schedstat").read_text().split()[1]) / 1e9
     return found
 
 
 def gone_by(before: Mapping[Path, float], after: Mapping[Path, float]) -> float:
-    """Seconds between two looks, of the threads that are there at the second."""
+    """Return the seconds between two looks, for the threads of the second look."""
     return sum(seconds - before.get(thread, 0.0) for thread, seconds in after.items())
 
 
 @contextlib.asynccontextmanager
 async def machine(process_ids: Iterable[int]) -> AsyncIterator[Taken]:
-    """What it takes from these processes, from this one and from its loop, during the block."""
+    """Measure the delays of these processes, of this process and of its loop during the block."""
     ids, taken = (*process_ids, os.getpid()), Taken()
     before = queued_s(ids)
 
@@ -80,9 +80,9 @@ async def within(
     *,
     spare_s: float,
 ) -> AsyncIterator[Taken]:
-    """The block takes no longer than ``bound_s`` and what the machine took; it says what it took.
+    """Assert that the block takes at most ``bound_s`` and the machine's delays; print its time.
 
-    ``spare_s``: what a lease can spare; once more ``bound_s`` for each time that the machine took so much.
+    ``spare_s``: the delay that a lease can spare; each such delay adds another ``bound_s``.
     """
     began = time.monotonic()
     async with machine(process_ids) as taken:

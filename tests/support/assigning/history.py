@@ -1,4 +1,4 @@
-"""What etcd remembers of a story, checked against the rules of a handoff."""
+"""A story's history in etcd, checked against the rules of a hand-off."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from faust_assigner.service.store.access import EtcdAccess
 from faust_assigner.service.store.base import Event, Put
 from faust_assigner.service.store.etcd import EtcdStore
 
-#: C1: what may follow a phase, as long as the handoff is the same.
+#: C1: the phases that may follow a phase of the same hand-off.
 FOLLOWS = {
     Phase.WARMING: {Phase.WARMING, Phase.READY},
     Phase.READY: {Phase.READY, Phase.COMPLETE},
@@ -23,7 +23,7 @@ FOLLOWS = {
 
 
 class Recorder:
-    """Every change under a prefix since etcd began, also where etcd forgets it or dies meanwhile."""
+    """Every change under a prefix since etcd's start, even if etcd compacts or restarts."""
 
     def __init__(self, store: EtcdStore, prefix: str) -> None:
         self._store = store
@@ -33,7 +33,7 @@ class Recorder:
         self._events: list[Event] = []
 
     async def run(self) -> None:
-        """Watch for ever; raises ``Compacted`` where something was forgotten before it was seen."""
+        """Watch without an end; raises ``Compacted`` if unseen changes were compacted."""
         while True:
             try:
                 watching = self._store.watch(self._prefix, self._revision + 1)
@@ -58,7 +58,7 @@ class Recorder:
 
 @contextlib.asynccontextmanager
 async def recorded(endpoint: str, prefix: str) -> AsyncIterator[Recorder]:
-    """From now on, and all that etcd remembers of before."""
+    """Record from now on, and all earlier changes that etcd still has."""
     store = EtcdStore(EtcdAccess(endpoints=(endpoint,)))
     recorder = Recorder(store, prefix)
     task = asyncio.create_task(recorder.run(), name="recorder")
@@ -73,7 +73,7 @@ async def recorded(endpoint: str, prefix: str) -> AsyncIterator[Recorder]:
 
 
 async def history(endpoint: str, prefix: str) -> list[Event]:
-    """Every change under the prefix since etcd began; nothing may have been compacted."""
+    """Return every change under the prefix since etcd's start; none may be compacted."""
     async with recorded(endpoint, prefix) as recorder:
         return await recorder.so_far()
 
@@ -83,7 +83,7 @@ def faults(events: Sequence[Event], prefix: str, *, strict: bool = False) -> lis
     keys, found = Keys(prefix), []
     handoffs: dict[str, tuple[int, Handoff]] = {}
     owners: dict[str, tuple[str, str]] = {}
-    consumers: dict[str, str] = {}  # with the process that is registered
+    consumers: dict[str, str] = {}  # consumer -> incarnation of its registered process
     leader: str | None = None
     for event in events:
         kind, names = keys.kind(event.key)

@@ -1,4 +1,4 @@
-"""Instances of the assigner service as processes, and consumers that write down what they are told."""
+"""Instances of the assigner service as processes, and consumers that record their commands."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ QUICK = (
 
 
 class Instance:
-    """One ``faust-assigner serve``, on a free port of loopback."""
+    """A ``faust-assigner serve`` on a free port of loopback."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Instance:
         return self.log.read_text(errors="replace")
 
     def wait(self, pattern: str = r"listening on (\S+)") -> str:
-        """What the pattern's first group matches in the output, once it does."""
+        """Wait until the pattern matches in the output; return its first group."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             if found := re.search(pattern, self.said):
@@ -97,11 +97,11 @@ class Instance:
         return self.wait()
 
     def send(self, number: int) -> None:
-        """Send it a signal."""
+        """Send the process a signal."""
         self.process.send_signal(number)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """End it; the exit code."""
+        """End the process; return its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.process.send_signal(number)
@@ -117,7 +117,7 @@ class Instance:
 def instances(
     folder: Path, *arguments: str, count: int = 1, module: str = "faust_assigner.cli"
 ) -> Iterator[list[Instance]]:
-    """Several, ready; what still runs at the end is ended."""
+    """Start ``count`` instances and wait until they are ready; end them after the block."""
     running = [Instance(folder, *arguments, module=module) for _ in range(count)]
     try:
         for one in running:
@@ -130,10 +130,10 @@ def instances(
 
 
 class Sink:
-    """Where everybody writes: it knows the highest epoch of each partition and refuses lower ones.
+    """The target of all writes; it keeps each partition's highest epoch and refuses lower ones.
 
-    ``refused`` counts these: their writers worked on while the next owner did, which nobody does in strict
-    mode. ``violations`` are two writers under one epoch.
+    ``refused`` counts refused writes: their writers worked while the next owner did, which never
+    happens in strict mode. ``violations`` are two writers under one epoch.
     """
 
     def __init__(self) -> None:
@@ -144,7 +144,7 @@ class Sink:
         self.violations: list[str] = []
 
     def write(self, name: str, partition: TopicPartition, epoch: int) -> bool:
-        """One record of a consumer; whether it was taken."""
+        """Write a record of a consumer; return whether the sink accepts it."""
         if epoch < self.epochs.get(partition, 0):
             self.refused += 1
             return False
@@ -158,7 +158,7 @@ class Sink:
 
 
 class Consumer:
-    """A consumer with its client; ``warm_s`` is how long it warms, ``fails`` what it cannot warm."""
+    """A consumer with its client; ``warm_s``: seconds of a warm-up, ``fails``: cold partitions."""
 
     def __init__(
         self,
@@ -209,7 +209,7 @@ class Consumer:
         await asyncio.wait_for(self.task, PATIENCE_S)
 
     async def assigned(self, command: Assigned) -> None:
-        """Work on what is owned."""
+        """Work on the owned partitions."""
         self.told.append(command)
         for partition in command.removed:
             self.working.pop(partition, None)
@@ -231,11 +231,11 @@ class Consumer:
         return 1000 + command.partition.partition
 
     async def abort(self, command: AbortWarm) -> None:
-        """Write it down."""
+        """Record the command."""
         self.told.append(command)
 
     async def standbys(self, command: Standbys) -> None:
-        """Write it down."""
+        """Record the command."""
         self.told.append(command)
 
     async def lost(self, command: Lost) -> None:
@@ -245,7 +245,7 @@ class Consumer:
             self.working.pop(partition, None)
 
     def write(self, sink: Sink) -> None:
-        """A record of each partition that it may work on."""
+        """Write a record for each partition that the consumer may work on."""
         for partition, epoch in list(self.working.items()):
             if self.client.may_work(partition):
                 sink.write(self.name, partition, epoch)
@@ -281,13 +281,13 @@ def counts(members: Sequence[Consumer]) -> list[int]:
 
 
 def twice(members: Sequence[Consumer]) -> list[TopicPartition]:
-    """Partitions that more than one works on."""
+    """Return the partitions that several consumers work on."""
     owners = Counter(partition for one in members for partition in one.working)
     return [partition for partition, count in owners.items() if count > 1]
 
 
 async def until(fact: Callable[[], bool], what: str = "", *, seconds: float = PATIENCE_S) -> float:
-    """Wait until ``fact()`` is true; how long it took."""
+    """Wait until ``fact()`` is true; return the seconds."""
     began = time.monotonic()
     while not fact():
         assert time.monotonic() - began < seconds, what or "it did not come true"
@@ -298,7 +298,7 @@ async def until(fact: Callable[[], bool], what: str = "", *, seconds: float = PA
 async def settled(
     members: Sequence[Consumer], loads: Sequence[int], *, seconds: float = PATIENCE_S
 ) -> float:
-    """Wait until these members work on so many partitions each, none on another's; how long it took."""
+    """Wait until the members have these loads and no partition has two; return the seconds."""
     wanted = sorted(loads, reverse=True)
 
     def fits() -> bool:
@@ -317,7 +317,7 @@ async def settled(
 
 
 async def state(target: str, access: Access | None = None) -> pb.State:
-    """What the service says is there."""
+    """Return the service's state."""
     async with Operator(target, access) as operator:
         return await operator.state()
 
@@ -325,7 +325,7 @@ async def state(target: str, access: Access | None = None) -> pb.State:
 async def until_state(
     target: str, fact: Callable[[pb.State], bool], *, seconds: float = PATIENCE_S
 ) -> pb.State:
-    """Wait until what the service says is there is so."""
+    """Wait until ``fact`` is true of the service's state; return the state."""
     deadline = time.monotonic() + seconds
     while not fact(said := await state(target)):
         assert time.monotonic() < deadline, said

@@ -1,4 +1,4 @@
-"""C3, C4 and C9 of real processes: from what taps saw of them, what etcd remembers, what consumers heard."""
+"""C3, C4 and C9 of real processes: from the taps' transactions, etcd's history, consumers' answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ANSWERS = {
 
 
 def without_compares(taps: Sequence[Tap], keys: Keys) -> list[str]:
-    """C3, of every transaction that an instance sent."""
+    """C3, for every transaction of an instance."""
     return [
         fault
         for tap in taps
@@ -49,8 +49,8 @@ def after_the_term(
     *,
     late_s: float,
 ) -> list[str]:
-    """C4: what a leader wrote when its term was over, or asked for more than ``late_s`` after its fence."""
-    ended = {}  # the revision that began a term -> the one that ended it
+    """C4: writes of a leader after its term, or more than ``late_s`` seconds after its fence."""
+    ended = {}  # the revision that began a term -> the revision that ended it
     term = 0
     for event in events:
         if event.key == keys.leader:
@@ -94,12 +94,12 @@ def after_the_term(
 def moments(
     events: Sequence[Event], carried: Sequence[Transaction], keys: Keys
 ) -> dict[At, list[Moment]]:
-    """What became of each partition, and from when to when that may have happened."""
+    """Return the states of each partition, each with its earliest and latest time."""
     known = {one.revision: one for one in carried if one.revision and one.writes}
     revisions = [
         (revision, tuple(group)) for revision, group in groupby(events, lambda e: e.revision)
     ]
-    # Revisions are in order: one has not happened before those before it, nor after those after it.
+    # Revisions are ordered: each one happens after its predecessors and before its successors.
     earliest, latest = [0.0], [float("inf")]
     for revision, _ in revisions:
         earliest.append(max(earliest[-1], known[revision].asked if revision in known else 0.0))
@@ -121,7 +121,7 @@ def moments(
 
 
 def unfitting(heard: Sequence[Said], history: Mapping[At, Sequence[Moment]]) -> list[str]:
-    """C9: answers that fit no state between asking and hearing."""
+    """C9: answers that fit no state between request and answer."""
     return [
         f"C9 {said}: {during(history.get(said.at, []), said)}"
         for said in heard
@@ -130,7 +130,7 @@ def unfitting(heard: Sequence[Said], history: Mapping[At, Sequence[Moment]]) -> 
 
 
 class HeardClient(AssignerClient):
-    """A client that keeps what the service answered to its acknowledgements."""
+    """A client that keeps the service's answers to its acknowledgements."""
 
     heard: ClassVar[list[Said]] = []
 
@@ -146,7 +146,7 @@ class HeardClient(AssignerClient):
                 refused = True
                 raise
             except BaseException:
-                method = ""  # nobody knows what came of it
+                method = ""  # the outcome is unknown
                 raise
             finally:
                 if method in ANSWERS:
@@ -176,10 +176,10 @@ async def lie(
     ids: Sequence[int],
     dice: random.Random,
 ) -> Said | None:
-    """Say anything of any hand-off in anybody's name; what came of it, if an answer came."""
+    """Send a random event for a random hand-off and name; return the answer, if it came."""
     method, at, name = dice.choice(sorted(ANSWERS)), dice.choice(partitions), dice.choice(names)
     if method != "PartitionReady":
-        name = "stranger"  # whoever says truly that it has drained, or cannot, harms itself
+        name = "stranger"  # a true client that reports a drain or a failure would harm itself
     request = getattr(pb, f"{method}Request")(
         consumer_name=name,
         handoff_id=dice.choice(ids),

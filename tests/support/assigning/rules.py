@@ -1,4 +1,4 @@
-"""Promises that the simulator checks on virtual time and tests check on real processes: C3 and C9."""
+"""Promises checked by the simulator on virtual time and by tests on real processes: C3 and C9."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from faust_assigner.service.view import Entry
 
 
 def uncompared(keys: Keys, compares: Sequence[Compare], writes: Sequence[Write]) -> Iterator[str]:
-    """C3: what is written without a compare of the leader's key, or of the revision of what it changes."""
+    """C3: writes without a compare of the leader's key, or of the changed object's revision."""
     compared = {compare.key: compare for compare in compares}
     guard = compared.get(keys.leader)
     for write in writes:
@@ -34,13 +34,13 @@ def uncompared(keys: Keys, compares: Sequence[Compare], writes: Sequence[Write])
             yield f"C3 the object's revision is compared: {write}"
 
 
-#: Of the first assigner's clients, which do not know that hand-offs have one.
+#: The first assigner's clients send no hand-off id.
 NO_ID = 0
 
 
 @dataclass(frozen=True)
 class Said:
-    """One answer of a consumer and what came of it: refused, or not. Times in seconds of one clock."""
+    """An answer of a consumer, and whether it was refused. Times in seconds of one clock."""
 
     at: TopicPartition
     name: str
@@ -54,7 +54,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Moment:
-    """What a partition's hand-off and assignment became, at some time from ``earliest`` to ``latest``."""
+    """A state of a partition's hand-off and assignment, begun between ``earliest`` and ``latest``."""
 
     earliest: float
     latest: float
@@ -66,14 +66,14 @@ NOTHING = Moment(0.0, 0.0, None, None)
 
 
 def fits(moments: Sequence[Moment], answer: Said) -> bool:
-    """C9: the answer is what the model says in some state between asking and hearing.
+    """C9: the answer fits the model in some state between request and answer.
 
-    ``moments`` of the answer's partition, in order. A hand-off is one key, so that a history is linearizable
-    if each answer can be laid into its own interval: accepted where the table accepts it or had it said,
-    refused elsewhere.
+    ``moments`` are those of the answer's partition, in order. A hand-off is one key, so a history
+    is linearizable if each answer fits its own interval: accepted where the table accepts the event
+    or has accepted it before, refused elsewhere.
     """
     seen = during(moments, answer)
-    # Where there is no hand-off the owner is read after it: the two may be of different moments.
+    # Without a hand-off the owner is read later: both may be of different moments.
     return any(
         _refused(answer, one.handoff, other.owner) == answer.refused
         for one in seen
@@ -82,24 +82,24 @@ def fits(moments: Sequence[Moment], answer: Said) -> bool:
 
 
 def during(moments: Sequence[Moment], answer: Said) -> list[Moment]:
-    """Those that may have been the case between asking and hearing."""
+    """Return the states that may have held between request and answer."""
     seen = [NOTHING]
     for moment in moments:
         if moment.latest <= answer.sent:
-            seen = [moment]  # what was before it is over when the question is asked
+            seen = [moment]  # earlier states are over when the request is sent
         elif moment.earliest <= answer.answered:
             seen.append(moment)
     return seen
 
 
 def _is(answer: Said, name: str, incarnation: str) -> bool:
-    """Whether that process answers; one without an incarnation of its own is known by its name."""
+    """Return whether the answer is of that process; without an incarnation, by its name."""
     is_named = answer.incarnation == "" and not names_itself(incarnation)
     return answer.name == name and (answer.incarnation == incarnation or is_named)
 
 
 def _refused(answer: Said, entry: Entry[Handoff] | None, owner: Assigned | None) -> bool:
-    """What the model says of this answer in this state."""
+    """Return whether the model refuses this answer in this state."""
     if entry is None:
         owns = owner is not None and _is(answer, owner.owner, owner.incarnation)
         return owner is None or owns != (answer.event is HandoffEvent.WARM)

@@ -1,4 +1,4 @@
-"""Between an instance and etcd: calls go through unchanged, and what was asked and answered is kept."""
+"""A proxy between an instance and etcd: calls pass unchanged, requests and answers are kept."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ _FIELDS = {
 
 @dataclass(frozen=True)
 class Transaction:
-    """One of an instance; ``revision`` 0: it did not succeed, or its answer is unknown.
+    """A transaction of an instance; ``revision`` 0: it failed, or its answer is unknown.
 
-    ``asked`` and ``answered`` in seconds of ``time.monotonic``: etcd carried it out in between, if at all.
+    ``asked`` and ``answered`` are seconds of ``time.monotonic``: etcd carried it out in between, if
+    at all.
     """
 
     asked: float
@@ -46,14 +47,14 @@ class Transaction:
 
 @dataclass(frozen=True)
 class Renewal:
-    """A lease was granted or renewed, by a request that came by at ``asked``."""
+    """A lease granted or renewed by a request that passed at ``asked``."""
 
     asked: float
     lease_id: int
 
 
 class Tap:
-    """One instance's way to etcd, on a port of its own; a process, so that nobody waits for the test's."""
+    """An instance's connection to etcd on its own port; a process, so that the test cannot delay it."""
 
     def __init__(self, endpoint: str, record: Path) -> None:
         self._record = record
@@ -99,7 +100,7 @@ class Tap:
         return [Renewal(one["asked"], one["lease"]) for one in self._kept("renewal")]
 
     def close(self) -> None:
-        """End it."""
+        """End the tap."""
         self._process.kill()
         self._process.wait()
         if self._process.stdout is not None:
@@ -107,7 +108,7 @@ class Tap:
 
 
 class Wire:
-    """What a tap's process does."""
+    """The work of a tap's process."""
 
     def __init__(self, endpoint: str, record: Path) -> None:
         self._channel = grpc.insecure_channel(endpoint, options=CHANNEL_OPTIONS)
@@ -155,7 +156,7 @@ class Wire:
         return answer
 
     def stream(self, path: str, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
-        """A watch, or a lease that is kept alive."""
+        """Pass a watch, or a lease that is kept alive."""
         asked = time.monotonic()
         call = self._channel.stream_stream(path)(
             _until_cancelled(requests), timeout=_left(context), metadata=_of(context)
@@ -188,7 +189,7 @@ class _Passing(grpc.GenericRpcHandler):
 
 
 def _left(context: Any) -> float | None:
-    """Seconds of a call; a watch has no deadline, which gRPC tells as a time that no other call takes."""
+    """The seconds of a call; None for a watch, for which gRPC returns a very large number."""
     left = context.time_remaining()
     return left if left is not None and left < 3600 else None
 
@@ -217,7 +218,7 @@ def _write(said: Any) -> Write:
 
 @contextlib.contextmanager
 def taps(endpoint: str, count: int, folder: Path) -> Iterator[list[Tap]]:
-    """One for each of so many instances; what they keep lies in ``folder``."""
+    """A tap for each of ``count`` instances; the records are in ``folder``."""
     opened = [Tap(endpoint, folder / f"tap-{number}.jsonl") for number in range(count)]
     try:
         yield opened

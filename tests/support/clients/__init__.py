@@ -1,1 +1,1 @@
-"""Clients that tests drive by hand, and what stands between them and a broker."""
+"""Clients that tests drive step by step, and the proxy between a client and a broker."""

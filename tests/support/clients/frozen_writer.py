@@ -1,4 +1,4 @@
-"""The example's writer, which freezes itself right before a step, once there is the file of ``--ice``.
+"""The example's writer, which freezes right before a step if the file of ``--ice`` exists.
 
 python -m tests.support.clients.frozen_writer begin|write|commit --ice FILE ...
 """
@@ -18,7 +18,7 @@ from examples.single_writer import writer
 
 
 class FrozenProducer(AIOKafkaProducer):  # type: ignore[misc]
-    """Stops its process at one step, say between being told that it may write and the write."""
+    """Stop the process before a step, for example between the permission to write and the write."""
 
     step, ice = "", Path()
 

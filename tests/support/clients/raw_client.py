@@ -66,7 +66,7 @@ def batch(
     last_delta: int | None = None,
     max_timestamp: int | None = None,
 ) -> bytes:
-    """One record batch with a right checksum and any header."""
+    """A record batch with a valid checksum and any header."""
     body = one_record() * count if body is None else body
     newest = timestamp if max_timestamp is None else max_timestamp
     delta = count - 1 if last_delta is None else last_delta
@@ -116,7 +116,7 @@ class RawClient:
         return self._correlation
 
     def receive(self, api_key: int, version: int) -> Any:
-        """The next answer, decoded as that API. Raises ConnectionError when the broker closed."""
+        """Return the next response of that API. Raises ConnectionError if the broker has closed."""
         frame = self.receive_frame()
         schema = load_response_schema(api_key, version)
         start = 5 if schema.__header_schema__.__flexible__ else 4
@@ -143,7 +143,7 @@ class RawClient:
     def produce(
         self, topic: str, partition: int, data: bytes, *, acks: int = -1, version: int = 9
     ) -> Any:
-        """One batch; returns the partition's answer."""
+        """Send a batch; return the partition's response."""
         values = {
             "acks": acks,
             "topic_data": [

@@ -1,4 +1,4 @@
-"""Transactions by bare requests: one story that any broker can be told, each step answered by its errors."""
+"""Transactions by raw requests: one story for any broker, each step with its error codes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tests.support.clients.raw_client import RawClient, batch, one_record
 TRANSACTIONAL = 0x10
 INIT, ADD_PARTITIONS, ADD_OFFSETS, END, COMMIT_OFFSETS = 22, 24, 25, 26, 28
 CONCURRENT_TRANSACTIONS = 51
-#: Answers of a Kafka that is still at work: a coordinator loads, or markers are not written yet.
+#: Codes of a Kafka that is not ready: a coordinator loads, or markers are not written yet.
 PASSING = (5, 6, 14, 15, 16, CONCURRENT_TRANSACTIONS)
-NOT_YET = (3, *PASSING)  # of a topic that was created a moment ago
+NOT_YET = (3, *PASSING)  # for a topic created a moment ago
 DEADLINE_S = 30.0
 
 
 def settled(
     ask: Callable[[], Any], error_of: Callable[[Any], int], passing: Sequence[int] = PASSING
 ) -> Any:
-    """The first answer that is not one of a broker still at work."""
+    """Return the first answer of a broker that is ready."""
     deadline = time.monotonic() + DEADLINE_S
     while True:
         answer = ask()
@@ -36,7 +36,7 @@ def milliseconds(value: int) -> datetime.timedelta:
 
 
 class RawProducer:
-    """A transactional producer that does exactly what it is asked to, and returns error codes."""
+    """A transactional producer that sends exactly the requested steps and returns error codes."""
 
     def __init__(self, client: RawClient, transactional_id: str, topic: str) -> None:
         self.client, self.transactional_id, self.topic = client, transactional_id, topic
@@ -44,14 +44,14 @@ class RawProducer:
         self.sequences: dict[int, int] = {}
 
     def twin(self) -> RawProducer:
-        """Another one that believes to be this one."""
+        """Return a second producer with the same id and epoch."""
         twin = RawProducer(self.client, self.transactional_id, self.topic)
         twin.producer_id, twin.epoch = self.producer_id, self.epoch
         twin.sequences = dict(self.sequences)
         return twin
 
     def init(self, *, timeout_ms: int = 60_000, version: int = 4, keeps: bool = False) -> int:
-        """InitProducerId; with ``keeps`` as the producer it is (KIP-360). Takes over id and epoch."""
+        """InitProducerId; ``keeps`` sends the current id and epoch (KIP-360). Stores the new ones."""
         present = {"producer_id": self.producer_id, "producer_epoch": self.epoch} if keeps else {}
         values = {"transactional_id": self.transactional_id, **present}
         timeout = milliseconds(timeout_ms)
@@ -98,7 +98,7 @@ class RawProducer:
         names_id: bool = True,
         timestamp_ms: int | None = None,
     ) -> int:
-        """One record, in the producer's sequence; the sequence goes on where it is accepted."""
+        """Write a record in the producer's sequence; an accepted record advances the sequence."""
         sequence = self.sequences.get(partition, 0)
         data = batch(
             one_record(value),
@@ -136,7 +136,7 @@ class RawProducer:
     def commit_offset(
         self, group_id: str, offset: int, *, partition: int = 0, version: int = 3, **more: Any
     ) -> int:
-        """TxnOffsetCommit of one partition."""
+        """Send TxnOffsetCommit for one partition."""
         part = {"partition_index": partition, "committed_offset": offset}
         topics = [{"name": self.topic, "partitions": [part]}]
         values = {"group_id": group_id, "topics": topics, **self._named, **more}

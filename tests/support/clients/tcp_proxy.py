@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback that can fall silent: what a cut cable looks like to both ends."""
+"""A TCP proxy on loopback that can fall silent, as a cut cable does for both ends."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 
 class Proxy:
-    """Carries bytes both ways; while it is cut, connections stay open and nothing gets through."""
+    """Carry bytes both ways; while the proxy is cut, connections stay open and carry no byte."""
 
     def __init__(self, host: str, port: int) -> None:
-        self.carried = bytearray()  # what went through, both ways
+        self.carried = bytearray()  # all carried bytes, both ways
         self._target = (host, port)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -30,15 +30,15 @@ class Proxy:
 
     @property
     def target(self) -> str:
-        """Where it leads to."""
+        """The address of the target."""
         return f"{self._target[0]}:{self._target[1]}"
 
     def cut(self) -> None:
-        """Let nothing through."""
+        """Stop all traffic."""
         self._flows.clear()
 
     def heal(self) -> None:
-        """Let everything through again, what waited too."""
+        """Resume all traffic, including the waiting bytes."""
         self._flows.set()
 
     def close(self) -> None:

@@ -10,7 +10,10 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 async def create_topics(
     bootstrap: str, topics: Mapping[str, int], *, compacted: Mapping[str, int] | None = None
 ) -> None:
-    """Topic -> partitions; ``compacted`` keep each key's last record. What is there stays as it is."""
+    """Create topics (topic -> partitions); ``compacted`` ones keep each key's last record.
+
+    Existing topics stay as they are.
+    """
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
     try:

@@ -1,1 +1,1 @@
-"""What tests of groups share: members of many kinds, scripts, benches on virtual time."""
+"""Shared parts of the groups' tests: members of many kinds, scripts, benches on virtual time."""

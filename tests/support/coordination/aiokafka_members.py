@@ -1,4 +1,4 @@
-"""What real consumers do in tests that their API does not offer."""
+"""Actions of real consumers that their API does not offer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from aiokafka import AIOKafkaConsumer
 
 
 async def die(consumer: AIOKafkaConsumer) -> None:
-    """Go silent without leaving the group, as a killed process does; nothing of it stays behind here."""
+    """Stop without leaving the group, as a killed process does; end all tasks here."""
 
     async def stay() -> None:
         """Say no goodbye."""

@@ -23,12 +23,12 @@ from faust_assigner.coordinator.events import (
 
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
-MOST_RINGS = 1_000  # in one wait; a timer that rings more often has been set to the past
+MOST_RINGS = 1_000  # rings in one wait; a timer that rings more often is set to the past
 NO_DELAY = GroupLimits(initial_rebalance_delay_ms=0)
 
 
 class Bench:
-    """Feeds events to one group; ``answers`` holds every reply by token, ``records`` every save."""
+    """Feed events to a group; ``answers`` has every reply by token, ``records`` every save."""
 
     def __init__(self, limits: GroupLimits = NO_DELAY, now_ms: int = 1_000) -> None:
         self.now = now_ms
@@ -42,7 +42,7 @@ class Bench:
         self._names = itertools.count(1)
 
     def feed(self, event: Event) -> None:
-        """One event now; saves are answered at once."""
+        """Feed an event now; saves are answered at once."""
         for effect in self.group.step(event, self.now):
             match effect:
                 case fx.SaveGroup(record, save_id):
@@ -76,7 +76,7 @@ class Bench:
         return next(self._tokens)
 
     def ask(self, event: Event) -> fx.Reply:
-        """Feed a request that is answered at once."""
+        """Feed a request that is answered at once; return the reply."""
         self.feed(event)
         return self.answers[event.token]  # type: ignore[union-attr]
 
@@ -138,7 +138,7 @@ class Bench:
         return reply
 
     def stable(self, members: int = 2, instances: bool = False) -> list[str]:
-        """A Stable group of that many members; returns their ids, the leader first."""
+        """Make a Stable group of ``members`` members; return their ids, the leader first."""
         ids: list[str] = []
         for number in range(members):
             tokens = [self.join(instance_id=f"i{number}" if instances else None)]

@@ -1,4 +1,4 @@
-"""A consumer group on the bench: events in, effects out, saves that succeed at once, virtual time."""
+"""A consumer group on a bench: events in, effects out, immediate saves, virtual time."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def catalogue(**partitions: int) -> Catalogue:
 
 
 class Bench:
-    """One group with a store beside it; the surroundings as they are told to be."""
+    """A group with a store and a catalogue that the test controls."""
 
     def __init__(self, limits: ConsumerLimits | None = None, **partitions: int) -> None:
         self.limits = limits if limits is not None else ConsumerLimits(assignment_interval_ms=0)
         self.classic_limits = GroupLimits(initial_rebalance_delay_ms=0)
         self.catalogue = catalogue(**(partitions or {"a": 4}))
         self.now = 1_000_000
-        #: The wall's clock where it is another one.
+        #: The wall clock, if it differs from ``now``.
         self.wall: int | None = None
         self.group: Group = ConsumerGroup(
             GROUP, self.limits, self.catalogue, self.now, classic_limits=self.classic_limits
@@ -62,7 +62,7 @@ class Bench:
         self._tokens = itertools.count(1)
 
     def step(self, event: Event) -> list[fx.Effect]:
-        """One event and everything that follows from it at once; the effects that are no saves."""
+        """Feed an event and all events that follow at once; return the effects other than saves."""
         seen: list[fx.Effect] = []
         self._feed(event, seen)
         self.effects += seen
@@ -98,7 +98,7 @@ class Bench:
         return Code.NONE
 
     def ask(self, event: Any) -> Any:
-        """Put a request; the one answer it gets."""
+        """Feed a request; return its only reply."""
         token = next(self._tokens)
         (answer,) = [
             e for e in self.step(replace(event, token=token)) if getattr(e, "token", None) == token
@@ -115,7 +115,7 @@ class Bench:
         return answer
 
     def join(self, member_id: str, *names: str, **fields: Any) -> fx.ConsumerHeartbeatReply:
-        """The first heartbeat; without names it reads "a"."""
+        """Send the first heartbeat; without names the member subscribes to "a"."""
         fields.setdefault("rebalance_timeout_ms", 60_000)
         if "subscribed_topic_regex" not in fields:
             fields.setdefault("subscribed_topic_names", names or ("a",))
@@ -135,7 +135,7 @@ class Bench:
         return seen
 
     def change_topics(self, **partitions: int) -> None:
-        """The catalogue is another one now."""
+        """Replace the catalogue."""
         self.catalogue = catalogue(**partitions)
         self.step(CatalogueChanged(self.catalogue))
 

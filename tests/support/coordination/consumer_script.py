@@ -44,14 +44,14 @@ Words = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Scenario:
-    """One story: its title, and each command with the answers expected below it."""
+    """A scenario: its title, and each command with its expected answers."""
 
     title: str
     steps: tuple[tuple[str, tuple[str, ...]], ...]
 
 
 def scenarios(text: str) -> Iterator[Scenario]:
-    """The scenarios of a file; lines that begin with # are comments."""
+    """Return the scenarios of a file; lines that begin with # are comments."""
     for part in (
         text.split("\n== ")[1:] if not text.startswith("== ") else ("\n" + text).split("\n== ")[1:]
     ):
@@ -68,7 +68,7 @@ def scenarios(text: str) -> Iterator[Scenario]:
 
 
 class Stage:
-    """A bench that understands commands."""
+    """A bench that runs commands."""
 
     def __init__(self) -> None:
         self.bench = Bench(a=4)
@@ -76,7 +76,7 @@ class Stage:
         self.labels: dict[int, str] = {}
 
     def play(self, command: str) -> tuple[str, ...]:
-        """Carry out a command; the answers, one line each."""
+        """Run a command; return the answers, one per line."""
         verb, *rest = command.split()
         words = dict(word.split("=", 1) for word in rest if "=" in word)
         plain = [word for word in rest if "=" not in word]
@@ -303,7 +303,7 @@ COMMANDS: Mapping[str, Callable[[Stage, list[str], Words], list[str]]] = {
 
 
 def _owned(said: str) -> dict[str, tuple[int, ...]]:
-    """``a:0,1;b:2`` as a mapping; ``nothing`` is empty."""
+    """Return ``a:0,1;b:2`` as a mapping; ``nothing`` is empty."""
     if said == "nothing":
         return {}
     split = (part.split(":") for part in said.split(";"))
@@ -318,7 +318,7 @@ def _shown(partitions: Mapping[str, tuple[int, ...]]) -> str:
 
 
 def played(scenario: Scenario) -> list[tuple[str, tuple[str, ...]]]:
-    """Each command with the answers it brings."""
+    """Return each command with its answers."""
     stage = Stage()
     return [(command, stage.play(command)) for command, _ in scenario.steps]
 

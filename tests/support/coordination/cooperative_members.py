@@ -1,7 +1,8 @@
-"""aiokafka consumers with our coordinator, in one process with the broker; the test plays the leader.
+"""aiokafka consumers with our coordinator, in one process with the broker; the test leads.
 
-``Plan.wanted`` says who is to own which partitions; the leader of a round gives what nobody else holds, as
-the two-phase rule asks, and says when a second round follows.
+``Plan.wanted`` has the target owner of each partition. The leader of a round assigns partitions
+that no other member holds, as the two-phase rule requires, and states whether a second round
+follows.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ TOPIC = "t"
 
 @dataclass
 class Plan:
-    """What every leader goes by: member's name -> the partitions it is to own."""
+    """The plan of every leader: member's name -> its target partitions."""
 
     wanted: dict[str, set[int]] = field(default_factory=dict)
     rounds: list[dict[str, Any]] = field(default_factory=list)
@@ -40,7 +41,7 @@ class Plan:
 
 
 class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
-    """What the coordinator asks of ours."""
+    """The methods of our assignor that the coordinator calls."""
 
     name = "faust"
     leaves = False
@@ -54,7 +55,7 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
         """There are none."""
 
     def metadata(self, topics: Collection[str]) -> ConsumerProtocolMemberMetadata:
-        """Who joins, and what it holds."""
+        """Return the member's name and its held partitions."""
         said = {
             "name": self.member,
             "held": [tp.partition for tp in self.given] if self.holds else [],
@@ -62,7 +63,7 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
         return ConsumerProtocolMemberMetadata(4, list(topics), json.dumps(said).encode())
 
     def assign(self, cluster: Any, members: dict[str, Any]) -> dict[str, Any]:
-        """Give each what it is to own and no other holds."""
+        """Assign each member its target partitions that no other member holds."""
         said = {m: json.loads(data.user_data) for m, data in members.items()}
         held = {p: one["name"] for one in said.values() for p in one["held"]}
         self.plan.rounds.append({one["name"]: one["held"] for one in said.values()})
@@ -83,16 +84,16 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
         return bool(assignment.user_data == b"again")
 
     def torn(self, assignment: Any) -> frozenset[TopicPartition]:
-        """As the plan says, in the first round that keeps them."""
+        """Return the plan's torn partitions in the first round that keeps them."""
         torn, self.plan.torn = self.plan.torn, set()
         return frozenset(TopicPartition(TOPIC, partition) for partition in torn)
 
     def on_assignment(self, assignment: Any) -> None:
-        """Remember it."""
+        """Keep the assigned partitions."""
         self.given = set(assignment.partitions())
 
     def assigned_actives(self) -> set[TopicPartition]:
-        """All of it."""
+        """Return all assigned partitions."""
         return self.given
 
     def assigned_standbys(self) -> set[TopicPartition]:
@@ -101,14 +102,14 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
 
 
 class Member(ConsumerRebalanceListener):  # type: ignore[misc]
-    """One consumer that reads in the background, and what it was told, in order."""
+    """A consumer that reads in the background, and its callbacks in order."""
 
     def __init__(self, broker: EmbeddedBroker, name: str, plan: Plan, **settings: Any) -> None:
         self.name, self.flowing = name, True
         self.told: list[tuple[str, frozenset[int]]] = []
-        #: Rounds that it was told of, and how much it had been told before each.
+        #: The announced rounds, each with the number of earlier callbacks.
         self.rounds: list[tuple[str, int]] = []
-        #: What it was told to own, by cooperative round.
+        #: The partitions to own, by cooperative round.
         self.roles: list[frozenset[int]] = []
         self.read: list[tuple[float, int, int]] = []
         self.letting_go = asyncio.Event()
@@ -158,15 +159,15 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
 
     @property
     def owned(self) -> set[int]:
-        """What is assigned."""
+        """The assigned partitions."""
         return {tp.partition for tp in self.consumer.assignment()}
 
     def offsets(self, partition: int) -> list[int]:
-        """What it has read of one partition."""
+        """Return the read offsets of a partition."""
         return [offset for _, p, offset in self.read if p == partition]
 
     async def commit(self, partition: int, offset: int) -> bool:
-        """Whether the group took it."""
+        """Commit an offset; return whether the group accepted it."""
         try:
             await self.consumer.commit({TopicPartition(TOPIC, partition): offset})
         except KafkaError:
@@ -195,7 +196,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
         return self.flowing
 
     async def revoke(self, revoked: Collection[Any]) -> None:
-        """Some of it goes."""
+        """Record the revoked partitions."""
         numbers = frozenset(tp.partition for tp in revoked)
         self.letting_go.set()
         await self.may_let_go.wait()
@@ -212,7 +213,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
         roles: Any,
         generation: int,
     ) -> None:
-        """Some of it is new."""
+        """Record the gained partitions."""
         self.roles.append(frozenset(tp.partition for tp in roles[0]))
         self.told.append(("gained", frozenset(tp.partition for tp in gained)))
 
@@ -225,8 +226,8 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
         self.rounds.append(("gives up", len(self.told)))
 
     def gave_away(self, everything: bool) -> None:
-        """Nobody leaves here."""
+        """Ignore it: no member leaves here."""
 
     async def stand_still(self) -> None:
-        """Nothing flows any more."""
+        """Record that no partition flows."""
         self.told.append(("stand still", frozenset(self.owned)))

@@ -20,7 +20,7 @@ Owned = frozenset[tuple[str, int]]
 
 
 class Ledger:
-    """Who owns what at this instant, by the members' own callbacks; every double owner is remembered."""
+    """The owner of each partition by the members' callbacks; every double owner is recorded."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -48,13 +48,13 @@ class Ledger:
                     del self.owner[key]
 
     def of(self, who: str) -> Owned:
-        """What a member has."""
+        """Return the partitions of a member."""
         with self.lock:
             return frozenset(key for key, owner in self.owner.items() if owner == who)
 
 
 class Member:
-    """One consumer in a thread: polls, remembers what it read, commits when told to."""
+    """A consumer in a thread: it polls, records its reads, and commits on request."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Member:
         self._over = threading.Event()
         self._asked: SimpleQueue[Future[str]] = (
             SimpleQueue()
-        )  # only the thread that polls may use the consumer
+        )  # )  # only the polling thread may use the consumer
         self._thread = threading.Thread(target=self._poll, name=f"member-{name}")
         self._thread.start()
 
@@ -107,11 +107,11 @@ class Member:
 
     @property
     def owned(self) -> Owned:
-        """What it has now."""
+        """The current partitions."""
         return self.ledger.of(self.name)
 
     def commit(self) -> str:
-        """Commit what was read; the error's name, or an empty text."""
+        """Commit the read offsets; return the error's name, or an empty text."""
         done: Future[str] = Future()
         self._asked.put(done)
         return done.result(DEADLINE_S)
@@ -143,7 +143,7 @@ class Member:
 
 
 class Cluster:
-    """One broker as a test sees it: its address, topics, records, and groups as administrators see them."""
+    """A broker for a test: its address, topics, records, and groups as administrators see them."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -170,5 +170,5 @@ class Cluster:
         gc.collect()
 
     def group(self, group: str) -> Any:
-        """What DescribeConsumerGroups says, of either protocol."""
+        """Return the answer of DescribeConsumerGroups, for either protocol."""
         return self.admin.describe_consumer_groups([group])[group].result()

@@ -1,6 +1,7 @@
-"""Members of the consumer protocol (KIP-848) by raw requests; what they are told, without what must differ.
+"""Members of the consumer protocol (KIP-848) by raw requests; answers are logged in a common form.
 
-The same script runs on Apache Kafka and on ours: ids become names, partitions become ``topic:numbers``.
+The same script runs on Apache Kafka and on ours: ids become names, partitions become
+``topic:numbers``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ NOT_YET = (14, 15, 16)  # a coordinator that is still starting
 GROUP_RESOURCE = 32
 SETTLED_AFTER = 3  # calm heartbeats in a row
 PATIENCE = 60  # heartbeats until a member must be settled
-TOLD_AFTER_S = 0.3  # Kafka tells its coordinator later; another epoch if it comes in between
+TOLD_AFTER_S = 0.3  # Kafka informs its coordinator late; an earlier heartbeat changes the epoch
 Told = tuple[Any, ...]
 Story: TypeAlias = "Callable[[ConsumerScript], None]"
 
@@ -31,7 +32,7 @@ def span(value: int) -> datetime.timedelta:
 
 
 class ConsumerScript:
-    """One group and its topics on one broker, with a log of everything that was said."""
+    """A group and its topics on a broker, with a log of all answers."""
 
     def __init__(self, bootstrap: str, group: str = "", *, interval_ms: int = 0) -> None:
         self.bootstrap = bootstrap
@@ -40,7 +41,7 @@ class ConsumerScript:
         self.log: list[Told] = []
         self.names: dict[uuid.UUID, str] = {}  # of topics, as the script calls them
         self.real: dict[str, str] = {}
-        self.members: dict[str, str] = {}  # member id -> who
+        self.members: dict[str, str] = {}  # member id -> name in the script
         self.epochs: dict[str, int] = {}
         self.owned: dict[str, list[dict[str, Any]]] = {}
         self.first_epoch: int | None = None
@@ -80,7 +81,7 @@ class ConsumerScript:
     # -- topics ----------------------------------------------------------------------------------
 
     def topic(self, name: str, partitions: int) -> None:
-        """A topic of the group's own; ``name`` is what the log calls it."""
+        """Create a topic of the group; the log calls it ``name``."""
         self.real[name] = real = f"{self.group}-{name}"
         wanted = {"name": real, "num_partitions": partitions, "replication_factor": 1}
         answer = self.client.call(19, 7, topics=[wanted], timeout=span(10_000))
@@ -91,21 +92,21 @@ class ConsumerScript:
         time.sleep(TOLD_AFTER_S)
 
     def grow(self, name: str, partitions: int) -> None:
-        """More partitions of one of them."""
+        """Grow a topic of the group."""
         wanted = {"name": self.real[name], "count": partitions, "assignments": None}
         answer = self.client.call(37, 3, topics=[wanted], timeout=span(10_000))
         assert answer.results[0].error_code == 0, answer
         time.sleep(TOLD_AFTER_S)
 
     def remove(self, name: str) -> None:
-        """Delete one of them."""
+        """Delete a topic of the group."""
         wanted = {"name": self.real[name], "topic_id": None}
         answer = self.client.call(20, 6, topics=[wanted], timeout=span(10_000))
         assert answer.responses[0].error_code == 0, answer
         time.sleep(TOLD_AFTER_S)
 
     def topic_id(self, name: str) -> uuid.UUID:
-        """The id of one of them."""
+        """Return the id of a topic of the group."""
         return next(key for key, known in self.names.items() if known == name)
 
     def shown(self, listed: Sequence[Any] | None) -> Any:
@@ -117,7 +118,7 @@ class ConsumerScript:
     # -- members ---------------------------------------------------------------------------------
 
     def send(self, who: str, epoch: int, *, version: int = 1, **changes: Any) -> Any:
-        """One ConsumerGroupHeartbeat; ``who`` is the member's id too, apart from other runs'."""
+        """Send a ConsumerGroupHeartbeat; the member's id is ``who`` after the group's name."""
         member_id = changes.pop("member_id", f"{self.group}-{who}")
         self.members.setdefault(member_id, who)
         values = {"group_id": self.group, "member_id": member_id, "member_epoch": epoch} | changes
@@ -128,7 +129,7 @@ class ConsumerScript:
         return answer
 
     def joining(self, **changes: Any) -> dict[str, Any]:
-        """What a first heartbeat must have."""
+        """Return the fields that a first heartbeat must have."""
         names = changes.pop("topics", ["a"])
         return {
             "rebalance_timeout": span(30_000),
@@ -138,7 +139,7 @@ class ConsumerScript:
         }
 
     def beat(self, who: str, epoch: int, label: str = "", **changes: Any) -> Any:
-        """One heartbeat, logged."""
+        """Send a heartbeat and log its answer."""
         answer = self.send(who, epoch, **changes)
         assignment = answer.assignment
         self.log.append(
@@ -154,7 +155,7 @@ class ConsumerScript:
         return answer
 
     def settle(self, *whos: str, label: str = "settled", **changes: Any) -> None:
-        """Let these go on in turns, acknowledging what they are given, until nothing changes; log the end."""
+        """Let these members take turns and acknowledge until no state changes; log the final state."""
         calm = 0
         for _ in range(PATIENCE):
             before = (dict(self.epochs), {who: self.shown_owned(who) for who in whos})
@@ -169,15 +170,15 @@ class ConsumerScript:
         self.log.append((label, [self.standing(who) for who in whos]))
 
     def begin_here(self) -> None:
-        """Forget what was said: Kafka looks for a pattern's topics after it answered."""
+        """Clear the log: Kafka looks for a pattern's topics only after it has answered."""
         self.log.clear()
 
     def standing(self, who: str) -> Told:
-        """A member's epoch and what it has."""
+        """Return a member's name, epoch and partitions."""
         return who, self.epochs[who], self.shown_owned(who)
 
     def go_on(self, who: str, **changes: Any) -> Any:
-        """One heartbeat as a good client sends it: what it was given last, it has; what went, it gave up."""
+        """Send a heartbeat as a well-behaved client: it owns its last assignment and no more."""
         epoch = self.epochs.get(who, 0)
         first = (
             self.joining(**changes) if epoch == 0 else {"topic_partitions": self.owned.get(who, [])}
@@ -193,7 +194,7 @@ class ConsumerScript:
         return answer
 
     def shown_owned(self, who: str) -> list[str]:
-        """What a member has, as text."""
+        """Return a member's partitions as text."""
         owned = self.owned.get(who, ())
         return sorted(f"{self.names[t['topic_id']]}:{sorted(t['partitions'])}" for t in owned)
 
@@ -250,7 +251,7 @@ class ConsumerScript:
             )
             for m in answer.members
         )
-        # Nobody is left to be given a target: Kafka's assignment epoch stays behind then, ours does not.
+        # In an empty group Kafka's assignment epoch stays behind, ours does not.
         target = answer.assignment_epoch if answer.members else "-"
         epochs = answer.group_epoch, target
         head = (answer.group_state, *epochs, answer.assignor_name)
@@ -274,7 +275,7 @@ class ConsumerScript:
         self.log.append((f"DescribeGroups v{version}", *told, len(group.members)))
 
     def listed(self, **filters: Any) -> None:
-        """ListGroups, as far as it is about this group."""
+        """Log ListGroups for this group."""
         answer = self.client.call(16, 5, **filters)
         mine = [
             (g.protocol_type, g.group_state, g.group_type)
@@ -317,7 +318,7 @@ class ConsumerScript:
         self.log.append((f"classic requests of {who}", int(beat.error_code), int(sync.error_code)))
 
     def leave_by_admin(self, **member: Any) -> None:
-        """LeaveGroup, as the admin client sends it."""
+        """Send LeaveGroup as the admin client does."""
         answer = self.client.call(13, 5, group_id=self.group, members=[member])
         told = [(m.group_instance_id, int(m.error_code)) for m in answer.members]
         self.log.append(("LeaveGroup", int(answer.error_code), told))

@@ -23,14 +23,14 @@ from faust_assigner.coordinator.group import Group
 WALL_LEAD_MS = 1_700_000_000_000
 #: The question for the group's views, the outcomes of the last save, and the result of the last computation.
 VIEWS, SAVED, NOT_SAVED, COMPUTED = "views", "saved", "not saved", "computed"
-#: An epoch or generation that stands for the current one of the member.
+#: An epoch or generation that stands for the member's current one.
 NOW: Final = 99
 #: A pause in ms, an event, or one of the words above.
 Step = int | Event | str
 
 
 def shown(value: Any) -> str:
-    """Return a value as text; a dataclass without the fields that have their default."""
+    """Return a value as text; a dataclass without fields that have their default."""
     if isinstance(value, fx.ReplaceMachine):
         return f"ReplaceMachine({value.group.group_type})"
     if isinstance(value, Catalogue):
@@ -51,7 +51,7 @@ def shown(value: Any) -> str:
 
 
 def transcript(group: Group, steps: Iterable[Step], now_ms: int) -> Iterator[str]:
-    """Yield the lines of a story; a new machine continues it. A number lets so many ms pass."""
+    """Yield the lines of a story; a new machine continues it. A number advances the clock by ms."""
     save_id, asked = 0, fx.ComputeTarget(0, GroupSpec("uniform", {}, {}))
     left = deque(steps)
     while left:
@@ -84,7 +84,7 @@ def transcript(group: Group, steps: Iterable[Step], now_ms: int) -> Iterator[str
 
 
 def dated(group: Group, event: Any) -> Any:
-    """Put the member's epoch into an event that names ``NOW``."""
+    """Replace ``NOW`` in an event by the member's epoch."""
     epochs = {member.member_id: member.epoch for member in group.describe().members}
     for name in ("member_epoch", "generation"):
         if getattr(event, name, None) == NOW:

@@ -1,7 +1,8 @@
-"""A group of members that keep what they process through a round, without a broker or a Faust.
+"""A group of members that keep processing through a round, without a broker and without Faust.
 
-Only bytes pass between them: what ``encode_join`` and the leader's answers hold. A member processes what it
-was given until an answer takes it away, a session ends or it gives everything up; a leader remembers nothing.
+Only bytes pass between members: the output of ``encode_join`` and the leader's answers. A member
+processes its partitions until an answer revokes them, a session ends or the member gives all up. A
+leader has no memory.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ Task = tuple[str, int]
 
 @dataclass
 class Worker:
-    """What one member says, and what it processes at the moment."""
+    """A member's metadata, and the tasks it processes."""
 
     said: JoinData
     processed: frozenset[Task] = frozenset()
     is_stock: bool = False
-    #: The last round was eager: everything is given up before the next one.
+    #: The last round was eager: the member gives all up before the next round.
     is_eager: bool = True
 
 
 @dataclass
 class Group:
-    """Members by id; ``play`` is one round of JoinGroup and SyncGroup."""
+    """Members by id; ``play`` is a round of JoinGroup and SyncGroup."""
 
     workers: dict[str, Worker] = field(default_factory=dict)
     generation: int = 0
@@ -49,23 +50,23 @@ class Group:
     #: Records in each changelog partition; 0: members tell no positions.
     records: int = 0
     last: Round | None = None
-    #: Whether the leader of each round led the one before.
+    #: Whether the leader of each round also led the previous round.
     same_leader: bool = False
-    #: What each processed when the last round began.
+    #: The tasks that each member processed at the start of the last round.
     before: dict[str, frozenset[Task]] = field(default_factory=dict)
 
     def join(self, name: str, *, is_stock: bool = False) -> None:
-        """A member that joins at the next round."""
+        """Add a member at the next round."""
         said = JoinData(f"http://{name}", changelogs=TABLES.changelogs, positions=self._read())
         self.workers[name] = Worker(said, is_stock=is_stock)
 
     def give_up(self, name: str) -> None:
-        """Its membership was lost, or it is eager: it stops, says so, and joins again."""
+        """Give all tasks up, after a lost membership or in an eager round; then join again."""
         worker = self.workers[name]
         worker.processed, worker.said = frozenset(), replace(worker.said, holds=False)
 
     def leave(self, name: str) -> None:
-        """It gives away what it has, in a round of its own, and is gone."""
+        """Hand all tasks over in a separate round, then leave."""
         worker = self.workers[name]
         worker.said = replace(worker.said, leaves=True)
         self.play()
@@ -81,7 +82,7 @@ class Group:
         raise AssertionError(f"no rest within {most} rounds")
 
     def wait(self, most: int = 12) -> None:
-        """Rounds only as far as somebody asks for one."""
+        """Play rounds as long as a member requests another round."""
         for _ in range(most):
             if self.last is None or not (self.last.follows or self.last.awaited):
                 return
@@ -90,7 +91,7 @@ class Group:
         raise AssertionError(f"no rest within {most} rounds")
 
     def catch_up(self) -> None:
-        """Everybody has read all that it keeps warm, where none waits for a second round."""
+        """Let all members read their copies to the end, unless a second round follows."""
         for worker in self.workers.values():
             if not self.follows:
                 read = self._read(worker.said.actives, worker.said.standbys)
@@ -108,7 +109,7 @@ class Group:
         )
 
     def play(self, misses: Collection[str] = ()) -> Round:
-        """One round; those who miss the answer go on with what they process, and claim it again."""
+        """Play a round; members in ``misses`` keep their tasks and claim them again."""
         self.generation += 1
         for name, worker in self.workers.items():
             if worker.is_eager:
@@ -157,7 +158,7 @@ class Group:
 
     @property
     def owners(self) -> dict[Task, set[str]]:
-        """Who processes what."""
+        """Return task -> the members that process it."""
         owners: dict[Task, set[str]] = {}
         for name, worker in self.workers.items():
             for task in worker.processed:
@@ -166,13 +167,13 @@ class Group:
 
     @property
     def copies(self) -> dict[str, frozenset[Task]]:
-        """What each keeps warm."""
+        """Return the standbys of each member."""
         return {
             name: frozenset(_tasks(one.said.standbys.items())) for name, one in self.workers.items()
         }
 
     def given(self, name: str) -> frozenset[Task]:
-        """What the last answer gives ``name``, whether it got it or not."""
+        """Return the tasks that the last answer gives ``name``, received or not."""
         assert self.last is not None
         return frozenset(_tasks(decode_answer(self.last.answers[name].user_data).actives.items()))
 
@@ -183,7 +184,7 @@ class Group:
 
 
 def words(worker: Worker) -> bytes:
-    """What it says: a stock member in stock's own terms, without ours."""
+    """Return a member's metadata; a stock member's is in stock's format."""
     if not worker.is_stock:
         return encode_join(worker.said, TOPICS)
     return json.dumps(

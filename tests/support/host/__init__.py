@@ -1,1 +1,1 @@
-"""What tests of the tables of ``faust_assigner/app/host`` look up: our classes, and the host's source."""
+"""Lookups for tests of the tables of ``faust_assigner/app/host``: our classes, the host's source."""

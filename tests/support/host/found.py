@@ -26,7 +26,7 @@ from faust_assigner.app.tables.scope import ScopedTable
 ROOT = Path(__file__).resolve().parents[3]
 APP = ROOT / "faust_assigner" / "app"
 PACKAGE = "faust_assigner.app."
-#: Attributes of classes that are no method: every class has them.
+#: Attributes that every class has, which are no methods of its own.
 _NO_METHODS = frozenset({"__init__", "__init_subclass__", "__class_getitem__", "__subclasshook__"})
 
 
@@ -46,7 +46,7 @@ def modules() -> tuple[Any, ...]:
 
 @cache
 def composed() -> tuple[type, ...]:
-    """The classes that an app of ours is made of, under both guarantees."""
+    """Return the classes of an app of ours, under both guarantees."""
     found: dict[type, None] = {}
     for guarantee in ProcessingGuarantee:
         app = faust.App(
@@ -83,7 +83,7 @@ def _ours_under(host: type) -> Iterator[type]:
 
 
 def overrides() -> dict[str, str]:
-    """Our method -> the host's that it hides, as ``module:Class.name`` both."""
+    """Return our method -> the hidden method of the host, both as ``module:Class.name``."""
     found = {}
     for made in composed():
         for at, ours in enumerate(made.__mro__):
@@ -97,7 +97,7 @@ def overrides() -> dict[str, str]:
 
 
 def _hidden(bases: tuple[type, ...], name: str) -> type | None:
-    """Which class of the host has the method of that name that would be called."""
+    """Return the class of the host whose method of that name would be called."""
     for base in bases:
         if base is not object and not base.__module__.startswith(PACKAGE) and name in vars(base):
             made = vars(base)[name]
@@ -112,7 +112,7 @@ def _is_method(made: Any) -> bool:
 
 
 def replacements() -> dict[str, str]:
-    """Where an attribute of a host's object is given something of ours -> the value as it is written.
+    """Return the places that set an attribute of a host's object to ours -> the value's source.
 
     ``module:function target``, as in ``membership.leave:install app._stop_consumer``.
     """
@@ -144,7 +144,7 @@ def _assigned(function: ast.AST) -> Iterator[tuple[ast.Attribute, ast.expr]]:
 
 
 def _is_ours(module: Any, function: Any, target: ast.Attribute, value: ast.expr) -> bool:
-    """Whether ``value`` is a function of ours, a class of ours, an object of one, or wraps what was there."""
+    """Return whether ``value`` is our function, class or object, or wraps the old value."""
     inner = {
         n.name for n in ast.walk(function) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))
     }
@@ -178,7 +178,7 @@ def _methods() -> frozenset[str]:
 
 @cache
 def _host_names() -> frozenset[str]:
-    """Names of methods and attributes of the host's classes that are in the table of names."""
+    """Names of the host's methods and attributes that are in the table of names."""
     from faust_assigner.app.host.private_apis import PRIVATE_APIS
 
     names = {"__class__"}

@@ -1,4 +1,4 @@
-"""What a method of the host does for others to see, read from its syntax tree; and whether ours calls it."""
+"""Visible effects of the host's methods, from their syntax trees; and whether ours call them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from typing import Any
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
-#: Levels that nobody reads: such a line is no duty.
+#: Levels that are not logged by default: such a line is no duty.
 _QUIET = frozenset({"debug", "dev"})
 #: Calls that resolve a future or end the worker.
 _DEEDS = frozenset({"crash", "set_result", "set_exception", "notify"})
 
 
 def duties_of(function: Any) -> tuple[str, ...]:
-    """Duties of a host's function, each once, in the order of its source.
+    """Return the duties of a host's function, each once, in the order of its source.
 
-    ``calls on_x`` (a signal, a callback, a sensor), ``raises X``, ``asserts X``, ``sets x``, ``event x.set``,
-    ``logs X``, ``transaction x``, ``does crash``, ``state X`` (mode shows it while the method runs).
+    ``calls on_x`` (a signal, a callback, a sensor), ``raises X``, ``asserts X``, ``sets x``,
+    ``event x.set``, ``logs X``, ``transaction x``, ``does crash``, ``state X`` (mode shows it while
+    the method runs).
     """
     return tuple(dict.fromkeys(_found(tree_of(function))))
 
@@ -67,7 +68,7 @@ def _of(node: ast.AST) -> Iterator[str]:
         case ast.Call(func=ast.Name(id=name)) if name in _DEEDS:
             yield f"does {name}"
         case ast.Attribute(attr=name, ctx=ast.Load()) if name.lstrip("_").startswith("on_"):
-            # Not only where it is called: Faust writes ``T(self.on_x)(...)``.
+            # Not only calls: Faust writes ``T(self.on_x)(...)``.
             yield f"calls {name}"
 
 
@@ -94,7 +95,7 @@ def _called(owner: str, name: str, arguments: list[ast.expr]) -> Iterator[str]:
 
 
 def _words(first: ast.expr) -> str:
-    """How a log line begins, without what is filled in."""
+    """Return the constant beginning of a log line."""
     parts = first.values if isinstance(first, ast.JoinedStr) else [first]
     constant = next((part for part in parts if isinstance(part, ast.Constant)), None)
     said = ast.unparse(first) if constant is None else str(constant.value)
@@ -102,9 +103,10 @@ def _words(first: ast.expr) -> str:
 
 
 def always_refers(function: Any, original: str) -> bool:
-    """Whether each path through ``function`` that ends without an error refers to ``original``.
+    """Return whether each path through ``function`` without an error refers to ``original``.
 
-    That is how the source writes it: ``super().NAME``, or the parameter or variable that holds it.
+    ``original`` is source text: ``super().NAME``, or the parameter or variable that holds the
+    original.
     """
     return _always(tree_of(function).body, original)
 
@@ -122,7 +124,7 @@ def _always(body: list[ast.stmt], original: str) -> bool:
 
 
 def _outcome(statement: ast.stmt, original: str) -> bool | None:
-    """True: every path has referred to it by now; False: some path ends without; None: go on."""
+    """True: every path has referred to it; False: some path ends without it; None: undecided."""
     match statement:
         case ast.If(test=test, body=then, orelse=other):
             if _refers(test, original) or (_always(then, original) and _always(other, original)):
@@ -144,7 +146,7 @@ def _outcome(statement: ast.stmt, original: str) -> bool | None:
         case ast.For() | ast.AsyncFor() | ast.While():
             return False if _leaves([statement]) else None
         case ast.FunctionDef(body=inner) | ast.AsyncFunctionDef(body=inner):
-            # A function that is made to be returned or put somewhere: it is what is called.
+            # A function that is returned or stored: it is called later.
             return True if _always(inner, original) else None
         case ast.Raise():
             return True
@@ -154,5 +156,5 @@ def _outcome(statement: ast.stmt, original: str) -> bool | None:
 
 
 def _leaves(body: list[ast.stmt]) -> bool:
-    """Whether it may return."""
+    """Return whether the statements may return."""
     return any(isinstance(part, ast.Return) for statement in body for part in ast.walk(statement))
