@@ -1,4 +1,4 @@
-"""Tables of Faust on real RocksDB without a broker: what they send is answered when a test says so."""
+"""Faust's tables on real RocksDB without a broker; the test answers their sends."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from faust_assigner.app.tables.files import take_care_of
 
 
 class Event:
-    """The record that is processed."""
+    """The current record."""
 
     def __init__(self, partition: int, timestamp: float = 5.0) -> None:
         self.message = SimpleNamespace(topic="source", partition=partition, timestamp=timestamp)
 
 
 def process(partition: int, timestamp: float = 5.0) -> Event:
-    """A record of that partition is processed from here on."""
+    """Make a record of that partition the current one."""
     event = Event(partition, timestamp)
     _current_event.set(lambda: event)
     return event
@@ -70,7 +70,7 @@ class MadeUp:
             take_care_of(table)
 
     def close(self) -> None:
-        """As a process ends: what has not landed is gone."""
+        """Close all databases as a process's end does: unwritten changes are lost."""
         for table in self.tables.values():
             for database in table.data._dbs.values():
                 database.close()
@@ -78,7 +78,7 @@ class MadeUp:
 
 
 async def answer(*records: tuple[Any, int]) -> None:
-    """The broker has the records, at these offsets; what follows from that has happened."""
+    """Acknowledge the records at these offsets, and run the callbacks."""
     for record, offset in records:
         record.set_result(
             SimpleNamespace(

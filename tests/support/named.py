@@ -1,4 +1,4 @@
-"""Tests by their names: whether a test that a list or a page names exists."""
+"""Tests by their names: whether a test named in a list or on a page exists."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ LAGS = (0, 0, 12, 0, 60, 0, 240, 3, 0, 1_900, 0, 40, 22_000, 0, 7)
 
 
 def fleet(members: int, each: int = 4, **more: Any) -> MadeGroup:
-    """So many members with instance ids and racks, after a round in which the last one joined."""
+    """A group of ``members`` with instance ids and racks; the last one joined in the last round."""
     topics = dict.fromkeys((*TOPICS, "customers"), members * each) | {"rates": max(2, members)}
     made = MadeGroup(topics=topics, **more)
     for n in range(members - 1):
@@ -37,7 +37,7 @@ def fleet(members: int, each: int = 4, **more: Any) -> MadeGroup:
 
 
 def busy(made: MadeGroup, *, silent: bool = True, turn: int = 0) -> Evidence:
-    """A look at it: lags of all shades; a silent worker, and a partition that is not processed."""
+    """A look at the group: lags of all shades, a silent worker, a stalled partition."""
     heard: dict[str, Heard] = {}
     for at, name in enumerate(sorted(made.claims, key=lambda name: int(name[1:]))):
         status = made.status_of(name)
@@ -101,7 +101,7 @@ def look_at(
 
 @dataclass
 class Script:
-    """Gives one look after the other, then the last one again and again; an exception is raised."""
+    """Return look after look, then the last look repeatedly; raise exceptions among them."""
 
     looks: Iterator[Evidence | Exception]
     last: Evidence | Exception | None = None
@@ -121,13 +121,13 @@ class Script:
         return self.last
 
     async def rounds(self, evidence: Evidence) -> tuple[RoundTold, ...]:
-        """What the workers tell of the rounds before."""
+        """Return the workers' earlier rounds."""
         self.told_times += 1
         return self.told
 
     @asynccontextmanager
     async def __call__(self) -> AsyncIterator[Script]:
-        """As the watch opens it."""
+        """Open the script as the watch does."""
         self.opened += 1
         try:
             yield self

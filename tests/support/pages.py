@@ -17,7 +17,7 @@ PAGES = tuple(
         ]
     )
 )
-#: What a fence may be called, and whether a test runs it.
+#: Allowed language of a fence -> whether a test runs it.
 IS_RUN = {
     "python": True,
     "pycon": True,
@@ -35,7 +35,7 @@ _HEADING = re.compile(r"^#{1,6} (.*)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block; ``reason`` says why it is not run, "" where it is."""
+    """A fenced block; ``reason`` is why it is not run, "" if it is run."""
 
     page: str
     line: int
@@ -48,7 +48,7 @@ class Block:
 
     @property
     def commands(self) -> list[str]:
-        """The commands of a shell block, a line each, without comments; of a console what follows ``$``."""
+        """The commands of a shell block, one per line, without comments; of a console the ``$`` lines."""
         lines = self.text.replace("\\\n", " ").splitlines()
         if self.language == "console":
             lines = [line[2:] for line in lines if line.startswith("$ ")]

@@ -1,11 +1,11 @@
-"""A pytest plugin: which real parts a test uses, and what happens to it where the machine lacks them.
+"""A pytest plugin: the real parts that a test uses, and the tests that this machine cannot run.
 
-A test that uses Apache Kafka, Spark, a browser or Prometheus says so by its fixture or its mark. From that
-follow its second try, its group (what runs in one process, which has one server for all), and, where what
-the part needs is missing, that it cannot run: the run's first and last line say how many could not and why.
-Under ``CI=true`` such a run is an error.
+A test declares Apache Kafka, Spark, a browser or Prometheus by its fixture or its mark. The mark
+decides its second try and its group (tests of a group run in one process and share a server). If
+the part is missing, the test cannot run: the run's first and last line have the number of such
+tests and the reason. Under ``CI=true`` such a run is an error.
 
-    python -m tests.support.parts        # fetch the jars that are missing; nothing where they cannot be had
+    python -m tests.support.parts        # fetch the missing jars; do nothing if that is impossible
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COUNTING = "COUNT_TESTS_OF_FAUST_ASSIGNER"
 
 
 def why_not(part: str) -> str | None:
-    """Why this machine cannot run ``part``; None where it can."""
+    """Return the reason why this machine cannot run ``part``, or None."""
     if part == "browser":
         return None if any(map(shutil.which, BROWSERS)) else "no Chromium is on PATH"
     if part == "prometheus":
@@ -62,7 +62,7 @@ def used_by(item: pytest.Item) -> list[str]:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Second tries, groups, and what cannot run. At once: xdist reads the groups when all are collected."""
+    """Add second tries, groups and skips at once: xdist reads the groups after the collection."""
     used = used_by(item)
     if used or item.get_closest_marker("processes"):
         item.add_marker(pytest.mark.flaky(reruns=1))
@@ -73,18 +73,18 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def _group(item: pytest.Item, part: str) -> str:
-    """What runs in one process. Kafka's tests go by files: together they are longer than all others."""
+    """Return the test's group. Kafka's tests are grouped by file, because they take the most time."""
     return f"kafka {item.path.name}" if part == "kafka" else part
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What takes long begins first."""
+    """Run slow tests first."""
     if hasattr(config, "workerinput"):
         items.sort(key=_turn)
 
 
 def _turn(item: pytest.Item) -> int:
-    """What takes long begins first, or it would be what everybody waits for in the end."""
+    """Return the rank of a test: slow tests first, so that the run does not end with them."""
     used = used_by(item)
     if used:
         return ALL.index(used[0])
@@ -93,7 +93,7 @@ def _turn(item: pytest.Item) -> int:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """For the count: one line for each test that is left and cannot run."""
+    """Print a line for each selected test that cannot run, for the count."""
     if COUNTING in os.environ:
         for item in session.items:
             if missing := [part for part in used_by(item) if why_not(part)]:
@@ -117,7 +117,7 @@ def count(arguments: Iterable[str]) -> Counter[str]:
 
 
 def sentence(counts: Counter[str]) -> str:
-    """What is said first and last."""
+    """Return the sentence that a run prints first and last."""
     parts = (
         f"{number} tests of {part} ({why_not(part)})" for part, number in sorted(counts.items())
     )
@@ -128,7 +128,7 @@ _cannot: Counter[str] = Counter()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Say first what cannot run; under CI that is the end of it."""
+    """Print first which tests cannot run; under CI end the run."""
     if COUNTING in os.environ or hasattr(config, "workerinput") or config.option.collectonly:
         return
     _cannot.update(count(_without_workers(config.invocation_params.args)))
@@ -139,7 +139,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _without_workers(arguments: Iterable[str | os.PathLike[str]]) -> list[str]:
-    """The arguments less those of xdist."""
+    """The arguments without those of xdist."""
     found, skip = [], False
     for argument in map(str, arguments):
         if not skip and not argument.startswith(("-n", "--dist", "--numprocesses")):
@@ -150,7 +150,7 @@ def _without_workers(arguments: Iterable[str | os.PathLike[str]]) -> list[str]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure() -> None:
-    """Say it again where nobody can miss it."""
+    """Repeat the sentence at the end."""
     if _cannot:
         print(sentence(_cannot), flush=True)
 

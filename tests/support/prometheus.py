@@ -1,7 +1,7 @@
 """A real Prometheus on loopback, and its promtool.
 
-Those on PATH are taken. Otherwise ``apt-get download`` fetches Debian's package once. It is unpacked in
-the cache folder; nothing is installed.
+The programs on PATH are used. Otherwise ``apt-get download`` fetches Debian's package once and
+unpacks it in the cache folder; it is not installed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from faust_assigner.testing.ports import free_port
 
 
 def why_not() -> str | None:
-    """Why there is no Prometheus here, and none can be fetched; None where there is one or one can be."""
+    """Return the reason why Prometheus is missing and cannot be fetched, or None."""
     if shutil.which("prometheus") and shutil.which("promtool"):
         return None
     if _unpacked().is_dir() or (shutil.which("apt-get") and shutil.which("dpkg-deb")):
@@ -90,7 +90,7 @@ class Prometheus:
             return json.load(answer)["data"]
 
     def values(self, expression: str) -> list[float]:
-        """The values of all series that an expression finds now."""
+        """Return the current values of all series of an expression."""
         found = self.ask("query", query=expression)["result"]
         return sorted(float(series["value"][1]) for series in found)
 

@@ -1,6 +1,7 @@
-"""As much of PromQL as the alert rules use, over scrapes that a test made; parsed by promql-parser.
+"""The part of PromQL that the alert rules use, over made-up scrapes; parsed by promql-parser.
 
-A scrape is (seconds, {(name, frozenset of label pairs): value}). Only series of the last scrape are present.
+A scrape is (seconds, {(name, frozenset of label pairs): value}). Only series of the last scrape are
+present.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A wire group of one app with one table, as most tests of the assignor want it."""
+"""A wire group of an app with one table, for most tests of the assignor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOPICS = {"orders": 6, LOG: 6, "shop-__assignor-__leader": 1}
 
 
 def group(members: int = 3, partitions: dict[str, int] | None = None, **options: Any) -> WireGroup:
-    """``members`` apps with one table, joined once."""
+    """A group of ``members`` apps with one table, after one round."""
     found = WireGroup(partitions or TOPICS)
     for i in range(members):
         found.add(
@@ -25,12 +25,12 @@ def group(members: int = 3, partitions: dict[str, int] | None = None, **options:
 
 
 def assignor_of(found: WireGroup, member: str = "m0") -> PartitionAssignor:
-    """One member's assignor."""
+    """A member's assignor."""
     assignor: PartitionAssignor = found.apps[member].assignor
     return assignor
 
 
 def said(found: WireGroup, member: str) -> Any:
-    """What a member said at the last rebalance."""
+    """Return a member's data of the last JoinGroup."""
     metadata = ConsumerProtocolMemberMetadata.decode(found.joined[member])
     return decode_join(metadata.user_data, metadata.subscription)

@@ -1,10 +1,10 @@
-"""The pipeline on each Spark that it supports: ``make spark-matrix``, SPARKS="3.5 connect" for some.
+"""The pipeline on each supported Spark: ``make spark-matrix``, SPARKS="3.5 connect" for some.
 
-For each version it installs PySpark into a folder below build/, starts a session there and compares the
-history, two visits of a stream, the weights and a snapshot with those of the run without Spark. ``connect``
-does so through a local Spark Connect server, ``standalone`` on a cluster of a master and two workers on
-loopback whose Python lacks this package. ``delta`` and ``iceberg`` compare the tables of ``--format``, with
-the format's jars by Maven. Prints a table and ends with 1 if any of them differs.
+For each version this module installs PySpark into a folder below build/ and starts a session there.
+It compares the history, two visits of a stream, the weights and a snapshot with a run without
+Spark. ``connect`` uses a local Spark Connect server, ``standalone`` a cluster of a master and two
+workers on loopback whose Python lacks this package. ``delta`` and ``iceberg`` compare the tables of
+``--format``, with the format's jars by Maven. Prints a table and exits with 1 if an entry differs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from faust_assigner.testing.ports import free_port
 ROOT = Path(__file__).parents[2]
 HOME = ROOT / "build" / "spark"
 VERSIONS = ("3.5", "4.0", "4.1", "4.2")
-#: Entry -> the version of Spark, the format, and its jars without what Spark brings itself.
+#: Entry -> the version of Spark, the format, and the format's jars without Spark's own.
 LAKEHOUSES = {
     "delta": (
         "4.2",
@@ -71,7 +71,7 @@ DEPENDENCY = (
     "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version><exclusions>"
     "<exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions></dependency>"
 )
-#: What Spark Connect's client needs beside what the extra brings.
+#: Packages that Spark Connect's client needs beside the extra's packages.
 CONNECT = ("grpcio-status", "googleapis-common-protos", "zstandard")
 #: A cluster on two cores beside thirty other processes takes 12 minutes and more.
 DEADLINE_S = 1800
@@ -84,7 +84,7 @@ sys.path[:] = [p for p in sys.path if p != {root!r}]
 
 
 def main(wanted: list[str]) -> int:
-    """Run the entries that are named, or all; the exit code."""
+    """Run the given entries, or all; return the exit code."""
     outcomes = []
     for name in wanted or (*VERSIONS, "connect", "standalone", *LAKEHOUSES):
         version, said, seconds = _entry(name)
@@ -94,7 +94,7 @@ def main(wanted: list[str]) -> int:
 
 
 def _entry(name: str) -> tuple[str, str, float]:
-    """(version, "equal" or what went wrong, seconds)."""
+    """Return (version, "equal" or the error, seconds)."""
     began = time.monotonic()
     version = name if name in VERSIONS else LAKEHOUSES.get(name, VERSIONS[-1:])[0]
     folders = [_spark(version)]
@@ -142,7 +142,7 @@ def _jars(name: str, wanted: tuple[str, ...]) -> str:
 
 
 def _spark(version: str) -> Path:
-    """Where that PySpark is: beside this test's own packages, or below build/."""
+    """Return the folder of that PySpark: this environment's, or one below build/."""
     if (installed_spark() or "").startswith(f"{version}."):
         (own,) = importlib.util.find_spec("pyspark").submodule_search_locations  # type: ignore[union-attr, misc]
         return Path(own).parent
@@ -162,7 +162,7 @@ def _installed(*packages: str, at: Path) -> Path:
 
 
 def _py4j(at: Path) -> str:
-    """The very py4j that this PySpark asks for."""
+    """Return the exact py4j requirement of this PySpark."""
     (metadata,) = at.glob("pyspark-*.dist-info/METADATA")
     line = next(x for x in metadata.read_text().splitlines() if x.startswith("Requires-Dist: py4j"))
     return line.removeprefix("Requires-Dist: ").replace("(", "").replace(")", "").partition(";")[0]
@@ -230,7 +230,7 @@ def one(master: str) -> dict[str, Any]:
 
 
 def _history(spark: Any, ledger: Any, folder: Path, rest: list[Any]) -> str:
-    """Two visits of a stream and one run over everything; "" or which of them differs."""
+    """Two visits of a stream and one run over everything; return "" or the one that differs."""
     from faust_assigner.pipeline.history import plots
     from faust_assigner.pipeline.history.job import HistoryOptions, run, run_here
 

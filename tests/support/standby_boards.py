@@ -1,4 +1,4 @@
-"""Boards for the standby tests: problems in a few words, and what happens to them next."""
+"""Boards for the standby tests: short problems, and their successors after a change."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from faust_assigner.model import NOBODY, Ints
 from faust_assigner.standby import StandbyAssignor, StandbyProblem
 
-#: Members x tasks that the failover bound is promised for.
+#: The sizes (members, tasks) for which the failover bound is promised.
 SIZES = ((10, 100), (20, 200), (10, 1_000), (16, 100), (7, 64), (100, 10_000))
-#: Shares of three racks; None: nobody names one.
+#: Shares of three racks; None: no member has a rack.
 RACKS: dict[str, Sequence[int] | None] = {
     "no racks": None,
     "equal": (1, 1, 1),
@@ -81,7 +81,7 @@ def fresh(members: int, tasks: int, replicas: int, shares: Sequence[int] | None)
 
 
 def place(given: StandbyProblem) -> Ints:
-    """The answer, checked for what every answer must be."""
+    """Return the answer after the checks that hold for every answer."""
     placed = StandbyAssignor().place(given)
     assert placed.shape == (given.tasks, given.replicas)
     assert placed.dtype == np.int64
@@ -113,7 +113,7 @@ def with_answer(given: StandbyProblem, placed: Ints) -> StandbyProblem:
 
 
 def after_join(given: StandbyProblem, placed: Ints, rack: int) -> StandbyProblem:
-    """One member more, last in the order, with its fair share of actives from all others."""
+    """Add a member, last in the order, with its fair share of actives from all members."""
     members, owner = given.members, given.owner.copy()
     share = given.tasks // (members + 1)
     count = np.bincount(owner, minlength=members)
@@ -125,7 +125,7 @@ def after_join(given: StandbyProblem, placed: Ints, rack: int) -> StandbyProblem
 
 
 def after_death(given: StandbyProblem, placed: Ints, dead: int) -> StandbyProblem:
-    """One member less; each of its tasks on the least loaded of its holders."""
+    """Remove a member; each of its tasks goes to the least loaded standby."""
     owner, load = given.owner.copy(), given.load.copy()
     for task in np.flatnonzero(owner == dead).tolist():
         holders = [m for m in placed[task].tolist() if m not in (NOBODY, dead)]
@@ -150,7 +150,7 @@ def after_death(given: StandbyProblem, placed: Ints, dead: int) -> StandbyProble
 
 
 def _changed(given: StandbyProblem, placed: Ints, owner: Ints, rack: Ints) -> StandbyProblem:
-    """New actives over old standbys; who gave an active away keeps a warm copy of it."""
+    """New actives over old standbys; the former owner of a moved active keeps a warm copy."""
     members = len(rack)
     task, column = np.nonzero(placed != NOBODY)
     standbys = set(zip(task.tolist(), placed[task, column].tolist(), strict=True))

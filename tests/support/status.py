@@ -1,6 +1,6 @@
-"""A group of Faust workers as its coordinator describes it, and what its workers answer: made, not run.
+"""A made-up group of Faust workers: its coordinator's description and its workers' answers.
 
-The bytes are those that travel: the members' metadata is encoded and the leader's own code decides.
+The bytes are those on the wire: members' metadata is encoded, and the leader's own code decides.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class MadeGroup:
     topics: Mapping[str, int] = field(default_factory=lambda: dict(TOPICS))
     replicas: int = 1
     global_changelogs: tuple[str, ...] = ()
-    #: Member -> what differs in its metadata.
+    #: Member -> fields that differ in its metadata.
     offers: dict[str, dict[str, Any]] = field(default_factory=dict)
     generation: int = 0
     state: str = "Stable"
@@ -49,11 +49,11 @@ class MadeGroup:
     metadata: dict[str, bytes] = field(default_factory=dict)
     answers: dict[str, bytes] = field(default_factory=dict)
     last: Round | None = None
-    #: Leader -> what it decided last.
+    #: Leader -> its last decision.
     led: dict[str, DecisionInputs] = field(default_factory=dict)
 
     def join(self, *names: str, **offer: Any) -> MadeGroup:
-        """Members that take part from the next round on."""
+        """Add members that take part from the next round on."""
         for name in names:
             self.claims[name] = JoinData(
                 f"http://w{name.lstrip('m')}:6066",
@@ -67,7 +67,7 @@ class MadeGroup:
         return self
 
     def leave(self, name: str) -> MadeGroup:
-        """A member that is gone at the next round."""
+        """Remove a member before the next round."""
         del self.claims[name], self.offers[name]
         return self
 
@@ -77,7 +77,7 @@ class MadeGroup:
         return frozenset(t for t in self.topics if t.endswith("-changelog"))
 
     def round(self, *, leader: str = "m0", warmups: WarmupPolicy | None = None) -> MadeGroup:
-        """One whole round."""
+        """Run one whole round."""
         said = {
             name: replace(data, **self.offers[name]) for name, data in sorted(self.claims.items())
         }
@@ -123,12 +123,12 @@ class MadeGroup:
         return self
 
     def memory_of(self, name: str) -> Directory:
-        """Who owned what after the last round, as its leader told a member that took part in it."""
+        """The owners after the last round, as the leader sent them to a participant."""
         if self.claims[name].generation < 0:
             return Directory()
         try:
             return read_directory(self.answer_of(name).directory)
-        except MetadataRefused:  # a worker goes on without it, too
+        except MetadataRefused:  # a worker continues without it, too
             return Directory()
 
     def answer_of(self, name: str) -> Answer:
@@ -137,7 +137,7 @@ class MadeGroup:
         return decode_answer(raw.user_data)
 
     def entity(self) -> Any:
-        """DescribeGroups' answer; nothing of members is shown while a rebalance is under way."""
+        """The answer of DescribeGroups; during a rebalance it has no members' data."""
         settled = self.state == "Stable"
         return SimpleNamespace(
             group_id="shop",
@@ -162,7 +162,7 @@ class MadeGroup:
         return decode_group(self.entity(), coordinator="127.0.0.1:9092")
 
     def status_of(self, name: str, *, lag: int = 0, **more: Any) -> WorkerStatus:
-        """What the worker answers."""
+        """The worker's answer."""
         answer, said = self.answer_of(name), self.claims[name]
         base: dict[str, Any] = {
             "app": "shop",
@@ -208,7 +208,7 @@ class MadeGroup:
         committed: int = 900,
         **more: Any,
     ) -> Evidence:
-        """A look at it: all workers answer but those that are ``silent``, or as ``heard`` says, by URL."""
+        """A look at the group: all workers answer except ``silent`` ones; ``heard`` overrides, by URL."""
         answers = {
             self.claims[name].url: Heard(answer=ANSWERED, status=self.status_of(name))
             for name in self.claims

@@ -1,4 +1,4 @@
-"""Stores in memory that refuse a write where a test wants it; each write happens whole or not at all."""
+"""In-memory stores that refuse writes on request; a write is applied completely or not at all."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class MortalStore(GuardedStore):
 
 
 class WeakStore(GuardedStore):
-    """Fails one write of offsets or of a stable group where it was told to (``armed``)."""
+    """Fail one write of offsets or of a stable group while the store is ``armed``."""
 
     armed = failed = False
 
     def refuses(self, pairs: Sequence[tuple[bytes, bytes]]) -> bool:
-        """The first that counts."""
+        """Refuse the first relevant write."""
         if not (self.armed and any(_counts(*pair) for pair in pairs)):
             return False
         self.armed, self.failed = False, True

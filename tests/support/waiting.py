@@ -1,4 +1,4 @@
-"""Waiting for what a test's other parts will do, at most so long; saying what was awaited."""
+"""Wait for a condition with a deadline; the error names the condition."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def until(
     *,
     seconds: float = PATIENCE_S,
 ) -> float:
-    """Let others run until ``fact()`` is true; how many seconds it took."""
+    """Let other tasks run until ``fact()`` is true; return the seconds."""
     began = time.monotonic()
     while not fact():
         assert time.monotonic() - began < seconds, f"waited {seconds:g} s for: {what}"

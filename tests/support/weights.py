@@ -1,4 +1,4 @@
-"""Providers of weights that end with the test that started them."""
+"""Close providers of weights with the test that started them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from faust_assigner.app.weights.provider import WeightsProvider
 
 @pytest.fixture(autouse=True)
 def close_providers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An app that is never started never stops either; nobody else would close them."""
+    """Close all providers: an app that was never started never stops, so no app closes them."""
     started: weakref.WeakSet[WeightsProvider] = weakref.WeakSet()
     start = WeightsProvider.start
 

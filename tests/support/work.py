@@ -1,4 +1,4 @@
-"""How much a call does, told by a number that is the same on every machine: the instructions it ran."""
+"""The work of a call as a number that is equal on every machine: its bytecode instructions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def instructions(call: Callable[[], object]) -> int:
-    """Bytecode instructions of Python code that ``call`` ran; what C code does inside one counts as one."""
+    """Count the bytecode instructions of ``call``; C code inside an instruction is not counted."""
     count = 0
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:

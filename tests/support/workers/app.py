@@ -1,21 +1,22 @@
 """The worker process under test: orders joined with customers, totals in a table with a changelog.
 
-Everything it is told is in the environment (``FLEET_*``); everything it tells is in its journal, one JSON
-line each, written straight to the file descriptor, so that a killed worker's journal ends at the last
-record it was done with:
+All its settings are in the environment (``FLEET_*``). Its journal has one JSON line per event,
+written straight to the file descriptor, so that a killed worker's journal ends at its last finished
+record:
 
     {"kind": "assigned", "generation": 4, "actives": [0, 3], "standbys": [1]}
     {"kind": "recovery", "generation": 4, "replay": {"0": 17, "3": 0}}     records to replay, actives only
     {"kind": "ready", "generation": 4}                                     streams resume
     {"kind": "order", "partition": 0, "offset": 512, "began": 1763.25}     an order is done
-    {"kind": "revoked", "orders": [3], "rebalancing": true}                signal of what goes
+    {"kind": "revoked", "orders": [3], "rebalancing": true}                signal of a revocation
     {"kind": "rebalance", "what": "start", "rebalancing": true}            sensor call: start, return or end
 
-SIGUSR1 makes it write its totals beside the journal, the active part and its copies of others'. With
-``FLEET_OUTPUTS`` each order's number goes on to the topic ``APP_ID-outputs`` under its customer. With
-``FLEET_WINDOWS`` orders are counted in windows of ten offsets, whose rows go to ``APP_ID-closed`` when they
-are closed, and each customer has a set of the numbers of its orders. ``FLEET_RETURNS`` is the version of the
-app that a deploy brings: one more agent adds up the topic ``APP_ID-returns`` in one more table.
+On SIGUSR1 the worker writes its totals beside the journal, the active part and its standbys. With
+``FLEET_OUTPUTS`` each order's number goes on to the topic ``APP_ID-outputs`` under its customer.
+With ``FLEET_WINDOWS`` orders are counted in windows of ten offsets, whose rows go to
+``APP_ID-closed`` when they are closed, and each customer has a set of the numbers of its orders.
+``FLEET_RETURNS`` is the version of the app after a deploy: a further agent adds up the topic
+``APP_ID-returns`` in a further table.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ SETTINGS = {
     **json.loads(ENV.get("SETTINGS", "{}")),
 }
 
-# It may be asked before it listens, and would end by that.
+# A signal before the handler exists would end the worker.
 signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
 app = faust.App(
@@ -79,14 +80,14 @@ app = faust.App(
 
 
 class Order(faust.Record, serializer="json"):
-    """One order: ``number`` counts its customer's orders from 0 without a hole."""
+    """An order: ``number`` counts its customer's orders from 0 without a gap."""
 
     number: int
     amount: int
 
 
 class Totals(faust.Record, serializer="json"):
-    """One customer; ``numbers`` counts orders, ``repeats`` and ``missing`` tell what at-least-once did."""
+    """A customer; ``numbers`` counts orders, ``repeats`` and ``missing`` the faults of at-least-once."""
 
     amount: int = 0
     numbers: int = 0
@@ -105,7 +106,7 @@ if HAS_WINDOWS:
     closed_topic = app.topic(f"{APP_ID}-closed", key_type=str, value_serializer="json")
 
     async def close_window(key: Any, row: Any) -> None:
-        """Tell of a window that is closed."""
+        """Send a closed window."""
         await closed_topic.send(key=key[0], value={"begin": key[1][0], "row": row})
 
     recent = (
@@ -158,7 +159,7 @@ if TAKES_RETURNS:
 
 
 def added(before: Totals, order: Order, rate: int | None) -> Totals:
-    """The totals after this order; one that was counted before changes nothing but ``repeats``."""
+    """Return the totals after this order; a repeated order changes only ``repeats``."""
     if order.number < before.numbers:
         return before.derive(repeats=before.repeats + 1)
     return before.derive(
@@ -170,12 +171,12 @@ def added(before: Totals, order: Order, rate: int | None) -> Totals:
 
 
 def as_dicts(table: Any) -> dict[str, dict[str, int]]:
-    """The rows of partitions that this worker is the owner of."""
+    """Return the rows of partitions that this worker owns."""
     return {key: row.asdict() for key, row in table.items()}
 
 
 def copies() -> dict[str, dict[str, int]]:
-    """The rows of partitions that this worker is a standby of."""
+    """Return the rows of partitions for which this worker is a standby."""
     store, changelog = totals.data, totals.changelog_topic.get_topic_name()
     databases = [
         db
@@ -190,12 +191,12 @@ def copies() -> dict[str, dict[str, int]]:
 
 
 def sets() -> dict[str, list[int]]:
-    """The sets of customers whose totals this worker has."""
+    """Return the sets of customers whose totals this worker has."""
     return {k: sorted(seen[k]) for k in totals.keys() if k in seen} if HAS_WINDOWS else {}  # noqa: SIM118
 
 
 class Journal(faust.Sensor):
-    """Tells what the worker does, from Faust's own sensor calls and signals."""
+    """Write the worker's events, from Faust's own sensor calls and signals."""
 
     def __post_init__(self) -> None:
         self.file = os.open(JOURNAL, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -203,7 +204,7 @@ class Journal(faust.Sensor):
         self.began: dict[tuple[int, int], float] = {}
 
     def write(self, kind: str, **row: Any) -> None:
-        """Append one line, unbuffered."""
+        """Append a line, unbuffered."""
         os.write(
             self.file,
             json.dumps({"kind": kind, "at": round(time.time(), 4), **row}).encode() + b"\n",
@@ -261,7 +262,7 @@ def numbers_of(tps: Any, topic: str) -> list[int]:
 
 @app.on_partitions_assigned.connect
 async def tell_assignment(app: Any, assigned: Any, **_: Any) -> None:
-    """What this worker was given; and from the first time on, what each recovery has to replay."""
+    """Write the assigned partitions; from the first call on, write each recovery's replay."""
     changelog, orders = totals.changelog_topic.get_topic_name(), orders_topic.get_topic_name()
     journal.write(
         "assigned",
@@ -304,7 +305,7 @@ async def tell_assignment(app: Any, assigned: Any, **_: Any) -> None:
 
 @app.on_partitions_revoked.connect
 async def tell_revocation(app: Any, revoked: Any, **_: Any) -> None:
-    """What goes."""
+    """Write the revoked partitions."""
     orders = numbers_of(revoked, orders_topic.get_topic_name())
     journal.write("revoked", orders=orders, rebalancing=app.rebalancing)
 
@@ -317,7 +318,7 @@ async def tell_ready(app: Any, **_: Any) -> None:
 
 @app.task
 async def answer_sigusr1() -> None:
-    """Write the totals on SIGUSR1, in one rename each, so that a reader never sees half a file."""
+    """Write the totals on SIGUSR1, each file by a rename, so that no reader sees half a file."""
 
     def dump() -> None:
         # The totals last: they are waited for.

@@ -1,4 +1,4 @@
-"""The virtual worker with cooperative rounds: the test says what is given and what goes."""
+"""The virtual worker with cooperative rounds: the test decides the assignment."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ class CooperativeWorker(Worker):
 
     def __init__(self, **settings: Any) -> None:
         self.partitions = settings.get("partitions", 1)
-        #: Tables beside the counts, and those of which every worker has all.
+        #: Tables beside the counts, and the tables that every worker has completely.
         self.more: list[Any] = []
         self.shared: list[Any] = []
         super().__init__(repaired=True, faust_assigner_cooperative=True, **settings)
 
     def install_more(self) -> None:
-        """As the fixup does it."""
+        """Install more classes, as the fixup does."""
         self.declare()
 
     def declare(self) -> None:
         """More tables."""
 
     def roles(self, actives: Iterable[int], standbys: Iterable[int]) -> tuple[set[TP], set[TP]]:
-        """What the assignor says is owned and followed."""
+        """Return the owned and the followed partitions, as the assignor does."""
         owned, copied = list(actives), list(standbys)
         owns = {tp for p in owned for tp in (self.source(p), self.changelog(p))}
         follows = {self.changelog(p) for p in copied}
@@ -46,9 +46,9 @@ class CooperativeWorker(Worker):
     async def give(
         self, actives: Iterable[int], standbys: Iterable[int] = (), *, torn: Iterable[int] = ()
     ) -> None:
-        """One answered round: some partitions go, some come, the others flow on.
+        """Run a cooperative round: some partitions are revoked, some gained, the others flow on.
 
-        ``torn`` are kept, and let go and taken on again; never parts of a global table.
+        ``torn`` partitions are kept, but revoked and gained again; never parts of a global table.
         """
         actives_now, standbys_now = self.roles(actives, standbys)
         told = asyncio.run_coroutine_threadsafe(
@@ -91,7 +91,7 @@ class CooperativeWorker(Worker):
         return recovery.is_flowing and not recovery.is_taking_on
 
     def of(self, partition: int) -> list[int]:
-        """Offsets processed on one partition, in order, repeats included."""
+        """Return the processed offsets of a partition, in order, with repeats."""
         return [offset for p, offset in self.processed if p == partition]
 
 
@@ -113,7 +113,7 @@ async def owning(worker: CooperativeWorker, actives: Iterable[int]) -> AsyncIter
 async def worker_of(
     actives: list[int], partitions: int = 4, **settings: Any
 ) -> AsyncIterator[CooperativeWorker]:
-    """A worker that owns ``actives``, at rest."""
+    """A worker at rest that owns ``actives``."""
     worker = CooperativeWorker(partitions=partitions, **settings)
     async with owning(worker, actives):
         yield worker

@@ -1,4 +1,4 @@
-"""What can happen to the files of a table while its worker is away."""
+"""Damage to the files of a table while its worker is down."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Damage: TypeAlias = Callable[[Path], None]
 
 
 def truncate(pattern: str) -> Damage:
-    """Halve the files of that name."""
+    """Halve the files that match."""
 
     def damage(database: Path) -> None:
         for file in database.glob(pattern):
@@ -21,7 +21,7 @@ def truncate(pattern: str) -> Damage:
 
 
 def scramble(pattern: str) -> Damage:
-    """Flip bits all over the files of that name."""
+    """Flip bits throughout the files that match."""
 
     def damage(database: Path) -> None:
         for file in database.glob(pattern):
@@ -36,7 +36,7 @@ def scramble(pattern: str) -> Damage:
 
 
 def remove(pattern: str) -> Damage:
-    """Remove the files of that name."""
+    """Remove the files that match."""
 
     def damage(database: Path) -> None:
         for file in database.glob(pattern):

@@ -19,12 +19,12 @@ APP = "tests.support.workers.app"
 
 
 class NotAtRestError(RuntimeError):
-    """The group did not come to rest in time; the message says what each worker said last."""
+    """The group did not come to rest in time; the message has each worker's last lines."""
 
 
 @dataclass
 class Worker(Journaled):
-    """One worker, over all of its lives: what its journal says, and what lies on its disk."""
+    """A worker over all of its runs: the state from its journal, and its files."""
 
     assignor: str
     generation: int = -1
@@ -33,20 +33,20 @@ class Worker(Journaled):
     standbys: frozenset[int] = frozenset()
     replay: dict[int, int] = field(default_factory=dict)
     orders: list[tuple[float, int, int]] = field(default_factory=list)
-    #: Of ``phases.py``: where it was held.
+    #: With ``phases.py``: the places at which it was held.
     held_at: list[str] = field(default_factory=list)
-    #: All else that it told, in order, of its former lives too.
+    #: All other lines of the journal, in order, with those of earlier runs.
     told: list[Mapping[str, Any]] = field(default_factory=list)
 
     @property
     def on_disk(self) -> frozenset[int]:
-        """Partitions it has a database of."""
+        """The partitions with a database."""
         databases = self.folder.glob("data/**/totals-*.db")
         return frozenset(int(path.stem.rpartition("-")[2]) for path in databases)
 
     @property
     def held(self) -> frozenset[int]:
-        """Partitions whose state it has, or had when it ended."""
+        """The partitions whose state the worker has, or had when it ended."""
         return self.actives | self.standbys
 
     def _take(self, row: Mapping[str, Any]) -> None:
@@ -65,14 +65,14 @@ class Worker(Journaled):
             self.held_at.append(row["place"])
 
     def carry_on(self, before: Worker) -> None:
-        """What its former life was done with is its own."""
+        """Take over the state of the worker's earlier run."""
         before.read_journal()
         self.position, self.orders, self.told = before.position, before.orders, before.told
 
 
 @dataclass
 class Fleet(Processes[Worker]):
-    """All workers of one app, by name; a restarted worker keeps its name, folder and history."""
+    """All workers of an app, by name; a restarted worker keeps its name, folder and history."""
 
     app_id: str
     bootstrap: str
@@ -85,7 +85,7 @@ class Fleet(Processes[Worker]):
     outputs: bool = False
     #: Whether orders are counted in windows and remembered in sets, too.
     windows: bool = False
-    #: Workers that are started with the version of the app that takes returns.
+    #: Workers that start with the version of the app that takes returns.
     returns: set[str] = field(default_factory=set)
     work_s: float = 0.0
     #: The module that workers run.
@@ -96,7 +96,7 @@ class Fleet(Processes[Worker]):
     root: ClassVar[Path] = ROOT
 
     def start(self, name: str, assignor: str | None = None) -> None:
-        """Start a worker, with the files of its former life when it had one."""
+        """Start a worker, with the files of its earlier run if it had one."""
         folder, before, chosen = (
             self.folder / name,
             self.workers.get(name),
@@ -129,7 +129,7 @@ class Fleet(Processes[Worker]):
             self.workers[name].carry_on(before)
 
     def end_all(self, number: int, timeout_s: float = 30.0) -> None:
-        """The same signal to everybody at once; SIGKILL to those that do not end in time."""
+        """Send all workers the same signal; SIGKILL workers that do not end in time."""
         living = self.living()
         for worker in living:
             worker.process.send_signal(number)
@@ -141,7 +141,7 @@ class Fleet(Processes[Worker]):
                 self.kill(worker.name)
 
     def stop(self) -> None:
-        """SIGKILL to all, at the end of a run whose results are in."""
+        """SIGKILL all workers, at the end of a run whose results are read."""
         for worker in self.workers.values():
             if worker.alive:
                 self.kill(worker.name)
@@ -151,7 +151,7 @@ class Fleet(Processes[Worker]):
         return sorted(row for worker in self.workers.values() for row in worker.orders)
 
     def at_rest(self) -> bool:
-        """Whether the living workers are ready in one generation and own each partition once."""
+        """Return whether the living workers are ready in one generation and own all partitions."""
         workers = self.living()
         owned = sorted(p for worker in workers for p in worker.actives)
         return (
@@ -165,7 +165,7 @@ class Fleet(Processes[Worker]):
         return max((worker.generation for worker in self.workers.values()), default=-1)
 
     def rounds(self, after: int) -> list[State]:
-        """What the living workers were given in each generation later than ``after``."""
+        """Return the assignments of the living workers in each generation after ``after``."""
         given: dict[int, State] = defaultdict(lambda: State({}, {}))
         for worker in self.living():
             for row in worker.told:
@@ -185,10 +185,12 @@ class Fleet(Processes[Worker]):
         timeout_s: float = 120.0,
         meanwhile: Callable[[], None] = lambda: None,
     ) -> None:
-        """Wait until ``workers`` are at rest in a generation later than ``after``, every partition flowing.
+        """Wait until ``workers`` workers rest in a generation after ``after`` and all partitions
+        flow.
 
-        Flowing: an order has been done on it since the rest began, at least ``quiet_s`` ago, or ``uneven_s``
-        where loads differ by more than one: a copy may be awaited. ``meanwhile`` is called again and again.
+        A partition flows if an order on it was done since the rest began. The rest lasts
+        ``quiet_s``, or ``uneven_s`` if loads differ by more than one, because a warm-up may be
+        open. ``meanwhile`` is called repeatedly.
         """
         deadline, calm, since = time.monotonic() + timeout_s, -1, time.time()
         while time.monotonic() < deadline:

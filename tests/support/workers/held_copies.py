@@ -12,7 +12,7 @@ HOLD = "hold-copies"
 
 @app.task
 async def hold_copies() -> None:
-    """Fetch nothing for standbys; what is owned goes on."""
+    """Fetch no record for standbys; owned partitions continue."""
     while not app.should_stop:
         if (JOURNAL.parent / HOLD).exists():
             app.consumer.pause_partitions(set(app.assignor.assigned_standbys()))

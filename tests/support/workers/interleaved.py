@@ -1,4 +1,4 @@
-"""From journals: where two workers processed one partition at the same time. Pure."""
+"""Find in journals where two workers processed a partition at the same time. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-#: A journal says that partitions were assigned when the app has been told; the first record may be quicker.
+#: A journal has the assignment once the app gets it; the first record may be earlier.
 TOLD_LATE_S = 1.0
 
 
 class Done(NamedTuple):
-    """A record that one life of a worker was done with ``at``, and had begun with at ``began``."""
+    """A record that a run of a worker began at ``began`` and finished ``at``."""
 
     at: float
     partition: int
@@ -32,7 +32,7 @@ class Journals:
 
 
 def read(journals: Mapping[str, Path]) -> Journals:
-    """By the names of workers; each life of one counts as another one."""
+    """Read the journals by the names of workers; each run counts as a worker of its own."""
     done, told = list[Done](), defaultdict[str, list[tuple[float, frozenset[int]]]](list)
     for name, path in journals.items():
         life = 0
@@ -48,10 +48,10 @@ def read(journals: Mapping[str, Path]) -> Journals:
 
 
 def interleaved(journals: Journals) -> list[str]:
-    """Each record that a worker began, the next after its last one, although another had done it since.
+    """Return records that a worker began after its last record although another had done them.
 
-    Unless it was told between the two that the partition is its own: it may have had to give it away, and
-    goes on where the other committed last.
+    A record is left out if the worker was assigned the partition between the two records: it may
+    have lost the partition meanwhile, and continues at the other worker's last commit.
     """
     by_partition: dict[int, list[Done]] = {}
     for one in journals.done:
@@ -83,10 +83,11 @@ def _of_one(
 
 
 def together(journals: Journals, stops: Mapping[str, Iterable[tuple[float, float]]]) -> list[str]:
-    """Each two records of one partition that two workers had under way at the same time.
+    """Return pairs of records of a partition that two workers processed at the same time.
 
-    ``stops`` has the times (from, until) at which a worker's process stood still, by its name: a record that
-    it had under way then is its to finish, whatever others did meanwhile; it may not begin another.
+    ``stops`` has the times (from, until) at which a worker's process stood still, by its name. The
+    worker may finish a record that it had begun before the stop, whatever other workers did; it may
+    not begin another.
     """
     by_partition: dict[int, list[Done]] = {}
     for one in journals.done:
@@ -113,6 +114,6 @@ def _overlapping(
 
 
 def _stood_still(one: Done, stops: Mapping[str, Iterable[tuple[float, float]]]) -> bool:
-    """Whether its worker was stopped and continued while it was under way."""
+    """Return whether the worker was stopped and continued while it processed the record."""
     name = one.who.rpartition(" (")[0]
     return any(one.began <= since and until <= one.at for since, until in stops.get(name, ()))

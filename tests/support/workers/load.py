@@ -1,4 +1,4 @@
-"""What the workers are given, and the plain-Python model of what must come of it."""
+"""The workers' input, and the plain-Python model of the expected result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WINDOW = 10
 
 @dataclass
 class Load:
-    """A seeded stream of orders, evenly over the partitions, sent from a thread; remembers what it sent."""
+    """A seeded stream of orders, evenly over the partitions, sent from a thread and recorded."""
 
     bootstrap: str
     app_id: str
@@ -31,12 +31,13 @@ class Load:
     seed: int = 1
     #: Which of the app's topics the orders go to.
     topic: str = "orders"
-    #: How long aiokafka tries to hand a record over before it gives it up.
+    #: Seconds for which aiokafka tries to deliver a record.
     request_timeout_s: float = 40.0
-    #: What went wrong with records that were given up: then the model is no model any more.
+    #: The errors of undelivered records: after an error the model is invalid.
     failures: list[BaseException] = field(default_factory=list)
     sent: list[int] = field(default_factory=list)
-    #: Partition, customer and first offset of a window -> how many orders it has, and the last one's number.
+    #: Partition, customer and first offset of a window -> its number of orders, and the last
+    #: number.
     windows: dict[tuple[int, str, int], tuple[int, int]] = field(default_factory=dict)
     amounts: dict[str, list[int]] = field(default_factory=dict)
     _stopping: threading.Event = field(default_factory=threading.Event)
@@ -82,7 +83,7 @@ class Load:
             await producer.flush()
 
     def _producer(self) -> AIOKafkaProducer:
-        # Idempotent: a retry may neither repeat an order nor overtake one, or the model would be wrong.
+        # Idempotent: a retry that repeats or reorders orders would break the model.
         return AIOKafkaProducer(
             bootstrap_servers=self.bootstrap,
             enable_idempotence=True,
@@ -94,7 +95,7 @@ class Load:
         return [f"customer-{partition}-{n}" for n in range(CUSTOMERS_PER_PARTITION)]
 
     async def _send_round(self, producer: AIOKafkaProducer) -> None:
-        """One order to each partition."""
+        """Send an order to each partition."""
         for partition in range(self.partitions):
             customer = self.rng.choice(self._customers(partition))
             amounts = self.amounts.setdefault(customer, [])
@@ -118,7 +119,7 @@ class Load:
         sending = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run(sending)), daemon=True)
         self._thread.start()
-        # A broker may be killed in the next moment: a producer that has begun survives that.
+        # A broker may be killed in the next moment; only a started producer survives that.
         if not sending.wait(60.0):
             raise RuntimeError("the load cannot reach the broker")
 
@@ -139,7 +140,7 @@ class Load:
         self.start()
 
     def stop(self) -> None:
-        """Send no more; return when all that was sent is acknowledged."""
+        """Stop sending; return when all orders are acknowledged."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join()
@@ -148,7 +149,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was processed and what the tables hold, against the model."""
+    """The processed orders and the tables' rows, compared with the model."""
 
     orders: int
     lost: int
@@ -159,9 +160,9 @@ class Verdict:
 def judge(
     load: Load, orders: Iterable[tuple[float, int, int]], totals: Mapping[str, Mapping[str, int]]
 ) -> Verdict:
-    """Each offset of each partition must have been processed; each customer's row must be the model's.
+    """Check that each offset was processed and that each customer's row equals the model's.
 
-    A row may count repeats; it may not miss a number, nor differ in the sum of amounts.
+    A row may count repeats; it may not lack a number, nor differ in the sum of amounts.
     """
     times = Counter((partition, offset) for _, partition, offset in orders)
     expected = {(p, offset) for p, count in enumerate(load.sent) for offset in range(count)}

@@ -1,4 +1,4 @@
-"""What one change of the group cost: moves, cold takeovers, idle workers, seconds stood still. Pure."""
+"""The cost of a group change: moves, cold takeovers, idle workers, seconds of standstill. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from examples.orders.score import Ownership, minimum_moves
 
 @dataclass(frozen=True)
 class State:
-    """Who owned, and who held the state of, which partitions when the group was at rest."""
+    """The owner and the holders of the state of each partition while the group is at rest."""
 
     actives: dict[str, frozenset[int]]
     held: dict[str, frozenset[int]]
@@ -19,7 +19,7 @@ class State:
 
 @dataclass(frozen=True)
 class Event:
-    """One change; gaps are in seconds, one for each partition."""
+    """A change; gaps are in seconds, one for each partition."""
 
     name: str
     loads: tuple[int, ...]
@@ -47,9 +47,10 @@ def measure(
 ) -> Event:
     """Compare two states at rest, by way of the rounds ``between`` them, in order.
 
-    ``files``: partitions on the disks of workers that came back. ``replay``: records each partition's
-    owner had to replay. A move is cold when its new owner held neither the state nor its files. An orphan
-    may go to a holder first and even the loads in a later round: these are two moves, and two would do.
+    ``files``: partitions on the disks of workers that came back. ``replay``: records each
+    partition's owner had to replay. A move is cold if its new owner had neither the state nor the
+    files. An orphan may go to a standby first and even the loads in a later round: these are two
+    moves, and the minimum is two.
     """
     was = {p: worker for worker, owned in before.actives.items() for p in owned}
     taken = {

@@ -1,4 +1,4 @@
-"""The worker process under test with a page that holds up its event loop: ``/hold/SECONDS``."""
+"""The worker process under test with a page that blocks its event loop: ``/hold/SECONDS``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.workers.app import app
 
 @app.page("/hold/{seconds}")  # type: ignore[untyped-decorator]
 async def hold(view: Any, request: Any, seconds: str) -> Any:
-    """Nothing else runs on the worker's loop meanwhile."""
+    """Block the worker's loop for ``seconds``."""
     time.sleep(float(seconds))
     return view.json({"held": seconds})
 

@@ -1,4 +1,4 @@
-"""A worker in this process that passes orders on exactly once; all of its producer but aiokafka's is real."""
+"""A worker in this process that passes orders on exactly once; only aiokafka's producer is virtual."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.workers.virtual import Assigned, VirtualConsumer, VirtualThre
 
 
 class Sent(NamedTuple):
-    """One record in the hands of a producer."""
+    """A record passed to a producer."""
 
     topic: str
     key: bytes | None
@@ -27,7 +27,7 @@ class Sent(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """What was committed at once."""
+    """The records and the offset of one commit."""
 
     sent: list[Sent]
     offset: int
@@ -35,7 +35,7 @@ class Transaction(NamedTuple):
 
 
 class VirtualAIOProducer:
-    """``aiokafka.AIOKafkaProducer``; without a transactional id what it sends is visible at once."""
+    """``aiokafka.AIOKafkaProducer``; without a transactional id its sends are visible at once."""
 
     def __init__(self, worker: PassingOn, transactional_id: str | None) -> None:
         self.worker, self.transactional_id = worker, transactional_id
@@ -56,7 +56,7 @@ class VirtualAIOProducer:
         )
 
     async def start(self) -> None:
-        """Nothing to connect to."""
+        """Connect to no broker."""
 
     stop = flush = start
 
@@ -74,16 +74,16 @@ class VirtualAIOProducer:
         return done
 
     async def begin_transaction(self) -> None:
-        """A second one at a time is an error, as in aiokafka."""
+        """Begin a transaction; a second open one is an error, as in aiokafka."""
         assert self.open is None, "Invalid state transition"
         self.open = []
 
     async def send_offsets_to_transaction(self, offsets: Mapping[TP, int], group_id: str) -> None:
-        """Remember the offset; a transaction of the tests is one partition's."""
+        """Keep the offset; a transaction of the tests belongs to one partition."""
         (self.offset,), self.offsets = offsets.values(), dict(offsets)
 
     async def commit_transaction(self) -> None:
-        """All of it becomes visible."""
+        """Make the transaction's records visible."""
         assert self.open is not None
         if self.fenced:
             raise ProducerFenced
@@ -94,12 +94,12 @@ class VirtualAIOProducer:
         self.open = None
 
     async def abort_transaction(self) -> None:
-        """None of it does."""
+        """Drop the transaction's records."""
         self.open = None
 
 
 class PassingOn(Worker):
-    """Changes its table and passes each order's offset on to a topic that nobody consumes."""
+    """Change the table and pass each order's offset on to a topic without a consumer."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(processing_guarantee="exactly_once", **settings)
@@ -139,7 +139,7 @@ class PassingOn(Worker):
         ]
 
     def sent_to(self, topic: str, partition: int = 0) -> list[list[int]]:
-        """For each transaction the offsets of the orders whose record for ``topic`` it holds."""
+        """Return, for each transaction, the offsets of orders with a record for ``topic``."""
         return [
             [
                 int((sent.key or b"").decode().strip('"').split("-")[1])
@@ -150,14 +150,14 @@ class PassingOn(Worker):
         ]
 
     def covered(self, partition: int = 0) -> list[list[int]]:
-        """For each transaction the offsets of the orders it commits."""
+        """Return, for each transaction, the offsets of the orders that it commits."""
         ends = [transaction.offset for transaction in self.of(partition)]
         return [list(range(*span)) for span in zip([0, *ends], ends, strict=False)]
 
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Orders and the changelog are known and one group; of ``passed-on`` a consumer has no metadata."""
+    """Orders and the changelog are known and form a group; ``passed-on`` has no metadata."""
     monkeypatch.setattr(
         VirtualConsumer, "last_stable_offset", VirtualConsumer.highwater, raising=False
     )

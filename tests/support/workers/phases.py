@@ -1,7 +1,7 @@
 """The worker of ``app.py``, which a test can hold at a place within a cooperative round.
 
-While a file of the place's name lies in the folder ``hold`` beside the workers' own, a worker that comes
-there says so in its journal and waits until the file is gone:
+While a file with the place's name is in the folder ``hold`` beside the workers' own, a worker that
+reaches the place writes a line to its journal and waits until the file is removed:
 
     {"kind": "held", "place": "letting go"}
 """
@@ -24,7 +24,7 @@ HOLD = JOURNAL.parent.parent / "hold"
 
 
 async def hold(place: str) -> None:
-    """Wait here while the test wants that."""
+    """Wait here while the test requires it."""
     if (HOLD / place).exists():
         journal.write("held", place=place)
         while (HOLD / place).exists():
@@ -32,7 +32,7 @@ async def hold(place: str) -> None:
 
 
 def holding(method: Callable[..., Awaitable[Any]], place: Callable[..., str | None]) -> Any:
-    """``method``, held before it begins at the place that ``place`` says of its arguments."""
+    """Return ``method``, held before its start at the place that ``place`` returns for it."""
 
     async def held(*args: Any, **kwargs: Any) -> Any:
         if (at := place(*args, **kwargs)) is not None:
@@ -43,7 +43,7 @@ def holding(method: Callable[..., Awaitable[Any]], place: Callable[..., str | No
 
 
 def before_request(coordinator: Any, request: Any) -> str | None:
-    """Of the group's requests: those that begin the second half of something."""
+    """Return the place before a request that starts the second half of a round, or None."""
     if isinstance(request, SyncGroupRequest):
         return JOINED
     if isinstance(request, JoinGroupRequest) and vars(coordinator).pop("is_between", False):
@@ -52,7 +52,7 @@ def before_request(coordinator: Any, request: Any) -> str | None:
 
 
 def before_answer(coordinator: Any, assignment: Any, generation: int) -> None:
-    """Of an answer to a member that flows: whether another round follows."""
+    """Note whether another round follows this answer."""
     coordinator.is_between = coordinator.membership.assignor.is_followed(assignment)
 
 
@@ -62,7 +62,7 @@ def before_commit(consumer: Any, *args: Any, **kwargs: Any) -> str | None:
 
 
 def make_holdable() -> None:
-    """Every place is one to be held at."""
+    """Make every place holdable."""
     coordinator, consumer, recovery = (
         CooperativeCoordinator,
         IncrementalRebalance,

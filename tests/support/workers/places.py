@@ -1,7 +1,8 @@
-"""Where a worker of ``phases.py`` can be held within a cooperative round.
+"""The places within a cooperative round at which a worker of ``phases.py`` can be held.
 
-JoinGroup is answered, SyncGroup is not sent; the first round is over, JoinGroup of the second is not sent;
-what goes is finished and not committed; what came is opened and not restored.
+JoinGroup is answered and SyncGroup is not sent; the first round is over and JoinGroup of the second
+is not sent; revoked partitions are finished and not committed; gained ones are opened and not
+restored.
 """
 
 MODULE = "tests.support.workers.phases"

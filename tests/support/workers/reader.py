@@ -39,7 +39,7 @@ recent = app.Table("recent", key_type=str, value_type=int, partitions=PARTITIONS
 
 @app.agent(numbers_topic)
 async def keep(numbers: faust.StreamT[int]) -> None:
-    """The highest number of each key: repeats change nothing."""
+    """Keep the highest number of each key, so that repeats change no row."""
     async for key, number in numbers.items():
         latest[key] = max(number, latest.get(key) or 0)
         recent[key] = number

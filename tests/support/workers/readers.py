@@ -1,4 +1,4 @@
-"""Workers that answer for keys over HTTP, numbers to ask for, and the model that judges the answers."""
+"""Workers that answer for keys over HTTP, the numbers to read, and the model of the answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEYS = tuple(f"key-{n}" for n in range(24))
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer, and the time before it was asked for."""
+    """An answer, and the time before its request."""
 
     asked_at: float
     key: str
@@ -41,7 +41,7 @@ class Answer:
 
     @property
     def role(self) -> str:
-        """Who gave it."""
+        """The role of the answering worker."""
         return self.headers.get("X-Faust-Assigner-Role", "")
 
 
@@ -93,7 +93,7 @@ class Readers:
         self.processes[name].wait()
 
     def stop(self) -> None:
-        """SIGKILL to all, stopped ones too."""
+        """SIGKILL all workers, stopped workers too."""
         for process in self.processes.values():
             process.kill()
             process.wait()
@@ -101,7 +101,7 @@ class Readers:
     def ask(
         self, name: str, key: str, path: str = "/latest/{key}", *, only_here: bool = False
     ) -> Answer:
-        """Ask one worker, ``only_here`` as another worker does; status 0 where nobody listens there."""
+        """Ask a worker, ``only_here`` as another worker does; status 0 if no server listens."""
         asked_at = time.monotonic()
         url = f"http://127.0.0.1:{self.ports[name]}" + path.format(key=key)
         headers = {"X-Faust-Assigner-Hop": "1"} if only_here else {}
@@ -146,15 +146,15 @@ def all_by_owners(answers: list[Answer]) -> bool:
 
 @dataclass
 class Numbers:
-    """Rising numbers for every key, and what is seen of them in the table's changelog."""
+    """Rising numbers for every key, and the numbers seen in the table's changelog."""
 
     bootstrap: str
     app_id: str
     partitions: int
     every_s: float = 0.2
-    #: Key -> the highest number that was sent, noted before it is.
+    #: Key -> the highest sent number, noted before the send.
     sent: dict[str, int] = field(default_factory=dict)
-    #: Key -> (when it was seen in the changelog, the number).
+    #: Key -> (time of its arrival in the changelog, the number).
     logged: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -171,7 +171,7 @@ class Numbers:
         )
 
     def fill(self, number: int) -> None:
-        """The changelog of a table in which each key has come to ``number``, one by one."""
+        """Write the changelog of a table in which each key has risen to ``number``, one by one."""
         asyncio.run(self._fill(number))
 
     async def _fill(self, number: int) -> None:
@@ -237,10 +237,11 @@ class Numbers:
             await producer.stop()
 
     def wrong(self, answers: list[Answer], bound_s: float) -> list[str]:
-        """Answers that are newer than what was sent, or older than they may be and say that they are.
+        """Return answers newer than the sent numbers, or older than allowed or than their header
+        states.
 
-        An owner's has all that was in the changelog when it was asked for, a copy's all that was there as
-        long before as it says.
+        An owner's answer has all changelog records at the time of the request. A copy's answer has
+        those that are older by its stated age.
         """
         found = []
         for a in (a for a in answers if a.status == 200):

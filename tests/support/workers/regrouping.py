@@ -1,7 +1,7 @@
-"""The worker of ``app.py`` with a third table behind a ``group_by``, and a topic that nobody creates.
+"""The worker of ``app.py`` with a third table behind a ``group_by``, and a topic created on demand.
 
-A producer knows the topics that exist when it starts. This one sends to a changelog of those, and soon
-after it to a topic that the broker creates then.
+A producer knows the topics that exist at its start. This worker sends to such a changelog, and soon
+afterwards to a topic that the broker creates then.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ spent = app.Table("spent", key_type=str, value_type=int, default=int, partitions
 
 @app.agent(orders_topic)
 async def add_by_amount(orders: faust.StreamT[Order]) -> None:
-    """Add each order to the sum of its amount, on the worker that owns that amount."""
+    """Add each order to the sum of its amount, on the owner of that amount."""
     async for order in orders.group_by(amount_of, name="amount"):
         amount = amount_of(order)
         spent[amount] += order.amount
@@ -24,7 +24,7 @@ async def add_by_amount(orders: faust.StreamT[Order]) -> None:
 
 
 def amount_of(order: Order) -> str:
-    """The key that orders are grouped by."""
+    """The key of the ``group_by``."""
     return str(order.amount)
 
 

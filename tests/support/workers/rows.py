@@ -1,8 +1,8 @@
-"""A worker that changes rows as fast as it can; ``ROWS_*`` tells it how.
+"""A worker that changes rows as fast as it can; ``ROWS_*`` are its settings.
 
-Each number is added to its key's row of ``sums``, a row that comes to a multiple of 7 is deleted, and each
-number is counted in a window of ``counts`` and, in a table of all workers, under another key of ``shared``.
-Its key's set in ``seen`` gains one of five elements, and loses another.
+Each number is added to its key's row of ``sums``; a row that reaches a multiple of 7 is deleted.
+Each number is also counted in a window of ``counts`` and, in a table of all workers, under another
+key of ``shared``. Its key's set in ``seen`` gains one of five elements and loses another.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ seen = app.SetTable("seen", key_type=str, value_type=int, partitions=PARTITIONS)
 
 @app.agent(numbers)
 async def add(stream: Any) -> None:
-    """One record in, some changes of tables."""
+    """Change the tables for each record."""
     async for key, value in stream.items():
         sums[key] += value
         if sums[key] % 7 == 0:

@@ -1,4 +1,4 @@
-"""One story for a group of real workers: they start, one joins, one is killed, one comes back, one leaves."""
+"""A story for a group of real workers: a start, a join, a kill, a return, a leave."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from tests.support.workers.fleet import Fleet
 from tests.support.workers.load import Load, Verdict, judge
 from tests.support.workers.measure import Event, State, measure, standstill
 
-#: A group of ours that is at rest and uneven waits for a copy; after so long it is taken for done.
+#: Our group at rest with uneven loads waits for a warm-up; after these seconds it counts as
+#: settled.
 UNEVEN_S = 12.0
-#: Orders on each partition that wait when the first worker starts.
+#: Orders that wait on each partition when the first worker starts.
 WAITING = 40
 ALL_EVENTS = ("join", "SIGKILL", "restart with files", "SIGTERM")
 FIRST_WORKERS = ("worker-1", "worker-2", "worker-3")
@@ -22,7 +23,7 @@ FIRST_WORKERS = ("worker-1", "worker-2", "worker-3")
 
 @dataclass
 class Outcome:
-    """What one run came to."""
+    """The result of a run."""
 
     events: list[Event]
     verdict: Verdict
@@ -31,7 +32,7 @@ class Outcome:
 
     @property
     def violations(self) -> list[str]:
-        """Promises of ours that this run broke; stock breaks them too, and is not judged."""
+        """Promises of ours that this run broke; stock breaks some, too, and is not judged."""
         bad = [f"{self.verdict.lost} orders lost"] * bool(self.verdict.lost) + list(
             self.verdict.wrong_rows
         )
@@ -50,7 +51,7 @@ class Outcome:
 
 @dataclass
 class Script:
-    """Runs the story with one fleet and one load; ``events`` picks some of ``ALL_EVENTS``, in order."""
+    """Play the story with a fleet and a load; ``events`` selects from ``ALL_EVENTS``, in order."""
 
     fleet: Fleet
     load: Load
@@ -61,7 +62,7 @@ class Script:
     back_with_files: tuple[int, int] | None = None
 
     def run(self) -> Outcome:
-        """Play it and judge it; workers are gone afterwards."""
+        """Play the story and judge it; all workers have ended afterwards."""
         began = time.monotonic()
         acts: Mapping[str, Callable[[], None]] = {
             "join": lambda: self.fleet.start("worker-4"),
@@ -126,7 +127,7 @@ class Script:
             measure(name, before, after, files, replay, gaps, self.fleet.rounds(generation))
         )
         if files:
-            # A worker can be given back no more than its share, and no more than it has on disk.
+            # A worker gets at most its share back, and at most the partitions on its disk.
             back = after.actives["worker-2"]
             self.back_with_files = (
                 len(back & files["worker-2"]),
@@ -153,7 +154,7 @@ def play(
     orders_per_s: float = 5.0,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Outcome:
-    """The story from nothing: topics, customers, changelog rows and waiting orders first."""
+    """Play the story from nothing: first topics, customers, changelog rows and waiting orders."""
     fleet = Fleet(app_id, bootstrap, partitions, folder, assignor, settings=settings or {})
     load = Load(bootstrap, app_id, partitions, preload, orders_per_s, seed)
     return Script(fleet, load, events, tell).run()

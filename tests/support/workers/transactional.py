@@ -1,10 +1,10 @@
-"""A worker that passes numbers on, exactly once; ``EXACTLY_*`` tells it how.
+"""A worker that passes numbers on, exactly once; ``EXACTLY_*`` are its settings.
 
-``EXACTLY_AGENT`` is how records are read: ``one`` by one with a sum in a table, ``tally``, which passes on
-how many of a key there were so far, ``take``, ``take_events``, or ``slow``, four at a time, each of which
-works after it has sent. ``EXACTLY_BESIDE`` is the id of a second app in this process, which does the same
-with topics of its own. With ``EXACTLY_OTHERS`` a second agent counts and passes on ``APP_ID-others``.
-``EXACTLY_MEMBER=dynamic`` makes a member without an instance id.
+``EXACTLY_AGENT`` is the way records are read. ``one`` reads one by one with a sum in a table.
+``tally`` passes on the count of a key so far. ``take`` and ``take_events`` read batches. ``slow``
+reads four records at a time and keeps working after each send. ``EXACTLY_BESIDE`` is the id of a
+second app in this process with its own topics. With ``EXACTLY_OTHERS`` a second agent counts and
+passes on ``APP_ID-others``. ``EXACTLY_MEMBER=dynamic`` makes a member without an instance id.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ENV = {
     for name, value in os.environ.items()
     if name.startswith("EXACTLY_")
 }
-#: Seconds within each record of ``one``, between its change of the table and what it sends.
+#: Seconds within each record of ``one``, between its change of the table and its send.
 WORK_S = float(ENV.get("WORK_S", "0"))
 
 
@@ -49,20 +49,20 @@ def make_app(app_id: str) -> faust.App:
     sums = app.Table("sums", key_type=str, value_type=int, partitions=4, default=int)
 
     async def one(stream: Any) -> None:
-        """One record in, one change of the table and one record out."""
+        """A record in, a change of the table and a record out."""
         async for key, value in stream.items():
             sums[key] += value
             await asyncio.sleep(WORK_S)
             await passed_on.send(key=key, value=value)
 
     async def tally(stream: Any) -> None:
-        """One record in, one change of the table, and what the row says then out."""
+        """A record in, a change of the table, and the row's new value out."""
         async for key, _ in stream.items():
             sums[key] += 1
             await passed_on.send(key=key, value=sums[key])
 
     async def take(stream: Any) -> None:
-        """Records in by tens, one record out for each."""
+        """Records in by tens, a record out for each."""
         async for values in stream.take(10, within=0.2):
             for value in values:
                 await passed_on.send(key=str(value), value=value)
@@ -74,7 +74,7 @@ def make_app(app_id: str) -> faust.App:
                 await passed_on.send(key=event.key, value=event.value)
 
     async def slow(stream: Any) -> None:
-        """One record out, then work, so that at each moment some record is half done."""
+        """A record out, then work, so that at each moment some record is half done."""
         async for key, value in stream.items():
             await passed_on.send(key=key, value=value)
             await asyncio.sleep(0.3)
@@ -88,7 +88,7 @@ def make_app(app_id: str) -> faust.App:
         counts = app.Table("counts", key_type=str, value_type=int, partitions=4, default=int)
 
         async def other(stream: Any) -> None:
-            """One record in, one change of another table and one record out."""
+            """A record in, a change of another table and a record out."""
             async for key, value in stream.items():
                 counts[key] += 1
                 await passed_on.send(key=key, value=value)

@@ -1,4 +1,4 @@
-"""One worker of ``app.py`` and a broker of its own, to be frozen, starved of disk or given damaged files."""
+"""A worker of ``app.py`` with its own broker: to be frozen, starved of disk or given damaged files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAME = "worker-1"
 
 @dataclass
 class Troubled:
-    """The worker, what it is given, and the broker between them."""
+    """The worker, its load, and the broker between them."""
 
     broker: BrokerProcess
     fleet: Fleet
@@ -33,11 +33,11 @@ class Troubled:
         return self.fleet.workers[NAME]
 
     def start(self) -> None:
-        """Start the worker, with the files it has."""
+        """Start the worker with its files."""
         self.fleet.start(NAME)
 
     def until(self, condition: Callable[[Worker], bool], timeout_s: float = 60.0) -> bool:
-        """Wait for ``condition(worker)``; whether it came true."""
+        """Wait for ``condition(worker)``; return whether it became true."""
         deadline = time.monotonic() + timeout_s
         while not condition(self.worker):
             if time.monotonic() > deadline:
@@ -47,7 +47,7 @@ class Troubled:
 
     @property
     def done(self) -> int:
-        """Distinct orders that were processed."""
+        """The number of distinct processed orders."""
         return len({row[1:] for row in self.worker.orders})
 
     def log(self) -> str:
@@ -98,9 +98,9 @@ def troubled(
 
 @contextlib.contextmanager
 def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
-    """A file system of its own of that size, mounted on ``folder``: memory if that may be, else a file.
+    """A file system of that size, mounted on ``folder``: in memory if allowed, else in a file.
 
-    Raises RuntimeError where neither may be mounted.
+    Raises RuntimeError if neither can be mounted.
     """
     folder.mkdir(parents=True, exist_ok=True)
     image = folder.with_name(folder.name + ".image")

@@ -1,8 +1,8 @@
-"""One Faust worker in this process, all of Faust real, on logs in memory instead of a broker.
+"""A Faust worker in this process, all of Faust real, on logs in memory instead of a broker.
 
-Real are the app, its driver's consumer and consumer thread, conductor, streams, tables and recovery.
-Virtual are ``AIOKafkaConsumer`` (positions, committed offsets and seeks with aiokafka's semantics) and
-the producer. The test plays the group: ``await worker.rebalance(partitions)``.
+Real are the app, its driver's consumer and consumer thread, conductor, streams, tables and
+recovery. Virtual are ``AIOKafkaConsumer`` (positions, committed offsets and seeks with aiokafka's
+semantics) and the producer. The test plays the group: ``await worker.rebalance(partitions)``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from faust_assigner.app import compose
 
 
 class Record(NamedTuple):
-    """What aiokafka hands to Faust."""
+    """A record as aiokafka passes it to Faust."""
 
     topic: str
     partition: int
@@ -52,14 +52,14 @@ class Logs:
         self.committed: dict[TP, int] = {}
 
     def append(self, tp: TP, key: bytes | None, value: bytes | None) -> int:
-        """Write one record; return its offset."""
+        """Write a record; return its offset."""
         offset = self.ends[tp]
         self.records[tp].append(Record(*tp, offset, key, value))
         self.ends[tp] += 1
         return offset
 
     def append_marker(self, tp: TP) -> None:
-        """End a transaction: an offset is used up that no consumer ever gets to see."""
+        """End a transaction: the marker takes an offset that no consumer sees."""
         self.ends[tp] += 1
 
 
@@ -74,7 +74,7 @@ class VirtualFetcher:
     async def fetched_records(
         self, partitions: Any, timeout: float = 0, max_records: int | None = None
     ) -> dict[TP, list[Record]]:
-        """Records after the positions of ``partitions``; of all assigned ones when that is empty, too."""
+        """Return records after the positions of ``partitions``; of all assigned ones if empty."""
         deadline = asyncio.get_running_loop().time() + timeout
         while True:
             await self.consumer.assigned.wait()
@@ -88,7 +88,7 @@ class VirtualFetcher:
                 ]
                 if batch:
                     drained[tp] = batch
-                # As in aiokafka, the position passes over what is no record.
+                # As in aiokafka, the position moves past offsets without a record.
                 at_end = not batch or batch[-1] is self.consumer.logs.records[tp][-1]
                 self.consumer.positions[tp] = (
                     self.consumer.logs.ends[tp] if at_end else batch[-1].offset + 1
@@ -99,7 +99,7 @@ class VirtualFetcher:
 
 
 class VirtualConsumer:
-    """``aiokafka.AIOKafkaConsumer`` for one member of a group that the test plays."""
+    """``aiokafka.AIOKafkaConsumer`` for a member of a group that the test plays."""
 
     _closed = False
 
@@ -130,7 +130,7 @@ class VirtualConsumer:
         self._closed = True
 
     def subscribe(self, topics: set[str], listener: Any) -> None:
-        """Remember whom to tell."""
+        """Keep the listener."""
         self.listener = listener
 
     async def rebalance(self, partitions: Iterable[TP]) -> None:
@@ -189,7 +189,7 @@ class VirtualThread(driver.AIOKafkaConsumerThread):
         return VirtualConsumer(self.app.logs, self.app.conf.broker_max_poll_records)
 
     def verify_event_path(self, now: float, tp: TP) -> None:
-        """Watches aiokafka's internals; nothing to watch here."""
+        """Ignore aiokafka's internals, which Faust watches."""
 
 
 class VirtualKafkaConsumer(driver.Consumer):
@@ -223,7 +223,7 @@ class VirtualProducer(Producer):
         return done
 
     async def flush(self) -> None:
-        """Wait for what the app has buffered."""
+        """Wait for the app's buffered records."""
         await self.buffer.flush()
 
     def supports_headers(self) -> bool:
@@ -242,7 +242,7 @@ class VirtualTransport(driver.Transport):
 
 
 class Assigned:
-    """What recovery asks the assignor for."""
+    """The part of the assignor that the recovery uses."""
 
     def __init__(self, app: Any, replicas: int = 0) -> None:
         self.actives: set[TP] = set()
@@ -315,7 +315,7 @@ class Worker:
                 await asyncio.sleep(self.delay_s)
 
     async def replay(self, event: Any) -> None:
-        """The table's callback, called for each record it is restored from."""
+        """Delay the restore of each record."""
         if self.replay_delay_s:
             await asyncio.sleep(self.replay_delay_s)
 
@@ -362,7 +362,7 @@ class Worker:
         await asyncio.wrap_future(told)
 
     async def until(self, condition: Any, timeout_s: float = 20.0) -> bool:
-        """Wait for ``condition()``; return whether it came true."""
+        """Wait for ``condition()``; return whether it became true."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while not condition():
@@ -400,7 +400,7 @@ async def running(worker: Worker) -> AsyncIterator[Worker]:
         yield worker
     finally:
         stopping = asyncio.ensure_future(app.stop())
-        # A defect may have it wait for a record that never ends; some of its waits cannot be cancelled.
+        # A defect may make it wait for a record that never ends; some waits cannot be cancelled.
         _, unable = await asyncio.wait({stopping}, timeout=20.0)
         assert not unable, "the worker cannot stop"
         started.cancel()

@@ -1,7 +1,7 @@
-"""A worker that counts in windows, and tells of each window that it closes; ``WINDOWED_*`` tells it how.
+"""A worker that counts in windows and sends each closed window; ``WINDOWED_*`` are its settings.
 
-A record is ``{"number": n, "at": seconds}``: its key's numbers count up, and ``at`` is the time that windows
-go by. The row of a window has how many records it got, and the last number. What is closed goes to a topic.
+A record is ``{"number": n, "at": seconds}``: its key's numbers count up, and ``at`` is the windows'
+time. A window's row has its number of records and the last number. Closed windows go to a topic.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ closed = app.topic(f"{APP_ID}-closed", key_type=str, value_serializer="json")
 
 
 async def close(key: Any, row: Any) -> None:
-    """Tell of it."""
+    """Send the closed window."""
     await closed.send(key=key[0], value={"begin": key[1][0], "row": row})
 
 
@@ -54,7 +54,7 @@ windows = (
 
 @app.agent(records)
 async def count(stream: Any) -> None:
-    """One record in, one row changed."""
+    """Change a row for each record."""
     async for key, record in stream.items():
         row = windows[key].value()
         windows[key] = {"count": row.get("count", 0) + 1, "last": record["number"]}

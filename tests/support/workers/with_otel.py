@@ -1,7 +1,7 @@
 """The worker process under test with Faust's OpenTelemetry monitor.
 
-The SDK's console exporter writes what it collects to the file ``<journal>.metrics``, twice a second, a JSON
-document on each line.
+The SDK's console exporter writes its metrics to the file ``<journal>.metrics``, twice a second, a
+JSON document on each line.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Measured(Fleet):
         return f"http://127.0.0.1:{self.ports[name]}"
 
     def get(self, name: str, path: str) -> tuple[int, str]:
-        """(status, text); 0 where nobody answers within two seconds."""
+        """Return (status, text); 0 if no server answers within two seconds."""
         try:
             with urllib.request.urlopen(f"{self.url(name)}{path}", timeout=2) as r:
                 return r.status, r.read().decode()
@@ -57,7 +57,7 @@ class Measured(Fleet):
         return found
 
     def value(self, name: str, metric: str, *labels: str) -> float:
-        """One series; -1 where it is not there."""
+        """Return the value of a series; -1 if it is absent."""
         return self.scrape(name).get(metric, {}).get(labels, -1.0)
 
     def status(self, name: str, probe: str) -> tuple[int, list[str]]:

@@ -38,7 +38,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> type[Looks]:
 
 @pytest.fixture
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The sleeps of the commands, which take no time; a clock that runs while they sleep."""
+    """The commands' sleeps, which take no time, and a clock that advances by them."""
     found: list[float] = []
 
     async def sleep(seconds: float) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Close what the test's ``ledger`` made."""
+    """Close the ledgers that the test's ``ledger`` made."""
     try:
         return (yield)
     finally:
