@@ -1,8 +1,9 @@
-"""A pytest plugin: a test that leaves something running fails, and the message names what it left.
+"""A pytest plugin: a test that leaves a thread, task, process or socket fails with the leak's name.
 
-What counts: threads, asyncio tasks, child processes, and TCP sockets that listen or are connected. A thing
-is known by its identity, so what a fixture of a wider scope started is nobody's leak while that fixture
-lives. Processes and sockets are read from ``/proc``; where there is none, threads and tasks are watched.
+Watched are threads, asyncio tasks, child processes, and TCP sockets that listen or are connected. A
+thing is identified by its identity, so the things of a fixture of a wider scope are no leaks while
+that fixture lives. Processes and sockets are read from ``/proc``; without it only threads and tasks
+are watched.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ import pytest
 
 #: Sockets close and threads end a moment after they were told to.
 GRACE_S = 5.0
-#: (seconds after a test's end, oldest generation to look through): what only garbage holds on to goes away.
+#: (seconds after a test's end, oldest generation to collect), so that garbage does not count as a
+#: leak.
 COLLECTIONS = ((0.0, 1), (0.25, 2))
 PR_SET_CHILD_SUBREAPER = 36
-#: What /proc/net/tcp calls the states that count; the others are on their way to the end.
+#: Watched states of /proc/net/tcp; sockets in other states are closing.
 TCP_STATES = {
     "01": "connected",
     "02": "connecting",
@@ -40,22 +42,23 @@ _excused: list[Callable[[str, Any], bool]] = []
 
 
 def excuse(known: Callable[[str, Any], bool]) -> None:
-    """Never report what ``known(kind, thing)`` is true of: a "thread", a child's "pid", a "port" of a socket.
+    """Never report a thing for which ``known(kind, thing)`` is true.
 
-    For the helpers that a library starts when it likes and keeps as long as the process lives.
+    Kinds and things: a "thread", the "pid" of a child, the "port" of a socket. It is for the
+    helpers that a library starts at any time and keeps until the process ends.
     """
     _excused.append(known)
 
 
 def threads() -> Iterator[tuple[Hashable, str]]:
-    """The living threads; those of C libraries, which Python has only met, are not listed."""
+    """The living threads, without threads of C libraries, which Python only registers."""
     for thread in threading.enumerate():
         if not isinstance(thread, threading._DummyThread) and not _is_excused("thread", thread):
             yield thread, f"thread {thread.name!r} ({type(thread).__module__})"
 
 
 def children() -> Iterator[tuple[Hashable, str]]:
-    """The child processes that have not ended, those that lost their parent among them."""
+    """The child processes that have not ended, including adopted orphans."""
     for listing in Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(OSError):
             for pid in listing.read_text().split():
@@ -86,7 +89,7 @@ def open_sockets() -> set[str]:
 
 
 def tcp(inodes: set[str]) -> Iterator[tuple[Hashable, str]]:
-    """Those of the sockets that are TCP's and in a state that counts."""
+    """The TCP sockets in a watched state."""
     for table in ("/proc/self/net/tcp", "/proc/self/net/tcp6") if inodes else ():
         with contextlib.suppress(OSError):
             for line in Path(table).read_text().splitlines()[1:]:
@@ -101,7 +104,7 @@ def tcp(inodes: set[str]) -> Iterator[tuple[Hashable, str]]:
 
 
 def tasks() -> Iterator[tuple[Hashable, str]]:
-    """The tasks that have not ended, of every loop that is not closed."""
+    """The running tasks of every open loop."""
     for loop in list(_loops):
         if not loop.is_closed():
             for task in asyncio.all_tasks(loop):
@@ -109,7 +112,7 @@ def tasks() -> Iterator[tuple[Hashable, str]]:
 
 
 def stuck_tasks() -> Iterator[tuple[Hashable, str]]:
-    """Tasks whose loop does not run: nobody will end them but the loop's end."""
+    """Tasks of a loop that does not run: only the loop's close ends them."""
     for task, what in tasks():
         if isinstance(task, asyncio.Task) and not task.get_loop().is_running():
             yield task, what
@@ -120,7 +123,7 @@ def _is_excused(kind: str, thing: object) -> bool:
 
 
 class Snapshot:
-    """What lives now; ``loops`` tells whose tasks are not those of a later test."""
+    """The things alive now; ``loops`` tells older loops from those of later tests."""
 
     def __init__(self) -> None:
         self.loops = weakref.WeakSet(_loops)
@@ -128,7 +131,7 @@ class Snapshot:
         self.sockets = open_sockets()
 
     def newer_than(self, other: Snapshot) -> dict[Hashable, str]:
-        """What lives now and did not then."""
+        """Return the things that are alive now and were not in ``other``."""
         fresh = {
             key: what
             for key, what in self.things.items()
@@ -139,7 +142,7 @@ class Snapshot:
 
 
 class Watch:
-    """The plugin's hooks; ``kept`` is what fixtures of a wider scope started, by fixture."""
+    """The plugin's hooks; ``kept`` has the things of fixtures of a wider scope, by fixture."""
 
     def __init__(self) -> None:
         self.kept: dict[object, set[Hashable]] = {}
@@ -149,7 +152,7 @@ class Watch:
     def pytest_fixture_setup(
         self, fixturedef: pytest.FixtureDef[Any]
     ) -> Generator[None, object, object]:
-        """Remember what a fixture that outlives its first test starts."""
+        """Keep the things of a fixture that outlives its first test."""
         if fixturedef.scope == "function":
             return (yield)
         before = Snapshot()
@@ -159,12 +162,12 @@ class Watch:
             self.kept.setdefault(fixturedef, set()).update(Snapshot().newer_than(before))
 
     def pytest_fixture_post_finalizer(self, fixturedef: pytest.FixtureDef[Any]) -> None:
-        """From here on it must be gone."""
+        """From now on the fixture's things are leaks."""
         self.kept.pop(fixturedef, None)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self) -> Generator[None, object, object]:
-        """What was there before the test is not the test's."""
+        """Exclude things that exist before the test."""
         self.before = Snapshot()
         return (yield)
 
@@ -186,7 +189,7 @@ class Watch:
         return result
 
     def left(self) -> list[str]:
-        """What is still there when time is up."""
+        """Return the leaks that remain after the grace period."""
         began, collected = time.monotonic(), 0
         while True:
             kept = set().union(*self.kept.values())
@@ -198,7 +201,7 @@ class Watch:
             waited_s = time.monotonic() - began
             if not found or waited_s > GRACE_S:
                 return sorted(found.values())
-            del found  # it holds on to what may go away
+            del found  # the dict keeps garbage alive
             # The test's own garbage is young; a look through all there is takes a quarter of a second.
             if collected < len(COLLECTIONS) and waited_s >= COLLECTIONS[collected][0]:
                 gc.collect(COLLECTIONS[collected][1])
@@ -208,7 +211,7 @@ class Watch:
 
 
 def _excuse_helpers_of_libraries() -> None:
-    """fsspec's threads and multiprocessing's resource tracker: one for a process, until it ends."""
+    """Excuse fsspec's threads and multiprocessing's resource tracker; both live to the end."""
 
     def known(kind: str, thing: object) -> bool:
         fsspec, tracker = map(sys.modules.get, ("fsspec.asyn", "multiprocessing.resource_tracker"))
@@ -235,6 +238,6 @@ def pytest_configure(config: pytest.Config) -> None:
         asyncio.BaseEventLoop.__init__ = watched  # type: ignore[method-assign]
         _excuse_helpers_of_libraries()
     if sys.platform == "linux":
-        # A process whose parent was killed becomes our child, and is seen.
+        # A process whose parent was killed becomes our child, and is watched.
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     config.pluginmanager.register(Watch(), "leaks")
