@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 
 KIT = "faust_assigner.testing.plugin"
-#: Whether pytest loads the kit by itself: an installation may be older than its entry point.
+#: Whether pytest loads the kit by its entry point; an older installation has no entry point.
 IS_INSTALLED = any(point.value == KIT for point in entry_points(group="pytest11"))
 
 pytest_plugins = [

@@ -1,4 +1,4 @@
-"""Runs a benchmark as a person would."""
+"""Run a benchmark as a command."""
 
 from __future__ import annotations
 

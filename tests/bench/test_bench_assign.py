@@ -41,7 +41,7 @@ def test_it_prints_a_row_for_each_case(tmp_path: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def _keep_logging() -> object:
-    """The benchmark silences logging for its own process."""
+    """Restore logging, which the benchmark silences for its own process."""
     import logging
 
     yield
@@ -49,13 +49,13 @@ def _keep_logging() -> object:
 
 
 def test_a_group_of_300_with_three_tables_fits_into_kafkas_record() -> None:
-    """All metadata and all assignments stay below 1 MiB, the directory of owners included."""
+    """All metadata and all assignments stay below 1 MiB, including the directory of owners."""
     found = measure(Case(300, 1_000, tables=3), OurGroup, 1)
     assert found["record"] <= 2**20
     assert found["sync"] / 301 > 1_000, "the directory was left out"
 
 
 def test_join_metadata_is_twenty_times_smaller_than_stocks() -> None:
-    """At 100 members; the factor grows with the group, 122 at 300 x 3,000, 407 at 1,000 x 10,000."""
+    """Measured at 100 members; the factor grows to 122 at 300 x 3,000 and 407 at 1,000 x 10,000."""
     case = Case(100, 1_000)
     assert measure(case, StockGroup, 1)["join"] > 20 * measure(case, OurGroup, 1)["join"]

@@ -134,7 +134,7 @@ def test_first_start_counts_from_the_start() -> None:
 
 
 def test_what_is_beyond_the_aims_is_named() -> None:
-    """Kept beside the control, moved beside the event's bound; after a death the session is on top."""
+    """A kept gap is compared with the control, a moved one with its bound (plus a session)."""
     control = Row("nothing", kept=(0.1, 0.2))
     assert beyond(Row("SIGTERM", kept=(0.29,), moved=(0.9,)), control, 10.0) == []
     assert beyond(Row("SIGTERM", kept=(0.5,), moved=(1.5,), repeated=2, lost=1), control, 10.0) == [
@@ -152,7 +152,7 @@ def test_what_is_beyond_the_aims_is_named() -> None:
 
 
 def test_events_for_which_no_time_is_left_are_named() -> None:
-    """The budget may end amid a group's events."""
+    """The budget may end between a group's events."""
     fleet = SimpleNamespace(living=list, workers={}, start=lambda _: None)
     story = Story(fleet, SimpleNamespace(prepare=print, start=print), ends_at=0.0)  # type: ignore[arg-type]
     story.play(("nothing", "join"))

@@ -1,4 +1,4 @@
-"""The recovery benchmark runs end to end, small: app, changelog, Spark, snapshot, fresh workers."""
+"""The recovery benchmark runs on a small case: app, changelog, Spark, snapshot, workers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tests.bench.printed import printed
 @pytest.mark.timeout(280)
 def test_recovery_four_ways_with_equal_state() -> None:
     """A real app's table on the embedded broker, snapshot by Spark's own connector; no figure is judged."""
-    # A process of its own: the benchmark stops its Spark session, which would be the tests' own here.
+    # In its own process: the benchmark stops its Spark session, which the tests share in this
+    # process.
     said = printed(
         "benchmarks.recovery",
         "--keys",

@@ -1,4 +1,4 @@
-"""The benchmark of replays runs end to end, small: stock beside ours, and live records beside a restore."""
+"""The benchmark of replays runs end to end on a small case: stock and ours, with and without load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The day of load runs and prints."""
+"""The benchmark of a day's load runs and prints."""
 
 from __future__ import annotations
 

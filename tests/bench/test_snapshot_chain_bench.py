@@ -1,4 +1,4 @@
-"""The benchmark of snapshots upon snapshots runs end to end, small."""
+"""The benchmark of incremental snapshots runs end to end on a small case."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ LOG = "shop-totals-changelog"
 
 
 class Stops(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Counts how often a member had to give everything back."""
+    """Count how often a member gives all its partitions up."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -74,7 +74,7 @@ class Worker:
 
     @property
     def generation(self) -> int:
-        """Kafka's."""
+        """The generation in Kafka."""
         generation: int = self.consumer._coordinator.generation
         return generation
 

@@ -22,7 +22,7 @@ EXAMPLES = int(os.environ.get("WIRE_EXAMPLES", str(examples(12, 5))))
 SOURCE, LOGS = "foo", ("shop-bar-changelog", "shop-baz-changelog")
 MOST_CHANGED = 16
 
-# Apps are costly to create and have no memory of their own: each example gives them fresh assignors.
+# Apps are costly to create and keep no state: each example gives them fresh assignors.
 APPS = [make_app(f"http://w{i}:6066", tables=["bar", "baz"]) for i in range(MEMBERS + MOST_CHANGED)]
 
 slow = settings(
@@ -66,7 +66,7 @@ def check(group: WireGroup, replicas: int) -> dict[int, str]:
 
 
 def spread(group: WireGroup, owners: dict[int, str]) -> int:
-    """Most minus fewest partitions of a member."""
+    """Return the largest load minus the smallest load."""
     loads = Counter(dict.fromkeys(group.apps, 0))
     loads.update(owners.values())
     return max(loads.values()) - min(loads.values())
@@ -75,7 +75,7 @@ def spread(group: WireGroup, owners: dict[int, str]) -> int:
 @slow
 @given(partition_counts, replica_counts, member_counts)
 def test_fresh_assignment(partitions: int, replicas: int, members: int) -> None:
-    """Members without memory: valid, replicated, even."""
+    """Members without memory get a valid, replicated and even assignment."""
     assume(replicas < members)
     group = group_of(range(members), partitions, replicas)
     owners = check(group, replicas)

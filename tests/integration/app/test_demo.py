@@ -43,7 +43,7 @@ def run_demo(*arguments: str, timeout_s: float = 380) -> str:
 
 
 def records_equal(said: str) -> int:
-    """How many records of the tables were the model's: each customer, and each with an order."""
+    """Return the number of records equal to the model's."""
     found = re.search(r"equal, (\d+) records", said)
     assert found is not None, said
     return int(found[1])
@@ -101,7 +101,7 @@ def test_demo_with_exactly_once_processes_each_order_once_on_a_given_broker(tmp_
 @pytest.mark.processes
 @pytest.mark.timeout(120)
 def test_a_demo_that_is_told_to_stop_leaves_nothing_running() -> None:
-    """SIGTERM while its broker and its three workers run: they end, and its exit code says why."""
+    """SIGTERM ends the demo, its broker and its workers; the exit code has the reason."""
     demo = subprocess.Popen(
         [sys.executable, "-m", "examples.orders.demo", "--assignor", "ours"], cwd=ROOT
     )
@@ -193,7 +193,7 @@ def test_the_commands_that_the_demo_ends_with_answer_when_all_is_over(ended: End
 
 @pytest.fixture
 def page(ended: Ended, tmp_path: Path) -> Iterator[str]:
-    """The last command runs, on a free port; where its page is."""
+    """Run the last command on a free port; yield the page's address."""
     command = f"exec {commands_of(ended.said)[-1]} --port 0"
     log = tmp_path / "log"
     with log.open("wb") as out:
@@ -235,7 +235,7 @@ def test_the_page_of_an_ended_demo_has_its_last_state_and_its_rounds(page: str) 
 @pytest.mark.xdist_group("one demo")
 @pytest.mark.browser
 async def test_a_browser_shows_the_page_of_an_ended_demo(page: str, tmp_path: Path) -> None:
-    """The grid, the rounds, and a task's story with its moves on a click; a picture is left in the folder."""
+    """The grid, the rounds, and on a click a task's story; the folder keeps a screenshot."""
     with chromium(tmp_path) as port:
         async with tab(port) as found:
             await found.look()

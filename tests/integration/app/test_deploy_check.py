@@ -23,7 +23,7 @@ from tests.support.waiting import wait_until
 from tests.support.workers.load import Load
 from tests.support.workers.with_web import Measured
 
-#: Records: more than a partition gets while a round is made, or no copy would count as caught up.
+#: Records: above a partition's records during a round, so that standbys can count as current.
 PARTITIONS, ACCEPTABLE = 6, 1000
 #: The file of ``held_copies.py``.
 HOLD = "hold-copies"

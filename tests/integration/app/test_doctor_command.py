@@ -31,7 +31,7 @@ PARTITIONS = 4
 
 @dataclass
 class Told(Measured):
-    """Workers with environments of their own."""
+    """Workers with individual environments."""
 
     told: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
@@ -65,7 +65,7 @@ def fleet(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Told]:
 
 
 def ready(fleet: Told, names: str) -> None:
-    """Until these workers are."""
+    """Wait until these workers are ready."""
     wait_until(
         lambda: all(fleet.status(name, "ready")[0] == 200 for name in names),
         lambda: str([fleet.status(name, "ready") for name in names]),

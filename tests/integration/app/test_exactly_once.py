@@ -66,7 +66,7 @@ class Group:
         self.sent, self.seen = 0, list[int]()
 
     def start(self, name: str, *, beside: Group | None = None, **options: str) -> None:
-        """A worker, with the files of its former life; ``beside`` works in its process, too."""
+        """Start a worker with the files of its earlier run; ``beside`` runs in the same process."""
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
         environment = os.environ | {
@@ -100,7 +100,7 @@ class Group:
         self.sent += count
 
     def send_on(self, seconds: float) -> None:
-        """For so long, a few numbers at a time."""
+        """Send a few numbers at a time for ``seconds``."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self.send(4)
@@ -118,13 +118,13 @@ class Group:
         assert self.producer.flush(30) == 0
 
     def wait_for(self, count: int, timeout_s: float = 60.0) -> None:
-        """Until so many of the numbers came out, or time is over."""
+        """Read until ``count`` numbers came out or the time is over."""
         deadline = time.monotonic() + timeout_s
         while len(self.seen) < count and time.monotonic() < deadline:
             self.read(0.1)
 
     def wait_until(self, is_so: Callable[[], bool], timeout_s: float = 60.0) -> None:
-        """Until ``is_so()``, or time is over."""
+        """Read until ``is_so()`` is true or the time is over."""
         deadline = time.monotonic() + timeout_s
         while not is_so() and time.monotonic() < deadline:
             self.read(0.1)
@@ -137,12 +137,12 @@ class Group:
             self.send_both(0.5)
 
     def is_ready(self, name: str) -> bool:
-        """Whether the worker's process of now says so."""
+        """Return whether the worker's current process has logged that it is ready."""
         said = (self.folder / name / "log").read_text(errors="replace")
         return f"[{self.workers[name].pid}] [INFO] [^Worker]: Ready" in said
 
     def pass_on(self, count: int) -> None:
-        """Send so many numbers and wait until they came out."""
+        """Send ``count`` numbers and wait until they come out."""
         self.send(count)
         self.wait_for(self.sent)
 
@@ -160,7 +160,7 @@ class Group:
                 self.seen.append(int(message.value()))
 
     def stop(self) -> None:
-        """Everybody, at the end."""
+        """Stop the reader and all workers."""
         self.reader.close()
         for process in self.workers.values():
             process.kill()
@@ -258,7 +258,7 @@ def test_a_worker_frozen_for_longer_than_its_session_comes_back_by_itself(
 def test_each_number_of_a_batch_is_passed_on_once_through_two_deaths(
     bootstrap: str, tmp_path: Path, agent: str
 ) -> None:
-    """SIGKILL once when all is passed on, before the next commit's time, and once amid the batches."""
+    """SIGKILL when all is passed on and not committed, and again during the batches."""
     group = Group(bootstrap, tmp_path, agent)
     try:
         group.start("one")
@@ -322,9 +322,9 @@ def test_a_row_holds_nothing_of_a_transaction_that_was_aborted(
 def test_committed_readers_see_what_agents_sent_that_work_on_afterwards(
     bootstrap: str, tmp_path: Path
 ) -> None:
-    """Four records at a time, some always half done: a commit comes all the same while they flow.
+    """With four records always in progress, a commit still happens while they flow.
 
-    They flow for 25 seconds; after 30 without a cut the commit would be stock's.
+    The records flow for 25 seconds; after 30 seconds the worker commits as stock does.
     """
     group = Group(bootstrap, tmp_path, "slow", used_partitions=1)
     try:
@@ -351,7 +351,7 @@ def test_committed_readers_see_what_agents_sent_that_work_on_afterwards(
 def test_a_rebalance_of_one_app_aborts_nothing_of_another_in_its_process(
     bootstrap: str, tmp_path: Path
 ) -> None:
-    """The other app's group changes five times while numbers pass through both."""
+    """The other app's group changes five times while numbers pass through both apps."""
     group, other = (
         Group(bootstrap, tmp_path / "one"),
         Group(bootstrap, tmp_path / "other"),

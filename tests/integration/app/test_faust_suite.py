@@ -53,7 +53,7 @@ def run(folder: Path, text: str, *arguments: str) -> subprocess.CompletedProcess
 
 
 def test_apps_get_ours_where_they_would_get_fausts(tmp_path: Path) -> None:
-    """By the setting's default and by the name tests import."""
+    """The swap covers the setting's default and the name that tests import."""
     done = run(tmp_path, SWAPPED)
     assert done.returncode == 0, done.stdout
     assert "created 1 times" in done.stdout
@@ -73,7 +73,7 @@ def test_every_exception_has_a_reason() -> None:
 
 
 def test_downloads_go_to_the_named_cache(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    """Beside the project's other downloads, or where the environment says."""
+    """The cache is beside the project's other downloads, or at the environment's path."""
     monkeypatch.setenv("FAUST_ASSIGNER_CACHE", str(tmp_path))
     assert faust_suite_run.cache_folder() == tmp_path / "faust-suite"
     monkeypatch.delenv("FAUST_ASSIGNER_CACHE")

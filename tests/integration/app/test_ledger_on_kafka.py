@@ -36,7 +36,7 @@ def server() -> Iterator[KafkaServer]:
 
 @pytest.fixture
 def topic() -> str:
-    """A name of its own."""
+    """A new topic name."""
     return f"ledger-{uuid.uuid4().hex[:8]}"
 
 
@@ -47,7 +47,7 @@ def partitions(server: KafkaServer, topic: str) -> int:
 
 
 def found(server: KafkaServer, topic: str) -> list[Row]:
-    """The rows; none may be refused."""
+    """Return the rows; assert that none is refused."""
     refused = Refused(keep=3)
     rows = list(accepted_rows([f"kafka://{server.bootstrap}/{topic}"], refused))
     assert refused.kept == []
@@ -55,7 +55,7 @@ def found(server: KafkaServer, topic: str) -> list[Row]:
 
 
 def numbers(server: KafkaServer, topic: str) -> list[int]:
-    """Which samples there are."""
+    """Return the partition numbers of the samples."""
     return sorted(row.values["partition"] for row in found(server, topic))
 
 
@@ -71,7 +71,7 @@ def written(topic: str, server: KafkaServer, act: Callable[[LedgerTopic], None])
 
 
 def config_of(server: KafkaServer, topic: str) -> dict[str, str]:
-    """Its settings."""
+    """Return the topic's configs."""
     resource = ConfigResource(ConfigResourceType.TOPIC, topic)
     [answer] = administer(server, lambda admin: admin.describe_configs([resource]))
     return {entry[0]: entry[1] for entry in answer.resources[0][4]}
@@ -153,7 +153,7 @@ def test_kafka_takes_large_decisions_within_the_topics_limit(
 def test_a_decision_of_several_mebibytes_is_packed_below_kafkas_default_limit(
     server: KafkaServer, topic: str
 ) -> None:
-    """Text packs well: the line is larger than max.message.bytes, its batch is not."""
+    """Text compresses well: the line exceeds max.message.bytes, its batch does not."""
     table, row = decision(10, asked=1)
     large = {**row, "asked": {"runs": [f"topic-{n}: 0-{n}" for n in range(200_000)]}}
     assert len(json.dumps(large)) > 3 * 2**20
@@ -165,7 +165,7 @@ def test_a_decision_of_several_mebibytes_is_packed_below_kafkas_default_limit(
 def test_the_apps_own_credentials_let_the_ledger_in(
     server: KafkaServer, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """TLS and SCRAM as Faust has them; a wrong password costs the rows, not the app."""
+    """TLS and SCRAM settings of Faust; a wrong password loses the rows, not the app."""
     secured = server.secured
     assert secured is not None
 

@@ -33,7 +33,7 @@ class WithoutDisk(Written):
     def launch(
         self, name: str, module: str, environment: Mapping[str, str], *, level: str
     ) -> subprocess.Popen[bytes]:
-        """As ever."""
+        """Add a ledger in the topic."""
         more = {
             "FAUST_ASSIGNER_LEDGER": f"topic:{self.topic}",
             "FAUST_ASSIGNER_LEDGER_SAMPLE_S": "2",
@@ -42,7 +42,7 @@ class WithoutDisk(Written):
 
     @property
     def topic(self) -> str:
-        """Where all of them write."""
+        """The topic of all workers."""
         return f"{self.app_id}-ledger"
 
     @property
@@ -90,7 +90,7 @@ def fleet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WithoutDis
 
 
 def topic_config(fleet: WithoutDisk) -> dict[str, str]:
-    """The settings of the ledger's topic, as the broker has them."""
+    """Return the configs of the ledger's topic from the broker."""
     topic = ConfigResource(ResourceType.TOPIC, fleet.topic)
     admin = AdminClient({"bootstrap.servers": fleet.bootstrap})
     [found] = admin.describe_configs([topic]).values()

@@ -1,4 +1,4 @@
-"""The ledger real workers write: every line a row, every round told once, recoveries by cause."""
+"""The ledgers of real workers: every line is a row, every round one decision; recoveries."""
 
 from __future__ import annotations
 

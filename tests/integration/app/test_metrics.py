@@ -1,4 +1,4 @@
-"""Real workers with Faust's Prometheus monitor: figures and probes over HTTP, in health and frozen."""
+"""Real workers with Faust's Prometheus monitor: figures and probes over HTTP, healthy and frozen."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
 
 
 def at_rest(fleet: Measured) -> None:
-    """Until both are ready and keep copies of each other's tables."""
+    """Wait until both workers are ready and keep standbys of each other's tables."""
 
     def is_at_rest() -> bool:
         return all(
@@ -57,7 +57,7 @@ def at_rest(fleet: Measured) -> None:
 @pytest.mark.processes
 @pytest.mark.timeout(150)
 def test_a_real_worker_shows_its_figures_on_faust_s_page(fleet: Measured) -> None:
-    """Every metric by name; each partition is owned once; copies have a lag; the probes answer 200."""
+    """Every metric by name; partitions have one owner; standbys have a lag; probes answer 200."""
     at_rest(fleet)
     both = {name: fleet.scrape(name) for name in ("a", "b")}
     for name, found in both.items():
@@ -106,7 +106,7 @@ def test_a_frozen_worker_is_seen_by_the_others_and_says_so_when_it_is_back(
 @pytest.mark.processes
 @pytest.mark.timeout(200)
 def test_a_worker_whose_group_is_silent_is_live_and_not_ready(fleet: Measured) -> None:
-    """The broker is frozen for longer than a session; the worker names why, and is ready again after."""
+    """The broker is frozen beyond a session; the probe has the reason; the worker recovers."""
     at_rest(fleet)
     fleet.broker.process.send_signal(signal.SIGSTOP)
     try:
@@ -121,7 +121,7 @@ def test_a_worker_whose_group_is_silent_is_live_and_not_ready(fleet: Measured) -
 
 
 def exported(fleet: Fleet, name: str) -> dict[str, list[Any]]:
-    """The points of our metrics, by name without prefix, of the worker's last export."""
+    """Return the data points of our metrics in the worker's last export, by name without prefix."""
     lines = Path(f"{fleet.workers[name].folder}/journal.metrics").read_text().splitlines()
     (resource,) = json.loads(lines[-1])["resource_metrics"]
     return {
@@ -133,7 +133,7 @@ def exported(fleet: Fleet, name: str) -> dict[str, list[Any]]:
 
 
 def is_ready(fleet: Fleet, name: str) -> bool:
-    """Whether the worker says so in its last export."""
+    """Return whether the worker's last export says that it is ready."""
     fleet.living()
     if fleet.workers[name].ready < 0:
         return False

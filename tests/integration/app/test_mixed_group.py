@@ -1,4 +1,4 @@
-"""A group rolls from the stock assignor to ours and back, one worker at a time, either kind leading."""
+"""A group rolls from stock to ours and back, one worker at a time, with either kind leading."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROLL_FORWARD_AND_BACK = [
 
 
 def roll(bootstrap: str, folder: Path) -> None:
-    """Every replacement settles, and everybody has work; in the end each order has been processed."""
+    """Replace each worker; assert that all get partitions and that each order is processed."""
     app_id = f"mixed-{time.time_ns()}"
     fleet = Fleet(app_id, bootstrap, PARTITIONS, folder, "stock")
     load = Load(bootstrap, app_id, PARTITIONS)

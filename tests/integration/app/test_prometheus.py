@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes real workers, and its rules are ours."""
+"""A real Prometheus scrapes real workers and evaluates our rules."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ CASES = (
 @pytest.mark.processes
 @pytest.mark.timeout(400)
 def test_promtool_accepts_the_alert_rules() -> None:
-    """Each rule of the file is found and valid."""
+    """promtool finds each rule of the file and accepts it."""
     done = subprocess.run(
         [prometheus_tool("promtool"), "check", "rules", str(RULES)],
         capture_output=True,

@@ -107,7 +107,7 @@ def test_an_orphan_may_go_to_a_holder_first() -> None:
 
 
 def test_minimum_moves_and_standstill() -> None:
-    """A newcomer to 4+4 takes two of eight; a pause is the longest between two orders."""
+    """A newcomer to 4+4 gets two of eight; a gap is the longest time between two orders."""
     four = {"a": frozenset(range(4)), "b": frozenset(range(4, 8))}
     grown = {"a": frozenset({0, 1, 2}), "b": frozenset({4, 5, 6}), "c": frozenset({3, 7})}
     assert minimum_moves(four, grown) == 2

@@ -1,4 +1,4 @@
-"""``faust-assigner scaler`` beside two real workers: asked over gRPC as KEDA asks, and ended by SIGTERM."""
+"""``faust-assigner scaler`` beside two real workers, asked over gRPC as by KEDA and ended by SIGTERM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slices of the soak, the journals and the joins, with fixed seeds; make targets are the long forms."""
+"""Short runs of the soak, the journals and the joins with fixed seeds; make targets run them long."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def play(broker: str, guarantee: str, seed: int, folder: Path, *kinds: tuple[str, ...]) -> None:
-    """Two rounds of faults of these kinds, compared with the model after the second."""
+    """Play two rounds of faults of these kinds; compare with the model after the second round."""
     lines: list[str] = []
     soak = Soak(broker, guarantee, seed, folder, workers=3, tell=lines.append)
     assert soak.run(2) is None, "\n".join(lines)
@@ -41,12 +41,12 @@ def test_two_rounds_of_exactly_once_keep_every_promise(tmp_path: Path) -> None:
 
 @pytest.mark.processes
 def test_no_partition_has_two_owners_while_events_overlap(tmp_path: Path) -> None:
-    """Twelve events on the embedded broker, its freeze among them."""
+    """Twelve events on the embedded broker, among them a freeze of the broker."""
     lines: list[str] = []
     played = Life("embedded", "at_least_once", 2, tmp_path, lines.append).run(12)
     assert (played.faults, played.clean) == ((), 12), "\n".join(lines)
     assert played.overlapping >= 10
-    assert played.closed > 40  # 81 in the 39 s of an idle machine; a slower life has more orders
+    assert played.closed > 40  # 81 in the 39 s of an idle machine; a slower run has more orders
     assert any("freeze broker" in line for line in lines)
 
 

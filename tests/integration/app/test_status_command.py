@@ -1,4 +1,4 @@
-"""``faust-assigner status`` on real workers: at rest, one frozen, during a rebalance, leader dead."""
+"""``faust-assigner status`` on real workers: at rest, frozen, during a rebalance, without leader."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def report(fleet: Measured, *more: str) -> Any:
 
 
 def until(fleet: Measured, fact: Callable[[Any], bool], *more: str, seconds: float = 120.0) -> Any:
-    """The first report in which ``fact`` is true."""
+    """Return the first report for which ``fact`` is true."""
     last: list[Any] = []
 
     def look() -> bool:
@@ -97,7 +97,7 @@ def is_at_rest(found: Any) -> bool:
 
 
 def by_url(found: Any, fleet: Measured, name: str) -> Any:
-    """A worker's row."""
+    """Return a worker's row."""
     (row,) = [one for one in found["members"] if one["url"].rstrip("/") == fleet.url(name)]
     return row
 
@@ -129,7 +129,7 @@ def test_a_group_is_shown_from_the_group_and_from_its_workers(fleet: Measured) -
         assert [wait["member"] for wait in found["waits"] if wait["kind"] == "answer"] == [
             row["name"]
         ]
-        # Where a line breaks depends on ports and names.
+        # Line breaks depend on ports and names.
         shown = " ".join(command(fleet, "--deadline", "1", "--partitions").split())
         assert f"group {fleet.app_id}: Stable, 3 members" in shown
         assert "silent" in shown

@@ -1,4 +1,4 @@
-"""Real workers that all stop, and all come back: each to what it owned, warm, in one round."""
+"""Real workers that all stop and all return, each to its partitions, warm, in one round."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.workers.measure import Event, State, measure
 
 WORKERS = ("worker-1", "worker-2", "worker-3")
 PARTITIONS = 6
-#: Long enough for a follow-up round to be asked for after ``FAUST_ASSIGNER_FOLLOW_UP_S`` of 1 s.
+#: Long enough for a follow-up round after ``FAUST_ASSIGNER_FOLLOW_UP_S`` of 1 s.
 PATIENCE_S = 5.0
 #: How long an empty group waits for more members; Kafka's default is 3,000. Here a slow start of a
 #: worker must not give its partitions to the other workers.
@@ -52,7 +52,7 @@ def state_of(fleet: Fleet) -> State:
 
 
 def follow_ups(fleet: Fleet) -> int:
-    """How often a worker asked for a follow-up round, by its log."""
+    """Return the number of requested follow-up rounds in the workers' logs."""
     return sum(
         (worker.folder / "log").read_text(errors="replace").count("Requested a follow-up round")
         for worker in fleet.workers.values()
@@ -66,7 +66,7 @@ def stop_and_start(
     *,
     between: Callable[[Fleet], object] = lambda fleet: None,
 ) -> Return:
-    """Three workers share six partitions, all get the same signal, ``between``, all start again."""
+    """Run three workers with six partitions; signal all, run ``between``, and restart all."""
     app_id = f"again-{time.time_ns()}"
     fleet = Fleet(app_id, bootstrap, PARTITIONS, folder, session_s=15.0)
     load = Load(bootstrap, app_id, PARTITIONS)
@@ -146,7 +146,7 @@ def test_a_stop_of_everybody_moves_nothing(tmp_path: Path) -> None:
 @pytest.mark.kafka
 @pytest.mark.timeout(300)
 def test_on_kafka_nothing_moves_either(tmp_path: Path) -> None:
-    """Apache Kafka, both ways."""
+    """On Apache Kafka, with SIGTERM and with SIGKILL."""
     with kafka_server({"group.initial.rebalance.delay.ms": str(DELAY_MS)}) as kafka:
         for number in (signal.SIGTERM, signal.SIGKILL):
             comes_back_as_it_was(stop_and_start(kafka.bootstrap, tmp_path / number.name, number))
@@ -156,7 +156,7 @@ def test_on_kafka_nothing_moves_either(tmp_path: Path) -> None:
 @pytest.mark.processes
 @pytest.mark.timeout(240)
 def test_without_their_memory_workers_come_back_whole(tmp_path: Path) -> None:
-    """The files are deleted: balanced and warm all the same, wherever the tasks are."""
+    """Without the files the group is still balanced and warm, on any assignment."""
     with patient_broker() as broker:
         found = stop_and_start(broker.bootstrap, tmp_path, signal.SIGKILL, between=forget)
     assert (found.lost, found.wrong_rows) == (0, ())
@@ -164,7 +164,7 @@ def test_without_their_memory_workers_come_back_whole(tmp_path: Path) -> None:
 
 
 def assignments(fleet: Fleet, name: str) -> list[dict[str, Any]]:
-    """Everything a worker was given, in order."""
+    """Return all assignments of a worker, in order."""
     lines = (fleet.workers[name].folder / "journal").read_bytes().splitlines()
     return [row for row in map(json.loads, lines) if row["kind"] == "assigned"]
 

@@ -52,7 +52,7 @@ class Coordinator:
         return found
 
     def request_rejoin(self) -> None:
-        """The test plays the round."""
+        """Count the request; the test plays the round."""
         self.asked += 1
 
 

@@ -16,7 +16,7 @@ from tests.support.workers.load import Load, Verdict, judge
 
 WORKERS = ("worker-1", "worker-2", "worker-3")
 NEWCOMER = "worker-4"
-#: Replays of more than this many records are waited for; follow-up rounds come soon.
+#: Partitions with a longer replay wait for a warm-up; follow-up rounds come soon.
 SETTINGS = {"faust_assigner_acceptable_recovery_lag": 200, "faust_assigner_follow_up_s": 2}
 
 
@@ -33,18 +33,18 @@ class Join:
 
 
 def given(fleet: Fleet, name: str) -> list[dict[str, Any]]:
-    """Everything a worker was given, in order."""
+    """Return all assignments of a worker, in order."""
     lines = (fleet.workers[name].folder / "journal").read_bytes().splitlines()
     return [row for row in map(json.loads, lines) if row["kind"] == "assigned"]
 
 
 def log_of(fleet: Fleet, name: str) -> str:
-    """All a worker said."""
+    """Return a worker's log."""
     return (fleet.workers[name].folder / "log").read_text(errors="replace")
 
 
 def share_of(fleet: Fleet, name: str, least: int, timeout_s: float = 60.0) -> None:
-    """Wait until a worker owns so many partitions."""
+    """Wait until a worker owns at least ``least`` partitions."""
     deadline = time.monotonic() + timeout_s
     while len(fleet.workers[name].actives) < least:
         assert time.monotonic() < deadline, (
@@ -69,7 +69,7 @@ def joined(bootstrap: str, folder: Path, *, partitions: int, rows: int, **settin
         for name in WORKERS:
             share_of(
                 fleet, name, partitions // len(WORKERS)
-            )  # on a busy machine they do not start together
+            )  # )  # on a busy machine the workers start at different times
         fleet.settle(workers=len(WORKERS), quiet_s=1.0)
         generation = fleet.generation()
         fleet.start(NEWCOMER)

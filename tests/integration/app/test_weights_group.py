@@ -33,7 +33,7 @@ from tests.support.workers.load import Load
 
 NOW = dt.datetime.now(dt.UTC)
 WIDE = Limits(0.02, 50.0)
-#: The goals of the pipeline: the heaviest member's load and the moves, weighted over counted.
+#: The pipeline's goals: the heaviest member's load and the moves, weighted relative to counted.
 LIGHTER, MOVES = 0.8, 1.2
 
 
@@ -114,7 +114,7 @@ class Churn:
         self.heaviest.append(max(carried.values()) * len(carried) / sum(carried.values()))
 
     def play(self, rounds: int, seed: int) -> None:
-        """Joins and departures in turn."""
+        """Let members join and leave in turn."""
         draw = random.Random(seed)
         for number in range(rounds):
             if number % 2:
@@ -212,7 +212,7 @@ def test_weights_reach_an_app_through_a_compacted_topic(embedded_broker: object)
 
 
 def test_a_topic_that_is_not_there_means_one(embedded_broker: object) -> None:
-    """Said as missing; the group counts."""
+    """The provider reports the topic as missing, and the assignor counts partitions."""
     app = make_app(
         "http://one",
         broker=f"kafka://{embedded_broker.bootstrap}",  # type: ignore[attr-defined]
@@ -226,7 +226,7 @@ def test_a_topic_that_is_not_there_means_one(embedded_broker: object) -> None:
 
 
 async def send_orders(bootstrap: str, app_id: str, loads: Sequence[int]) -> None:
-    """So many orders to each partition, interleaved."""
+    """Send the partitions' orders, interleaved."""
     async with AIOKafkaProducer(bootstrap_servers=bootstrap, linger_ms=5) as producer:
         for number in range(max(loads)):
             for partition, load in enumerate(loads):
@@ -248,7 +248,7 @@ class RealGroup:
         self._rest(2, after=-1)
 
     def carry_the_load(self) -> None:
-        """All orders are sent and done, and the workers had time to take their samples."""
+        """Send all orders; wait until they are done and the workers have taken samples."""
         asyncio.run(send_orders(self.fleet.bootstrap, "fleet", self.loads))
         until(
             lambda: sum(len(worker.orders) for worker in self.fleet.living()) >= sum(self.loads),

@@ -1,4 +1,4 @@
-"""``faust-assigner why`` on a running group: one worker is killed, one is stopped."""
+"""``faust-assigner why`` on a running group: one worker is killed, another one is stopped."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Written(Measured):
     """Workers with their default ledgers."""
 
     def wait_until_safe(self, *question: str) -> None:
-        """Until the group is at rest and its copies have caught up."""
+        """Wait until the group is at rest and its standbys are current."""
         where = ("--bootstrap", self.bootstrap, "--group", self.app_id)
         done = CliRunner().invoke(
             main, ["deploy-check", *where, *question, "--wait", "200", "--every", "1"]

@@ -18,7 +18,7 @@ SAME_SETTINGS = {name: value for name, value in SETTINGS.items() if name.startsw
 
 @pytest.fixture(params=["ours", pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.kafka])])
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """Ours, and a real Kafka."""
+    """Our broker, and a real Kafka."""
     with ExitStack() as stack:
         if request.param == "kafka":
             bootstrap = request.getfixturevalue("kafka").bootstrap
@@ -45,7 +45,7 @@ class Scene:
         return self.stack.enter_context(member)
 
     def shares(self, *members: Member) -> list[int]:
-        """How many partitions each has."""
+        """Return the members' numbers of partitions, ascending."""
         return sorted(len(member.owned) for member in members)
 
     def await_shares(self, wanted: list[int], *members: Member) -> None:
@@ -59,6 +59,6 @@ class Scene:
 
 @pytest.fixture
 def scene(cluster: Cluster) -> Iterator[Scene]:
-    """Everything a story needs."""
+    """A topic, a group and members for one test."""
     with ExitStack() as stack:
         yield Scene(cluster, stack)

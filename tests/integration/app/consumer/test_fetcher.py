@@ -101,7 +101,7 @@ async def test_what_is_kept_flows_while_what_is_gained_is_looked_up(question: ty
 
 
 async def test_what_is_looked_up_at_a_former_leader_is_looked_for_anew() -> None:
-    """aiokafka asks the same broker again until its metadata grow old, five minutes by default."""
+    """aiokafka repeats the request to the same broker until its metadata expire (5 min)."""
     async with owner() as (plan, member, _):
         client, refused = member.consumer._client, 0
         send, update, is_old = client.send, client._metadata_update, True
@@ -246,7 +246,7 @@ async def test_what_a_worker_resumes_is_fetched_at_once(monkeypatch: pytest.Monk
 async def test_nobody_complains_that_a_paused_partition_is_not_fetched(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Faust would, five minutes after the start and every few seconds from then on."""
+    """Faust logs an error five minutes after the start and then every few seconds."""
     missed: list[Any] = []
     monkeypatch.setattr(VirtualThread, "verify_event_path", lambda self, now, tp: missed.append(tp))
     async with worker_of([0]) as worker:

@@ -132,7 +132,7 @@ async def test_a_commit_never_passes_a_record_that_was_not_processed(repaired: b
     """If the seek falls inside a batch, stock takes the records it drops for a gap in the log."""
     for _ in range(
         1 if repaired else 3
-    ):  # whether stock's fetch is under way at the seek is chance
+    ):  # stock's fetch is under way at the seek only sometimes
         if found := await is_record_passed_over(repaired):
             break
     assert found != repaired
@@ -311,7 +311,7 @@ async def test_no_record_is_processed_before_its_table_is_restored(repaired: boo
 
 @both
 async def test_a_recovery_overtaken_by_a_rebalance_starts_no_flow(repaired: bool) -> None:
-    """Stock's last generation lets records flow again between the final commit and the new assignment."""
+    """Stock resumes the flow between the final commit and the new assignment."""
     worker = Worker(repaired=repaired)
     async with running(worker):
         flowing: list[bool] = []
@@ -434,7 +434,7 @@ async def test_other_apps_of_the_process_stay_as_they_are() -> None:
 
 
 async def test_the_repairs_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """FAUST_ASSIGNER_REPAIRS=0 leaves Faust's flow, commits and recovery alone."""
+    """FAUST_ASSIGNER_REPAIRS=0 keeps Faust's own flow control, commits and recovery."""
     monkeypatch.setenv("FAUST_ASSIGNER_REPAIRS", "0")
     app = faust.App("unrepaired", PartitionAssignor=OURS, web_enabled=False)
     assert not isinstance(app.consumer, FlowGate)

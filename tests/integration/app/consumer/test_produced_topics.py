@@ -44,7 +44,7 @@ def worker(broker: EmbeddedBroker, **options: Any) -> Any:
 
 
 async def test_a_batch_outlives_the_first_send_to_an_unknown_topic(broker: EmbeddedBroker) -> None:
-    """As a changelog's last change and the first output of an agent: ``flush()`` waits for both batches."""
+    """A changelog's last change and an agent's first output: ``flush()`` waits for both batches."""
     app = worker(broker)
     await app.producer.start()
     try:
@@ -64,7 +64,7 @@ async def test_a_batch_outlives_the_first_send_to_an_unknown_topic(broker: Embed
 async def test_every_kind_of_producer_asks_for_all_topics_it_sent_to(
     broker: EmbeddedBroker, kind: str
 ) -> None:
-    """Of the client alone: no transaction is begun."""
+    """The test checks only the client: it begins no transaction."""
     app = worker(broker, producer_threaded=kind != "transactional")
 
     async def topics_known_after_two_sends() -> set[str]:
@@ -137,7 +137,7 @@ async def abandon(producer: Any) -> None:
 
 
 async def test_a_producer_without_a_leader_pauses_between_two_questions() -> None:
-    """With a batch for a partition without a leader, and no broker: some questions a second."""
+    """A batch for a partition without a leader, and no broker: only a few requests a second."""
     with EmbeddedBroker() as broker:
         broker.call(lambda node: node.catalogue.create("known", 1, {}))
         app = worker(broker)

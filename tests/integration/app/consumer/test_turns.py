@@ -29,7 +29,7 @@ class Taker:
     taken: dict[int, list[int]] = field(default_factory=dict)
 
     async def sent(self, partition: int, count: int) -> None:
-        """So many records, fetched together, as far as a fetch can hold them."""
+        """Send ``count`` records and wait until they are fetched together (or a full fetch)."""
         tp, consumer = TopicPartition(TOPIC, partition), self.member.consumer
         start = await consumer.position(tp)
         for _ in range(count):
@@ -41,7 +41,7 @@ class Taker:
             await self.fetched(partition)
 
     async def fetched(self, partition: int) -> None:
-        """Wait for a fetch."""
+        """Wait until fetched records of the partition wait in the fetcher."""
         await until(lambda: self.has_fetched(partition), "a fetch", seconds=20)
 
     def has_fetched(self, partition: int) -> bool:

@@ -30,7 +30,7 @@ def corrupt(part: list[Any]) -> None:
 
 
 def garbage(part: list[Any]) -> None:
-    """No batch at all."""
+    """Replace the batch by random bytes."""
     part[-1] = b"\xff" * 61
 
 
@@ -45,7 +45,7 @@ def refused(part: list[Any]) -> None:
 
 
 def forbidden(part: list[Any]) -> None:
-    """No right to read the topic."""
+    """Refuse the right to read the topic."""
     part[1], part[-1] = 29, b""
 
 
@@ -59,7 +59,7 @@ class Spoiled:
         member.consumer._client.send = self.send
 
     async def send(self, node: Any, request: Any, **more: Any) -> Any:
-        """Ask, and spoil the answer."""
+        """Send the request and damage the response."""
         answer = await self._send(node, request, **more)
         if isinstance(request, FetchRequest):
             self.fetches += 1
@@ -84,7 +84,7 @@ async def reader() -> AsyncIterator[tuple[Member, Spoiled]]:
 
 
 async def more(member: Member, *partitions: int, count: int = 30) -> None:
-    """Wait until each of them has brought more."""
+    """Wait until the member has read ``count`` more records of each partition."""
     wanted = {p: len(member.offsets(p)) + count for p in partitions}
     await until(
         lambda: all(len(member.offsets(p)) >= n for p, n in wanted.items()), "records", seconds=20

@@ -43,7 +43,7 @@ async def never(*_: Any, **__: Any) -> None:
 
 @pytest.fixture
 def deliveries(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """The producer's: once ``stopped``, its flush waits for ever."""
+    """The state of the producer's flush: it never returns once ``stopped`` is set."""
     state, flush = SimpleNamespace(stopped=False), VirtualProducer.flush
 
     async def maybe_never(self: VirtualProducer) -> None:
@@ -65,7 +65,7 @@ async def ends_with(worker: Worker, words: str) -> bool:
 async def test_a_commit_whose_records_are_never_delivered_ends_the_worker(
     caplog: pytest.LogCaptureFixture, deliveries: SimpleNamespace
 ) -> None:
-    """The timer's commit, outside of any rebalance."""
+    """This is the timer's commit, outside any rebalance."""
     worker = Worker(repaired=True, **SHORT)
     with caplog.at_level(logging.WARNING):
         async with running(worker):
@@ -78,7 +78,7 @@ async def test_a_commit_whose_records_are_never_delivered_ends_the_worker(
 
 
 async def test_a_commit_that_the_group_never_answers_ends_the_worker() -> None:
-    """The broker takes the request and does not answer; heartbeats are answered."""
+    """The group does not answer the commit and still answers heartbeats."""
     worker = Worker(repaired=True, **SHORT)
     async with running(worker):
         await worker.rebalance([0])
@@ -101,7 +101,7 @@ async def test_a_hand_over_that_never_ends_ends_the_worker(deliveries: SimpleNam
 
 
 async def test_a_wait_of_the_other_thread_has_a_deadline() -> None:
-    """The app never takes on its partitions."""
+    """The app never starts its gained partitions."""
     async with worker_of([0], **SHORT) as worker:
         worker.app.agents.on_rebalance = never
         giving = asyncio.create_task(worker.give([0, 1]))
@@ -111,7 +111,7 @@ async def test_a_wait_of_the_other_thread_has_a_deadline() -> None:
 
 
 def test_a_wait_ends_no_worker_while_the_group_is_silent() -> None:
-    """The broker is away; seconds count once the group answers again."""
+    """Only the seconds in which the group answers count."""
     waits = Waits()
     with waits.during("The commit", "an answer", 10.0):
         lines = waits.look(100.0, group_answers=False)
@@ -144,7 +144,7 @@ def test_a_long_wait_is_logged_after_half_of_its_deadline_and_then_every_minute(
 
 
 def test_a_step_that_a_commit_has_come_to_is_noted_of_commits_alone() -> None:
-    """Other waits under way keep theirs."""
+    """The steps of other waits do not change."""
     waits = Waits()
     with waits.during("The commit", "a flush", 1.0), waits.during("A rebalance", "a join", 9.0):
         waits.move_to_step("The commit", "an answer")

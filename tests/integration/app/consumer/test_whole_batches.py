@@ -142,7 +142,7 @@ async def test_a_table_changes_with_its_batch() -> None:
 
 
 class FourAtATime(PassingOn):
-    """Four records of a partition under way at a time, which all work after they have sent."""
+    """Four records of a partition at a time, each of which is processed further after its send."""
 
     agent_options: ClassVar[Mapping[str, Any]] = {"concurrency": 4}
 
@@ -194,7 +194,7 @@ async def test_a_commit_follows_as_soon_as_the_records_are_done_that_held_it_up(
 
 
 async def keep_sending(worker: PassingOn, count: int) -> None:
-    """So many orders, always some more than are processed."""
+    """Send ``count`` orders, so that some orders always wait."""
     for number in range(count):
         worker.send_orders(1)
         await worker.until(lambda: worker.logs.ends[worker.source()] - len(worker.processed) < 8)
@@ -270,7 +270,7 @@ async def test_a_record_of_another_app_owns_nothing_here() -> None:
 
 
 async def test_nothing_of_a_generation_is_left_in_the_one_after_the_next() -> None:
-    """Shares, holds, clocks and attachments; a second rebalance, because the first may clear by luck."""
+    """Shares, holds, clocks and attachments; the first rebalance may clear them by luck."""
     worker = PassingOn(repaired=True, stream_wait_empty=False, stream_publish_on_commit=False)
     async with running(worker):
         worker.delay_s = 0.3

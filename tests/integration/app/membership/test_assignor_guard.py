@@ -31,11 +31,11 @@ class Evil:
         return self._metadata
 
     def assign(self, cluster: Any, members: Any) -> Any:
-        """Never to lead."""
+        """Fail, because this member must never lead."""
         raise AssertionError("the good member joined first")
 
     def on_assignment(self, assignment: Any) -> None:
-        """Takes anything."""
+        """Accept any assignment."""
 
 
 def consumer_of(bootstrap: str, assignor: Any) -> AIOKafkaConsumer:
@@ -65,7 +65,7 @@ async def lead(bootstrap: str, metadata: bytes, kept: set[int], *, guarded: bool
         await evil.start()
         evil.subscribe(["orders"])
         async with asyncio.timeout(25 if guarded else 6):
-            # The assignor's own view changes with the answer, aiokafka's a moment earlier or later.
+            # The assignor's own view changes with the answer, aiokafka's slightly earlier or later.
             while (
                 assignor.counters["assignments"] < 2
                 or assignor.generation < 1
@@ -103,7 +103,7 @@ async def test_without_the_guard_the_leader_is_lost(embedded_broker: Any) -> Non
 
 
 def test_good_metadata_passes_untouched() -> None:
-    """The same object, not a copy."""
+    """The guard returns the same object, not a copy."""
     raw = ConsumerProtocolMemberMetadata(4, ["orders"], b"{}").encode()
     assert readable("m", raw) is raw
 
@@ -115,14 +115,14 @@ def test_a_subscription_that_is_null_is_no_subscription() -> None:
 
 
 class Late:
-    """A leader on a real group; its broker names the topic ``late`` only from ``known`` on."""
+    """A leader in a real group; its broker returns the topic ``late`` once ``known`` is set."""
 
     def __init__(self, bootstrap: str) -> None:
         self.known, self.took = asyncio.Event(), list[float]()
         self.consumer = consumer_of(bootstrap, make_app("http://good", replicas=0).assignor)
 
     async def start(self, known_after_s: float) -> None:
-        """Join; the topic is known so long after JoinGroup was answered."""
+        """Join; the topic becomes known ``known_after_s`` seconds after the answer of JoinGroup."""
         await self.consumer.start()
         guard_leader(self.consumer)
         client, coordinator = self.consumer._client, self.consumer._coordinator
@@ -152,7 +152,7 @@ class Late:
 
 @contextlib.asynccontextmanager
 async def leading(bootstrap: str, known_after_s: float) -> AsyncIterator[Late]:
-    """Both topics exist."""
+    """A leader of a group whose broker has both topics."""
     await create_topics(bootstrap, {"orders": 4, "late": 4})
     leader = Late(bootstrap)
     try:

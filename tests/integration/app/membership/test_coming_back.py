@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 class Waiting(CooperativeWorker):
-    """Its agent stops at the first record of partition 0."""
+    """A worker whose agent waits at the first record of partition 0."""
 
     def __init__(self, **settings: Any) -> None:
         self.may_go = asyncio.Event()
@@ -87,7 +87,7 @@ class FullDisk(Worker):
 
 
 class FullDiskByState(FullDisk, CooperativeWorker):
-    """The same in cooperative rounds."""
+    """The same worker in cooperative rounds."""
 
 
 @pytest.mark.parametrize("worker_of_kind", [partial(FullDisk, repaired=True), FullDiskByState])

@@ -49,7 +49,7 @@ async def group(
 
 @contextlib.asynccontextmanager
 async def load(broker: EmbeddedBroker) -> AsyncIterator[None]:
-    """A record to each partition every 10 ms."""
+    """Send a record to each partition every 10 ms."""
     producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap)
     await producer.start()
 
@@ -183,7 +183,7 @@ async def test_a_commit_that_meets_a_round_is_sent_again_after_it() -> None:
 
 
 async def test_a_commit_of_what_went_in_the_round_is_left_out() -> None:
-    """Its next owner decides; the rest of the commit is sent again."""
+    """The next owner commits that partition; the rest of the commit is sent again."""
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a") as (_, (a,)):
         coordinator, sent = a.coordinator, list[set[int]]()
@@ -400,7 +400,7 @@ async def broker_offset(member: Member, partition: int) -> int:
 
 @pytest.mark.parametrize("answers", [errors.UnknownMemberIdError, errors.IllegalGenerationError])
 async def test_a_heartbeat_of_a_stranger_keeps_nothing_flowing(answers: type[KafkaError]) -> None:
-    """The answer to JoinGroup is lost and the group went on without this member: its streams stop."""
+    """The answer of JoinGroup is lost, the group continues without the member: streams stop."""
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a", session_timeout_ms=600) as (_, (a,)):
         real, told, over = a.coordinator._client.send, len(a.told), asyncio.Event()
@@ -421,7 +421,7 @@ async def test_a_heartbeat_of_a_stranger_keeps_nothing_flowing(answers: type[Kaf
 
 
 async def test_heartbeats_beside_a_round_look_for_a_coordinator_that_is_not_known() -> None:
-    """Their connection broke while JoinGroup waits on its own, and the coordinator is alive."""
+    """Their connection breaks while JoinGroup waits on another one; the coordinator is alive."""
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a", session_timeout_ms=1_500) as (_, (a,)):
         real, told, over = a.coordinator._client.send, len(a.told), asyncio.Event()
@@ -487,7 +487,7 @@ async def test_each_round_renews_the_fence() -> None:
 
 
 async def test_a_fetch_in_flight_for_a_partition_that_went_ends_nothing() -> None:
-    """Its answer meets a state without a position, and the fetcher goes on."""
+    """The response meets a state without a position, and the fetcher continues."""
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a") as (broker, members), load(broker):
         (a,) = members

@@ -49,7 +49,7 @@ class Batch:
 
 
 class TP(tuple[str, int]):
-    """A topic and a number."""
+    """A topic and a partition number."""
 
     topic = property(lambda self: self[0])
     partition = property(lambda self: self[1])
@@ -89,7 +89,7 @@ async def attempt(fence: HeartbeatFence, batches: Mapping[TP, Batch]) -> Sender:
 
 @pytest.mark.timeout(60)
 async def test_changes_wait_while_nobody_knows_and_go_when_the_group_answers() -> None:
-    """A silent broker: the session may be over, or not."""
+    """The broker is silent, so the session may or may not be over."""
     now = [0.0]
     fence, batch = HeartbeatFence(6.0, lambda: now[0]), Batch(1.0)
     now[0] = 6.0
@@ -123,7 +123,7 @@ async def test_changes_of_a_former_member_are_dropped_and_the_rest_is_sent() -> 
 
 
 class Client:
-    """aiokafka's client; its connection takes until ``connected``."""
+    """aiokafka's client, whose connection waits until ``connected`` is set."""
 
     def __init__(self) -> None:
         self.connected = asyncio.Event()
@@ -155,7 +155,7 @@ async def test_a_request_that_waited_for_its_connection_is_looked_at_again(
     guarded = MembersClient(client, fence, lambda name: name == "changes")
     sending = asyncio.create_task(guarded.send(1, request))
     await asyncio.sleep(0.05)
-    now[0] = 12.0  # frozen meanwhile
+    now[0] = 12.0  # the process was frozen meanwhile
     client.connected.set()
     await asyncio.sleep(0.05)
     assert bool(client.sent) == sent
@@ -172,7 +172,7 @@ async def test_a_request_that_waited_for_its_connection_is_looked_at_again(
 
 @pytest.mark.timeout(60)
 async def test_a_request_goes_on_once_the_group_has_answered() -> None:
-    """The session was not over."""
+    """The session had not expired."""
     now, client = [0.0], Client()
     fence = HeartbeatFence(6.0, lambda: now[0])
     client.connected.set()
@@ -220,7 +220,7 @@ async def test_a_round_that_admits_an_eager_member_renews_the_fence(
 
 
 async def test_an_answer_counts_from_when_it_was_asked_for() -> None:
-    """And a refusal ends the membership at once."""
+    """A refused heartbeat ends the membership at once."""
     heard: list[str] = []
 
     async def beat() -> bool:

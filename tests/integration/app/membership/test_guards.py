@@ -165,7 +165,7 @@ async def test_a_changelog_record_of_an_old_generation_is_left_out() -> None:
 
 
 async def test_the_recovery_of_an_old_generation_resumes_nothing() -> None:
-    """Its rebalance was overtaken before tables were told: everything stays paused for the next."""
+    """Its rebalance was replaced before tables learned of it; all stays paused for the next one."""
     worker = Worker(repaired=True)
     async with running(worker):
         consumer, recovery = worker.app.consumer, worker.app.tables.recovery

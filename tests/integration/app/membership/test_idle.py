@@ -24,7 +24,7 @@ class LikeFaust(Member):
     blocks = False
 
     def guard(self) -> None:
-        """As the consumer's thread does."""
+        """Install the guard, as the consumer's thread does."""
         comes_back(self.consumer)
 
     async def start_eager(self) -> Member:

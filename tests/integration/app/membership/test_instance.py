@@ -24,7 +24,7 @@ QUIET_S = 1.0
 
 
 class Guarded(Member):
-    """A static member, and the reason for which its worker has to end."""
+    """A static member that records the reason why its worker must end."""
 
     ended: InstanceFenced | None = None
 
@@ -32,11 +32,11 @@ class Guarded(Member):
         super().__init__(broker, "a", plan, group_instance_id="till-1", **settings)
 
     def guard(self) -> None:
-        """As the consumer's thread does."""
+        """Install the guard, as the consumer's thread does."""
         guard_instance(self.consumer, self)
 
     def end(self, reason: InstanceFenced) -> None:
-        """Called by the guard."""
+        """Record the reason."""
         self.ended = reason
 
 
@@ -73,7 +73,7 @@ async def only_the_first_ends(first: Guarded, second: Guarded) -> None:
 
 @contextlib.asynccontextmanager
 async def embedded() -> AsyncIterator[EmbeddedBroker]:
-    """A broker with the topic."""
+    """An embedded broker with the topic."""
     async with EmbeddedBroker() as broker:
         broker.node.catalogue.create(TOPIC, 4, {})
         yield broker
@@ -87,7 +87,7 @@ async def test_a_replaced_member_ends_at_its_next_heartbeat() -> None:
 
 
 async def test_a_replaced_member_ends_at_its_next_commit() -> None:
-    """The commit is refused before any heartbeat is."""
+    """The commit is refused before the next heartbeat."""
     async with (
         embedded() as broker,
         members(broker, heartbeat_interval_ms=2_900) as (first, second),
@@ -113,7 +113,7 @@ async def test_a_replaced_member_ends_at_its_next_join() -> None:
 @pytest.mark.slow
 @pytest.mark.kafka
 async def test_a_replaced_member_ends_on_kafka(kafka: KafkaServer) -> None:
-    """Kafka answers the heartbeat with both ids as the embedded broker does."""
+    """Like the embedded broker, Kafka refuses the heartbeat with both ids."""
     admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap)
     await admin.start()
     await admin.create_topics([NewTopic(TOPIC, 4, 1)])

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
 
 @contextlib.contextmanager
 def two_workers(folder: Path, **more: Any) -> Iterator[tuple[Fleet, Load]]:
-    """At rest on the embedded broker, under load."""
+    """Two workers at rest on the embedded broker, under load."""
     app_id = f"leave-{time.time_ns()}"
     with broker_process() as broker:
         fleet = Fleet(

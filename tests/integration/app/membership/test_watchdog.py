@@ -23,13 +23,13 @@ def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def end_task(service: Any, name: str) -> None:
-    """Let the service's task end the way a swallowed cancellation does."""
+    """End the service's task as a swallowed cancellation does."""
     [task] = [one for one in service._futures if getattr(one.__wrapped__, "__name__", "") == name]
     task.cancel()
 
 
 def end_membership(worker: Worker) -> None:
-    """aiokafka's coordination task ends, as after an exception in an assignor."""
+    """End aiokafka's coordination task, as an exception in an assignor does."""
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     ended.set_exception(ValueError("in assign()"))
     worker.app.consumer._thread._consumer._coordinator._coordination_task = ended
@@ -59,7 +59,7 @@ async def test_what_has_ended_ends_the_worker(end: str) -> None:
 
 
 async def test_a_worker_that_works_is_left_alone() -> None:
-    """Over rebalances, with and without partitions."""
+    """Rebalances with and without partitions do not end the worker."""
     worker = Worker(partitions=2, repaired=True)
     worker.send_changelog(20)
     async with running(worker):
@@ -73,7 +73,7 @@ async def test_a_worker_that_works_is_left_alone() -> None:
 
 
 async def test_a_recovery_left_without_an_end_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its loop takes some errors for the next rebalance, which need not come."""
+    """The loop takes some errors for the start of another rebalance, which need not follow."""
     from aiokafka.errors import IllegalStateError
 
     monkeypatch.setattr(watchdog, "STALLED_S", 0.2)
@@ -132,7 +132,7 @@ async def test_a_long_wait_is_said_once_a_minute(
 async def test_a_step_is_taken_again_until_the_broker_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Errors of silence only; a pause grows to 8 s."""
+    """Only timeouts are retried; the pause grows to 8 s."""
     from types import SimpleNamespace
 
     from aiokafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError

@@ -22,7 +22,7 @@ CREDENTIALS = {"Authorization": "Bearer canary", "Cookie": "session=canary", "X-
 
 @contextlib.asynccontextmanager
 async def served(handler: Any) -> AsyncIterator[URL]:
-    """A web server on loopback; its URL."""
+    """Run a web server on loopback; yield its URL."""
     front = web.Application()
     front.router.add_route("*", "/{tail:.*}", handler)
     async with TestServer(front) as server:
@@ -45,7 +45,7 @@ class Worker:
         self.owner = owner
 
     async def forward(self, request: web.Request) -> Any:
-        """The handler."""
+        """Forward the request to the owner."""
         try:
             return await self.app.router._route_req(self.owner, self.app.web, request)
         except faust.web.exceptions.ServiceUnavailable:
@@ -76,7 +76,7 @@ async def test_stock_faust_hands_the_callers_credentials_to_whoever_advertised_a
 
 
 async def test_credentials_stay_and_the_rest_goes_along() -> None:
-    """Status, type and body come back; other headers and the body went there."""
+    """The owner's status, type and body are returned; it gets the other headers and the body."""
     async with (
         served(echo) as owner,
         asked(Worker(owner), "POST", data="order", headers=CREDENTIALS) as answer,

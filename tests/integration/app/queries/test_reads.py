@@ -57,7 +57,7 @@ def test_reads_go_on_from_copies_when_a_worker_is_killed_and_are_its_heirs_then(
         tmp_path, "w1", "w2", session_s=2.0, settings={"faust_assigner_warmups": False}
     ) as (group, numbers):
         both = group.until("w1", lambda now: len({a.by for a in now}) == 2 and all_by_owners(now))
-        group.until("w1", all_known, only_here=True)  # the copies keep up, too
+        group.until("w1", all_known, only_here=True)  # wait until the standbys are current, too
         group.kill("w2")
         answers = group.until(
             "w1", lambda now: all_by_owners(now) and {a.by for a in now} == {group.ports["w1"]}
@@ -163,7 +163,7 @@ def test_a_table_that_is_restored_from_nothing_is_not_read(tmp_path: Path, assig
 
 @pytest.mark.slow
 def test_each_kind_of_route_finds_the_key(tmp_path: Path) -> None:
-    """In the path, in the query, in a windowed table; from owners and from copies."""
+    """Keys in the path, in the query and in a windowed table, from owners and from standbys."""
     with readers(tmp_path, "w1", "w2") as (group, numbers):
         group.until("w1", lambda now: len({a.by for a in now}) == 2 and all_by_owners(now))
         for path in ("/latest?key={key}", "/recent/{key}"):

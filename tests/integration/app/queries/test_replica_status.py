@@ -22,7 +22,7 @@ def restored(worker: Any) -> list[int]:
 
 
 def hold_up(worker: CooperativeWorker) -> asyncio.Event:
-    """Restoring waits from here on until the event is set."""
+    """Make each later restore wait until the returned event is set."""
     recovery, go = worker.app.tables.recovery, asyncio.Event()
     restore = recovery._restore_actives
 
@@ -47,7 +47,7 @@ async def test_a_partition_that_is_being_restored_is_not_read_and_kept_ones_are(
 
 
 async def test_a_partition_that_went_is_not_read_any_more() -> None:
-    """Its files are there still."""
+    """Its files still exist."""
     async with worker_of([0, 1]) as worker:
         assert restored(worker) == [0, 1]
         await worker.give([1])
@@ -71,7 +71,7 @@ async def test_nothing_is_read_while_everything_stands_still() -> None:
 
 
 async def test_an_eager_round_makes_no_partition_readable_before_it_is_restored() -> None:
-    """Stock's views read whatever is there by then."""
+    """Stock's views read the rows restored so far."""
     async with worker_of([0, 1]) as worker:
         go = hold_up(worker)
         await worker.rebalance([0, 2])
@@ -106,7 +106,7 @@ async def test_rows_are_an_owners_only_while_it_is_surely_a_member() -> None:
 
 
 async def test_in_eager_groups_a_table_is_read_once_its_recovery_is_over() -> None:
-    """Not from the revocation to the end of the recovery."""
+    """The table is not readable between the revocation and the end of the recovery."""
     worker = Worker(repaired=True)
     async with running(worker):
         await worker.rebalance([0])

@@ -28,7 +28,7 @@ DEAD = URL("http://127.0.0.1:1")
 
 @contextlib.asynccontextmanager
 async def served(handler: Any) -> AsyncIterator[URL]:
-    """A web server on loopback; its URL."""
+    """Run a web server on loopback; yield its URL."""
     front = web.Application()
     front.router.add_route("*", "/{tail:.*}", handler)
     async with TestServer(front) as server:
@@ -195,7 +195,7 @@ async def test_a_silent_owner_is_waited_for_once_and_as_long_as_was_said(tmp_pat
 
 
 async def test_what_was_forwarded_is_answered_or_refused_here(tmp_path: Path) -> None:
-    """Never forwarded again."""
+    """A forwarded request is not forwarded a second time."""
     seen: list[Any] = []
     async with served(answers("owner", 9, seen)) as owner:
         worker = Worker(tmp_path, owner=owner, copies=(owner,))
@@ -334,7 +334,7 @@ async def test_a_table_beside_it_is_vouched_for_by_itself(tmp_path: Path) -> Non
 
 
 async def test_a_view_that_was_asked_for_no_key_reads_as_ever() -> None:
-    """Without a table route there is no scope."""
+    """Without a table route the view has no scope."""
 
     async def view(view: Any, request: Any) -> str:
         return "as ever"

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 async def test_kept_partitions_flow_while_others_come_and_go() -> None:
-    """No record of them is repeated, left out or out of order."""
+    """Their records are neither repeated nor skipped nor reordered."""
     async with worker_of([0, 1]) as worker:
         for given in ([0, 1, 2], [0, 2], [0, 3], [0]):
             worker.send_orders(20)
@@ -52,7 +52,7 @@ class Hears(faust.Sensor):
         self.heard = heard
 
     def on_rebalance_start(self, app: Any) -> Any:
-        """A round begins."""
+        """Record the start of a round."""
         self.heard.append("start")
         return {"is": "state"}
 
@@ -62,7 +62,7 @@ class Hears(faust.Sensor):
         self.heard.append("return")
 
     def on_rebalance_end(self, app: Any, state: Any) -> None:
-        """All is restored."""
+        """Record the end of the restore."""
         assert state == {"is": "state"}
         self.heard.append("end")
 
@@ -120,7 +120,7 @@ async def test_what_comes_back_goes_on_where_its_last_owner_stopped() -> None:
 
 
 async def test_after_an_eager_round_without_partitions_nothing_is_restored() -> None:
-    """The partitions of the round before are not assigned any more."""
+    """The partitions of the previous round are no longer assigned."""
     async with worker_of([0]) as worker:
         await worker.rebalance([])
         assert await worker.until(lambda: worker.at_rest)
@@ -139,7 +139,7 @@ async def test_the_databases_of_kept_partitions_are_not_opened_anew() -> None:
 
 
 async def test_a_partition_without_a_commit_begins_at_the_beginning() -> None:
-    """Also the second time."""
+    """This holds the second time, too."""
     async with worker_of([0]) as worker:
         worker.send_orders(5, partition=2)
         await worker.give([0, 2])
@@ -147,7 +147,7 @@ async def test_a_partition_without_a_commit_begins_at_the_beginning() -> None:
 
 
 async def test_an_eager_round_after_cooperative_ones_loses_nothing() -> None:
-    """Everything is given up and taken on anew."""
+    """The eager round gives up all partitions and starts them again."""
     async with worker_of([0, 1]) as worker:
         worker.send_orders(10)
         await worker.give([0, 2])
@@ -225,13 +225,13 @@ async def test_a_full_queue_lets_go_of_what_leaves() -> None:
 
 
 class Concurrent(CooperativeWorker):
-    """Several records of a partition under way at a time."""
+    """An agent with several records of a partition in progress at a time."""
 
     agent_options = {"concurrency": 3}  # noqa: RUF012
 
 
 async def test_all_records_under_way_are_waited_for() -> None:
-    """With concurrency there are several."""
+    """With concurrency several records are in progress."""
     worker = Concurrent(partitions=2)
     async with owning(worker, [0, 1]):
         worker.delay_s = 0.01

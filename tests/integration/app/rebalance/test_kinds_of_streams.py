@@ -12,7 +12,7 @@ from tests.support.workers.virtual import running
 
 
 class Streams(CooperativeWorker):
-    """Has more source topics than the orders; ``topics`` names them once the app runs."""
+    """A worker with further source topics; ``topics`` has their names once the app runs."""
 
     topics: tuple[str, ...] = ()
 
@@ -22,7 +22,7 @@ class Streams(CooperativeWorker):
             self.logs.append(TP(topic, partition), b"key", str(value).encode())
 
     def roles(self, actives: Iterable[int], standbys: Iterable[int]) -> tuple[set[TP], set[TP]]:
-        """Partitions of all source topics go together."""
+        """Add the same partitions of all source topics."""
         owned = list(actives)
         owns, follows = super().roles(owned, standbys)
         return owns | {TP(topic, p) for topic in self.topics for p in owned}, follows
@@ -94,7 +94,7 @@ class Joined(Streams):
 
 
 async def test_a_join_goes_on_with_what_is_kept_and_with_what_the_last_owner_wrote() -> None:
-    """Both topics and the table of a partition go and come together."""
+    """Both topics and the table of a partition move together."""
     worker = Joined(partitions=2)
     async with owning(worker, [0, 1]):
         for partition in (0, 1):

@@ -20,7 +20,7 @@ class Sets(CooperativeWorker):
     store: str
 
     def declare(self) -> None:
-        """A table of sets beside the counts."""
+        """Add a table of sets beside the counts."""
         self.seen = self.app.SetTable(
             "seen", key_type=str, value_type=int, partitions=self.partitions, store=self.store
         )
@@ -46,7 +46,7 @@ IN_MEMORY, IN_ROCKSDB = "memory:///", "rocksdb:seen"
 async def test_sets_of_kept_partitions_stay_whole(
     store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A table of sets reads all of its storage again when a partition comes."""
+    """A table of sets reads its whole storage again when it gains a partition."""
     monkeypatch.setattr(Sets, "store", store, raising=False)
     worker = Sets(partitions=2)
     worker.app._create_directories()
@@ -71,15 +71,15 @@ async def test_sets_of_kept_partitions_stay_whole(
 
 
 class SlowlyRecovered(Sets):
-    """A callback of the counts runs until ``may_end``; the sets come after the counts."""
+    """A callback of the counts runs until ``may_end``; the sets are restored after the counts."""
 
     def declare(self) -> None:
-        """As above, of two tables."""
+        """Add the events of the callback."""
         super().declare()
         self.may_end, self.called, self.ended = asyncio.Event(), 0, 0
 
     async def on_recover(self) -> None:
-        """The callback."""
+        """Wait until ``may_end`` is set."""
         self.called += 1
         await self.may_end.wait()
         self.ended += 1
@@ -125,10 +125,10 @@ async def test_a_worker_without_a_part_of_a_table_is_called_back_all_the_same() 
 
 
 class Windows(CooperativeWorker):
-    """Counts by key in windows."""
+    """A worker that counts by key in windows."""
 
     def declare(self) -> None:
-        """A windowed table beside the counts."""
+        """Add a windowed table beside the counts."""
         self.recent = self.app.Table(
             "recent", key_type=str, value_type=int, default=int, partitions=self.partitions
         ).tumbling(3600.0)
@@ -160,10 +160,10 @@ async def test_windows_go_on_through_rounds() -> None:
 
 
 class Shared(CooperativeWorker):
-    """Every worker has all of a global table."""
+    """A worker with all of a global table."""
 
     def declare(self) -> None:
-        """A global table beside the counts."""
+        """Add a global table beside the counts."""
         self.prices = self.app.GlobalTable(
             "prices", key_type=str, value_type=int, partitions=self.partitions
         )
@@ -218,7 +218,7 @@ class ByAll(CooperativeWorker):
     """A worker that writes a global table with others, and owns and follows every partition of it."""
 
     def declare(self) -> None:
-        """In RocksDB."""
+        """Add a global table in RocksDB."""
         self.prices = self.app.GlobalTable(
             "prices",
             key_type=str,
@@ -230,7 +230,7 @@ class ByAll(CooperativeWorker):
         self.shared.append(self.prices)
 
     def roles(self, actives: Any, standbys: Any) -> Any:
-        """All of the table's partitions are standbys, too."""
+        """Add all partitions of the table as standbys, too."""
         owns, follows = super().roles(actives, standbys)
         return owns, follows | {log_of(self.prices, p) for p in range(self.partitions)}
 
@@ -242,7 +242,7 @@ class ByAll(CooperativeWorker):
 
 
 async def test_what_is_written_by_all_is_read_back_into_the_file() -> None:
-    """At a first start, and after a round."""
+    """The file has the rows at a first start and after a round."""
     worker = ByAll(partitions=2)
     worker.app._create_directories()
     async with owning(worker, [0]):
@@ -256,10 +256,10 @@ async def test_what_is_written_by_all_is_read_back_into_the_file() -> None:
 
 
 class EagerByAll(ByAll):
-    """Its rounds stop everything."""
+    """The same worker in eager rounds."""
 
     def install_more(self) -> None:
-        """Restoring, as with ``FAUST_ASSIGNER_COOPERATIVE=0``."""
+        """Add the tables and no cooperative parts, as with ``FAUST_ASSIGNER_COOPERATIVE=0``."""
         self.declare()
 
 

@@ -1,4 +1,4 @@
-"""The broker, which is the group's coordinator, is lost amid a cooperative round; work resumes by itself."""
+"""The broker, which coordinates the group, is lost in a cooperative round; work resumes by itself."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def lose(world: World, place: str, how: str) -> None:
 
 
 def play(broker: str, guarantee: str, losses: Iterable[tuple[str, str]], folder: Path) -> None:
-    """Each loss, then the journals against each other, and tables and outputs against the model."""
+    """Play each loss; compare the journals with each other, tables and outputs with the model."""
     (folder / "hold").mkdir()
     with world_of(broker, guarantee, 2, folder, module=MODULE) as world:
         for name in WORKERS[:-1]:

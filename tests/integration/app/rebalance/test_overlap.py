@@ -18,7 +18,7 @@ SESSION_S = 6.0
 
 
 def play(bootstrap: str, folder: Path, *, rounds: int) -> None:
-    """Events 0.3 s apart, then rest; journals against each other, the tables against the model."""
+    """Play events 0.3 s apart, then rest; compare journals pairwise, and tables with the model."""
     app_id = f"overlap-{time.time_ns()}"
     fleet = Fleet(
         app_id,

@@ -1,4 +1,4 @@
-"""From stock to ours, eager, to cooperative rounds, and all the way back, under load, either kind leading."""
+"""Rolls from stock to ours, eager and cooperative, and back, under load, with either kind leading."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Supervisor:
         self.fleet, self.ended = fleet, dict[str, float]()
 
     def look(self) -> None:
-        """To be called again and again."""
+        """Restart workers that have ended; called repeatedly."""
         for name, worker in self.fleet.workers.items():
             if worker.alive:
                 self.ended.pop(name, None)
@@ -61,7 +61,7 @@ class Supervisor:
 
 
 def settle(fleet: Fleet, after: int = -1) -> None:
-    """Until all are at rest."""
+    """Wait until all workers are at rest."""
     fleet.settle(workers=len(NAMES), after=after, timeout_s=240.0, meanwhile=Supervisor(fleet).look)
 
 
@@ -231,14 +231,14 @@ def roll(bootstrap: str, folder: Path, guarantee: str) -> None:
         outputs.close()
 
 
-# Each guarantee and each broker is met once: a roll takes minutes.
+# Each guarantee and each broker occurs once, because a roll takes minutes.
 
 
 @pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.timeout(1200)
 def test_up_in_one_roll_and_back_in_two(tmp_path: Path) -> None:
-    """At least once, on the embedded broker."""
+    """With at_least_once, on the embedded broker."""
     with broker_process() as broker:
         roll(broker.bootstrap, tmp_path, AT_LEAST_ONCE)
 
@@ -247,5 +247,5 @@ def test_up_in_one_roll_and_back_in_two(tmp_path: Path) -> None:
 @pytest.mark.kafka
 @pytest.mark.timeout(1800)
 def test_up_in_one_roll_and_back_in_two_on_kafka(kafka: KafkaServer, tmp_path: Path) -> None:
-    """Exactly once, on Apache Kafka."""
+    """With exactly_once, on Apache Kafka."""
     roll(kafka.bootstrap, tmp_path, EXACTLY_ONCE)

@@ -31,7 +31,7 @@ def test_handlers_hear_of_what_goes_and_sensors_of_each_round(tmp_path: Path) ->
         already = {worker.name: len(worker.told) for worker in fleet.living()}
         generation = fleet.generation()
         fleet.start("w3")
-        # While the copies of w3 are behind, no partition has moved yet.
+        # No partition moves while the standbys of w3 are behind.
         fleet.settle(workers=3, after=generation, quiet_s=0.3, uneven_s=30.0)
         generation = fleet.generation()
         fleet.terminate("w3")

@@ -35,23 +35,23 @@ class Rows(CooperativeWorker):
         super().install_more()
 
     def begin(self) -> None:
-        """Once the app has a recovery."""
+        """Prepare the worker once the app has a recovery."""
         self.app._create_directories()
         self.refusals: list[BaseException] = []
         self.app.tables.recovery.consistency._pause_s = 0.01
         self.app.tables.recovery.consistency._ask = self.ends
-        self.app.crash = self.app.tables.recovery.crash = self.note  # they would end the process
+        self.app.crash = self.app.tables.recovery.crash = self.note  # both would end the process
 
     async def ends(self, tps: Any) -> dict[TP, int]:
-        """High watermarks."""
+        """Return the high watermarks."""
         return {tp: self.logs.ends[tp] for tp in tps}
 
     async def note(self, reason: BaseException) -> None:
-        """Instead of the end of the app."""
+        """Record the error instead of ending the app."""
         self.refusals.append(reason)
 
     async def watch_ends(self) -> None:
-        """Committed readers see less than there is, where the test says so."""
+        """Give committed readers earlier ends where the test sets ``stable``."""
 
         async def end_offsets(partitions: Any) -> dict[TP, int]:
             return {tp: self.stable.get(TP(*tp), self.logs.ends[TP(*tp)]) for tp in partitions}
@@ -59,7 +59,7 @@ class Rows(CooperativeWorker):
         self.consumer.end_offsets = end_offsets  # type: ignore[method-assign]
 
     def make_again(self, partition: int, records: int = 0) -> None:
-        """Its changelog was deleted and made again, with so many rows of somebody else."""
+        """Recreate the changelog with ``records`` rows of another app."""
         log = self.changelog(partition)
         self.logs.records[log].clear()
         self.logs.ends[log] = 0
@@ -68,7 +68,7 @@ class Rows(CooperativeWorker):
 
 
 class EagerRows(Rows):
-    """Its rounds stop everything."""
+    """The same worker in eager rounds."""
 
     def install_more(self) -> None:
         """As with ``FAUST_ASSIGNER_COOPERATIVE=0``."""
@@ -90,7 +90,7 @@ async def given(worker: Rows, actives: list[int], standbys: list[int] = []) -> N
 
 
 async def counted(worker: Rows, count: int, partition: int = 0) -> None:
-    """So many more orders are in the file."""
+    """Send ``count`` orders and wait until the file has them."""
     before = len(worker.of(partition))
     worker.send_orders(count, partition)
     assert await worker.until(lambda: len(worker.of(partition)) == before + count)
@@ -216,7 +216,7 @@ async def test_a_changelog_made_again_beside_streams_is_found_without_a_change(
 
 
 async def test_without_the_check_a_changelog_made_again_beside_streams_is_applied() -> None:
-    """Rows stay, and changes reach the file again."""
+    """The rows stay, and later changes are written to the file."""
     worker = Rows(partitions=2, store="rocksdb://", recovery_consistency_check=False)
     worker.begin()
     async with running(worker):
@@ -265,7 +265,7 @@ def ends(it: Killed, timeout_s: float = 45.0) -> int:
 
 
 def refuses(it: Killed, table: str) -> None:
-    """A worker with files ahead of ``table``'s changelog ends, and says why."""
+    """Assert that a worker with files ahead of ``table``'s changelog ends with the reason."""
     log = (it.folder / "log").read_text(errors="replace")
     assert f"Table {table}: this worker's rows of partition" in log, it.log()
     assert "ConsistencyError" in log

@@ -15,7 +15,7 @@ class Prices(CooperativeWorker):
     """A worker with a table in RocksDB that only the test writes."""
 
     def declare(self) -> None:
-        """Beside the counts."""
+        """Add the table beside the counts."""
         self.prices = self.app.Table(
             "prices",
             key_type=str,
@@ -32,7 +32,7 @@ class Prices(CooperativeWorker):
             self.logs.append(log, b'"price-%d"' % self.logs.ends[log], b"7")
 
     def in_file(self, partition: int) -> int:
-        """How many rows the database of ``partition`` holds."""
+        """Return the number of rows in the database of ``partition``."""
         database = self.prices.data._dbs.get(partition)
         rows = [] if database is None else database.keys()
         return sum(row.startswith(b'"price') for row in rows)
@@ -74,7 +74,7 @@ def worker_of_prices() -> Prices:
 
 @pytest.mark.parametrize("owned", [[], [0]])
 async def test_a_copy_that_could_not_be_written_is_read_again(owned: list[int]) -> None:
-    """Its database is opened anew, whether or not the worker owns anything; no row is left out."""
+    """The database is reopened, whatever the worker owns, and no row is missing."""
     worker = worker_of_prices()
     async with owning(worker, owned):
         await fill(worker, owned)

@@ -33,7 +33,7 @@ def slow(target: Any, name: str, delay_s: float, *, when: Any = lambda *_: True)
 
 
 async def recovered_rows(worker: Worker) -> int:
-    """Rows of the table once the recovery is over."""
+    """Return the number of rows once the recovery is over."""
     await worker.rebalance([0])
     assert await worker.until(lambda: worker.recovered, 20.0)
     worker.app.tables.recovery.flush_buffers()
@@ -188,7 +188,7 @@ class Span:
 
 
 class Tracer:
-    """Keeps all spans."""
+    """A tracer that keeps all spans."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
@@ -203,7 +203,7 @@ class Tracer:
         return self.spans[-1]
 
     def ends(self) -> dict[str, int]:
-        """How often the spans of actives and of standbys were finished, by name."""
+        """Return how often the spans of actives and of standbys were finished, by name."""
         of_partitions = ("recovery-actives", "recovery-standbys")
         return {span.name: span.finished for span in self.spans if span.name in of_partitions}
 
@@ -214,7 +214,7 @@ class Tracer:
 
 
 async def test_the_spans_of_actives_and_standbys_are_finished_when_they_are_ready() -> None:
-    """With a tracer standbys never became ready, and their span had no end."""
+    """Before the fix, standbys never became ready with a tracer, and their span did not end."""
     worker = Worker(partitions=2, repaired=True)
     worker.app.tracer = tracer = Tracer()
     worker.send_changelog(5)

@@ -25,19 +25,19 @@ PARTITIONS = 5
 
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
-    """A broker of these tests."""
+    """The address of a broker for these tests."""
     with broker_process() as broker:
         yield broker.bootstrap
 
 
 @pytest.fixture
 def changelog(bootstrap: str) -> str:
-    """A topic of its own for each test."""
+    """The name of a new topic for each test."""
     return new_topic(bootstrap)
 
 
 def new_topic(bootstrap: str) -> str:
-    """Its name."""
+    """Create a topic and return its name."""
     topic = f"app-{uuid.uuid4().hex}-changelog"
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
@@ -76,12 +76,12 @@ def databases(folder: Path) -> Iterator[list[Any]]:
 
 
 def rows(database: Any) -> set[bytes]:
-    """The keys of the table."""
+    """Return the keys of the table."""
     return {key for key, _ in database.items()} - {OFFSET_KEY}
 
 
 def keys(*ranges: range) -> set[bytes]:
-    """As they were written."""
+    """Return the keys as they were written."""
     return {b"k%d" % key for each in ranges for key in each}
 
 
@@ -189,7 +189,7 @@ def test_a_database_that_cannot_be_written_is_left_to_fausts_loop(
         opened[1] = RocksDBOptions(use_rocksdict=True).open(tmp_path / "1.db")
 
         class Full:
-            """A disk without room."""
+            """A database on a full disk."""
 
             def write(self, batch: Any) -> None:
                 raise OSError("No space left on device")

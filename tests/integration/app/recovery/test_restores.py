@@ -200,7 +200,7 @@ async def test_a_round_that_comes_while_tables_are_restored_anew_is_the_one_that
             await asyncio.sleep(0.1)
             may_go.set()
         worker.send_orders(3, partition=1)
-        # A record on its way when the table failed is waited for, for ten seconds.
+        # A record in progress when the table failed is waited for, up to ten seconds.
         assert await worker.until(
             lambda: set(worker.of(0)) == {0, 1, 2} == set(worker.of(1)), timeout_s=40
         )

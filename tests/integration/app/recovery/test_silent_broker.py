@@ -35,7 +35,7 @@ def test_sigterm_ends_a_worker_while_the_broker_is_silent(tmp_path: Path, busy: 
             assert it.until(lambda _: it.done > 100)
         with it.frozen_broker():
             it.worker.process.terminate()
-            # The promise is 10 s; a machine with other work may need longer for the rest of the shutdown.
+            # The promise is 10 s; a busy machine may need longer for the rest of the shutdown.
             it.worker.process.wait(40)
         assert "this step is skipped" in it.log() or "Could not leave the group" in it.log()
 

@@ -1,4 +1,4 @@
-"""Slices of the story of windows (``tests/soak/closings.py``); ``make windows`` is the long form."""
+"""Short runs of the windows story (``tests/soak/closings.py``); ``make windows`` is longer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_windows_that_a_worker_leaves_are_closed_by_the_next_one(tmp_path: Path)
 @pytest.mark.processes
 @pytest.mark.timeout(600)
 def test_each_window_is_closed_with_its_last_value_through_joins_and_kills(tmp_path: Path) -> None:
-    """Twenty events at least once, on the embedded broker."""
+    """Twenty events with at_least_once, on the embedded broker."""
     with broker_process(None, "group.min.session.timeout.ms=1000") as broker:
         story(broker.bootstrap, tmp_path, "at_least_once", 20, 1)
 

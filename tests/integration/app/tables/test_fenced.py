@@ -27,12 +27,12 @@ class Closes(Windows, PassingOn):
         self.closed.append((key[0], key[1][0], value))
 
     async def begin(self) -> None:
-        """A window is being closed, and its callback has not sent yet."""
+        """Prepare the events of the callback."""
         self.closing_now, self.may_send = asyncio.Event(), asyncio.Event()
         self.app._create_directories()
 
     async def old_window(self) -> None:
-        """Time passes the first window."""
+        """Move the time past the first window."""
         await self.at(1000)
         await self.at(1030)
         assert await self.until(self.closing_now.is_set)
@@ -92,7 +92,7 @@ class Ends(Windows, PassingOn):
         return [sent.topic for done in self.transactions for sent in done.sent]
 
     async def close_one(self) -> None:
-        """Run until a callback has sent, and a little longer; then stop."""
+        """Run until a callback has sent and a little longer; then stop."""
         self.app._create_directories()
         async with running(self):
             await self.rebalance([0])

@@ -16,12 +16,12 @@ pytestmark = pytest.mark.timeout(240)
 
 
 def databases(it: Troubled, table: str = "totals") -> list[Path]:
-    """Folders of the table's partitions."""
+    """Return the folders of the table's partitions."""
     return sorted(it.worker.folder.glob(f"data/**/{table}-?.db"))
 
 
 def is_as_the_model_says(it: Troubled) -> None:
-    """No order lost, each row's count and sum exact."""
+    """Assert that no order is lost and that each row's count and sum are exact."""
     verdict = judge(it.load, it.worker.orders, it.fleet.totals())
     assert (verdict.lost, verdict.wrong_rows) == (0, ())
 
@@ -76,7 +76,7 @@ def test_a_worker_that_starts_on_a_full_disk_waits_for_room(tmp_path: Path) -> N
 
 
 def twice(damage: Damage) -> tuple[Damage, Damage]:
-    """The same again."""
+    """Return the same damage twice."""
     return damage, damage
 
 
@@ -152,7 +152,7 @@ def test_changelog_rows_that_do_not_decode_reach_no_table(tmp_path: Path) -> Non
 
 
 async def write_rows(bootstrap: str, topic: str, rows: list[tuple[bytes | None, bytes]]) -> None:
-    """Into partitions 0 and 1 in turn."""
+    """Write the rows to partitions 0 and 1 in turn."""
     async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
         for number, (key, value) in enumerate(rows):
             await producer.send_and_wait(topic, value, key, number % 2)

@@ -28,7 +28,7 @@ KEYS = 50
 TABLES = ("sums", "counts")
 #: The files of this table are behind by the records being read.
 SHARED = "shared"
-#: Its changelog has operations.
+#: A table of sets, whose changelog has operations.
 SETS = "seen"
 
 
@@ -63,7 +63,7 @@ class Killed:
         self.sent += count
 
     def start(self) -> None:
-        """With the files of its former lives."""
+        """Start the worker with the files of its earlier runs."""
         environment = os.environ | {
             "ROWS_APP_ID": self.app_id,
             "ROWS_BOOTSTRAP": self.bootstrap,
@@ -88,7 +88,7 @@ class Killed:
             )
 
     def kill(self) -> None:
-        """At once."""
+        """SIGKILL the worker."""
         if self.process is not None:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait()
@@ -124,7 +124,7 @@ class Killed:
             reader.close()
 
     def changes(self) -> int:
-        """How many records the changelogs hold by now, committed or not."""
+        """Return the number of records in the changelogs, committed or not."""
         reader = Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -143,19 +143,19 @@ class Killed:
             reader.close()
 
     def wait_for_changes(self, count: int) -> None:
-        """Until the changelogs hold so many more records."""
+        """Wait until the changelogs have ``count`` more records."""
         least, deadline = self.settled() + count, time.monotonic() + 180.0
         while self.settled() < least:
             assert time.monotonic() < deadline, self.log()
             time.sleep(0.02)
 
     def settled(self) -> int:
-        """``changes``, 0 while there is no changelog yet."""
+        """Return ``changes()``, or 0 while there is no changelog."""
         topics = self.admin.list_topics(timeout=30.0).topics
         return self.changes() if f"{self.app_id}-sums-changelog" in topics else 0
 
     def file(self, table: str, partition: int) -> tuple[int, dict[bytes, bytes]]:
-        """The offset in the file, and its rows."""
+        """Return the offset and the rows of the file."""
         (path,) = self.folder.glob(f"data/**/{table}-{partition}.db")
         database = rocksdict.Rdict(
             str(path),
@@ -170,7 +170,7 @@ class Killed:
 
 
 def is_its_changelog(it: Killed) -> Iterator[int]:
-    """Each file is its changelog folded up to its offset; yields how many records ``TABLES`` lack."""
+    """Compare each file with its changelog up to its offset; yield the number of missing records."""
     held = dict.fromkeys((*TABLES, SETS), 0)
     for table in (*TABLES, SHARED):
         for partition in PARTITIONS:
@@ -204,7 +204,7 @@ def is_its_changelog(it: Killed) -> Iterator[int]:
 
 
 def is_killed_amid_its_work(it: Killed, lives: int, numbers: int) -> list[int]:
-    """So many lives, files looked at after each; how many records all files lacked then."""
+    """Run ``lives`` times and check the files each time; return the missing records per run."""
     lacked = []
     for _ in range(lives):
         it.send(numbers)

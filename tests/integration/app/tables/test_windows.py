@@ -26,7 +26,7 @@ class Windows(CooperativeWorker):
     """Count keys in windows of 10 s that expire after 10 more; a record's value is its time."""
 
     def declare(self) -> None:
-        """A windowed table beside the counts."""
+        """Add a windowed table beside the counts."""
         self.closed: list[tuple[str, float, int | None]] = []
         table = self.app.Table(
             "recent",
@@ -70,7 +70,7 @@ class Windows(CooperativeWorker):
         assert self.closed == list(closed)
 
     async def is_closed(self, *closed: tuple[str, float, int]) -> None:
-        """In the end these are closed, and no other."""
+        """Wait until these windows are closed; assert that no other is."""
         assert await self.until(lambda: len(self.closed) >= len(closed)), self.closed
         await self.stays(*closed)
 
@@ -92,13 +92,13 @@ QUICK = {"table_cleanup_interval": 0.05, "broker_commit_interval": 0.05}
 
 @pytest.fixture(params=STORES)
 def store(request: pytest.FixtureRequest) -> str:
-    """Where rows are kept."""
+    """The store of the table."""
     return str(request.param)
 
 
 @pytest.fixture
 def unended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Partitions count as never read to their ends."""
+    """Count no partition as read to its end, so that no window closes by the machine's clock."""
 
     async def never(self: Closing, partition: int) -> bool:
         return False
@@ -120,7 +120,7 @@ async def owner(store: str, *, at_rest: bool = True) -> AsyncIterator[Windows]:
 async def given(
     worker: Windows, actives: list[int], standbys: tuple[int, ...] = (), *, eager: bool = False
 ) -> None:
-    """A round, and all is restored."""
+    """Run a round and wait until all partitions are restored."""
     await (worker.rebalance if eager else worker.give)(actives, standbys)
     assert await worker.until(lambda: worker.at_rest)
 
@@ -149,7 +149,7 @@ async def test_each_partition_closes_its_windows_by_its_own_time(store: str, une
 async def test_who_gave_a_partition_away_closes_none_of_its_windows(
     store: str, unended: None
 ) -> None:
-    """Its heap goes with the partition."""
+    """The heap of its windows is dropped with the partition."""
     async with owner(store) as worker:
         await worker.at(1005)
         await worker.at(1025)
@@ -302,7 +302,7 @@ async def test_a_partition_goes_only_after_the_window_that_is_being_closed(
 
 
 async def test_who_goes_on_as_a_copy_closes_nothing_more(store: str, unended: None) -> None:
-    """Only the sources of its partition go; its changelog stays, and counts as restored for a while."""
+    """The revocation removes only the partition's source; its changelog stays for a while."""
     async with owner(store) as worker:
         handler = asyncio.Event()
 
@@ -327,7 +327,7 @@ async def test_who_goes_on_as_a_copy_closes_nothing_more(store: str, unended: No
 async def test_what_the_app_sends_is_acknowledged_before_the_row_is_deleted(
     store: str, unended: None
 ) -> None:
-    """Until then a death must leave the window open."""
+    """A failure before that must leave the window open."""
     async with owner(store) as worker:
         producer, flushes = worker.app.producer, list[int]()
         flush = producer.flush
@@ -353,12 +353,12 @@ def hurry(worker: Windows, speed: float) -> list[float]:
 
 
 async def test_where_no_record_is_left_time_goes_on_from_the_newest(store: str) -> None:
-    """As fast as the machine's clock, which is far ahead of these records."""
+    """The time passes as fast as the machine's clock, which is far ahead of these records."""
     async with owner(store) as worker:
         steps = hurry(worker, 0.0)
         await worker.at(1005)
         steps[0] += 14.0
-        await asyncio.sleep(1.5)  # an idle fetcher takes a second for a round
+        await asyncio.sleep(1.5)  # an idle fetcher takes a second for a turn
         await worker.stays()
         steps[0] += 2.0
         await worker.is_closed(("a", 1000.0, 1))
@@ -370,7 +370,7 @@ async def test_where_no_record_is_left_time_goes_on_from_the_newest(store: str) 
 async def test_windows_of_before_a_restart_are_closed_although_no_record_comes(
     store: str,
 ) -> None:
-    """Once the partition has been here for as long as windows are kept."""
+    """They close once the partition has been here for as long as windows are kept."""
     made = Windows(partitions=4, store=store, **QUICK)
     made.app._create_directories()
     async with running(made):
@@ -386,7 +386,7 @@ async def test_windows_of_before_a_restart_are_closed_although_no_record_comes(
 
 
 async def test_records_that_are_still_to_be_read_keep_windows_open() -> None:
-    """However long they take."""
+    """The records may take any time."""
     async with owner("memory://") as worker:
         hurry(worker, 1000.0)
         ends = worker.consumer.end_offsets
@@ -396,7 +396,7 @@ async def test_records_that_are_still_to_be_read_keep_windows_open() -> None:
 
         worker.consumer.end_offsets = more  # type: ignore[method-assign]
         await worker.at(1005)
-        await asyncio.sleep(1.5)  # an idle fetcher takes a second for a round
+        await asyncio.sleep(1.5)  # an idle fetcher takes a second for a turn
         await worker.stays()
         worker.consumer.end_offsets = ends  # type: ignore[method-assign]
         await worker.is_closed(("a", 1000.0, 1))
@@ -418,7 +418,7 @@ async def _keys(worker: Windows) -> AsyncIterator[bytes]:
 async def test_rows_that_change_while_nothing_is_closed_are_not_kept_in_mind(
     store: str, unended: None
 ) -> None:
-    """Each key would stay in memory for as long as no window of the table is due."""
+    """Otherwise each key stays in memory until a window of the table is due."""
     async with owner(store) as worker:
         for number in range(5):
             await worker.at(1000, key=f"key-{number}")

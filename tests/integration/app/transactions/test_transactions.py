@@ -17,11 +17,11 @@ from tests.support.workers.passing_on import PassingOn, cluster  # noqa: F401
 
 
 class Passing(CooperativeWorker, PassingOn):
-    """Passes orders on through cooperative rounds."""
+    """A worker that passes orders on through cooperative rounds."""
 
     @property
     def producers(self) -> Mapping[str, Any]:
-        """Of the transactions, by transactional id."""
+        """The transactions' producers, by transactional id."""
         found: Mapping[str, Any] = self.app.consumer.transactions.producer._transaction_producers
         return found
 

@@ -68,7 +68,7 @@ async def test_changes_in_the_buffer_are_committed_with_their_records(repaired: 
         worker.counts.changelog_topic.publish_message = late
         await worker.rebalance([0])
         worker.send_orders(5)
-        if repaired:  # outputs wait for the change before them
+        if repaired:  # outputs wait for the earlier change
             await asyncio.sleep(0.1)
         assert await worker.until(lambda: len(worker.offsets) == 5)
         await worker.app.consumer.commit()

@@ -12,7 +12,7 @@ PRODUCE, FETCH, LIST_OFFSETS, METADATA, COMMIT, COMMITTED = 0, 1, 2, 3, 8, 9
 
 
 def milliseconds(value: int) -> datetime.timedelta:
-    """kio's time spans."""
+    """Return milliseconds as kio's time span."""
     return datetime.timedelta(milliseconds=value)
 
 
@@ -43,7 +43,7 @@ def fetch(
 
 
 def topic_id(client: RawClient) -> uuid.UUID:
-    """The id of 't'."""
+    """Return the id of 't'."""
     found = client.call(METADATA, 12, topics=[{"name": "t"}]).topics[0].topic_id
     assert isinstance(found, uuid.UUID)
     return found
@@ -52,7 +52,7 @@ def topic_id(client: RawClient) -> uuid.UUID:
 def commit(
     client: RawClient, offset: int, *, version: int = 8, note: str = "", partition: int = 0
 ) -> int:
-    """A commit from outside of any group; returns the error."""
+    """Commit without a member; return the error."""
     part = {"partition_index": partition, "committed_offset": offset, "committed_metadata": note}
     answer = client.call(
         COMMIT,

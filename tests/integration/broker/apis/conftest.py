@@ -20,6 +20,6 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture
 def client(broker: EmbeddedBroker) -> Iterator[RawClient]:
-    """A bare connection."""
+    """A raw connection."""
     with RawClient(broker.bootstrap) as connected:
         yield connected

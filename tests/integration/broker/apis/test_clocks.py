@@ -1,4 +1,4 @@
-"""The machine's wall clock steps, as after a sleep or by NTP; the monotonic clock does not."""
+"""The machine's wall clock jumps, as after a sleep or by NTP; the monotonic clock does not."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class WallClock:
 
 @pytest.fixture
 def wall(monkeypatch: pytest.MonkeyPatch) -> WallClock:
-    """The wall clock, in the test's hand before the broker starts."""
+    """A wall clock under the test's control, installed before the broker starts."""
     clock = WallClock()
     monkeypatch.setattr(time, "time", clock)
     return clock
@@ -65,7 +65,7 @@ def test_records_of_now_are_taken_after_the_wall_clock_stepped(
 def test_the_brokers_own_time_in_records_follows_the_wall_clock(
     running: EmbeddedBroker, wall: WallClock
 ) -> None:
-    """message.timestamp.type=LogAppendTime."""
+    """The topic has message.timestamp.type=LogAppendTime."""
     running.call(lambda node: node.catalogue.create("stamped", 1, BY_BROKER))
     with RawClient(running.bootstrap) as client:
         wall.ahead_s = 8 * HOUR_S

@@ -22,7 +22,7 @@ DEFAULT_MS = 5_000
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[EmbeddedBroker]:
-    """A broker on disk, with topic ``t``."""
+    """A broker on disk with topic ``t``."""
     with EmbeddedBroker(tmp_path) as broker:
         broker.call(lambda node: node.catalogue.create("t", 2, {}))
         yield broker
@@ -102,7 +102,7 @@ def test_a_config_outlives_the_broker_and_a_deleted_one_does_not(running: Embedd
 
 
 def test_one_deleted_config_leaves_the_others_of_its_group(running: EmbeddedBroker) -> None:
-    """Over a start too."""
+    """This holds after a restart, too."""
     alter(running, INTERVAL, 7_000)
     alter(running, SESSION, 50_000)
     alter(running, INTERVAL, None)

@@ -70,7 +70,7 @@ def test_a_commit_is_refused_partition_by_partition(client: RawClient) -> None:
 def test_a_generation_of_a_group_that_does_not_exist(
     client: RawClient, version: int, error: int
 ) -> None:
-    """ILLEGAL_GENERATION, since version 9 GROUP_ID_NOT_FOUND."""
+    """The error is ILLEGAL_GENERATION, and GROUP_ID_NOT_FOUND from version 9 on."""
     part = {"partition_index": 0, "committed_offset": 1}
     answer = client.call(
         COMMIT,
@@ -84,7 +84,7 @@ def test_a_generation_of_a_group_that_does_not_exist(
 
 
 def join(client: RawClient, version: int, **changes: Any) -> Any:
-    """A JoinGroup of group 'g' in any version."""
+    """Send a JoinGroup for group 'g' in any version."""
     values = {
         "group_id": "g",
         "session_timeout": milliseconds(10_000),

@@ -22,13 +22,13 @@ class Clock:
     now = 0.0
 
     def monotonic(self) -> float:
-        """Seconds."""
+        """Return the current second."""
         return self.now
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """In the test's hand."""
+    """A clock under the test's control."""
     made = Clock()
     monkeypatch.setattr(throttle, "time", made)
     return made
@@ -36,7 +36,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def running(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Iterator[EmbeddedBroker]:
-    """A broker with topic ``t``; to check a batch with the value SLOW takes longer than a request may."""
+    """A broker with topic ``t``; a batch with SLOW takes longer to check than the request timeout."""
     check = records.check_records
 
     def slowly(data: bytes, *rest: Any) -> Any:
@@ -62,7 +62,7 @@ def produce(client: RawClient, *values: bytes) -> list[tuple[int, int]]:
 
 
 def ends(broker: EmbeddedBroker) -> list[int]:
-    """The end offsets of the partitions."""
+    """Return the end offsets of the partitions."""
     topic = broker.call(lambda node: node.catalogue.get("t"))
     assert topic is not None
     return [log.end_offset for log in topic.partitions]
@@ -79,7 +79,7 @@ def test_a_batch_that_is_not_checked_in_time_is_not_appended(running: EmbeddedBr
 def test_what_was_appended_in_time_is_acknowledged_beside_what_was_not(
     running: EmbeddedBroker,
 ) -> None:
-    """Each partition of a request is answered for itself; none is both appended and refused."""
+    """Each partition has its own answer; none is both appended and refused."""
     with RawClient(running.bootstrap) as client:
         assert produce(client, b"quick", SLOW, b"quick") == [
             (0, 0),

@@ -83,7 +83,7 @@ def test_an_idempotent_retry_is_acknowledged_with_its_first_offset(client: RawCl
 
 
 def test_fetch_by_name_and_by_id_gives_the_same_bytes(client: RawClient) -> None:
-    """Versions 4 to 17."""
+    """The test covers versions 4 to 17."""
     client.produce("t", 0, batch(count=2))
     known = topic_id(client)
     answers = [
@@ -96,13 +96,13 @@ def test_fetch_by_name_and_by_id_gives_the_same_bytes(client: RawClient) -> None
 
 @pytest.mark.parametrize(("offset", "error"), [(-1, 1), (2, 1), (0, 0), (1, 0)])
 def test_fetch_outside_the_log_is_out_of_range(client: RawClient, offset: int, error: int) -> None:
-    """Before the start and after the end; the end itself is where new records will be."""
+    """Before the start and after the end; the end itself is valid."""
     client.produce("t", 0, batch())
     assert fetch(client, offset).error_code == error
 
 
 def test_a_long_poll_ends_with_data_or_with_time(client: RawClient, broker: EmbeddedBroker) -> None:
-    """Not before there are min_bytes, at once when there are, and empty at max_wait."""
+    """The answer comes with min_bytes at the earliest, and empty after max_wait."""
     began = time.monotonic()
     assert fetch(client, 0, wait_ms=300).records in (b"", None)
     assert 0.25 < time.monotonic() - began < 3
@@ -139,7 +139,7 @@ def test_a_parked_fetch_learns_that_its_topic_is_deleted(
 
 
 def test_a_fetch_session_has_an_id_and_an_unknown_id_is_not_found(client: RawClient) -> None:
-    """The first answer of a session names every partition."""
+    """The first response of a session has every partition."""
     topics = [
         {
             "topic": "t",
@@ -160,7 +160,7 @@ def test_byte_limits_of_a_fetch(client: RawClient) -> None:
 
 
 def test_zstd_is_kept_from_readers_that_cannot_unpack_it(client: RawClient) -> None:
-    """UNSUPPORTED_COMPRESSION_TYPE before Fetch 10 and Produce 7."""
+    """Fetch below 10 and Produce below 7 get UNSUPPORTED_COMPRESSION_TYPE."""
     data = batch(bytes(cramjam.zstd.compress(one_record())), attributes=ZSTD)
     assert client.produce("t", 0, data, version=6).error_code == 76
     assert client.produce("t", 0, data).error_code == 0
@@ -169,7 +169,7 @@ def test_zstd_is_kept_from_readers_that_cannot_unpack_it(client: RawClient) -> N
 
 
 def test_log_append_time_is_the_brokers() -> None:
-    """message.timestamp.type of the topic; ListOffsets by time follows."""
+    """The topic's message.timestamp.type decides; ListOffsets by time follows it."""
     now = [1_700_000_000_000]
     with EmbeddedBroker(clock=lambda: now[0]) as broker, RawClient(broker.bootstrap) as client:
         broker.call(
@@ -218,7 +218,7 @@ def test_retention_deletes_by_the_topics_settings() -> None:
 
 
 def test_a_full_disk_is_answered_and_survived(client: RawClient, broker: EmbeddedBroker) -> None:
-    """KAFKA_STORAGE_ERROR and friends from every writer; readers go on; writers too, once there is room."""
+    """Every writer gets a storage error and readers continue; with room the writers do, too."""
     client.produce("t", 0, batch())
     store = broker.call(lambda node: node.store)
     write = store.write

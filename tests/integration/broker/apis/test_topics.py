@@ -13,7 +13,7 @@ from tests.support.clients.raw_client import RawClient, batch
 
 
 def test_metadata_creates_topics_only_where_asked_and_allowed(client: RawClient) -> None:
-    """Consumers set the flag to false; version 0 to 3 have no flag and mean yes."""
+    """Consumers set the flag to false; versions 0 to 3 have no flag, which means true."""
     ask = [{"name": "new"}]
     assert (
         client.call(METADATA, 12, topics=ask, allow_auto_topic_creation=False).topics[0].error_code
@@ -35,7 +35,7 @@ def test_metadata_creates_topics_only_where_asked_and_allowed(client: RawClient)
 
 
 def test_metadata_by_id_and_of_all_topics(client: RawClient) -> None:
-    """Null means all, an empty list none; version 0 has no null. A recreated topic has a new id."""
+    """Null means all topics, an empty list none. A recreated topic has a new id."""
     known = topic_id(client)
     by_id = client.call(METADATA, 12, topics=[{"topic_id": known, "name": None}]).topics[0]
     assert (by_id.name, by_id.topic_id) == ("t", known)

@@ -1,4 +1,4 @@
-"""The consumer group protocol by raw requests: Apache Kafka and ours say the same, errors most of all."""
+"""The consumer group protocol by raw requests: Apache Kafka and ours answer alike, errors above all."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def malformed_heartbeats(s: ConsumerScript) -> None:
 
 
 def groups_nobody_knows(s: ConsumerScript) -> None:
-    """No group: every epoch but 0."""
+    """Requests for an unknown group, with every epoch except 0."""
     for epoch in (1, 5, -1):
         s.beat("ghost", epoch)
     s.beat("ghost", -2, "static ghost away", instance_id="i")
@@ -105,7 +105,7 @@ def members_come_and_go(s: ConsumerScript) -> None:
 
 
 def static_members(s: ConsumerScript) -> None:
-    """Instance ids: held, away, taken over, fenced (KIP-345 in KIP-848)."""
+    """Instance ids: in use, away, taken over, fenced (KIP-345 in KIP-848)."""
     s.topic("a", 4)
     s.go_on("one", instance_id="i1")
     s.beat("other", 0, "instance is held", instance_id="i1", **s.joining())
@@ -161,7 +161,7 @@ def commits_and_reads(s: ConsumerScript) -> None:
 
 
 def the_other_protocols_requests(s: ConsumerScript) -> None:
-    """Classic requests about a consumer group."""
+    """Classic requests for a consumer group."""
     s.topic("a", 2)
     s.settle("one")
     s.classic_requests("one", s.epochs["one"])
@@ -187,7 +187,7 @@ def the_other_protocols_requests(s: ConsumerScript) -> None:
 
 
 def subscriptions_by_pattern(s: ConsumerScript) -> None:
-    """A pattern takes whole names; new topics come in; names and a pattern add up."""
+    """A pattern matches whole names and new topics; names and a pattern add up."""
     s.topic("a", 2)
     s.topic("a-more", 1)
     s.topic("other", 1)
@@ -235,7 +235,7 @@ def topics_grow_and_go(s: ConsumerScript) -> None:
 
 
 def topics_in_pages(s: ConsumerScript) -> None:
-    """DescribeTopicPartitions: by name, in pages, from a cursor on, unknown and illegal names."""
+    """DescribeTopicPartitions: by name, in pages, from a cursor, unknown and illegal names."""
     s.topic("a", 3)
     s.topic("b", 2)
     s.topic_page(["b", "a"])
