@@ -44,19 +44,19 @@ class Group:
             time.sleep(0.1)
 
     def client(self, who: str) -> RawClient:
-        """The member's connection."""
+        """Return the member's connection."""
         if who not in self.clients:
             self.clients[who] = RawClient(self.bootstrap, 30)
         return self.clients[who]
 
     def name_of(self, member_id: str) -> str:
-        """A member id as a stable name."""
+        """Return a stable name for a member id."""
         return next(
             (who for who, known in self.ids.items() if known == member_id), "?" if member_id else ""
         )
 
     def join_values(self, who: str, member_id: str | None = None, **changes: Any) -> dict[str, Any]:
-        """A JoinGroup."""
+        """Return the values of a JoinGroup."""
         return {
             "group_id": self.name,
             "session_timeout": span(10_000),
@@ -72,7 +72,7 @@ class Group:
         self.client(who).send(11, version, **self.join_values(who, **changes))
 
     def take_join(self, who: str, version: int = 5) -> Any:
-        """The answer to a join sent before."""
+        """Receive the answer to the last JoinGroup."""
         answer = self.client(who).receive(11, version)
         if answer.member_id:
             self.ids[who] = answer.member_id
@@ -92,7 +92,7 @@ class Group:
         return answer
 
     def join(self, who: str, version: int = 5, **changes: Any) -> Any:
-        """A whole join, second round trip included."""
+        """Join completely, with the second request for a member id."""
         self.send_join(who, version, **changes)
         answer = self.take_join(who, version)
         if answer.error_code == 79:
@@ -119,7 +119,7 @@ class Group:
         self.client(who).send(14, 3, **values)
 
     def take_sync(self, who: str) -> None:
-        """The answer to a sync sent before."""
+        """Receive the answer to the last SyncGroup."""
         answer = self.client(who).receive(14, 3)
         self.log.append(("sync", who, int(answer.error_code), bytes(answer.assignment)))
 
@@ -160,7 +160,7 @@ class Group:
 
 
 def one_member(bootstrap: str) -> list[Any]:
-    """A life with every wrong generation and id on the way."""
+    """The life of a member, with every wrong generation and id in between."""
     g = Group(bootstrap, "one")
     g.heartbeat("a", member_id="ghost", generation_id=1)
     g.commit("a", member_id="ghost", generation_id_or_member_epoch=3)
@@ -234,7 +234,7 @@ def two_members(bootstrap: str) -> list[Any]:
 
 
 def static_members(bootstrap: str) -> list[Any]:
-    """Bounces with the same and with other metadata, fencing, skipped assignments, removal by instance."""
+    """Restarts with the same and with other metadata, fencing, skipped assignments, removals."""
     g = Group(bootstrap, "static")
     g.join("a", group_instance_id="ia")
     g.sync("a", {"a": b"A"}, group_instance_id="ia")
@@ -384,7 +384,7 @@ def topics_and_records(bootstrap: str) -> list[Any]:
 @pytest.mark.kafka
 @pytest.mark.parametrize("script", [one_member, two_members, static_members, topics_and_records])
 def test_kafka_and_the_broker_answer_alike(kafka: KafkaServer, script: Script) -> None:
-    """Answer by answer."""
+    """The answers are compared one by one."""
     settings = {"group.min.session.timeout.ms": 1_000}
     with EmbeddedBroker(settings=settings) as broker:
         for bootstrap in (kafka.bootstrap, broker.bootstrap):

@@ -1,4 +1,4 @@
-"""Record bodies no sound producer sends: Apache Kafka and the embedded broker take and refuse the same."""
+"""Record bodies that no correct producer sends: Apache Kafka and the embedded broker agree on each."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def record(
 
 
 def bare(key_length: int, value_length: int) -> bytes:
-    """A record of lengths alone."""
+    """A record that has only lengths."""
     return _varint(6) + b"\0\0\0" + _varint(key_length) + _varint(value_length) + b"\0"
 
 

@@ -60,20 +60,20 @@ class Member:
         return {tp.partition for tp in self.consumer.assignment()}
 
     async def leave(self) -> None:
-        """Say goodbye."""
+        """Leave the group."""
         assert self._task is not None
         self._task.cancel()
         await self.consumer.stop()
 
     async def die(self) -> None:
-        """Go silent without leaving, as a killed process does."""
+        """Stop without leaving the group, as a killed process does."""
         assert self._task is not None
         self._task.cancel()
         await die(self.consumer)
 
 
 async def test_an_aiokafka_group_follows_joins_leaves_and_deaths() -> None:
-    """Each change ends with every partition owned once, and every record is read."""
+    """After each change every partition has one owner, and every record is read."""
     async with EmbeddedBroker() as broker:
         _create_topic(broker, "t", 6)
         async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
@@ -130,7 +130,7 @@ async def test_an_aiokafka_group_resumes_after_a_restart_of_the_broker(tmp_path:
 
 
 async def test_a_static_aiokafka_member_bounces_without_a_rebalance() -> None:
-    """The other member's generation does not move."""
+    """The other member's generation does not change."""
     async with EmbeddedBroker() as broker:
         _create_topic(broker, "t", 4)
         stays = await Member(broker, group_instance_id="i0").start()
@@ -255,7 +255,7 @@ def test_a_confluent_group_shares_records_and_resumes_from_its_commits(tmp_path:
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_every_compression_codec_makes_the_round_trip(codec: str) -> None:
-    """Batches stay as packed; the consumer gets the same bytes, headers and milliseconds."""
+    """Batches stay compressed; the consumer gets the same bytes, headers and milliseconds."""
     with EmbeddedBroker() as broker:
         producer = Producer(
             {"bootstrap.servers": broker.bootstrap, "compression.type": codec, "linger.ms": 20}
@@ -286,7 +286,7 @@ def test_every_compression_codec_makes_the_round_trip(codec: str) -> None:
 
 
 def test_confluents_admin_client_sees_and_changes_what_there_is() -> None:
-    """Topics, configs, partitions, groups, offsets, cluster."""
+    """The test covers topics, configs, partitions, groups, offsets and the cluster."""
     with EmbeddedBroker() as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.create_topics([NewTopic("t", 2, 1, config={"retention.ms": "5000"})])["t"].result(10)
@@ -392,7 +392,7 @@ def test_a_kafka_python_group_reads_commits_and_resumes() -> None:
 
 
 def test_kafka_pythons_admin_client_sees_topics_and_groups() -> None:
-    """A third opinion on the admin answers."""
+    """A third client library checks the answers for administrators."""
     with EmbeddedBroker(settings={"num.partitions": 3}) as broker:
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
         producer.send("t", b"v").get(10)

@@ -48,7 +48,7 @@ class Follower:
         return len(messages)
 
     def read_to(self, wanted: dict[bytes, int]) -> None:
-        """Until the latest value of every key is there."""
+        """Read until the latest value of every key is there."""
         deadline = time.monotonic() + DEADLINE_S
         while self.latest != wanted:
             assert time.monotonic() < deadline, (
@@ -58,7 +58,7 @@ class Follower:
 
 
 def wait_for_end_of_cleaning(broker: EmbeddedBroker) -> int:
-    """Until the log is clean but for its last batches; return how many records its index still has."""
+    """Wait until only the last batches are not compacted; return the number of indexed records."""
     deadline = time.monotonic() + DEADLINE_S
     while True:
         size, dirty = broker.call(

@@ -17,7 +17,7 @@ HEARTBEATS = ("group.consumer.heartbeat.interval.ms", "group.consumer.min.heartb
 
 
 def described(bootstrap: str, kind: int, name: str) -> Described:
-    """Config name -> value, source, type, and the two flags."""
+    """Return config name -> value, source, type, and the two flags."""
     with RawClient(bootstrap) as client:
         client.call(19, 5, topics=[{"name": "plain", "num_partitions": 1, "replication_factor": 1}])
         resource = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
@@ -26,7 +26,7 @@ def described(bootstrap: str, kind: int, name: str) -> Described:
             (result,) = client.call(32, 4, resources=[resource]).results
             if (
                 result.error_code == 0 or time.monotonic() > end
-            ):  # a fresh Kafka hears of topics late
+            ):  # a fresh Kafka learns of topics late
                 break
             time.sleep(0.1)
         assert result.error_code == 0
@@ -134,7 +134,7 @@ def test_configs_are_altered_alike(kafka: KafkaServer) -> None:
 
 @pytest.mark.kafka
 def test_types_of_the_brokers_own_configs_are_kafkas(kafka: KafkaServer) -> None:
-    """INT and LONG aside, since bounds may differ."""
+    """INT and LONG count as equal, since bounds may differ."""
     with EmbeddedBroker() as broker:
         ours, theirs = (
             described(broker.bootstrap, BROKER, "1"),

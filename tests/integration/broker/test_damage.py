@@ -30,7 +30,7 @@ def killed_broker(folder: Path, value_bytes: int = 10) -> None:
 
 
 def largest(folder: Path, pattern: str) -> Path:
-    """The largest file of a kind."""
+    """Return the largest file that matches."""
     return max(folder.glob(pattern), key=lambda path: path.stat().st_size)
 
 
@@ -42,7 +42,7 @@ def flip(path: Path) -> None:
 
 
 def cut(path: Path) -> None:
-    """The second half of a file is gone."""
+    """Truncate a file to half its size."""
     os.truncate(path, path.stat().st_size // 2)
 
 
@@ -57,7 +57,7 @@ def refusal(folder: Path) -> str:
 def test_damage_in_the_middle_of_the_write_ahead_log_is_refused_and_the_loss_is_named(
     tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
-    """Not 402 of 500 records and their offsets given again."""
+    """A bad recovery would keep 402 of 500 records and assign the lost offsets again."""
     killed_broker(tmp_path)
     damage(largest(tmp_path, "*.log"))
     said = refusal(tmp_path)
@@ -104,7 +104,7 @@ def test_a_damaged_or_deleted_blob_is_refused_then_left_behind_on_request(
 
 
 def test_a_store_that_lost_everything_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
-    """Every file of RocksDB is gone, the write audit is not."""
+    """Every file of RocksDB is gone; only the write audit remains."""
     killed_broker(tmp_path)
     for path in tmp_path.iterdir():
         if path.name != "WITNESS":

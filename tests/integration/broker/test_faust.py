@@ -1,4 +1,4 @@
-"""Faust workers, as they come, run on the embedded broker."""
+"""Unmodified Faust workers run on the embedded broker."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Worker:
         return (int(found[-1][0]), int(found[-1][1])) if found else (0, 0)
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """A signal, and the end."""
+        """Send the process a signal and wait for its end."""
         self.process.send_signal(number)
         self.process.wait(30)
 
@@ -119,7 +119,7 @@ def test_faust_workers_share_a_table_recover_it_and_outlive_the_broker(tmp_path:
 
 
 def produce(broker: EmbeddedBroker, count: int) -> None:
-    """Records over 20 keys."""
+    """Send records over 20 keys."""
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for number in range(count):
         producer.produce("words", key=f'"k{number % 20}"', value='"x"')

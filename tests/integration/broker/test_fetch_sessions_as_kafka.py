@@ -113,7 +113,7 @@ def test_a_fetch_session_lives_and_ends_as_in_kafka(kafka: KafkaServer, version:
 
 
 def test_sessions_are_as_many_as_their_slots_and_end_with_their_connections() -> None:
-    """A reader beyond them is served in full each time."""
+    """A reader without a slot gets full responses."""
     with EmbeddedBroker(settings={"max.incremental.fetch.session.cache.slots": 1}) as broker:
         broker.call(lambda node: node.catalogue.create("t", 3, {}))
         with RawClient(broker.bootstrap) as one, RawClient(broker.bootstrap) as two:

@@ -16,7 +16,7 @@ RECORDS = 300
 
 @pytest.mark.kafka
 def test_javas_producer_raises_its_epoch_with_each_transaction() -> None:
-    """Its transactions of 50 ms have epochs of their own; all records are committed."""
+    """Each transaction of 50 ms has its own epoch; all records are committed."""
     with EmbeddedBroker() as broker:
         broker.call(lambda node: node.catalogue.create("t", 1, {}))
         options = {

@@ -1,4 +1,4 @@
-"""Kafka's own command-line tools see groups of both protocols on ours as they see them on Kafka."""
+"""Kafka's own command-line tools show the same groups of both protocols on ours as on Kafka."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Tools:
         return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
 
     def groups(self, *arguments: str) -> list[str]:
-        """kafka-consumer-groups.sh."""
+        """Run kafka-consumer-groups.sh."""
         return self.run(GROUPS, *arguments)
 
     def mine(self, *arguments: str) -> list[str]:
@@ -55,7 +55,7 @@ class Tools:
 def test_a_group_is_listed_described_reset_and_deleted(
     scene: Scene, protocol: str, config: dict[str, object]
 ) -> None:
-    """List with types and states, describe offsets, members and state, reset and delete offsets, delete."""
+    """The tool lists, describes, resets and deletes, with types, members and offsets."""
     tools = Tools(scene)
     scene.cluster.create(scene.topic, 2, 3)
     one = scene.start("one", **config)
@@ -91,7 +91,7 @@ def test_a_group_is_listed_described_reset_and_deleted(
 
 
 def test_a_groups_own_config_is_set_shown_and_used(scene: Scene) -> None:
-    """kafka-configs.sh --entity-type groups: the heartbeat interval its members are told."""
+    """kafka-configs.sh --entity-type groups sets the heartbeat interval of the members."""
     tools = Tools(scene)
     config = ("--entity-type", "groups", "--entity-name", scene.group)
     change = "consumer.heartbeat.interval.ms=2500"
@@ -103,7 +103,7 @@ def test_a_groups_own_config_is_set_shown_and_used(scene: Scene) -> None:
 
 
 def test_the_features_of_the_protocol_are_shown(scene: Scene) -> None:
-    """kafka-features.sh: the consumer protocol is on."""
+    """kafka-features.sh reports the consumer protocol as on."""
     lines = Tools(scene).run("org.apache.kafka.tools.FeatureCommand", "describe")
     assert any(
         line.startswith(

@@ -32,7 +32,7 @@ def counted(broker: EmbeddedBroker, name: str) -> int:
 
 
 def serves(client: RawClient) -> bool:
-    """Whether a connection still gets answers."""
+    """Return whether a connection still gets answers."""
     return [t.name for t in client.call(METADATA, 12, topics=None).topics] == ["t"]
 
 
@@ -55,7 +55,7 @@ def serves(client: RawClient) -> bool:
 def test_a_bad_frame_closes_its_own_connection_and_is_counted(
     broker: EmbeddedBroker, frame: bytes, counter: str
 ) -> None:
-    """Sizes, headers, counts, unknown APIs, other protocols; a neighbour does not notice."""
+    """Bad sizes, headers, counts, APIs and protocols; another connection is not affected."""
     with RawClient(broker.bootstrap) as neighbour, RawClient(broker.bootstrap) as stranger:
         assert serves(neighbour)
         stranger.socket.sendall(frame)
@@ -87,7 +87,7 @@ def test_an_unknown_version_of_api_versions_gets_version_0_with_error_35(
 
 
 def test_apis_that_are_not_there_are_not_advertised(broker: EmbeddedBroker) -> None:
-    """No markers between brokers (27); SASL (17, 36) is named by every listener, as by Kafka."""
+    """No markers between brokers (27); every listener lists SASL (17, 36), as in Kafka."""
     with RawClient(broker.bootstrap) as client:
         keys = {k.api_key for k in client.call(API_VERSIONS, 3).api_keys}
     assert 27 not in keys
@@ -137,7 +137,7 @@ def test_a_slow_frame_is_given_up(broker: EmbeddedBroker) -> None:
 
 
 def test_a_silent_connection_ends_after_the_idle_time() -> None:
-    """connections.max.idle.ms."""
+    """The limit is connections.max.idle.ms."""
     with (
         EmbeddedBroker(settings={"connections.max.idle.ms": 1_000}) as broker,
         RawClient(broker.bootstrap) as client,
@@ -148,7 +148,7 @@ def test_a_silent_connection_ends_after_the_idle_time() -> None:
 
 
 def test_one_address_gets_only_so_many_connections(broker: EmbeddedBroker) -> None:
-    """max.connections.per.ip; a freed place can be taken again."""
+    """The limit is max.connections.per.ip; a closed connection makes room for another."""
     with ExitStack() as stack:
         clients = [stack.enter_context(RawClient(broker.bootstrap)) for _ in range(20)]
         assert all(serves(c) for c in clients)
@@ -230,7 +230,7 @@ def test_a_long_group_id_is_refused(broker: EmbeddedBroker) -> None:
 
 
 def test_random_frames_never_stop_the_broker(broker: EmbeddedBroker) -> None:
-    """400 connections of noise, flipped bits and cut frames; the seed is in the failure."""
+    """400 connections of noise, flipped bits and cut frames; a failure prints the seed."""
     seed = random.randrange(2**32)
     dice = random.Random(seed)
     sound = [
@@ -268,5 +268,5 @@ def test_random_frames_never_stop_the_broker(broker: EmbeddedBroker) -> None:
 
 
 def serves_at_all(client: RawClient) -> bool:
-    """Whether metadata comes (mutated requests may have made topics)."""
+    """Return whether the broker answers with metadata (mutated requests may have made topics)."""
     return "t" in [t.name for t in client.call(METADATA, 12, topics=None).topics]

@@ -41,7 +41,7 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 
 def parts(*numbers: int, timestamp: int = -1) -> list[dict[str, int]]:
-    """Partitions to list."""
+    """Return partitions for ListOffsets."""
     return [{"partition_index": number, "timestamp": timestamp} for number in numbers]
 
 
@@ -99,7 +99,7 @@ def answers_of(client: RawClient) -> list[Any]:
 
 @pytest.mark.kafka
 def test_what_is_named_twice_is_answered_as_kafka_answers_it(kafka: KafkaServer) -> None:
-    """Topics, partitions, resources, groups; once, or as a mistake."""
+    """Topics, partitions, resources and groups: answered once, or refused."""
     found = []
     with EmbeddedBroker() as ours:
         for bootstrap in (kafka.bootstrap, ours.bootstrap):
@@ -147,7 +147,7 @@ def test_groups_offsets_and_settings_named_twice_are_answered_once(broker: Embed
 
 
 def topic_of(*partitions: int) -> dict[str, Any]:
-    """A topic to fetch offsets of."""
+    """Return a topic for OffsetFetch."""
     return {"name": "t", "partition_indexes": partitions}
 
 

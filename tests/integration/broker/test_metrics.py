@@ -16,7 +16,7 @@ from tests.support.coordination.raw_consumer_group import ConsumerScript
 
 
 def read(port: int) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """Every sample by name and labels."""
+    """Return every sample by name and labels."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
         text = answer.read().decode()
     return {
@@ -74,7 +74,7 @@ def test_a_fenced_member_is_written_down_with_both_epochs(caplog: pytest.LogCapt
 
 @pytest.mark.processes
 def test_the_command_shows_metrics_on_loopback() -> None:
-    """--metrics-port 0 says where."""
+    """--metrics-port 0 prints the chosen port."""
     command = [
         sys.executable,
         "-m",

@@ -69,7 +69,7 @@ def told(bootstrap: str) -> dict[str, Any]:
             seen[f"versions of {key}"] = (versions[key].min_version, versions[key].max_version)
 
         def named(values: Any) -> Any:
-            """Errors and names without messages and bytes."""
+            """Return errors and names without messages and bytes."""
             if isinstance(values, tuple):
                 return sorted((named(one) for one in values), key=repr)
             if hasattr(values, "__dataclass_fields__"):
@@ -166,7 +166,7 @@ def internal_topics(bootstrap: str) -> dict[str, Any]:
 
 @pytest.mark.kafka
 def test_the_internal_topics_look_as_kafkas_do(kafka: KafkaServer) -> None:
-    """A look-up of a coordinator creates them; lists have the flag; Produce and DeleteRecords are refused."""
+    """A coordinator's look-up creates them; lists flag them; Produce, DeleteRecords are refused."""
     theirs = internal_topics(kafka.bootstrap)
     with EmbeddedBroker() as broker:
         ours = internal_topics(broker.bootstrap)
@@ -176,7 +176,7 @@ def test_the_internal_topics_look_as_kafkas_do(kafka: KafkaServer) -> None:
 
 @pytest.mark.kafka
 def test_a_node_alone_answers_what_tools_probe_as_kafka_does(kafka: KafkaServer) -> None:
-    """Log directories, access control, elections, reassignments, quotas: errors, names and versions."""
+    """Log directories, access control, elections, reassignments, quotas: errors and versions."""
     theirs = told(kafka.bootstrap)
     with EmbeddedBroker() as broker:
         ours = told(broker.bootstrap)

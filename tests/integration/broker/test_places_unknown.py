@@ -1,4 +1,4 @@
-"""Commits and deletions of offsets where there is no such topic, partition or group."""
+"""Commits and deletions of offsets for unknown topics, partitions and groups."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNKNOWN_PLACE, TOO_LARGE, UNKNOWN_MEMBER, UNKNOWN_ID = 3, 12, 25, 100
 
 @pytest.fixture
 def client() -> Iterator[RawClient]:
-    """Connected to a broker with topic t of two partitions."""
+    """A connection to a broker with topic t of two partitions."""
     with EmbeddedBroker() as broker, RawClient(broker.bootstrap) as connected:
         broker.call(lambda node: node.catalogue.create("t", 2, {}))
         yield connected
@@ -91,7 +91,7 @@ def test_offsets_of_no_place_cannot_be_deleted(client: RawClient) -> None:
 
 
 def test_states_are_looked_for_without_the_blanks_around_them(client: RawClient) -> None:
-    """ListGroups: types as they are."""
+    """ListGroups trims states, but not types."""
     commit(client, 8, "", -1, t={0: ""})
     assert [g.group_id for g in client.call(LIST_GROUPS, 5, states_filter=[" empty "]).groups] == [
         "g"

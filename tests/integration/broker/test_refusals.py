@@ -31,7 +31,7 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 
 def errors_in(message: Any) -> set[int]:
-    """Every error code in an answer, at any depth."""
+    """Return every error code in an answer, at any depth."""
     found: set[int] = set()
     for item in fields(message):
         value = getattr(message, item.name)
@@ -94,7 +94,7 @@ def test_a_fault_of_ours_is_an_answer_and_keeps_the_connection(
 def test_null_where_a_list_belongs_is_an_invalid_request(
     broker: EmbeddedBroker, key: int, version: int, body: bytes
 ) -> None:
-    """INVALID_REQUEST, and the connection stays."""
+    """The answer is INVALID_REQUEST, and the connection stays open."""
     with RawClient(broker.bootstrap) as client:
         frame = struct.pack(">hhih", key, version, 1, 3) + b"raw" + body
         client.socket.sendall(struct.pack(">i", len(frame)) + frame)
@@ -150,7 +150,7 @@ def test_ids_of_one_connection_do_not_lock_everybody_out(
 
 
 def join(client: RawClient, group_id: str) -> int:
-    """A first JoinGroup; its error."""
+    """Send a first JoinGroup; return its error."""
     answer = client.call(
         JOIN_GROUP,
         5,

@@ -34,7 +34,7 @@ def create(client: RawClient, name: str, partitions: int = 1) -> None:
 
 
 def read_all(client: RawClient, topic: str) -> dict[int, bytes]:
-    """Offset -> batch of partition 0."""
+    """Return offset -> batch of partition 0."""
     found: dict[int, bytes] = {}
     offset = 0
     while True:
@@ -53,7 +53,7 @@ def read_all(client: RawClient, topic: str) -> dict[int, bytes]:
 
 
 def commit(client: RawClient, offset: int) -> int:
-    """Commit from outside of the group; returns the error."""
+    """Commit without a member; return the error."""
     part = {"partition_index": 0, "committed_offset": offset}
     topics = [{"name": "t", "partitions": [part]}]
     answer = client.call(
@@ -88,7 +88,7 @@ def load(bootstrap: str, acked: dict[int, bytes], commits: list[int], first: int
 
 @pytest.mark.processes
 def test_acknowledged_records_and_commits_survive_kill_9_under_load(tmp_path: Path) -> None:
-    """Three kills in a row: acknowledged records at their offsets, no hole, the last commit."""
+    """Three kills in a row keep acknowledged records and the last commit, without a gap."""
     acked: dict[int, bytes] = {}
     commits: list[int] = []
     for round_number in range(KILLS):
@@ -118,7 +118,7 @@ def test_acknowledged_records_and_commits_survive_kill_9_under_load(tmp_path: Pa
 def test_a_tail_torn_by_a_power_loss_is_cut_and_the_broker_goes_on(
     tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The machine was restarted, the end of the log is gone or wrong: a prefix without holes, new appends."""
+    """The end of the log is missing or wrong: a prefix without gaps remains, appends work."""
     broker = BrokerProcess(tmp_path / "a")
     with RawClient(broker.bootstrap) as client:
         create(client, "t")
@@ -143,7 +143,7 @@ def test_a_tail_torn_by_a_power_loss_is_cut_and_the_broker_goes_on(
 
 
 def test_a_data_folder_is_used_by_one_broker_only(tmp_path: Path) -> None:
-    """The second says so and leaves the first alone."""
+    """The second broker fails with an error and does not affect the first."""
     with EmbeddedBroker(tmp_path) as first:
         with pytest.raises(StoreFailed, match=r"lock|Lock"):
             EmbeddedBroker(tmp_path).__enter__()
@@ -152,7 +152,7 @@ def test_a_data_folder_is_used_by_one_broker_only(tmp_path: Path) -> None:
 
 
 def test_a_folder_written_in_another_format_is_refused(tmp_path: Path) -> None:
-    """Instead of guessing."""
+    """The broker does not guess the format."""
     store = RocksStore(tmp_path)
     store.write([(b"format", b"999")])
     store.close()
@@ -161,7 +161,7 @@ def test_a_folder_written_in_another_format_is_refused(tmp_path: Path) -> None:
 
 
 def test_identity_topics_and_producer_ids_survive_a_restart(tmp_path: Path) -> None:
-    """Cluster id, topic ids, configs, partitions, log start; no producer id is given twice."""
+    """Cluster id, topic ids, configs, partitions, log start; no producer id is assigned twice."""
     broker = EmbeddedBroker(tmp_path)
     with broker, RawClient(broker.bootstrap) as client:
         create(client, "t", 3)

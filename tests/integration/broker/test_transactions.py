@@ -33,7 +33,7 @@ Seen = list[tuple[int, bytes]]
 
 @pytest.fixture(params=["ours", pytest.param("kafka", marks=pytest.mark.kafka)])
 def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Ours, and a real Kafka."""
+    """The address of our broker, and of a real Kafka."""
     if request.param == "kafka":
         yield request.getfixturevalue("kafka").bootstrap
         return
@@ -152,7 +152,7 @@ def test_librdkafka_commits_offsets_with_its_records(bootstrap: str, topic: str)
             )
             (made.commit_transaction if commits else made.abort_transaction)(S)
             found.append(reader.committed([place], S)[0].offset)
-        assert found == [-1001, 5]  # -1001: librdkafka's word for none
+        assert found == [-1001, 5]  # -1001 is librdkafka's value for no offset
     finally:
         reader.close()
 
@@ -161,7 +161,7 @@ def test_librdkafka_commits_offsets_with_its_records(bootstrap: str, topic: str)
 
 
 def test_aiokafka_reads_what_was_committed(bootstrap: str, topic: str) -> None:
-    """The same script; aiokafka commits offsets without naming its consumer (TxnOffsetCommit 0)."""
+    """The same script; aiokafka commits offsets without its member id (TxnOffsetCommit 0)."""
 
     async def story() -> tuple[Seen, int | None]:
         async with AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic) as made:
@@ -197,7 +197,7 @@ def test_aiokafka_reads_what_was_committed(bootstrap: str, topic: str) -> None:
 
 
 def test_a_transaction_is_aborted_when_its_time_is_over() -> None:
-    """Its producer is fenced; committed readers go on."""
+    """The producer is fenced, and committed readers continue."""
     with VirtualBroker() as broker, RawClient(broker.bootstrap) as client:
         broker.broker.call(lambda node: node.catalogue.create("t", 1, {}))
         made = RawProducer(client, "tx", "t")

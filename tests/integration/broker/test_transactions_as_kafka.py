@@ -30,7 +30,7 @@ Story = Callable[[RawClient, str, str], dict[str, Any]]
 
 
 def await_end(client: RawClient, topic: str, end: int, partition: int = 0) -> None:
-    """Until a partition ends there: Kafka answers before the markers are written."""
+    """Wait until the partition ends at ``end``: Kafka answers before it writes the markers."""
     deadline = time.monotonic() + 20
     while listed(client, topic, LATEST, committed=False, partition=partition) != (0, end):
         assert time.monotonic() < deadline, f"{topic}-{partition} does not end at {end}"
@@ -44,7 +44,7 @@ def commit_and_abort(client: RawClient, topic: str, name: str) -> dict[str, Any]
 
     def look(step: str, end: int) -> None:
         await_end(client, topic, end)
-        time.sleep(0.01)  # and so has every marker
+        time.sleep(0.01)  # so that every marker has its own time, too
         seen[f"{step}: fetched"] = [
             fetched(client, topic, offset, committed=committed)
             for offset in (0, 1, 3)
@@ -58,7 +58,7 @@ def commit_and_abort(client: RawClient, topic: str, name: str) -> dict[str, Any]
 
     seen["add"] = [one.add(0, 1), two.add(0)]
     look("empty", 0)
-    since_ms = int(time.time() * 1000) - 60_000  # every record has a time of its own
+    since_ms = int(time.time() * 1000) - 60_000  # every record has its own time
     writes = ((one, 0), (two, 0), (one, 0), (one, 1))
     seen["write"] = [
         made.write(partition, timestamp_ms=since_ms + number)
@@ -78,7 +78,7 @@ def commit_and_abort(client: RawClient, topic: str, name: str) -> dict[str, Any]
 
 
 def errors_of_an_open_one(client: RawClient, topic: str, name: str) -> dict[str, Any]:
-    """Each request with a wrong id, epoch, partition or order."""
+    """Requests with a wrong id, epoch, partition or order."""
     producer = RawProducer(client, name, topic)
     seen: dict[str, Any] = {}
     stranger = RawProducer(client, f"{name}-stranger", topic)
@@ -114,7 +114,7 @@ def errors_of_an_open_one(client: RawClient, topic: str, name: str) -> dict[str,
 
 
 def fencing(client: RawClient, topic: str, name: str) -> dict[str, Any]:
-    """A second producer under the id aborts and fences the first; epochs rise."""
+    """A second producer with the id aborts and fences the first; epochs rise."""
     first = RawProducer(client, name, topic)
     seen: dict[str, Any] = {"init": first.init(), "open": [first.add(0), first.write()]}
     second = RawProducer(client, name, topic)
@@ -164,7 +164,7 @@ def odd_beginnings(client: RawClient, topic: str, name: str) -> dict[str, Any]:
 
 
 def offsets(client: RawClient, topic: str, name: str) -> dict[str, Any]:
-    """Offsets are pending until the end; a commit outside of the transaction in between stays."""
+    """Offsets are pending until the transaction ends; a commit outside the transaction stays."""
     group = f"{name}-group"
     producer = RawProducer(client, name, topic)
     seen: dict[str, Any] = {"init": producer.init()}
@@ -177,7 +177,7 @@ def offsets(client: RawClient, topic: str, name: str) -> dict[str, Any]:
         ]
 
     def await_written() -> None:
-        """Until no offset is pending: Kafka answers before the markers are written."""
+        """Wait until no offset is pending: Kafka answers before it writes the markers."""
         for partition in (0, 1):
             settled(
                 lambda partition=partition: committed_offset(
@@ -305,7 +305,7 @@ def views(client: RawClient, topic: str, name: str) -> dict[str, Any]:
     def look(step: str) -> None:
         seen[step] = [described(name), listed_as(0), producers()]
 
-    # The start of no transaction is -1, which kio does not read: its eight bytes are looked for.
+    # Without a transaction the start is -1, which kio cannot read: look for its eight bytes.
     client.send(65, 0, transactional_ids=(name,))
     frame = client.receive_frame()
     seen["empty"] = [frame.count(b"\xff" * 8), b"Empty" in frame, listed_as(0), producers()]
@@ -410,7 +410,7 @@ def told(bootstrap: str, story: Story) -> dict[str, Any]:
                 operator.itemgetter(0),
                 NOT_YET,
             )
-        for kind in (0, 1):  # the first question makes Kafka create the coordinator's own topic
+        for kind in (0, 1):  # the first look-up makes Kafka create the coordinator's own topic
             settled(
                 functools.partial(client.call, 10, 3, key=name, key_type=kind),
                 lambda answer: int(answer.error_code),
@@ -435,7 +435,7 @@ STORIES = (
 def test_kafka_and_the_broker_answer_the_same_in_a_transaction(
     kafka: KafkaServer, story: Story
 ) -> None:
-    """Errors, epochs as they rise, offsets, last stable offsets and aborted transactions."""
+    """Errors, epochs, offsets, last stable offsets and aborted transactions are compared."""
     theirs = told(kafka.bootstrap, story)
     with EmbeddedBroker() as broker:
         ours = told(broker.bootstrap, story)

@@ -1,4 +1,4 @@
-"""The broker with the test's own clock and faults, under librdkafka members of both protocols."""
+"""The broker on the test's clock, with its faults, under librdkafka members of both protocols."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HEARTBEAT = 68
 
 @pytest.fixture
 def broker() -> Iterator[VirtualBroker]:
-    """Heartbeats five times a second; time stands still."""
+    """A broker with five heartbeats per second, whose clock moves only with the test."""
     with VirtualBroker(SETTINGS) as virtual:
         yield virtual
 

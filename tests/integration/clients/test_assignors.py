@@ -30,7 +30,7 @@ Owned = set[tuple[str, int]]
     params=["embedded", pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.kafka])]
 )
 def bootstrap(request: pytest.FixtureRequest) -> str:
-    """Where a broker listens."""
+    """The address of the broker."""
     server: Any = request.getfixturevalue(
         "embedded_broker" if request.param == "embedded" else "kafka"
     )
@@ -47,7 +47,7 @@ class Fleet:
         self.consumers: dict[str, AIOKafkaConsumer] = {}
 
     async def create(self) -> None:
-        """The topics."""
+        """Create the topics."""
         await create_topics(self.bootstrap, self.counts)
 
     async def join(self, name: str, *assignors: PlannedAssignor) -> None:
@@ -64,7 +64,7 @@ class Fleet:
         await consumer.start()
 
     def owned(self, name: str) -> Owned:
-        """Its partitions, topics without the run."""
+        """Return the partitions of a consumer, with topics without the run's id."""
         return {(tp.topic.split("-")[0], tp.partition) for tp in self.consumers[name].assignment()}
 
     async def until(self, what: str, holds: Callable[[], bool]) -> None:
@@ -77,7 +77,7 @@ class Fleet:
             await asyncio.sleep(0.05)
 
     async def even(self, *loads: int) -> None:
-        """Wait for these numbers of partitions."""
+        """Wait until the consumers have these numbers of partitions."""
         await self.until(
             f"loads {loads}", lambda: sorted(len(self.owned(n)) for n in self.consumers) == [*loads]
         )
@@ -130,7 +130,7 @@ async def test_co_partitioned_topics_travel_together(bootstrap: str) -> None:
 
 
 async def test_redundant_partitions_have_two_readers(bootstrap: str) -> None:
-    """Six partitions twice on three consumers: four each, and each on two of them."""
+    """Three consumers read six partitions twice: four each, and each partition has two readers."""
     async with fleet(bootstrap, documents=6) as group:
         for name in "abc":
             await group.join(name, RedundantAssignor(2))

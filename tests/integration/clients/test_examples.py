@@ -48,7 +48,7 @@ class Processes:
             )
 
     def said(self, name: str) -> str:
-        """Its lines so far."""
+        """Return the process's output so far."""
         return (self.folder / name).read_text()
 
     def ended(self) -> dict[str, str]:
@@ -74,7 +74,7 @@ class Processes:
 
 @pytest.fixture
 def processes(tmp_path: Path) -> Iterator[Callable[..., Processes]]:
-    """Makes them and ends them."""
+    """Make groups of processes and end them after the test."""
     made: list[Processes] = []
 
     def make(module: str, *arguments: str) -> Processes:
@@ -92,7 +92,7 @@ async def records(bootstrap: str, topic: str) -> list[str]:
 
 
 async def written(bootstrap: str, topic: str) -> list[Any]:
-    """Every committed record, in order."""
+    """Return every committed record, in order."""
     consumer = AIOKafkaConsumer(
         topic,
         bootstrap_servers=bootstrap,

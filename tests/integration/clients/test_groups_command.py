@@ -29,7 +29,7 @@ BOTH = ["classic", "consumer"]
     params=["embedded", pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.kafka])]
 )
 def bootstrap(request: pytest.FixtureRequest) -> str:
-    """Where a broker listens."""
+    """The address of the broker."""
     server: Any = request.getfixturevalue(
         "embedded_broker" if request.param == "embedded" else "kafka"
     )
@@ -39,7 +39,7 @@ def bootstrap(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def topic(bootstrap: str) -> str:
-    """Four partitions with five records each."""
+    """A topic of four partitions with five records each."""
     name = f"orders-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(name, 4, 1)])[name].result(30)
@@ -52,7 +52,7 @@ def topic(bootstrap: str) -> str:
 
 @pytest.fixture
 def consumer(bootstrap: str, topic: str) -> Iterator[Callable[[str, str], Consumer]]:
-    """Makes members of (group, protocol); they leave at the end."""
+    """Make members of (group, protocol), which leave after the test."""
     made: list[Consumer] = []
 
     def make(group: str, protocol: str) -> Consumer:
@@ -78,14 +78,14 @@ def consumer(bootstrap: str, topic: str) -> Iterator[Callable[[str, str], Consum
 
 
 def groups(*arguments: str) -> Result:
-    """The command, which must end well."""
+    """Run the command; assert exit code 0."""
     done = CliRunner().invoke(main, ["groups", *arguments])
     assert done.exit_code == 0, done.output
     return done
 
 
 def read_all(*consumers: Consumer) -> None:
-    """Poll until all are assigned two partitions and twenty records were read."""
+    """Poll until the consumers share the four partitions and twenty records are read."""
     read, end = 0, time.monotonic() + DEADLINE_S
     while read < 20 or any(len(one.assignment()) != 4 // len(consumers) for one in consumers):
         assert time.monotonic() < end, f"{read} read, {[one.assignment() for one in consumers]}"
@@ -98,7 +98,7 @@ def read_all(*consumers: Consumer) -> None:
 def test_a_group_is_listed_and_described(
     bootstrap: str, topic: str, consumer: Callable[[str, str], Consumer], protocol: str
 ) -> None:
-    """Type and state in the list; members, owners, committed offsets and lag in the description."""
+    """Type and state in the list; members, owners, offsets and lag in the description."""
     group = f"g-{uuid.uuid4().hex[:8]}"
     one = consumer(group, protocol)
     read_all(one)
@@ -138,13 +138,13 @@ def test_a_group_is_listed_and_described(
 
 
 class Crosswise(RoundRobinPartitionAssignor):  # type: ignore[misc]
-    """Answers as the leader of two Faust workers: each has two actives, and copies the other's two."""
+    """An assignor for two Faust workers: each has two actives and standbys of the other two."""
 
     name = "faust"
 
     @classmethod
     def assign(cls, cluster: Any, members: Any) -> Any:
-        """Partitions 0 and 1 to the first by id, 2 and 3 to the other; all four to both."""
+        """Assign 0 and 1 to the first id, 2 and 3 to the other; report all four to both."""
         (topic,) = {t for said in members.values() for t in said.subscription}
         writer = AnswerWriter(Directory(), {topic: 0}, generation=1, is_uniform=True)
         return {
@@ -160,7 +160,7 @@ class Crosswise(RoundRobinPartitionAssignor):  # type: ignore[misc]
 
 
 async def described_pair(bootstrap: str, group: str, topic: str) -> Any:
-    """The command's answers once two such members have their partitions: as JSON and as text."""
+    """Return the command's output for two such members: as JSON and as text."""
     pair = [
         AIOKafkaConsumer(
             bootstrap_servers=bootstrap, group_id=group, partition_assignment_strategy=[Crosswise]
@@ -185,7 +185,7 @@ async def described_pair(bootstrap: str, group: str, topic: str) -> Any:
 
 @pytest.mark.timeout(120)
 def test_the_owner_of_a_partition_is_its_active_and_no_standby(bootstrap: str, topic: str) -> None:
-    """Every partition is assigned to both workers; the first by id owns 0 and 1, the other 2 and 3."""
+    """Both members report every partition; the first id owns 0 and 1, the other one 2 and 3."""
     told, shown = asyncio.run(described_pair(bootstrap, f"g-{uuid.uuid4().hex[:8]}", topic))
     first, second = (member["member_id"] for member in told["members"])
     assert [row["owner"] for row in told["partitions"]] == [first, first, second, second]

@@ -23,7 +23,7 @@ DEADLINE_S = 60.0
     params=["embedded", pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.kafka])]
 )
 def bootstrap(request: pytest.FixtureRequest) -> str:
-    """Where a broker listens."""
+    """The address of the broker."""
     server: Any = request.getfixturevalue(
         "embedded_broker" if request.param == "embedded" else "kafka"
     )
@@ -40,18 +40,18 @@ async def until(what: str, holds: Callable[[], bool]) -> None:
 
 @dataclass
 class Greeting:
-    """Gives each member the names of all, unless told to fail."""
+    """A strategy that gives each member all names, or fails with ``fails``."""
 
     said: str
     name: str = "greeting"
     fails: str = ""
 
     def metadata(self) -> bytes:
-        """Its name."""
+        """Return the member's name."""
         return self.said.encode()
 
     def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """The leader's turn."""
+        """Return all names for each member."""
         if self.fails:
             raise RuntimeError(self.fails)
         names = b" ".join(sorted(members.values()))
@@ -132,7 +132,7 @@ class Crowd:
         return name
 
     async def die(self, name: str) -> None:
-        """Silence without a goodbye."""
+        """Stop a member without a LeaveGroup."""
         member = self.members.pop(name)
         member._member_id = ""
         await member.stop()
@@ -360,18 +360,18 @@ class Way:
         self.copies: set[asyncio.Task[None]] = set()
 
     async def start(self) -> int:
-        """Listen; the port."""
+        """Start to listen; return the port."""
         self.listener = await asyncio.start_server(self._connected, "127.0.0.1")
         return int(self.listener.sockets[0].getsockname()[1])
 
     def forget(self) -> None:
-        """No byte more passes on the connections there are."""
+        """Stop to forward bytes on existing connections."""
         for event in self.lead_on:
             event.clear()
         self.lead_on = []
 
     async def stop(self) -> None:
-        """End all."""
+        """End the proxy and its connections."""
         self.listener.close()
         for copy in self.copies:
             copy.cancel()

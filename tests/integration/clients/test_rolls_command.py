@@ -34,7 +34,7 @@ class Ours(RoundRobinPartitionAssignor):  # type: ignore[misc]
     params=["embedded", pytest.param("kafka", marks=[pytest.mark.slow, pytest.mark.kafka])]
 )
 def bootstrap(request: pytest.FixtureRequest) -> str:
-    """Where a broker listens."""
+    """The address of the broker."""
     server: Any = request.getfixturevalue(
         "embedded_broker" if request.param == "embedded" else "kafka"
     )
@@ -71,7 +71,7 @@ def command(group: str, bootstrap: str, *more: str) -> Any:
 
 @pytest.mark.timeout(120)
 def test_a_group_is_told_which_roll_comes_next(bootstrap: str) -> None:
-    """By the last round's name and each member's kind; a group without members is an error."""
+    """The last round's protocol and the members' kinds decide; an empty group is an error."""
     name = uuid.uuid4().hex[:8]
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(f"orders-{name}", 2, 1)])[f"orders-{name}"].result(30)

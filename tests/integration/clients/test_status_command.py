@@ -1,4 +1,4 @@
-"""``faust-assigner status`` as a command: exit codes, a pipe, a terminal, looks again and again."""
+"""``faust-assigner status`` as a command: exit codes, a pipe, a terminal, and --watch."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Ours(RoundRobinPartitionAssignor):  # type: ignore[misc]
 
     @classmethod
     def assign(cls, cluster: Any, members: Any) -> Any:
-        """Everything to each."""
+        """Assign all partitions to each member."""
         (topic,) = {t for said in members.values() for t in said.subscription}
         writer = AnswerWriter(Directory(), {topic: 0}, generation=1, is_uniform=True)
         return {
@@ -163,7 +163,7 @@ async def test_watching_into_a_pipe_prints_a_line_of_json_for_each_look(
 async def test_watching_on_a_terminal_draws_the_report_anew(
     embedded_broker: EmbeddedBroker,
 ) -> None:
-    """On a screen of its own, which is left at Ctrl-C."""
+    """The report has its own screen, which Ctrl-C leaves."""
 
     def work(group: str) -> tuple[bytes, int]:
         ours, theirs = pty.openpty()
@@ -176,7 +176,7 @@ async def test_watching_on_a_terminal_draws_the_report_anew(
             while shown.count(b"Stable") < 2 and time.monotonic() < end:
                 shown += os.read(ours, 65536)
             process.send_signal(signal.SIGINT)
-            with contextlib.suppress(OSError):  # the other side is closed
+            with contextlib.suppress(OSError):  # the other end is closed
                 while more := os.read(ours, 65536):
                     shown += more
             code = process.wait(30)

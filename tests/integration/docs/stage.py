@@ -38,11 +38,11 @@ class Service:
     log: Path
 
     def said(self) -> str:
-        """All of its output so far."""
+        """Return the output so far."""
         return self.log.read_text(errors="replace")
 
     def wait_for(self, pattern: re.Pattern[str], *, after: int = 0) -> re.Match[str]:
-        """The first match in its output behind the first ``after`` characters."""
+        """Return the first match in the output after the first ``after`` characters."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             if found := pattern.search(self.said(), after):
@@ -106,7 +106,7 @@ class Stage:
         return None
 
     def start(self, command: str, extra: Mapping[str, str] | None = None) -> Service:
-        """A service, in the background."""
+        """Start a service in the background."""
         log = self.folder / f"service-{len(self.services)}.log"
         with log.open("wb") as out:
             process = subprocess.Popen(["bash", "-c", f"exec env {command}"], cwd=self.folder, stdout=out,

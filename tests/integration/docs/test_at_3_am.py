@@ -91,7 +91,7 @@ class Shop(Measured):
                 self.workers[name].kill()
 
     def stop(self) -> None:
-        """The supervisor first."""
+        """End the supervisor first, then the workers."""
         with self._supervising:
             self._supervised = frozenset()
         self._ending.set()

@@ -23,7 +23,7 @@ from tests.integration.docs.stage import Stage
 from tests.support.pages import ALL, ROOT, Block
 
 SHELL = [block for block in ALL if block.language in ("sh", "console") and not block.reason]
-#: Each has a test of its own.
+#: Pages with their own tests.
 APART = ("docs/tutorial/first-app.md", "docs/how-to/at-3-am.md")
 PARTITIONS = {"transfers": 4, "shop-balances-changelog": 4}
 NOON = 1_795_262_400.0
@@ -84,7 +84,7 @@ def test_every_page_with_shell_blocks_is_a_case_here() -> None:
 
 
 def plain(stage: Stage, request: pytest.FixtureRequest) -> None:
-    """No preparation."""
+    """Prepare nothing."""
 
 
 def with_files(page: str) -> Callable[[Stage, pytest.FixtureRequest], None]:
@@ -100,13 +100,13 @@ def with_files(page: str) -> Callable[[Stage, pytest.FixtureRequest], None]:
 
 
 def with_ledger(stage: Stage, request: pytest.FixtureRequest) -> None:
-    """A ledger, and fewer scenarios than a person would ask for."""
+    """Prepare a ledger, and fewer scenarios than on the page."""
     ledger_of_four(stage.folder / "ledger")
     stage.stands_for |= {"10000": "12", "500": "8", "2000": "8"}
 
 
 def with_broker(stage: Stage, request: pytest.FixtureRequest) -> None:
-    """The embedded broker as the app's Kafka and as ``kafka:9092``."""
+    """Run the embedded broker as the app's Kafka and as ``kafka:9092``."""
     broker: Any = request.getfixturevalue("embedded_broker")
     stage.environment["SHOP_BROKER"] = broker.bootstrap
     # As wide as the table: a consumer's metadata request would create it with one partition.
@@ -117,7 +117,7 @@ def with_broker(stage: Stage, request: pytest.FixtureRequest) -> None:
 
 
 def with_storage(stage: Stage, request: pytest.FixtureRequest) -> str:
-    """A bucket; the commands find its server by their environment."""
+    """Return a bucket; the commands find its server by their environment."""
     import os
 
     folder: str = request.getfixturevalue("s3_folder")
@@ -150,13 +150,13 @@ def for_snapshots(stage: Stage, request: pytest.FixtureRequest) -> None:
 
 
 def for_spark(stage: Stage, request: pytest.FixtureRequest) -> None:
-    """A ledger on this machine, and an empty bucket."""
+    """Prepare a ledger on this machine and an empty bucket."""
     ledger_of_four(stage.folder / "ledger")
     stage.stands_for["s3://shop"] = with_storage(stage, request).rpartition("/")[0]
 
 
 def for_the_service(stage: Stage, request: pytest.FixtureRequest) -> None:
-    """Services go on while the operator's commands are typed; an etcd, certificates and tokens are there."""
+    """Keep services running during the commands; prepare an etcd, certificates and tokens."""
     from faust_assigner.testing.etcd import etcd_server
     from tests.support.certificates import Authority
 
@@ -190,7 +190,7 @@ def with_group(stage: Stage, request: pytest.FixtureRequest) -> None:
 
 
 def with_worker(stage: Stage, request: pytest.FixtureRequest) -> None:
-    """A broker, and a worker of the app."""
+    """Start a broker and a worker of the app."""
     with_broker(stage, request)
     port = free_port()
     worker = stage.start(f"faust -A shop worker -l info --web-port {port} --web-host 127.0.0.1")
@@ -215,21 +215,21 @@ def with_two_ledgers(stage: Stage, request: pytest.FixtureRequest) -> None:
 
 
 def is_restored_from_a_snapshot(stage: Stage) -> None:
-    """The worker of the page loaded files instead of replaying."""
+    """Assert that the page's worker restored from files, not by a replay."""
     lines = [json.loads(line) for file in (stage.folder / "ledger").glob("*.jsonl")
              for line in file.read_text().splitlines()]
     assert "snapshot" in {line["source"] for line in lines if line["table"] == "recovery"}
 
 
 def has(*names: str) -> Callable[[Stage], None]:
-    """These files are there afterwards."""
+    """Return a check that these files exist."""
     def check(stage: Stage) -> None:
         assert [name for name in names if not (stage.folder / name).exists()] == []
     return check
 
 
 def nothing(stage: Stage) -> None:
-    """The exit codes say all."""
+    """Check nothing: the exit codes suffice."""
 
 
 #: Page -> the preparation and the check of the result.
@@ -260,7 +260,7 @@ SLOW = {page for page in PAGES if page != "docs/how-to/broker.md"}
 @pytest.mark.parametrize("page", [pytest.param(page, marks=[pytest.mark.slow] if page in SLOW else [])
                                   for page in sorted(PAGES)])
 def test_shell_blocks_run_in_order(page: str, stage: Stage, request: pytest.FixtureRequest) -> None:
-    """Each command ends with code 0, each service gets ready and stops cleanly."""
+    """Each command exits with 0; each service becomes ready and stops cleanly."""
     prepare, check = PAGES[page]
     prepare(stage, request)
     for block in shell_of(page):

@@ -25,7 +25,7 @@ OF_THE_ACTIVE = re.compile(r"of the active changelogs (\d+) warm, (\d+) cold")
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
-    """A folder like the repository's, with its environment; ports of its own."""
+    """A folder like the repository's, with its environment and its own ports."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     (tmp_path / ".venv").symlink_to(sys.prefix)
     here = Stage(tmp_path, stands_for={port: str(free_port()) for port in ("9092", "6061", "6062", "6063")},
@@ -35,7 +35,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 
 def warm_and_cold(service: Service, *, after: int) -> tuple[int, int]:
-    """How many active changelogs the newest assignment with any found warm and cold, once all is taken on."""
+    """Return how many active changelogs of the last assignment were warm and cold."""
     service.wait_for(TAKEN_ON, after=after)
     warm, cold = OF_THE_ACTIVE.findall(service.said()[after:])[-1]
     return int(warm), int(cold)
@@ -70,7 +70,7 @@ def test_the_tutorial_word_by_word(stage: Stage) -> None:
 
 
 def wait_for_records(bootstrap: str, *, each: int = 60) -> None:
-    """Some seconds of orders: until each partition of the changelog can tell a copy from none."""
+    """Wait until each changelog partition has enough records to make a cold start visible."""
     client = Consumer({"bootstrap.servers": bootstrap, "group.id": "watcher"})
     try:
         deadline = time.monotonic() + 120

@@ -22,7 +22,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def test_every_file_of_the_package_is_in_the_wheel(built: tuple[Path, Path]) -> None:
-    """py.typed, the page of the history and the Maven files travel with the code."""
+    """Among them are py.typed, the page of the history and the Maven files."""
     assert (dist.ROOT / dist.PACKAGE / "py.typed").exists()
     assert dist.missing_from(built[1]) == []
 
@@ -36,7 +36,7 @@ def test_the_sdist_has_examples_docs_and_tests(built: tuple[Path, Path]) -> None
 
 
 def test_both_pass_twine(built: tuple[Path, Path]) -> None:
-    """The registry would take them, and their description renders."""
+    """twine accepts both files and their description."""
     said = dist.run(sys.executable, "-m", "twine", "check", "--strict", *built)
     assert said.count("PASSED") == 2
 
@@ -48,7 +48,7 @@ def test_the_broker_alone_and_the_demo_run_from_the_installed_wheel(
 ) -> None:
     """``make dist``: clean environments, the sdist's examples, no source of the package in reach.
 
-    With the broker's extra alone there is no Faust and no Spark, and a client's test passes.
+    With only the broker's extra there is no Faust and no Spark, and a client's test passes.
     """
     dist.main(tmp_path)
     said = capsys.readouterr().out
@@ -58,5 +58,5 @@ def test_the_broker_alone_and_the_demo_run_from_the_installed_wheel(
     assert re.search(r"equal, \d+ records", said)
     assert (
         "\ngroup shop-ours: Stable, 4 members" in said
-    )  # status and why, as the demo printed them
+    )  # )  # status and why, as printed by the demo
     assert re.search(r"\norders/\d+ moved from worker-\d to worker-\d", said)

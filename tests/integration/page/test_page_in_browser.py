@@ -25,7 +25,7 @@ ROWS = "document.querySelectorAll('.grid tbody tr:not([hidden])').length"
 
 
 def looks(made: MadeGroup) -> Iterator[Evidence]:
-    """Again and again, with other lags."""
+    """Yield looks with changing lags without an end."""
     for turn in range(10_000):
         found = busy(made, turn=turn)
         yield replace(found, taken_at=found.taken_at + turn)
@@ -112,7 +112,7 @@ async def test_the_chart_on_a_phone_begins_at_its_newest_end_and_keeps_its_place
 
 
 async def test_a_task_is_found_by_its_name(port: int) -> None:
-    """Its owner and its copies are left."""
+    """Only the owner and the standbys of the task remain visible."""
     async with page(port, fleet(12)) as (found, _):
         await found.js("document.querySelector('#find').value = 'customers/7'")
         await found.js(
@@ -164,7 +164,7 @@ async def test_a_click_opens_a_story_that_follows_the_looks(port: int) -> None:
 
 
 async def test_names_of_strangers_run_nothing(port: int) -> None:
-    """Topics, members and racks with markup in their names are shown as they are."""
+    """Markup in the names of topics, members and racks is shown as text."""
     made = MadeGroup(topics={EVIL: 4, LOG: 4, "orders": 4})
     made.join("m0", instance_id=LABEL, rack_id=LABEL).join("m1", instance_id="shop-1").round()
     async with page(port, made.round()) as (found, _):

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.processes
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """The command's process, and where its page is."""
+    """The address of the page, the command's process, and its log."""
     log = tmp_path / "log"
     with broker_process() as broker, log.open("wb") as out:
         command = [sys.executable, "-m", "faust_assigner", "ui", "--port", "0"]

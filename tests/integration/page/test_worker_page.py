@@ -1,4 +1,4 @@
-"""The page of real workers at ``/assignor/``: through a join, and while a worker's loop is held up."""
+"""The page of real workers at ``/assignor/``: during a join, and while a worker's loop is blocked."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Paged]:
 
 @pytest.mark.timeout(280)
 def test_each_worker_shows_the_whole_group(fleet: Paged) -> None:
-    """Any of them can be asked, at the address with and without a slash."""
+    """Any worker answers, at the address with and without a slash."""
     for name in "ab":
         wait_until(
             lambda name=name: fleet.shows_all(name),
@@ -116,7 +116,7 @@ def test_the_page_answers_while_the_workers_loop_is_held_up(fleet: Paged) -> Non
 async def test_an_open_page_follows_a_join(
     fleet: Paged, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """A third row appears, and the round with its reason; the row goes with its worker."""
+    """A third row and the round's reason appear; the row disappears with its worker."""
     folder = tmp_path_factory.mktemp("chromium")
     with chromium(folder) as port:
         async with tab(port) as found:

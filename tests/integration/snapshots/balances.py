@@ -38,7 +38,7 @@ Write = tuple[int, str, int | None]
 
 
 class App:
-    """A source and a changelog as a Faust app has them, and the model of the table."""
+    """A source and a changelog as in a Faust app, and the model of the table."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -54,7 +54,7 @@ class App:
             made.result(30)
 
     def write(self, writes: list[Write], *, transaction: str | None = None) -> None:
-        """Changelog records as Faust writes them: JSON keys and values, no value for a delete."""
+        """Write changelog records as Faust does: JSON keys and values, no value for a delete."""
         settings: dict[str, str] = {"bootstrap.servers": self.bootstrap, "linger.ms": "5"}
         producer = Producer(
             settings | ({"transactional.id": uuid.uuid4().hex} if transaction else {})
@@ -106,7 +106,7 @@ class App:
         return publish(job, run_here(job, connection))
 
     def ends(self) -> dict[int, int]:
-        """The end of each partition of the changelog."""
+        """Return the end of each partition of the changelog."""
         extents = look_at({"bootstrap_servers": self.bootstrap}, self.changelog).extents
         return {partition: extent.end for partition, extent in extents.items()}
 
@@ -137,7 +137,7 @@ class App:
         snapshots: Path | None = None,
         **settings: Any,
     ) -> subprocess.Popen[str]:
-        """The process."""
+        """Start the worker's process."""
         given = {
             "bootstrap": self.bootstrap,
             "app_id": self.app_id,
@@ -202,22 +202,22 @@ class Stores:
         return found
 
     def bring_up(self, stop: Stop | None = None, **settings: Any) -> dict[int, str]:
-        """Run, and say where each partition's state came from."""
+        """Run the restore; return the source of each partition's state."""
         done = bring_up(replace(self.settings, **settings), self.cold(), stop or Stop())
         return {tp.partition: each.source for tp, each in sorted(done.items())}
 
     def contents(self, partition: int) -> dict[bytes, bytes]:
-        """Keys and values, Faust's offset included."""
+        """Return keys and values, including Faust's offset."""
         return dict(self.databases[partition].items())
 
     def assert_up_to_date(self) -> None:
-        """Every database equals the model and says so."""
+        """Assert that every database equals the model and has its offset."""
         ends = self.app.ends()
         for partition, state in enumerate(self.app.state):
             offset = {OFFSET_KEY: str(ends[partition] - 1).encode()} if ends[partition] else {}
             assert self.contents(partition) == state | offset
 
     def close(self) -> None:
-        """Release the locks."""
+        """Close the databases."""
         for database in self.databases.values():
             database.close()

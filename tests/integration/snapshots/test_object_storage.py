@@ -17,13 +17,13 @@ from tests.integration.spark.ledgers import SAMPLE
 
 
 def run(*arguments: str) -> Result:
-    """``faust-assigner``."""
+    """Run ``faust-assigner``."""
     return CliRunner().invoke(main, arguments)
 
 
 @pytest.fixture(params=["s3", "s3a"])
 def url(request: pytest.FixtureRequest, s3_folder: str) -> str:
-    """The same folder under both of its names."""
+    """The URL of one folder, with each of its two schemes."""
     return s3_folder.replace("s3://", f"{request.param}://")
 
 
@@ -92,7 +92,7 @@ def test_hadoop_is_told_what_everybody_else_reads_from_the_environment() -> None
 
 
 def test_what_spark_lacks_for_a_bucket_is_named() -> None:
-    """The package, not a class name."""
+    """The error has the package, not a class name."""
     from py4j.protocol import Py4JError
 
     found = verdict(

@@ -35,12 +35,12 @@ class Log:
         self.create(AdminClient({"bootstrap.servers": bootstrap}))
 
     def create(self, admin: AdminClient) -> None:
-        """As Faust does."""
+        """Create the topic as Faust does."""
         new = NewTopic(self.topic, 1, 1, config={"cleanup.policy": "compact"})
         admin.create_topics([new])[self.topic].result(30)
 
     def recreate(self) -> None:
-        """Delete and make again; brokers take a moment to forget a topic."""
+        """Delete and recreate the topic; brokers delete a topic with a delay."""
         # A new client: a client that outlives the test keeps a connection.
         admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap})
         admin.delete_topics([self.topic])[self.topic].result(30)
@@ -50,14 +50,14 @@ class Log:
         self.create(admin)
 
     def write(self, life: str, count: int) -> None:
-        """``count`` keys of their own for every life of the topic."""
+        """Write ``count`` keys that are unique to this ``life`` of the topic."""
         producer = Producer({"bootstrap.servers": self.cluster.bootstrap})
         for number in range(count):
             producer.produce(self.topic, b"1", json.dumps(f"{life}-{number}").encode(), 0)
         assert producer.flush(30) == 0
 
     def expected(self, life: str, count: int) -> dict[bytes, bytes]:
-        """The state after :meth:`write`, with Faust's offset."""
+        """Return the state after :meth:`write`, with Faust's offset."""
         keys = {json.dumps(f"{life}-{number}").encode(): b"1" for number in range(count)}
         return keys | {OFFSET_KEY: str(count - 1).encode()}
 
@@ -66,13 +66,13 @@ class Log:
     params=["embedded", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.slow])]
 )
 def log(request: pytest.FixtureRequest) -> Log:
-    """On our broker and on Kafka."""
+    """A changelog on our broker and on Kafka."""
     server = request.getfixturevalue("kafka" if request.param == "kafka" else "embedded_broker")
     return Log(server.bootstrap)
 
 
 def forget_ids(folder: Path) -> None:
-    """As manifests were before they named a topic id."""
+    """Remove the topic ids, as in manifests of older versions."""
     for path in folder.rglob(MANIFEST_NAME):
         path.write_bytes(replace(Manifest.from_json(path.read_bytes()), topic_id=None).to_json())
 
@@ -103,7 +103,7 @@ def restore(log: Log, folder: Path, tables: Path) -> tuple[str, dict[bytes, byte
 
 
 def run(*arguments: str) -> Result:
-    """``faust-assigner snapshot``."""
+    """Run ``faust-assigner snapshot``."""
     return CliRunner().invoke(main, ["snapshot", *arguments])
 
 
@@ -170,7 +170,7 @@ def test_a_topic_recreated_while_it_is_read_publishes_nothing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Half of the records may be of each."""
+    """The records may be from both topics."""
     log.write("old", 10)
     read: Callable[..., object] = snapshot_run.run_here
 
@@ -189,7 +189,7 @@ def test_a_topic_recreated_while_it_is_read_publishes_nothing(
 def test_a_running_topics_snapshots_are_built_upon_from_before_ids_too(
     log: Log, tmp_path: Path
 ) -> None:
-    """An upgrade costs no full read."""
+    """An upgrade does not require a full read."""
     log.write("old", 10)
     take_snapshot(log.cluster, log.topic, str(tmp_path))
     forget_ids(tmp_path)

@@ -1,4 +1,4 @@
-"""``faust-assigner snapshot``, ``snapshot verify`` and ``snapshot gc`` as a person types them."""
+"""``faust-assigner snapshot``, ``snapshot verify`` and ``snapshot gc`` as commands."""
 
 import json
 import uuid
@@ -16,7 +16,7 @@ from faust_assigner.snapshots.storage import open_storage
 
 
 def run(*arguments: str) -> Result:
-    """The command, in this process."""
+    """Run the command in this process."""
     return CliRunner().invoke(main, ["snapshot", *arguments])
 
 
@@ -29,7 +29,7 @@ def changelog(embedded_broker: Any) -> tuple[str, str]:
 
 
 def produce(bootstrap: str, topic: str, records: list[tuple[bytes, bytes | None]]) -> None:
-    """Records to partition 0; the broker makes the topic."""
+    """Write records to partition 0; the broker creates the topic."""
     producer = Producer({"bootstrap.servers": bootstrap})
     for key, value in records:
         producer.produce(topic, value, key, 0)
@@ -38,7 +38,7 @@ def produce(bootstrap: str, topic: str, records: list[tuple[bytes, bytes | None]
 
 @pytest.fixture(params=["local", "s3"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where snapshots go: a folder of this machine, or of an object store."""
+    """The target of snapshots: a local folder, or a folder in an object store."""
     return str(
         request.getfixturevalue("s3_folder") if request.param == "s3" else tmp_path / "snapshots"
     )
@@ -85,7 +85,7 @@ def test_snapshot_writes_verifies_and_builds_on_the_previous(
 def test_verify_ends_with_1_when_a_snapshot_is_damaged(
     changelog: tuple[str, str], tmp_path: Path
 ) -> None:
-    """For cron; an unfinished folder alone is no fault."""
+    """The exit code is for cron; an unfinished folder alone is no failure."""
     bootstrap, topic = changelog
     run("--bootstrap", bootstrap, "--topic", topic, "--to", str(tmp_path), "--no-spark")
     (tmp_path / topic / "0" / "00000000000000000099").mkdir()
@@ -157,7 +157,7 @@ def test_what_is_missing_or_wrong_is_said_without_a_traceback(
 
 
 def test_an_unknown_topic_is_not_created(embedded_broker: Any, tmp_path: Path) -> None:
-    """A typo must not make a topic on the broker."""
+    """A typo must not create a topic."""
     asked = (
         "--bootstrap",
         embedded_broker.bootstrap,
@@ -172,7 +172,7 @@ def test_an_unknown_topic_is_not_created(embedded_broker: Any, tmp_path: Path) -
 
 
 def test_a_duration_that_is_none_is_named(changelog: tuple[str, str], tmp_path: Path) -> None:
-    """7d, 36h, 90m, 30s."""
+    """Valid durations are 7d, 36h, 90m, 30s."""
     bootstrap, topic = changelog
     run("--bootstrap", bootstrap, "--topic", topic, "--to", str(tmp_path), "--no-spark")
     result = run("gc", "--to", str(tmp_path), "--max-age", "soon")

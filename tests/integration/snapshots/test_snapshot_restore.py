@@ -1,4 +1,4 @@
-"""Real workers and real stores come back from snapshot and tail as from a full replay, and never worse."""
+"""Restores of real workers and stores from snapshot and tail equal a full replay."""
 
 import os
 import time
@@ -46,7 +46,7 @@ def app(request: pytest.FixtureRequest) -> App:
 
 @pytest.fixture
 def local(embedded_broker: Any) -> App:
-    """The app on our broker, filled, with a snapshot's worth of records and a tail to come."""
+    """The app on our broker, filled, for a snapshot and a later tail."""
     app = App(embedded_broker.bootstrap)
     app.fill()
     return app
@@ -120,12 +120,12 @@ def test_a_standby_far_behind_is_exchanged_for_a_snapshot(
     assert held["1"] == partition_hash(app.state[1])
 
 
-# -- the thread's work itself, on stores as Faust opens them
+# -- the restore thread's work, on stores as Faust opens them
 
 
 @pytest.fixture
 def stores(local: App, tmp_path: Path) -> Iterator[Stores]:
-    """Empty stores of the local app, snapshots beside them."""
+    """Empty stores of the local app, with a folder for snapshots."""
     made = Stores(local, tmp_path / "tables", tmp_path / "snapshots")
     yield made
     made.close()
@@ -158,7 +158,7 @@ def test_a_chain_of_snapshots_and_the_tail_equal_the_replay(stores: Stores, tmp_
 
 
 def test_a_replay_in_batches_equals_the_model(stores: Stores) -> None:
-    """No snapshot at all."""
+    """There is no snapshot."""
     assert stores.bring_up(snapshots=None) == {0: "replay", 1: "replay"}
     stores.assert_up_to_date()
 
@@ -181,7 +181,7 @@ def test_under_transactions_the_committed_end_is_asked_for(stores: Stores) -> No
 
 @pytest.mark.kafka
 def test_gaps_of_control_records_are_passed_over(kafka: Any, tmp_path: Path) -> None:
-    """Transactions leave offsets without records, at the end of the snapshot and of the log."""
+    """Transactions leave offsets without records at the end of the snapshot and of the log."""
     app = App(kafka.bootstrap)
     app.write([(0, f"key-{n}", n) for n in range(100)], transaction="commit")
     app.snapshot(tmp_path / "snapshots")
@@ -209,7 +209,7 @@ def test_a_snapshot_older_than_delete_retention_is_refused(
 def test_a_snapshot_whose_hash_differs_is_refused(
     stores: Stores, tmp_path: Path, what: str
 ) -> None:
-    """A bit of a file, the manifest's hash, a missing file, a half-written manifest."""
+    """A flipped bit, another hash in the manifest, a missing file, a half-written manifest."""
     manifest = stores.app.snapshot(tmp_path / "snapshots")[0]
     folder = tmp_path / "snapshots" / folder_of(manifest)
     if what == "file":
@@ -277,7 +277,7 @@ def test_a_snapshot_that_was_checked_as_json_is_refused_by_a_raw_table(
 
 
 def test_a_chain_of_snapshots_forgets_what_retention_removed(local: App, tmp_path: Path) -> None:
-    """As a full snapshot does: the changelogs of windowed tables are compacted and deleted."""
+    """A full snapshot does the same: changelogs of windowed tables are compacted and deleted."""
     cluster, url = Cluster(local.bootstrap), str(tmp_path / "chain")
     [before, *_] = take_snapshot(cluster, local.changelog, url)
     admin = AdminClient({"bootstrap.servers": local.bootstrap})
@@ -312,7 +312,7 @@ def test_a_chain_of_snapshots_forgets_what_retention_removed(local: App, tmp_pat
 
 
 def test_a_snapshot_of_a_longer_changelog_is_refused(stores: Stores, tmp_path: Path) -> None:
-    """The topic was recreated: its old snapshots end beyond its end."""
+    """The topic was recreated: its old snapshots are beyond its end."""
     for manifest in stores.app.snapshot(tmp_path / "snapshots"):
         if manifest.next_offset:
             beyond = manifest.next_offset + 50_000
@@ -342,7 +342,7 @@ def test_an_unreachable_kafka_leaves_everything_to_faust(stores: Stores, tmp_pat
 
 
 def test_a_stopped_replay_keeps_what_it_has_and_goes_on_later(stores: Stores) -> None:
-    """A rebalance in the middle: state and offset agree, the next recovery starts there."""
+    """A rebalance interrupts it: state and offset agree, and the next recovery continues there."""
 
     class AfterOneBatch(Stop):
         def __call__(self) -> bool:
@@ -360,7 +360,7 @@ def test_a_stopped_replay_keeps_what_it_has_and_goes_on_later(stores: Stores) ->
 def test_a_restore_told_to_stop_before_it_began_does_nothing(
     stores: Stores, tmp_path: Path
 ) -> None:
-    """A second rebalance right after the first."""
+    """A second rebalance comes right after the first."""
     stores.app.snapshot(tmp_path / "snapshots")
     stop = Stop()
     stop.set()
@@ -375,7 +375,7 @@ def test_the_time_limit_stops_too() -> None:
 
 
 def test_object_storage_is_downloaded_beside_the_tables(stores: Stores, s3_folder: str) -> None:
-    """No scratch folder stays."""
+    """No scratch folder remains."""
     stores.app.snapshot(s3_folder)
     stores.app.fill_tail()
     assert stores.bring_up(snapshots=s3_folder) == {0: "snapshot", 1: "snapshot"}

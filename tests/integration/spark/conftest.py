@@ -17,7 +17,7 @@ from tests.support.pictures import no_pictures as no_pictures
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session everyone shares, with the Kafka connector's jars on its path."""
+    """The shared session, with the Kafka connector's jars on its path."""
     warehouse = tmp_path_factory.mktemp("spark")
     session = spark_session(
         "local[2]",

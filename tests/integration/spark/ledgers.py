@@ -20,7 +20,7 @@ SOURCES = ("local", "standby", "snapshot", "replay")
 
 
 def stamp(moment: datetime) -> str:
-    """The ledger's form of a time."""
+    """Return a time in the ledger's format."""
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
 
 
@@ -166,7 +166,7 @@ def bad_lines() -> list[Line]:
 
 
 def random_rows(group: str, seed: int, decisions: int = 12) -> list[Line]:
-    """A group's life over about three days: decisions with their placements, recoveries, samples."""
+    """Lines of a group over about three days: decisions with placements, recoveries, samples."""
     rng = random.Random(seed)
     lines: list[Line] = []
     at = START
@@ -303,7 +303,7 @@ class Ledger:
 
 
 def expected(lines: Iterable[Line]) -> dict[str, list[dict[str, Any]]]:
-    """The model: the history tables of ``lines`` (quarantine apart), rows in key order."""
+    """Return the model: the history tables of ``lines`` without quarantine, rows in key order."""
     rows = [line.row for line in lines if line.row is not None]
     decisions = _decisions(rows)
     actives = _actives(rows)
@@ -316,7 +316,7 @@ def expected(lines: Iterable[Line]) -> dict[str, list[dict[str, Any]]]:
 
 
 def day(moment: datetime) -> str:
-    """The UTC day of a time."""
+    """Return the UTC day of a time."""
     return moment.astimezone(UTC).strftime("%Y-%m-%d")
 
 
@@ -414,7 +414,7 @@ def _recovery(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def percentile(values: list[float], q: float) -> float:
-    """The exact percentile, linear between the two nearest ranks."""
+    """Return the exact percentile, linear between the two nearest ranks."""
     ordered = sorted(values)
     rank = q * (len(ordered) - 1)
     low = int(rank)

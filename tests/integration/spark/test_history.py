@@ -45,7 +45,7 @@ DETAILS = ("rebalances", "owners", "deploys", "slowest", "timeline", "standstill
 
 
 def read_report(out: Path) -> dict[str, list[dict[str, Any]]]:
-    """report.json."""
+    """Return the content of report.json."""
     report: dict[str, list[dict[str, Any]]] = json.loads((out / "report.json").read_text())
     return report
 
@@ -53,7 +53,7 @@ def read_report(out: Path) -> dict[str, list[dict[str, Any]]]:
 def assert_tables(
     report: dict[str, list[dict[str, Any]]], wanted: dict[str, list[dict[str, Any]]]
 ) -> None:
-    """The same rows with the same columns in the same order; doubles to the last few bits."""
+    """Assert equal rows with equal columns in equal order; doubles may differ in the last bits."""
     for table in TABLES:
         assert [list(row) for row in report[table]] == [list(row) for row in wanted[table]], table
         for row, model in zip(report[table], wanted[table], strict=True):
@@ -75,7 +75,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     rng.shuffle(lines)
     cut = len(lines) // 3
     ledger.write("a/worker-1.jsonl.1", lines[:cut])
-    # Lines of the first file again, as after a copy; and Windows ends, and no end at all.
+    # The first file's lines again, as after a copy; Windows line ends; no line end at the end.
     ledger.write(
         "a/worker-1.jsonl", [*lines[cut : 2 * cut], *lines[50:cut]], newline=b"\r\n", end=b""
     )
@@ -112,7 +112,7 @@ def made(
 
 
 def test_every_table_is_what_the_model_says(made: tuple[Path, Report], ledger: Ledger) -> None:
-    """Movement, balance, recovery and skew of six groups over days, every line counted once."""
+    """Movement, balance, recovery and skew of six groups over days; every line counts once."""
     report = read_report(made[0])
     assert set(report) == {*TABLES, *DETAILS, "quarantine", "about", "quality"}
     assert_tables(report, expected(ledger.lines))
@@ -130,7 +130,7 @@ def test_each_bad_line_is_quarantined_with_its_place_and_reason(
 
 
 def test_parquet_folders_hold_the_reports_rows(made: tuple[Path, Report]) -> None:
-    """A folder for each table, partitioned by day, with exactly the rows of report.json."""
+    """Each table has a folder, partitioned by day, with exactly the rows of report.json."""
     report = read_report(made[0])
     for table in (*TABLES, "quarantine"):
         rows = report[table]
@@ -147,7 +147,7 @@ def test_parquet_folders_hold_the_reports_rows(made: tuple[Path, Report]) -> Non
 
 
 def test_placements_without_a_decision_are_told_and_not_counted(made: tuple[Path, Report]) -> None:
-    """They have no day; the summary says how many there were."""
+    """They have no day; the summary has their number."""
     assert made[1].without_decision == 1
 
 
@@ -206,7 +206,7 @@ def test_ledger_without_lines_gives_empty_tables_with_columns(
 def test_command_prints_a_summary(
     command: Callable[..., Result], ledger: Ledger, tmp_path: Path
 ) -> None:
-    """Plain lines where there is no terminal; refused lines are no failure."""
+    """Without a terminal it prints plain lines; refused lines are no failure."""
     plain = command(
         "--ledger",
         str(ledger.folder / "b"),
@@ -303,7 +303,7 @@ def test_history_without_spark_says_the_same(
     ledger: Ledger,
     tmp_path: Path,
 ) -> None:
-    """report.json to the last bits, the page's further tables too."""
+    """report.json is equal to the last bits, including the page's further tables."""
     parts = ("a", "b/*.jsonl", "c-2026.log", "a/worker-1.jsonl")
     here = run_here(
         HistoryOptions(tuple(str(ledger.folder / part) for part in parts), str(tmp_path))
@@ -321,7 +321,7 @@ def test_history_without_spark_says_the_same(
 def test_times_on_the_page_are_utc_wherever_the_driver_is(
     spark: SparkSession, tmp_path: Path, with_spark: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over a change to winter time, too: the later of two decisions has the earlier local time."""
+    """In a change to winter time the later of two decisions has the earlier local time."""
     ledger = Ledger(tmp_path / "ledger")
     times = ("2026-11-01T05:30:00", "2026-11-01T06:10:00")
     ledger.write(
@@ -345,7 +345,7 @@ def test_times_on_the_page_are_utc_wherever_the_driver_is(
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_pictures")
 def test_period_is_the_same_with_and_without_spark(spark: SparkSession, tmp_path: Path) -> None:
-    """Two days of many: decisions with their placements, recoveries and samples of these days alone."""
+    """Both have only the decisions, placements, recoveries and samples of two days."""
     ledger = Ledger(tmp_path / "ledger")
     for seed in range(3):
         path = ledger.write(f"w-{seed}.jsonl", random_rows(f"group-{seed}", seed))

@@ -1,4 +1,4 @@
-"""The plans of the main jobs: the page for clusters states their shuffles, broadcasts and Python stages."""
+"""The plans of the main jobs; the page for clusters states their shuffles, broadcasts, Python stages."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def plan(frame: DataFrame) -> list[str]:
 
 
 def counts(frame: DataFrame) -> tuple[int, int, int]:
-    """Shuffles, broadcasts and Python stages."""
+    """Return the numbers of shuffles, broadcasts and Python stages."""
     nodes = plan(frame)
     return (
         sum(node.startswith("Exchange ") for node in nodes),
@@ -58,7 +58,7 @@ def counts(frame: DataFrame) -> tuple[int, int, int]:
 
 
 def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Stand for the reader of ledgers: the plan shows a Python stage, and no line is read."""
+    """Replace the reader of ledgers: the plan has a Python stage, and no line is read."""
     yield from ()
 
 

@@ -48,7 +48,7 @@ def config(request: pytest.FixtureRequest, secured: SecuredListener, tmp_path: P
 
 @pytest.fixture(scope="module")
 def topic(server: KafkaServer) -> str:
-    """A topic with three samples of a ledger, each under a key of its own."""
+    """A topic with three samples of a ledger, each under its own key."""
     name = f"app-{uuid.uuid4().hex[:6]}-changelog"
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
     producer = Producer({"bootstrap.servers": server.bootstrap})
@@ -60,7 +60,7 @@ def topic(server: KafkaServer) -> str:
 
 
 def run(*arguments: str, **environment: str) -> Result:
-    """``faust-assigner``."""
+    """Run ``faust-assigner``."""
     return CliRunner().invoke(main, arguments, env=environment)
 
 
@@ -81,7 +81,7 @@ def test_kafkas_own_tools_come_in_with_the_same_file(
 
 
 def test_snapshot_and_verify_come_in(config: str, topic: str, tmp_path: Path) -> None:
-    """``bootstrap.servers`` may stand in the file."""
+    """The file may contain ``bootstrap.servers``."""
     asked = ("--config", config, "--topic", topic, "--to", str(tmp_path / "s"))
     taken = run("snapshot", *asked, "--no-spark", "--json")
     assert taken.exit_code == 0, taken.output
@@ -91,7 +91,7 @@ def test_snapshot_and_verify_come_in(config: str, topic: str, tmp_path: Path) ->
 
 
 def test_the_environment_says_it_too(secured: SecuredListener, topic: str, tmp_path: Path) -> None:
-    """Property by property, or the name of the file; a password needs no file."""
+    """Variables have single properties or the file's name; a password needs no file."""
     variables = {
         "FAUST_ASSIGNER_KAFKA_BOOTSTRAP_SERVERS": secured.bootstrap,
         "FAUST_ASSIGNER_KAFKA_SECURITY_PROTOCOL": "SASL_SSL",
@@ -107,7 +107,7 @@ def test_the_environment_says_it_too(secured: SecuredListener, topic: str, tmp_p
 
 
 def test_weights_are_published(config: str, tmp_path: Path) -> None:
-    """The topic is made and written to."""
+    """The command creates the topic and writes to it."""
     sample = {**SAMPLE, "ts": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")}
     (tmp_path / "w.jsonl").write_text(json.dumps(sample) + "\n")
     done = run(
@@ -152,7 +152,7 @@ def test_sparks_connector_and_ours_come_in(
     tmp_path: Path,
     connector: str,
 ) -> None:
-    """A snapshot, a whole ledger and a visit of its news; the cluster's text shows no password."""
+    """A snapshot, a whole ledger and its new lines; the cluster's text has no password."""
     properties = client_properties(config, {})
     cluster = cluster_of(None, properties)
     [manifest] = take_snapshot(

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.spark
 
 
 def in_order(folder: Path) -> list[dict[str, Any]]:
-    """The rows of ``sim_result`` by scenario and arm."""
+    """Return the rows of ``sim_result`` by scenario and arm."""
     rows: list[dict[str, Any]] = pq.read_table(folder / "sim_result").to_pylist()
     return sorted(rows, key=lambda row: (row["scenario_id"], row["policy"], row["standbys"]))
 
@@ -74,7 +74,7 @@ def test_the_rows_begin_with_the_table_sim_result(spark: SparkSession, tmp_path:
 
 
 def test_scenarios_are_spread_over_several_tasks_per_core(spark: SparkSession) -> None:
-    """mapInPandas over ranges: four tasks a core, never more than scenarios."""
+    """mapInPandas over ranges: four tasks per core, and at most one per scenario."""
     assert play_on_spark(spark, Run(1), 1_000).rdd.getNumPartitions() == 8
     assert play_on_spark(spark, Run(1), 3).rdd.getNumPartitions() == 3
 

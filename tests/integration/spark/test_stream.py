@@ -59,7 +59,7 @@ def test_stream_gives_the_batch_jobs_answers_while_files_grow_and_rotate(
 def test_visit_that_dies_is_made_again_and_counted_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its files stand and count nowhere; the next visit reads the same lines."""
+    """Its files remain and do not count; the next visit reads the same lines."""
     ledger, out = Ledger(tmp_path / "ledger"), tmp_path / "out"
     ledger.write("w.jsonl", [*random_rows("g", 5, decisions=3), bad(b"x", "JSON")])
     merge = OnSpark.merge

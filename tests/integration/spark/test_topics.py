@@ -125,7 +125,7 @@ def written(kafka: KafkaServer) -> tuple[str, Counter[str]]:
 def test_every_row_of_our_own_writer_is_accepted(
     spark: SparkSession, written: tuple[str, Counter[str]], connector: str
 ) -> None:
-    """By both connectors: of each table as many rows as were written, and none refused."""
+    """Both connectors read as many rows of each table as were written, and refuse none."""
     ledger, wrote = written
     parsed = read_ledger(spark, [ledger], connector=connector).persist()
     assert parsed.where("reason is not null").count() == 0
@@ -137,7 +137,7 @@ def test_every_row_of_our_own_writer_is_accepted(
 def test_every_row_of_our_own_writer_is_accepted_without_spark_too(
     written: tuple[str, Counter[str]],
 ) -> None:
-    """The same rows, none refused."""
+    """The result is the same rows, none refused."""
     ledger, wrote = written
     refused = Refused()
     assert Counter(row.table for row in accepted_rows([ledger], refused)) == wrote
@@ -145,7 +145,7 @@ def test_every_row_of_our_own_writer_is_accepted_without_spark_too(
 
 
 def test_connector_on_the_class_path_is_found(spark: SparkSession, topic: str) -> None:
-    """Left to itself the job takes Spark's own connector where its jars are."""
+    """By default the job uses Spark's own connector if its jars are on the path."""
     assert has_connector(spark)
     spans = whole([topic], Period(), {}).spans
     plan = read_spans(spark, spans, connector="auto")._jdf.queryExecution().toString()
@@ -153,7 +153,7 @@ def test_connector_on_the_class_path_is_found(spark: SparkSession, topic: str) -
 
 
 def test_topic_that_is_not_there_is_an_error(spark: SparkSession, topic: str) -> None:
-    """Said by name, not found out by waiting."""
+    """The error has the topic's name and comes without a timeout."""
     with pytest.raises(Exception, match="no topic 'nothing'"):
         read_ledger(spark, [topic.rpartition("/")[0] + "/nothing"], connector="python")
 

@@ -32,7 +32,7 @@ def test_members_join_one_by_one_and_leave(scene: Scene) -> None:
 
 
 def numbers(member: Member) -> list[int]:
-    """Its partition numbers."""
+    """Return the numbers of the member's partitions."""
     return [number for _, number in member.owned]
 
 
@@ -51,7 +51,7 @@ def test_a_static_member_that_bounces_moves_nothing(scene: Scene) -> None:
 
 
 def test_a_pattern_takes_topics_as_they_come(scene: Scene) -> None:
-    """Matched by the broker on whole names; a topic created later is found."""
+    """The broker matches whole names; it finds a topic that is created later."""
     name = scene.topic
     scene.cluster.create(f"{name}-1", 2)
     scene.cluster.create(f"not-{name}-1", 2)

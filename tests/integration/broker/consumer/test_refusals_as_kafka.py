@@ -16,7 +16,7 @@ from tests.support.coordination.raw_consumer_group import ConsumerScript, Story,
 def joining(
     s: ConsumerScript, group: str = "", *, metadata: bytes = b"", **changes: Any
 ) -> dict[str, Any]:
-    """A JoinGroup of the classic protocol."""
+    """Return the values of a JoinGroup of the classic protocol."""
     return {
         "group_id": group or s.group,
         "session_timeout": span(10_000),
@@ -31,7 +31,7 @@ def joining(
 
 
 def join(s: ConsumerScript, label: str, version: int = 5, **changes: Any) -> Any:
-    """The same, sent; its answer logged without ids."""
+    """Send this JoinGroup and log its answer without ids."""
     asked = joining(s, **changes)
     answer = s.client.call(11, version, **asked)
     shown = answer.member_id == asked["member_id"] if asked["member_id"] else bool(answer.member_id)
@@ -257,5 +257,5 @@ STORIES = (
 @pytest.mark.slow
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_ours_refuses_as_kafka_does(story: Story, kafka: KafkaServer) -> None:
-    """Line by line."""
+    """The answers are compared line by line."""
     assert_same(story, kafka)

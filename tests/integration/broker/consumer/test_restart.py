@@ -1,4 +1,4 @@
-"""The broker is killed, or restarted, under real members: settled, moving, and in each kind of migration."""
+"""The broker is killed or restarted under real members: settled, moving, and in each migration."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Start = Callable[..., Member]
 
 
 def member_ids(cluster: Cluster, group: str) -> dict[str, str]:
-    """Member ids by client id."""
+    """Return client id -> member id."""
     return {m.client_id: m.member_id for m in cluster.group(group).members}
 
 

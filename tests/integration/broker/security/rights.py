@@ -1,6 +1,6 @@
 """Requests that need rights, the rights of some users, and the verdicts in answers.
 
-Each request is harmless where it is permitted, so that all users may send all of them in any order.
+Each request is harmless if it is permitted, so that all users may send all of them in any order.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture
 def client(broker: EmbeddedBroker) -> Iterator[RawClient]:
-    """A bare connection to the door without TLS."""
+    """A raw connection to the listener without TLS."""
     with RawClient(broker.bootstrap) as connected:
         yield connected
 
@@ -86,7 +86,7 @@ def test_a_wrong_mechanism_is_answered_with_those_on_offer(client: RawClient) ->
 
 
 def test_a_wrong_password_and_an_unknown_user_look_alike(broker: EmbeddedBroker) -> None:
-    """Both get as far as the second message, and the same error."""
+    """Both reach the second message and get the same error."""
     seen = []
     for user, password in (("alice", "wrong"), ("nobody", CANARY)):
         with RawClient(broker.bootstrap) as client:
@@ -96,7 +96,7 @@ def test_a_wrong_password_and_an_unknown_user_look_alike(broker: EmbeddedBroker)
 
 
 def test_messages_of_another_log_in_are_worth_nothing(broker: EmbeddedBroker) -> None:
-    """The broker's part of the nonce is new each time."""
+    """The broker's part of the nonce differs each time."""
     with RawClient(broker.bootstrap) as client:
         error, sent = log_in(client)
         assert error == 0
@@ -111,7 +111,7 @@ def test_messages_of_another_log_in_are_worth_nothing(broker: EmbeddedBroker) ->
     "token", [b"", b"\0", b"n,,n=alice", b"\xff\xfe", b"n,,n=alice,r=" + b"x" * 50_000, b"y,,,,"]
 )
 def test_bytes_that_are_no_message_end_the_log_in(client: RawClient, token: bytes) -> None:
-    """They are answered like a wrong password, or go no further than the first message."""
+    """They get the error of a wrong password, or fail at the first message."""
     client.call(HANDSHAKE, 1, mechanism=SCRAM)
     answer = client.call(AUTHENTICATE, 2, auth_bytes=token)
     if answer.error_code == 0:
@@ -121,7 +121,7 @@ def test_bytes_that_are_no_message_end_the_log_in(client: RawClient, token: byte
 
 
 def test_a_log_in_out_of_order_is_refused(broker: EmbeddedBroker) -> None:
-    """Without a handshake, with two of them, after log-in, and where there is none."""
+    """Without a handshake, after a second one, after the log-in, and on a plain listener."""
     with RawClient(broker.bootstrap) as client:
         assert client.call(AUTHENTICATE, 2, auth_bytes=b"x").error_code == FAILED
         assert client.is_closed()
@@ -141,7 +141,7 @@ def test_a_log_in_out_of_order_is_refused(broker: EmbeddedBroker) -> None:
 def test_a_log_in_of_the_oldest_kind_has_no_requests_around_its_tokens(
     broker: EmbeddedBroker,
 ) -> None:
-    """SaslHandshake 0: bare tokens, and a failure closes the connection without a word."""
+    """After SaslHandshake 0 tokens are unframed, and a failure closes the connection."""
     for password, may_enter in ((CANARY, True), ("wrong", False)):
         with RawClient(broker.bootstrap) as client:
             assert client.call(HANDSHAKE, 0, mechanism=SCRAM).error_code == 0
@@ -174,7 +174,7 @@ def test_each_failure_of_an_address_waits_longer(broker: EmbeddedBroker) -> None
 
 
 def test_a_large_frame_is_not_awaited_before_log_in(client: RawClient) -> None:
-    """64 KiB are enough for any of the three APIs."""
+    """64 KiB suffice for each of the three APIs."""
     client.socket.sendall((64 * 1024 + 1).to_bytes(4, "big"))
     assert client.is_closed()
 
@@ -204,7 +204,7 @@ def test_half_open_handshakes_keep_nobody_out(broker: EmbeddedBroker, tmp_path: 
 
 
 def test_a_peer_without_tls_and_a_peer_with_old_tls_get_nothing(broker: EmbeddedBroker) -> None:
-    """TLS 1.2 is the oldest."""
+    """TLS 1.2 is the oldest accepted version."""
     with RawClient(broker.address("SSL"), 5) as client:
         client.send(API_VERSIONS, 0)
         answer = b""
@@ -243,7 +243,7 @@ def test_secrets_are_in_no_log_line_and_no_config(
 
 
 def test_a_client_without_a_certificate_is_refused_where_one_is_required(tmp_path: Path) -> None:
-    """ssl.client.auth=required."""
+    """The listener has ssl.client.auth=required."""
     settings: dict[str, Any] = {
         "listeners": "SSL://127.0.0.1:0",
         "ssl.keystore.location": str(keystore(tmp_path)),
@@ -261,7 +261,7 @@ def test_a_client_without_a_certificate_is_refused_where_one_is_required(tmp_pat
 
 
 def is_served(context: ssl.SSLContext, plain: socket.socket, host: str) -> bool:
-    """Whether the broker keeps the connection: in TLS 1.3 its refusal comes after the handshake."""
+    """Return whether the broker keeps the connection; a TLS 1.3 refusal follows the handshake."""
     try:
         with context.wrap_socket(plain, server_hostname=host) as spoken:
             spoken.sendall(b"\0\0\0\x0a\0\x12\0\0\0\0\0\x01\xff\xff")

@@ -39,7 +39,7 @@ def keystore(folder: Path) -> Path:
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
-    """All four protocols."""
+    """A broker with listeners of all four protocols."""
     settings = {
         "listeners": ALL,
         "ssl.keystore.location": str(keystore(tmp_path)),
@@ -53,7 +53,7 @@ def broker(tmp_path: Path) -> Iterator[EmbeddedBroker]:
 def config(
     broker: EmbeddedBroker, protocol: str, mechanism: str, folder: Path, **more: Any
 ) -> dict[str, Any]:
-    """librdkafka's settings."""
+    """Return librdkafka's settings."""
     user = more.pop("user", "alice")
     return {
         "bootstrap.servers": broker.address(protocol),
@@ -137,7 +137,7 @@ def test_users_are_made_changed_listed_and_removed_by_an_admin_client(
 
 
 def logs_in(given: dict[str, Any]) -> bool:
-    """Whether a client gets as far as metadata."""
+    """Return whether a client gets metadata."""
     failures: list[Any] = []
     client = Producer({**given, "error_cb": failures.append})
     deadline = time.monotonic() + 30
@@ -153,7 +153,7 @@ def logs_in(given: dict[str, Any]) -> bool:
 
 
 def test_users_survive_a_restart_and_a_file_of_users_is_read(tmp_path: Path) -> None:
-    """The file's passwords are in the store as salted credentials only."""
+    """The store keeps the file's passwords only as salted credentials."""
     users = tmp_path / "users"
     users.write_text("# two of them\ndave=canary=1\n\nerin=canary2\n")
     settings = {

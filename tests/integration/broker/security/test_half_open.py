@@ -1,4 +1,4 @@
-"""2,000 peers that begin a TLS handshake and do not end it: memory, other clients, and their end."""
+"""2,000 peers begin a TLS handshake and do not end it: memory, other clients, and the timeout."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def is_served(address: tuple[str, int], authority: Path) -> bool:
-    """Whether a client with a whole handshake gets an answer."""
+    """Return whether a client with a complete handshake gets an answer."""
     context = ssl.create_default_context(cafile=str(authority))
     with RawClient(f"{address[0]}:{address[1]}", 60) as client:
         client.socket = context.wrap_socket(client.socket, server_hostname="localhost")

@@ -46,7 +46,7 @@ def broker(data: Path | None = None, **more: Any) -> EmbeddedBroker:
 
 
 def refusals(running: EmbeddedBroker, user: str) -> dict[str, bool]:
-    """Whether the answer to each request has an authorization error."""
+    """Return whether the answer to each request has an authorization error."""
     topic = running.call(lambda node: node.catalogue.get("t"))
     assert topic is not None
     seen = {}
@@ -61,7 +61,7 @@ def refusals(running: EmbeddedBroker, user: str) -> dict[str, bool]:
 
 
 def test_a_principal_without_rights_is_refused_by_every_api() -> None:
-    """Each served API is asked; a super user gets no refusal."""
+    """The test sends requests of each served API; a super user gets no refusal."""
     asked = {key for key, _, _ in requests(uuid.UUID(int=1)).values()}
     assert asked == set(APIS) - (WITHOUT_RIGHTS - {60}) == set(RIGHTS) - (WITHOUT_RIGHTS - {60})
     assert {key for key, rights in RIGHTS.items() if not rights} == WITHOUT_RIGHTS
@@ -90,7 +90,7 @@ def test_topics_and_groups_without_rights_are_not_listed() -> None:
 
 
 def test_rules_survive_a_restart_and_end_with_their_deletion(tmp_path: Path) -> None:
-    """A deleted rule refuses the next request of an open connection."""
+    """After a rule's deletion the next request of an open connection is refused."""
     rule = acl_values("alice", (a.TOPIC, "t", a.LITERAL, a.READ, a.ALLOW, "*"))
     ask: dict[str, Any] = {"topics": [{"name": "t", "topic_id": None}]}
     with broker(tmp_path) as running:
@@ -128,7 +128,7 @@ def test_an_identical_heartbeat_is_refused_once_its_right_is_gone() -> None:
 def test_an_expression_of_a_consumer_matches_only_topics_that_it_may_describe(
     tmp_path: Path,
 ) -> None:
-    """Later rights and later topics count at once, and the broker knows the reader after a restart."""
+    """Later rights and topics count at once; the broker keeps the member's user over a restart."""
     values: dict[str, Any] = {
         "group_id": "g",
         "member_id": "m",
@@ -144,7 +144,7 @@ def test_an_expression_of_a_consumer_matches_only_topics_that_it_may_describe(
     later = acl_values("alice", (2, "hidden", 3, a.DESCRIBE, a.ALLOW, "*"))
 
     def follow(client: RawClient, known: int, topics: int) -> int:
-        """Send heartbeats until the member has so many topics; return its epoch."""
+        """Send heartbeats until the member has that many topics; return its epoch."""
         held: list[dict[str, Any]] = []
         for _ in range(100):
             beat = client.call(68, 1, **{**values, "member_epoch": known, "topic_partitions": held})
@@ -190,7 +190,7 @@ def test_an_expression_of_a_consumer_matches_only_topics_that_it_may_describe(
 
 
 def test_the_subject_of_a_certificate_is_the_principal(tmp_path: Path) -> None:
-    """``User:CN=shop`` may describe a topic; without a certificate the peer is ANONYMOUS."""
+    """``User:CN=shop`` may describe a topic; a peer without a certificate is ANONYMOUS."""
     authority = Authority(tmp_path)
     own, shop = authority.sign("localhost"), authority.sign("shop")
     store = tmp_path / "broker.pem"

@@ -1,4 +1,4 @@
-"""Access control: Apache Kafka's StandardAuthorizer and the embedded broker's give the same verdicts."""
+"""Access control: Apache Kafka's StandardAuthorizer and the embedded broker give equal verdicts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SETTINGS = {
     "authorizer.class.name": STANDARD_AUTHORIZER,
     "super.users": "User:ANONYMOUS;User:root",
     "auto.create.topics.enable": "true",
-    # The pages of all topics are cut after ten partitions, and internal topics come first.
+    # Pages of all topics end after ten partitions, and internal topics come first.
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
 }
@@ -48,7 +48,7 @@ EVERY_ACL = {
 
 
 def until(done: Callable[[], bool], what: str) -> None:
-    """Repeat for up to 60 s."""
+    """Repeat until ``done()`` is true, for up to 60 s."""
     deadline = time.monotonic() + 60
     while not done():
         assert time.monotonic() < deadline, what
@@ -94,7 +94,7 @@ def prepare(admin: RawClient) -> Any:
 
 
 def answers(anonymous: str, with_log_in: str) -> dict[str, list[tuple[str, str]]]:
-    """The verdicts on each request of each user."""
+    """Return the verdicts on each request of each user."""
     with RawClient(anonymous, 60) as admin:
         topic_id = prepare(admin)
     seen: dict[str, list[tuple[str, str]]] = {}
@@ -108,7 +108,7 @@ def answers(anonymous: str, with_log_in: str) -> dict[str, list[tuple[str, str]]
 
 @pytest.mark.kafka
 def test_each_user_gets_the_verdicts_of_kafkas_authorizer() -> None:
-    """All APIs, for 20 users: literal, prefixed and wildcard rules, denials, hosts, implied rights."""
+    """All APIs, 20 users: literal, prefixed and wildcard rules, denials, hosts, implied rights."""
     settings: dict[str, str | None] = {**SETTINGS}
     with kafka_server(settings, users=PEOPLE) as kafka:
         theirs = answers(kafka.bootstrap, kafka.users_bootstrap)
