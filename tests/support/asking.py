@@ -22,7 +22,7 @@ async def ask(hall: Hall, api_key: int, version: int, **values: Any) -> Any:
 
 
 def read(api_key: int, version: int, frame: bytes) -> Any:
-    """An answer's values."""
+    """Return the values of a response."""
     schema = load_response_schema(api_key, version)
     start = 9 if schema.__header_schema__.__flexible__ else 8
     return entity_reader(schema)(frame, start)[0]
@@ -35,6 +35,6 @@ def to_topic(*parts: bytes, partition: int = 0) -> dict[str, Any]:
 
 
 def wanting(partitions: int, offset: int = 0, **more: Any) -> list[dict[str, Any]]:
-    """Partitions of "t" to fetch."""
+    """Return partitions of "t" for a Fetch."""
     part = {"fetch_offset": offset, "partition_max_bytes": 10_000, **more}
     return [{"topic": "t", "partitions": [{"partition": n, **part} for n in range(partitions)]}]

@@ -1,4 +1,4 @@
-"""Headless Chromium, driven over its own DevTools protocol: open a page, press keys, look, take pictures."""
+"""Headless Chromium over its DevTools protocol: pages, keys, clicks and screenshots."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Browser:
         await self.call("Emulation.setEmulatedMedia", features=[scheme])
 
     async def js(self, expression: str) -> Any:
-        """The value of an expression."""
+        """Return the value of an expression."""
         done = await self.call(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
@@ -87,7 +87,7 @@ class Browser:
         return done["result"].get("value")
 
     async def until(self, expression: str, *, seconds: float = 30.0) -> Any:
-        """The expression's first true value."""
+        """Wait until the expression is true; return its value."""
         try:
             async with asyncio.timeout(seconds):
                 while not (found := await self.js(expression)):
@@ -131,7 +131,7 @@ class Browser:
 
 @contextlib.contextmanager
 def chromium(folder: Path) -> Iterator[int]:
-    """A Chromium; gives the port of its protocol. ``folder`` takes its profile and its log."""
+    """Run Chromium; yield the port of its protocol. ``folder`` gets its profile and its log."""
     path = executable()
     assert path is not None, f"none of {', '.join(BROWSERS)} is installed"
     with (folder / "chromium.log").open("wb") as log:

@@ -15,14 +15,14 @@ from cryptography.x509.oid import NameOID
 
 @dataclass(frozen=True)
 class Pair:
-    """A certificate's file and its key's."""
+    """The files of a certificate and of its key."""
 
     cert: Path
     key: Path
 
 
 class Authority:
-    """Signs certificates; ``ca`` is its own."""
+    """A signing authority; ``ca`` is the file of its own certificate."""
 
     def __init__(self, folder: Path, name: str = "authority") -> None:
         self._folder = folder

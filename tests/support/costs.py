@@ -25,7 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Tests and modules live as long as the run: no look for garbage among them, now or later."""
+    """Disable the garbage collector: collected tests and modules live as long as the run."""
     gc.disable()
     try:
         return (yield)

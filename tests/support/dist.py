@@ -78,14 +78,14 @@ def install(wheel: Path, extras: str, folder: Path, *more: str) -> Path:
 
 
 def check_origin(python: Path, folder: Path) -> None:
-    """End if the package is not imported from the environment of ``python``."""
+    """Exit if the package is not imported from the environment of ``python``."""
     found = run(python, "-c", f"import {PACKAGE}; print({PACKAGE}.__file__)", cwd=folder)
     if not Path(found.strip()).is_relative_to(python.parents[1]):
         raise SystemExit(f"{PACKAGE} was imported from {found}")
     print(f"imported from {Path(found.strip()).relative_to(python.parents[2])}")
 
 
-#: Absent from an installation with the broker's extra alone.
+#: Packages that the broker's extra alone does not install.
 NOT_THE_BROKERS = ("aiokafka", "faust", "grpc", "mode", "pyarrow", "pyspark")
 START = """
 import time
@@ -113,7 +113,7 @@ def check_broker_alone(wheel: Path, folder: Path) -> None:
 
 
 def main(folder: Path) -> None:
-    """Build into ``folder``, check, install into a clean environment, run the demo and its last commands."""
+    """Build into ``folder``, check, install in clean environments, run the demo and its last commands."""
     for old in (*folder.glob("*.tar.gz"), *folder.glob("*.whl")):
         old.unlink()
     sdist, wheel = build(folder)

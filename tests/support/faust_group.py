@@ -28,7 +28,7 @@ _SCRATCH = tempfile.TemporaryDirectory(prefix="faust-group-")
 
 
 def cluster_of(partitions: Mapping[str, int]) -> ClusterMetadata:
-    """aiokafka's view of a cluster with these topics."""
+    """Return aiokafka's view of a cluster with these topics."""
     cluster = ClusterMetadata()
     cluster._partitions = {
         topic: {p: PartitionMetadata(topic, p, 0, [0], [0], None) for p in range(count)}

@@ -17,7 +17,7 @@ import pytest
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a worker where to write."""
+    """Pass the folder for groups to an xdist worker."""
     if not hasattr(node.config, "groups_folder"):
         node.config.groups_folder = folder = tempfile.mkdtemp(prefix="faust-assigner-groups-")
         node.config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
@@ -26,7 +26,7 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Write down the groups, before the scheduler is told of the tests."""
+    """Write the groups to the folder before the scheduler gets the tests."""
     if told := getattr(session.config, "workerinput", {}):
         groups = {
             item.nodeid: mark.args[0]
@@ -38,7 +38,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """For ``--dist loadgroup``: a test without a group is a group of its own."""
+    """With ``--dist loadgroup`` a test without a group forms its own group."""
     if config.getvalue("dist") != "loadgroup":
         return None
     from xdist.scheduler import LoadScopeScheduling

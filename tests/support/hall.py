@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def ticking() -> Callable[[], float]:
-    """A clock of which each look costs a tenth of a slice."""
+    """Return a clock that advances by a tenth of a slice with each read."""
     count = itertools.count()
     return lambda: next(count) * STEP_S
 
@@ -32,14 +32,14 @@ class Wire(asyncio.Transport):
         super().__init__()
         self.name, self.written = name, written
         self.closed = self.aborted = self.paused = False
-        self.unsent = 0  # as if the peer had left so many bytes
+        self.unsent = 0  # the number of bytes that the peer has not read, set by tests
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Everybody comes from this machine, without a certificate."""
+        """Every peer is on this machine and has no certificate."""
         return ("127.0.0.1", 1) if name in ("peername", "sockname") else default
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Keep."""
+        """Keep the data."""
         self.written.append((self.name, bytes(data)))
 
     def get_write_buffer_size(self) -> int:
@@ -47,15 +47,15 @@ class Wire(asyncio.Transport):
         return self.unsent
 
     def pause_reading(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self.paused = True
 
     def resume_reading(self) -> None:
-        """Read on."""
+        """Resume reading."""
         self.paused = False
 
     def close(self) -> None:
-        """No more."""
+        """Close the connection."""
         self.closed = True
 
     def abort(self) -> None:
@@ -87,7 +87,7 @@ class Hall:
 
 
 def in_hall(story: Callable[[Hall], Awaitable[T]]) -> T:
-    """Run a story on a loop of its own."""
+    """Run a story on a new event loop."""
 
     async def told() -> T:
         hall = Hall()

@@ -46,11 +46,11 @@ MANY_DAYS = 11
 
 
 class Interrupted(Exception):
-    """The end of a visit between two tables."""
+    """An interrupted visit, between two tables."""
 
 
 def lives(spark: Any, folder: Path, kind: str) -> str:
-    """The visits; "" or the first difference."""
+    """Run the visits; return "" or the first difference."""
     ledger = Ledger(folder / "ledger")
     lines = [line for seed in range(2) for line in random_rows(f"g{seed}", seed, decisions=50)]
     lines += bad_lines()
@@ -149,7 +149,7 @@ def _plain(value: Any) -> Any:
 
 
 def commits(spark: Any, tables: LakehouseTables, kind: str) -> dict[str, int]:
-    """The number of commits of each table."""
+    """Return the number of commits of each table."""
     names = {table: tables.format.name(table) for table in ALL}
     if kind == DELTA:
         return {

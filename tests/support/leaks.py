@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-#: Sockets close and threads end a moment after they were told to.
+#: Seconds for closing sockets and ending threads.
 GRACE_S = 5.0
 #: (seconds after a test's end, oldest generation to collect), so that garbage does not count as a
 #: leak.
@@ -77,7 +77,7 @@ def _status(pid: str) -> tuple[str, str]:
 
 
 def open_sockets() -> set[str]:
-    """Inodes of this process's sockets of any kind."""
+    """Return the inodes of this process's sockets of any kind."""
     found = set()
     with contextlib.suppress(OSError):
         for fd in os.listdir("/proc/self/fd"):
@@ -173,7 +173,7 @@ class Watch:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_call(self) -> Generator[None, object, object]:
-        """Tasks are looked for at once: the end of the test's loop would cancel them, and all were well."""
+        """Check tasks at once: the end of the test's loop would cancel them and hide a leak."""
         before = dict(stuck_tasks())
         result = yield
         if left := [what for task, what in stuck_tasks() if task not in before]:
@@ -182,7 +182,7 @@ class Watch:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_teardown(self) -> Generator[None, object, object]:
-        """All else when the fixtures are done too."""
+        """Check all other things after the fixtures' end."""
         result = yield
         if left := self.left():
             pytest.fail("the test left running:\n  " + "\n  ".join(left), pytrace=False)
@@ -202,7 +202,7 @@ class Watch:
             if not found or waited_s > GRACE_S:
                 return sorted(found.values())
             del found  # the dict keeps garbage alive
-            # The test's own garbage is young; a look through all there is takes a quarter of a second.
+            # The test's own garbage is young; a full collection takes a quarter of a second.
             if collected < len(COLLECTIONS) and waited_s >= COLLECTIONS[collected][0]:
                 gc.collect(COLLECTIONS[collected][1])
                 collected += 1
@@ -226,7 +226,7 @@ def _excuse_helpers_of_libraries() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin to know loops by name, take in orphans, and watch."""
+    """Register event loops, adopt orphaned processes, and start to watch."""
     begin = asyncio.BaseEventLoop.__init__
     if not getattr(begin, "watched", False):
 

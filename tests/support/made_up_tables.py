@@ -31,12 +31,12 @@ def process(partition: int, timestamp: float = 5.0) -> Event:
 
 
 def done() -> None:
-    """No record is processed."""
+    """Process no record from here on."""
     _current_event.set(None)
 
 
 class MadeUp:
-    """An app with tables of two partitions, all of them its own; ``share()`` is the transaction at hand."""
+    """An app that owns two partitions of each table; ``share()`` returns the current transaction."""
 
     def __init__(
         self, folder: Path, *names: str, share: Callable[[], Any] | None = None, **settings: Any
@@ -49,7 +49,7 @@ class MadeUp:
             processing_guarantee=guarantee,
             **settings,
         )
-        app.in_transaction = share is not None  # Faust says so in a worker
+        app.in_transaction = share is not None  # Faust sets this in a worker
         app._create_directories()
         self.sent: deque[Any] = deque()
         app._producer = SimpleNamespace(send_soon=self.sent.append)

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @functools.cache
 def defined(file: str) -> frozenset[str]:
-    """The functions of a file, named from the root of the repository; none where there is no file."""
+    """Return the functions of a file (path from the root); none if the file does not exist."""
     path = ROOT / file
     return frozenset(
         node.name
@@ -21,6 +21,6 @@ def defined(file: str) -> frozenset[str]:
 
 
 def is_test(node_id: str) -> bool:
-    """Whether there is such a test (FILE::NAME, with or without a case)."""
+    """Return whether such a test exists (FILE::NAME, with or without a case)."""
     file, _, name = node_id.partition("::")
     return name.rpartition("::")[2].partition("[")[0] in defined(file)

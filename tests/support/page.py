@@ -1,4 +1,4 @@
-"""Groups as the page sees them: of any size, with lags of all shades, a silent worker, warm-ups."""
+"""Groups for the page: of any size, with lags of all shades, a silent worker, warm-ups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from faust_assigner.wire.worker_status import CopyLag, RoundTold, Standstill
 from tests.support.status import AT, MadeGroup, group
 
 TOPICS = ("orders", "shop-totals-changelog")
-#: Lags of all shades; most are small, as in life.
+#: Lags of all shades; most are small, as in production.
 LAGS = (0, 0, 12, 0, 60, 0, 240, 3, 0, 1_900, 0, 40, 22_000, 0, 7)
 
 
@@ -83,7 +83,7 @@ def busy(made: MadeGroup, *, silent: bool = True, turn: int = 0) -> Evidence:
 def look_at(
     report: Report | None, *, history: History | None = None, problem: Problem | None = None
 ) -> Look:
-    """A look with this report."""
+    """Return a look with this report."""
     report = None if report is None else scrubbed(report)
     families = () if report is None else families_of(report)
     history = history or History()
@@ -112,7 +112,7 @@ class Script:
     told_times: int = 0
 
     async def look(self) -> Evidence:
-        """The next."""
+        """Return the next look."""
         self.asked += 1
         self.last = next(self.looks, self.last)
         if isinstance(self.last, Exception):

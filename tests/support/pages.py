@@ -1,4 +1,4 @@
-"""README and docs as the tests read them: fenced blocks, the reasons why some are not run, anchors."""
+"""README and docs for the tests: fenced blocks, the reasons why some are not run, anchors."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Block:
 
 
 def blocks(page: Path) -> list[Block]:
-    """All fenced blocks of a page, in order."""
+    """Return all fenced blocks of a page, in order."""
     text = page.read_text()
     found = []
     for match in _FENCE.finditer(text):
@@ -74,12 +74,12 @@ def blocks(page: Path) -> list[Block]:
 
 
 def prose(page: Path) -> str:
-    """The page without its fenced blocks."""
+    """Return the page without its fenced blocks."""
     return _FENCE.sub("", page.read_text())
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings, as MkDocs makes them."""
+    """Return the anchors of a page's headings, as MkDocs makes them."""
     from markdown.extensions.toc import slugify
 
     return {slugify(re.sub(r"[`*]", "", heading), "-") for heading in _HEADING.findall(prose(page))}

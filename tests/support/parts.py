@@ -26,7 +26,7 @@ from faust_assigner.pipeline.maven import cache_dir, fetch_jars
 from faust_assigner.testing import kafka
 from tests.support import prometheus
 
-#: The parts in the order in which their groups begin: Spark's is the longest.
+#: The parts in the order in which their groups start: Spark's takes the longest.
 PARTS = {
     "spark": (spark_jars.POM, spark_jars.CACHE_NAME),
     "kafka": (kafka.POM, f"kafka-{kafka.KAFKA_VERSION}"),
@@ -56,7 +56,7 @@ def _fetched(part: str) -> bool:
 
 
 def used_by(item: pytest.Item) -> list[str]:
-    """The real parts that a test uses."""
+    """Return the real parts that a test uses."""
     fixtures = getattr(item, "fixturenames", ())
     return [part for part in ALL if item.get_closest_marker(part) or part in fixtures]
 
@@ -101,7 +101,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def count(arguments: Iterable[str]) -> Counter[str]:
-    """How many of the tests of these pytest arguments cannot run, by part; 0 s where all of them can."""
+    """Count these pytest arguments' tests that cannot run, by part; costs 0 s if all can."""
     if not any(map(why_not, ALL)):
         return Counter()
     done = subprocess.run(
@@ -139,7 +139,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _without_workers(arguments: Iterable[str | os.PathLike[str]]) -> list[str]:
-    """The arguments without those of xdist."""
+    """Return the arguments without those of xdist."""
     found, skip = [], False
     for argument in map(str, arguments):
         if not skip and not argument.startswith(("-n", "--dist", "--numprocesses")):

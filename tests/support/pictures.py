@@ -7,5 +7,5 @@ import pytest
 
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Histories without plots, where a test is about rows: drawing takes a second of each run."""
+    """Draw no plots, for tests of rows: drawing takes a second of each run."""
     monkeypatch.setattr("faust_assigner.pipeline.history.plots.draw", lambda report: {})

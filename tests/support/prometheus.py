@@ -40,7 +40,7 @@ def _unpacked() -> Path:
 
 
 def prometheus_tool(name: str) -> str:
-    """The path of ``prometheus`` or ``promtool``. Raises RuntimeError where the package cannot be fetched."""
+    """Return the path of ``prometheus`` or ``promtool``. Raises RuntimeError if the fetch fails."""
     found = shutil.which(name)
     if found is not None:
         return found
@@ -84,7 +84,7 @@ class Prometheus:
     url: str
 
     def ask(self, path: str, **query: str) -> Any:
-        """The data of an answer of its HTTP API."""
+        """Return the data of an answer of the HTTP API."""
         asked = f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(query)}"
         with urllib.request.urlopen(asked, timeout=20) as answer:
             return json.load(answer)["data"]
@@ -95,7 +95,7 @@ class Prometheus:
         return sorted(float(series["value"][1]) for series in found)
 
     def firing(self, alert: str) -> list[str]:
-        """The instances for which an alert fires."""
+        """Return the instances for which an alert fires."""
         return sorted(
             one["labels"].get("instance", "")
             for one in self.ask("alerts")["alerts"]
@@ -105,7 +105,7 @@ class Prometheus:
 
 @contextlib.contextmanager
 def prometheus_server(targets: Sequence[str], rules: Path, folder: Path) -> Iterator[Prometheus]:
-    """Scrapes ``targets``, ``host:port`` each, once a second and evaluates ``rules``; stopped at the end."""
+    """Run a server that scrapes ``targets`` (``host:port``) once a second and evaluates ``rules``."""
     port = free_port()
     config = folder / "prometheus.yml"
     config.write_text(

@@ -31,7 +31,7 @@ _MATCH: dict[str, Callable[[str, str], bool]] = {
 
 
 def evaluate(text: str, scrapes: Sequence[Scrape]) -> Vector:
-    """The instant vector of ``text`` at the time of the last scrape."""
+    """Return the instant vector of ``text`` at the time of the last scrape."""
     found = _Evaluation(scrapes).of(promql_parser.parse(text))
     assert isinstance(found, dict), text
     return found

@@ -73,9 +73,9 @@ DEPENDENCY = (
 )
 #: Packages that Spark Connect's client needs beside the extra's packages.
 CONNECT = ("grpcio-status", "googleapis-common-protos", "zstandard")
-#: A cluster on two cores beside thirty other processes takes 12 minutes and more.
+#: A cluster on two cores of a busy machine takes 12 minutes or more.
 DEADLINE_S = 1800
-#: Takes this package from the workers' Python, where a checkout is installed in place.
+#: Hides this package from the workers' Python if a checkout is installed in place.
 HIDE = """
 import sys
 sys.meta_path[:] = [f for f in sys.meta_path if "editable" not in str(f).lower()]
@@ -132,7 +132,7 @@ def _own(name: str) -> Iterator[str]:
 
 
 def _jars(name: str, wanted: tuple[str, ...]) -> str:
-    """The files of the jars ``wanted``, in the notation of ``spark.jars``."""
+    """Return the files of the jars ``wanted``, in the notation of ``spark.jars``."""
     versions = "-".join(sorted({coordinates.rpartition(":")[2] for coordinates in wanted}))
     dependencies = "".join(DEPENDENCY.format(*coordinates.split(":")) for coordinates in wanted)
     with tempfile.TemporaryDirectory(prefix="spark-matrix-") as folder:
@@ -202,7 +202,7 @@ def _cluster(at: Path, environment: dict[str, str]) -> Iterator[str]:
 
 
 def one(master: str) -> dict[str, Any]:
-    """Compare on the session of ``master``; ("version", "said")."""
+    """Compare on the session of ``master``; return "version" and "said"."""
     import pyspark
 
     from faust_assigner.pipeline.session import spark_session
@@ -261,7 +261,7 @@ def _weights(spark: Any, ledger: Any) -> str:
 
 
 def _snapshots(spark: Any, folder: Path) -> str:
-    """A changelog of two partitions, compacted in tasks and in this process, byte by byte."""
+    """Compact a changelog of two partitions in tasks and in this process; compare the bytes."""
     from benchmarks.compaction import TOPIC, changelog
     from faust_assigner.pipeline.snapshots.run import (
         PART_SCHEMA,
@@ -287,7 +287,7 @@ def _snapshots(spark: Any, folder: Path) -> str:
 
 
 def _rounded(value: Any) -> Any:
-    """Sums of doubles depend on their order in the last bits."""
+    """Round doubles, whose sums depend on their order in the last bits."""
     if isinstance(value, dict):
         return {name: _rounded(each) for name, each in value.items()}
     if isinstance(value, list):

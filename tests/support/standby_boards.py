@@ -34,7 +34,7 @@ def problem(
     load: Iterable[float] | None = None,
     capacity: Iterable[float] | None = None,
 ) -> StandbyProblem:
-    """A problem from plain lists; ``standbys`` and ``copies`` are held (task, member) pairs."""
+    """Return a problem from plain lists; ``standbys`` and ``copies`` are (task, member) pairs."""
     actives = np.array(list(owner), dtype=np.int64)
     held = sorted([(*pair, True) for pair in standbys] + [(*pair, False) for pair in copies])
     wishes = list(wanted)
@@ -60,7 +60,7 @@ def problem(
 
 
 def racks_of(members: int, shares: Sequence[int] | None) -> Ints:
-    """Rack indexes in proportion to the shares, interleaved as a deployment would be."""
+    """Return rack indexes in proportion to the shares, interleaved as in a deployment."""
     if shares is None:
         return np.full(members, NOBODY)
     whole = sum(shares)
@@ -69,12 +69,12 @@ def racks_of(members: int, shares: Sequence[int] | None) -> Ints:
 
 
 def even_owners(members: int, tasks: int) -> Ints:
-    """Contiguous runs, as even as can be."""
+    """Return owners in contiguous runs that are as even as possible."""
     return np.sort(np.arange(tasks) % members)
 
 
 def fresh(members: int, tasks: int, replicas: int, shares: Sequence[int] | None) -> StandbyProblem:
-    """A first start with even actives."""
+    """Return a first start with even actives."""
     return problem(
         even_owners(members, tasks), members, replicas=replicas, rack=racks_of(members, shares)
     )
@@ -99,7 +99,7 @@ def place(given: StandbyProblem) -> Ints:
 
 
 def with_answer(given: StandbyProblem, placed: Ints) -> StandbyProblem:
-    """The next round: same actives, the answer as the standbys of before, no wishes left."""
+    """Return the next round: equal actives, the answer as the earlier standbys, no wishes."""
     task, column = np.nonzero(placed != NOBODY)
     none = np.zeros(0, dtype=np.int64)
     return replace(

@@ -35,7 +35,7 @@ AT = 1_795_232_422.0
 
 @dataclass
 class MadeGroup:
-    """Members by id ``m0``, ``m1``, ...; ``m0`` leads. Each has its URL ``http://w0:6066`` and so on."""
+    """Members ``m0``, ``m1``, ...; ``m0`` leads. The URL of ``m0`` is ``http://w0:6066``, and so on."""
 
     topics: Mapping[str, int] = field(default_factory=lambda: dict(TOPICS))
     replicas: int = 1
@@ -73,7 +73,7 @@ class MadeGroup:
 
     @property
     def changelogs(self) -> frozenset[str]:
-        """Topics behind tables."""
+        """The topics behind tables."""
         return frozenset(t for t in self.topics if t.endswith("-changelog"))
 
     def round(self, *, leader: str = "m0", warmups: WarmupPolicy | None = None) -> MadeGroup:
@@ -132,7 +132,7 @@ class MadeGroup:
             return Directory()
 
     def answer_of(self, name: str) -> Answer:
-        """The leader's answer to a member."""
+        """Return the leader's answer to a member."""
         raw = ConsumerProtocolMemberAssignment.decode(self.answers[name])
         return decode_answer(raw.user_data)
 
@@ -158,7 +158,7 @@ class MadeGroup:
         )
 
     def described(self) -> DescribedGroup:
-        """The same, decoded."""
+        """Return the decoded description."""
         return decode_group(self.entity(), coordinator="127.0.0.1:9092")
 
     def status_of(self, name: str, *, lag: int = 0, **more: Any) -> WorkerStatus:
@@ -231,7 +231,7 @@ class MadeGroup:
 
 
 def group(members: int = 3, rounds: int = 2, **options: Any) -> MadeGroup:
-    """So many members after so many rounds."""
+    """Return a group of ``members`` members after ``rounds`` rounds."""
     found = MadeGroup(**options).join(*(f"m{n}" for n in range(members)))
     for _ in range(rounds):
         found.round()

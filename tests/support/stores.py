@@ -8,10 +8,10 @@ from faust_assigner.broker.storage.store import MemoryStore, Range, StoreFailed
 
 
 class GuardedStore(MemoryStore):
-    """Asks before each write."""
+    """A store that calls ``refuses`` before each write."""
 
     def refuses(self, pairs: Sequence[tuple[bytes, bytes]]) -> bool:
-        """Whether a write of these pairs fails."""
+        """Return whether a write of these pairs fails."""
         raise NotImplementedError
 
     def write(
@@ -22,7 +22,7 @@ class GuardedStore(MemoryStore):
         ranges: Iterable[Range] = (),
         is_rewrite: bool = False,
     ) -> None:
-        """Put and delete, or StoreFailed."""
+        """Put and delete, or raise StoreFailed."""
         pairs = list(puts)
         if self.refuses(pairs):
             raise StoreFailed("No space left on device")
@@ -30,14 +30,14 @@ class GuardedStore(MemoryStore):
 
 
 class MortalStore(GuardedStore):
-    """Dies, for good, after a number of writes."""
+    """A store that fails forever after ``lifetime`` writes."""
 
     def __init__(self, lifetime: int) -> None:
         super().__init__()
         self.lifetime = lifetime
 
     def refuses(self, pairs: Sequence[tuple[bytes, bytes]]) -> bool:
-        """Once there were so many."""
+        """Refuse all writes after the store's lifetime."""
         self.lifetime -= 1
         return self.lifetime < 0
 

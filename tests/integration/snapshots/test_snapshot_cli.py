@@ -49,7 +49,7 @@ def test_snapshot_writes_verifies_and_builds_on_the_previous(
     folder: str,
     tmp_path: Path,
 ) -> None:
-    """The three spellings of ``verify`` work alike."""
+    """A snapshot, a snapshot on top of it, and ``verify`` in each of its spellings."""
     bootstrap, topic = changelog
     asked = ("--bootstrap", bootstrap, "--topic", topic, "--to", folder, "--no-spark")
     first = run(*asked)

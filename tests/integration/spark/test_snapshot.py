@@ -1,4 +1,4 @@
-"""Snapshots of real changelogs through real Spark: connector, aiokafka inside the tasks, and neither."""
+"""Snapshots of real changelogs by Spark's connector, by aiokafka in the tasks, and without Spark."""
 
 import hashlib
 import json
@@ -60,7 +60,7 @@ class Changelog:
         admin.create_topics([topic])[self.topic].result(30)
 
     def write(self, writes: list[Write], *, transaction: str | None = None) -> None:
-        """Produce; ``transaction`` is None, "commit" or "abort" (both leave control records)."""
+        """Write records; ``transaction`` is None, or "commit" or "abort" with a control record."""
         settings: dict[str, str] = {"bootstrap.servers": self.bootstrap, "linger.ms": "5"}
         if transaction:
             settings["transactional.id"] = uuid.uuid4().hex
@@ -90,7 +90,7 @@ class Changelog:
 
 @pytest.fixture
 def changelog(kafka: KafkaServer) -> Changelog:
-    """A changelog to write more to."""
+    """A changelog to which the test may write."""
     return filled(kafka.bootstrap)
 
 
@@ -149,7 +149,7 @@ def test_a_snapshot_equals_a_full_replay(
     )
     assert_equals_replay(settled, manifests, url, tmp_path)
     assert (manifests[0].key_types, manifests[0].value_types) == (("str",), ("dict", "int"))
-    assert settled.ends()[0] > 1000 + 50 + 20  # the control records' gaps are really there
+    assert settled.ends()[0] > 1000 + 50 + 20  # proves that control records leave gaps
     assert manifests[EMPTY].next_offset == 0
     assert [verdict.problem for verdict in verify(Catalog(open_storage(url)))] == [
         None
@@ -221,13 +221,13 @@ def test_previous_and_the_new_range_equal_a_full_snapshot(
     assert [m.layers for m in after] == [(1, 1), (1, 1), None, None]
     assert all((m.new_bytes or 0) < m.bytes / 2 for m in after[:2])
     assert [verdict.problem for verdict in verify(Catalog(open_storage(url)))] == [None] * 7
-    assert after[2].files == before[2].files  # untouched: the same files under a newer date
+    assert after[2].files == before[2].files  # unchanged: the same files under a newer date
     assert after[2].created_ms >= before[2].created_ms
     assert before[0].snapshot_id != after[0].snapshot_id
 
 
 def test_previous_reads_only_the_new_range(changelog: Changelog, tmp_path: Path) -> None:
-    """The number of records each part took in."""
+    """The test checks the number of records that each part has read."""
     url = str(tmp_path)
     take_snapshot(Cluster(changelog.bootstrap), changelog.topic, url)
     changelog.write([(0, b'"new"', b"1"), (0, b'"newer"', b"2")])
@@ -243,7 +243,7 @@ def test_previous_reads_only_the_new_range(changelog: Changelog, tmp_path: Path)
 
 @pytest.mark.slow
 def test_an_expired_previous_snapshot_is_not_built_upon(settled: Changelog, tmp_path: Path) -> None:
-    """Older than the topic's own delete.retention.ms (two hours here, asked from the broker)."""
+    """The limit is the topic's own delete.retention.ms (two hours here, read from the broker)."""
     now_ms = round(time.time() * 1000)
     url = str(tmp_path)
     log = look_at({"bootstrap_servers": settled.bootstrap}, settled.topic)
@@ -303,7 +303,7 @@ def test_an_error_that_is_no_damage_is_not_hidden() -> None:
 def test_object_storage_through_fsspec(
     changelog: Changelog, s3_folder: str, tmp_path: Path
 ) -> None:
-    """No rename, no folders, uploads and downloads."""
+    """The storage has no renames and no folders, only uploads and downloads."""
     manifests = take_snapshot(Cluster(changelog.bootstrap), changelog.topic, s3_folder)
     assert_equals_replay(changelog, manifests, s3_folder, tmp_path)
     changelog.write([(0, b'"key-1"', None), (0, b'"x"', b"1")])

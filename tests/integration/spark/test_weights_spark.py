@@ -1,4 +1,4 @@
-"""Weights on Spark against the same steps in plain Python."""
+"""Weights on Spark compared with the same steps in plain Python."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def messy_samples(seed: int) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_spark_and_plain_python_learn_the_same_weights(spark: SparkSession, seed: int) -> None:
-    """Rates agree (sums of doubles up to the order of adding), rows of the table are equal."""
+    """Rates agree up to the rounding of sums; the table's rows are equal."""
     rows = messy_samples(seed)
     columns = [column.name for column in TABLES["partition_sample"]]
     frame = spark.createDataFrame(
@@ -83,7 +83,7 @@ def test_spark_and_plain_python_learn_the_same_weights(spark: SparkSession, seed
 def test_the_whole_job_gives_the_same_document_and_score_on_spark(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """A ledger with three decisions and a broken line: equal files, equal shadow scores, equal counts."""
+    """Three decisions and a broken line: files, shadow scores and counts are equal."""
     at = NOON.timestamp()
     lines = [b"{ broken"]
     for number, members in enumerate(("a", "b", "ab")):
@@ -145,7 +145,7 @@ def test_the_whole_job_gives_the_same_document_and_score_on_spark(
 
 
 def test_the_documents_rows_are_the_partition_weight_table() -> None:
-    """The published columns, in their order."""
+    """The document has the published columns in their order."""
     assert " ".join(WeightRow._fields) == (
         "group_id dt version computed_at topic partition weight bytes_rate record_rate cpu_rate "
         "state_bytes recovery_s_est samples sampled_at confidence"

@@ -101,7 +101,7 @@ def test_a_function_cannot_run_as_a_process(fleet: StartFleet) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process exists and is no zombie."""
+    """Return whether the process exists and is no zombie."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

@@ -1,4 +1,4 @@
-"""Consumers of the assigner service for tests: they do as they are told, or slowly, or not at all."""
+"""Consumers of the assigner service for tests: they obey commands at once, slowly, or never."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Helper:
         return self.consumer.incarnation if self.consumer else ""
 
     async def connect(self) -> Helper:
-        """Register, and do as told from now on."""
+        """Register, and obey commands from now on."""
         self.stream = await self.node.register(self.consumer or Consumer(name=self.name))
         self._task = asyncio.create_task(self._obey(self.stream))
         return self
@@ -130,7 +130,7 @@ class Helper:
         return [command for command in self.told if isinstance(command, kind)]
 
     async def expire(self) -> None:
-        """Its lease runs out now."""
+        """Revoke the consumer's lease now."""
         [entry] = [e for n, e in self.node._mirror.view.consumers.items() if n == self.name]
         await self.node._store.revoke(entry.kv.lease)
 
@@ -148,15 +148,15 @@ class LoopClock:
     """The clocks of a process on the time of its event loop, real or virtual."""
 
     def monotonic(self) -> float:
-        """The loop's time."""
+        """Return the loop's time."""
         return asyncio.get_running_loop().time()
 
     def wall(self) -> float:
-        """As far from any epoch as the loop's."""
+        """Return the loop's time, too."""
         return asyncio.get_running_loop().time()
 
     async def sleep(self, seconds: float) -> None:
-        """As asyncio."""
+        """Sleep as asyncio does."""
         await asyncio.sleep(seconds)
 
 
@@ -235,7 +235,7 @@ class Bench:
         return sorted(len(helper.owned) for helper in self.helpers if helper.ended is None)
 
     def open_handoffs(self) -> int:
-        """How many are under way."""
+        """Return the number of open hand-offs."""
         return len(self.nodes[0]._mirror.view.handoffs)
 
     async def settles(self, *loads: int) -> None:

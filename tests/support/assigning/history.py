@@ -49,7 +49,7 @@ class Recorder:
                 await asyncio.sleep(0.2)
 
     async def so_far(self) -> list[Event]:
-        """All of them up to now; a mark of its own is the last."""
+        """Return all events so far, up to and including an event that this call writes."""
         mark = await self._store.txn([], [Put(f"{self._prefix}marks/seen", b"")])
         async with asyncio.timeout(30), self._seen:
             await self._seen.wait_for(lambda: self._revision >= mark.revision)
@@ -79,7 +79,7 @@ async def history(endpoint: str, prefix: str) -> list[Event]:
 
 
 def faults(events: Sequence[Event], prefix: str, *, strict: bool = False) -> list[str]:
-    """Where the history breaks a rule: C1 phases, C2 strict order, C3 the leader, C6 living owners."""
+    """Return breaches of the rules: C1 phases, C2 strict order, C3 the leader, C6 living owners."""
     keys, found = Keys(prefix), []
     handoffs: dict[str, tuple[int, Handoff]] = {}
     owners: dict[str, tuple[str, str]] = {}

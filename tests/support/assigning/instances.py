@@ -32,7 +32,7 @@ from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE_S = 60.0
-#: Short times to live: a test waits for them.
+#: Short times to live, because tests wait for them.
 QUICK = (
     *(
         "--consumer-ttl-s",
@@ -66,7 +66,7 @@ class Instance:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 cwd=folder,
-                # Where processors are shared out by sessions, an instance has a share of its own.
+                # If the system shares out processors by sessions, an instance has its own share.
                 start_new_session=True,
                 env={
                     **os.environ,
@@ -78,7 +78,7 @@ class Instance:
 
     @property
     def said(self) -> str:
-        """Its output so far."""
+        """The output so far."""
         return self.log.read_text(errors="replace")
 
     def wait(self, pattern: str = r"listening on (\S+)") -> str:
@@ -93,7 +93,7 @@ class Instance:
 
     @property
     def target(self) -> str:
-        """Where consumers connect."""
+        """The address for consumers."""
         return self.wait()
 
     def send(self, number: int) -> None:
@@ -185,25 +185,25 @@ class Consumer:
         self.warm_s = warm_s
         self.release_s = release_s
         self.fails = fails
-        self.working: dict[TopicPartition, int] = {}  # with its epoch
+        self.working: dict[TopicPartition, int] = {}  # partition -> epoch
         self.warmed: list[TopicPartition] = []
         self.told: list[object] = []
         self.task: asyncio.Task[None] | None = None
 
     def start(self) -> Consumer:
-        """Run in a task."""
+        """Start the client in a task."""
         self.task = asyncio.create_task(self.client.run(self), name=f"consumer-{self.name}")
         return self
 
     async def stop(self) -> None:
-        """End without a word: the registration lives on for its time to live."""
+        """End without a message: the registration remains until its time to live is over."""
         if self.task is not None:
             self.task.cancel()
             await asyncio.gather(self.task, return_exceptions=True)
         self.working = {}
 
     async def leave(self) -> None:
-        """Hand everything over and end."""
+        """Hand all partitions over and end."""
         await self.client.leave()
         assert self.task is not None
         await asyncio.wait_for(self.task, PATIENCE_S)
@@ -216,7 +216,7 @@ class Consumer:
         self.working |= {grant.partition: grant.epoch for grant in command.added}
 
     async def warm(self, command: Warm) -> None:
-        """Take some time."""
+        """Record the command; fail or warm up for ``warm_s``."""
         self.told.append(command)
         if command.partition in self.fails:
             raise OSError("its state cannot be read")
@@ -224,7 +224,7 @@ class Consumer:
         self.warmed.append(command.partition)
 
     async def release(self, command: Release) -> int | None:
-        """Stop, after some time."""
+        """Record the command; release the partition after ``release_s``."""
         self.told.append(command)
         await asyncio.sleep(self.release_s)
         self.working.pop(command.partition, None)
@@ -239,7 +239,7 @@ class Consumer:
         self.told.append(command)
 
     async def lost(self, command: Lost) -> None:
-        """Stop everything."""
+        """Stop work on the lost partitions."""
         self.told.append(command)
         for partition in command.partitions:
             self.working.pop(partition, None)
@@ -253,7 +253,7 @@ class Consumer:
 
 @contextlib.asynccontextmanager
 async def consumers(*names_or_consumers: Consumer) -> AsyncIterator[tuple[Consumer, ...]]:
-    """Started, and ended."""
+    """Run the consumers during the block."""
     for one in names_or_consumers:
         one.start()
     try:
@@ -264,7 +264,7 @@ async def consumers(*names_or_consumers: Consumer) -> AsyncIterator[tuple[Consum
 
 
 async def calls_ended() -> None:
-    """Cancelled calls end a moment later, in tasks of gRPC's own; a server's wait for the next call."""
+    """Wait for cancelled calls, which end later in gRPC's tasks; ignore a server's own waiting."""
     deadline = time.monotonic() + 2
     while time.monotonic() < deadline:
         if not any(
@@ -276,7 +276,7 @@ async def calls_ended() -> None:
 
 
 def counts(members: Sequence[Consumer]) -> list[int]:
-    """How many partitions each works on, descending."""
+    """Return how many partitions each consumer works on, descending."""
     return sorted((len(one.working) for one in members), reverse=True)
 
 

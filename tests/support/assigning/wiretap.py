@@ -69,7 +69,7 @@ class Tap:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """The id of the process."""
         return self._process.pid
 
     def _kept(self, kind: str) -> Iterator[dict[str, Any]]:
@@ -78,7 +78,7 @@ class Tap:
 
     @property
     def transactions(self) -> list[Transaction]:
-        """All so far."""
+        """All transactions so far."""
         found = []
         for one in self._kept("transaction"):
             said = pb.TxnRequest.FromString(bytes.fromhex(one["request"]))
@@ -96,7 +96,7 @@ class Tap:
 
     @property
     def renewals(self) -> list[Renewal]:
-        """All so far."""
+        """All renewals so far."""
         return [Renewal(one["asked"], one["lease"]) for one in self._kept("renewal")]
 
     def close(self) -> None:
@@ -125,14 +125,14 @@ class Wire:
         self._server.start()
 
     def wait(self) -> None:
-        """Until the process is killed."""
+        """Wait until the process is killed."""
         self._server.wait_for_termination()
 
     def _keep(self, kind: str, **facts: Any) -> None:
         self._out.write(json.dumps({"kind": kind, **facts}) + "\n")
 
     def once(self, path: str, request: bytes, context: Any) -> bytes:
-        """A call and its answer."""
+        """Pass a call and its answer."""
         asked, answer = time.monotonic(), b""
         try:
             answer = self._channel.unary_unary(path)(
@@ -200,7 +200,7 @@ def _until_cancelled(requests: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _of(context: Any) -> list[tuple[str, str]]:
-    """The metadata of etcd's own."""
+    """Return the metadata that etcd uses."""
     return [(key, value) for key, value in context.invocation_metadata() if key == "token"]
 
 
@@ -228,7 +228,7 @@ def taps(endpoint: str, count: int, folder: Path) -> Iterator[list[Tap]]:
 
 
 def main() -> None:
-    """``python -m tests.support.assigning.wiretap ENDPOINT FILE``: print where to connect, and carry."""
+    """``python -m tests.support.assigning.wiretap ENDPOINT FILE``: print the address and pass calls."""
     wire = Wire(sys.argv[1], Path(sys.argv[2]))
     print(wire.endpoint, flush=True)
     wire.wait()

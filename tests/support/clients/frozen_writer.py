@@ -23,17 +23,17 @@ class FrozenProducer(AIOKafkaProducer):  # type: ignore[misc]
     step, ice = "", Path()
 
     async def begin_transaction(self) -> None:
-        """After the frost."""
+        """Begin a transaction after the freeze."""
         self._freeze("begin")
         await super().begin_transaction()
 
     async def send_and_wait(self, *arguments: Any, **options: Any) -> Any:
-        """After the frost."""
+        """Send after the freeze."""
         self._freeze("write")
         return await super().send_and_wait(*arguments, **options)
 
     async def commit_transaction(self) -> None:
-        """After the frost."""
+        """Commit after the freeze."""
         self._freeze("commit")
         await super().commit_transaction()
 

@@ -1,4 +1,4 @@
-"""A bare Kafka client on a blocking socket: any API in any version, and bytes no client would send."""
+"""A raw Kafka client on a blocking socket: any API in any version, and bytes of no real client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from faust_assigner.broker.storage.records import HEADER
 
 
 def request_frame(api_key: int, version: int, correlation: int, values: dict[str, Any]) -> bytes:
-    """A whole request frame, its size first."""
+    """Return a request frame, which begins with its size."""
     schema = load_request_schema(api_key, version)
     out = io.BytesIO()
     out.write(struct.pack(">hhih", api_key, version, correlation, 3) + b"raw")
@@ -91,7 +91,7 @@ def batch(
 
 
 class RawClient:
-    """``with RawClient(bootstrap) as client: client.call(3, 12, topics=None)``."""
+    """A client: ``with RawClient(bootstrap) as client: client.call(3, 12, topics=None)``."""
 
     def __init__(self, bootstrap: str, timeout_s: float = 10.0) -> None:
         host, port = bootstrap.rsplit(":", 1)
@@ -124,17 +124,17 @@ class RawClient:
         return message
 
     def receive_frame(self) -> bytes:
-        """The next answer as bytes, without its size. Raises ConnectionError when the broker closed."""
+        """Return the next response frame without its size. Raises ConnectionError after a close."""
         (size,) = struct.unpack(">i", self._read(4))
         return self._read(size)
 
     def call(self, api_key: int, version: int, **values: Any) -> Any:
-        """Request and answer."""
+        """Send a request and return the response."""
         self.send(api_key, version, **values)
         return self.receive(api_key, version)
 
     def is_closed(self) -> bool:
-        """Whether the broker closes this connection (waits up to the timeout)."""
+        """Return whether the broker closes this connection (waits up to the timeout)."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionError:

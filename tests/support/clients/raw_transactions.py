@@ -31,7 +31,7 @@ def settled(
 
 
 def milliseconds(value: int) -> datetime.timedelta:
-    """kio's time spans."""
+    """Return milliseconds as kio's time span."""
     return datetime.timedelta(milliseconds=value)
 
 
@@ -73,7 +73,7 @@ class RawProducer:
         }
 
     def add(self, *partitions: int, version: int = 3, topic: str | None = None) -> list[int]:
-        """AddPartitionsToTxn; the error of each partition."""
+        """Send AddPartitionsToTxn; return the error of each partition."""
         named = {f"v3_and_below_{name}": value for name, value in self._named.items()}
         topics = [{"name": topic or self.topic, "partitions": partitions}]
 
@@ -125,7 +125,7 @@ class RawProducer:
         return error(answer)
 
     def add_group(self, group_id: str, *, version: int = 3) -> int:
-        """AddOffsetsToTxn."""
+        """Send AddOffsetsToTxn."""
         values = {"group_id": group_id, **self._named}
         answer = settled(
             lambda: self.client.call(ADD_OFFSETS, version, **values),

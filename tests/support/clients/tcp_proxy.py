@@ -25,7 +25,7 @@ class Proxy:
 
     @property
     def endpoint(self) -> str:
-        """Where to connect instead."""
+        """The proxy's address."""
         return f"127.0.0.1:{self.port}"
 
     @property
@@ -81,7 +81,7 @@ class Proxy:
 
 @contextlib.contextmanager
 def proxy_to(endpoint: str) -> Iterator[Proxy]:
-    """A proxy to ``HOST:PORT``."""
+    """Run a proxy to ``HOST:PORT``."""
     host, _, port = endpoint.rpartition(":")
     proxy = Proxy(host, int(port))
     try:

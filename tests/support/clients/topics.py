@@ -1,4 +1,4 @@
-"""Topics, made by a client of aiokafka's."""
+"""Create topics with aiokafka's admin client."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ async def die(consumer: AIOKafkaConsumer) -> None:
     """Stop without leaving the group, as a killed process does; end all tasks here."""
 
     async def stay() -> None:
-        """Say no goodbye."""
+        """Send no LeaveGroup."""
 
     if consumer._coordinator is not None:
         consumer._coordinator._maybe_leave_group = stay

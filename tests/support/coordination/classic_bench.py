@@ -1,4 +1,4 @@
-"""A classic group on a bench: virtual time, saves that succeed (or fail), answers by request."""
+"""A classic group on a bench: virtual time, saves that succeed or fail, answers by request."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Bench:
                     self.answers[effect.token] = effect
 
     def pass_time(self, ms: int) -> None:
-        """Let time pass, ticking whenever a timer is due."""
+        """Advance the clock and tick at each due timer."""
         end = self.now + ms
         for _ in range(MOST_RINGS):
             due = self.group.next_deadline_ms
@@ -72,7 +72,7 @@ class Bench:
         self.now = end
 
     def token(self) -> int:
-        """A fresh request."""
+        """Return a token for a new request."""
         return next(self._tokens)
 
     def ask(self, event: Event) -> fx.Reply:
@@ -81,7 +81,7 @@ class Bench:
         return self.answers[event.token]  # type: ignore[union-attr]
 
     def join_event(self, member_id: str = "", **changes: object) -> JoinGroup:
-        """A JoinGroup with sensible values."""
+        """Return a JoinGroup with defaults."""
         values: dict[str, object] = {
             "token": self.token(),
             "member_id": member_id,
@@ -100,7 +100,7 @@ class Bench:
         return event.token
 
     def joined(self, token: int) -> fx.JoinReply:
-        """The answer to a join, which must have come."""
+        """Return the answer to a join, which must have arrived."""
         reply = self.answers[token]
         assert isinstance(reply, fx.JoinReply)
         return reply
@@ -128,7 +128,7 @@ class Bench:
     def commit(
         self, member_id: str = "", generation: int = -1, instance_id: str | None = None
     ) -> Code:
-        """Ask whether a commit may be stored."""
+        """Ask whether a commit is accepted."""
         return self.ask(CommitOffsets(self.token(), member_id, generation, instance_id)).error
 
     def leave(self, *leavers: Leaver) -> fx.LeaveReply:

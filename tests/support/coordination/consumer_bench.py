@@ -31,12 +31,12 @@ Owned = Mapping[str, tuple[int, ...]]
 
 
 def topic_id(name: str) -> bytes:
-    """The id of a topic on the bench: its name, filled up."""
+    """Return the id of a topic on the bench: its name, padded."""
     return name.encode().ljust(16, b".")
 
 
 def catalogue(**partitions: int) -> Catalogue:
-    """Topics by name with their partition counts."""
+    """Return a catalogue of topics with these partition counts."""
     return Catalogue.of(Topic(name, topic_id(name), count) for name, count in partitions.items())
 
 
@@ -108,7 +108,7 @@ class Bench:
     def heartbeat(
         self, member_id: str, epoch: int, owned: Owned | None = None, **fields: Any
     ) -> fx.ConsumerHeartbeatReply:
-        """A ConsumerGroupHeartbeat; partitions by topic name."""
+        """Send a ConsumerGroupHeartbeat with partitions by topic name."""
         by_id = None if owned is None else {topic_id(name): parts for name, parts in owned.items()}
         answer = self.ask(ConsumerGroupHeartbeat(0, member_id, epoch, owned=by_id, **fields))
         assert isinstance(answer, fx.ConsumerHeartbeatReply)
@@ -122,11 +122,11 @@ class Bench:
         return self.heartbeat(member_id, 0, {}, **fields)
 
     def given(self, reply: fx.ConsumerHeartbeatReply) -> dict[str, tuple[int, ...]] | None:
-        """The assignment of an answer, by topic name."""
+        """Return the assignment of an answer, by topic name."""
         return None if reply.assignment is None else self.catalogue.names_of(reply.assignment)
 
     def wait(self, ms: int) -> list[fx.Effect]:
-        """Let time pass; timers ring when they are due."""
+        """Advance the clock and ring timers when they are due; return the effects."""
         end, seen = self.now + ms, list[fx.Effect]()
         while (due := self.group.next_deadline_ms) is not None and due <= end:
             self.now = max(self.now, due)
@@ -140,7 +140,7 @@ class Bench:
         self.step(CatalogueChanged(self.catalogue))
 
     def restart(self) -> None:
-        """The machine is made anew from its records."""
+        """Rebuild the group from its records."""
         self.group = restore(
             GROUP,
             [Record(key, value) for key, value in sorted(self.disk.items(), key=repr)],

@@ -324,7 +324,7 @@ def played(scenario: Scenario) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def main(path: Path) -> None:
-    """Write the answers of today into a file of scenarios."""
+    """Write the current answers into a file of scenarios."""
     lines = []
     for line in path.read_text().splitlines():
         if line.startswith("== "):

@@ -52,7 +52,7 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
         self.given: set[TopicPartition] = set()
 
     def look_at_files(self, topics: Collection[str]) -> None:
-        """There are none."""
+        """Do nothing: there are no files."""
 
     def metadata(self, topics: Collection[str]) -> ConsumerProtocolMemberMetadata:
         """Return the member's name and its held partitions."""
@@ -80,7 +80,7 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
 
     @staticmethod
     def is_followed(assignment: Any) -> bool:
-        """Whether a second round follows."""
+        """Return whether a second round follows."""
         return bool(assignment.user_data == b"again")
 
     def torn(self, assignment: Any) -> frozenset[TopicPartition]:
@@ -97,7 +97,7 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
         return self.given
 
     def assigned_standbys(self) -> set[TopicPartition]:
-        """None."""
+        """Return no standbys."""
         return set()
 
 
@@ -128,7 +128,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
         )
 
     async def start(self) -> Member:
-        """Join and read."""
+        """Join and read in the background."""
         await self.consumer.start()
         await take_over(self.consumer, self.assignor, self, self.fence)
         self.guard()
@@ -137,10 +137,10 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
         return self
 
     def guard(self) -> None:
-        """Guard the started client."""
+        """Guard the started client; none by default."""
 
     async def stop(self) -> None:
-        """Leave."""
+        """Leave the group and stop."""
         self.may_let_go.set()
         self.reading.cancel()
         await asyncio.gather(self.reading, return_exceptions=True)
@@ -153,7 +153,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
 
     @property
     def coordinator(self) -> CooperativeCoordinator:
-        """Its coordinator."""
+        """The client's coordinator."""
         coordinator: CooperativeCoordinator = self.consumer._coordinator
         return coordinator
 
@@ -177,11 +177,11 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
     # -- eager
 
     async def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
-        """Everything was given up."""
+        """Record that all partitions are given up."""
         self.told.append(("given up", frozenset(tp.partition for tp in revoked)))
 
     async def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
-        """Everything is new."""
+        """Record that all partitions are new."""
         self.fence.join()
         self.told.append(("assigned", frozenset(tp.partition for tp in assigned)))
 
@@ -192,7 +192,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
         return contextlib.nullcontext()
 
     def is_flowing(self) -> bool:
-        """Whether there is something to keep."""
+        """Return whether the member keeps partitions."""
         return self.flowing
 
     async def revoke(self, revoked: Collection[Any]) -> None:
@@ -218,11 +218,11 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
         self.told.append(("gained", frozenset(tp.partition for tp in gained)))
 
     def joins(self) -> None:
-        """A round begins."""
+        """Record the start of a round."""
         self.rounds.append(("joins", len(self.told)))
 
     async def gives_up(self) -> None:
-        """Everything goes."""
+        """Record that the member gives all partitions up."""
         self.rounds.append(("gives up", len(self.told)))
 
     def gave_away(self, everything: bool) -> None:

@@ -1,4 +1,4 @@
-"""Members of a group by librdkafka (confluent-kafka), in either protocol, each polled by its own thread."""
+"""Members of a group by librdkafka (confluent-kafka) in either protocol, each in its own thread."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Ledger:
         self.moves: list[tuple[str, str, list[int]]] = []
 
     def gained(self, who: str, partitions: Iterable[TopicPartition]) -> None:
-        """A member was given partitions."""
+        """Record the gained partitions of a member."""
         with self.lock:
             parts = [(p.topic, p.partition) for p in partitions]
             self.moves.append((who, "+", sorted(number for _, number in parts)))
@@ -39,7 +39,7 @@ class Ledger:
                 self.owner[key] = who
 
     def lost(self, who: str, partitions: Iterable[TopicPartition]) -> None:
-        """A member gave partitions up."""
+        """Record the lost partitions of a member."""
         with self.lock:
             parts = [(p.topic, p.partition) for p in partitions]
             self.moves.append((who, "-", sorted(number for _, number in parts)))
@@ -124,7 +124,7 @@ class Member:
         return ""
 
     def stop(self) -> None:
-        """Leave the group (a static member: for a while)."""
+        """Leave the group; a static member stays registered until its session expires."""
         if not self._over.is_set():
             self._over.set()
             self._thread.join()
@@ -150,14 +150,14 @@ class Cluster:
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
 
     def create(self, topic: str, partitions: int, records: int = 0) -> None:
-        """A topic, with so many records in each partition."""
+        """Create a topic with ``records`` records in each partition."""
         self.admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result()
         until(lambda: topic in self.admin.list_topics().topics, f"topic {topic}")
         if records:
             self.produce(topic, partitions, records)
 
     def produce(self, topic: str, partitions: int, records: int) -> None:
-        """Records into every partition."""
+        """Write records into every partition."""
         producer = Producer({"bootstrap.servers": self.bootstrap})
         for number in range(records):
             for partition in range(partitions):
@@ -165,7 +165,7 @@ class Cluster:
         assert producer.flush(30) == 0
 
     def close(self) -> None:
-        """librdkafka's own threads and sockets end with the object."""
+        """Delete the client, which ends librdkafka's own threads and sockets."""
         del self.admin
         gc.collect()
 

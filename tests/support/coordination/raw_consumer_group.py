@@ -39,7 +39,7 @@ class ConsumerScript:
         self.group = group or f"group-{uuid.uuid4().hex[:8]}"
         self.client = RawClient(bootstrap, 30)
         self.log: list[Told] = []
-        self.names: dict[uuid.UUID, str] = {}  # of topics, as the script calls them
+        self.names: dict[uuid.UUID, str] = {}  # topic id -> the script's name of the topic
         self.real: dict[str, str] = {}
         self.members: dict[str, str] = {}  # member id -> name in the script
         self.epochs: dict[str, int] = {}
@@ -110,7 +110,7 @@ class ConsumerScript:
         return next(key for key, known in self.names.items() if known == name)
 
     def shown(self, listed: Sequence[Any] | None) -> Any:
-        """Partitions as text, None for none given."""
+        """Return partitions as text; None if none are given."""
         if listed is None:
             return None
         return sorted(f"{self.names.get(t.topic_id, '?')}:{sorted(t.partitions)}" for t in listed)
@@ -203,7 +203,7 @@ class ConsumerScript:
     def commit(
         self, member: str, epoch: int, *, version: int = 9, label: str = "", **changes: Any
     ) -> None:
-        """OffsetCommit of partition 0 of topic a; ``member`` is a member's name, or empty."""
+        """Commit partition 0 of topic a; ``member`` is a member's name, or empty."""
         topic = {"name": self.real["a"], "topic_id": self.topic_id("a")}
         values = {
             "group_id": self.group,
@@ -218,7 +218,7 @@ class ConsumerScript:
     def fetch_offsets(
         self, member: str | None, epoch: int, *, version: int = 9, stable: bool = False
     ) -> None:
-        """OffsetFetch of the same."""
+        """Fetch the offset of partition 0 of topic a."""
         topic = {"name": self.real["a"], "topic_id": self.topic_id("a"), "partition_indexes": [0]}
         member_id = f"{self.group}-{member}" if member else member
         group = {
@@ -234,7 +234,7 @@ class ConsumerScript:
         self.log.append((f"fetch v{version} by {member} at {epoch}", int(answer.error_code), found))
 
     def describe(self, label: str = "describe") -> None:
-        """ConsumerGroupDescribe, members by name."""
+        """Log ConsumerGroupDescribe, with members by name."""
         answer = self.client.call(69, 1, group_ids=[self.group]).groups[0]
         members = sorted(
             (
@@ -290,11 +290,11 @@ class ConsumerScript:
         self.log.append(("DeleteGroups", int(answer.error_code)))
 
     def delete_offsets(self, *names: str) -> None:
-        """OffsetDelete of partition 0 of these topics."""
+        """Delete the offset of partition 0 of these topics."""
         self.delete_offsets_of({self.real[n]: (0,) for n in names})
 
     def delete_offsets_of(self, places: Mapping[str, Sequence[int]]) -> None:
-        """OffsetDelete of partitions by the real names of topics; the answer, in any order."""
+        """Delete offsets by the topics' real names; log the answer in a fixed order."""
         topics = [
             {"name": name, "partitions": [{"partition_index": p} for p in parts]}
             for name, parts in places.items()
@@ -310,7 +310,7 @@ class ConsumerScript:
         self.log.append(("OffsetDelete", int(answer.error_code), found))
 
     def classic_requests(self, who: str, generation: int = 1, **join: Any) -> None:
-        """Heartbeat, SyncGroup and LeaveGroup of the classic protocol, in a member's name."""
+        """Send Heartbeat, SyncGroup and LeaveGroup of the classic protocol with a member's id."""
         member_id = f"{self.group}-{who}"
         ids = {"group_id": self.group, "member_id": member_id}
         beat = self.client.call(12, 4, generation_id=generation, **ids)
@@ -324,7 +324,7 @@ class ConsumerScript:
         self.log.append(("LeaveGroup", int(answer.error_code), told))
 
     def topic_page(self, names: list[str], **values: Any) -> None:
-        """DescribeTopicPartitions."""
+        """Log DescribeTopicPartitions."""
         values.setdefault("response_partition_limit", 2_000)
         topics = [{"name": self.real.get(name, name)} for name in names]
         answer = self.client.call(75, 0, topics=topics, **values)
@@ -361,7 +361,7 @@ class ConsumerScript:
         group: str | None = None,
         keep: bool = False,
     ) -> None:
-        """IncrementalAlterConfigs of the group; only tried out unless kept."""
+        """Send IncrementalAlterConfigs for the group; only a dry run unless ``keep``."""
         change = {"name": name, "config_operation": operation, "value": value}
         named = self.group if group is None else group
         resource = {"resource_type": GROUP_RESOURCE, "resource_name": named, "configs": [change]}
@@ -370,7 +370,7 @@ class ConsumerScript:
 
 
 def assert_same(story: Story, kafka: KafkaServer) -> None:
-    """Play ``story`` on ``kafka`` and on ours, set up alike: both say the same, line by line."""
+    """Play ``story`` on ``kafka`` and on ours with equal settings; assert equal logs."""
     settings = {
         **{name: value for name, value in SETTINGS.items() if name.startswith("group.")},
         "group.consumer.assignors": "uniform,range",

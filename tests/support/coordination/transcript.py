@@ -1,7 +1,7 @@
-"""The transcript of a group: each event with every effect, the next deadline, and the views between them.
+"""The transcript of a group: each event with its effects, the next deadline, and views.
 
-A transcript shows every field that differs from its default, so that one comparison checks the whole answer,
-the saved records, the order of the effects and the time of the next timer.
+A transcript shows every field that differs from its default, so that one comparison checks the
+whole answer, the saved records, the order of the effects and the time of the next timer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from faust_assigner.coordinator.group import Group
 
 #: The wall clock's lead over the monotonic clock, in ms.
 WALL_LEAD_MS = 1_700_000_000_000
-#: The question for the group's views, the outcomes of the last save, and the result of the last computation.
+#: A request for the group's views, the outcomes of the last save, and the last computation's
+#: result.
 VIEWS, SAVED, NOT_SAVED, COMPUTED = "views", "saved", "not saved", "computed"
 #: An epoch or generation that stands for the member's current one.
 NOW: Final = 99

@@ -47,7 +47,7 @@ class Group:
     generation: int = 0
     replicas: int = 1
     warmups: WarmupPolicy | None = None
-    #: Records in each changelog partition; 0: members tell no positions.
+    #: Records in each changelog partition; 0: members claim no positions.
     records: int = 0
     last: Round | None = None
     #: Whether the leader of each round also led the previous round.
@@ -73,7 +73,7 @@ class Group:
         del self.workers[name]
 
     def settle(self, most: int = 8) -> int:
-        """Rounds until none follows and none is waited for, at most so many; returns how many."""
+        """Play at most ``most`` rounds until none follows; return their number."""
         for number in range(1, most + 1):
             found = self.play()
             if not found.follows and not found.awaited:
@@ -179,7 +179,7 @@ class Group:
 
     @property
     def follows(self) -> bool:
-        """Whether the last answers ask for a second round."""
+        """Whether the last answers request a second round."""
         return self.last is not None and self.last.follows
 
 
@@ -212,5 +212,5 @@ def _by_topic(tasks: Iterable[Task]) -> dict[str, list[int]]:
     return found
 
 
-#: Everything there is to process.
+#: All tasks of the group.
 ALL = frozenset(_tasks((topic, range(count)) for topic, count in TOPICS.items()))

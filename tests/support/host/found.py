@@ -1,4 +1,4 @@
-"""Which methods of the host ours override, and where ours put something of their own in a method's place."""
+"""The host's methods that ours override, and the places where ours replace a method."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _NO_METHODS = frozenset({"__init__", "__init_subclass__", "__class_getitem__", "
 
 
 def name_of(made: type) -> str:
-    """``module:Class``, ours without the name of the package."""
+    """Return ``module:Class``, for ours without the package's name."""
     return f"{made.__module__}:{made.__qualname__}".removeprefix(PACKAGE)
 
 
 @cache
 def modules() -> tuple[Any, ...]:
-    """All of the app's modules."""
+    """Return all modules of the app."""
     names = sorted(
         ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in APP.rglob("*.py")
     )
@@ -170,7 +170,7 @@ def _is_ours(module: Any, function: Any, target: ast.Attribute, value: ast.expr)
 
 @cache
 def _methods() -> frozenset[str]:
-    """Names of the methods of the app's classes."""
+    """Return the names of the methods of the app's classes."""
     kinds = [k for m in modules() for k in vars(m).values() if inspect.isclass(k)]
     ours = [k for k in kinds if k.__module__.startswith(PACKAGE)]
     return frozenset(n for k in ours for n, made in vars(k).items() if inspect.isfunction(made))

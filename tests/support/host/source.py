@@ -27,7 +27,7 @@ def duties_of(function: Any) -> tuple[str, ...]:
 
 
 def tree_of(function: Any) -> Function:
-    """The syntax tree of a function, method, property or task of a mode service."""
+    """Return the syntax tree of a function, method, property or task of a mode service."""
     plain = inspect.unwrap(_plain(function))
     (found,) = ast.parse(textwrap.dedent(inspect.getsource(plain))).body
     assert isinstance(found, Function), found

@@ -49,7 +49,7 @@ WORK_S = float(ENV.get("WORK_S", "0"))
 SENDS_OUTPUTS = ENV.get("OUTPUTS") == "1"
 HAS_WINDOWS = ENV.get("WINDOWS") == "1"
 TAKES_RETURNS = ENV.get("RETURNS") == "1"
-#: In offsets, which pass for seconds: more than pass in any pause of the load.
+#: In offsets, which count as seconds: more than the offsets sent in any pause of the load.
 WINDOW, EXPIRES = 10.0, 60.0
 
 SETTINGS = {
@@ -67,7 +67,7 @@ app = faust.App(
     APP_ID,
     broker="kafka://" + ENV["BOOTSTRAP"],
     PartitionAssignor=ASSIGNORS[ENV["ASSIGNOR"]],
-    consumer_group_instance_id=ENV["INSTANCE"] or None,  # an empty name would be everybody's
+    consumer_group_instance_id=ENV["INSTANCE"] or None,  # else all workers share one name
     datadir=ENV["DATA"],
     store="rocksdb://",
     topic_partitions=PARTITIONS,
@@ -200,7 +200,7 @@ class Journal(faust.Sensor):
 
     def __post_init__(self) -> None:
         self.file = os.open(JOURNAL, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        #: Of the records under way, by partition and offset: since when.
+        #: Partition and offset of a record in progress -> its start.
         self.began: dict[tuple[int, int], float] = {}
 
     def write(self, kind: str, **row: Any) -> None:
@@ -211,7 +211,7 @@ class Journal(faust.Sensor):
         )
 
     def on_stream_event_in(self, tp: Any, offset: int, stream: Any, event: Any) -> None:
-        """An agent begins with a record."""
+        """Note the start of a record."""
         super().on_stream_event_in(tp, offset, stream, event)
         if tp.topic == orders_topic.get_topic_name():
             self.began[tp.partition, offset] = time.time()
@@ -219,7 +219,7 @@ class Journal(faust.Sensor):
     def on_stream_event_out(
         self, tp: Any, offset: int, stream: Any, event: Any, state: Any = None
     ) -> None:
-        """An agent is done with a record."""
+        """Write that a record is done."""
         super().on_stream_event_out(tp, offset, stream, event, state)
         if tp.topic == orders_topic.get_topic_name():
             began = self.began.pop((tp.partition, offset), None)
@@ -231,16 +231,16 @@ class Journal(faust.Sensor):
             )
 
     def on_rebalance_start(self, app: Any) -> Any:
-        """A round begins."""
+        """Write the start of a round."""
         self.write("rebalance", what="start", rebalancing=app.rebalancing)
         return super().on_rebalance_start(app)
 
     def on_rebalance_return(self, app: Any, state: Any) -> None:
-        """Its answer has been taken."""
+        """Write the return of a round."""
         self.write("rebalance", what="return", rebalancing=app.rebalancing)
 
     def on_rebalance_end(self, app: Any, state: Any) -> None:
-        """All tables are restored."""
+        """Write the end of a round: all tables are restored."""
         self.write("rebalance", what="end", rebalancing=app.rebalancing)
 
 
@@ -250,13 +250,13 @@ app.sensors.add(journal)
 
 
 def generation_of(app: Any) -> int:
-    """The group's generation; Faust's own number stands still in cooperative rounds."""
+    """Return the group's generation; Faust's own number does not change in cooperative rounds."""
     said = getattr(app.assignor, "generation", -1)
     return said if said > 0 else app.consumer_generation_id
 
 
 def numbers_of(tps: Any, topic: str) -> list[int]:
-    """The partition numbers of ``topic`` among ``tps``, ascending."""
+    """Return the partition numbers of ``topic`` among ``tps``, ascending."""
     return sorted(tp.partition for tp in tps if tp.topic == topic)
 
 
@@ -312,7 +312,7 @@ async def tell_revocation(app: Any, revoked: Any, **_: Any) -> None:
 
 @app.on_rebalance_complete.connect
 async def tell_ready(app: Any, **_: Any) -> None:
-    """Tables are restored."""
+    """Write that tables are restored."""
     journal.write("ready", generation=generation_of(app))
 
 
@@ -321,7 +321,7 @@ async def answer_sigusr1() -> None:
     """Write the totals on SIGUSR1, each file by a rename, so that no reader sees half a file."""
 
     def dump() -> None:
-        # The totals last: they are waited for.
+        # The totals come last, because readers wait for them.
         for name, rows in (
             ("sets", sets()),
             ("copies", copies()),

@@ -28,7 +28,7 @@ class CooperativeWorker(Worker):
         self.declare()
 
     def declare(self) -> None:
-        """More tables."""
+        """Add more tables; none by default."""
 
     def roles(self, actives: Iterable[int], standbys: Iterable[int]) -> tuple[set[TP], set[TP]]:
         """Return the owned and the followed partitions, as the assignor does."""
@@ -76,7 +76,7 @@ class CooperativeWorker(Worker):
         )
 
     async def rebalance(self, actives: Iterable[int], standbys: Iterable[int] = ()) -> None:
-        """An eager round."""
+        """Run an eager round."""
         assignor = self.app.assignor
         assignor.actives, assignor.standbys = self.roles(actives, standbys)
         told = asyncio.run_coroutine_threadsafe(
@@ -86,7 +86,7 @@ class CooperativeWorker(Worker):
 
     @property
     def at_rest(self) -> bool:
-        """Whether everything given has been taken on."""
+        """Whether all assigned partitions have started."""
         recovery = self.app.tables.recovery
         return recovery.is_flowing and not recovery.is_taking_on
 
@@ -96,13 +96,13 @@ class CooperativeWorker(Worker):
 
 
 def log_of(table: Any, partition: int) -> TP:
-    """The changelog partition behind a table."""
+    """Return the changelog partition behind a table."""
     return TP(table.changelog_topic.get_topic_name(), partition)
 
 
 @contextlib.asynccontextmanager
 async def owning(worker: CooperativeWorker, actives: Iterable[int]) -> AsyncIterator[None]:
-    """``worker`` runs, owns ``actives`` and is at rest."""
+    """Run ``worker`` until it owns ``actives`` and is at rest."""
     async with running(worker):
         await worker.rebalance(actives)
         assert await worker.until(lambda: worker.at_rest)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
-#: Does something to the folder of a database.
+#: A function that damages the folder of a database.
 Damage: TypeAlias = Callable[[Path], None]
 
 
@@ -46,7 +46,7 @@ def remove(pattern: str) -> Damage:
 
 
 def replace_by_file(database: Path) -> None:
-    """A file where the folder was."""
+    """Replace the folder by a file."""
     for file in database.glob("*"):
         file.unlink()
     database.rmdir()

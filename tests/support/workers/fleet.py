@@ -1,4 +1,4 @@
-"""Worker processes: started, watched through their journals, killed, restarted with their files."""
+"""Worker processes: started, observed by their journals, killed, restarted with their files."""
 
 from __future__ import annotations
 
@@ -83,14 +83,14 @@ class Fleet(Processes[Worker]):
     session_s: float = 10.0
     static: bool = False
     outputs: bool = False
-    #: Whether orders are counted in windows and remembered in sets, too.
+    #: Whether orders are also counted in windows and kept in sets.
     windows: bool = False
     #: Workers that start with the version of the app that takes returns.
     returns: set[str] = field(default_factory=set)
     work_s: float = 0.0
     #: The module that workers run.
     module: str = APP
-    #: More of Faust's settings, by name.
+    #: More settings of Faust, by name.
     settings: Mapping[str, Any] = field(default_factory=dict)
     workers: dict[str, Worker] = field(default_factory=dict)
     root: ClassVar[Path] = ROOT
@@ -147,7 +147,7 @@ class Fleet(Processes[Worker]):
                 self.kill(worker.name)
 
     def orders(self) -> list[tuple[float, int, int]]:
-        """(time, partition, offset) of every order a worker was done with, by time, repeats included."""
+        """Return (time, partition, offset) of every finished order, by time, with repeats."""
         return sorted(row for worker in self.workers.values() for row in worker.orders)
 
     def at_rest(self) -> bool:
@@ -161,7 +161,7 @@ class Fleet(Processes[Worker]):
         )
 
     def generation(self) -> int:
-        """The highest any worker has seen."""
+        """Return the highest generation that any worker has had."""
         return max((worker.generation for worker in self.workers.values()), default=-1)
 
     def rounds(self, after: int) -> list[State]:
@@ -218,7 +218,7 @@ class Fleet(Processes[Worker]):
         raise NotAtRestError(f"no rest within {timeout_s:.0f} s\n" + "\n".join(said))
 
     def drain(self, orders: int, patience_s: float = 45.0) -> None:
-        """Wait until as many distinct orders were done as were sent, or none came for ``patience_s``."""
+        """Wait until ``orders`` distinct orders are done, or none was done for ``patience_s``."""
         done, progress = -1, time.monotonic()
         while done < orders and time.monotonic() - progress < patience_s:
             time.sleep(0.2)
@@ -228,7 +228,7 @@ class Fleet(Processes[Worker]):
                 done, progress = now, time.monotonic()
 
     def totals(self, timeout_s: float = 20.0) -> dict[str, dict[str, int]]:
-        """The union of the workers' active parts of the table."""
+        """Return the union of the workers' active parts of the table."""
         rows: dict[str, dict[str, int]] = {}
         for answer in self.answers("totals", timeout_s):
             rows |= answer

@@ -1,4 +1,4 @@
-"""The worker process under test; its copies stand still while the file ``hold-copies`` is in its folder."""
+"""The worker process under test; the file ``hold-copies`` in its folder stops its standbys."""
 
 from __future__ import annotations
 

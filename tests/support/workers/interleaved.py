@@ -25,7 +25,7 @@ class Done(NamedTuple):
 
 @dataclass(frozen=True)
 class Journals:
-    """All records in the order of time, and when each life of a worker was told of which partitions."""
+    """All records in the order of time, and the assignments of each run of a worker."""
 
     done: Sequence[Done]
     told: Mapping[str, Sequence[tuple[float, frozenset[int]]]] = field(default_factory=dict)

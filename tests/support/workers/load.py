@@ -29,7 +29,7 @@ class Load:
     preload: int = 0
     orders_per_s: float = 5.0
     seed: int = 1
-    #: Which of the app's topics the orders go to.
+    #: The app's topic for the orders.
     topic: str = "orders"
     #: Seconds for which aiokafka tries to deliver a record.
     request_timeout_s: float = 40.0
@@ -175,7 +175,7 @@ def judge(
 
 
 def wrong_rows(load: Load, totals: Mapping[str, Mapping[str, int]]) -> tuple[str, ...]:
-    """Where the tables differ from the model, a line for each customer."""
+    """Return the differences between tables and model, a line for each customer."""
     wrong = []
     for customer, amounts in sorted(load.amounts.items()):
         row = totals.get(customer, {})

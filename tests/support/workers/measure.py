@@ -32,7 +32,7 @@ class Event:
 
     @property
     def idle(self) -> int:
-        """Workers without an active partition."""
+        """The number of workers without an active partition."""
         return self.loads.count(0)
 
 
@@ -92,7 +92,7 @@ def measure(
 def standstill(
     orders: Iterable[tuple[float, int, int]], partitions: int, since: float, until: float
 ) -> dict[int, float]:
-    """For each partition, the longest time without an order, from ``since`` to its last order."""
+    """Return, per partition, the longest time without an order from ``since`` to its last order."""
     times: dict[int, list[float]] = {p: [since] for p in range(partitions)}
     for at, partition, _ in orders:
         if since <= at <= until:

@@ -61,7 +61,7 @@ class VirtualAIOProducer:
     stop = flush = start
 
     async def send(self, topic: str, value: bytes | None, key: bytes | None, **_: Any) -> Any:
-        """Keep the record; answer with a finished future."""
+        """Keep the record; return a finished future."""
         if self.transactional_id is None:
             self.worker.loose.append(Sent(topic, key, value))
         else:
@@ -103,7 +103,7 @@ class PassingOn(Worker):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(processing_guarantee="exactly_once", **settings)
-        self.app.in_worker = True  # as `faust worker` does; there are no transactions without
+        self.app.in_worker = True  # as `faust worker` does; without it there are no transactions
         self.loose: list[Sent] = []
         self.changes = itertools.count()
         self.transactions: list[Transaction] = []
@@ -114,13 +114,13 @@ class PassingOn(Worker):
             _transaction_producers, _trn_locks = (
                 {},
                 {},
-            )  # the driver's are the class's, shared by all apps
+            )  # the driver's dict is the class's, shared by all apps
 
             def _new_producer(self, transactional_id: str | None = None) -> Any:
                 return VirtualAIOProducer(worker, transactional_id)
 
             async def create_topic(self, *args: Any, **kwargs: Any) -> None:
-                """Topics are there once written to."""
+                """Do nothing: a topic exists after the first write."""
 
         self.app.transport.Producer = VirtualProducer
 
@@ -133,7 +133,7 @@ class PassingOn(Worker):
             self.processed.append((event.message.partition, event.message.offset))
 
     def of(self, partition: int) -> list[Transaction]:
-        """Its transactions, in order."""
+        """Return the partition's transactions, in order."""
         return [
             transaction for transaction in self.transactions if transaction.partition == partition
         ]

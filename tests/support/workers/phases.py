@@ -57,7 +57,7 @@ def before_answer(coordinator: Any, assignment: Any, generation: int) -> None:
 
 
 def before_commit(consumer: Any, *args: Any, **kwargs: Any) -> str | None:
-    """Of a commit: whether partitions are being let go."""
+    """Return the place before a commit during a revocation, or None."""
     return LETTING_GO if consumer.leaving else None
 
 

@@ -1,4 +1,4 @@
-"""The worker process behind ``readers.py``: numbers in a table, asked for over HTTP. Told by ``READER_*``."""
+"""The worker process of ``readers.py``: numbers in a table, read over HTTP; set up by ``READER_*``."""
 
 from __future__ import annotations
 
@@ -52,21 +52,21 @@ def _row(view: View, key: str) -> Response:
 @app.page("/latest/{key}")
 @app.table_route(latest, match_info="key")
 async def by_path(view: View, request: Request, key: str) -> Response:
-    """The key in the path."""
+    """Answer for the key in the path."""
     return _row(view, key)
 
 
 @app.page("/latest")
 @app.table_route(latest, query_param="key")
 async def by_query(view: View, request: Request, **_: Any) -> Response:
-    """The key in the query."""
+    """Answer for the key in the query."""
     return _row(view, request.query["key"])
 
 
 @app.page("/recent/{key}")
 @app.table_route(recent, match_info="key")
 async def by_window(view: View, request: Request, key: str) -> Response:
-    """Of a windowed table."""
+    """Answer from the windowed table."""
     return view.json({"number": recent[key].now(), "port": PORT})
 
 

@@ -61,7 +61,7 @@ class Readers:
     ports: dict[str, int] = field(default_factory=dict)
 
     def start(self, name: str) -> None:
-        """Start a worker, with the files and at the port of its former life."""
+        """Start a worker with the files and at the port of its earlier run."""
         if name not in self.ports:
             with socket.create_server(("127.0.0.1", 0)) as free:
                 self.ports[name] = free.getsockname()[1]
@@ -88,7 +88,7 @@ class Readers:
             )
 
     def kill(self, name: str) -> None:
-        """SIGKILL."""
+        """SIGKILL the worker."""
         self.processes[name].kill()
         self.processes[name].wait()
 
@@ -120,7 +120,7 @@ class Readers:
             return Answer(asked_at, key, 0, {})
 
     def until(self, name: str, ready: Any, timeout_s: float = 60.0, **how: Any) -> list[Answer]:
-        """Ask for all keys until ``ready(answers)``; the answers of all rounds."""
+        """Ask for all keys until ``ready(answers)``; return the answers of all rounds."""
         deadline, found = time.monotonic() + timeout_s, list[Answer]()
         while time.monotonic() < deadline:
             now = [self.ask(name, key, **how) for key in KEYS]
@@ -135,12 +135,12 @@ class Readers:
 
 
 def all_known(answers: list[Answer]) -> bool:
-    """Whether each has a row, of its owner or a copy."""
+    """Return whether each answer has a row, of its owner or of a standby."""
     return all(a.status == 200 and a.number for a in answers)
 
 
 def all_by_owners(answers: list[Answer]) -> bool:
-    """Whether each has a row of its owner."""
+    """Return whether each answer has a row of its owner."""
     return all((a.status, a.role) == (200, "owner") and a.number for a in answers)
 
 
@@ -197,7 +197,7 @@ class Numbers:
             await producer.stop()
 
     def start(self) -> None:
-        """In a thread of its own."""
+        """Start to send in a new thread."""
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
         self._thread.start()
 

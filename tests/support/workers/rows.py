@@ -56,7 +56,7 @@ async def add(stream: Any) -> None:
             del sums[key]
         counts[key] += 1
         shared[f"all-{key}"] += 1
-        turn = value // 50  # of a key, which comes with every fiftieth number
+        turn = value // 50  # of a key, which occurs with every fiftieth number
         seen[key].add(turn % 5)
         seen[key].discard((turn + 2) % 5)
 

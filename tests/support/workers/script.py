@@ -94,13 +94,13 @@ class Script:
         self.files["worker-2"] = self.fleet.workers["worker-2"].on_disk
 
     def _bounce(self) -> None:
-        """Killed, and back within its session."""
+        """Kill a worker and restart it within its session."""
         self.fleet.kill("worker-1")
         time.sleep(1.0)
         self.fleet.start("worker-1")
 
     def _roll(self) -> None:
-        """Everybody in turn is stopped and started again; the next once the group is at rest."""
+        """Stop and restart each worker in turn; continue once the group is at rest."""
         names = [worker.name for worker in self.fleet.living()]
         for name in names:
             generation = self.fleet.generation()

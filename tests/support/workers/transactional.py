@@ -68,7 +68,7 @@ def make_app(app_id: str) -> faust.App:
                 await passed_on.send(key=str(value), value=value)
 
     async def take_events(stream: Any) -> None:
-        """The same with events."""
+        """Read events by tens, a record out for each."""
         async for events in stream.take_events(10, within=0.2):
             for event in events:
                 await passed_on.send(key=event.key, value=event.value)
@@ -102,7 +102,7 @@ app = make_app(ENV["APP_ID"])
 if __name__ == "__main__":
     if beside_id := ENV.get("BESIDE"):
         beside = make_app(beside_id)
-        beside.in_worker = True  # as the worker says of its first app
+        beside.in_worker = True  # as the worker sets it for its first app
         faust.Worker(app, beside, loglevel="info").execute_from_commandline()
     else:
         app.main()

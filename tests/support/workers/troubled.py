@@ -28,7 +28,7 @@ class Troubled:
 
     @property
     def worker(self) -> Worker:
-        """The worker, its journal read."""
+        """The worker with its journal read."""
         self.fleet.living()
         return self.fleet.workers[NAME]
 
@@ -51,12 +51,12 @@ class Troubled:
         return len({row[1:] for row in self.worker.orders})
 
     def log(self) -> str:
-        """All the worker has logged, over its lives."""
+        """Return the worker's log of all runs."""
         return (self.worker.folder / "log").read_text(errors="replace")
 
     @contextlib.contextmanager
     def frozen_broker(self) -> Iterator[None]:
-        """The broker's process does not run within the block; its sockets stay open."""
+        """Freeze the broker's process within the block; its sockets stay open."""
         self.broker.process.send_signal(signal.SIGSTOP)
         try:
             yield
@@ -74,7 +74,7 @@ def troubled(
     session_s: float = 3.0,
     **settings: Any,
 ) -> Iterator[Troubled]:
-    """A broker with ``waiting`` orders on each partition; no worker runs yet, none is left behind."""
+    """A broker with ``waiting`` orders on each partition; no worker runs yet or after the block."""
     app_id = f"troubled-{time.time_ns()}"
     with broker_process(None, "group.min.session.timeout.ms=1000") as broker:
         wanted: Mapping[str, Any] = {"broker_request_timeout": 4.0} | settings
@@ -125,7 +125,7 @@ def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
 
 
 def fill(folder: Path) -> Path:
-    """Leave no room on the disk of ``folder``; returns the file to remove to make room again."""
+    """Fill the disk of ``folder``; return the file whose removal makes room."""
     ballast = folder / "ballast"
     with contextlib.suppress(OSError), ballast.open("ab", buffering=0) as file:
         for size in (2**16, 2**12, 1):

@@ -118,15 +118,15 @@ class VirtualConsumer:
         )
 
     async def _committed(self, tps: Iterable[TP]) -> dict[TP, Any]:
-        """All committed offsets, as the group tells them at once."""
+        """Return all committed offsets at once."""
         return {tp: SimpleNamespace(offset=self.logs.committed.get(tp, -1)) for tp in tps}
 
     async def start(self) -> None:
-        """Remember the thread's loop."""
+        """Keep the thread's loop."""
         self.loop = asyncio.get_running_loop()
 
     async def stop(self) -> None:
-        """Answer no more fetches."""
+        """End all fetches."""
         self._closed = True
 
     def subscribe(self, topics: set[str], listener: Any) -> None:
@@ -143,7 +143,7 @@ class VirtualConsumer:
         await self.listener.on_partitions_assigned(set(self.positions))
 
     def assignment(self) -> set[TP]:
-        """Partitions of this generation."""
+        """Return the partitions of this generation."""
         return set(self.positions)
 
     def seek(self, tp: TP, offset: int) -> None:
@@ -162,7 +162,7 @@ class VirtualConsumer:
         return committed
 
     async def position(self, tp: TP) -> int:
-        """Offset of the next record to fetch."""
+        """Return the offset of the next record to fetch."""
         return self.positions[tp]
 
     async def commit(self, offsets: dict[TP, Any]) -> None:
@@ -170,15 +170,15 @@ class VirtualConsumer:
         self.logs.committed.update({TP(*tp): meta.offset for tp, meta in offsets.items()})
 
     def highwater(self, tp: TP) -> int:
-        """End of the log."""
+        """Return the end of the log."""
         return self.logs.ends[TP(*tp)]
 
     async def beginning_offsets(self, partitions: Iterable[TP]) -> dict[TP, int]:
-        """Where the logs begin."""
+        """Return the beginnings of the logs."""
         return dict.fromkeys(partitions, 0)
 
     async def end_offsets(self, partitions: Iterable[TP]) -> dict[TP, int]:
-        """Where the logs end."""
+        """Return the ends of the logs."""
         return {tp: self.logs.ends[TP(*tp)] for tp in partitions}
 
 
@@ -201,11 +201,11 @@ class VirtualKafkaConsumer(driver.Consumer):
         return VirtualThread(self, loop=self.loop, beacon=self.beacon)
 
     async def create_topic(self, *args: Any, **kwargs: Any) -> None:
-        """Topics are there once written to."""
+        """Do nothing: a topic exists after the first write."""
 
 
 class VirtualProducer(Producer):
-    """Writes to the logs at once."""
+    """A producer that writes to the logs at once."""
 
     async def send(
         self,
@@ -216,7 +216,7 @@ class VirtualProducer(Producer):
         *args: Any,
         **kwargs: Any,
     ) -> asyncio.Future[RecordMetadata]:
-        """Append, answer with a finished future."""
+        """Append the record; return a finished future."""
         tp = TP(topic, partition or 0)
         done = asyncio.get_running_loop().create_future()
         done.set_result(RecordMetadata(*tp, tp, self.app.logs.append(tp, key, value)))
@@ -227,15 +227,15 @@ class VirtualProducer(Producer):
         await self.buffer.flush()
 
     def supports_headers(self) -> bool:
-        """As every current broker."""
+        """Return True, as for every current broker."""
         return True
 
     async def create_topic(self, *args: Any, **kwargs: Any) -> None:
-        """Topics are there once written to."""
+        """Do nothing: a topic exists after the first write."""
 
 
 class VirtualTransport(driver.Transport):
-    """The driver with both."""
+    """The driver with the virtual consumer and producer."""
 
     Consumer = VirtualKafkaConsumer
     Producer = VirtualProducer
@@ -249,18 +249,18 @@ class Assigned:
         self.standbys: set[TP] = set()
 
     def assigned_actives(self) -> set[TP]:
-        """Partitions this worker owns."""
+        """Return the partitions that this worker owns."""
         return self.actives
 
     def assigned_standbys(self) -> set[TP]:
-        """Partitions this worker holds copies of."""
+        """Return the partitions for which this worker is a standby."""
         return self.standbys
 
 
 class Worker:
-    """The app: counts how often each order number was seen, in a table with a changelog."""
+    """The app: it counts how often each order number occurs, in a table with a changelog."""
 
-    #: Keywords of the agent.
+    #: Keyword arguments of the agent.
     agent_options: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, *, partitions: int = 1, repaired: bool, **settings: Any) -> None:
@@ -302,7 +302,7 @@ class Worker:
         app.agent(self.orders, **self.agent_options)(self.count)
 
     def install_more(self) -> None:
-        """Other parts of ours, before the app has tables."""
+        """Install further parts of ours before the app has tables; none by default."""
 
     async def count(self, orders: faust.StreamT[int]) -> None:
         """The agent."""
@@ -326,11 +326,11 @@ class Worker:
         return client
 
     def source(self, partition: int = 0) -> TP:
-        """Orders."""
+        """Return a partition of the orders."""
         return TP("orders", partition)
 
     def changelog(self, partition: int = 0) -> TP:
-        """The table's records."""
+        """Return a partition of the table's changelog."""
         return TP(self.counts.changelog_topic.get_topic_name(), partition)
 
     def send_orders(self, count: int, partition: int = 0) -> None:
@@ -347,11 +347,11 @@ class Worker:
 
     @property
     def offsets(self) -> list[int]:
-        """Offsets processed on partition 0, in order, repeats included."""
+        """The processed offsets of partition 0, in order, with repeats."""
         return [offset for partition, offset in self.processed if partition == 0]
 
     async def rebalance(self, actives: Iterable[int], standbys: Iterable[int] = ()) -> None:
-        """The group gives this worker ``actives`` and the copies ``standbys``."""
+        """Assign ``actives`` and the standbys ``standbys`` in an eager round."""
         assignor, consumer = self.app.assignor, self.app.consumer._thread._consumer
         owned, copied = list(actives), list(standbys)
         assignor.actives = {tp for p in owned for tp in (self.source(p), self.changelog(p))}
@@ -383,7 +383,7 @@ class Worker:
 
 @contextlib.asynccontextmanager
 async def running(worker: Worker) -> AsyncIterator[Worker]:
-    """The worker started; stopped at exit."""
+    """Run the worker during the block."""
     app = worker.app
     app.finalize()
 

@@ -26,12 +26,12 @@ class Measured(Fleet):
     broker: Any = None
 
     def web_options(self, name: str) -> Sequence[str]:
-        """A port of its own for each life."""
+        """Choose a new port for each run."""
         self.ports[name] = free_port()
         return on_loopback(self.ports[name])
 
     def url(self, name: str) -> str:
-        """Where its web server is."""
+        """Return the address of a worker's web server."""
         return f"http://127.0.0.1:{self.ports[name]}"
 
     def get(self, name: str, path: str) -> tuple[int, str]:
@@ -45,7 +45,7 @@ class Measured(Fleet):
             return 0, ""
 
     def scrape(self, name: str) -> dict[str, dict[tuple[str, ...], float]]:
-        """Ours, by name without prefix: values of the labels, by label -> value."""
+        """Return our metrics by name without prefix: the labels' values -> the value."""
         _, text = self.get(name, "/metrics")
         found: dict[str, dict[tuple[str, ...], float]] = {}
         for family in text_string_to_metric_families(text):

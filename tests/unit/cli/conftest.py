@@ -29,7 +29,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> type[Looks]:
-    """The looks of every command."""
+    """Replace the looks of every command."""
     for name, value in (("made", []), ("answers", []), ("ledger", ([], ())), ("asked", [])):
         monkeypatch.setattr(Looks, name, value, raising=False)
     monkeypatch.setattr(collect, "Looks", Looks)
@@ -54,7 +54,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The requests of ``weights`` and ``simulate``; reports are shown as they are."""
+    """The requests of ``weights`` and ``simulate``; reports are shown unchanged."""
     found: list[Any] = []
 
     def note(*request: Any) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def corrupt(part: list[Any]) -> None:
 
 
 def garbage(part: list[Any]) -> None:
-    """Replace the batch by random bytes."""
+    """Replace the batch by bytes that are no batch."""
     part[-1] = b"\xff" * 61
 
 

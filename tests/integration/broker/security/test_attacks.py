@@ -121,7 +121,7 @@ def test_bytes_that_are_no_message_end_the_log_in(client: RawClient, token: byte
 
 
 def test_a_log_in_out_of_order_is_refused(broker: EmbeddedBroker) -> None:
-    """Without a handshake, after a second one, after the log-in, and on a plain listener."""
+    """Without a handshake, after a second one, after the log-in, and without a log-in."""
     with RawClient(broker.bootstrap) as client:
         assert client.call(AUTHENTICATE, 2, auth_bytes=b"x").error_code == FAILED
         assert client.is_closed()
@@ -141,7 +141,7 @@ def test_a_log_in_out_of_order_is_refused(broker: EmbeddedBroker) -> None:
 def test_a_log_in_of_the_oldest_kind_has_no_requests_around_its_tokens(
     broker: EmbeddedBroker,
 ) -> None:
-    """After SaslHandshake 0 tokens are unframed, and a failure closes the connection."""
+    """After SaslHandshake 0 tokens have only a size, and a failure closes the connection."""
     for password, may_enter in ((CANARY, True), ("wrong", False)):
         with RawClient(broker.bootstrap) as client:
             assert client.call(HANDSHAKE, 0, mechanism=SCRAM).error_code == 0

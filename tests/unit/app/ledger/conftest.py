@@ -1,4 +1,4 @@
-"""Ledgers in a topic end with the test's call: their event loops stand still between two rows."""
+"""Ledgers in a topic are closed in the test's call, because their event loops stop after it."""
 
 from __future__ import annotations
 
