@@ -11,7 +11,7 @@ from tests.bench.printed import printed
 @pytest.mark.spark
 @pytest.mark.timeout(280)
 def test_recovery_four_ways_with_equal_state() -> None:
-    """A real app's table on the embedded broker, snapshot by Spark's own connector; no figure is judged."""
+    """A real app's table on the embedded broker, snapshots by Spark; the test judges no figure."""
     # In its own process: the benchmark stops its Spark session, which the tests share in this
     # process.
     said = printed(

@@ -1,9 +1,10 @@
 """The time a group takes to converge, on a machine that may be busy.
 
-The delay due to a busy machine is measured: the seconds for which threads of the story's processes
-stood in the kernel's queue for a processor, and those by which the test's own loop woke too late.
-On an idle machine the delay is close to zero. A process that is stopped, sleeps or waits for
-another process stands in no queue, so a fault of the service does not count as the machine's.
+The delay due to a busy machine is measured. It has two parts: the time that threads of the story's
+processes stood in the kernel's queue for a processor, and the time by which the test's own loop
+woke too late. On an idle machine the delay is close to zero. A process that is stopped, sleeps or
+waits for another process stands in no queue, so a fault of the service does not count as the
+machine's.
 
 A process that cannot run for longer than its lease can spare loses the lease. That is a further
 fault, caused by the machine, and the bound starts anew after it.

@@ -1,8 +1,8 @@
-"""Scenarios of consumer groups as readable scripts with the answers they must bring.
+"""Scenarios of consumer groups as readable scripts with the expected answers.
 
-A file holds scenarios, each a line ``== title``, then commands at the margin with the expected answers
-indented below. ``python -m tests.support.coordination.consumer_script FILE`` writes the answers of today into
-the file, to be read before they are kept.
+A file has scenarios. Each starts with a line ``== title``; commands follow at the margin, with the
+expected answers indented below. ``python -m tests.support.coordination.consumer_script FILE``
+writes the current answers into the file. Read them before you keep them.
 
     topics a=4 b=2            limits max_size=2 policy=upgrade interval=1000 session=45000
     join m1 reads=a,b         beat m1 1 owns=a:0,1        leave m1 epoch=-2 instance=i1

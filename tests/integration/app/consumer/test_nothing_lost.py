@@ -223,7 +223,7 @@ async def test_the_final_commit_follows_a_commit_under_way(repaired: bool) -> No
 async def test_recovery_ends_although_the_last_record_cannot_be_read(
     repaired: bool, last: str
 ) -> None:
-    """Stock waits for the unreadable record as long as the worker lives."""
+    """Stock waits for the unreadable record until the worker ends."""
     worker = Worker(repaired=repaired)
     worker.send_changelog(50)
     if last == "undecodable":
@@ -263,7 +263,7 @@ async def test_a_standby_holds_every_changelog_record(repaired: bool) -> None:
 
 @both
 async def test_a_standby_writes_what_it_reads(repaired: bool) -> None:
-    """Stock keeps up to 1,000 records of each table in memory; a kill then leaves files far behind."""
+    """Stock keeps up to 1,000 records per table in memory; a kill leaves the files far behind."""
     worker = Worker(partitions=2, repaired=repaired)
     worker.send_changelog(100, partition=1)
     async with running(worker):

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.processes, pytest.mark.timeout(300)]
 
 
 def changes(told: list[Mapping[str, Any]]) -> Iterator[tuple[set[int], set[int]]]:
-    """Yield the partitions announced as revoked and the partitions that went, per round."""
+    """Yield the partitions announced as revoked and the partitions no longer owned, per round."""
     had: set[int] = set()
     announced: set[int] = set()
     for row in told:

@@ -51,7 +51,7 @@ class Rows(CooperativeWorker):
         self.refusals.append(reason)
 
     async def watch_ends(self) -> None:
-        """Give committed readers earlier ends where the test sets ``stable``."""
+        """Give committed readers earlier ends if the test sets ``stable``."""
 
         async def end_offsets(partitions: Any) -> dict[TP, int]:
             return {tp: self.stable.get(TP(*tp), self.logs.ends[TP(*tp)]) for tp in partitions}

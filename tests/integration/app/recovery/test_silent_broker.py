@@ -13,7 +13,7 @@ pytestmark = pytest.mark.timeout(180)
 
 
 def test_a_broker_silent_in_a_recovery_leaves_a_worker_that_works(tmp_path: Path) -> None:
-    """Stock takes the end of a step's time for a stop: its recovery ends, the worker stays without work."""
+    """Stock takes a timeout for a stop: its recovery ends, and the worker stays without work."""
     with troubled(tmp_path, stream_recovery_delay=1.5) as it:
         it.start()
         assert it.until(lambda worker: worker.generation >= 0)

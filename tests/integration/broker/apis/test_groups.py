@@ -193,7 +193,7 @@ def test_deleting_a_topic_deletes_what_groups_committed_for_it(client: RawClient
 
 
 def test_offsets_expire_with_the_clock() -> None:
-    """offsets.retention.minutes after the last commit, by the test's clock; the group goes with them."""
+    """Offsets expire offsets.retention.minutes after the last commit, and the group with them."""
     now = [1_700_000_000_000]
     with EmbeddedBroker(settings={"offsets.retention.minutes": 10}, clock=lambda: now[0]) as broker:
         broker.call(lambda node: node.catalogue.create("t", 2, {}))

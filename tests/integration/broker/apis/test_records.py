@@ -202,7 +202,7 @@ def test_list_offsets_knows_the_ends_and_the_newest(client: RawClient) -> None:
 
 
 def test_retention_deletes_by_the_topics_settings() -> None:
-    """retention.ms where the policy has delete; compacted topics keep every record."""
+    """retention.ms applies if the policy has delete; compacted topics keep every record."""
     now = [1_700_000_000_000]
     with EmbeddedBroker(clock=lambda: now[0]) as broker, RawClient(broker.bootstrap) as client:
         for name, policy in (("t", "delete"), ("kept", "compact")):
