@@ -111,7 +111,7 @@ def test_a_join_is_warm(tmp_path: Path) -> None:
 @pytest.mark.processes
 @pytest.mark.timeout(240)
 def test_without_warm_ups_a_join_is_cold(tmp_path: Path) -> None:
-    """Shows that the test above depends on warm-ups."""
+    """The test above depends on warm-ups."""
     with broker_process() as broker:
         found = joined(
             broker.bootstrap, tmp_path, partitions=12, rows=24_000, faust_assigner_warmups=False

@@ -93,7 +93,7 @@ def test_whoever_was_frozen_for_a_session_is_not_sure() -> None:
 
 
 async def test_rows_are_an_owners_only_while_it_is_surely_a_member() -> None:
-    """Restored rows do not count: the group may have given them to workers that process on."""
+    """Restored rows do not suffice: the group may have assigned them to another worker."""
     async with worker_of([0]) as worker:
         app, tp = worker.app, worker.changelog(0)
         app.assignor.is_active = lambda tp: tp in app.assignor.actives

@@ -163,7 +163,7 @@ async def test_who_gave_a_partition_away_closes_none_of_its_windows(
 async def test_a_window_is_closed_once_with_its_last_value_by_whoever_owns_it(
     store: str, unended: None
 ) -> None:
-    """Includes windows that another owner opened, without those that it has closed."""
+    """The owner also closes windows that another owner opened and did not close."""
     async with owner(store) as worker:
         for key in ("mine", "theirs", "both"):
             await worker.at(1005, key)
@@ -189,7 +189,7 @@ async def test_a_window_is_closed_once_with_its_last_value_by_whoever_owns_it(
 async def test_a_copy_that_becomes_the_owner_closes_what_it_has_followed(
     store: str, unended: None
 ) -> None:
-    """Includes windows that were open when the standby began to follow, and later windows."""
+    """The windows may be older than the standby, or younger."""
     async with owner(store) as worker:
         await given(worker, [0], (1,))
         log = log_of(worker.recent.table, 1)
