@@ -1,4 +1,4 @@
-"""Claims are read without trust: whatever comes, valid partition numbers come out."""
+"""Reading members' claims: malformed claims yield valid partition numbers or none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from faust_assigner.claims import TopicClaims, numbers, offsets_at
 
 
 class Hostile:
-    """Raises wherever it is touched."""
+    """Raise when iterated or converted to an array."""
 
     def __iter__(self) -> Iterator[int]:
         raise RuntimeError("no")
@@ -24,7 +24,7 @@ class Hostile:
 
 
 class Touchy:
-    """Raises when it is compared, and is looked up where the topic is."""
+    """Hash like the topic name and raise when compared."""
 
     def __hash__(self) -> int:
         return hash("orders")
@@ -54,7 +54,7 @@ class Touchy:
     ],
 )
 def test_any_sequence_set_or_array_of_numbers_is_read(claim: Any) -> None:
-    """What is no existing partition is left out, the rest stays."""
+    """Numbers outside the topic and values of other types are dropped."""
     assert sorted(numbers(claim, 4).tolist()) == [0, 2]
 
 
@@ -79,7 +79,7 @@ def test_any_sequence_set_or_array_of_numbers_is_read(claim: Any) -> None:
     ],
 )
 def test_what_holds_no_partition_number_claims_nothing(claim: Any) -> None:
-    """Neither raises nor claims."""
+    """The reader neither raises nor returns a partition."""
     assert numbers(claim, 4).tolist() == []
 
 
@@ -91,7 +91,7 @@ def test_a_range_far_beyond_the_topic_is_clipped_before_it_is_laid_out() -> None
 
 
 def test_an_endless_claim_ends() -> None:
-    """An iterator that never stops is cut."""
+    """Reading stops at a limit instead of exhausting memory."""
     assert set(numbers(count(), 4).tolist()) == {0, 1, 2, 3}
 
 
@@ -110,7 +110,7 @@ def test_an_endless_claim_ends() -> None:
     ],
 )
 def test_claims_that_are_no_mapping_make_a_stateless_member(junk: Any) -> None:
-    """The others keep everything; the bad member is treated like a new one."""
+    """The good member keeps its partitions; the bad member is treated like a new member."""
     good = Member("good", ["orders"], actives={"orders": [0, 1]})
     bad = Member("bad", ["orders"], actives=junk, standbys=junk, generation=junk)
     answer = plan([good, bad], {"orders": 4}, changelogs=["orders"], replicas=1)
@@ -119,7 +119,7 @@ def test_claims_that_are_no_mapping_make_a_stateless_member(junk: Any) -> None:
 
 
 def test_claims_on_unsubscribed_topics_and_missing_partitions_are_ignored() -> None:
-    """A member that dropped a topic no longer owns it; a topic that shrank has fewer partitions."""
+    """A member loses its claim with the subscription; a shrunken topic has fewer partitions."""
     members = [
         Member("a", ["kept"], actives={"kept": [0, 1, 2, 7], "dropped": [0]}),
         Member("b", ["kept", "dropped"]),
@@ -130,7 +130,7 @@ def test_claims_on_unsubscribed_topics_and_missing_partitions_are_ignored() -> N
 
 
 def test_topics_claimed_by_the_same_members_with_other_numbers_are_read_apart() -> None:
-    """What topics share is read once; equal members alone do not make claims equal."""
+    """Members ``a`` and ``b`` claim different partitions of topic ``s`` than of topic ``t``."""
     members = [
         Member("a", ["s", "t"], actives={"s": range(0, 1), "t": range(0, 2)}, generation=1),
         Member("b", ["s", "t"], actives={"s": range(3, 4), "t": range(2, 4)}, generation=1),
@@ -139,7 +139,7 @@ def test_topics_claimed_by_the_same_members_with_other_numbers_are_read_apart() 
 
 
 def test_ranges_are_clipped_before_they_are_laid_out() -> None:
-    """Beyond both ends of the topic, and far beyond it."""
+    """The ranges begin before partition 0 or end beyond the last partition."""
     members = [
         Member("a", ["t"], actives={"t": range(-3, 2)}, generation=1),
         Member("b", ["t"], actives={"t": range(3, 10**15)}, generation=1),
@@ -148,7 +148,7 @@ def test_ranges_are_clipped_before_they_are_laid_out() -> None:
 
 
 def test_an_iterable_that_names_a_partition_twice_is_read_beyond_the_partition_count() -> None:
-    """Twice as many numbers are looked at: what stands behind the repetitions is claimed, too."""
+    """The reader takes twice as many numbers as partitions, so partition 1 is claimed too."""
     assert numbers((n for n in (0, 0, 1, 1)), 2).tolist() == [0, 0, 1, 1]
 
 
@@ -170,7 +170,7 @@ def test_an_iterable_that_names_a_partition_twice_is_read_beyond_the_partition_c
     ],
 )
 def test_lists_of_many_members_are_read_as_each_alone(claim: list[Any]) -> None:
-    """They are joined before they are read; what one list holds beside numbers is its own affair."""
+    """The lists are joined before reading; a malformed list does not affect other members."""
     members = [
         Member("a", ["t"], actives={"t": claim}, generation=1),
         Member("b", ["t"], actives={"t": [3]}, generation=1),
@@ -202,7 +202,7 @@ def test_lists_of_many_members_are_read_as_each_alone(claim: list[Any]) -> None:
     ],
 )
 def test_offsets_are_read_from_mappings_and_pairs_of_arrays(claim: Any, offsets: list[int]) -> None:
-    """0 where there is none, and for anything that is no offset."""
+    """Invalid or missing offsets are read as 0."""
     assert offsets_at(claim, np.array([1, 2, 3])).tolist() == offsets
 
 
@@ -215,6 +215,6 @@ def test_claims_on_equal_arrays_are_read_singly() -> None:
 
 @pytest.mark.parametrize("odd", [range(3, 1), range(1 << 70, (1 << 70) + 2), range(9, 12)])
 def test_a_range_without_partitions_takes_none_from_the_next_one(odd: range) -> None:
-    """It runs backwards, or lies beyond the topic."""
+    """The range is reversed or lies beyond the topic."""
     number, member = TopicClaims([0, 1], [odd, range(2)]).pairs(4)
     assert (number.tolist(), member.tolist()) == ([0, 1], [1, 1])

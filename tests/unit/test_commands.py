@@ -23,7 +23,7 @@ WITHOUT_GRPC = "import sys; sys.modules['grpc'] = None; from faust_assigner.cli 
     "said", [("serve",), ("service", "consumers"), ("service", "health", "--at", "127.0.0.1:1")]
 )
 def test_a_package_that_is_missing_is_one_line_with_its_extra(said: tuple[str, ...]) -> None:
-    """There it was a traceback."""
+    """The command prints no traceback."""
     ended = subprocess.run(
         [sys.executable, "-c", WITHOUT_GRPC, *said], capture_output=True, text=True
     )
@@ -35,7 +35,7 @@ def test_a_package_that_is_missing_is_one_line_with_its_extra(said: tuple[str, .
 
 
 def test_a_misspelled_variable_ends_a_command_with_the_nearest_name() -> None:
-    """It was ignored; ``serve`` ran with its default."""
+    """An ignored misspelling would start ``serve`` with the default bind address."""
     ended = subprocess.run(
         [sys.executable, "-m", "faust_assigner.cli", "serve"],
         capture_output=True,
@@ -47,7 +47,7 @@ def test_a_misspelled_variable_ends_a_command_with_the_nearest_name() -> None:
 
 
 class Operator:
-    """A caller of a service: a consumer owns partition 0, nobody 1, and one that has gone 2."""
+    """A fake service: partition 1 has no owner; the owner of partition 2 is absent."""
 
     def __init__(self, *_: object, group: str = "") -> None:
         pass
@@ -90,7 +90,7 @@ def test_a_table_shows_a_number_0_and_marks_what_is_empty(monkeypatch: pytest.Mo
     "name", ["assignments", "consumers", "drain", "handoffs", "health", "plan"]
 )
 def test_an_old_spelling_of_an_operators_command_names_the_new_one(name: str) -> None:
-    """``faust-assigner drain w3`` looked as if it drained a worker of Faust's."""
+    """The old ``faust-assigner drain w3`` looked like a command for a Faust worker."""
     done = CliRunner().invoke(main, [name, "w3", "--at", "127.0.0.1:1"])
     assert done.exit_code == 2
     assert f"'{name}' is a command of the service: faust-assigner service {name}\n" in done.output
@@ -100,18 +100,18 @@ def test_an_old_spelling_of_an_operators_command_names_the_new_one(name: str) ->
 
 
 class Ordered:
-    """Takes down what it is told to do."""
+    """Record the calls of the command."""
 
     told: ClassVar[list[tuple[object, ...]]] = []
 
     def __init__(self, at: str, access: object, *, group: str = "") -> None:
-        """Whatever instance."""
+        """Accept any address."""
 
     async def __aenter__(self) -> Ordered:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Nothing is open."""
+        """Close no connection."""
 
     def __getattr__(self, order: str) -> Callable[..., Awaitable[None]]:
         async def obey(*words: object) -> None:

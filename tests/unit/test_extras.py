@@ -20,7 +20,7 @@ from faust_assigner.settings.extras import EXTRAS
 
 ROOT = Path(__file__).parents[2]
 OURS = "faust-assigner"
-#: The extras of an installation -> its rooms, and the modules of these rooms that need further packages.
+#: The extras of an installation -> its rooms, and the modules of these rooms needing more packages.
 ROOMS: Mapping[tuple[str, ...], tuple[Sequence[str], str]] = {
     (): (("cli", "planner", "simulation", "views"), "-"),
     ("broker",): (
@@ -52,7 +52,7 @@ for room in rooms:
 
 
 def requirements(extras: Iterable[str]) -> Iterator[Requirement]:
-    """What setup.cfg asks for: the common core and these extras."""
+    """Return the requirements in setup.cfg: the common core and these extras."""
     settings = configparser.ConfigParser()
     settings.read(ROOT / "setup.cfg")
     texts = [settings["options"]["install_requires"]]
@@ -63,7 +63,7 @@ def requirements(extras: Iterable[str]) -> Iterator[Requirement]:
 
 
 def closure(extras: Iterable[str]) -> set[str]:
-    """The normal names of all distributions that an installation with these extras has."""
+    """Return the normalized names of all distributions installed with these extras."""
     found: set[tuple[str, str]] = set()
     waiting = list(requirements(extras))
     while waiting:
@@ -86,7 +86,7 @@ def closure(extras: Iterable[str]) -> set[str]:
 
 
 def normal(name: str) -> str:
-    """The name as registries compare it."""
+    """Return the name in the normalized form of package registries."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -103,14 +103,14 @@ def modules(extras: Iterable[str]) -> set[str]:
 
 
 def run_python(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """A Python of its own, so that no module is loaded before."""
+    """Run the code in a new Python process, in which no module is loaded yet."""
     command = [sys.executable, "-c", code, json.dumps(arguments)]
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
 
 
 @pytest.mark.parametrize("extras", ROOMS, ids=lambda extras: "+".join(extras) or "none")
 def test_rooms_import_with_their_extra_alone(extras: tuple[str, ...]) -> None:
-    """No module of the rooms asks for a package that only an extra of the other rooms installs."""
+    """No module of the rooms imports a package installed only by an extra of other rooms."""
     blocked = modules(chain.from_iterable(ROOMS)) - modules(extras)
     assert blocked
     rooms, left_out = ROOMS[extras]
@@ -200,7 +200,7 @@ def test_a_command_without_its_extra_is_one_line(
 
 
 def test_a_fault_of_our_own_is_not_a_missing_extra() -> None:
-    """A module of this package that does not exist keeps Python's error."""
+    """A missing module of this package raises Python's own error."""
     done = run_python(
         "from faust_assigner.settings.extras import needs\n"
         "with needs('broker'):\n    import faust_assigner.nowhere"

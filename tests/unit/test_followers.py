@@ -1,4 +1,4 @@
-"""Changelogs whose subscribers differ from their source's: who gets what follows nobody."""
+"""Changelogs with other subscribers than their source: distribution of tasks without a leader."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def even(n: int, *, followed: list[int], held: list[int], warm: list[int]) -> li
 
 
 def test_the_extra_goes_where_the_fewest_followed() -> None:
-    """First the total, then what sticks, then what is warm, then the name."""
+    """Ties are broken by total load, then stickiness, then warm state, then the member's name."""
     assert even(4, followed=[2, 2, 1], held=[9, 9, 0], warm=[9, 9, 0]) == [1, 1, 2]
     assert even(4, followed=[1, 1, 1], held=[1, 2, 0], warm=[9, 0, 0]) == [1, 2, 1]
     assert even(4, followed=[1, 1, 1], held=[0, 0, 0], warm=[0, 0, 3]) == [1, 1, 2]
@@ -91,7 +91,7 @@ def test_a_changelog_goes_to_the_owner_of_its_source_if_the_owner_subscribes_to_
 
 
 def test_a_number_without_a_leader_stays_with_its_previous_owner() -> None:
-    """Or returns to the owner from before a stop; else it goes to a copy."""
+    """Without a previous owner, the former owner or a member with a copy gets the task."""
     lost = ints(C, C, C, C)
     assert placed(lost, subscribers=ints(A, B), owner=ints(B, B, A, A)) == [B, B, A, A]
     assert placed(lost, subscribers=ints(A, B), former=ints(B, B, A, A)) == [B, B, A, A]
@@ -107,7 +107,7 @@ def test_a_copy_of_a_number_that_follows_its_leader_draws_no_other_number() -> N
 
 
 def test_a_weightless_group_is_placed_without_a_leader() -> None:
-    """Its topic is assigned, and stays where it was."""
+    """Its topic is assigned and stays with its previous owner."""
     found = placed(
         ints(A, A, A, A),
         subscribers=ints(A, B, C),

@@ -48,7 +48,7 @@ def test_equal(): assert not less(1, 1)
 
 
 def tree(folder: Path, test: str, source: str = LESS) -> Path:
-    """A repository of one module in one room, with one file of tests."""
+    """Create a repository with a module in a room and a test file."""
     for name in ("faust_assigner/room", "tests/unit/room"):
         (folder / name).mkdir(parents=True)
         (folder / name / "__init__.py").touch()
@@ -66,7 +66,7 @@ def pairs(body: str) -> set[tuple[str, str]]:
 def test_a_fault_that_no_test_sees_survives_and_one_that_a_test_sees_is_killed(
     tmp_path: Path,
 ) -> None:
-    """Each runs alone: the file is put back after it, and no fault runs with the bytecode of another."""
+    """The file is restored after each fault, and no fault runs with another fault's bytecode."""
     source = LESS + "def more(a, b):\n    return a > b\n"
     root = tree(tmp_path, SEES, source)
     seen, unseen = mutations(IT, source)
@@ -105,7 +105,7 @@ def test_a_fault_that_fills_the_memory_is_killed_by_the_limit_of_memory(
 
 
 def test_what_survives_meets_the_stories_of_the_room(tmp_path: Path) -> None:
-    """One that fails anyway kills nothing and hides no other; a flaky one has its second try."""
+    """A failing story kills no fault and hides none; a flaky story is run twice."""
     source = LESS + "def more(a, b):\n    return a > b\n"
     root = tree(tmp_path, "from faust_assigner.room.it import less, more\n" + UNSEEING, source)
     (root / "tests/integration/room").mkdir(parents=True)
@@ -123,7 +123,7 @@ def test_what_survives_meets_the_stories_of_the_room(tmp_path: Path) -> None:
 def test_a_function_that_no_test_calls_is_not_seen_and_one_called_by_the_import_is(
     tmp_path: Path,
 ) -> None:
-    """Nothing runs for the first; all tests run for the second."""
+    """No test runs for the uncalled function; all tests run for a function called at import."""
     source = (
         LESS + "def unasked(a):\n    return not a\ndef limit():\n    return 1\nLIMIT = limit()\n"
     )
@@ -155,7 +155,7 @@ def test_tests_that_fail_without_a_fault_kill_nothing(
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_tests_of_two_fast_modules_kill_most_faults() -> None:
-    """At least seven of ten, drawn by a fixed seed; a change of these modules draws others."""
+    """The tests kill at least 7 of 10 faults drawn with a fixed seed."""
     files = ("faust_assigner/settings/known.py", "faust_assigner/weights/document.py")
     candidates = [
         fault for file in files for fault in mutations(file, (ROOT / file).read_text("utf-8"))
@@ -213,7 +213,7 @@ def test_the_tests_of_two_fast_modules_kill_most_faults() -> None:
     ],
 )  # fmt: skip
 def test_operators(body: str, old: str, new: str) -> None:
-    """Each kind of fault is among those that are found."""
+    """Each kind of operator is mutated."""
     assert (old, new) in pairs(body)
 
 
@@ -246,19 +246,19 @@ def test_no_fault_outside_functions() -> None:
 
 
 def test_every_fault_of_the_package_can_be_compiled() -> None:
-    """Those of one room of each kind: an operator that makes no Python would be killed by every test."""
+    """A fault with a syntax error would be killed by every test; the case compiles one room."""
     for file in files_of(ROOT, "app/rebalance"):
         for one in mutations(file, (ROOT / file).read_text(encoding="utf-8")):
             compile(one.source, file, "exec")
 
 
 def fault(operator: str, n: int) -> Mutation:
-    """A fault that nobody plants."""
+    """Return a fault to draw from; the fault is never planted."""
     return Mutation(IT, "it", n, operator, str(n), "pass", "")
 
 
 def test_a_seed_draws_the_same_faults_and_rare_operators_among_them() -> None:
-    """Of 400 numbers and 4 orders, plain chance would draw an order in one draw of a hundred."""
+    """Plain chance would draw one of the 4 order faults among 400 in 1 draw of 100."""
     candidates = [fault("number", n) for n in range(400)]
     candidates += [fault("order", n) for n in range(400, 404)]
     chosen = drawn(candidates, 30, seed=7)
@@ -275,14 +275,14 @@ def test_faults_that_are_listed_as_equivalent_are_not_drawn() -> None:
 
 
 def test_every_listed_equivalent_can_still_be_made() -> None:
-    """A line of the list whose code is gone goes, too."""
+    """A list entry is stale once its code is removed."""
     sources = {one.file: (ROOT / one.file).read_text(encoding="utf-8") for one in EQUIVALENT}
     made = {fault.key for file, source in sources.items() for fault in mutations(file, source)}
     assert [one for one in EQUIVALENT if one.key not in made] == []
 
 
 def test_the_tests_of_a_file() -> None:
-    """Its room's folder, or the nearest one above; beside rooms, and at the root, the files of that level."""
+    """The tests are those of the module's room, of the nearest room above, or of its level."""
     assert room_tests(ROOT, "faust_assigner/app/recovery/restore_throttle.py") == (
         "tests/unit/app/recovery",
     )
@@ -314,7 +314,7 @@ def test_the_tests_of_a_file() -> None:
     ],
 )
 def test_the_stories_of_a_file(file: str, stories: tuple[str, ...]) -> None:
-    """Of its room or the nearest room above; of planning where no room has any."""
+    """Stories come from the module's room, the nearest room above, or the planner."""
     assert live_tests(ROOT, f"faust_assigner/{file}") == stories
 
 
@@ -326,12 +326,12 @@ def test_the_stories_of_the_table_are_there() -> None:
 
 
 def test_the_tests_of_the_table_are_there() -> None:
-    """A file of tests that was moved would judge nothing."""
+    """A moved test file would judge no fault."""
     assert [one for named in BESIDES.values() for one in named if not (ROOT / one).exists()] == []
 
 
 def test_files_changed_since_a_revision(tmp_path: Path) -> None:
-    """Python files of the package alone, without those that are gone."""
+    """Only existing Python files of the package are returned."""
     root = tree(tmp_path, SEES)
     (root / "faust_assigner/gone.py").touch()
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]

@@ -1,4 +1,4 @@
-"""PartitionGrouper: who is with whom, who follows whom, and ids that do not wander."""
+"""PartitionGrouper: co-partitioned topics, followed sources, and stable group ids."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def ids(groups: tuple[Group, ...]) -> dict[str, int]:
 
 
 def test_equal_counts_and_equal_subscribers_are_one_group() -> None:
-    """Two topics of one count belong together, a third of another count does not."""
+    """Two topics with equal counts share a group; a third topic with another count does not."""
     found = group([["a", "b", "c"]] * 2, {"a": 4, "b": 4, "c": 3})
     assert [g.topics for g in found] == [("c",), ("a", "b")]
 
 
 def test_equal_counts_and_different_subscribers_are_two_groups() -> None:
-    """One member without ``b`` is enough."""
+    """A single member without ``b`` separates the topics."""
     found = group([["a", "b"], ["a"]], {"a": 4, "b": 4})
     assert [(g.topics, g.members.tolist()) for g in found] == [(("a",), [0, 1]), (("b",), [0])]
 
@@ -55,12 +55,12 @@ def test_sources_come_before_changelogs_in_a_group() -> None:
 
 
 def test_topics_without_partitions_or_subscribers_form_no_group() -> None:
-    """Nothing to assign, nobody to assign to."""
+    """Such topics have no partitions to assign or no members to receive them."""
     assert group([["gone", "empty"]], {"lonely": 3, "empty": 0}) == ()
 
 
 def test_subscriptions_that_are_not_names_are_ignored() -> None:
-    """A stranger's subscription may hold anything."""
+    """Another member's subscription may contain values of any type."""
     odd = [["a", None, 3, b"a"]]
     assert ids(group(odd, {"a": 2})) == {"a": 2}  # type: ignore[arg-type]
 
@@ -71,7 +71,7 @@ def test_the_id_of_a_count_is_the_count() -> None:
 
 
 def test_adding_a_topic_renumbers_nothing() -> None:
-    """Whatever the new topic's count and name."""
+    """The existing ids stay for any count and name of the new topic."""
     partitions = {"m": 4, "n": 9, "o": 9}
     before = ids(group([["m", "n"], ["m", "n", "o"]], partitions))
     for name in ("a", "z", "mm"):
@@ -82,7 +82,7 @@ def test_adding_a_topic_renumbers_nothing() -> None:
 
 
 def test_remembered_ids_survive_a_topic_that_joins_a_narrow_group() -> None:
-    """Without memory the narrow group is named after its first topic; with memory it keeps its id."""
+    """Without remembered ids, a narrow group's id changes with its first topic."""
     before = ids(group([["m"], ["m", "o"]], {"m": 4, "o": 4}))
     after = ids(group([["m"], ["m", "o", "a"]], {"m": 4, "o": 4, "a": 4}, previous_ids=before))
     assert after["o"] == after["a"] == before["o"]
@@ -96,7 +96,7 @@ def test_a_changelog_never_renames_its_group() -> None:
 
 
 def test_a_remembered_id_goes_to_the_group_with_most_of_its_topics() -> None:
-    """A group that splits leaves its id with the larger part; the other gets a new one."""
+    """If a group splits, the larger part keeps the id and the smaller part gets a new id."""
     before = {"a": 4, "b": 4, "c": 4}
     after = ids(group([["a", "b", "c"], ["a", "b"]], {"a": 4, "b": 4, "c": 4}, previous_ids=before))
     assert after["a"] == after["b"] == 4
@@ -104,7 +104,7 @@ def test_a_remembered_id_goes_to_the_group_with_most_of_its_topics() -> None:
 
 
 def test_an_id_that_topics_lost_goes_to_no_other_group_in_the_same_round() -> None:
-    """Two groups merge under the id of one; the other id is free, and its last transactions still end."""
+    """The free id's last transactions may still be ending after two groups merge."""
     before = {"a": NARROW_IDS_FROM, "b": 4}
     after = ids(group([["a", "b", "c"], ["a", "b"]], {"a": 4, "b": 4, "c": 4}, previous_ids=before))
     assert after["a"] == after["b"] == NARROW_IDS_FROM
@@ -112,7 +112,7 @@ def test_an_id_that_topics_lost_goes_to_no_other_group_in_the_same_round() -> No
 
 
 def test_no_two_groups_ever_share_an_id() -> None:
-    """Remembered ids that collide with counts or with each other are sorted out."""
+    """Remembered ids may collide with counts or with each other."""
     subscriptions = [["a", "b", "c", "d"], ["a", "b", "c"], ["a", "b"], ["a"]]
     for previous in (
         {},
@@ -132,20 +132,20 @@ def test_member_churn_renumbers_nothing_while_the_widest_stays_the_widest() -> N
 
 
 def test_a_changelog_with_fewer_subscribers_follows_the_wider_source() -> None:
-    """A rolling deploy that adds a table."""
+    """Such subscriptions occur in a rolling deploy that adds a table."""
     found = group([["a"], ["a", "a-log"]], {"a": 4, "a-log": 4}, ("a-log",))
     assert [g.follows for g in found] == [None, 0]
 
 
 def test_a_follower_prefers_the_source_it_shares_most_members_with() -> None:
-    """Two sources of one count: the one known to all of the changelog's members."""
+    """Of two sources with equal counts, the changelog follows the source of all its members."""
     found = group(
         [["a", "a-log", "b"], ["b"], ["b", "c"], ["a", "a-log"]],
         {"a": 4, "b": 4, "a-log": 4, "c": 4},
         ("a-log",),
     )
     by_topic = {g.topics[0]: g for g in found}
-    assert by_topic["a"].changelogs == ("a-log",)  # same members: one group, nothing to follow
+    assert by_topic["a"].changelogs == ("a-log",)  # same members: one group, no source
     assert by_topic["c"].follows is None
 
 
@@ -156,7 +156,7 @@ def test_a_changelog_of_another_count_follows_nobody() -> None:
 
 
 def test_a_shared_id_stays_with_the_group_that_works() -> None:
-    """A topic without work leaves its old group, and the transactional ids of the others are as they were."""
+    """A weightless topic leaves its old group; the transactional ids of the others stay."""
     found = ids(
         group(
             [["work", "lead"]],
@@ -170,7 +170,7 @@ def test_a_shared_id_stays_with_the_group_that_works() -> None:
 
 
 def test_where_sets_are_declared_only_their_topics_travel_together() -> None:
-    """Equal counts bind nobody; sets that overlap are one; nothing follows."""
+    """Overlapping sets are merged, equal counts do not bind topics, and no group follows."""
     partitions = {"a": 4, "b": 4, "c": 4, "d": 4, "log": 4}
     found = PartitionGrouper().group(
         [list(partitions)] * 2,
@@ -183,14 +183,14 @@ def test_where_sets_are_declared_only_their_topics_travel_together() -> None:
 
 
 def test_a_declared_set_of_different_counts_binds_only_equal_ones() -> None:
-    """Partition 5 of one has no partner in the other."""
+    """Partition 5 of ``b`` has no counterpart in ``a``."""
     found = PartitionGrouper().group([["a", "b"]], {"a": 4, "b": 6}, co_partitioned=(("a", "b"),))
     assert [g.topics for g in found] == [("a",), ("b",)]
 
 
 @pytest.mark.parametrize("remembered", [4, 8])
 def test_a_group_whose_width_changed_shares_its_id_with_no_other(remembered: int) -> None:
-    """Transactional ids are made of it: the remembered id may be the count of another group by now."""
+    """The remembered id may now be another group's count, and transactional ids contain the id."""
     found = group([["a", "b"]], {"a": 8, "b": 4}, previous_ids={"a": 4, "b": remembered})
     assert len({g.group_id for g in found}) == len(found) == 2
     assert ids(found)["a"] == 4
@@ -198,7 +198,7 @@ def test_a_group_whose_width_changed_shares_its_id_with_no_other(remembered: int
 
 @pytest.mark.parametrize("seed", range(20))
 def test_ids_are_different_whatever_is_remembered(seed: int) -> None:
-    """Widths change from round to round, and with them who shares a group."""
+    """The widths and the groups' topics change from round to round."""
     rng, previous = Random(seed), {}
     for _ in range(6):
         counts = {topic: rng.randint(1, 4) for topic in "abcdef"}
@@ -208,7 +208,7 @@ def test_ids_are_different_whatever_is_remembered(seed: int) -> None:
 
 
 def test_the_id_of_a_topic_that_is_gone_goes_to_no_other_group() -> None:
-    """In this very round a member may still end that topic's transactions."""
+    """A member may still end transactions of the removed topic in this round."""
     found = ids(group([["b"]], {"b": 4}, previous_ids={"gone": 4}))
     assert found["b"] != 4
 
@@ -217,7 +217,7 @@ def test_the_id_of_a_topic_that_is_gone_goes_to_no_other_group() -> None:
 def test_an_id_made_from_a_name_is_no_other_groups_count(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the name's hash is: here it can only be the count or the number after it."""
+    """The hash can yield only the count or the number after the count here."""
     monkeypatch.setattr(grouper, "NARROW_IDS_FROM", 4)
     monkeypatch.setattr(grouper, "_NARROW_IDS", 2)
     found = ids(group([["wide", name], ["wide"]], {"wide": 4, name: 4}))
@@ -225,7 +225,7 @@ def test_an_id_made_from_a_name_is_no_other_groups_count(
 
 
 def test_a_group_with_work_comes_before_a_weightless_group_of_its_width() -> None:
-    """Whatever the names of their topics; the count and the width go before it."""
+    """The order is by count, width, and work; the topic names decide last."""
     found = group([["a", "b"]] * 2, {"a": 4, "b": 4}, weightless=("a",))
     assert [one.topics for one in found] == [("b",), ("a",)]
     assert found[0].group_id == 4
@@ -246,7 +246,7 @@ def test_a_changelog_may_follow_a_group_of_its_own_width() -> None:
 
 
 def test_of_two_sources_with_equally_many_common_members_the_wider_leads() -> None:
-    """Of equally wide ones the first in order."""
+    """Of equally wide sources the first in order leads."""
     both = ["p", "q", "log"]
     wide = [both, both, ["p", "q"], ["q"]]
     found = group(wide, {"p": 4, "q": 4, "log": 4}, ("log",))
@@ -259,7 +259,7 @@ def test_of_two_sources_with_equally_many_common_members_the_wider_leads() -> No
 
 
 def test_only_the_widest_group_of_a_count_may_have_the_count_as_its_id() -> None:
-    """A narrower group does not take it over where the widest has a remembered id."""
+    """A narrower group does not get the count if the widest group has a remembered id."""
     subscriptions = [["wide", "narrow"], ["wide"]]
     found = ids(group(subscriptions, {"wide": 4, "narrow": 4}, previous_ids={"wide": 77}))
     assert found["wide"] == 77
@@ -268,7 +268,7 @@ def test_only_the_widest_group_of_a_count_may_have_the_count_as_its_id() -> None
 
 @pytest.mark.parametrize("remembered", [-1, True, 2.0, "5", None])
 def test_a_remembered_id_that_is_no_id_is_ignored(remembered: object) -> None:
-    """It comes from another member's metadata."""
+    """Remembered ids come from other members' metadata."""
     found = group([["t"]], {"t": 4}, previous_ids={"t": remembered})  # type: ignore[dict-item]
     assert ids(found) == {"t": 4}
 
@@ -283,7 +283,7 @@ def test_of_a_groups_topics_that_part_the_larger_part_keeps_the_id() -> None:
 
 
 def test_the_id_of_a_narrow_group_is_the_same_in_every_version() -> None:
-    """Transactional ids are made of it: another hash would leave open transactions behind."""
+    """Transactional ids contain the hash: another hash would leave open transactions behind."""
     assert grouper._probe("orders", set()) == 425986159
     assert grouper._probe("orders", {425986159}) == 689813880
 

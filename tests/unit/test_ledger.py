@@ -1,4 +1,4 @@
-"""A ledger line is a row, a reason, or blank; whatever the bytes."""
+"""Parsing a ledger line: any bytes yield a row, a reason, or None for a blank line."""
 
 from __future__ import annotations
 
@@ -103,14 +103,14 @@ def test_times_are_utc_with_milliseconds() -> None:
 def test_a_recovery_may_end_in_the_millisecond_in_which_it_began(
     seconds: float, is_taken: bool
 ) -> None:
-    """Nothing had to be restored; one that ends before it begins is refused."""
+    """Such a recovery had no records to restore; an end before the start is refused."""
     row = ROWS["recovery"]
     line = encode("recovery", {**row, "ended": row["started"] + seconds})
     assert isinstance(parse(line), Row) is is_taken
 
 
 def test_unknown_columns_are_left_out() -> None:
-    """A newer writer may say more."""
+    """A newer writer may add columns."""
     row = parse(encode("recovery", {**ROWS["recovery"], "lag": [1, {"x": None}], "dt": 5}))
     assert isinstance(row, Row)
     assert set(row.values) == {column.name for column in TABLES["recovery"]}
@@ -126,7 +126,7 @@ def test_unknown_columns_are_left_out() -> None:
     ],
 )
 def test_each_needed_column_that_is_missing_is_named(table: str, column: str) -> None:
-    """Missing, null, or of another type: refused, and the reason names table and column."""
+    """A missing, null or wrongly typed column is refused; the reason names table and column."""
     line = json.loads(encode(table, ROWS[table]))
     for broken, word in (
         ({k: v for k, v in line.items() if k != column}, "missing"),
@@ -167,7 +167,7 @@ def test_each_needed_column_that_is_missing_is_named(table: str, column: str) ->
     ],
 )
 def test_values_are_taken_strictly(table: str, column: str, value: object) -> None:
-    """A boolean is no int, a float no int, a word outside the vocabulary no word, a time has one form."""
+    """Booleans and floats are not ints; words are from the vocabulary; times have one format."""
     line = json.loads(encode(table, ROWS[table]))
     refusal = parse(json.dumps({**line, column: value}).encode())
     assert isinstance(refusal, Refusal)
@@ -175,7 +175,7 @@ def test_values_are_taken_strictly(table: str, column: str, value: object) -> No
 
 
 def test_whole_numbers_are_doubles_too() -> None:
-    """JSON has one kind of number; ``1`` is a capacity."""
+    """JSON has a single number type: ``1`` is a valid capacity."""
     row = parse(encode("decision", {**ROWS["decision"], "solve_ms": 3}))
     assert isinstance(row, Row)
     assert row.values["solve_ms"] == 3.0
@@ -207,7 +207,7 @@ def test_blank_lines_say_nothing(line: bytes) -> None:
     ],
 )
 def test_hostile_lines_are_refused_with_a_reason(line: bytes) -> None:
-    """Nesting, size, huge numbers, bytes that are no text."""
+    """The cases cover deep nesting, size, huge numbers and invalid UTF-8."""
     refusal = parse(line)
     assert isinstance(refusal, Refusal)
     assert 5 < len(refusal.reason) < 400
@@ -216,14 +216,14 @@ def test_hostile_lines_are_refused_with_a_reason(line: bytes) -> None:
 @settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_give_one_of_the_three(line: bytes) -> None:
-    """Total: no exception, whatever comes."""
+    """The parser raises no exception."""
     assert isinstance(parse(line), Row | Refusal | None)
 
 
 @settings(deadline=None)
 @given(st.sampled_from(sorted(TABLES)), st.data())
 def test_any_json_in_any_column_is_a_row_or_a_reason(table: str, data: st.DataObject) -> None:
-    """And what is taken has the types the table promises, so that Arrow takes it as well."""
+    """An accepted row has the table's types, so Arrow accepts the row as well."""
     pa = pytest.importorskip("pyarrow")
     from faust_assigner.pipeline.schema import arrow_schema
 
@@ -243,19 +243,19 @@ def test_any_json_in_any_column_is_a_row_or_a_reason(table: str, data: st.DataOb
 
 
 def test_a_time_in_whole_milliseconds_is_written_as_that_millisecond() -> None:
-    """As a float it may lie a hair below."""
+    """The float may lie slightly below the millisecond."""
     assert stamp(1001 / 1000).endswith(".001Z")
 
 
 @pytest.mark.parametrize(("records", "is_taken"), [(0, True), (1, True), (-1, False)])
 def test_an_amount_may_be_nothing_and_not_less(records: int, is_taken: bool) -> None:
-    """A restore that had all rows on its disk read no record."""
+    """A restore reads 0 records if its disk has all rows."""
     line = encode("recovery", {**ROWS["recovery"], "records": records})
     assert isinstance(parse(line), Row) is is_taken
 
 
 def test_a_line_of_the_most_bytes_is_read() -> None:
-    """And a longer one is refused unread."""
+    """A longer line is refused without parsing."""
     assert parse(b" " * MAX_LINE_BYTES) is None
     assert isinstance(parse(b" " * (MAX_LINE_BYTES + 1)), Refusal)
 
@@ -265,7 +265,7 @@ def test_a_line_of_the_most_bytes_is_read() -> None:
     [("NaN", "NaN is not a JSON value"), ("1e999", "the number is beyond a double")],
 )
 def test_a_number_that_json_does_not_have_refuses_the_line(text: str, reason: str) -> None:
-    """Python's parser would take it."""
+    """Python's parser would accept the number."""
     line = encode("decision", {**ROWS["decision"], "solve_ms": 0.125})
     found = parse(line.replace(b"0.125", text.encode()))
     assert isinstance(found, Refusal)
@@ -282,14 +282,14 @@ def test_a_value_that_is_no_json_is_refused_in_an_unknown_column_too() -> None:
     ("name", "shown"), [("x" * 58, f'"{"x" * 58}"'), ("x" * 59, f'"{"x" * 56}...')]
 )
 def test_a_long_value_is_shown_in_part(name: str, shown: str) -> None:
-    """A reason has one line of a terminal."""
+    """A reason fits on a terminal line."""
     found = parse(json.dumps({"table": name}).encode())
     assert isinstance(found, Refusal)
     assert f": {shown} is none of" in found.reason
 
 
 def test_half_a_character_is_written_as_a_question_mark() -> None:
-    """A line that cannot be encoded would stop the ledger."""
+    """A line with an encoding error would stop the ledger."""
     row = {**ROWS["assignment"], "member_id": "m\ud800"}
     found = parse(encode("assignment", row))
     assert isinstance(found, Row)

@@ -1,4 +1,4 @@
-"""plan() and Plan by name: what a caller sees."""
+"""The public API of plan() and Plan."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from faust_assigner.warmup import WarmupPolicy
 
 
 def test_importing_the_package_imports_neither_faust_nor_spark() -> None:
-    """The planner is for anybody."""
+    """The planner runs without the packages of the extras."""
     code = (
         "import sys, faust_assigner\n"
         "from faust_assigner import Member, plan\n"
@@ -40,7 +40,7 @@ def test_a_fresh_plan_gives_whole_runs() -> None:
 
 
 def test_names_come_sorted_and_empty_topics_are_left_out() -> None:
-    """What a member does not have is not there."""
+    """A topic without partitions for the member is absent from the answer."""
     answer = plan([Member("a", ["z", "b"]), Member("c", ["z", "b"])], {"z": 3, "b": 1})
     assert list(answer.actives("a")) == ["b", "z"]
     assert "b" not in answer.actives("c")
@@ -48,7 +48,7 @@ def test_names_come_sorted_and_empty_topics_are_left_out() -> None:
 
 
 def test_lists_are_plain_and_fresh() -> None:
-    """Python ints, and changing one answer does not change the next."""
+    """The numbers are Python ints, and changing an answer does not change the next answer."""
     answer = plan([Member("a", ["t", "u"])], {"t": 2, "u": 2})
     first = answer.actives("a")
     assert all(type(p) is int for p in first["t"])
@@ -68,7 +68,7 @@ def test_standbys_are_given_for_changelogs_alone() -> None:
 
 
 def test_replicas_without_changelogs_give_no_standbys() -> None:
-    """Nothing carries state, nothing is copied."""
+    """Tasks without changelogs have no state to copy."""
     assert plan([Member(m, ["s"]) for m in "ab"], {"s": 2}, replicas=1).standbys("a") == {}
 
 
@@ -109,7 +109,7 @@ def test_no_members_no_topics_no_partitions_are_fine() -> None:
 def test_the_callers_contradictions_are_named(
     members: list[Member], partitions: dict[str, Any], settings: dict[str, Any], culprit: str
 ) -> None:
-    """The error says which value; it is a FaustAssignerError and a ValueError."""
+    """The error names the value and is both a FaustAssignerError and a ValueError."""
     with pytest.raises(PlanInputError, match=culprit) as caught:
         plan(members, partitions, **settings)
     assert isinstance(caught.value, FaustAssignerError)
@@ -136,13 +136,13 @@ def test_more_replicas_than_members_are_as_many_as_there_are() -> None:
 
 
 def test_capacities_weigh_loads() -> None:
-    """Three threads carry three times as much as one."""
+    """A member with three threads carries three times the load of a member with a single thread."""
     answer = plan([Member("big", ["t"], capacity=3), Member("small", ["t"])], {"t": 8})
     assert len(answer.actives("big")["t"]) == 6
 
 
 def test_fractions_of_a_capacity_count_too() -> None:
-    """0.1 is a tenth, not the float next to it."""
+    """The capacity 0.1 is an exact tenth, not the nearest float."""
     answer = plan([Member("a", ["t"], capacity=0.1), Member("b", ["t"], capacity=0.3)], {"t": 40})
     assert [len(answer.actives(m)["t"]) for m in "ab"] == [10, 30]
 
@@ -169,7 +169,7 @@ def test_arrays_tell_the_same_as_names() -> None:
 
 
 def test_what_moves_is_what_is_warm_elsewhere() -> None:
-    """Of the tasks that may leave, those go whose state the receiver holds."""
+    """Among the movable tasks, those with a copy on the receiver move."""
     members = [
         Member("a", ["s"], actives={"s": range(6)}),
         Member("b", ["s"], standbys={"s": [0, 4, 5]}),
@@ -178,13 +178,13 @@ def test_what_moves_is_what_is_warm_elsewhere() -> None:
 
 
 def test_previous_ids_are_carried_over() -> None:
-    """A caller that remembers group ids gets them back."""
+    """The remembered group ids are returned unchanged."""
     answer = plan([Member("a", ["t"])], {"t": 4}, previous_ids={"t": 77})
     assert [g.group_id for g in answer.groups] == [77]
 
 
 def test_explain_names_the_rule_and_what_it_beat() -> None:
-    """One placement, in prose and in fields."""
+    """The explanation of a placement has prose and fields."""
     members = [Member("a", ["t"], actives={"t": [0, 1, 2]}), Member("b", ["t"])]
     answer = plan(members, {"t": 3})
     kept, moved = answer.explain("t", 0), answer.explain("t", 2)
@@ -195,7 +195,7 @@ def test_explain_names_the_rule_and_what_it_beat() -> None:
 
 
 def test_explain_tells_a_promotion_from_a_placement() -> None:
-    """An orphan beside its state, and what the others lack."""
+    """The orphaned task moves to its standby; the other members have less of the state."""
     members = [Member(m, ["s"]) for m in "abc"]
     members[1] = Member("b", ["s"], standbys={"s": [0]})
     found = plan(members, {"s": 3}, changelogs=["s"]).explain("s", 0)
@@ -243,7 +243,7 @@ def test_the_spread_of_groups_is_that_of_the_worst_one() -> None:
 def test_a_position_is_disbelieved_only_beside_an_end_that_was_told(
     told: dict[str, dict[int, int]], disbelieved: dict[str, int]
 ) -> None:
-    """An owner that has just begun knows no end yet; its copies may have come a long way."""
+    """A new owner does not know the end offset yet, although its copies may be far advanced."""
     topics = {"t": 1, "log": 1}
     owner = Member("a", list(topics), actives={"t": [0], "log": [0]}, generation=3, positions=told)
     copy = Member(
@@ -274,7 +274,7 @@ def test_who_belongs_and_is_too_far_behind_is_named_once() -> None:
 
 
 def test_an_empty_rack_id_is_a_rack() -> None:
-    """A standby goes to another one."""
+    """The standby of a task in rack "" goes to another rack."""
     racks = {"a": "", "b": "", "c": "far"}
     members = [Member(m, ["t"], rack_id=rack) for m, rack in racks.items()]
     answer = plan(members, {"t": 6}, replicas=1, changelogs=["t"])
@@ -290,7 +290,7 @@ def both(*numbers: int) -> dict[str, list[int]]:
 
 
 def test_every_member_gets_its_tasks_copies_and_warm_ups_by_name() -> None:
-    """One member owned all; the second is near in two of its copies, the third has nothing yet."""
+    """Member a owned all tasks; member b is near in two copies; the third member has no state."""
     topics = {"t": 6, "log2": 6, "log1": 6, "s": 3, "u": 2, "u-log": 2}
     logs = ("log1", "log2", "u-log")
     ends = {log: dict.fromkeys(range(6), 900_000) for log in logs}

@@ -1,4 +1,4 @@
-"""Whose claim is believed, and who holds copies of what."""
+"""Deciding between claims of ownership, and the members with copies of each task."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ TOPICS = ["a", "b", "c-log"]
 
 
 def judged(members: Sequence[Member], count: int = 1) -> Plan:
-    """The plan whose previous owners are looked at."""
+    """Return a plan; the tests read its previous owners."""
     return plan(members, dict.fromkeys(TOPICS, count), changelogs=["c-log"])
 
 
 def previous(*members: Member) -> list[str | None]:
-    """The believed previous owners of the one group's numbers."""
+    """Return the believed previous owners of the group's numbers."""
     answer = judged(members)
     return [answer.member_ids[m] if m >= 0 else None for m in answer.previous_owner[0].tolist()]
 
 
 def member(name: str, generation: int, *topics: str) -> Member:
-    """Subscribes to everything, claims partition 0 of ``topics``."""
+    """Return a member subscribed to all topics, with a claim on partition 0 of ``topics``."""
     return Member(name, TOPICS, actives={t: [0] for t in topics}, generation=generation)
 
 
@@ -36,17 +36,17 @@ def test_one_claim_is_believed() -> None:
 
 
 def test_the_newest_generation_wins_even_against_more_topics() -> None:
-    """A zombie claims the whole task, the owner only one topic of it: the owner has it."""
+    """The zombie claims all topics of the task, the owner one topic; the owner's claim wins."""
     assert previous(member("zombie", 1, "a", "b", "c-log"), member("owner", 2, "a")) == ["owner"]
 
 
 def test_equal_generations_on_one_topic_void_both_and_older_ones_stay_out() -> None:
-    """Nobody is believed, not even a third, older claim."""
+    """A third, older claim is ignored too."""
     assert previous(member("x", 2, "a"), member("y", 2, "a"), member("z", 1, "a")) == [None]
 
 
 def test_most_topics_win_within_a_generation() -> None:
-    """Two topics against one."""
+    """Two topics win against a single topic."""
     assert previous(member("x", 2, "a"), member("y", 2, "b", "c-log")) == ["y"]
 
 
@@ -57,7 +57,7 @@ def test_a_tie_of_topics_goes_to_the_source_then_to_the_name() -> None:
 
 
 def test_claiming_a_partition_twice_is_no_contest() -> None:
-    """Duplicates within one claim do not void it."""
+    """Duplicates within a member's claim do not void the claim."""
     assert previous(Member("x", TOPICS, actives={"a": [0, 0, 0]}), Member("y", TOPICS)) == ["x"]
 
 
@@ -144,7 +144,7 @@ def copies(answer: Plan, g: int) -> list[dict[int, int]]:
 
 
 def test_a_task_is_awaited_by_who_holds_a_copy_of_what_another_owns() -> None:
-    """Neither without a copy, nor of a task that nobody owns, nor of its own."""
+    """A claim is void without a copy, without an owner, and for the member's own task."""
 
     def awaited(owned: Sequence[str], standbys: Sequence[str], waits: str = "waits") -> int:
         members = [
@@ -165,12 +165,12 @@ def test_a_task_is_awaited_by_who_holds_a_copy_of_what_another_owns() -> None:
 
 
 def past(*members: Member, changelogs: Sequence[str] = ("c-log",)) -> Any:
-    """The previous state of partition 0 of the one group."""
+    """Return the previous state of partition 0 of the group."""
     return plan(members, dict.fromkeys(TOPICS, 1), changelogs=changelogs).previous
 
 
 def former(name: str, *, at: int | None = None, generation: int = 5, **claims: Any) -> Member:
-    """A member that had partition 0 when it stopped."""
+    """Return a member with partition 0 as its last assignment before a stop."""
     wish = {"a": [0]}
     return Member(
         name, TOPICS, former_actives=wish, former_generation=at, generation=generation, **claims
@@ -178,7 +178,7 @@ def former(name: str, *, at: int | None = None, generation: int = 5, **claims: A
 
 
 def test_a_former_ownership_from_generation_zero_is_dated() -> None:
-    """A member with a later assignment does not know the later owners; without a date it is dated now."""
+    """Generation 0 is older than the member's own generation; an undated claim is not."""
     found = [past(former("x", at=at)).former.tolist() for at in (0, 5, None)]
     assert found == [[-1], [0], [0]]
 
@@ -190,13 +190,13 @@ def test_a_task_with_an_owner_has_no_former_owner() -> None:
 
 
 def test_a_generation_may_be_any_number_and_nothing_else() -> None:
-    """Beyond 64 bits it is the newest one; a boolean is no generation."""
+    """A number beyond 64 bits is the newest generation; a boolean is not a generation."""
     assert previous(member("x", 1 << 80, "a"), member("y", 5, "a")) == ["x"]
     assert previous(member("x", True, "a"), member("y", 0, "a")) == ["y"]
 
 
 def test_a_former_owner_with_less_state_than_a_copy_loses_the_task() -> None:
-    """Of all copies the one with the most changelogs counts, whatever their order."""
+    """The copy with the most changelogs counts, in any order of the members."""
     logs, one, both = ("b", "c-log"), {"b": [0]}, {"b": [0], "c-log": [0]}
     more = Member("a", TOPICS, standbys=both, generation=5)
     assert past(more, former("z", standbys=one), changelogs=logs).former.tolist() == [-1]
@@ -214,7 +214,7 @@ def test_a_copy_has_at_most_every_changelog_and_is_a_standby_if_it_was_one_too()
 
 
 def test_the_copy_for_an_awaited_task_was_no_standby() -> None:
-    """It is a warm-up beyond the standbys."""
+    """The copy is a warm-up in addition to the standbys."""
     copy = {"c-log": [0]}
     waits = Member("waits", TOPICS, standbys=copy, awaited=copy, generation=1)
     found = past(member("owner", 1, "a"), waits)

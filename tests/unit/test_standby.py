@@ -1,4 +1,4 @@
-"""StandbyAssignor, one promise at a time."""
+"""StandbyAssignor: a test for each promise."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.standby_boards import (
 
 
 def test_no_tasks_give_no_rows() -> None:
-    """An app without tables has nothing to stand by for."""
+    """An app without tables needs no standbys."""
     assert place(problem([], 3, replicas=2)).shape == (0, 2)
 
 
@@ -56,7 +56,7 @@ def test_more_replicas_than_peers_fill_all_peers() -> None:
 
 
 def test_a_task_without_owner_gets_no_standby() -> None:
-    """Nobody to take over from."""
+    """A standby would have no owner to take over from."""
     assert place(problem([0, NOBODY, 1], 3)).ravel()[1] == NOBODY
 
 
@@ -75,13 +75,13 @@ def test_only_subscribers_hold_standbys() -> None:
 
 
 def test_the_spread_leaves_out_members_that_may_hold_no_standby() -> None:
-    """One of three subscribes to nothing with state: the two others hold two standbys each."""
+    """One of three members subscribes to no stateful topic; the others hold two standbys each."""
     given = problem([0, 1, 0, 1], 3, eligible=[[1, 1, 0]])
     assert standby_spread(given, place(given)) == 0
 
 
 def test_a_standby_that_exists_stays() -> None:
-    """Nothing is restored where everything is there."""
+    """No standby is restored if all standbys exist."""
     given = fresh(6, 30, 1, None)
     placed = place(given)
     assert (place(with_answer(given, placed)) == placed).all()
@@ -94,7 +94,7 @@ def test_a_vacated_active_becomes_the_standby() -> None:
 
 
 def test_a_standby_is_kept_before_a_vacated_active() -> None:
-    """Of two warm copies the one that was a standby stays, the other is dropped."""
+    """Of two warm copies the former standby stays and the vacated active is dropped."""
     given = problem(
         [0, 1, 2], 3, standbys=[(0, 2), (1, 0), (2, 1)], copies=[(0, 1), (1, 2), (2, 0)]
     )
@@ -102,13 +102,13 @@ def test_a_standby_is_kept_before_a_vacated_active() -> None:
 
 
 def test_even_loads_come_before_saved_restores() -> None:
-    """All copies on one member: most of them are given up."""
+    """All copies are on a single member: most of them are moved."""
     given = problem([0, 0, 0, 2, 2, 2], 3, standbys=[(t, 1) for t in range(6)])
     assert standby_spread(given, place(given)) == 0
 
 
 def test_copies_that_cannot_be_standbys_are_ignored() -> None:
-    """Held by the owner, by no subscriber, or of a task that nobody owns."""
+    """Such copies are on the owner, on an unsubscribed member, or of a task without an owner."""
     given = problem(
         [0, NOBODY, 1],
         3,
@@ -121,7 +121,7 @@ def test_copies_that_cannot_be_standbys_are_ignored() -> None:
 
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_a_wanted_standby_is_placed(replicas: int) -> None:
-    """The target member of a promoted task gets its copy, whatever it costs elsewhere."""
+    """The target member of a promoted task gets its copy at any cost."""
     given = problem(
         even_owners(5, 25),
         5,
@@ -135,27 +135,27 @@ def test_a_wanted_standby_is_placed(replicas: int) -> None:
 
 
 def test_a_wanted_standby_counts_as_one_of_the_replicas() -> None:
-    """It takes a seat, it adds none (R' is checked by every placement)."""
+    """The wanted standby takes one of the task's replicas and adds none."""
     given = problem([0, 1, 2, 3], 4, replicas=2, wanted=[(0, 3), (1, 3), (2, 3)])
     assert (place(given) == 3).sum(axis=1).tolist() == [1, 1, 1, 0]
 
 
 def test_no_standby_in_its_actives_rack() -> None:
-    """While another rack has an eligible member."""
+    """The rule holds while another rack has an eligible member."""
     given = problem(even_owners(9, 90), 9, rack=[0] * 7 + [1, 1])
     figures = measure(given, place(given))
     assert (figures.same_rack, figures.same_rack_avoidable) == (0, 0)
 
 
 def test_standbys_in_the_home_rack_when_the_others_are_full() -> None:
-    """One foreign member, two replicas: one abroad, one at home."""
+    """Of two replicas one goes to the only foreign member, the other stays in the home rack."""
     given = problem(even_owners(4, 16), 4, replicas=2, rack=[0, 0, 0, 1])
     figures = measure(given, place(given))
     assert (figures.same_rack, figures.same_rack_avoidable) == (12, 0)
 
 
 def test_each_standby_in_another_rack_while_racks_last() -> None:
-    """R' + 1 distinct racks where there are so many."""
+    """A task uses R' + 1 distinct racks if there are so many."""
     given = problem(even_owners(9, 45), 9, replicas=2, rack=[0, 0, 0, 0, 1, 1, 1, 2, 2])
     racks = given.rack[place(given)]
     assert all(
@@ -172,13 +172,13 @@ def test_every_other_rack_is_used_before_one_is_used_twice() -> None:
 
 
 def test_all_in_one_rack_is_as_no_racks() -> None:
-    """A rack that everybody shares tells nobody apart."""
+    """A rack shared by all members has no effect."""
     without, one = fresh(5, 40, 2, None), problem(even_owners(5, 40), 5, replicas=2, rack=[3] * 5)
     assert (place(without) == place(one)).all()
 
 
 def test_who_names_no_rack_is_a_rack_of_its_own() -> None:
-    """The first worker that names its rack in a roll-out does not get everybody's standbys."""
+    """The first worker with a rack id in a roll-out does not get all standbys."""
     given = problem(even_owners(10, 100), 10, rack=[0] + [NOBODY] * 9)
     assert standby_spread(given, place(given)) <= 1
 
@@ -233,7 +233,7 @@ def test_a_first_start_meets_the_failover_bound(
 
 
 def _restored_above_the_bound(given: StandbyProblem, placed: Ints) -> set[tuple[int, int]]:
-    """(task, member) of the copies made anew on pairs that miss the bound (R = 1)."""
+    """Return (task, member) of the new copies on pairs above the bound (R = 1)."""
     rack, _ = settled_racks(given.rack)
     pair = np.zeros((given.members, given.members), dtype=int)
     np.add.at(pair, (given.owner, placed[:, 0]), 1)
@@ -255,7 +255,7 @@ def _restored_above_the_bound(given: StandbyProblem, placed: Ints) -> set[tuple[
 def test_after_a_join_or_a_leave_the_bound_is_missed_by_one_at_most(
     members: int, tasks: int, replicas: int, racks: str, event: str
 ) -> None:
-    """And only where a copy that exists was kept; standbys stay even and out of their rack."""
+    """Only kept copies miss the bound; standbys stay even and outside the rack of their active."""
     given = fresh(members, tasks, replicas, RACKS[racks])
     placed = place(given)
     if event == "join":
@@ -276,7 +276,7 @@ def test_after_a_join_or_a_leave_the_bound_is_missed_by_one_at_most(
 
 @pytest.mark.parametrize(("members", "tasks"), SIZES)
 def test_a_join_restores_hardly_more_than_the_newcomers_share(members: int, tasks: int) -> None:
-    """Without racks the newcomer's own standbys are the only ones to restore."""
+    """Without racks only the newcomer's own standbys are restored."""
     given = fresh(members, tasks, 1, None)
     changed = after_join(given, place(given), NOBODY)
     share = -(-tasks // (members + 1))
@@ -284,7 +284,7 @@ def test_a_join_restores_hardly_more_than_the_newcomers_share(members: int, task
 
 
 def test_what_an_owner_gave_up_is_a_copy_and_was_no_standby() -> None:
-    """A standby of before stays rather than moves; a vacated active becomes one where it is needed."""
+    """An existing standby stays; a vacated active becomes a standby where needed."""
     previous: Any = SimpleNamespace(
         owner=np.array([0, 1]),
         copy_task=np.array([0, 1]),
@@ -304,7 +304,7 @@ def test_what_an_owner_gave_up_is_a_copy_and_was_no_standby() -> None:
     ],
 )
 def test_rehearsed_trades_stay_among_subscribers(members: int, owner: list[int]) -> None:
-    """Two boards on which a trade between tasks of different subscribers would make a death lighter."""
+    """A trade between tasks with different subscribers would lower the load after a death here."""
     everybody, three = [True] * members, [m < 3 for m in range(members)]
     group = np.repeat([0, 1], len(owner) // 2)
     given = problem(owner, members, replicas=2, group=group, eligible=[everybody, three])

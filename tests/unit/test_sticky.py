@@ -81,7 +81,7 @@ def layout() -> Layout:
 
 
 def test_tasks_return_to_their_homes_if_the_counts_allow() -> None:
-    """Here nobody owns them; without homes the first member gets the first numbers."""
+    """The tasks have no owners here; without homes the first member gets the first numbers."""
     nobody = ints(N, N, N, N, N)
     past = previous(owner=nobody, home=ints(N, B, B, A, A), awaited=nobody)
     assert StickyAssignor().assign(layout(), past).tolist() == [N, B, B, A, A]
@@ -90,7 +90,7 @@ def test_tasks_return_to_their_homes_if_the_counts_allow() -> None:
 
 
 def test_copies_are_looked_at_under_the_number_of_their_group() -> None:
-    """A group without load before it has no row in the table of counts."""
+    """A preceding group without load has no row in the table of counts."""
     asked: set[int] = set()
 
     def caught_up(group: int, numbers: Ints, members: Ints) -> Bools:
@@ -110,7 +110,7 @@ def test_copies_are_looked_at_under_the_number_of_their_group() -> None:
 
 
 def test_without_warm_ups_copies_and_not_promises_decide_who_gets_more() -> None:
-    """Three tasks for two members: the extra one lands on the member with copies."""
+    """Two members share three tasks: the extra task goes to the member with copies."""
     groups = (
         Group(
             group_id=3, topics=("t", "log"), partitions=3, members=ints(A, B), changelogs=("log",)

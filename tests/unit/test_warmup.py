@@ -22,7 +22,7 @@ def ints(*values: int) -> Ints:
 
 
 def layout() -> Layout:
-    """Three members that subscribe to all topics."""
+    """Return a layout of three members subscribed to all topics."""
     groups = PartitionGrouper().group([list(TOPICS)] * 3, TOPICS, changelogs=["t-log"])
     in_order = tuple(sorted(groups, key=lambda group: not group.is_stateful))
     return Layout(
@@ -35,7 +35,7 @@ def layout() -> Layout:
 
 
 def previous() -> Previous:
-    """Member a owns tasks 0, 1 and 4, b owns 2; nobody owns 3. Copies are on b and c."""
+    """Member a owns tasks 0, 1 and 4, b owns 2; task 3 has no owner. Copies are on b and c."""
     return Previous(
         owner=ints(A, A, B, NOBODY, A),
         former=ints(NOBODY, NOBODY, NOBODY, C, NOBODY),
@@ -49,7 +49,7 @@ def previous() -> Previous:
 
 
 def after() -> Previous:
-    """The state after a round: task 0 goes to b as promised, 3 to c, and the stateless one to b."""
+    """Return the state after a round: b gets task 0 as promised, c task 3, b the stateless task."""
     members = [Member(name, list(TOPICS), positions={}) for name in "abc"]
     progress = Progress(layout(), members, previous(), WarmupPolicy())
     return progress.after(ints(B, A, B, C, B)).previous
@@ -73,7 +73,7 @@ def test_after_a_round_no_task_has_a_former_owner() -> None:
 
 
 def test_after_a_round_the_former_owner_of_a_stateful_task_has_a_copy() -> None:
-    """It has one changelog and was no standby; the new owners' copies, and a stateless task's, are none."""
+    """The copy has one changelog and was no standby; a stateless task has no copies."""
     found = after()
     rows = zip(
         found.copy_task, found.copy_member, found.copy_logs, found.copy_was_standby, strict=True
@@ -162,7 +162,7 @@ def fleet(
 
 
 def lag(progress: Progress, number: int = 0) -> int:
-    """The records that c has to read."""
+    """Return the number of records to read by c."""
     return int(progress.lag(0, ints(number), ints(C))[0])
 
 
@@ -181,13 +181,13 @@ def lag(progress: Progress, number: int = 0) -> int:
 def test_the_lag_is_the_sum_of_the_records_to_read_of_each_log(
     owners: dict[str, int], own: dict[str, int], behind: int
 ) -> None:
-    """A member that is further on in one log has no fewer records to read in another."""
+    """A lead in one log does not reduce the records to read in another log."""
     at = [{topic: {0: offset} for topic, offset in side.items()} for side in (owners, own)]
     assert lag(fleet(at[0], {}, at[1])) == behind
 
 
 def test_the_lag_of_a_member_is_unknown_if_it_or_the_owner_is_silent() -> None:
-    """No task waits for it."""
+    """No task waits for a member with an unknown lag."""
     ends = {"log": {0: 100}}
     assert (lag(fleet(ends, {}, None)), lag(fleet(None, {}, {"log": {0: 4}}))) == (0, 0)
     assert lag(fleet(ends, {}, {})) == 100
@@ -229,7 +229,7 @@ def test_a_task_stays_with_its_owner_until_its_target_is_near_and_a_follower_doe
 
 
 def test_an_overdue_task_is_exchanged_for_the_nearest_one_that_stays() -> None:
-    """Not for a task that is overdue itself or leaves for another member."""
+    """Tasks overdue themselves or leaving for another member are not exchanged."""
     behind = {0: 0, 1: 890_000, 2: 899_000, 3: 100_000, 4: 500_000, 5: 300_000}
     target = to(0)
     target[2] = B
@@ -242,7 +242,7 @@ def test_an_overdue_task_is_exchanged_for_the_nearest_one_that_stays() -> None:
 
 @pytest.mark.parametrize("junk", [np.array([1, 2]), "overdue", 5])
 def test_a_report_of_overdue_tasks_that_is_no_mapping_reports_none(junk: Any) -> None:
-    """It comes from another member's metadata."""
+    """The report comes from another member's metadata."""
     target = to(0)
     assert fleet(FAR, overdue=junk).another(target).tolist() == target.tolist()
 
@@ -265,26 +265,26 @@ def onward(progress: Progress, target: Ints, *, standbys: Any = None, far: Any =
 
 
 def test_a_far_task_gets_a_warm_up_unless_its_target_is_a_standby() -> None:
-    """Both are awaited; a task whose target is near goes without, and so does a follower."""
+    """Both tasks are awaited; tasks with a near target and followers get no warm-up."""
     target = to(0, 1, 2)
     assert onward(fleet(FAR), target, standbys={1: C}, far=[0, 1]) == ({0: C}, {0: C, 1: C})
     assert onward(fleet(FAR), to(0, follower=True)) == ({}, {})
 
 
 def test_a_task_without_an_owner_is_not_awaited() -> None:
-    """It goes to its target in this round."""
+    """The task moves to its target in this round."""
     assert onward(fleet(FAR, owner=ints(*[NOBODY] * 6)), to(0), far=[0]) == ({}, {})
 
 
 def test_a_task_overdue_on_one_member_is_awaited_on_another() -> None:
-    """On the member that reported it, it is not."""
+    """On the member with the overdue report, the task is not awaited."""
     late = {"log": [0]}
     assert onward(fleet(FAR, overdue=late), to(0)) == ({}, {})
     assert onward(fleet(FAR, overdue=late), to(0, member=B)) == ({0: B}, {0: B})
 
 
 def test_warm_ups_are_limited_on_a_member_and_in_the_group() -> None:
-    """The ones that have begun come first, then those with the least lag."""
+    """Begun warm-ups come first, then the warm-ups with the least lag."""
     near = {"log": {0: 1, 1: 500_000, 2: 700_000}}
     both = to(0, 1, 2)
     assert onward(fleet(FAR, {}, near, max_per_member=2), both)[0] == {1: C, 2: C}
@@ -304,7 +304,7 @@ def test_warm_ups_are_limited_on_a_member_and_in_the_group() -> None:
 def test_a_member_without_any_state_of_one_log_has_not_caught_up(
     own: dict[str, int], is_near: bool
 ) -> None:
-    """Although it lacks few records in all; the log that it has does not count for the other."""
+    """The total lag is small, but the complete log does not make up for the missing log."""
     ends = {"log": {0: 100}, "log2": {0: 50}}
     at = {topic: {0: offset} for topic, offset in own.items()}
     found = fleet(ends, {}, at, acceptable_recovery_lag=1_000, acceptable_from_nothing=49)
@@ -312,7 +312,7 @@ def test_a_member_without_any_state_of_one_log_has_not_caught_up(
 
 
 def test_a_member_at_its_limit_leaves_its_place_in_the_group_to_another_one() -> None:
-    """Three tasks wait for c and one for b; c's copies lack the least."""
+    """Three tasks wait for c and one for b; c's copies lack the fewest records."""
     near = {"log": {0: 899_000, 1: 898_000, 2: 897_000}}
     both = to(0, 1, 2)
     both[3] = B

@@ -1,4 +1,4 @@
-"""Topics that carry no work: assigned, and in nobody's load."""
+"""Weightless topics: they are assigned but add no load."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ LEADER = "shop-__assignor-__leader"
 
 
 def group(count: int) -> list[Member]:
-    """So many members, subscribed to everything."""
+    """Return ``count`` members subscribed to both topics."""
     return [Member(f"m{i}", ["orders", LEADER]) for i in range(count)]
 
 
 def test_a_weightless_topic_unbalances_nobody() -> None:
-    """Whoever has it gets as many real tasks as without it."""
+    """The owner of the weightless topic gets as many real tasks as without the topic."""
     counts = {"orders": 6, LEADER: 1}
     for members in (2, 3, 6):
         made = plan(group(members), counts, weightless={LEADER})
@@ -28,7 +28,7 @@ def test_a_weightless_topic_unbalances_nobody() -> None:
 
 
 def test_a_weightless_topic_stays_where_it_is() -> None:
-    """Its owner keeps it while it lives, whatever joins; then the lowest id has it."""
+    """The owner keeps the topic after a join; after its departure the lowest member id gets it."""
     counts = {"orders": 6, LEADER: 1}
     first, second, third = group(3)
     members = [first, replace(second, actives={LEADER: [0]}, generation=1), third]
@@ -39,7 +39,7 @@ def test_a_weightless_topic_stays_where_it_is() -> None:
 
 
 def test_a_weightless_topic_is_no_work_of_its_counts_group() -> None:
-    """Another topic of one partition is a group of its own, keeps the count's id, and follows nothing."""
+    """The other topics of one partition keep the count's id; the weightless topic follows none."""
     members = [Member(f"m{i}", ["audit", "audit-log", LEADER]) for i in range(2)]
     counts = {"audit": 1, "audit-log": 1, LEADER: 1}
     made = plan(members, counts, changelogs={"audit-log"}, weightless={LEADER})
@@ -50,7 +50,7 @@ def test_a_weightless_topic_is_no_work_of_its_counts_group() -> None:
 
 
 def test_a_plan_with_a_weightless_topic_keeps_every_promise() -> None:
-    """The checker derives the loads without it, too."""
+    """The checker derives the loads without the topic too."""
     counts = {"orders": 7, "orders-log": 7, LEADER: 1}
     members = [Member(f"m{i}", counts) for i in range(3)]
     for turn in range(3):
@@ -63,6 +63,6 @@ def test_a_plan_with_a_weightless_topic_keeps_every_promise() -> None:
 
 
 def test_its_explanation_speaks_of_no_balance() -> None:
-    """Another place would have cost nothing."""
+    """Another placement would have had the same cost."""
     made = plan(group(2), {"orders": 4, LEADER: 1}, weightless={LEADER})
     assert "adds no load" in str(made.explain(LEADER, 0))

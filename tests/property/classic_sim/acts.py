@@ -1,4 +1,4 @@
-"""What can be done to a broker's groups. A run is a list of these values, and any sub-list is a run too."""
+"""The acts on a broker's groups. A run is a list of acts, and any sub-list is a run too."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Time passes, and every timer rings when it is due."""
+    """Let time pass; each timer fires when due."""
 
     ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Time passes and nothing runs: requests that come next are seen before timers that were due."""
+    """Let time pass without timers: the next requests arrive before the due timers fire."""
 
     ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """The broker dies and comes back with what is on disk, perhaps with another ``group.max.size``."""
+    """Restart the broker from its disk, perhaps with another ``group.max.size``."""
 
     max_size: int
 
@@ -66,7 +66,7 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsets:
-    """An administrator deletes offsets of one topic."""
+    """Delete offsets of a topic as an administrator."""
 
     topic: str
     partitions: tuple[int, ...] = (0, 1)
@@ -84,7 +84,7 @@ Act = Ask | Commit | Wait | Stall | Restart | DiskFails | Sweep | DeleteOffsets 
 
 @dataclass
 class Setting:
-    """How one run's broker is set up."""
+    """The broker's configuration in a run."""
 
     delay_ms: int = 0
     max_size: int = 100
@@ -93,7 +93,7 @@ class Setting:
 
 
 def told(act: Any) -> str:
-    """One line of a transcript: the fields that are not as usual."""
+    """Return a line of the transcript: the fields with values other than the defaults."""
     if isinstance(act, Ask):
         return told(act.event)
     shown = []

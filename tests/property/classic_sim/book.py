@@ -1,4 +1,4 @@
-"""What must be remembered to judge the next event: who was heard when, which timers run, what was given."""
+"""The state needed to judge the next event: last requests, running timers, and assignments."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from faust_assigner.coordinator.classic import State
 from tests.property.classic_sim.seen import GroupSeen
 
-NEWCOMER_MS = 300_000  # a parked newcomer sends no heartbeats: so long it may wait
+NEWCOMER_MS = 300_000  # the maximum wait of a parked newcomer: it sends no heartbeats
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Window:
         return self.newcomer and self.left > 0 and self.step > 0
 
     def extend(self, now: int) -> None:
-        """One more step."""
+        """Extend the window by another step."""
         used, self.step = self.step, min(self.delay, self.left)
         self.left = max(self.left - used, 0)
         self.ends, self.newcomer = now + self.step, False
@@ -33,7 +33,7 @@ class Window:
 
 @dataclass
 class Book:
-    """Deadlines in ms; each is derived from what members asked for and what they were answered."""
+    """Deadlines in ms, derived from members' requests and the answers."""
 
     heard: dict[str, int] = field(default_factory=dict)
     newcomers: dict[str, int] = field(default_factory=dict)
@@ -43,8 +43,8 @@ class Book:
     sync_due: int | None = None
     unsynced: set[str] = field(default_factory=set)
     given: dict[str, bytes] = field(default_factory=dict)
-    told: int = 0  # the latest generation anybody was told
-    disk: GroupSeen | None = None  # what a restart must bring back
+    told: int = 0  # the latest generation in any answer
+    disk: GroupSeen | None = None  # the group after a restart
     empty_since: int = 0
 
     def session_over(self, member_id: str, seen: GroupSeen, now: int) -> bool:
@@ -61,11 +61,11 @@ class Book:
         return over is not None and now >= over and not member.joins and member.instance_id is None
 
     def missed_sync(self, member_id: str, now: int) -> bool:
-        """Whether it may be evicted for not having synced."""
+        """Whether the member may be evicted for a missing SyncGroup."""
         return self.sync_due is not None and now >= self.sync_due and member_id in self.unsynced
 
     def overdue(self, seen: GroupSeen, now: int) -> str | None:
-        """A timer that should have rung by now, or None."""
+        """The description of an overdue timer, or None."""
         for member_id in seen.members:
             if self.session_over(member_id, seen, now):
                 return f"the session of {member_id} is over"
@@ -80,7 +80,7 @@ class Book:
         return None
 
     def rename(self, old: str, new: str) -> None:
-        """A static member is back under a new id: what it had is its own."""
+        """Move a static member's entries to its new id."""
         self.heard.pop(old, None)
         self.newcomers.pop(old, None)
         if old in self.given:
@@ -89,14 +89,14 @@ class Book:
             self.unsynced = self.unsynced - {old} | {new}
 
     def forget(self, gone: set[str]) -> None:
-        """Members that are no more."""
+        """Drop the removed members."""
         for member_id in gone:
             self.heard.pop(member_id, None)
             self.newcomers.pop(member_id, None)
         self.unsynced -= gone
 
     def restarted(self, seen: GroupSeen, now: int) -> None:
-        """The broker is back: sessions and phases begin anew, nothing is parked."""
+        """Restart all sessions and phases; no request is parked after a broker restart."""
         self.heard = dict.fromkeys(seen.members, now)
         self.newcomers, self.pending, self.unsynced = {}, {}, set()
         self.window = self.sync_due = self.join_due = None

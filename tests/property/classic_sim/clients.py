@@ -1,4 +1,4 @@
-"""Clients that follow the protocol, more or less: some are slow, some do not rejoin when told to."""
+"""Clients that mostly follow the protocol: some are slow, some do not rejoin when required."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Client:
     session_ms: int = 0
     rebalance_ms: int = 0
     pace: float = 0.7
-    stubborn: bool = False  # goes on with heartbeats when told to rejoin
+    stubborn: bool = False  # sends heartbeats instead of rejoining
     known_id: bool = True
     skips: bool = False
     changes: int = 0
@@ -86,7 +86,7 @@ class Client:
             self.rebalance_ms = self.random.choice(REBALANCES_MS)
 
     def join(self, ticket: int) -> JoinGroup:
-        """Its JoinGroup; the id it may be given is the ticket's."""
+        """Return the client's JoinGroup; the proposed new member id contains the ticket."""
         return JoinGroup(
             ticket,
             self.member_id,
@@ -119,15 +119,15 @@ class Client:
         return Heartbeat(ticket, self.member_id, self.generation, self.instance_id)
 
     def commit(self, ticket: int) -> CommitOffsets:
-        """Whom its OffsetCommit is from."""
+        """Return the client's identity for an OffsetCommit."""
         return CommitOffsets(ticket, self.member_id, self.generation, self.instance_id)
 
     def lost(self) -> None:
-        """It starts again, as a process does that was restarted."""
+        """Forget the member id and the generation, as after a process restart."""
         self.member_id, self.generation, self.waiting, self.next = "", -1, None, "join"
 
     def react(self, reply: fx.Reply) -> None:
-        """What a consumer does with an answer."""
+        """Update the client's state from an answer."""
         error = reply.error
         if isinstance(reply, fx.JoinReply) and error is Code.MEMBER_ID_REQUIRED:
             self.member_id = reply.member_id

@@ -18,7 +18,7 @@ Key = tuple[str, acts.Place]
 
 
 def is_there(place: acts.Place) -> bool:
-    """Whether the broker has that partition."""
+    """Whether the broker has the partition."""
     return place[0] in ("a", "b") and place[1] in (0, 1)
 
 
@@ -30,7 +30,7 @@ class Offsets:
         self.entries: dict[Key, Committed] = {}
 
     def of(self, group: str) -> dict[acts.Place, Committed]:
-        """One group's."""
+        """The offsets of a group."""
         return {place: entry for (name, place), entry in self.entries.items() if name == group}
 
     def check(self, service: GroupService) -> None:
@@ -47,7 +47,7 @@ class Offsets:
         now: int,
         disk_failed: bool,
     ) -> None:
-        """Judge the answer to a commit, and remember what it acknowledged."""
+        """Judge the answer to a commit, and remember the acknowledged offsets."""
         for place, offset in act.offsets.items():
             expected: int = error
             if not is_there(place):
@@ -75,7 +75,7 @@ class Offsets:
             self.entries.pop(key, None)
 
     def read_topics(self, seen: GroupSeen) -> set[str] | None:
-        """What the members subscribe to; None when they do not say."""
+        """The members' subscribed topics; None if a member's metadata has none."""
         read: set[str] = set()
         for member in seen.members.values():
             topics = self.topics.get(member.metadata(seen.protocol_name))
@@ -85,7 +85,7 @@ class Offsets:
         return read if seen.protocol_type == "consumer" else None
 
     def expired(self, seen: GroupSeen, empty_since: int, retention_ms: int, now: int) -> set[Key]:
-        """What KIP-211 lets go now."""
+        """The offsets expired now under KIP-211."""
         read = self.read_topics(seen)
         gone = set()
         for (group, place), entry in self.entries.items():

@@ -1,7 +1,7 @@
-"""The promises of a classic group, checked after every single event (B1-B8 of the broker's list).
+"""The promises of a classic group, checked after every event (B1-B8 of the broker's list).
 
-Every check compares what was seen before and after with what :mod:`rules` says should happen;
-:mod:`requests` looks at the event's own answer, this module at everybody else.
+Every check compares the snapshots before and after the event with the result of :mod:`rules`.
+:mod:`requests` judges the event's own answer, this module all other changes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RUNNING: Final = (State.COMPLETING, State.STABLE)
 
 
 class Promises(Requests):
-    """Judges one event after the other."""
+    """Judge the events in order."""
 
     def check(
         self,
@@ -49,7 +49,8 @@ class Promises(Requests):
         self._state()
         self._remember_disk()
 
-    # -- what holds of any event ---------------------------------------------------------------------
+    # -- checks after every event
+    # ---------------------------------------------------------------------
 
     def _disturbed(self) -> bool:
         return self._begins() or (
@@ -79,7 +80,7 @@ class Promises(Requests):
         self._rebalances_for_a_reason(bool(gone or came))
 
     def _unchanged(self, before: MemberSeen, after: MemberSeen) -> None:
-        """Only its own join changes what a member said; nothing but its leader what it owns."""
+        """Only a member's own join changes its metadata; only the leader changes its assignment."""
         if isinstance(self.event, JoinGroup) and self.event.member_id == before.member_id:
             return
         said = replace(after, assignment=before.assignment, joins=before.joins, syncs=before.syncs)
@@ -110,7 +111,7 @@ class Promises(Requests):
         )
 
     def _began(self) -> None:
-        """B1, B2: a generation begins once, when everybody is there or the time is over."""
+        """B1, B2: a generation begins once, after all joins or after the timeout."""
         before, after = self.before, self.after
         if not self._begins():
             return
@@ -188,11 +189,11 @@ class Promises(Requests):
             return
         missing = [m for m in self.after.members if not self._joins_before(m)]
         must(not missing, "B2: a generation began while these may still work", missing)
-        waits = self.after.members and self.after.pending  # nobody is there to wait
+        waits = self.after.members and self.after.pending  # an empty group has no members to wait
         must(not waits, "the phase did not wait for an id it has handed out", self.after.pending)
 
     def _phase(self) -> None:
-        """Timers of the phases, and a join phase that nothing holds up any more."""
+        """Check the phases' timers, and the end of a join phase without missing members."""
         book, before, after = self.book, self.before, self.after
         if after.state is not State.PREPARING:
             book.window = book.join_due = None
@@ -224,7 +225,8 @@ class Promises(Requests):
             absent = [m for m in self.after.members.values() if m.instance_id is None]
             if not certain and (absent or self.after.joined()):
                 return
-            # Only static members that have not rejoined are left: their sessions will decide.
+            # Only static members that have not rejoined are left: their session timeouts end the
+            # phase.
             must(not self.after.joined(), "a join phase does not end", self.after)
             must(not absent, "a member that missed the join phase stays", absent)
             again = self.now + slowest(self.after)
@@ -262,7 +264,7 @@ class Promises(Requests):
         return Code.NOT_COORDINATOR if leads_in_vain else Code.REBALANCE_IN_PROGRESS
 
     def _state(self) -> None:
-        """B6, B7, and that state, members, phase and size fit."""
+        """B6, B7: the state, the members, the phase and the size are consistent."""
         before, after = self.before, self.after
         ids = [m.instance_id for m in after.members.values() if m.instance_id is not None]
         must(len(ids) == len(set(ids)), "B7: two members for one instance id", ids)

@@ -1,4 +1,4 @@
-"""Judges the request (or tick) of one step: its own answer, and what it alone may change (B3, B4, B6)."""
+"""Judge a step's own request or tick: its answer and its permitted changes (B3, B4, B6)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COPIES: Final = 8  # of a parked request; the oldest of more is sent back to try
 
 
 class Requests:
-    """Judges the answer to one event; ``book`` is all that is remembered of those before."""
+    """Judge the answer to an event; ``book`` is the only memory of earlier events."""
 
     def __init__(self, limits: GroupLimits) -> None:
         self.limits = limits
@@ -47,7 +47,7 @@ class Requests:
         self.event, self.before, self.after = event, before, after
         self.replies, self.now, self.disk_failed = replies, now, disk_failed
         self.own = replies.get(getattr(event, "token", -1))
-        self.kind: Kind | None = None  # of a JoinGroup that was not refused
+        self.kind: Kind | None = None  # the kind of an accepted JoinGroup
         self.gone: dict[str, Code] = {}  # who may go, and what its parked requests are told
         if after.state is State.DEAD or before.state is State.DEAD:
             self._came_or_went_as_a_whole()
@@ -58,7 +58,7 @@ class Requests:
         if self.after.state is State.DEAD and self.before.state is not State.DEAD:
             must(isinstance(self.event, DeleteGroup), "a group vanished", self.event)
         if self.before.state is State.DEAD:
-            # A group that is created is Empty first; the event is judged against that.
+            # A new group is Empty first; the event is judged against an empty group.
             self.book = Book(empty_since=self.now)
             if self.after.state is not State.DEAD:
                 self.before = GroupSeen(State.EMPTY)
@@ -155,7 +155,7 @@ class Requests:
             self.book.pending[new] = self.now + event.session_timeout_ms
             self._changed_nothing(pending=self.before.pending | {new})
         elif error is Code.GROUP_MAX_SIZE_REACHED and event.member_id in self.before.members:
-            self.gone = {event.member_id: error}  # the group has become too small for it
+            self.gone = {event.member_id: error}  # the group is now too small for the member
         else:
             self._changed_nothing()
 
@@ -257,7 +257,7 @@ class Requests:
         listed: bool,
         skips: bool = False,
     ) -> None:
-        """The whole answer to a JoinGroup that was not refused."""
+        """Check the whole answer to an accepted JoinGroup."""
         assert isinstance(reply, fx.JoinReply)
         seen = self.after
         members = tuple(

@@ -1,6 +1,7 @@
-"""The protocol said once more, as questions about a group as it was seen: which answer is the right one?
+"""The rules of the protocol: functions from a group's snapshot to the right answer.
 
-Written from Kafka's behaviour, not from the machine: each function looks at the state before a request alone.
+They are written from Kafka's behaviour, not from the code under test. Each function reads only the
+state before a request.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from tests.property.classic_sim.seen import GroupSeen, MemberSeen
 
 
 class Kind(Enum):
-    """What a JoinGroup that is not refused does."""
+    """The effect of an accepted JoinGroup."""
 
     ADMIT = auto()
     REPLACE = auto()  # a static member is back under a new id
     UPDATE = auto()  # a member rejoins, and waits for the join phase to end
-    REPEAT = auto()  # a member is told again what it was told
+    REPEAT = auto()  # the member gets its last answer again
 
 
 def fence(member_id: str, instance_id: str | None, seen: GroupSeen) -> Code:
-    """Who is who: KIP-345's fencing first, then the member id."""
+    """Check the instance id by KIP-345, then the member id."""
     if instance_id is not None:
         if instance_id not in seen.instances:
             return Code.UNKNOWN_MEMBER_ID
@@ -68,7 +69,7 @@ def commit(event: CommitOffsets, seen: GroupSeen) -> Code:
 
 
 def sync(event: SyncGroup, seen: GroupSeen) -> Code:
-    """NONE also where the request is parked."""
+    """Return the error of a SyncGroup; NONE includes a parked request."""
     error = _of_this_generation(event, seen)
     if error is not Code.NONE:
         return error
@@ -118,7 +119,7 @@ def has_room(member_id: str, seen: GroupSeen, limits: GroupLimits) -> bool:
 
 
 def kind(event: JoinGroup, seen: GroupSeen) -> Kind:
-    """What a JoinGroup does that ``join`` did not refuse."""
+    """Return the effect of a JoinGroup accepted by ``join``."""
     if not event.member_id:
         return Kind.REPLACE if event.instance_id in seen.instances else Kind.ADMIT
     if event.member_id not in seen.members:
@@ -130,7 +131,7 @@ def kind(event: JoinGroup, seen: GroupSeen) -> Kind:
 
 
 def common(members: Iterable[MemberSeen]) -> set[str]:
-    """Protocols that all of them offer."""
+    """Return the protocols offered by all members."""
     offers = [{p.name for p in m.protocols} for m in members]
     return set.intersection(*offers) if offers else set()
 
@@ -145,7 +146,7 @@ def choice(members: Mapping[str, MemberSeen]) -> str | None:
 
 
 def leave(event: LeaveGroup, seen: GroupSeen) -> tuple[list[Code], set[str], set[str]]:
-    """The answer for each leaver, the members that go, and the ids given back."""
+    """Return each leaver's answer, the removed members, and the returned ids."""
     codes: list[Code] = []
     gone: set[str] = set()
     back: set[str] = set()

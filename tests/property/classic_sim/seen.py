@@ -1,4 +1,4 @@
-"""A group as it is seen at one moment: values only, requests by the simulator's tickets."""
+"""A snapshot of a group: values only; requests are identified by the simulator's tickets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from faust_assigner.coordinator.events import JoinGroup, Protocol
 
 @dataclass(frozen=True, slots=True)
 class MemberSeen:
-    """One member; ``joins`` and ``syncs`` are tickets of its parked requests."""
+    """A member; ``joins`` and ``syncs`` are the tickets of its parked requests."""
 
     member_id: str
     instance_id: str | None
@@ -29,7 +29,7 @@ class MemberSeen:
         return bool(self.joins or self.syncs)
 
     def says(self, event: JoinGroup) -> bool:
-        """Whether it is what that request said of it."""
+        """Whether the member's fields equal the fields of the request."""
         told = (
             event.instance_id,
             event.session_timeout_ms,
@@ -42,13 +42,13 @@ class MemberSeen:
         )
 
     def metadata(self, name: str | None) -> bytes:
-        """What it said under that protocol."""
+        """The member's metadata for the protocol."""
         return {p.name: p.metadata for p in reversed(self.protocols)}.get(name or "", b"")
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSeen:
-    """All of a group but its timers; Dead when there is none."""
+    """The group's state without timers; ``DEAD`` if there is no group."""
 
     state: State = State.DEAD
     generation: int = 0
@@ -64,7 +64,7 @@ class GroupSeen:
         return {ticket for m in self.members.values() for ticket in (*m.joins, *m.syncs)}
 
     def joined(self) -> int:
-        """Members that wait for the join phase to end."""
+        """The number of members waiting for the end of the join phase."""
         return sum(1 for m in self.members.values() if m.joins)
 
 

@@ -1,6 +1,6 @@
-"""The broker's groups under test: acts in, answers out, every promise checked on the way.
+"""The broker's groups under test: takes acts, returns answers, and checks every promise.
 
-The real group service and handlers run on a store in memory, with virtual time. Nothing here is random.
+The real group service and handlers run on a store in memory, with virtual time. No value is random.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from tests.support.stores import WeakStore
 GROUP = "g"
 TOPICS = {"a": 2, "b": 2}
 LONGEST_NOTE = 16
-MOST_RINGS = 100  # in one wait; a timer that rings more often has been set to the past
+MOST_RINGS = 100  # maximum in one wait; a timer that fires more often is set to the past
 
 
 async def _no_turn(size: int = 0) -> None:
-    """Nobody else is to be let through."""
+    """Yield to no other task."""
 
 
 def _at_once(handler: Coroutine[Any, Any, Any]) -> Any:
-    """What a handler answers; it must not wait for anything."""
+    """Return a handler's answer; the handler must not wait."""
     try:
         handler.send(None)
     except StopIteration as done:
@@ -51,7 +51,7 @@ def _at_once(handler: Coroutine[Any, Any, Any]) -> Any:
 
 
 class Service(GroupService):
-    """Nobody is answered twice."""
+    """A group service with a check against second answers."""
 
     def _answer(self, reply: fx.Reply) -> None:
         must(reply.token in self._parked, "an answer to nobody, or the second one", reply)
@@ -59,7 +59,7 @@ class Service(GroupService):
 
 
 class Trial:
-    """One broker's life. ``do`` raises Violation where a promise is broken."""
+    """A broker's life. ``do`` raises Violation when a promise is broken."""
 
     def __init__(self, setting: acts.Setting) -> None:
         self.setting = setting
@@ -149,7 +149,8 @@ class Trial:
         self.offsets.check(self.service)
         return replies
 
-    # -- one event -----------------------------------------------------------------------------------
+    # -- steps
+    # ---------------------------------------------------------------------------------------
 
     def _step(self, event: Event) -> dict[int, fx.Reply]:
         before, replies = self.look(), dict[int, fx.Reply]()
@@ -321,7 +322,8 @@ class Trial:
         if expected is Code.NONE:
             self.offsets.forget({(GROUP, (act.topic, p)) for p in act.partitions})
 
-    # -- what administrators see ---------------------------------------------------------------------
+    # -- administrators' views
+    # -----------------------------------------------------------------------
 
     def _check_admin(self, seen: GroupSeen) -> None:
         request = SimpleNamespace(groups=[GROUP])

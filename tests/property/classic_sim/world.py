@@ -1,4 +1,4 @@
-"""A seeded world around one group: who does what when, what is lost, repeated and late, and what breaks."""
+"""A seeded world around a group: clients, lost, repeated and late requests, and faults."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RETENTIONS_MS = (1_000, 5_000, 20_000)
 
 
 class World:
-    """One run; ``acts`` is all that happened so far."""
+    """A run; ``acts`` is the list of all acts so far."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -48,10 +48,11 @@ class World:
         self.names = 0
         self.faults = True
 
-    # -- doing things --------------------------------------------------------------------------------
+    # -- acts
+    # ----------------------------------------------------------------------------------------
 
     def do(self, act: Act) -> None:
-        """One act; its answers reach their clients, or are lost."""
+        """Carry out an act; its answers reach their clients or are lost."""
         self.acts.append(act)
         for ticket, reply in self.trial.do(act).items():
             client = self.asked.pop(ticket, None)
@@ -67,7 +68,7 @@ class World:
         return self.tickets
 
     def send(self, client: Client | None, event: Any) -> None:
-        """One request, perhaps lost on the way, perhaps repeated."""
+        """Send a request; the request may be lost or repeated."""
         if client is not None:
             if self.faults and self.random.random() < 0.05:
                 return
@@ -94,7 +95,7 @@ class World:
         self.do(acts.Commit(event, offsets, note, retention, draw.choice([8, 9]), group))
 
     def advance(self, client: Client) -> None:
-        """What this client does next."""
+        """Send this client's next request."""
         if not client.alive or client.waiting is not None:
             return
         ticket = self.ticket()
@@ -112,10 +113,11 @@ class World:
         else:
             self.commit(client.commit(ticket))
 
-    # -- what goes wrong -----------------------------------------------------------------------------
+    # -- faults
+    # --------------------------------------------------------------------------------------
 
     def fault(self) -> None:
-        """One thing that goes wrong."""
+        """Cause a random fault."""
         kind = self.random.choice(FAULTS)
         client = self.random.choice(self.clients) if self.clients else None
         if kind in WITHOUT_CLIENT:
@@ -124,7 +126,7 @@ class World:
             WITH_CLIENT[kind](self, client)
 
     def jump(self) -> None:
-        """Nobody says anything for long."""
+        """Let a long time pass without requests."""
         self.do(Wait(self.random.choice([3_000, 6_000, 12_000, 60_000])))
 
     def stall(self) -> None:
@@ -132,7 +134,7 @@ class World:
         self.do(acts.Stall(self.random.choice([10, 3_000, 12_000])))
 
     def restart(self) -> None:
-        """The broker dies and comes back; connections break."""
+        """Restart the broker and break all connections."""
         self.asked.clear()
         for client in self.clients:
             client.waiting = None
@@ -143,7 +145,7 @@ class World:
             self.do(acts.DropTopic(self.random.choice(["a", "b"])))
 
     def disk(self) -> None:
-        """The next write that matters fails."""
+        """Let the next write of group state fail."""
         self.do(acts.DiskFails())
 
     def offsets(self) -> None:
@@ -165,12 +167,12 @@ class World:
             self.restart()
 
     def tool(self) -> None:
-        """Somebody outside commits: to this group, and to one that has no members ever."""
+        """Commit offsets without membership: to this group or to a group without members."""
         event = CommitOffsets(self.ticket())
         self.commit(event, group=self.random.choice(["g", "tool"]))
 
     def bad_join(self) -> None:
-        """A JoinGroup that nobody should let in."""
+        """Send a JoinGroup with an invalid field."""
         client = Client("bad", None, self.random, {})
         event = client.join(self.ticket())
         change: dict[str, Any] = self.random.choice(
@@ -179,15 +181,15 @@ class World:
              {"member_id": "stranger", "instance_id": "i0"}])  # fmt: skip
         seen = self.trial.look()
         if change.get("protocol_type") == "connect" and not seen.members:
-            return  # it would be the first member, of a group of another type
+            return  # the request would create a group of another type
         self.do(Ask(replace(event, **change)))
 
     def crash(self, client: Client) -> None:
-        """Gone without a word."""
+        """Remove the client without a LeaveGroup."""
         self.clients.remove(client)
 
     def bounce(self, client: Client) -> None:
-        """A process that is restarted, perhaps with another configuration; of those, one that owes a sync."""
+        """Restart a client, preferably a client with a due sync; the configuration may change."""
         if self.trial.look().state is State.STABLE:
             client = next(iter(self._owing()), client)
         if self.random.random() < 0.2:
@@ -211,12 +213,12 @@ class World:
         self.do(Ask(LeaveGroup(self.ticket(), tuple(leavers))))
 
     def give_back(self) -> None:
-        """Ids that were handed out are given back."""
+        """Leave with the pending member ids."""
         pending = sorted(self.trial.look().pending)
         self.do(Ask(LeaveGroup(self.ticket(), tuple(Leaver(m) for m in (*pending, "stranger")))))
 
     def last_word(self, client: Client) -> None:
-        """One more request of any kind, and then nothing: its session is counted from here."""
+        """Send a last request of any kind; the member's session starts at this request."""
         said = self.random.choice([client.join, client.join, client.sync, client.heartbeat, None])
         self.clients.remove(client)
         if said is None:
@@ -238,7 +240,7 @@ class World:
             self.restart()
 
     def coup(self) -> None:
-        """Everybody rejoins but the leader, which is static and stays: another one leads from now on."""
+        """Let all members but the static leader rejoin; the leadership moves to another member."""
         seen = self.trial.look()
         others = [c for c in self.clients if c.alive and c.member_id in seen.members]
         others = [c for c in others if c.member_id != seen.leader]
@@ -258,7 +260,7 @@ class World:
         if self.random.random() < 0.4:
             self.restart()
         for client in [c for c in self.clients if c.member_id == seen.leader][:1]:
-            client.lost()  # it bounces, and owes a sync that it does not bring
+            client.lost()  # the client bounces, and its due sync does not arrive
             self.do(Ask(client.join(self.ticket())))
             self._hold(min(self.trial.patience(), PATIENT_MS // 5))
 
@@ -293,7 +295,7 @@ class World:
             self.clients.append(again)
 
     def lie(self, client: Client) -> None:
-        """A request with a generation, member or instance that is wrong, missing, old or from the future."""
+        """Send a request with a wrong, missing, old or future generation, member or instance."""
         seen, draw = self.trial.look(), self.random
         now = seen.generation
         generation = draw.choice([-2, -1, 0, now, now, now - 1, now + 1, 2**31 - 1])
@@ -322,7 +324,7 @@ class World:
     # -- a run ---------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """One round of everybody."""
+        """Let all clients act in random order."""
         if len(self.clients) < MAX_CLIENTS and self.random.random() < 0.1:
             used = {c.instance_id for c in self.clients}
             free = [f"i{n}" for n in range(MAX_CLIENTS) if f"i{n}" not in used]

@@ -1,9 +1,9 @@
-"""A seeded simulator of one group that speaks both protocols: virtual time, faults, every promise checked.
+"""A seeded simulator of a group with both protocols: virtual time, faults, and checked promises.
 
-``run(seed)`` is one life: clients of KIP-848 and classic ones, static and dynamic, that join, revoke slowly,
-lose answers, repeat themselves, switch protocols and die; strangers with any epoch; a disk that fails,
-restarts, topics that come and go. What each answer must be is told by ``rules`` from what was seen, not by
-the machine.
+``run(seed)`` is a life of a group. KIP-848 and classic clients, static and dynamic, join, revoke
+slowly, lose answers, repeat requests, switch protocols and crash. Strangers send requests with any
+epoch. The disk fails, the broker restarts, and topics appear and disappear. ``rules`` derives the
+right answers from snapshots, not from the code under test.
 """
 
 from tests.property.consumer_sim.run import run

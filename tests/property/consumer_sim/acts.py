@@ -1,4 +1,4 @@
-"""What can be done to a group. A run is a list of these values, and any sub-list is a run too."""
+"""The acts on a group. A run is a list of acts, and any sub-list is a run too."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ class Ask:
 
 @dataclass(frozen=True)
 class Wait:
-    """Time passes, and every timer rings when it is due."""
+    """Let time pass; each timer fires when due."""
 
     ms: int
 
 
 @dataclass(frozen=True)
 class Stall:
-    """Time passes and nothing runs: requests that come next are seen before timers that were due."""
+    """Let time pass without timers: the next requests arrive before the due timers fire."""
 
     ms: int
 
 
 @dataclass(frozen=True)
 class Restart:
-    """The broker dies and comes back with what is on disk."""
+    """Restart the broker from its disk."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Topics:
 
 @dataclass(frozen=True)
 class AnswerTarget:
-    """The oldest computation that was asked for comes back, or fails."""
+    """Return the oldest pending computation, or let the computation fail."""
 
     fails: bool = False
 
@@ -63,7 +63,7 @@ Act = Ask | Wait | Stall | Restart | DiskFails | Topics | AnswerTarget
 
 @dataclass(frozen=True)
 class Setting:
-    """How one run's group is set up."""
+    """The group's configuration in a run."""
 
     policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     interval_ms: int = 0
@@ -74,7 +74,7 @@ class Setting:
 
 
 def told(value: Any) -> str:
-    """One line of a transcript: the fields that are not as usual."""
+    """Return a line of the transcript: the fields with values other than the defaults."""
     if isinstance(value, Ask):
         return told(value.event)
     shown = []

@@ -1,4 +1,4 @@
-"""Simulated members of both protocols: what an honest client sends next, and what it makes of answers."""
+"""Simulated members of both protocols: an honest client's next request and its use of answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from faust_assigner.coordinator.protocol import read_assignment, write_assignmen
 from tests.support.coordination.consumer_bench import topic_id
 
 Owned = dict[str, set[int]]
-#: What each metadata says, by its bytes, so that nobody has to read it as the machine does.
+#: Each metadata's content by its bytes, so the checks need not parse the bytes as the broker does.
 SAID: dict[bytes, tuple[tuple[str, ...], Mapping[str, tuple[int, ...]]]] = {}
 LOST = (
     Code.UNKNOWN_MEMBER_ID,
@@ -33,7 +33,7 @@ LOST = (
 def subscription(
     topics: Iterable[str], owned: Mapping[str, Iterable[int]], version: int = 1
 ) -> bytes:
-    """ConsumerProtocol bytes: topics, and from version 1 on what is owned."""
+    """Return ConsumerProtocol bytes: the topics, and from version 1 on the owned partitions."""
     names = sorted(topics)
     parts = [struct.pack(">hi", version, len(names))]
     parts += [struct.pack(f">h{len(n)}s", len(n), n.encode()) for n in names]
@@ -54,7 +54,7 @@ def subscription(
 
 @dataclass
 class Client:
-    """One process. ``epoch`` is its member epoch or generation; 0 and -1 mean that it is out."""
+    """A process. ``epoch`` is its member epoch or generation; 0 and -1 mean no membership."""
 
     name: str
     classic: bool
@@ -72,15 +72,15 @@ class Client:
     joined: bool = False
     synced: bool = False
     owned: Owned = field(default_factory=dict)
-    #: What it has been told to own, and has not taken up or given up yet.
+    #: The assignment received but not yet applied.
     told: Owned | None = None
     says_all: bool = False
-    #: It is busy: it says that it is alive, and not what it owns, and does not join again when it is called.
+    #: Whether the client sends bare heartbeats: without owned partitions and without rejoining.
     busy: bool = False
     leads: tuple[str, ...] = ()
 
     def out(self) -> None:
-        """It lost its place and everything with it."""
+        """Forget the membership and all partitions."""
         self.joined = self.synced = False
         self.epoch = 0
         self.owned, self.told = {}, None
@@ -88,7 +88,7 @@ class Client:
             self.member_id = ""
 
     def switch(self) -> None:
-        """It comes back speaking the other protocol, as after an upgrade of its software."""
+        """Return with the other protocol, as after a software upgrade."""
         self.out()
         self.classic = not self.classic
         self.member_id = ""
@@ -122,7 +122,7 @@ class Client:
         )
 
     def hear_848(self, reply: fx.ConsumerHeartbeatReply) -> None:
-        """What it makes of the answer."""
+        """Update the client's state from the answer."""
         if reply.error in LOST:
             self.out()
             if reply.error is Code.FENCED_INSTANCE_ID:
@@ -138,7 +138,7 @@ class Client:
     # -- classic ---------------------------------------------------------------------------------
 
     def join(self, ticket: int, fresh_id: str) -> JoinGroup:
-        """Its JoinGroup; an eager one has given up everything before."""
+        """Return the client's JoinGroup; an eager client has revoked all partitions before."""
         if self.eager:
             self.owned = {}
         elif self.told is not None:
@@ -158,7 +158,7 @@ class Client:
         )
 
     def hear_join(self, reply: fx.JoinReply) -> None:
-        """What it makes of the answer."""
+        """Update the client's state from the answer."""
         if reply.error is Code.MEMBER_ID_REQUIRED:
             self.member_id = reply.member_id
         elif reply.error is Code.NONE:
@@ -180,7 +180,7 @@ class Client:
         return SyncGroup(ticket, self.member_id, self.epoch, self.instance, "consumer", None, given)
 
     def hear_sync(self, reply: fx.SyncReply) -> None:
-        """What it makes of the answer."""
+        """Update the client's state from the answer."""
         if reply.error is Code.NONE:
             told = read_assignment(reply.assignment) or {}
             self.owned = {n: set(parts) for n, parts in told.items()}
@@ -195,7 +195,7 @@ class Client:
         return Heartbeat(ticket, self.member_id, self.epoch, self.instance)
 
     def hear_beat(self, reply: fx.HeartbeatReply) -> None:
-        """What it makes of the answer."""
+        """Update the client's state from the answer."""
         if reply.error is Code.REBALANCE_IN_PROGRESS:
             self.joined = False
         elif reply.error is not Code.NONE:
@@ -204,7 +204,7 @@ class Client:
     # -- both ------------------------------------------------------------------------------------
 
     def next(self, ticket: int, fresh_id: str) -> Any:
-        """The request it would send next."""
+        """Return the client's next request."""
         if not self.classic:
             return self.beat_848(ticket, fresh_id)
         if not self.joined and not (self.busy and self.synced):
@@ -212,7 +212,7 @@ class Client:
         return self.beat_classic(ticket) if self.synced else self.sync(ticket)
 
     def hear(self, reply: Any) -> None:
-        """An answer arrived; one of the other protocol is of a former life."""
+        """Handle an answer; an answer in the other protocol belongs to an earlier membership."""
         match reply:
             case fx.ConsumerHeartbeatReply() if not self.classic:
                 self.hear_848(reply)

@@ -1,4 +1,4 @@
-"""What is promised when the group changes its protocol, when time takes members, and when topics change."""
+"""Promises about protocol conversions, expired members and changed topics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.property.lives import must
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A classic group just before an event: its members as far as the protocol tells."""
+    """A classic group before an event: its members as described by the protocol."""
 
     members: Mapping[str, Known]
     assigned: Mapping[str, Mapping[str, tuple[int, ...]]]
@@ -39,10 +39,10 @@ class Snapshot:
 
 
 class Conversions(Promises):
-    """Judges what touches both protocols."""
+    """Judge conversions between the protocols."""
 
     def snapshot(self, group: Group | None) -> Snapshot | None:
-        """What must be known of a classic group, should the event convert it."""
+        """Return the classic group's state, in case the event converts the group."""
         if not isinstance(group, ClassicGroup):
             return None
         spoken = group.protocol_name or group.roster.select_protocol()
@@ -70,7 +70,7 @@ class Conversions(Promises):
         now: int,
         cat: Catalogue,
     ) -> None:
-        """A request to a consumer group that stays one."""
+        """Judge a request to a group that stays a consumer group."""
         must(not self._must_downgrade(event), "it should have become a classic group", event)
         founds = isinstance(event, JoinGroup) and not self.model.members
         if founds:
@@ -92,7 +92,7 @@ class Conversions(Promises):
     # -- upgrade ---------------------------------------------------------------------------------
 
     def expect_upgrade(self, event: ConsumerGroupHeartbeat, was: Snapshot) -> Code:
-        """What a ConsumerGroupHeartbeat to a classic group is answered."""
+        """Return the answer to a ConsumerGroupHeartbeat sent to a classic group."""
         error = rules.is_malformed(event)
         if error is not Code.NONE:
             return error
@@ -120,7 +120,7 @@ class Conversions(Promises):
         now: int,
         cat: Catalogue,
     ) -> None:
-        """A classic group is a consumer group now: everybody is where the last assignment put it."""
+        """A classic group became a consumer group: each member has its last assignment."""
         assert was is not None
         joins = (
             isinstance(event, ConsumerGroupHeartbeat)
@@ -148,7 +148,7 @@ class Conversions(Promises):
         self.judge(event, seen, after, own, now, cat)
 
     def in_classic(self, event: Any, was: Snapshot | None, replies: Mapping[int, fx.Reply]) -> None:
-        """A classic group stayed one."""
+        """A classic group stayed classic."""
         self.model.members.clear()
         if isinstance(event, ConsumerGroupHeartbeat) and was is not None:
             expected, reply = self.expect_upgrade(event, was), replies[event.token]
@@ -163,7 +163,7 @@ class Conversions(Promises):
     # -- downgrade -------------------------------------------------------------------------------
 
     def _leavers(self, event: Any) -> set[str]:
-        """Who a request lets go, if it is well formed and admitted."""
+        """Return the members removed by a valid and accepted request."""
         if isinstance(event, ConsumerGroupHeartbeat) and event.member_epoch == -1:
             known = event.member_id in self.model.members
             fits = (
@@ -198,7 +198,7 @@ class Conversions(Promises):
     def downgraded(
         self, event: Any, before: Seen, group: Group | None, replies: Mapping[int, fx.Reply]
     ) -> None:
-        """A consumer group is a classic one now, or gone."""
+        """A consumer group became classic, or was dropped."""
         if group is None:
             must(isinstance(event, DeleteGroup) and not before.members, "it was dropped", event)
             self.model = Model()
@@ -225,13 +225,13 @@ class Conversions(Promises):
         self.model.members.clear()
 
     def all_are_told(self, before: Seen, group: ClassicGroup, cat: Catalogue) -> None:
-        """B2: each member has its partitions already, or its next heartbeat says that it must join."""
+        """B2: each member has its partitions already, or its next heartbeat requires a rejoin."""
         if group.state_name == "PreparingRebalance":
             return
         for member in group.roster:
             stood = before.members.get(member.member_id)
             if stood is None or stood.epoch != group.generation:
-                continue  # it comes for its assignment now, or is told that its generation is over
+                continue  # the member fetches its assignment, or its generation is fenced
             given = read_assignment(member.assignment)
             must(
                 given is not None and pairs(cat.partitions_of(given)) == stood.assigned,
@@ -273,7 +273,7 @@ class Conversions(Promises):
     # -- time and topics -------------------------------------------------------------------------
 
     def expired(self, before: Seen, after: Seen, now: int, *, dirty: bool) -> None:
-        """Timers rang: those went whose time was over, nobody else, and the epoch rose for each."""
+        """Only members with an expired timer were removed, and the epoch rose for each."""
         gone = before.members.keys() - after.members.keys()
         must(
             gone <= self.model.may_expire(now),
@@ -288,7 +288,7 @@ class Conversions(Promises):
             del self.model.members[member_id]
 
     def topics_changed(self, before: Seen, after: Seen, old: Catalogue, new: Catalogue) -> None:
-        """The epoch rises exactly when a topic that somebody reads is another one now."""
+        """The epoch rises exactly when a subscribed topic has changed."""
         must(after.members.keys() == before.members.keys(), "topics changed the members")
         rise, changed = after.epoch - before.epoch, self._facts(old) != self._facts(new)
         must(

@@ -1,7 +1,7 @@
-"""Every life of a small group: members join, beat, are heard or not, leave, are thrown out, in any order.
+"""Every life of a small group: all orders of joins, heartbeats, lost answers, leaves and removals.
 
-The machine is made anew from its records at every turn, so the search also shows that they are its whole
-state.
+The group is rebuilt from its records at every turn, so the search also shows that the records are
+the group's whole state.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ A = topic_id("a")
 
 @dataclass(frozen=True)
 class Mind:
-    """What one client believes: its epoch (-1: out), what it uses, what it was told to use."""
+    """A client's knowledge: its epoch (-1: no membership), its partitions, and its assignment."""
 
     epoch: int = -1
     uses: frozenset[Pair] = frozenset()
@@ -39,7 +39,7 @@ class Mind:
 
 @dataclass
 class Node:
-    """One state of everything."""
+    """A state of the group, the clients and the model."""
 
     records: dict[Key, Value]
     minds: tuple[Mind, ...]
@@ -94,7 +94,7 @@ class Search:
         if mind.told is None:
             yield ConsumerGroupHeartbeat(1, name, mind.epoch, owned=_owned(mind.uses)), mind
         else:
-            # Told of partitions a client takes them up, or gives them up, before it speaks of what it owns.
+            # A client applies its assignment before it sends its owned partitions.
             taken_up = Mind(mind.epoch, mind.told)
             yield ConsumerGroupHeartbeat(1, name, mind.epoch, owned=_owned(mind.told)), taken_up
         yield ConsumerGroupHeartbeat(1, name, -1), Mind()
@@ -121,11 +121,11 @@ class Search:
         return Node(dict(after.records), node.minds, self.promises.model), replies[1]
 
     def _check_use(self, node: Node, minds: tuple[Mind, ...]) -> None:
-        """No two clients that the group knows use one partition."""
+        """No two clients known to the group use the same partition."""
         used: dict[Pair, str] = {}
         for name, mind in zip(self.names, minds, strict=True):
             if name not in node.model.members:
-                continue  # a zombie: its epoch gets it nowhere
+                continue  # a zombie: its epoch is fenced
             for pair in sorted(mind.uses):
                 must(pair not in used, "B2: two use it", pair, used.get(pair), name)
                 used[pair] = name

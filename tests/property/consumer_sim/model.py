@@ -1,4 +1,4 @@
-"""What must be remembered of a group to judge its next step, learnt from requests and answers alone."""
+"""The state needed to judge a group's next step, derived from requests and answers alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def pairs(partitions: Mapping[bytes, Iterable[int]] | None) -> frozenset[Pair]:
 
 @dataclass
 class Known:
-    """One member, as its own requests told of it."""
+    """A member as described by its own requests."""
 
     classic: bool
     instance: str | None
@@ -26,9 +26,9 @@ class Known:
     session_ms: int
     assignor: str | None = None
     protocols: tuple[str, ...] = ()
-    #: What it uses, or may: granted to it and not yet given up.
+    #: The partitions in use or permitted: granted to the member and not yet revoked.
     held: frozenset[Pair] = frozenset()
-    #: By purpose: when a timer may ring, and when it must have.
+    #: By purpose: the earliest and the latest time of the timer.
     due: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def set(self, purpose: str, deadline: int) -> None:
@@ -43,7 +43,7 @@ class Known:
 
 @dataclass
 class Model:
-    """The members, and what only ever rises."""
+    """The members, and the epochs, which never decrease."""
 
     members: dict[str, Known] = field(default_factory=dict)
     epoch: int = 0
@@ -56,23 +56,23 @@ class Model:
         return {k.instance: m for m, k in self.members.items() if k.instance is not None}
 
     def others_hold(self, member_id: str) -> dict[Pair, str]:
-        """What members other than this one hold."""
+        """The partitions of all other members."""
         return {pair: m for m, k in self.members.items() if m != member_id for pair in k.held}
 
     def may_expire(self, now: int) -> set[str]:
-        """Whose timers may have rung."""
+        """The members with a timer that may have fired."""
         return {
             m for m, k in self.members.items() if any(early <= now for early, _ in k.due.values())
         }
 
     def must_expire(self, now: int) -> set[str]:
-        """Whose timers must have rung."""
+        """The members with a timer that must have fired."""
         return {
             m for m, k in self.members.items() if any(late <= now for _, late in k.due.values())
         }
 
     def disk_failed(self, now: int) -> None:
-        """What was to happen did not: timers of members that were touched begin anew, nobody knows whose."""
+        """Restart the deadlines after a failed write: the affected members are unknown."""
         for known in self.members.values():
             for purpose, (early, late) in list(known.due.items()):
                 again = now + (known.session_ms if purpose == "session" else known.rebalance_ms)
@@ -80,7 +80,7 @@ class Model:
                 known.due[purpose] = early, late
 
     def restarted(self, now: int, unrevoked: Iterable[str]) -> None:
-        """Every session is a fresh one, whoever is giving something up has its time again."""
+        """Restart every session, and the rebalance timeout of each revoking member."""
         for known in self.members.values():
             known.due = {"session": (now + known.session_ms, now + known.session_ms)}
         for member_id in unrevoked:

@@ -36,10 +36,10 @@ class Promises:
         self.setting = setting
         self.model = Model()
 
-    # -- what holds after anything ---------------------------------------------------------------
+    # -- checks after every event ----------------------------------------------------------------
 
     def always(self, before: Seen, after: Seen, catalogue: Catalogue, now: int) -> None:
-        """Epochs only rise, nothing is held twice, one member per instance id."""
+        """Epochs never fall, no partition has two holders, and each instance id has one member."""
         must(after.epoch >= before.epoch, "B1: the group epoch fell", before.epoch, after.epoch)
         must(
             after.target_epoch >= before.target_epoch,
@@ -72,9 +72,9 @@ class Promises:
         self._target(before, after, catalogue, now)
 
     def _target(self, before: Seen, after: Seen, catalogue: Catalogue, now: int) -> None:
-        """A new target gives every partition that somebody reads to one of its readers, evenly."""
+        """A new target gives every subscribed partition to one of its subscribers, evenly."""
         if not after.members:
-            self.model.computed_at = None  # whoever comes next need not wait
+            self.model.computed_at = None  # the next member need not wait
         if after.target_epoch == before.target_epoch or not after.members:
             return
         last, model = self.model.computed_at, self.model
@@ -86,7 +86,7 @@ class Promises:
             must(not me.target & given, "a target gives a partition twice", member_id, me)
             given |= me.target
         if after.target_epoch < after.epoch or self.setting.inline_size == 0:
-            return  # it was computed for an earlier group
+            return  # the target was computed for an earlier group
         readers = {m: rules.reads(k, catalogue) for m, k in model.members.items()}
         wanted = {
             (t, p)
@@ -113,7 +113,7 @@ class Promises:
         now: int,
         cat: Catalogue,
     ) -> None:
-        """Check one request that did reach a consumer group, and learn from it."""
+        """Check a request to a consumer group, and update the model."""
         reply = replies.get(event.token)
         must(
             reply is not None and len(replies) == 1,
@@ -236,7 +236,7 @@ class Promises:
             self.granted(member_id, me.assigned)
 
     def granted(self, member_id: str, told: frozenset[Any]) -> None:
-        """What a member is told it has, nobody else may be using (B2)."""
+        """A granted partition must not be in use by another member (B2)."""
         others, known = self.model.others_hold(member_id), self.model.members[member_id]
         for pair in sorted(told - known.held):
             must(
@@ -279,7 +279,7 @@ class Promises:
         cat: Catalogue,
         reads_anew: bool,
     ) -> SeenMember:
-        """It made the right step."""
+        """The member made the right step."""
         me = after.members[member_id]
         readable = rules.reads(self.model.members[member_id], cat)
         expected = rules.next_step(
@@ -343,7 +343,7 @@ class Promises:
     def synced(
         self, event: SyncGroup, before: Seen, after: Seen, reply: Any, now: int, cat: Catalogue
     ) -> None:
-        """A classic member fetched what it has."""
+        """A classic member fetched its assignment."""
         known, me = self.model.members[event.member_id], after.members[event.member_id]
         if reply.error is Code.REBALANCE_IN_PROGRESS:
             known.due.setdefault("join", (now + known.rebalance_ms,) * 2)
@@ -368,7 +368,7 @@ class Promises:
     def left(
         self, event: LeaveGroup, before: Seen, after: Seen, reply: Any, now: int, cat: Catalogue
     ) -> None:
-        """Some members were told to go."""
+        """Check the answers of a LeaveGroup."""
         found = [rules.leaver(who, self.model) for who in event.leavers]
         told = [
             (w.member_id, w.instance_id, code)
@@ -382,7 +382,7 @@ class Promises:
             must(after.records == before.records, "nobody left, and something changed", event)
 
     def gone(self, who: Sequence[str], before: Seen, after: Seen) -> None:
-        """These went, in one rebalance."""
+        """The members left in the same rebalance."""
         for member_id in who:
             del self.model.members[member_id]
         must(
@@ -395,7 +395,7 @@ class Promises:
             must(after.target_epoch == after.epoch, "an empty group is never behind", after)
 
     def nothing(self, *told: Any) -> None:
-        """Nothing to learn from this."""
+        """The request does not change the model."""
 
 
 LEARN = {

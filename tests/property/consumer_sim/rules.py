@@ -29,7 +29,7 @@ Views = Mapping[str, SeenMember]
 
 
 def is_malformed(event: ConsumerGroupHeartbeat) -> Code:
-    """What is wrong with the request by itself."""
+    """Return the error of a request that is invalid by itself, or NONE."""
     joins = event.member_epoch == 0
     wrong = (
         event.member_epoch < -2
@@ -123,7 +123,7 @@ def join(event: JoinGroup, model: Model, setting: Setting) -> Code:
 
 
 def of_classic_member(event: SyncGroup | Heartbeat, model: Model, views: Views) -> Code:
-    """Who is it, and is it of this generation."""
+    """Check the classic member's id and generation."""
     if event.instance_id is not None:
         error = _static(model.instances().get(event.instance_id), event.member_id)
         if error is not Code.NONE:
@@ -161,7 +161,7 @@ def sync(event: SyncGroup, model: Model, seen: Seen) -> Code:
 
 
 def leaver(who: Leaver, model: Model) -> tuple[str, Code]:
-    """Who is meant by one line of a LeaveGroup, and what it is answered."""
+    """Return the member meant by a line of a LeaveGroup, and its answer."""
     if who.instance_id is None:
         return (
             who.member_id,

@@ -1,4 +1,4 @@
-"""One seed, one run."""
+"""A run from a seed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from tests.property.lives import one_life
 
 
 def run(seed: int, steps: int = 60) -> int:
-    """One run; how many stable states were checked. Raises Violation with the seed and a short transcript."""
+    """Run a seed; return the number of checked stable states.
+
+    Raises Violation with the seed and a short transcript."""
     world = World(seed)
     setting = world.setting
     head = acts.told(setting)

@@ -1,4 +1,4 @@
-"""One look at a consumer group, from the records it would write: what the rules are told."""
+"""A snapshot of a consumer group, taken from the group's records: the input of the rules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.property.lives import must
 
 @dataclass(frozen=True)
 class SeenMember:
-    """Where one member stands."""
+    """The state of a member."""
 
     epoch: int = 0
     previous_epoch: int = 0
@@ -31,13 +31,13 @@ class SeenMember:
     assigned: frozenset[Pair] = frozenset()
     revoking: frozenset[Pair] = frozenset()
     target: frozenset[Pair] = frozenset()
-    #: The epoch each partition was given in that it holds or gives up.
+    #: The epoch of the grant, for each assigned or revoking partition.
     since: Mapping[Pair, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Seen:
-    """The group as a whole; ``records`` is everything that is to be on disk."""
+    """The group as a whole; ``records`` is the expected content of the disk."""
 
     members: Mapping[str, SeenMember]
     epoch: int
@@ -45,7 +45,7 @@ class Seen:
     records: Mapping[Key, Value]
 
     def state(self) -> str:
-        """The state that follows."""
+        """The state derived from the members' epochs."""
         if not self.members:
             return "Empty"
         if self.target_epoch < self.epoch:
@@ -56,14 +56,14 @@ class Seen:
         return "Stable" if settled else "Reconciling"
 
     def taken(self, member_id: str) -> frozenset[Pair]:
-        """What others hold."""
+        """The partitions held by other members."""
         return frozenset().union(
             *(m.assigned | m.revoking for i, m in self.members.items() if i != member_id)
         )
 
 
 def look(group: Group) -> Seen | None:
-    """A consumer group now; None where it is a classic one."""
+    """Return a consumer group's snapshot; None for a classic group."""
     if not isinstance(group, ConsumerGroup):
         return None
     records = {record.key: record.value for record in group.records() if record.value is not None}
@@ -104,7 +104,7 @@ def _member(member_id: str, by_kind: Mapping[Kind, Mapping[str, Value]]) -> Seen
 
 
 def check_description(group: ConsumerGroup, seen: Seen) -> None:
-    """An administrator sees what is."""
+    """Check the administrator's description against the snapshot."""
     view = group.describe()
     shown = (view.group_type, view.state, view.epoch, view.target_epoch)
     must(

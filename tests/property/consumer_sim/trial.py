@@ -1,4 +1,4 @@
-"""One group's life under test: acts in, answers out, every promise checked on the way. Nothing is random."""
+"""A group's life under test: takes acts, returns answers, checks promises. No value is random."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from tests.property.consumer_sim.seen import Seen, check_description, look
 from tests.property.lives import Violation, must
 from tests.support.coordination.consumer_bench import catalogue
 
-MOST_RINGS = 200  # in one wait; a timer that rings more often has been set to the past
+MOST_RINGS = 200  # maximum in one wait; a timer that fires more often is set to the past
 LONGEST_PARKED_MS = 310_000
 
 
 class Trial:
-    """``do`` raises Violation where a promise is broken."""
+    """A trial; ``do`` raises Violation when a promise is broken."""
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
@@ -63,7 +63,7 @@ class Trial:
 
     @property
     def model(self) -> Model:
-        """What is known of the members."""
+        """The model of the members."""
         return self.promises.model
 
     def do(self, act: Act) -> dict[int, fx.Reply]:
@@ -141,7 +141,7 @@ class Trial:
         return Code.NONE
 
     def _found(self, event: Any) -> bool:
-        """Make the group a request asks for, if it may; whether there is one."""
+        """Create the group if the request may create a group; return whether the group exists."""
         if (
             self.group is None
             and isinstance(event, ConsumerGroupHeartbeat)
@@ -161,7 +161,7 @@ class Trial:
             )
         return self.group is not None
 
-    # -- one event -------------------------------------------------------------------------------
+    # -- steps -----------------------------------------------------------------------------------
 
     def _ask(self, event: Any) -> dict[int, fx.Reply]:
         if not self._found(event):
@@ -188,7 +188,7 @@ class Trial:
         elif after is not None:
             self.promises.upgraded(event, snapshot, after, replies, self.now, self.catalogue)
             must(not self.parked, "a request parked in the old machine was lost", self.parked)
-            self.dirty = True  # it looks at the topics with its first tick
+            self.dirty = True  # the group reads the topics on its first tick
         elif self.group is not None:
             self.promises.in_classic(event, snapshot, replies)
         self._look_around(before, after)
@@ -210,7 +210,7 @@ class Trial:
                 isinstance(self.group, ConsumerGroup)
                 and self.group.timers.get(Purpose.RETRY, "") is not None
             )
-            self.dirty = self.dirty and retries  # until it has looked at the topics again
+            self.dirty = self.dirty and retries  # until the group reads the topics again
         self._look_around(before, after)
 
     def _check_classic(self, before: Seen) -> None:
@@ -226,7 +226,7 @@ class Trial:
             )
 
     def _check_undone(self, before: Seen | None, after: Seen | None) -> None:
-        """A save that failed has changed nothing."""
+        """A failed save changed no record."""
         must((before is None) == (after is None), "a failed save changed the protocol")
         if before is None or after is None:
             return
@@ -314,7 +314,7 @@ class Trial:
             self.model.computed_at = None
 
     def _restored(self) -> Group:
-        """The group that the disk describes."""
+        """Return the group restored from the disk."""
         return restore(
             GROUP,
             [Record(key, value) for key, value in sorted(self.disk.items(), key=repr)],

@@ -46,7 +46,7 @@ def _setting(draw: random.Random) -> Setting:
 
 
 class World:
-    """One seed's life: ``step`` draws one act and does it, ``settle`` ends the faults and looks (B10)."""
+    """A seed's life: ``step`` draws and does an act, ``settle`` ends the faults and checks B10."""
 
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(seed)
@@ -64,7 +64,7 @@ class World:
     # -- doing -----------------------------------------------------------------------------------
 
     def do(self, act: Act) -> dict[int, fx.Reply]:
-        """One act, recorded first so that a violation can be repeated."""
+        """Do an act; the act is recorded first, so a violation is reproducible."""
         self.acts.append(act)
         replies = self.trial.do(act)
         for ticket, reply in replies.items():
@@ -86,12 +86,12 @@ class World:
         return self.tickets
 
     def name(self) -> str:
-        """A member id nobody has."""
+        """Return an unused member id."""
         self.names += 1
         return f"m{self.names}"
 
     def step(self) -> None:
-        """Draw one act and do it."""
+        """Draw an act and do it."""
         choices: list[tuple[float, Callable[[], Any]]] = [
             (8, self.beat),
             (2.5, self.arrive),
@@ -152,19 +152,19 @@ class World:
         return None
 
     def beat(self) -> None:
-        """Somebody sends what is due: a heartbeat, a join, a sync."""
+        """Send a client's due request: a heartbeat, a join or a sync."""
         if not self.clients:
             return self.arrive()
         client = self.draw.choice(self.clients)
         if self.draw.random() < 0.25:
             client.busy = not client.busy
         if client in self.asked.values() and client.classic:
-            return None  # its request is parked
+            return None  # a classic client's request is parked
         self.ask(client.next(self.ticket(), self.name()), client)
         return None
 
     def pick(self, *, joined: bool = True) -> Client | None:
-        """A client, if there is one."""
+        """Return a random client, or None."""
         found = [c for c in self.clients if c.joined or not joined]
         return self.draw.choice(found) if found else None
 
@@ -174,7 +174,7 @@ class World:
         if client is None:
             return
         if self.draw.random() < 0.5:
-            client = self.clients[-1]  # what was about to move for it shall stay after all
+            client = self.clients[-1]  # the partitions about to move to it stay
         self.clients.remove(client)
         if client.classic:
             self.ask(LeaveGroup(self.ticket(), (Leaver(client.member_id, client.instance),)))
@@ -182,7 +182,7 @@ class World:
             self.ask(ConsumerGroupHeartbeat(self.ticket(), client.member_id, -1, client.instance))
 
     def away(self) -> None:
-        """A static member of KIP-848 goes for a while, and may come back as another process."""
+        """Let a static KIP-848 member leave for a while; it may return as another process."""
         client = self.pick()
         if client is None or client.classic or client.instance is None:
             return
@@ -194,13 +194,13 @@ class World:
             self.clients.remove(client)
 
     def crash(self) -> None:
-        """A process dies without a word."""
+        """Remove a client without a leave request."""
         client = self.pick(joined=False)
         if client is not None:
             self.clients.remove(client)
 
     def change(self) -> None:
-        """A client subscribes to something else."""
+        """Change a client's subscription."""
         client = self.pick(joined=False)
         if client is None:
             return
@@ -228,7 +228,7 @@ class World:
         self.ask(client.next(self.ticket(), self.name()), client)
 
     def wait(self) -> None:
-        """Time passes; clients that live are heard before a session is over, mostly."""
+        """Let time pass; most live clients send a heartbeat before their session ends."""
         ms = self.draw.choice(
             [10, 1_000, 1_000, 5_000, 5_000, 20_000, 31_000, 45_000, 61_000, 330_000]
         )
@@ -239,7 +239,7 @@ class World:
         self.do(acts.Wait(ms))
 
     def dawdle(self) -> None:
-        """For a while everybody only says that it is alive, whatever it was asked to do."""
+        """Let all clients send only heartbeats for a while, whatever the group requires."""
         for _ in range(5):
             for client in list(self.clients):
                 client.busy = True
@@ -274,7 +274,7 @@ class World:
         )
 
     def _given_up(self, member_id: str) -> tuple[tuple[str, int], ...]:
-        """What the group is waiting for a member to give up."""
+        """Return the partitions that the group waits for the member to revoke."""
         seen = look(self.trial.group) if self.trial.group is not None else None
         held = seen.members.get(member_id) if seen is not None else None
         topics = self.trial.catalogue.by_id
@@ -307,7 +307,7 @@ class World:
             self.ask(replace(event, new_member_id=self.name()) if fresh else event)
 
     def stranger(self) -> None:
-        """A request with any member id, any epoch, anything owned."""
+        """Send a request with a random member id, epoch and ownership."""
         draw, seen = self.draw, look(self.trial.group) if self.trial.group is not None else None
         ids = [*(seen.members if seen is not None else ()), "m1", "nobody", ""]
         member_id = draw.choice(ids)
@@ -359,7 +359,7 @@ class World:
             )
 
     def odd_leave(self) -> None:
-        """An administrator removes several, some of them nobody."""
+        """Remove several members as an administrator, some of them unknown."""
         ids = [c.member_id for c in self.clients] + ["nobody", ""]
         some = tuple(
             Leaver(self.draw.choice(ids), self.draw.choice([None, None, "i1", "i2"]))
@@ -368,7 +368,7 @@ class World:
         self.ask(LeaveGroup(self.ticket(), some))
 
     def _is_calm(self) -> bool:
-        """Nothing is left to do, as far as the group says."""
+        """Whether the group's state is stable or empty."""
         group = self.trial.group
         return group is None or (
             group.group_type == "consumer" and group.state_name in ("Stable", "Empty")
@@ -377,7 +377,7 @@ class World:
     # -- B10 -------------------------------------------------------------------------------------
 
     def settle(self, rounds: int = 90) -> None:
-        """Faults end and members do what they are told: the group comes to rest, and nothing is left over."""
+        """End the faults and let members follow the protocol: the group becomes stable (B10)."""
         self.trial.armed = False
         self.fault_share = 0.0
         waiting = self.asked
