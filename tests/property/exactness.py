@@ -45,7 +45,7 @@ def _counts(owner: np.ndarray, members: int) -> list[int]:  # type: ignore[type-
 
 
 def run(instances: int, seed: int) -> tuple[Counter[str], list[str]]:
-    """How many instances of each regime, and a line for each sub-optimal one."""
+    """Return the number of instances per regime, and a line for each sub-optimal instance."""
     seen: Counter[str] = Counter()
     worse: list[str] = []
     for i in range(instances):
@@ -70,7 +70,7 @@ def run(instances: int, seed: int) -> tuple[Counter[str], list[str]]:
 
 
 def main() -> int:
-    """Print the regimes and every sub-optimal instance; the exit code says whether there was one."""
+    """Print the regimes and every sub-optimal instance; exit with 1 if there is any."""
     instances = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     started = time.perf_counter()

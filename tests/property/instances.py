@@ -21,12 +21,12 @@ class Instance:
 def instance(
     rng: Random, *, most_members: int = 20, most_groups: int = 12, most_partitions: int = 24
 ) -> Instance:
-    """One random instance; the regime is subscriptions x capacities x claims."""
+    """Return a random instance; the regime is subscriptions x capacities x claims."""
     mixed = rng.random() < 0.6
     capacities = [1] if rng.random() < 0.75 else [1, 1, 2, 3, 4]
     claims = rng.choice(["fresh", "random", "churned"])
     topics = [f"t{t}" for t in range(rng.randint(1, most_groups))]
-    # Different counts keep topics apart even where subscriptions are equal.
+    # Different counts keep topics in separate groups, even with equal subscriptions.
     counts = rng.sample(range(1, most_partitions + 1), min(len(topics), most_partitions))
     partitions = dict(zip(topics, counts, strict=False))
     changelogs = frozenset(t for t in partitions if rng.random() < 0.3)
@@ -58,7 +58,7 @@ def _with_random_claims(
 
 
 def carried(members: list[Member], answer: object, generation: int = -1) -> list[Member]:
-    """``members`` with what ``answer`` gave them as their claims."""
+    """Return ``members`` with their partitions in ``answer`` as claims."""
     known = set(answer.member_ids)  # type: ignore[attr-defined]
     return [
         replace(

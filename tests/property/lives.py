@@ -16,36 +16,36 @@ T = TypeVar("T")
 
 
 class Violation(AssertionError):
-    """A promise was broken; the message says which."""
+    """A broken promise, named in the message."""
 
 
 def must(holds: object, promise: str, *details: object) -> None:
-    """Raise Violation unless it holds."""
+    """Raise Violation unless ``holds`` is true."""
     if not holds:
         raise Violation(": ".join([promise, *(str(d) for d in details)]))
 
 
 class Trial(Protocol):
-    """The real machine, to which acts are done; ``stables`` counts the stable states that were checked."""
+    """The code under test, driven by acts; ``stables`` counts the checked stable states."""
 
     now: int
     stables: int
 
     def do(self, act: Any) -> Mapping[int, Any]:
-        """Carry out one act; the answers by ticket. Raises Violation."""
+        """Carry out an act; return the answers by ticket. Raises Violation."""
 
 
 class World(Protocol):
-    """What draws the acts of one life."""
+    """The source of a life's acts."""
 
     acts: list[Any]
     trial: Any
 
     def step(self) -> None:
-        """One act more."""
+        """Draw and do another act."""
 
     def settle(self) -> None:
-        """Let everything come to rest."""
+        """Let the group become stable."""
 
 
 def one_life(
@@ -57,9 +57,10 @@ def one_life(
     head: str,
     told: Callable[[Any], str],
 ) -> int:
-    """One run; how many stable states were checked. Raises Violation with the seed and a short transcript.
+    """Run a life; return the number of checked stable states.
 
-    ``anew`` makes the trial that acts are repeated on, ``head`` says how it is set up, ``told`` one act.
+    ``anew`` makes the trial for repeating acts, ``head`` describes the trial's setting, and
+    ``told`` an act. Raises Violation with the seed and a short transcript.
     """
     try:
         for _ in range(steps):
@@ -74,7 +75,7 @@ def one_life(
 
 
 def broken(trial: Trial, run: Sequence[Any]) -> int | None:
-    """How many acts it takes to break a promise; None if none breaks."""
+    """Return the number of acts up to a violation; None without a violation."""
     for number, act in enumerate(run, 1):
         try:
             trial.do(act)
@@ -84,9 +85,10 @@ def broken(trial: Trial, run: Sequence[Any]) -> int | None:
 
 
 def shrink(anew: Callable[[], Trial], run: Sequence[Any], budget: int = ACTS) -> list[Any]:
-    """A short run that breaks a promise; the run itself where acts alone do not (a settled group, B10).
+    """Return a short run with a violation; the whole run if only ``settle`` finds a violation
+    (B10).
 
-    Acts are dropped in ever smaller pieces, as long as some promise breaks.
+    Acts are dropped in ever smaller pieces while a violation remains.
     """
     found = broken(anew(), run)
     if found is None:
@@ -110,7 +112,7 @@ def shrink(anew: Callable[[], Trial], run: Sequence[Any], budget: int = ACTS) ->
 
 
 def transcript(trial: Trial, run: Sequence[Any], told: Callable[[Any], str]) -> list[str]:
-    """The run as text: each act with its time, and the answers it brought."""
+    """Return the run as text: each act with its time and answers."""
     lines = []
     for act in run:
         lines.append(f"{trial.now:>8} {told(act)}")
@@ -122,7 +124,7 @@ def transcript(trial: Trial, run: Sequence[Any], told: Callable[[Any], str]) -> 
 
 
 def under_two_hash_seeds(program: str) -> tuple[str, str]:
-    """What ``program`` prints where sets have another order: a seed must be the same life under both."""
+    """Return the output of ``program`` under two hash seeds: both must be equal."""
     one, other = (
         subprocess.run(
             [sys.executable, "-c", program],
@@ -150,7 +152,7 @@ def main(
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--steps", type=int, default=steps)
     options = parser.parse_args()
-    logging.disable()  # disks that fail are part of the play
+    logging.disable()  # the simulators cause failing disks
     began, found = time.process_time(), []
     for seed in range(options.first, options.first + options.seeds):
         try:

@@ -1,7 +1,8 @@
-"""What the target must be: brute force on small cases, OR-tools' min-cost flow on larger ones.
+"""The optimal target: brute force on small cases, OR-tools' min-cost flow on larger cases.
 
-Both take plain lists and know nothing of the planner: n[g] tasks, who[g] subscribers, and had[g][m], how
-many of group g member m had. Both return (sum of load^2 / capacity, sum of counts^2, tasks that stay).
+Both take plain lists and are independent of the planner: n[g] tasks, who[g] subscribers, and
+had[g][m], the number of tasks of group g owned by member m. Both return (sum of load^2 / capacity,
+sum of counts^2, number of kept tasks).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def score(
 
 
 def _splits(n: int, who: Sequence[int], members: int) -> Iterator[list[int]]:
-    """Every way to give n tasks to the members in ``who``."""
+    """Yield every distribution of n tasks over the members in ``who``."""
     if len(who) == 1:
         row = [0] * members
         row[who[0]] = n
@@ -78,7 +79,7 @@ def min_cost(
     """The best score by one min-cost flow, nodes = groups and members, one arc per marginal unit."""
     groups, members, tasks = len(n), len(capacity), sum(n)
     common = int(np.lcm.reduce(np.array(capacity)))
-    # One unit of a term outweighs everything below it.
+    # A unit of a term outweighs the sum of all later terms.
     square = tasks + 1
     load = square * (tasks * tasks + 1)
     tail, head, cost = [], [], []

@@ -1,4 +1,4 @@
-"""Where orphans must go: brute force on small cases, OR-tools' min-cost flow on larger ones."""
+"""The optimal placement of orphans: brute force on small cases, min-cost flow on larger cases."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def brute_force(case: Orphans) -> Terms:
 
 
 def min_cost(case: Orphans) -> Terms:
-    """The best terms by one min-cost flow per prefix of terms; no stateful term (``state`` is None)."""
+    """Return the best terms by a min-cost flow per prefix of terms, without the stateful term."""
     assert case.state is None
     orphans, members = case.group.size, case.rate.size
-    # One unit of a term outweighs all that lies below it.
+    # A unit of a term outweighs the sum of all later terms.
     back, square = orphans + 1, (orphans + 1) ** 2
     load = square * int(2 * orphans * (2 * (case.settled.max(initial=0) + orphans) + 1) + 1)
     pairs = list(zip(case.orphan.tolist(), case.holder.tolist(), strict=True))

@@ -18,16 +18,17 @@ from faust_assigner.standbys.problem import StandbyProblem
 
 
 def racks_of(given: StandbyProblem) -> list[int]:
-    """A rack for everybody; all different where racks tell nobody apart."""
+    """Return each member's rack; all racks differ if the given racks distinguish no members."""
     members = given.members
     named = [r if r != NOBODY else 1_000 + m for m, r in enumerate(given.rack.tolist())]
     return named if len(set(named)) not in (1, members) else list(range(members))
 
 
 def pair_caps(given: StandbyProblem) -> dict[tuple[int, int], int]:
-    """(owner, member) -> the standbys that keep the failover bound, one more where copies exist.
+    """Return (owner, member) -> the standbys within the failover bound, plus one if copies exist.
 
-    Only for one class of subscribers and one replica, where a pair's count is what is promoted.
+    Only for a single class of subscribers and one replica, where a pair's count equals its
+    promotions.
     """
     racks = racks_of(given)
     heaviest = int(given.load.max(initial=0))
@@ -43,7 +44,7 @@ def pair_caps(given: StandbyProblem) -> dict[tuple[int, int], int]:
 
 
 def terms(given: StandbyProblem, placed: Ints, caps: dict[tuple[int, int], int]) -> tuple[int, ...]:
-    """What is minimised, first term first."""
+    """Return the minimised terms in order of priority."""
     racks = racks_of(given)
     rows = [[m for m in row if m != NOBODY] for row in placed.tolist()]
     owners = given.owner.tolist()
@@ -79,7 +80,7 @@ def brute_force(given: StandbyProblem, caps: dict[tuple[int, int], int]) -> tupl
 
 
 def least_cost(given: StandbyProblem, caps: dict[tuple[int, int], int]) -> tuple[int, ...]:
-    """The best terms, by min-cost flow; for one class of subscribers."""
+    """Return the best terms by min-cost flow, for a single class of subscribers."""
     racks, members = racks_of(given), given.members
     replicas = min(given.replicas, members - 1)
     slots = given.tasks * replicas

@@ -39,7 +39,7 @@ CODECS = (0, 0, 1, 2, 3, 4)
 
 @dataclass(frozen=True)
 class Written:
-    """One record as a reader of committed records may see it."""
+    """A record as seen by a reader of committed records."""
 
     offset: int
     key: bytes
@@ -57,14 +57,14 @@ def records_of(data: bytes) -> list[tuple[int, bytes, bytes | None]]:
     for n in range(head.count):
         at, size = int(layout.keys_at[n]), int(layout.key_sizes[n])
         value_size = int(layout.value_sizes[n])
-        value_at = at + size + 1  # lengths of values here fit into one byte
+        value_at = at + size + 1  # lengths of values here fit into a byte
         value = None if value_size < 0 else body[value_at : value_at + value_size]
         found.append((head.base_offset + int(layout.offsets[n]), body[at : at + size], value))
     return found
 
 
 class Game:
-    """A compacted partition, producers with and without transactions, and the model beside it."""
+    """A compacted partition, producers with and without transactions, and a model."""
 
     def __init__(self, folder: Path | None, seed: int) -> None:
         self.folder, self.draw, self.now = folder, random.Random(seed), 1_000_000
@@ -78,7 +78,7 @@ class Game:
         self.start()
 
     def start(self) -> None:
-        """Open the store, or open it again."""
+        """Open or reopen the store."""
         self.node = Node(Settings(), self.folder, clock=lambda: self.now)
         configs = {"cleanup.policy": "compact", "delete.retention.ms": str(DELETE_RETENTION_MS)}
         self.topic = self.node.catalogue.get("t") or self.node.catalogue.create("t", 1, configs)
@@ -96,11 +96,11 @@ class Game:
 
     @property
     def log(self) -> PartitionLog:
-        """The one partition."""
+        """Return the partition's log."""
         return self.topic.partitions[0]
 
     def step(self) -> None:
-        """One thing happens."""
+        """Do a random operation."""
         self.now += self.draw.randrange(120)
         moves = [self.plain] * 4 + [self.transactional] * 4 + [self.end] * 2 + [self.clean] * 2
         self.draw.choice([*moves, self.restart, self.expire])()
@@ -115,7 +115,7 @@ class Game:
         return b"".join(keyed_record(k, v, offset_delta=n) for n, (k, v) in enumerate(pairs)), pairs
 
     def append(self, name: str | None, *, attributes: int = 0, **header: Any) -> None:
-        """Write a batch, and note it."""
+        """Write a batch and record it in the model."""
         body, pairs = self.body()
         transaction = self.open.get(name) if name is not None else None
         codec = self.draw.choice(CODECS)
@@ -131,7 +131,7 @@ class Game:
             self.written.append(Written(base + n, key, value, name, transaction))
 
     def plain(self) -> None:
-        """A producer without an id, or an idempotent one."""
+        """Write as a producer without an id or as an idempotent producer."""
         if self.draw.random() < 0.5:
             self.append(None)
             return
@@ -141,7 +141,7 @@ class Game:
         self.sequence["plain"] = sequence + len(self.written) - before
 
     def transactional(self) -> None:
-        """A batch in a transaction, which is begun where there is none."""
+        """Write a batch in a transaction; begin the transaction if none is open."""
         name = self.draw.choice("xy")
         known = self.node.transactions.get(name)
         if known is None:
@@ -167,7 +167,7 @@ class Game:
         self.forgotten.discard(name)
 
     def end(self) -> None:
-        """Commit or abort what is open."""
+        """Commit or abort the open transactions."""
         for name in sorted(self.open):
             if self.draw.random() < 0.7:
                 known, commits = self.node.transactions.get(name), self.draw.random() < 0.6
@@ -188,7 +188,7 @@ class Game:
         self.lifetime = 10**9
 
     def one_pass(self) -> None:
-        """Compaction as the broker does it, but for the threads."""
+        """Run a compaction pass like the broker, without threads."""
         rules = Rules(0.0, DELETE_RETENTION_MS)
         found = cleanable(self.log, rules, self.now)
         if found is None:
@@ -203,7 +203,7 @@ class Game:
         clean_writes.end(self.log, work)
 
     def expire(self) -> None:
-        """Idle producers are forgotten; the next one without transactions has an id of its own."""
+        """Expire idle producers; the next idempotent producer gets a new id."""
         self.log.expire_producers(self.now - 2_000)
         known = {producer_id for producer_id, _ in self.log.producers.items()}
         if self.plain_id not in known:
@@ -225,7 +225,7 @@ class Game:
     # -- the model -------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """No loss, nothing invented, order and ends as they were, sequences as they go on."""
+        """Check for lost or changed records, and the order, ends and sequences."""
         log = self.log
         assert log.start_offset == 0
         assert log.end_offset >= max((w.offset + 1 for w in self.written), default=0)
@@ -245,12 +245,12 @@ class Game:
         for w in latest.values():
             assert w.offset in here or w.value is None, f"the latest record of {w.key!r} is gone"
         for key, w in latest.items():
-            if w.offset not in here:  # a tombstone that went: nothing older may come back
+            if w.offset not in here:  # a removed tombstone: older records must not reappear
                 assert not any(s.key == key for s in seen), f"{key!r} is back from the dead"
         self.check_sequences()
 
     def check_sequences(self) -> None:
-        """Each producer that is known can go on with its next sequence."""
+        """Check that each known producer can continue with its next sequence."""
         states = dict(self.log.producers.items())
         ids = {"plain": self.plain_id}
         for name in "xy":
@@ -262,7 +262,7 @@ class Game:
                 assert states[producer_id].last_sequence == self.sequence[name] - 1
 
     def read(self) -> list[Written]:
-        """What a reader of committed records keeps, by the rule of Kafka's clients."""
+        """Return the records seen by a committed reader, by the rule of Kafka's clients."""
         log, position, kept = self.log, 0, []
         names = {}
         for name in "xy":
@@ -296,7 +296,7 @@ class Game:
         return kept
 
     def settle(self) -> None:
-        """End everything, wait, and clean until nothing changes any more."""
+        """End all transactions, wait, and clean until the log is stable."""
         while self.open:
             self.end()
         self.append(None)

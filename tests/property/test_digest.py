@@ -1,4 +1,4 @@
-"""One digest over all hash seeds: no set or hash order decides anything."""
+"""The digest of plans is the same under all hash seeds: no set or hash order affects a plan."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ print(digest.hexdigest())
 
 
 def digest(seed: int) -> str:
-    """The digest of many plans under one hash seed, members listed in the order of their hashes."""
+    """Return the digest of many plans under a hash seed; members are listed in hash order."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env={**os.environ, "PYTHONHASHSEED": str(seed)},

@@ -27,14 +27,14 @@ def test_no_random_instance_is_sub_optimal(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_no_wide_instance_is_sub_optimal(seed: int) -> None:
-    """Many groups on many members, where the digits of the terms are longest."""
+    """Many groups on many members give the terms the most digits."""
     case = wide_instance(Random(f"wide {seed}"))
     ours, best, _ = terms(case, plan(case.members, case.partitions))
     assert ours == best
 
 
 def test_the_oracles_agree_with_each_other() -> None:
-    """Brute force and min-cost flow are two ways to one answer."""
+    """Brute force and min-cost flow find the same optimum."""
     rng = np.random.default_rng(5)
     for _ in range(60):
         groups, members = rng.integers(1, 4), rng.integers(1, 4)
@@ -49,7 +49,7 @@ def test_the_oracles_agree_with_each_other() -> None:
 
 
 def transport(rng: np.random.Generator, groups: int, members: int, most: int) -> Transport:
-    """A random transport with kept and warm tasks in every cell that may have some."""
+    """Return a random transport; each allowed cell may have kept and warm tasks."""
     supply = rng.integers(1, most + 1, groups)
     allowed = rng.random((groups, members)) < rng.choice([0.3, 0.6, 1.0])
     allowed[np.arange(groups), rng.integers(0, members, groups)] = True
@@ -79,14 +79,14 @@ def value(t: Transport, counts: Ints) -> tuple[int, int, int, int]:
 
 
 def solved(t: Transport, start: str) -> Ints:
-    """The flow's answer from one of its two starts."""
+    """Return the flow's answer from the given start."""
     flow = Flow(t)
     flow.saturate(*(warm_start(flow, t.kept) if start == "warm" else fluid_start(flow)), t.kept)
     return flow.augment()
 
 
 def test_both_starts_of_the_flow_end_at_the_same_value() -> None:
-    """Exactness does not depend on where the potentials come from, warmth included."""
+    """The value does not depend on the initial potentials; the value includes warm tasks."""
     rng = np.random.default_rng(7)
     for _ in range(examples(150)):
         t = transport(rng, int(rng.integers(1, 12)), int(rng.integers(2, 20)), 30)

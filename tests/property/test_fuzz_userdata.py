@@ -1,6 +1,6 @@
-"""Any bytes as user_data, any subscription: no exception, no invalid answer, bounded time and memory.
+"""Any user_data and subscription yield a valid answer, in bounded time and memory.
 
-`make fuzz` runs the same properties for as long as FUZZ_EXAMPLES says.
+`make fuzz` runs the same properties for FUZZ_EXAMPLES examples.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LOG = "shop-totals-changelog"
 PARTITIONS = {"orders": 5, LOG: 5, "clicks": 3, "shop-rates-changelog": 2, "empty": 0}
 NAMES = [*PARTITIONS, "missing", "", "\u00e4", "x" * 300]
 
-# One group for all examples: what a former example left behind must not matter either.
+# A single group serves all examples: earlier examples must not affect later examples.
 GROUP = WireGroup({t: n for t, n in PARTITIONS.items() if n})
 for _m in ("good0", "good1"):
     _app = make_app(f"http://{_m}", tables=["totals"], global_tables={"rates": {}})
@@ -82,7 +82,7 @@ def mutated(draw: st.DrawFn, good: bytes) -> bytes:
 
 @st.composite
 def structured(draw: st.DrawFn) -> bytes:
-    """JSON that looks like metadata, with anything in its places and in our own fields."""
+    """Draw JSON in the shape of metadata, with arbitrary values in all fields."""
     value = {
         "assignment": draw(
             st.fixed_dictionaries({"actives": topic_maps, "standbys": topic_maps}) | json_values
@@ -132,7 +132,7 @@ slow = settings(
 
 
 def wanted(metadata: dict[str, Any]) -> dict[str, set[str]]:
-    """Topic -> the members that may own its partitions."""
+    """Return topic -> the members that may own its partitions."""
     return {
         topic: {
             m
@@ -145,7 +145,7 @@ def wanted(metadata: dict[str, Any]) -> dict[str, set[str]]:
 
 
 def check(answers: dict[str, ConsumerProtocolMemberAssignment], metadata: dict[str, Any]) -> None:
-    """Every partition that someone wants exactly once, nothing that is not there, all of it encodable."""
+    """Check that each subscribed partition has one owner, and that the answers can be encoded."""
     assert answers.keys() == metadata.keys()
     roles = {m: decode_answer(a.user_data) for m, a in answers.items()}
     for topic, members in wanted(metadata).items():
@@ -164,7 +164,7 @@ def check(answers: dict[str, ConsumerProtocolMemberAssignment], metadata: dict[s
 @slow
 @given(strangers)
 def test_any_metadata_gets_a_valid_answer(others: list[tuple[Any, Any, int]]) -> None:
-    """Strangers beside two good members: the leader answers all of them, and the good keep what is theirs."""
+    """The leader answers all strangers, and the two valid members keep their partitions."""
     assignor = GROUP.apps["good0"].assignor
     metadata: dict[str, Any] = dict(GOOD)
     for i, (topics, raw, version) in enumerate(others):
@@ -194,7 +194,7 @@ def test_any_metadata_gets_a_valid_answer(others: list[tuple[Any, Any, int]]) ->
     ),
 )
 def test_any_answer_is_survived(raw: bytes | None, given_: dict[str, list[int]]) -> None:
-    """Whatever a leader sends, each partition that was given has a role, and none has one without."""
+    """After any answer, exactly the assigned partitions have a role."""
     app = make_app("http://w", tables=["totals"])
     app.assignor.on_assignment(Mock(assignment=list(given_.items()), user_data=raw))
     roles = app.assignor.assigned_actives() | app.assignor.assigned_standbys()
@@ -215,14 +215,14 @@ def refilled(raw: bytes) -> bytes:
     ).encode()
 
 
-#: What both sides of the round say and read.
+#: Subscriptions for both the sender and the reader of a round.
 JOINED = st.one_of(st.just(sorted(PARTITIONS)), st.lists(st.sampled_from(NAMES), max_size=6))
 
 
 @slow
 @given(st.one_of(user_data, mutated(SAMPLE), mutated(FIELDS).map(refilled)), JOINED)
 def test_decoding_refuses_or_returns(raw: bytes | None, topics: list[str]) -> None:
-    """The decoder knows one exception, and what it returns is within the types it promises."""
+    """The decoder raises only MetadataRefused, and its result has the declared types."""
     try:
         data = decode_join(raw, topics)
     except MetadataRefused:
@@ -245,7 +245,7 @@ def test_decoding_refuses_or_returns(raw: bytes | None, topics: list[str]) -> No
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_each_known_payload_leaves_the_group_at_work(name: str) -> None:
-    """One member sends it; all partitions are assigned, and the others keep theirs."""
+    """All partitions are assigned, and the other members keep their partitions."""
     assignor = GROUP.apps["good0"].assignor
     metadata: dict[str, Any] = dict(GOOD)
     metadata["stranger"] = Mock(subscription=list(PARTITIONS), user_data=HOSTILE[name], version=4)
@@ -255,7 +255,7 @@ def test_each_known_payload_leaves_the_group_at_work(name: str) -> None:
 
 
 def test_sixty_members_with_the_largest_payloads_stay_within_time_and_memory() -> None:
-    """15 MiB of the worst metadata: claims on everything there is, over and over, and depth without end."""
+    """15 MiB of the worst metadata: repeated claims on all partitions, and deep nesting."""
     from faust_assigner.wire.runs import Writer
 
     out, body = Writer(), Writer()
@@ -289,7 +289,7 @@ def test_sixty_members_with_the_largest_payloads_stay_within_time_and_memory() -
 
 
 def test_a_bomb_never_unpacks_in_memory() -> None:
-    """A small answer that would unpack to 128 MiB costs 12 MiB at most."""
+    """A small answer of 128 MiB unpacked uses at most 12 MiB."""
     bomb = zlib.compress(b"\0" * (128 << 20), 9)
     app = make_app("http://w", tables=["totals"])
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""The certificate and brute force agree on what could be better, and what could not."""
+"""The certificate of optimality agrees with brute force."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TERMS = ("total balance", "group balance", "stickiness")
 
 
 def test_the_certificate_says_what_brute_force_says() -> None:
-    """Random counts, good and bad: the first term that any other counts would improve, or none."""
+    """For random counts, both name the same first term that other counts would improve, or none."""
     said = set()
     for seed in range(700):
         rng = Random(f"counts {seed}")

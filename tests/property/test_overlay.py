@@ -30,7 +30,7 @@ Rows = dict[bytes, bytes]
 
 @dataclass
 class Made:
-    """A change, as the model sees it: where its record has got to."""
+    """A change in the model, with the state of its changelog record."""
 
     record: Any
     share: Share | None
@@ -41,7 +41,7 @@ class Made:
 
     @property
     def counts(self) -> bool:
-        """Whether committed readers see it."""
+        """Whether committed readers see the change."""
         return (
             self.offset is not None
             and not self.gone
@@ -62,33 +62,33 @@ def fold(rows: Rows, changes: Any) -> Rows:
 
 
 class Place:
-    """One partition of a table: all changes in the order they were made, and of its changelog."""
+    """A partition of a table: all changes in order, and its changelog."""
 
     def __init__(self) -> None:
         self.made: list[Made] = []
         self.end = 0
 
     def log(self, to: int) -> Rows:
-        """What committed readers see up to an offset."""
+        """Return the rows seen by committed readers up to an offset."""
         return fold(
             {},
             sorted((m for m in self.made if m.counts and m.offset <= to), key=lambda m: m.offset),
         )
 
     def view(self, to: int) -> Rows:
-        """What the worker sees whose file has come to an offset."""
+        """Return the rows seen by a worker with a file at the offset."""
         waiting = [m for m in self.made if not m.gone and not (m.counts and m.offset <= to)]
         return fold(self.log(to), waiting)
 
 
 class Tables(RuleBasedStateMachine):
-    """Two tables, one of them windowed; ``exactly_once`` says whether changes belong to transactions."""
+    """Two tables, one windowed; with ``exactly_once`` changes belong to transactions."""
 
     exactly_once = False
 
     @initialize()
     def begin(self) -> None:
-        """Nothing is on disk."""
+        """Start with an empty disk."""
         self.loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self.loop)
         self.folder = Path(tempfile.mkdtemp())
@@ -98,7 +98,7 @@ class Tables(RuleBasedStateMachine):
         self.live()
 
     def live(self) -> None:
-        """A process with the files that are there, its tables restored."""
+        """Start a process on the existing files and restore its tables."""
         share = self.share if self.exactly_once else None
         self.made_up = MadeUp(self.folder, "plain", "windowed", share=share)
         self.app, self.sent, self.tables = self.made_up.app, self.made_up.sent, self.made_up.tables
@@ -118,7 +118,7 @@ class Tables(RuleBasedStateMachine):
         return self.shares[self.line]
 
     def replay(self, name: str, partition: int) -> None:
-        """What the file lacks of its changelog."""
+        """Apply the changelog records missing in the file."""
         store, place = self.tables[name].data, self.places[name, partition]
         known = self.offset(name, partition)
         store.apply_changelog_batch(
@@ -148,7 +148,7 @@ class Tables(RuleBasedStateMachine):
     # -- agents
 
     def note(self, name: str) -> None:
-        """Book the records that were sent."""
+        """Add the sent records to the model."""
         while self.sent:
             record = self.sent.popleft()
             self.places[name, record.message.partition].made.append(
@@ -157,7 +157,7 @@ class Tables(RuleBasedStateMachine):
         done()
 
     def choose(self, line: str) -> None:
-        """At least once there is one producer."""
+        """Choose the producer; at-least-once has a single producer."""
         self.line = line if self.exactly_once else LINES[0]
 
     @rule(
@@ -178,7 +178,7 @@ class Tables(RuleBasedStateMachine):
         values=st.dictionaries(KEYS, st.integers(0, 9), min_size=1),
     )
     def update(self, partition: int, values: dict[str, int]) -> None:
-        """Several: Faust sends all records and then fails; rows are what their changelog says."""
+        """Faust sends all records and then fails; the rows must equal the changelog."""
         process(partition)
         with pytest.raises(AttributeError):
             self.tables["plain"].update(values)
@@ -186,7 +186,7 @@ class Tables(RuleBasedStateMachine):
 
     @rule(partition=st.sampled_from(PARTITIONS), key=KEYS, line=st.sampled_from(LINES))
     def delete(self, partition: int, key: str, line: str) -> None:
-        """A row, whether it is there or not."""
+        """Delete a row that may not exist."""
         self.choose(line)
         process(partition)
         del self.tables["plain"][key]
@@ -208,7 +208,7 @@ class Tables(RuleBasedStateMachine):
     # -- the broker
 
     def line_of(self, name: str, partition: int, line: str) -> list[Made]:
-        """What one producer sent there and was not dropped."""
+        """Return a producer's records for the partition, without dropped records."""
         return [
             m
             for m in self.places[name, partition].made
@@ -221,7 +221,7 @@ class Tables(RuleBasedStateMachine):
         count=st.integers(1, 5),
     )
     def append(self, place: tuple[str, int], line: str, count: int) -> None:
-        """The next records of one producer are in the changelog, which it does not know yet."""
+        """Append a producer's next records to the changelog, without an answer yet."""
         for made in [m for m in self.line_of(*place, line) if m.offset is None][:count]:
             made.offset, self.places[place].end = self.places[place].end, self.places[place].end + 1
 
@@ -231,12 +231,12 @@ class Tables(RuleBasedStateMachine):
         count=st.integers(1, 5),
     )
     def tell(self, place: tuple[str, int], line: str, count: int) -> None:
-        """It does now."""
+        """Answer a producer's appended records."""
         waiting = [m for m in self.line_of(*place, line) if m.offset is not None and not m.told]
         self.answer(place, waiting[:count])
 
     def answer(self, place: tuple[str, int], all_made: list[Made]) -> None:
-        """The answers, and what they bring about."""
+        """Deliver the answers and check the callback."""
         store = self.tables[place[0]].data
 
         if all_made:
@@ -248,7 +248,7 @@ class Tables(RuleBasedStateMachine):
     @precondition(lambda self: self.exactly_once)
     @rule(line=st.sampled_from(LINES))
     def commit(self, line: str) -> None:
-        """All of the transaction has been sent, and answered; a commit waits for that first."""
+        """Commit a transaction; a commit first waits for all answers."""
         for place in self.places:
             for made in [m for m in self.line_of(*place, line) if m.offset is None]:
                 made.offset, self.places[place].end = (
@@ -259,12 +259,12 @@ class Tables(RuleBasedStateMachine):
         if (share := self.shares.pop(line, None)) is not None:
             share.commit()
         for place in self.places.values():
-            place.end += 1  # its marker
+            place.end += 1  # the transaction's marker
 
     @precondition(lambda self: self.exactly_once)
     @rule(line=st.sampled_from(LINES))
     def abort(self, line: str) -> None:
-        """Nothing of it counts."""
+        """Abort a transaction: none of its changes count."""
         if (share := self.shares.pop(line, None)) is not None:
             share.abandon()
             for place in self.places.values():
@@ -275,7 +275,7 @@ class Tables(RuleBasedStateMachine):
 
     @rule(resumes=st.booleans())
     def hold(self, resumes: bool) -> None:
-        """A disk is full, say; then everything is replayed."""
+        """Hold the stores, as on a full disk, and replay the changelogs."""
         for name, partition in self.places:
             store = self.tables[name].data
             store.hold()
@@ -292,7 +292,7 @@ class Tables(RuleBasedStateMachine):
 
     @rule(stops=st.booleans())
     def die(self, stops: bool) -> None:
-        """The next process finds the files; what was not in a changelog, or not committed, is gone."""
+        """Restart the process: changes missing in a changelog or uncommitted are lost."""
         for table in self.tables.values():
             if stops:
                 table.data.discard()
@@ -306,7 +306,7 @@ class Tables(RuleBasedStateMachine):
         self.shares.clear()
         self.live()
 
-    # -- what always holds
+    # -- invariants
 
     @invariant()
     def files_are_their_changelogs(self) -> None:
@@ -340,7 +340,7 @@ class Tables(RuleBasedStateMachine):
 
     @invariant()
     def nothing_waits_without_a_reason(self) -> None:
-        """Where all changes count and are known, none waits; and what waits is what is counted."""
+        """No change waits without a reason, and the usage counts exactly the waiting changes."""
         for (name, partition), place in getattr(self, "places", {}).items():
             overlay = self.tables[name].data.overlays[partition]
             if overlay.lands and all(m.gone or (m.counts and m.told) for m in place.made):

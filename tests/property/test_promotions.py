@@ -1,4 +1,4 @@
-"""This round: orphans are placed by the whole objective, exactly, with the holders that are left."""
+"""Orphans of this round: their placement is optimal for the whole objective among the holders."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def answered(members: list[Member], partitions: dict[str, int], replicas: int) -
 
 
 def restarted(member: Member, *, remembers: bool) -> Member:
-    """Stopped and back: files of all it held, and what it owned, if it remembers."""
+    """Return a restarted member: its files, and its former partitions if ``remembers``."""
     held = {t: sorted({*member.actives.get(t, ()), *member.standbys.get(t, ())}) for t in LOGS}
     former = dict(member.actives) if remembers else {}
     return replace(
@@ -47,7 +47,7 @@ def restarted(member: Member, *, remembers: bool) -> Member:
 def orphans_of(
     members: list[Member], partitions: dict[str, int], made: Plan, replicas: int
 ) -> tuple[Orphans, list[int]]:
-    """The plan's orphans as an oracle's case, derived the plain way, and where the plan put them."""
+    """Return the plan's orphans as an oracle's case, and their placement in the plan."""
     case = _Case(
         sorted(members, key=lambda m: m.member_id), partitions, LOGS, replicas, frozenset()
     )
@@ -104,11 +104,11 @@ def test_after_deaths_and_stops_orphans_are_where_the_oracle_would_put_them(memb
 @pytest.mark.parametrize("members", [1, 2, 3, 5, 12, 50, 200])
 @pytest.mark.parametrize("replicas", [0, 1, 2])
 def test_stop_all_start_all_moves_nothing(members: int, replicas: int) -> None:
-    """Everybody stops and comes back with files and memories: the same owners, on target, none cold."""
+    """All members return with files and former partitions: the owners stay, on target and warm."""
     partitions = sized(members)
     group = [Member(f"m{m:03d}", TOPICS) for m in range(members)]
     rng = Random(members)
-    for generation in range(1, 4):  # a history of joins, so that owners are not in any simple order
+    for generation in range(1, 4):  # earlier joins leave the owners in no simple order
         group = carried(group, answered(group, partitions, replicas), generation)
         group = [m for m in group if len(group) == 1 or rng.random() < 0.9] or group
         group.append(Member(f"n{generation}", TOPICS))
@@ -133,7 +133,7 @@ def test_stop_all_start_all_moves_nothing(members: int, replicas: int) -> None:
 def test_three_workers_of_six_partitions_come_back_as_they_were(
     owned: dict[str, list[int]], spare: dict[str, list[int]]
 ) -> None:
-    """2/2/2 with one standby each, owned without a pattern: nothing moves although files are everywhere."""
+    """Two partitions and one standby each; no partition moves although all files are everywhere."""
     members = [
         Member(
             m,
@@ -150,7 +150,7 @@ def test_three_workers_of_six_partitions_come_back_as_they_were(
 
 
 def test_the_newer_memory_of_two_is_believed() -> None:
-    """A member that was away for long remembers what others have owned since."""
+    """Member a, away for long, does not know the later owners of partition 1."""
     members = [
         Member("a", ["t"], former_actives={"t": [0, 1]}, generation=3),
         Member("b", ["t"], former_actives={"t": [1, 2, 3]}, generation=7),
@@ -162,7 +162,7 @@ def test_the_newer_memory_of_two_is_believed() -> None:
 
 
 def test_a_memory_is_no_claim() -> None:
-    """Who owns a task keeps it, whatever an older member remembers."""
+    """The owner keeps its task against an older member's former ownership."""
     members = [
         Member("a", ["t"], actives={"t": [0, 1]}, generation=3),
         Member("b", ["t"], former_actives={"t": [0, 1]}, generation=9),

@@ -1,4 +1,4 @@
-"""Any life of a group: what the scaler recommends keeps its promises."""
+"""The scaler's recommendations keep their promises in any life of a group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.scaler.made import Group, group
 
 
 class Event(NamedTuple):
-    """What changes before a look."""
+    """The changes before a recommendation."""
 
     arrival: float
     processed: float
@@ -76,7 +76,7 @@ def test_recommendations_keep_their_promises(made: Group, events: list[Event]) -
 
 
 def check(made: Group, found: object) -> None:
-    """One recommendation."""
+    """Check a recommendation."""
     size, present = found.size, found.present  # type: ignore[attr-defined]
     decision, useful = found.decision, found.useful  # type: ignore[attr-defined]
     assert found.reasons  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The standby objective against brute force and a min-cost flow, and the rules that need no oracle."""
+"""The standby objective against brute force and min-cost flow, and rules without an oracle."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.standby_boards import even_owners, place, problem, with_answe
 def _instance(
     chance: np.random.Generator, members: int, tasks: int, replicas: int, racks: int
 ) -> StandbyProblem:
-    """Even actives dealt at random, and copies left over from anything."""
+    """Return evenly owned tasks in random order, with random left-over copies."""
     owner = chance.permutation(even_owners(members, tasks))
     copies = {
         (int(t), int(m))
@@ -44,13 +44,13 @@ def _instance(
 
 
 def _loose(board: StandbyProblem) -> dict[tuple[int, int], int]:
-    """No failover caps: with several replicas pair counts say little about promotions."""
+    """Return no failover caps: with several replicas, pair counts do not determine promotions."""
     return {(o, m): board.tasks for o in range(board.members) for m in range(board.members)}
 
 
 @pytest.mark.parametrize("seed", range(150))
 def test_tiny_answers_are_optimal(seed: int) -> None:
-    """All terms in order, against every answer there is (2-4 members, up to 6 tasks, one replica)."""
+    """All terms equal the optimum over all answers: 2-4 members, up to 6 tasks, one replica."""
     chance = np.random.default_rng(seed)
     board = _instance(chance, int(chance.integers(2, 5)), int(chance.integers(1, 7)), 1, seed % 3)
     caps = pair_caps(board)
@@ -69,12 +69,12 @@ def test_tiny_answers_with_two_replicas_have_the_most_racks_and_even_loads(seed:
         assert ours[2] == best[2]
 
 
-#: Of the 120 instances below, so many may cost one restore more than the optimum.
+#: The number of instances below, of 120, allowed a restore above the optimum.
 NEAR_MISSES = 4
 
 
 def test_answers_of_some_dozens_of_tasks_are_optimal() -> None:
-    """Against a min-cost flow: every term but the last always, the restores but for a few by one or two."""
+    """All terms but the last equal the optimum; a few cases have one or two restores more."""
     misses = 0
     for seed in range(120):
         chance = np.random.default_rng(5_000 + seed)
@@ -91,7 +91,7 @@ def test_answers_of_some_dozens_of_tasks_are_optimal() -> None:
 
 @st.composite
 def boards(draw: st.DrawFn) -> StandbyProblem:
-    """Anything: uneven owners, several groups of subscribers, racks named by some, wishes, capacities."""
+    """Draw uneven owners, several groups, partial racks, wishes and capacities."""
     members, groups = draw(st.integers(1, 7)), draw(st.integers(1, 3))
     tasks = draw(st.integers(0, 24))
     chance = np.random.default_rng(draw(st.integers(0, 2**32)))
@@ -146,7 +146,7 @@ def test_any_board_gets_a_valid_answer_that_stays(board: StandbyProblem) -> None
 @settings(max_examples=examples(200, 60), deadline=None)
 @given(boards())
 def test_wanted_standbys_are_placed_while_they_fit(board: StandbyProblem) -> None:
-    """Each wish of an eligible member that does not own the task."""
+    """The case covers each wish of an eligible member other than the owner."""
     placed = place(board)
     for task, member in zip(board.wanted_task, board.wanted_member, strict=True):
         owner = board.owner[task]
@@ -161,7 +161,7 @@ def test_wanted_standbys_are_placed_while_they_fit(board: StandbyProblem) -> Non
 @settings(max_examples=examples(150, 60), deadline=None)
 @given(boards())
 def test_no_avoidable_standby_beside_its_active(board: StandbyProblem) -> None:
-    """Unless a wish put it there."""
+    """Only a wish may place a standby in the rack of its active."""
     none = np.zeros(0, dtype=np.int64)
     plain = replace(board, wanted_task=none, wanted_member=none)
     assert measure(plain, place(plain)).same_rack_avoidable == 0
@@ -174,7 +174,7 @@ def _first(owner: Ints, placed: Ints, dead: int) -> Ints:
 
 @pytest.mark.parametrize("replicas", [2, 3])
 def test_the_front_of_each_row_is_an_even_promotion(replicas: int) -> None:
-    """Who reads rows as an order of preference gets within the bound too."""
+    """Promoting the first standby of each row stays near the bound too."""
     board = problem(even_owners(9, 120), 9, replicas=replicas)
     placed = StandbyAssignor().place(board)
     for dead in range(9):

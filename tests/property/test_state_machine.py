@@ -1,4 +1,4 @@
-"""The life of a group as a Hypothesis state machine, so that a broken promise comes with a short story."""
+"""A group's life as a Hypothesis state machine: a broken promise yields a short example."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class GroupLife(RuleBasedStateMachine):
 
     @rule(chance=CHANCE)
     def lie(self, chance: Random) -> None:
-        """A member claims what is not its own."""
+        """Let a member claim other members' partitions."""
         self.world.same_generation_liar(chance)
 
     @rule(chance=CHANCE)
@@ -70,27 +70,27 @@ class GroupLife(RuleBasedStateMachine):
 
     @rule(chance=CHANCE)
     def subscribe_or_unsubscribe(self, chance: Random) -> None:
-        """One member's topics change."""
+        """Change a member's topics."""
         self.world.resubscribe(chance)
 
     @rule(chance=CHANCE)
     def finish_the_deploy(self, chance: Random) -> None:
-        """Everybody subscribes to everything."""
+        """Subscribe all members to all topics."""
         self.world.all_resubscribe(chance)
 
     @rule(chance=CHANCE)
     def set_replicas(self, chance: Random) -> None:
-        """Another number of standbys."""
+        """Change the number of standbys."""
         self.world.set_replicas(chance)
 
     @rule(chance=CHANCE)
     def set_rack(self, chance: Random) -> None:
-        """One member's rack changes, or everybody's."""
+        """Change a member's rack, or all racks."""
         (self.world.set_rack if chance.random() < 0.5 else self.world.all_racks)(chance)
 
     @rule(chance=CHANCE)
     def set_capacity(self, chance: Random) -> None:
-        """One member's capacity changes."""
+        """Change a member's capacity."""
         self.world.set_capacity(chance)
 
     @rule(chance=CHANCE)
@@ -100,25 +100,25 @@ class GroupLife(RuleBasedStateMachine):
 
     @rule(chance=CHANCE)
     def permute(self, chance: Random) -> None:
-        """Members are listed in another order."""
+        """Reorder the members."""
         self.world.permute(chance)
 
     @precondition(lambda self: bool(self.world.members))
     @rule()
     def rebalance_once(self) -> None:
-        """One generation."""
+        """Rebalance once."""
         assert self.world.rebalance(thorough=True) == []
 
     @precondition(lambda self: bool(self.world.members))
     @rule()
     def rebalance_twice(self) -> None:
-        """Two generations; what the second says, a third repeats (A6 of the thorough check)."""
+        """Rebalance twice; a third plan repeats the second (A6 of the thorough check)."""
         assert self.world.rebalance(thorough=False) == []
         assert self.world.rebalance(thorough=True) == []
 
     @invariant()
     def the_pending_plan_is_sound(self) -> None:
-        """Whatever happened since the last rebalance, planning now would keep every promise."""
+        """A plan made now keeps every promise, after any events since the last rebalance."""
         if self.world.members:
             found = check(
                 self.world.members.values(),

@@ -31,19 +31,19 @@ from tests.support.clients.raw_client import batch, one_record
 
 PARTITIONS, TIMEOUT_MS, STEPS = 2, 500, 200
 PRODUCERS = ("a", "b", "c", "d")
-SECOND_VERSION = ("c", "d")  # these producers speak the second version of transactions (KIP-890)
+SECOND_VERSION = ("c", "d")  # these producers use the second version of transactions (KIP-890)
 
 
 @dataclass
 class Open:
-    """What one producer has said and not ended."""
+    """A producer's open transaction: its records and its offset."""
 
     records: list[tuple[int, int]] = field(default_factory=list)  # partition, offset
     offset: int | None = None
 
 
 class Game:
-    """A broker whose store refuses some writes and which is restarted, and the model beside it."""
+    """A broker with restarts and failing writes, and a model."""
 
     def __init__(self, folder: Path | None, seed: int) -> None:
         self.folder, self.draw = folder, random.Random(seed)
@@ -69,7 +69,7 @@ class Game:
         self.write(*arguments, **named)
 
     def step(self) -> None:
-        """One thing happens, and the store refuses one time in ten."""
+        """Do a random operation; the store refuses one write in ten."""
         self.refuses = self.draw.random() < 0.1
         name = self.draw.choice(PRODUCERS)
         moves = (self.begin, self.add, self.add, self.produce, self.produce, self.commit, self.end)
@@ -80,11 +80,11 @@ class Game:
             self.start()
 
     def ask(self, name: str, event: Any) -> Code:
-        """One request."""
+        """Send a request."""
         return self.node.transactions.ask(name, event)
 
     def begin(self, name: str) -> None:
-        """A new producer under the name: what is open is aborted."""
+        """Initialise a producer under the name: its open transaction is aborted."""
         if self.draw.random() < 0.7 and self.node.transactions.get(name) is not None:
             return
         self.refuses, refuses = False, self.refuses
@@ -108,7 +108,7 @@ class Game:
             self.open.setdefault(name, Open())
 
     def produce(self, name: str) -> None:
-        """One record, where the coordinator admits it."""
+        """Write a record if the coordinator permits it."""
         known, partition = self.node.transactions.get(name), self.draw.randrange(PARTITIONS)
         if known is None:
             return
@@ -141,7 +141,7 @@ class Game:
         self.open[name].records.append((partition, offset))
 
     def commit(self, name: str) -> None:
-        """An offset in the transaction, where one is open."""
+        """Commit an offset in the open transaction."""
         known = self.node.transactions.get(name)
         if known is not None and name in SECOND_VERSION:
             added = AddAndWriteOffsets(known.producer_id, known.epoch, name)
@@ -193,7 +193,7 @@ class Game:
                 self.offsets[name] = done.offset
 
     def pass_time(self, name: str) -> None:
-        """Some time, and every timer that is due."""
+        """Let time pass and fire all due timers."""
         self.now += self.draw.randrange(200)
         for one in PRODUCERS:
             before = self.node.transactions.get(one)
@@ -204,7 +204,7 @@ class Game:
                 for partition in range(PARTITIONS):
                     self.sequences[one, partition] = 0
 
-    # -- what readers see ------------------------------------------------------------------------
+    # -- readers' views --------------------------------------------------------------------------
 
     def check(self) -> None:
         """Committed readers, offsets, and the two kinds of ends of each log."""
@@ -223,7 +223,7 @@ class Game:
 
 
 def committed_view(log: PartitionLog, max_bytes: int) -> list[int]:
-    """The offsets that a reader of committed records keeps: the rule of Kafka's clients (KIP-98)."""
+    """Return the offsets kept by a committed reader, by the rule of Kafka's clients (KIP-98)."""
     kept: list[int] = []
     position = log.start_offset
     while (

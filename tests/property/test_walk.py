@@ -10,7 +10,7 @@ from tests.support.examples import examples
 
 @pytest.mark.timeout(1500)
 def test_random_lives_break_no_promise() -> None:
-    """A1-A8 after every rebalance; any line names the life and the round that replay it."""
+    """A1-A8 hold after every rebalance; a violation prints its life and round."""
     rounds = examples(8_000, 400)
     played, found = walk(rounds, seed=4)
     assert found == []
@@ -19,5 +19,5 @@ def test_random_lives_break_no_promise() -> None:
 
 @pytest.mark.parametrize(("life", "rounds"), [("3002:42", 21), ("3002:914", 121)])
 def test_what_waits_may_be_exchanged_for_what_is_nearer(life: str, rounds: int) -> None:
-    """A copy placed meanwhile has nothing to read; two that wait need a warm-up less the other way round."""
+    """A new copy is complete; exchanging two waiting tasks may save a warm-up."""
     assert live(life, rounds) == (rounds, [])

@@ -1,4 +1,4 @@
-"""Of the tasks that move, as many land on a copy of their state as the counts and the keeping allow."""
+"""Moved tasks land on copies as often as the counts and the kept tasks allow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Score = tuple[int, int]
 
 
 def score(owner: tuple[int, ...], before: list[int], copies: set[tuple[int, int]]) -> Score:
-    """(tasks that stay, of the others those that land on a copy)."""
+    """Return (kept tasks, moved tasks on a copy)."""
     stay = sum(m == was for m, was in zip(owner, before, strict=True))
     warm = sum(
         (p, m) in copies for p, (m, was) in enumerate(zip(owner, before, strict=True)) if m != was
@@ -28,7 +28,7 @@ def score(owner: tuple[int, ...], before: list[int], copies: set[tuple[int, int]
 def drawn(
     rng: Random, members: int, tasks: int, copied: float
 ) -> tuple[list[int], set[tuple[int, int]], Ints, Ints]:
-    """Owners, orphans and copies at random, a count for each member; and the numbers that each is given."""
+    """Return random owners, orphans, copies and counts, and the assigned numbers."""
     before = [rng.choice([NOBODY, *range(members)]) for _ in range(tasks)]
     spare = [(p, m) for p in range(tasks) for m in range(members) if m != before[p]]
     copies = {pair for pair in spare if rng.random() < copied}
@@ -53,7 +53,7 @@ def test_assigned_numbers_are_as_warm_as_any_with_these_counts(part: int) -> Non
 
 
 def most(before: list[int], copies: set[tuple[int, int]], counts: list[int]) -> Score:
-    """The best score by min-cost flow: one unit a number, ``counts`` at the members."""
+    """Return the best score by min-cost flow: each number is a unit, members take ``counts``."""
     tasks, members = len(before), len(counts)
     arcs = [
         (p, tasks + m, -(tasks + 1) * (m == before[p]) - ((p, m) in copies))
@@ -94,7 +94,7 @@ def warm_places(members: list[Member], made: Plan, g: int, log: str) -> set[tupl
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_source_lands_where_its_followers_state_is(seed: int) -> None:
-    """The changelog is a group of its own (a member does not subscribe to it): its owner's state counts."""
+    """The changelog forms its own group, since a member does not subscribe to the topic."""
     rng = Random(seed)
     count = rng.randint(3, 6)
     names = [f"m{i}" for i in range(rng.randint(3, 4))]

@@ -18,7 +18,7 @@ CAPACITIES = ([1.0], [1.0, 2.0, 4.0], [1.0, 4.0], [1.0, 8.0], [1e-6, 1.0, 3.0], 
 
 
 def drawn(rng: Random, capacities: list[float], topics: tuple[str, ...] = ("t",)) -> list[Member]:
-    """Two to eight members; without ``capacities`` each has one of its own."""
+    """Return two to eight members; without ``capacities`` each has a random capacity."""
     return [
         Member(f"m{i}", topics, capacity=rng.choice(capacities or [0.5 + rng.random() * 3]))
         for i in range(rng.randint(2, 8))
@@ -55,7 +55,7 @@ def longest_first(members: list[Member], weights: Weights) -> float:
 def test_a_fresh_plan_is_no_heavier_than_counting_nor_than_largest_first(
     capacities: list[float],
 ) -> None:
-    """Never above counting; at the median as light as LPT, nowhere above it; again, nothing moves."""
+    """The load is never above counting or LPT; a second plan moves no task to a heavier load."""
     against_lpt = []
     for seed in range(examples(300, 60)):
         rng = Random(f"{capacities} {seed}")
@@ -101,7 +101,7 @@ def test_no_life_makes_a_plan_heavier_than_counting(capacities: list[float]) -> 
 def test_on_small_instances_the_heaviest_is_within_lpts_bound_of_the_best(
     capacities: list[float],
 ) -> None:
-    """At most 1.58 times the best of all placements; the printed bound is never above that best."""
+    """The load is at most 1.58 times the optimum; the reported bound never exceeds the optimum."""
     for seed in range(examples(80, 15)):
         rng = Random(f"small {capacities} {seed}")
         members = drawn(rng, capacities)[:3]
@@ -126,7 +126,7 @@ def test_on_small_instances_the_heaviest_is_within_lpts_bound_of_the_best(
 def test_a_worker_of_the_least_capacity_hands_over_everything(
     owned: list[int], others: float
 ) -> None:
-    """Its only partition too, the heaviest too, and nothing comes back when another worker dies."""
+    """Even a sole or heaviest partition leaves, and no partition returns after another death."""
     weights = {("t", p): 4.0 if p == 3 else 1.0 + (p % 7) / 2 for p in range(12)}
     rest = [p for p in range(12) if p not in owned]
     members = [
@@ -141,7 +141,7 @@ def test_a_worker_of_the_least_capacity_hands_over_everything(
 
 
 def test_a_drained_worker_hands_over_to_a_subscriber_that_is_not_among_the_lightest() -> None:
-    """Nine idle workers do not subscribe to its topic: the busy one that does takes it over."""
+    """Nine idle workers do not subscribe to the topic: the busy subscriber takes the partition."""
     members = [
         Member("drained", ["t"], capacity=1e-6, actives={"t": [0]}, generation=0),
         Member("takes", ["t", "u"], actives={"u": range(6)}, generation=0),

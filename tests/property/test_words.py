@@ -1,4 +1,4 @@
-"""Report, reasons and weights over random lives: they never raise, and what they say is true."""
+"""Reports, explanations and weights over random lives: they never raise and are correct."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.property.world import CHANGELOGS, EVENTS, World
 
 @pytest.mark.parametrize("seed", range(6))
 def test_every_placement_can_be_explained_and_counted(seed: int) -> None:
-    """Each explanation names the owner, its rule, and only places that are subscribers."""
+    """Each explanation names the owner, its rule, and only subscribers as alternatives."""
     rng, world = Random(seed), World()
     events, chances = zip(*EVENTS, strict=True)
     for _ in range(5):
@@ -44,7 +44,7 @@ def test_every_placement_can_be_explained_and_counted(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_weighted_plans_keep_all_promises_but_the_counted_ones(seed: int) -> None:
-    """A1-A3 hold under any weights; the order of members and weights does not matter; it settles."""
+    """A1-A3 hold under any weights; the order of members and weights has no effect."""
     rng, world = Random(seed), World()
     events, chances = zip(*EVENTS, strict=True)
     for _ in range(5):

@@ -1,7 +1,8 @@
-"""A seeded random walk through the life of a group: ``python -m tests.property.walk ROUNDS [SEED]``.
+"""A seeded random walk through a group's life: ``python -m tests.property.walk ROUNDS [SEED]``.
 
-Every round is one rebalance with every promise checked; a thorough one (answers repeated, members
-permuted) every tenth. A violation prints the seed of its life and its round, which replay it.
+Every round is a rebalance with every promise checked; every tenth check is thorough (repeated
+answers, permuted members). A violation prints its life's seed and its round; these two replay the
+violation.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from random import Random
 
 from tests.property.world import EVENTS, World
 
-#: Rounds of one life; each has its own seed, so that any failure replays in a second.
+#: Rounds of a life; each life has its own seed, so a failure replays in a second.
 LIFE = 200
 
 
 def live(seed: str, rounds: int = LIFE) -> tuple[int, list[str]]:
-    """One life: (rebalances, a line for each violation)."""
+    """Run a life; return (rebalances, a line for each violation)."""
     rng = Random(seed)
     world = World()
     for _ in range(rng.randint(1, 6)):
@@ -43,7 +44,7 @@ def live(seed: str, rounds: int = LIFE) -> tuple[int, list[str]]:
 
 
 def lives(rounds: int, seed: int, processes: int = 1) -> Iterator[tuple[int, list[str]]]:
-    """``rounds`` rebalances in lives of ``LIFE``, one after the other as they end."""
+    """Run ``rounds`` rebalances in lives of ``LIFE`` rounds, and yield each result in order."""
     seeds = [f"{seed}:{i}" for i in range(-(-rounds // LIFE))]
     if processes == 1:
         yield from map(live, seeds)
@@ -59,7 +60,7 @@ def walk(rounds: int, seed: int, processes: int = 1) -> tuple[int, list[str]]:
 
 
 def main() -> int:
-    """Print the progress and every violation; the exit code says whether there was one."""
+    """Print the progress and every violation; exit with 1 if there is any."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     started = time.perf_counter()

@@ -42,11 +42,12 @@ class World:
     gone: list[Member] = field(default_factory=list)
     last: Plan | None = None
     policy: WarmupPolicy | None = None
-    #: How long each changelog partition is, and how much of it each member has, by id.
+    #: The end offset of each changelog partition, and each member's position in it, by id.
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
     has: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
 
-    # Events: each takes the source of chance, so that a walk is its seed ----------------------------
+    # Events: each takes the random source, so a seed determines the walk
+    # ----------------------------
 
     def join(self, rng: Random) -> None:
         """A new member, subscribed like most, sometimes to less."""
@@ -57,7 +58,7 @@ class World:
             self.members[name] = Member(name, topics, rack_id=self._usual_rack(rng))
 
     def leave(self, rng: Random) -> None:
-        """A member goes; its claims go with it."""
+        """Remove a member with its claims."""
         if len(self.members) > 1:
             gone = self.members.pop(rng.choice(sorted(self.members)))
             self.gone = [*self.gone[-3:], gone]
@@ -68,12 +69,12 @@ class World:
             self.leave(rng)
 
     def return_with_files(self, rng: Random) -> None:
-        """A restarted member: its files are standbys now, nothing is owned; it may know what it owned."""
+        """Return a stopped member with files and perhaps its former partitions, without actives."""
         if self.gone and (old := self.gone.pop()).member_id not in self.members:
             self.members[old.member_id] = _restarted(old, remembers=rng.random() < 0.7)
 
     def stop_all(self, rng: Random) -> None:
-        """Everybody stops and comes back with files; mostly all remember, sometimes some do not."""
+        """Restart all members with files; sometimes some forget their former partitions."""
         forgetful = rng.choice([0.0, 0.0, 0.3])
         self.members = {
             name: _restarted(m, remembers=rng.random() >= forgetful)
@@ -81,12 +82,12 @@ class World:
         }
 
     def return_as_zombie(self, rng: Random) -> None:
-        """A stopped member wakes up and claims what it owned generations ago."""
+        """Return a stopped member with claims of an old generation."""
         if self.gone and (old := self.gone.pop()).member_id not in self.members:
             self.members[old.member_id] = old
 
     def same_generation_liar(self, rng: Random) -> None:
-        """A member claims what others own, in their generation."""
+        """Let a member claim other members' partitions in their generation."""
         name = rng.choice(sorted(self.members))
         self.members[name] = replace(
             self.members[name],
@@ -97,7 +98,7 @@ class World:
         )
 
     def corrupt(self, rng: Random) -> None:
-        """Claims that are not what they should be."""
+        """Give a member malformed claims."""
         junk: list[Any] = [
             {"orders": [0, -1, 99999999, 10**30]},
             {"orders": "012"},
@@ -130,7 +131,7 @@ class World:
         self.members[name] = replace(self.members[name], topics=topics)
 
     def all_resubscribe(self, rng: Random) -> None:
-        """The deploy is through: everybody subscribes to everything."""
+        """Finish the deploy: subscribe all members to all topics."""
         self.members = {name: replace(m, topics=TOPICS) for name, m in self.members.items()}
 
     def resize_topic(self, rng: Random) -> None:
@@ -143,16 +144,16 @@ class World:
                 self.partitions[name] = count
 
     def set_replicas(self, rng: Random) -> None:
-        """Another number of standbys."""
+        """Change the number of standbys."""
         self.replicas = rng.choice([0, 1, 1, 1, 2, 3])
 
     def set_rack(self, rng: Random) -> None:
-        """A member names another rack, or none."""
+        """Change or remove a member's rack."""
         name = rng.choice(sorted(self.members))
         self.members[name] = replace(self.members[name], rack_id=rng.choice(RACKS))
 
     def all_racks(self, rng: Random) -> None:
-        """Everybody names a rack, or nobody does."""
+        """Set or remove all racks."""
         racks = rng.choice([[None], ["r1", "r2", "r3"], ["r1", "r1", "r2"]])
         self.members = {
             name: replace(m, rack_id=racks[i % len(racks)])
@@ -169,13 +170,13 @@ class World:
             self.members[name] = replace(self.members[name], capacity=capacity)
 
     def write(self, rng: Random) -> None:
-        """Changelogs grow, some by more than anybody accepts to be behind."""
+        """Let changelogs grow, some beyond the acceptable lag."""
         for log in sorted(CHANGELOGS):
             for p in range(self.partitions[log]):
                 self.ends[log, p] = self.ends.get((log, p), 0) + rng.choice([0, 5, 50, 400])
 
     def restore(self, rng: Random) -> None:
-        """Replicas catch up, all the way, some of it or not at all."""
+        """Let replicas catch up fully, partly or not at all."""
         for name, has in sorted(self.has.items()):
             share = rng.choice([0.0, 0.5, 1.0, 1.0])
             for at in sorted(has):
@@ -184,7 +185,7 @@ class World:
                 )
 
     def drain(self, rng: Random) -> None:
-        """A member is asked to hand everything over: nothing else weighs so little."""
+        """Drain a member: no other capacity is as small."""
         name = rng.choice(sorted(self.members))
         self.members[name] = replace(self.members[name], capacity=1e-6)
 
@@ -208,7 +209,7 @@ class World:
         )
 
     def permute(self, rng: Random) -> None:
-        """The same members, listed in another order."""
+        """Reorder the members."""
         names = list(self.members)
         rng.shuffle(names)
         self.members = {name: self.members[name] for name in names}
@@ -240,7 +241,7 @@ class World:
         )
 
     def said(self) -> list[Member]:
-        """The members as they join: every third cannot tell how far it has come."""
+        """Return the joining members: every third member reports no positions."""
         return [replace(m, positions=self._positions(name)) for name, m in self.members.items()]
 
     def _positions(self, name: str) -> Any:
@@ -299,12 +300,12 @@ class World:
 
 
 def _dated(m: Member) -> int | None:
-    """What a member remembers keeps its age when it is given something new."""
+    """Return the generation of a member's former partitions; a new assignment keeps it."""
     return m.generation if m.former_generation is None and m.former_actives else m.former_generation
 
 
 def _restarted(old: Member, *, remembers: bool) -> Member:
-    """``old`` after a restart: what it held is on disk, what it owned is a memory."""
+    """Return ``old`` after a restart: all its partitions are files, its actives are former."""
     files = {t: sorted({*_listed(old.actives, t), *_listed(old.standbys, t)}) for t in CHANGELOGS}
     former = old.actives if remembers else {}
     return replace(

@@ -41,7 +41,7 @@ def standby_loads(now: Plan) -> np.ndarray:  # type: ignore[type-arg]
 
 @pytest.mark.parametrize(("replicas", "seed"), [pytest.param(1, 1, marks=pytest.mark.slow), (2, 3)])
 def test_two_hundred_joins_and_leaves_stay_even_warm_and_settled(replicas: int, seed: int) -> None:
-    """Standby spread <= 1 always; loads even after joins; nothing cold that could be warm; it settles."""
+    """The standby spread is always <= 1, loads are even after joins, no avoidable move is cold."""
     rng = Random(seed)
     members = [Member(f"m{i:03d}", list(PARTITIONS)) for i in range(5)]
     last = answer(members, replicas)
@@ -75,7 +75,7 @@ def test_two_hundred_joins_and_leaves_stay_even_warm_and_settled(replicas: int, 
 
 
 def test_a_restarted_member_gets_back_tasks_whose_files_it_holds() -> None:
-    """Files claimed as standbys decide which of the tasks that must move to it do move."""
+    """Among the tasks that must move to the member, those with files on the member move."""
     members = [Member(f"m{i}", list(PARTITIONS)) for i in range(4)]
     first = answer(members, 1)
     members = carried(members, first)
@@ -91,7 +91,7 @@ def test_a_restarted_member_gets_back_tasks_whose_files_it_holds() -> None:
 
 
 def test_all_members_restarting_with_files_lose_nothing() -> None:
-    """Nobody owns anything, everybody has files: every task goes where its files are, evenly."""
+    """No member owns a task: every task goes to a member with its files, evenly."""
     members = [Member(f"m{i}", list(PARTITIONS)) for i in range(4)]
     first = answer(members, 1)
     with_files = [
@@ -116,7 +116,7 @@ def test_all_members_restarting_with_files_lose_nothing() -> None:
 
 
 def test_a_bounce_with_its_memory_moves_nothing() -> None:
-    """A static member that comes back claiming what it had: the same plan."""
+    """A static member returns with its former claims and gets the same plan."""
     members = [Member(f"m{i}", list(PARTITIONS)) for i in range(5)]
     first = answer(members, 1)
     again = answer(carried(members, first), 1)

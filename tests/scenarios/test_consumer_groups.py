@@ -25,7 +25,7 @@ SUITES = {
 
 @pytest.mark.parametrize(("file", "scenario"), ALL, ids=[f"{name}: {s.title}" for name, s in ALL])
 def test_a_scenario_plays_as_written(file: str, scenario: Scenario) -> None:
-    """Each command brings the answers that stand below it, and no others."""
+    """Each command yields exactly the answers below the command."""
     assert played(scenario) == list(scenario.steps)
 
 
@@ -54,7 +54,7 @@ def exists(answer: str) -> bool:
 
 
 def test_every_promise_of_groups_names_tests_that_exist() -> None:
-    """The page that tells what groups promise, row by row."""
+    """The case checks each row of the page on groups' promises."""
     page = (TESTS.parent / "docs" / "reference" / "group-tests.md").read_text()
     rows = [line.split("|")[2].strip() for line in page.splitlines() if line.startswith("| ")]
     named = [
@@ -68,7 +68,7 @@ def test_every_promise_of_groups_names_tests_that_exist() -> None:
 
 
 def test_every_answer_to_a_test_of_kafka_exists() -> None:
-    """A scenario by file and title, a test of ours by file and name, or a reason why it does not apply."""
+    """The answer is a scenario, a test of ours, or a reason for leaving the test out."""
     for suite, test, kind, answer in covered():
         for part in (p.strip() for p in answer.split(" + ")):
             if kind in ("scenario", "test"):

@@ -1,6 +1,7 @@
-"""Inputs on which other sticky assignors fall short; each is optimal here, and the oracle says so.
+"""Inputs with sub-optimal plans by other sticky assignors; here the oracle confirms an optimal
+plan.
 
-Notation of the stories: tX:n is topic X with n partitions, m{...} a member and its topics.
+Notation of the cases: tX:n is topic X with n partitions, m{...} is a member with its topics.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def loads(answer: Plan) -> list[int]:
 
 
 def test_fresh_overlapping_subscriptions_are_perfectly_even() -> None:
-    """Java and aiokafka, balance: t0:1 t1:2; m0{t1} m1{t0,t1} m2{t0} gave 2,1,0 where 1,1,1 exists."""
+    """Java and aiokafka balance t0:1 t1:2; m0{t1} m1{t0,t1} m2{t0} to 2,1,0 instead of 1,1,1."""
     answer = optimal(
         [Member("m0", ["t1"]), Member("m1", ["t0", "t1"]), Member("m2", ["t0"])], {"t0": 1, "t1": 2}
     )
@@ -82,7 +83,7 @@ def test_extras_of_different_groups_go_to_different_members() -> None:
 
 
 def test_a_newcomer_gets_its_share_with_the_fewest_moves() -> None:
-    """Stock Faust, 100 on 10 members, r=1, one joins: 0 moves and an idle newcomer. Here 9, no more."""
+    """Stock Faust, 100 on 10 members, r=1, a join: 0 moves and an idle newcomer; here 9 moves."""
     members = [
         Member(f"m{i:02d}", ["t"], actives={"t": range(10 * i, 10 * i + 10)}) for i in range(10)
     ]
@@ -117,7 +118,7 @@ def test_the_livelock_of_stock_faust_answers_at_once() -> None:
 
 
 def test_the_older_generation_never_wins() -> None:
-    """Java with v0/v1 subscriptions let an older claim win; KIP-341 says the newer one does."""
+    """Java with v0/v1 subscriptions let an older claim win; by KIP-341 the newer claim wins."""
     zombie = Member("a", ["t"], actives={"t": [0, 1]}, generation=3)
     owners = [
         Member("b", ["t"], actives={"t": [0]}, generation=4),

@@ -52,7 +52,7 @@ class Life:
         return int(self.rng.random() * most)
 
     def join(self) -> None:
-        """A newcomer; in a mixed group every third one subscribes to less."""
+        """Add a member; in a mixed group every third member subscribes to fewer topics."""
         n, self.born = self.born, self.born + 1
         topics = [t for t in TOPICS if not self.is_mixed or n % 3 or t[0] != "our"[n // 3 % 3]]
         self.members[f"m{n:02}"] = Member(
@@ -63,17 +63,17 @@ class Life:
         )
 
     def leave(self) -> None:
-        """A member of four or more dies."""
+        """Remove a member from a group of four or more."""
         if len(self.members) > 3:
             del self.members[sorted(self.members)[self.pick(len(self.members))]]
 
     def lose_half(self) -> None:
-        """Every second member of five or more dies."""
+        """Remove every second member from a group of five or more."""
         for name in sorted(self.members)[1::2] if len(self.members) > 4 else ():
             del self.members[name]
 
     def stop(self) -> None:
-        """Everybody restarts with its files and the memory of its partitions."""
+        """Restart all members with their files and former partitions."""
         self.members = {
             name: replace(
                 member,
@@ -92,7 +92,7 @@ class Life:
         self.members[name] = replace(self.members[name], overdue=self.members[name].awaited)
 
     def lie(self) -> None:
-        """The last member claims some partitions of the first one."""
+        """Let the last member claim some partitions of the first member."""
         first, last = min(self.members), max(self.members)
         claims = {t: n[: 1 + len(n) // 2] for t, n in _lists(self.members[first].actives).items()}
         self.members[last] = replace(self.members[last], actives=claims)
@@ -232,7 +232,7 @@ def short(made: Plan) -> Iterator[str]:
 
 
 def life(name: str) -> list[str]:
-    """The record of a life: after five joins eight rounds, each after one or two events."""
+    """Return the record of a life: five joins, then eight rounds after one or two events each."""
     is_large = name in LARGE
     made = Life(Random(name), **{**LARGE, **LIVES}[name])
     for _ in range(20 if is_large else 5):

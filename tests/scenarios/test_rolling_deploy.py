@@ -33,7 +33,7 @@ def owners(now: Plan, topic: str) -> dict[int, str]:
 
 @pytest.mark.parametrize("size", [3, 5, 8])
 def test_adding_a_table_in_place_keeps_sources_even_and_still(size: int) -> None:
-    """Members change their subscription one by one and keep their ids: no source partition moves."""
+    """Members change their subscription in turn and keep their ids: no source partition moves."""
     members = [Member(f"m{i}", OLD) for i in range(size)]
     last = answer(members)
     for upgraded in range(size):
@@ -54,7 +54,7 @@ def test_adding_a_table_in_place_keeps_sources_even_and_still(size: int) -> None
 
 @pytest.mark.parametrize("size", [3, 5, 8])
 def test_adding_a_table_by_restarts_keeps_sources_even(size: int) -> None:
-    """Each member leaves and a new one joins, two rebalances a step, as a real deploy does."""
+    """Each member leaves and a new member joins, in two rebalances, as in a real deploy."""
     members = [Member(f"old{i}", OLD) for i in range(size)]
     last = answer(members)
     for step in range(size):
@@ -71,7 +71,7 @@ def test_adding_a_table_by_restarts_keeps_sources_even(size: int) -> None:
 
 
 def test_the_rest_of_a_changelog_is_spread_evenly_over_its_subscribers() -> None:
-    """Numbers whose source's owner does not know the table go evenly to those that do."""
+    """If the source's owner does not subscribe, the changelog partition goes to a subscriber."""
     members = [Member("a", OLD), Member("b", OLD), Member("c", NEW), Member("d", NEW)]
     now = answer(members)
     assert loads(now, "orders") == [6, 6, 6, 6]
@@ -79,7 +79,7 @@ def test_the_rest_of_a_changelog_is_spread_evenly_over_its_subscribers() -> None
 
 
 def test_a_follower_adds_no_load() -> None:
-    """The one member with the table owns all of it and its full share of sources besides."""
+    """The only member with the table owns the whole table and its full share of sources."""
     members = [Member("a", OLD), Member("b", OLD), Member("c", NEW)]
     now = answer(members)
     assert loads(now, "orders") == [8, 8, 8]
@@ -88,7 +88,7 @@ def test_a_follower_adds_no_load() -> None:
 
 
 def test_removing_a_table_moves_no_source() -> None:
-    """The deploy the other way: the table's subscribers dwindle, sources stay where they are."""
+    """In the reverse deploy the table loses subscribers and the sources stay."""
     members = [Member(f"m{i}", NEW) for i in range(4)]
     last = answer(members)
     for step in range(4):
@@ -102,7 +102,7 @@ def test_removing_a_table_moves_no_source() -> None:
 
 
 def test_an_orphaned_source_prefers_a_member_that_holds_its_followers_state() -> None:
-    """Of equally good places for a source, the one where its changelog's state lives is taken."""
+    """Among equally good places, the member with the changelog's state gets the source."""
     members = [
         Member("a", OLD, actives={"orders": range(0, 8)}),
         Member(

@@ -1,4 +1,4 @@
-"""Twelve hours of load: our scaler against lag alone, on groups that the planner assigns."""
+"""Twelve hours of load: our scaler against a lag-only scaler, on groups assigned by the planner."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ours() -> Outcome:
 def test_half_the_moves_of_lag_alone_at_no_more_lag(
     ours: Outcome, seconds: float, window_s: float
 ) -> None:
-    """Against thresholds that need more workers than ours and fewer, with Kubernetes' window and ours."""
+    """The rival's thresholds need more or fewer workers; its window is Kubernetes' or ours."""
     metric = LagOnly(seconds * COSTS.worker_rate)
     rival = live(Day.drawn(SEED, hours=HOURS), metric, COSTS, down_s=window_s)
     assert ours.moves * 2 <= rival.moves

@@ -30,7 +30,7 @@ def _rebalance(
     replicas: int,
     generation: int,
 ) -> Plan:
-    """Everybody claims what it was given, and the leader plans again."""
+    """Return the leader's next plan; all members claim their last assignment."""
     known = set(before.member_ids) if before is not None else set()
     members = [
         Member(
@@ -60,7 +60,7 @@ def _loads(answer: Plan) -> dict[str, int]:
 
 
 def _bound(answer: Plan, racks: dict[str, str | None], dead: str) -> int:
-    """The heaviest load + ceil(load of the dead / peers of the dead)."""
+    """Return the heaviest load + ceil(load of the dead member / its peers)."""
     loads = _loads(answer)
     peers = [
         name
@@ -73,7 +73,7 @@ def _bound(answer: Plan, racks: dict[str, str | None], dead: str) -> int:
 def _excess(
     answer: Plan, racks: dict[str, str | None], partitions: dict[str, int], replicas: int
 ) -> int:
-    """Let members die one by one, plan for the survivors, and see how far the worst is above its bound."""
+    """Remove each member in turn; return the largest excess of a survivor's load over its bound."""
     names = list(racks)
     worst = -len(names)
     for dead in names if len(names) <= 25 else names[:: len(names) // 8]:
@@ -84,7 +84,7 @@ def _excess(
 
 
 def _standby_owners(answer: Plan) -> list[tuple[str, str]]:
-    """(active, standby) member names, one entry a standby."""
+    """Return (active, standby) member names, an entry per standby."""
     active = {
         (topic, p): name
         for name in answer.member_ids
@@ -112,9 +112,10 @@ def _as_names(answer: Plan) -> dict[str, object]:
 def test_survivors_stay_within_the_bound(
     members: int, tasks: int, replicas: int, racks: str
 ) -> None:
-    """Fresh, after a join and after a leave: survivors within the bound, standbys out of their rack.
+    """Survivors stay within the bound after a start, a join and a leave; standbys are in other
+    racks.
 
-    The bound is met at a first start; after a change it may be missed by one to save a restore.
+    The bound holds at a first start; after a change it may be exceeded by 1 to save a restore.
     """
     partitions = dict.fromkeys(TABLE, tasks)
     team = {f"m{n:03d}": _rack(n, RACKS[racks]) for n in range(members)}
@@ -157,7 +158,8 @@ def test_after_200_joins_and_leaves_standbys_are_even_and_settled(replicas: int)
             del team[chance.choice(sorted(team))]
         answer = _rebalance(answer, team, partitions, replicas, 3 * turn + 2)
         held = Counter(standby for _, standby in _standby_owners(answer))
-        # Where everybody else is a standby nothing is chosen: loads mirror the stateful actives.
+        # If all other members are standbys there is no choice: standby loads mirror the active
+        # loads.
         spread = 1 if len(team) > replicas + 1 else 2
         assert max(held.values()) - min(held[name] for name in team) <= spread
         again = _rebalance(answer, team, partitions, replicas, 3 * turn + 3)
@@ -169,7 +171,7 @@ def test_after_200_joins_and_leaves_standbys_are_even_and_settled(replicas: int)
 
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_every_orphan_is_promoted_where_its_state_is(replicas: int) -> None:
-    """Kill the members of a group one after the other: no task lands cold while a copy lives."""
+    """The members die in turn: no task lands cold while a copy exists."""
     partitions = dict.fromkeys(TABLE, 48)
     team: dict[str, str | None] = {f"m{n}": None for n in range(8)}
     answer = _rebalance(None, team, partitions, replicas, 1)
@@ -197,7 +199,7 @@ def test_every_orphan_is_promoted_where_its_state_is(replicas: int) -> None:
 
 
 def test_a_promoted_task_gets_its_standby_on_its_target() -> None:
-    """So that the later move to where the balance wants it is warm: over both rounds nothing is cold."""
+    """The later move to the balanced owner is then warm: no move of both rounds is cold."""
     partitions = dict.fromkeys(TABLE, 60)
     team: dict[str, str | None] = {f"m{n}": None for n in range(6)}
     answer = _rebalance(None, team, partitions, 1, 1)
@@ -209,17 +211,17 @@ def test_a_promoted_task_gets_its_standby_on_its_target() -> None:
 
 
 def test_a_vacated_active_becomes_a_standby_after_a_join() -> None:
-    """The newcomer takes its share of actives; their old owners keep the warm copies, nothing else moves."""
+    """The newcomer gets its share of actives; the old owners keep their copies as standbys."""
     partitions = dict.fromkeys(TABLE, 40)
     team: dict[str, str | None] = {f"m{n}": None for n in range(4)}
     first = _rebalance(None, team, partitions, 1, 1)
     second = _rebalance(first, {**team, "m4": None}, partitions, 1, 2)
-    # Restored from nothing: only what the newcomer stands by for.
+    # Only the newcomer's own standbys are restored from the start.
     assert second.report()["standby_fresh"] <= len(second.standbys("m4")["orders-changelog"])
 
 
 def test_the_report_compares_the_worst_death_with_the_ideal() -> None:
-    """10 members x 100 tasks, one standby: 12 after a death, not Kafka Streams' 20."""
+    """10 members with 100 tasks and one standby: 12 tasks after a death; Kafka Streams has 20."""
     partitions = dict.fromkeys(TABLE, 100)
     team: dict[str, str | None] = {f"m{n}": None for n in range(10)}
     report = _rebalance(None, team, partitions, 1, 1).report()

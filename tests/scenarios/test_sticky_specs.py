@@ -1,7 +1,7 @@
-"""Specifications of sticky assignors as data: who wants and had what -> loads, and how many stay.
+"""Specifications of sticky assignors as data: subscriptions and claims -> loads and kept claims.
 
-The behaviours are those that KIP-54's examples and the test suites of Kafka's and franz-go's sticky
-assignors describe; only load multisets and counts of what stays are expected, never an exact map.
+The behaviours are described by KIP-54's examples and by the test suites of Kafka's and franz-go's
+sticky assignors. Only load multisets and counts of kept claims are expected, never an exact map.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ SPECS = [
         {"a": 2, "b": 2},
         stay=2,
     ),
-    # Loads alone would let six stay; the wide member sharing both topics evenly comes before that.
+    # The loads alone would let six claims stay; even topics on the wide member have priority.
     Spec(
         "group balance comes before what stays",
         {"t": 4, "u": 4},
@@ -176,7 +176,7 @@ SPECS = [
         {"a": {"t": [0, 1, 2, 3]}, "c": {"u": [0, 1, 2, 3]}},
         stay=5,
     ),
-    # Topics of one count with the same subscribers are one group: its tasks are counted, and stay whole.
+    # Topics with the same count and subscribers form a group: its tasks are counted and stay whole.
     Spec(
         "co-partitioned topics are dealt as tasks",
         {"t": 4, "u": 4},

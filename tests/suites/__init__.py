@@ -1,1 +1,1 @@
-"""Suites that other projects wrote for their clients, run against our broker and against Apache Kafka."""
+"""Test suites of Kafka clients, run against our broker and Apache Kafka."""

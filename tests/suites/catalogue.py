@@ -1,7 +1,7 @@
-"""The suites: what each needs installed, how its own documents say it is run, what its broker is set to.
+"""The suites: their requirements, their documented command lines, and their broker's settings.
 
-Only what a client says to a broker with one listener is run: schema registries, sign-in and share groups are
-other servers' and other features' business, and are left out by folder.
+Only tests of a client against a broker with one listener are run. Tests of schema registries,
+sign-in and share groups need other servers or features and are left out by folder.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-#: What every suite takes for granted. None is the default, which our tests' brokers have changed otherwise:
-#: some tests list the configs that differ from it. Clients do not log in, and ANONYMOUS may do everything, so
-#: that tests of access lists have an authorizer.
+#: The settings assumed by every suite. None restores Kafka's default where our tests' brokers
+#: differ: some tests list the changed configs. Clients do not log in, and ANONYMOUS may do
+#: everything, so the tests of access lists have an authorizer.
 SETTINGS: Mapping[str, str | None] = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
@@ -24,10 +24,10 @@ SETTINGS: Mapping[str, str | None] = {
 
 @dataclass(frozen=True)
 class Suite:
-    """One suite: ``folders`` of its checkout at ``revision``, run by ``runner``.
+    """A suite: ``folders`` of its checkout at ``revision``, run by ``runner``.
 
-    That is pytest (with ``requirements``), go, librdkafka or tools. ``environment`` is formatted with
-    ``bootstrap`` and ``protocol``.
+    The runner is pytest (with ``requirements``), go, librdkafka or tools. ``environment`` is
+    formatted with ``bootstrap`` and ``protocol``.
     """
 
     revision: str
@@ -55,7 +55,7 @@ SUITES: Mapping[str, Suite] = {
             "tests/integration/consumer",
             "tests/integration/producer",
         ),
-        # One test starts a Kafka with sign-in of its own, which it downloads.
+        # The deselected test downloads and starts its own Kafka with sign-in.
         arguments=("--deselect", "tests/integration/admin/test_describe_operations.py"),
         environment={"BROKERS": "{bootstrap}", "TEST_CONSUMER_GROUP_PROTOCOL": "{protocol}"},
         protocols=("classic", "consumer"),
@@ -78,13 +78,13 @@ SUITES: Mapping[str, Suite] = {
             "test/integration/test_consumer_integration.py",
             "test/integration/test_producer_integration.py",
         ),
-        # Its fixture wants a folder of Kafka's scripts even when it starts no Kafka.
+        # The suite's fixture needs a folder of Kafka's scripts even if the fixture starts no Kafka.
         environment={
             "KAFKA_URI": "kafka://{bootstrap}",
             "KAFKA_VERSION": "4.3.1",
             "KAFKA_ROOT": ".",
         },
-        # It assigns partitions to broker 0 by hand, which is what its own fixture calls its broker.
+        # The suite assigns partitions to broker 0, the id in its own fixture.
         settings={"num.partitions": "4", "node.id": "0"},
     ),
     "aiokafka": Suite(
@@ -99,7 +99,8 @@ SUITES: Mapping[str, Suite] = {
             "pytest-asyncio==1.3.0",
             "pytest-cov",
         ),
-        # What speaks to a broker, without TLS and SASL. What a failed test leaves open is no neighbour's.
+        # Tests of broker requests, without TLS and SASL. A failed test's open resources do not
+        # affect the next test.
         folders=tuple(
             f"tests/test_{what}.py"
             for what in (
@@ -138,8 +139,8 @@ SUITES: Mapping[str, Suite] = {
         arguments=("-run", "^(TestGroupETL|TestTxnEtl)$"),
         protocols=("both",),
     ),
-    # Its tests that talk to a broker, by the names in expected/, the quick form of each. Left out: share
-    # groups, those that start servers of their own, those of TLS, sign-in and several brokers.
+    # The tests that use a broker, by the names in expected/, each in its quick form. Share groups,
+    # TLS, sign-in, several brokers and tests with their own servers are left out.
     "librdkafka": Suite(
         revision="confluentinc/librdkafka v2.15.0",
         folders=(),
@@ -156,7 +157,7 @@ SUITES: Mapping[str, Suite] = {
         settings={"num.partitions": "4", "auto.create.topics.enable": "false"},
         protocols=("classic", "consumer"),
     ),
-    # Its steps are those of tests/suites/tools.py; nothing needs to be checked out.
+    # The steps are in tests/suites/tools.py; no checkout is needed.
     "tools": Suite(
         revision="Apache Kafka 4.3.1, its jars",
         folders=(),

@@ -1,12 +1,12 @@
-"""The kept lists: what each test of a suite is expected to do on our broker and on Apache Kafka.
+"""The kept lists: the expected outcome of each test on our broker and on Apache Kafka.
 
-One line a test, ``WORD NAME`` or ``WORD NAME: REASON``; the words and the brokers a test passes on:
+Each line is ``WORD NAME`` or ``WORD NAME: REASON``. The word names the brokers with a passing test:
 
     pass    both
-    ours    Kafka alone: a reason is owed, the feature that is missing here
-    both    neither: a reason is owed, what the test wants that no single node has
-    kafka   ours alone: a reason is owed
-    either  now and then, on both: a reason is owed, what in the test is left to the moment
+    ours    Kafka alone; the reason names the feature missing here
+    both    neither; the reason names the need that no single node meets
+    kafka   ours alone; a reason is required
+    either  sometimes, on both; the reason names the timing dependence
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PASSES_ON: Mapping[str, frozenset[str]] = {
 
 @dataclass(frozen=True)
 class Expectation:
-    """What one test does: ``word`` of the table above, and why when it is not ``pass``."""
+    """The expectation of a test: a word of the table above, and a reason unless ``pass``."""
 
     word: str
     reason: str = ""
@@ -48,7 +48,7 @@ def parse(lines: Iterable[str]) -> dict[str, Expectation]:
 
 
 def read(suite: str, protocol: str) -> dict[str, Expectation]:
-    """The list of one suite in one protocol; empty when none is kept yet."""
+    """Return the list of a suite in a protocol; empty if there is no list yet."""
     path = FOLDER / f"{suite}-{protocol}.txt"
     return parse(path.read_text().splitlines()) if path.exists() else {}
 
@@ -58,9 +58,9 @@ def differences(
     outcomes: Mapping[str, str],
     broker: str,
 ) -> list[str]:
-    """What the list says otherwise than a run (name -> passed, failed, skipped); sorted by name.
+    """Return the differences between the list and a run (name -> passed, failed, skipped), by name.
 
-    A test that was not run and one that no list knows are differences too.
+    Tests not run and tests missing in the list are differences too.
     """
     found = []
     for name in sorted({*expected, *outcomes}):

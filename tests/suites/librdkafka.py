@@ -23,7 +23,7 @@ from tests.suites.catalogue import Suite
 PATIENCE_S = 400.0
 AT_ONCE = 3
 WORDS = {"PASSED": "passed", "SKIPPED": "skipped", "DNS": "skipped"}  # all others have failed
-KNOWN_ISSUES = ("0028_long_topicnames",)  # marked so by the suite: run when asked to
+KNOWN_ISSUES = ("0028_long_topicnames",)  # the suite marks these: they run only on request
 SCRIPTS: Mapping[str, str] = {
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
     "kafka-configs.sh": "kafka.admin.ConfigCommand",
@@ -68,7 +68,7 @@ def reported(text: str) -> dict[str, str]:
 
 
 def one(runner: Path, item: str, suite: Suite, variables: Mapping[str, str], folder: Path) -> str:
-    """What one test came to: NAME, or NAME/SUBTEST; one that gives no report has failed."""
+    """Return the outcome of a test (NAME or NAME/SUBTEST); a test without a report has failed."""
     name, _, subtest = item.partition("/")
     report = folder / (item.replace("/", "-") + ".json")
     chosen = {**variables, "TESTS": name[:4], "TEST_REPORT": str(report)}
@@ -89,7 +89,7 @@ def one(runner: Path, item: str, suite: Suite, variables: Mapping[str, str], fol
         except subprocess.TimeoutExpired:
             os.killpg(
                 running.pid, signal.SIGKILL
-            )  # its children too, which it starts for Kafka's scripts
+            )  # including its children, started for Kafka's scripts
             running.wait()
     came = (
         reported(report.read_text(errors="replace")).get(name, "failed")
@@ -108,7 +108,7 @@ def run(
     protocol: str,
     logs: Path,
 ) -> dict[str, str]:
-    """What each of the tests named came to; ``logs`` keeps what they say."""
+    """Return the outcome of each named test; ``logs`` keeps the output."""
     runner = built(suite, sources)
     with tempfile.TemporaryDirectory() as scratch:
         folder = logs.resolve()

@@ -1,10 +1,11 @@
-"""One suite against one broker, compared with the kept list. ``make suites`` calls it.
+"""Run a suite against a broker and compare the outcomes with the kept list; used by ``make
+suites``.
 
     python -m tests.suites.run SUITE --sources CHECKOUT [--protocol consumer] [--broker kafka] [-k WORDS]
 
-``--sources`` is a checkout of the suite's project at the revision that :mod:`tests.suites.catalogue` names;
-nothing in it is changed. The suite runs in an environment of its own, kept in the cache folder, with the
-client it was written for. The exit code is 1 when a test did otherwise than its line in ``expected/`` says.
+``--sources`` is a checkout of the suite's project at the revision in :mod:`tests.suites.catalogue`;
+the checkout is not changed. The suite runs in its own environment in the cache folder, with the
+client of its project. The exit code is 1 if an outcome differs from its line in ``expected/``.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Outcomes = dict[str, str]  # name -> passed, failed or skipped
 
 @contextlib.contextmanager
 def broker(kind: str, settings: Mapping[str, str | None]) -> Iterator[str]:
-    """A fresh broker of that kind (ours, kafka); yields its address."""
+    """Start a fresh broker of the kind (ours, kafka) and yield its address."""
     if kind == "kafka":
         with kafka_server(settings) as server:
             yield server.bootstrap
@@ -59,9 +60,9 @@ def environment(name: str, suite: Suite) -> Path:
 
 
 def outcomes(report: Path) -> Outcomes:
-    """Name -> passed, failed (errors of fixtures too) or skipped, of a JUnit report.
+    """Return name -> passed, failed (including fixtures) or skipped, from a JUnit report.
 
-    A test that passed and whose clean-up failed stands twice in a report; it has failed.
+    A passed test with a failed clean-up occurs twice in a report and counts as failed.
     """
     found: dict[str, str] = {}
     for case in ElementTree.parse(report).getroot().iter("testcase"):
@@ -79,7 +80,7 @@ def outcomes(report: Path) -> Outcomes:
 
 
 def go_outcomes(lines: Iterable[str]) -> Outcomes:
-    """The same of what ``go test -json`` printed (a build prints no JSON); one without an end has failed."""
+    """Return the outcomes from ``go test -json`` output; a test without an end has failed."""
     words = {"run": "failed", "pass": "passed", "fail": "failed", "skip": "skipped"}
     events = [json.loads(line) for line in lines if line.startswith("{")]
     return {e["Test"]: words[e["Action"]] for e in events if "Test" in e and e["Action"] in words}
@@ -146,7 +147,7 @@ def _run_go(suite: Suite, sources: Path, variables: Mapping[str, str], more: lis
 
 
 def run(name: str, sources: Path, protocol: str, kind: str, more: list[str]) -> Outcomes:
-    """Run it with ``more`` arguments; what each test came to."""
+    """Run a suite with ``more`` arguments and return each test's outcome."""
     suite = SUITES[name]
     python = environment(name, suite) if suite.runner == "pytest" else Path()
     with broker(kind, {**SETTINGS, **suite.settings}) as bootstrap:

@@ -1,7 +1,8 @@
-"""Kafka's own command-line tools, a step each: what is typed, and what must be seen of it.
+"""Kafka's own command-line tools, in steps: the command line and the expected output of each.
 
-The steps are one story on one topic and are played in order; a step passes where the tool ends as it should
-and prints what its pattern wants. During the steps marked ``live`` a member of the group reads.
+The steps form a story on a single topic and run in order. A step passes if the tool ends as
+expected and its output matches the pattern. During the steps marked ``live`` a member of the group
+reads.
 """
 
 from __future__ import annotations
@@ -238,7 +239,7 @@ STEPS = (
 
 
 def command(step: Step, bootstrap: str, words: dict[str, str]) -> list[str]:
-    """What is run; arguments hold no blanks."""
+    """Return the command line; arguments contain no blanks."""
     typed = [part.format(**words) for part in step.typed.split()]
     address = ["--bootstrap-server", bootstrap]
     typed = [*typed, *address] if "ClusterTool" in step.main_class else [*address, *typed]
@@ -246,7 +247,7 @@ def command(step: Step, bootstrap: str, words: dict[str, str]) -> list[str]:
 
 
 def played(step: Step, bootstrap: str, words: dict[str, str]) -> str:
-    """passed or failed; what a failed one said is printed."""
+    """Return passed or failed; the output of a failed step is printed."""
     try:
         done = subprocess.run(
             command(step, bootstrap, words), input=step.given, capture_output=True, text=True,
@@ -266,7 +267,7 @@ def played(step: Step, bootstrap: str, words: dict[str, str]) -> str:
 
 @contextlib.contextmanager
 def member(bootstrap: str, words: dict[str, str]) -> Iterator[None]:
-    """A console consumer in the group g, which is stable by the time it is yielded."""
+    """Run a console consumer in group g; the group is stable when the context starts."""
     reading = Step("", READ, "--topic t --group g --command-property group.protocol={protocol}", "")
     with tempfile.TemporaryFile() as log:
         running = subprocess.Popen(command(reading, bootstrap, words), stdout=log, stderr=log)
@@ -277,12 +278,12 @@ def member(bootstrap: str, words: dict[str, str]) -> Iterator[None]:
                 time.sleep(1)
             yield
         finally:
-            running.terminate()  # it leaves the group
+            running.terminate()  # the consumer leaves the group
             running.wait(60)
 
 
 def run(bootstrap: str, protocol: str, more: list[str]) -> dict[str, str]:
-    """The story in one protocol; ``more`` is ignored: every step stands on those before."""
+    """Run the story in a protocol; ``more`` is ignored, since each step needs the earlier steps."""
     came: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         told = '{"partitions": [{"topic": "t", "partition": 0, "offset": 1}], "version": 1}'

@@ -32,7 +32,7 @@ LIMITS = GroupLimits(initial_rebalance_delay_ms=0)
 
 
 class Life:
-    """A broker's insides doing random work, and a plain model of what was acknowledged."""
+    """A broker's storage doing random work, and a model of the acknowledged data."""
 
     def __init__(self, store: MemoryStore, seed: int) -> None:
         self.store = store
@@ -59,7 +59,7 @@ class Life:
         )
 
     def work(self) -> None:
-        """One random thing."""
+        """Do a random operation."""
         name = self.random.choice("ab")
         topic = self.catalogue.get(name)
         action = self.random.choice(
@@ -89,7 +89,7 @@ class Life:
         self.unsure.discard(name)
 
     def write(self, topic: Any, *, trim: bool) -> None:
-        """Append to a partition, or trim it."""
+        """Append to a partition, or trim the partition."""
         number = self.random.randrange(len(topic.partitions))
         log, place = topic.partitions[number], (topic.topic_id, number)
         if trim:
@@ -126,7 +126,7 @@ class Life:
             self.groups.ask("m", lambda t: LeaveGroup(t, (Leaver("x"),)), answers.append)
 
     def adopt(self) -> None:
-        """After a death: what is there is what counts from now on."""
+        """Take the stored state as the model after a crash."""
         self.topics = {t.name: t.topic_id for t in self.catalogue}
         self.commits = {
             ("g", *key): e.offset for key, e in self.groups.offsets("g").entries.items()
@@ -155,7 +155,7 @@ class Life:
         assert stray == []
 
     def check_log(self, log: Any, place: tuple[uuid.UUID, int], name: str) -> None:
-        """One partition against the model."""
+        """Check a partition against the model."""
         data, bodies, offset = log.read(log.start_offset, 10**9, at_least_one=True), {}, None
         while data:
             parsed = parse_batch(data[: int.from_bytes(data[8:12], "big") + 12])
@@ -205,7 +205,7 @@ def test_what_is_restored_is_what_was_live() -> None:
 
 
 def facts(life: Life) -> list[Any]:
-    """The whole visible state; a group that was waiting for its members waits for them again."""
+    """Return the whole visible state; a group in the join phase waits for its members again."""
     groups = [
         (g.group_id, g.generation, g.record() if g.state in (State.STABLE, State.EMPTY) else None)
         for g in sorted(life.groups, key=lambda g: g.group_id)

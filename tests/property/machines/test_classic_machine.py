@@ -31,7 +31,7 @@ def test_seeds_nobody_chose_keep_every_promise(seed: int) -> None:
 
 @pytest.mark.slow
 def test_a_seed_is_the_same_life_under_any_hash_seed() -> None:
-    """Else the seed that a failure prints would show nothing."""
+    """Otherwise a failure's seed would not reproduce the failure."""
     told = (
         "from tests.property.classic_sim.world import World\n"
         "for seed in range(250):\n"

@@ -43,7 +43,7 @@ def test_every_life_of_three_members_keeps_every_promise() -> None:
 
 
 def test_a_seed_is_the_same_life_under_any_hash_seed() -> None:
-    """Else the seed that a failure prints would show nothing."""
+    """Otherwise a failure's seed would not reproduce the failure."""
     told = (
         "from tests.property.consumer_sim.world import World\n"
         "for seed in range(60):\n"
@@ -64,7 +64,7 @@ def _without_sets(told: str) -> str:
 def test_a_broken_promise_is_told_with_its_seed_and_a_short_transcript(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of a machine that never fences: a few acts of many, the answers, what is wrong with the last."""
+    """The group here never fences; the transcript has few acts and ends with the error."""
     monkeypatch.setattr(heartbeat, "check_epoch", lambda stood, received, owned: None)
     with pytest.raises(Violation) as broken:
         sum(run(seed) for seed in range(CI_SEEDS))

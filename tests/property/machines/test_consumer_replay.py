@@ -1,7 +1,7 @@
-"""The broker dies at every write of a group's life, in both protocols and between them; everybody goes on.
+"""The broker crashes at every write of a group's life, in both protocols and in conversions.
 
-Twice each: before the write, and after it but before its answer. No partition is ever held twice, no epoch
-goes back, and no member has to join again that would not have to in Kafka (B1, B2, B4, B8).
+Each write crashes twice: before the write, and after the write but before its answer. No partition
+is held twice, no epoch falls, and no member rejoins without need in Kafka (B1, B2, B4, B8).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from faust_assigner.coordinator.settings import ConsumerLimits
 
 TOPIC_ID = b"0123456789abcdef"
 Owned = frozenset[int]
-ROUNDS = 12  # of everybody's heartbeats, after each act
+ROUNDS = 12  # heartbeats of all clients after each act
 OUT = (
     Code.UNKNOWN_MEMBER_ID,
     Code.FENCED_MEMBER_EPOCH,
@@ -46,11 +46,11 @@ OUT = (
 
 
 class Killed(Exception):
-    """The process is gone; nobody hears anything more of it."""
+    """The broker process has crashed."""
 
 
 class MortalStore(MemoryStore):
-    """Counts writes, and dies at one of them."""
+    """A store that counts its writes and crashes at the given write."""
 
     def __init__(self, at: int | None, *, after: bool) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class MortalStore(MemoryStore):
         *,
         ranges: Iterable[Range] = (),
     ) -> None:
-        """Whole or not at all; the answer to it is lost either way."""
+        """Write all or nothing; the answer is lost in both cases."""
         self.writes += 1
         dies = self.writes == self.at
         if not dies or self.after:
@@ -73,7 +73,7 @@ class MortalStore(MemoryStore):
 
 
 class Client:
-    """A member of either protocol: what it believes, and what it does next."""
+    """A member of either protocol: its state and its next request."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name = world, name
@@ -82,23 +82,23 @@ class Client:
         self.put_out = 0
         self.rejoins = True
         self.is_blocked = (
-            False  # its instance id is still held, by its own join that nobody answered
+            False  # an unanswered join of its own still holds its instance id
         )
 
     def own(self, owned: Owned) -> None:
-        """It has these now, at once; nobody else may."""
+        """Take the partitions; no other client may hold them."""
         self.owned = owned
         for other in self.world.clients.values():
             twice = owned & other.owned if other is not self else frozenset()
             assert not twice, f"{self.name} and {other.name} both hold {sorted(twice)}"
 
     def advance(self, epoch: int) -> None:
-        """The broker says where it stands."""
+        """Take the epoch from the broker's answer."""
         assert epoch >= self.epoch, f"{self.name} was at {self.epoch} and is told {epoch}"
         self.epoch = epoch
 
     def start_over(self) -> None:
-        """Put out: it gives everything up."""
+        """Give up all partitions after a fence."""
         self.put_out += 1
         self.epoch, self.owned, self.rejoins = 0, frozenset(), True
 
@@ -107,20 +107,20 @@ class Client:
         raise NotImplementedError
 
     def leave(self) -> None:
-        """Its last one."""
+        """Send the last request."""
         raise NotImplementedError
 
 
 class New(Client):
-    """Speaks the consumer protocol."""
+    """A client of the consumer protocol."""
 
     def __init__(self, world: World, name: str, instance: str | None = None) -> None:
         super().__init__(world, name)
         self.instance = instance
-        self.tells_all = True  # as clients do at first, and after an answer that never came
+        self.tells_all = True  # clients send all fields at first, and after a lost answer
 
     def beat(self) -> None:
-        """A heartbeat with what it has."""
+        """Send a heartbeat with the owned partitions."""
         owned = {TOPIC_ID: tuple(sorted(self.owned))} if self.owned else {}
         reply = self.world.ask(
             lambda token: ConsumerGroupHeartbeat(
@@ -145,7 +145,7 @@ class New(Client):
                 self.own(frozenset(reply.assignment.get(TOPIC_ID, ())))
 
     def leave(self) -> None:
-        """Epoch -1, or -2 of a static member; again where the answer was lost."""
+        """Send epoch -1, or -2 for a static member; repeat after a lost answer."""
         epoch = -1 if self.instance is None else -2
         self.owned = frozenset()
         while (
@@ -156,17 +156,17 @@ class New(Client):
 
 
 class Old(Client):
-    """Speaks the classic protocol, eagerly: gives everything up before it joins again."""
+    """An eager client of the classic protocol: it revokes all partitions before a join."""
 
     def __init__(self, world: World, name: str) -> None:
         super().__init__(world, name)
         self.member_id = ""
-        self.rejoins = True  # until it has its share of the generation
+        self.rejoins = True  # until the client has its assignment of the generation
         self.waiting: list[Any] | None = None
         self.then: Callable[[Any], None] = lambda reply: None
 
     def beat(self) -> None:
-        """Whatever is next: take a parked answer, join, sync, or a heartbeat."""
+        """Take a parked answer, or send the next join, sync or heartbeat."""
         if self.waiting is not None:
             if self.waiting:
                 self.waiting, (reply,) = None, self.waiting
@@ -183,7 +183,7 @@ class Old(Client):
                 self.start_over()
 
     def forget_parked(self) -> None:
-        """The broker is gone, and with it what it owed."""
+        """Forget the parked requests of the crashed broker."""
         self.waiting = None
 
     def _park(self, event: Callable[[Token], Request], then: Callable[[Any], None]) -> None:
@@ -246,7 +246,7 @@ class Old(Client):
 
 
 class World:
-    """One group on one broker that may die once, and its clients."""
+    """A group on a broker with at most one crash, and its clients."""
 
     def __init__(self, kill_at: int | None = None, *, after: bool = False) -> None:
         self.store = MortalStore(kill_at, after=after)
@@ -288,7 +288,7 @@ class World:
         self._boot()
 
     def send(self, event: Callable[[Token], Request], answer: Callable[[Any], None]) -> None:
-        """A request that may be parked; a broker that dies of it is started again."""
+        """Send a request that may be parked; restart the broker after a crash."""
         self.now += 1
         try:
             self.service.ask("g", event, answer)
@@ -298,7 +298,7 @@ class World:
             self._die()
 
     def ask(self, event: Callable[[Token], Request]) -> Any:
-        """A request that is answered at once; None where the answer was lost."""
+        """Send a request answered at once; None for a lost answer."""
         answers: list[Any] = []
         deaths = self.deaths
         self.send(event, answers.append)
@@ -307,11 +307,11 @@ class World:
     # -- acts ------------------------------------------------------------------------------------
 
     def join(self, client: Client) -> None:
-        """One more member."""
+        """Add a member."""
         self.clients[client.name] = client
 
     def leave(self, name: str) -> None:
-        """One less."""
+        """Remove a member."""
         self.clients.pop(name).leave()
 
     def grow(self) -> None:
@@ -325,11 +325,11 @@ class World:
             self._die()
 
     def settle(self) -> None:
-        """Everybody goes on until all partitions are somebody's."""
+        """Let all clients work until each partition has an owner."""
         for _ in range(ROUNDS):
             self._everybody()
         while any(client.is_blocked for client in self.clients.values()):
-            self.now += 1_000  # in Kafka, too, only the session's end lets it in
+            self.now += 1_000  # in Kafka, too, only the session timeout unblocks the instance id
             self._everybody()
         held = sorted(number for client in self.clients.values() for number in client.owned)
         assert held == (list(range(self.partitions)) if self.clients else []), self.told()
@@ -339,7 +339,7 @@ class World:
             client.beat()
 
     def told(self) -> str:
-        """Where everybody stands."""
+        """Return the state of the group and its clients."""
         group = self.service.get("g")
         state = (group.group_type, group.state_name) if group is not None else None
         return f"{state} " + ", ".join(
@@ -368,7 +368,7 @@ def life(world: World) -> list[str]:
     ]
     for number, act in enumerate(acts):
         act()
-        if number != 3:  # the static member is away: what it has waits for it
+        if number != 3:  # while the static member is away, its partitions wait
             world.settle()
         group = world.service.get("g")
         types.append(group.group_type if group is not None else "none")
@@ -393,7 +393,7 @@ def test_the_life_itself_meets_everything() -> None:
     assert world.store.writes == WRITES
 
 
-WRITES = 48  # of a life without a death
+WRITES = 48  # of a life without a crash
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])

@@ -41,14 +41,14 @@ def test_seeds_nobody_chose_keep_every_promise(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [3, 17])
 def test_a_seed_is_the_same_life_each_time(seed: int) -> None:
-    """Else the seed that a failure prints would show nothing."""
+    """Otherwise a failure's seed would not reproduce the failure."""
     assert play(*draw(seed, 25)) == play(*draw(seed, 25))
 
 
 def test_a_broken_promise_is_told_with_its_seed_and_the_acts_it_takes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of a leader that forgets to compare whether a dead owner came back."""
+    """The leader here does not check whether an absent owner has returned."""
 
     def forgets(view: View, at: object) -> list[Compare]:
         return []

@@ -1,4 +1,4 @@
-"""Whatever happens: nobody is given what another processes, and second rounds come to an end."""
+"""In any history no task has two processing owners, and follow-up rounds end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.coordination.two_phase_group import ALL, Group
 from tests.support.examples import examples
 
 NAMES = st.sampled_from("abcde")
-#: What happens before a round, and who misses its answer.
+#: The events before a round, and the workers that miss the answer.
 EVENTS = st.lists(
     st.tuples(st.sampled_from(["join", "stock", "die", "give up"]), NAMES), max_size=3
 )
@@ -18,7 +18,7 @@ ROUNDS = st.lists(st.tuples(EVENTS, st.sets(NAMES, max_size=2)), min_size=1, max
 
 
 def happen(group: Group, what: str, name: str) -> None:
-    """One event, where it is possible; the last member does not die."""
+    """Apply an event if possible; the last member does not die."""
     if what in ("join", "stock") and name not in group.workers:
         group.join(name, is_stock=what == "stock")
     elif what == "die" and name in group.workers and len(group.workers) > 1:
@@ -48,14 +48,14 @@ def test_no_task_is_given_while_another_processes_it(
         assert not any(
             group.workers[name].processed & copies for name, copies in group.copies.items()
         )
-    # No more churn. One round takes in what was missed, a second hands over.
+    # No more churn: the first round reads the missed changes, a second hands over.
     for _ in range(3):
         group.play()
         if not group.follows:
             break
     assert not group.follows
     assert group.owners.keys() == ALL
-    # What a death left off target comes home once it has been copied; then nothing moves any more.
+    # Tasks left off target by a death return after their copy is complete; then no task moves.
     for _ in range(6):
         settled = {name: worker.processed for name, worker in group.workers.items()}
         group.play()
@@ -90,7 +90,7 @@ def test_joins_take_two_rounds(members: int, joiners: int, replicas: int) -> Non
 def test_no_group_rests_off_target(
     rounds: list[tuple[list[tuple[str, str]], bool]], replicas: int, first: str
 ) -> None:
-    """A round is asked for while somebody waits for a copy: once nobody does, loads are even."""
+    """Rounds follow while a worker waits for a copy; afterwards the loads are even."""
     group = Group(replicas=replicas, warmups=WarmupPolicy(acceptable_from_nothing=100), records=500)
     group.join(first)
     group.settle()

@@ -1,1 +1,1 @@
-"""Where state goes before work does, and where it comes back to."""
+"""Warm-ups: state moves before tasks do, and tasks return to their former owners."""

@@ -1,4 +1,4 @@
-"""Fleets that warm up: members, how far each copy has come, and what happens to them."""
+"""Fleets with warm-ups: members, the positions of their copies, and events."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ class Fleet:
     weights: dict[tuple[str, int], float] | None = None
 
     def join(self, *names: str, **more: object) -> None:
-        """New members, without anything."""
+        """Add members without any state."""
         for name in names:
             self.members[name] = Member(name, TOPICS, **more)  # type: ignore[arg-type]
             self.has[name] = {log: {} for log in LOGS}
 
     def leave(self, *names: str) -> None:
-        """Members that are gone."""
+        """Remove members."""
         for name in names:
             del self.members[name], self.has[name]
 
     def change(self, name: str, **more: object) -> None:
-        """A member says something else from now on."""
+        """Change fields of a member."""
         self.members[name] = replace(self.members[name], **more)  # type: ignore[arg-type]
 
     def round(self, catches_up: Callable[[str], float] = lambda _: 1.0) -> Plan:
-        """One round, and time enough for each member's new replicas to catch up as far as it says."""
+        """Run a round; then each member's new replicas catch up by the given share."""
         said = [replace(m, positions=self.has[name]) for name, m in self.members.items()]
         made = plan(
             said,
@@ -113,28 +113,28 @@ def fleet(
 
 
 def off_target(made: Plan) -> int:
-    """Tasks that are to move later."""
+    """Return the number of tasks to move later."""
     assert made.onward is not None
     return int(np.count_nonzero(made.flat_owner != made.onward.target))
 
 
 def join(found: Fleet, rng: Random) -> None:
-    """One or several new members."""
+    """Add one or several members."""
     some = rng.randint(1, max(1, len(found.members) // 3))
     found.join(*(f"n{rng.randrange(10**6):06d}" for _ in range(some)))
 
 
 def die(found: Fleet, rng: Random) -> None:
-    """One or several are gone."""
+    """Remove one or several members."""
     found.leave(*rng.sample(sorted(found.members), rng.randint(1, max(1, len(found.members) // 4))))
 
 
 def drain(found: Fleet, rng: Random) -> None:
-    """One is to be decommissioned: a capacity of next to nothing."""
+    """Drain a member with a capacity of nearly zero."""
     found.change(rng.choice(sorted(found.members)), capacity=1e-6)
 
 
 def churn(found: Fleet, rng: Random) -> None:
-    """Several things at once."""
+    """Apply several events in the same round."""
     for event in rng.sample((join, die, drain), 2):
         event(found, rng)

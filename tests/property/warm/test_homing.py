@@ -1,4 +1,4 @@
-"""Of equally warm moves those are made that bring tasks back to where they were before a stop."""
+"""Among equally warm moves, tasks return to their owners before a stop."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def found(
 def score(
     owner: list[int], before: list[int], home: list[int], copies: set[tuple[int, int]]
 ) -> Score:
-    """(tasks that stay, of the others those that land on a copy, those at home)."""
+    """Return (kept tasks, moved tasks on a copy, tasks at home)."""
     places = list(zip(owner, before, strict=True))
     warm = sum((p, m) in copies for p, (m, was) in enumerate(places) if m != was)
     return (
@@ -64,7 +64,7 @@ def score(
 def most(
     before: list[int], home: list[int], copies: set[tuple[int, int]], counts: list[int]
 ) -> Score:
-    """The best score by min-cost flow: one unit a number, ``counts`` at the members."""
+    """Return the best score by min-cost flow: each number is a unit, members take ``counts``."""
     tasks, members, unit = len(before), len(counts), len(before) + 1
     arcs = [
         (
@@ -103,7 +103,7 @@ def test_small_cases_are_as_good_as_brute_forces(part: int) -> None:
 
 @pytest.mark.parametrize("part", range(6))
 def test_larger_cases_are_as_good_as_the_oracles(part: int) -> None:
-    """Longer circles: numbers that change places among many members, warm ones among them."""
+    """Numbers change places in long cycles among many members, warm moves among them."""
     for seed in range(30):
         rng = Random(f"home larger {part} {seed}")
         before, home, copies, counts = case(rng, rng.randint(3, 9), rng.randint(12, 60), 0.15)
@@ -112,7 +112,7 @@ def test_larger_cases_are_as_good_as_the_oracles(part: int) -> None:
 
 
 def test_without_homes_nothing_changes() -> None:
-    """Nobody stopped: the numbers are those of the moves alone."""
+    """No member stopped: the assignment equals the assignment without homes."""
     rng = Random("no homes")
     before, _, copies, counts = case(rng, 5, 30, 0.2)
     nowhere = [NOBODY] * 30

@@ -22,7 +22,7 @@ SIZES = (3, 4, 5, 8, 13, 30, 70, 200)
 
 
 def counts(members: int, extra: int = 0) -> dict[str, int]:
-    """Two orders, three users and one click for each member, and ``extra`` of each group beside."""
+    """Return two orders, three users and one click per member, plus ``extra`` of each group."""
     return {
         "orders": 2 * members + extra,
         "orders-log": 2 * members + extra,
@@ -33,7 +33,7 @@ def counts(members: int, extra: int = 0) -> dict[str, int]:
 
 
 def answered(group: list[Member], partitions: dict[str, int], replicas: int) -> Plan:
-    """The planner's answer; with every promise checked where that is quick."""
+    """Return the plan; small groups are checked against every promise."""
     made = plan(group, partitions, replicas=replicas, changelogs=LOGS)
     if len(group) <= 8:
         assert check(group, partitions, made, replicas=replicas, changelogs=LOGS) == []
@@ -46,7 +46,7 @@ def stopped(
     replicas: int,
     rng: Random,
 ) -> tuple[list[Member], Plan]:
-    """A settled group that joins and leaves have stirred, as its members come back, and its last plan."""
+    """Return a settled group's members after a restart, and the group's last plan."""
     group = [Member(f"m{m:03d}", TOPICS) for m in range(members)]
     for generation in range(1, 4):
         group = carried(group, answered(group, partitions, replicas), generation)
@@ -63,7 +63,7 @@ def stopped(
 def in_waves(
     waiting: list[Member], partitions: dict[str, int], replicas: int, rng: Random, waves: int
 ) -> Iterator[tuple[list[Member], Plan]]:
-    """They come back in ``waves``, one round each: who was there, and the plan."""
+    """Start the members in ``waves``, one round each; yield the present members and the plan."""
     living: list[Member] = []
     cuts = sorted(rng.sample(range(1, len(waiting)), waves - 1))
     for wave, (start, end) in enumerate(zip([0, *cuts], [*cuts, len(waiting)], strict=True)):
@@ -85,7 +85,7 @@ def owners(made: Plan) -> dict[tuple[str, int], str]:
 @pytest.mark.parametrize("members", SIZES)
 @pytest.mark.parametrize("replicas", [0, 1, 2])
 def test_all_find_their_tasks_again(members: int, replicas: int) -> None:
-    """Equally many for everybody: once the late are there all is as before, if the early kept theirs."""
+    """With equal counts all owners are as before, provided the early members kept their tasks."""
     partitions, told = counts(members), 0
     for seed in range(8 if members < 30 else 1):
         rng = Random(f"{members} {replicas} {seed}")
@@ -141,7 +141,7 @@ def test_nothing_moves_to_and_fro(members: int) -> None:
 
 
 def test_who_was_given_something_since_says_nothing_of_the_dead() -> None:
-    """Its memory is of before the stop: of a task whose owner dies now it was not the last owner."""
+    """Member a's former partitions are older than its actives: a was not task 1's last owner."""
     members = [
         Member(
             "a",

@@ -24,7 +24,7 @@ from tests.property.warm.fleets import LOGS, LONG, Fleet, churn, die, drain, fle
 def test_the_target_is_reached_in_as_many_rounds_as_are_promised(
     event: Callable[[Fleet, Random], None], members: int, groups: int
 ) -> None:
-    """ceil(D / W) + 1 rounds; each brings W tasks nearer, none cold, and then nothing moves any more."""
+    """The target takes ceil(D / W) + 1 rounds of W tasks each, none cold; then no task moves."""
     for seed in range(4 if members < 40 else 1):
         rng = Random(f"{event.__name__} {members} {seed}")
         per_member, per_group = (rng.randint(1, 4), rng.randint(1, 6)) if members < 40 else (8, 50)
@@ -48,7 +48,7 @@ def test_the_target_is_reached_in_as_many_rounds_as_are_promised(
 
 
 def test_a_joins_tasks_come_when_they_are_warm() -> None:
-    """The newcomer has no stateful task at first, its stateless ones at once; owners keep the rest."""
+    """The newcomer gets stateless tasks at once; the owners keep stateful tasks during warm-ups."""
     found = fleet(4)
     found.join("new")
     first = found.round()
@@ -74,7 +74,7 @@ def test_who_is_slow_is_waited_for_and_what_it_has_begun_stays_begun() -> None:
 
 
 def test_a_lost_warm_up_is_begun_elsewhere() -> None:
-    """The newcomer dies while it catches up; another one takes its place."""
+    """The newcomer dies during its warm-up; a later member gets the warm-up."""
     found = fleet(4)
     found.join("new")
     found.round(lambda _: 0.5)
@@ -90,7 +90,7 @@ def test_a_lost_warm_up_is_begun_elsewhere() -> None:
 
 
 def test_of_one_that_never_catches_up_another_task_is_asked_for() -> None:
-    """When its member says that it was waited for too long; in the end of none, and all stay."""
+    """The member reports an overdue task; in the end no task is awaited and all stay."""
     found = fleet(3, per_member=1, per_group=1)
     found.join("stuck")
     found.stuck.add("stuck")
@@ -115,7 +115,7 @@ def test_of_one_that_never_catches_up_another_task_is_asked_for() -> None:
 
 
 def test_the_nearest_to_done_comes_first() -> None:
-    """One warm-up at a time: of what was begun elsewhere, the one that is almost there."""
+    """With one warm-up at a time, the task with the least lag comes first."""
     found = fleet(3, replicas=0, per_member=1, per_group=1)
     found.join("new")
     first = found.round(lambda _: 0.0)
@@ -127,9 +127,9 @@ def test_the_nearest_to_done_comes_first() -> None:
 
 
 def alone(ends: dict[int, int], *, begun: dict[int, int]) -> list[int]:
-    """One owner of four, one that joins and may have one warm-up: which it gets.
+    """Return the warm-up of a newcomer limited to one, beside an owner of four partitions.
 
-    ``begun`` is how far it has come in those that it was promised.
+    ``begun`` is the newcomer's position in each partition of the last round's warm-ups.
     """
     members = [
         Member(
@@ -163,7 +163,7 @@ def test_the_begun_keep_their_place_beside_the_short() -> None:
 
 
 def test_what_was_promised_is_asked_for_again() -> None:
-    """Of copies equally far behind, the one that the last round began, whatever its number."""
+    """Among copies with equal lag, the warm-up begun in the last round has priority."""
     ends = dict.fromkeys(range(3), LONG)
     members = [
         Member(
@@ -187,7 +187,7 @@ def test_what_was_promised_is_asked_for_again() -> None:
 
 
 def test_all_that_was_promised_comes_though_counts_could_be_others() -> None:
-    """Two may have the odd task: the one for whom it was begun, not the one with more copies."""
+    """The odd task goes to the member with the begun warm-up, not the member with more copies."""
 
     def holds(*numbers: int) -> dict[str, list[int]]:
         return {"t": list(numbers), "t-log": list(numbers)}
@@ -225,7 +225,7 @@ def test_all_that_was_promised_comes_though_counts_could_be_others() -> None:
 def test_what_was_given_up_is_exchanged_for_another_of_its_owner(
     overdue: list[int], next_: list[int]
 ) -> None:
-    """One that was not given up before; in the end none."""
+    """The next task was not overdue before; in the end there is none."""
     members = [
         Member(
             "a",
@@ -271,7 +271,7 @@ def test_a_task_given_up_on_one_member_is_still_awaited_on_another() -> None:
 
 
 def test_of_two_on_one_member_the_shorter_comes_first() -> None:
-    """One of two to be moved, one warm-up at a time: what is left to read decides, not the number."""
+    """Only one of two tasks may move: the lag decides, not the partition number."""
     assert alone({0: 700, 1: 700, 2: LONG, 3: 600}, begun={}) == [3]
 
 
@@ -308,7 +308,7 @@ def one_with_two(standby: int, stranger: int, *, drained: str = "x") -> Plan:
 
 @pytest.mark.parametrize("stranger", [LONG + 90_000, 2 * LONG, 1 << 61])
 def test_what_a_stranger_claims_keeps_nobody_waiting(stranger: int) -> None:
-    """The end is what the owner says: a copy that is as far as that is warm, whoever claims to be further."""
+    """The owner's end offset counts: a copy at the end is warm despite a claim beyond the end."""
     made = one_with_two(LONG - 1, stranger)
     assert (made.moves, len(made.actives("b")["t"])) == (1, 1)
 
@@ -322,7 +322,7 @@ def test_a_claim_beyond_the_end_is_no_warmth_and_is_counted() -> None:
 
 
 def test_ends_however_far_are_waited_for() -> None:
-    """The records of a task's changelogs, each as long as can be said, are still a number."""
+    """The sum of the largest possible lags is still a valid number."""
     logs, far = ("t-log", "u-log", "v-log"), (1 << 62) - 1
     holds = {topic: [0, 1] for topic in ("t", *logs)}
     members = [
@@ -349,7 +349,7 @@ def test_ends_however_far_are_waited_for() -> None:
 
 
 def test_a_copy_may_be_a_little_further_than_its_owner_said() -> None:
-    """It joined later, while the owner went on writing."""
+    """The copy's member joined later, while the owner continued to write."""
     made = one_with_two(LONG, LONG + 100_000, drained="b")
     assert (made.moves, len(made.actives("x")["t"])) == (1, 1)
     assert made.onward is not None
@@ -357,7 +357,7 @@ def test_a_copy_may_be_a_little_further_than_its_owner_said() -> None:
 
 
 def test_of_a_partition_whose_owner_tells_no_end_nothing_is_disbelieved() -> None:
-    """Its table is kept in memory, or it has just begun."""
+    """The owner's table is in memory, or the owner has just started."""
     members = [
         Member("a", ["t", "t-log"], actives={"t": [0], "t-log": [0]}, generation=1, positions={}),
         Member(
@@ -374,7 +374,7 @@ def test_of_a_partition_whose_owner_tells_no_end_nothing_is_disbelieved() -> Non
 
 
 def test_standbys_stay_while_warm_ups_are_under_way() -> None:
-    """A replica on its way is no standby of before: no spare is dropped for it."""
+    """A replica in warm-up is not a former standby: no standby is dropped for the replica."""
     found = fleet(5, replicas=1, per_member=4, per_group=4)
     found.join("a-new-one")
     first = found.round(lambda _: 0.5)
@@ -385,7 +385,7 @@ def test_standbys_stay_while_warm_ups_are_under_way() -> None:
 
 @pytest.mark.parametrize("silent", ["owner", "target"])
 def test_what_cannot_be_measured_is_not_waited_for(silent: str) -> None:
-    """An older member says no positions: tasks go at once, as without warm-ups."""
+    """An older member reports no positions: its tasks move at once, as without warm-ups."""
     members = [
         Member(
             "a",
@@ -406,7 +406,7 @@ def test_what_cannot_be_measured_is_not_waited_for(silent: str) -> None:
     [(LONG, LONG - 10_000, 1), (LONG, LONG - 10_001, 0), (10_001, 1, 1), (100, 0, 1), (101, 0, 0)],
 )
 def test_who_is_near_takes_over_and_who_has_nothing_does_not(end: int, at: int, moves: int) -> None:
-    """To read on is soon done; to begin takes longer, and where it may not is for the policy to say."""
+    """Resuming takes little time; starting takes longer, so the policy limits it separately."""
     copies = {"t-log": [0, 1]} if at else {}
     members = [
         Member(
@@ -436,7 +436,7 @@ def test_who_is_near_takes_over_and_who_has_nothing_does_not(end: int, at: int, 
 
 @pytest.mark.parametrize("lacking", ["t-log", "u-log"])
 def test_one_log_of_several_that_a_member_lacks_makes_it_cold(lacking: str) -> None:
-    """However little it is behind in all."""
+    """The total lag does not matter."""
     topics = ["t", "t-log", "u-log"]
     counts, logs = dict.fromkeys(topics, 2), {"t-log", "u-log"}
     owned = {topic: [0, 1] for topic in topics}
@@ -490,7 +490,7 @@ def test_what_a_member_is_behind_in_several_logs_is_added(
 
 
 def test_of_copies_those_that_have_caught_up_are_moved_onto() -> None:
-    """Two standbys of the same member, one far behind: the task of the other moves, at once."""
+    """Two standbys of a member, one far behind: only the task of the complete standby moves."""
     end = dict.fromkeys(range(4), LONG)
     members = [
         Member(
@@ -561,7 +561,7 @@ def test_a_member_that_is_drained_and_still_full_overflows_nothing() -> None:
     ],
 )
 def test_positions_that_are_none_do_no_harm(junk: object) -> None:
-    """Whatever a member says of itself."""
+    """The malformed positions come from a member's own metadata."""
     found = fleet(3)
     found.join("new")
     said = [replace(m, positions=found.has[name]) for name, m in found.members.items()]
@@ -583,7 +583,7 @@ def test_positions_that_are_none_do_no_harm(junk: object) -> None:
     ],
 )
 def test_a_policy_that_would_never_end_is_refused(wrong: dict[str, int]) -> None:
-    """Without a warm-up nothing arrives."""
+    """Without a warm-up no task could move."""
     with pytest.raises(ValueError, match="the limits 1 or more"):
         WarmupPolicy(**wrong)
     WarmupPolicy(

@@ -1,4 +1,4 @@
-"""Warm-ups with weights: a move that one plan announces is made by the next."""
+"""Warm-ups with weights: the next plan makes each announced move."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from faust_assigner.warmup import WarmupPolicy
 from tests.property.warm.fleets import TOPICS, Fleet
 from tests.support.examples import examples
 
-#: Most members subscribe to everything; in some fleets a few subscribe to less.
+#: Most members subscribe to all topics; in some fleets a few members subscribe to fewer.
 _LESS = (("orders", "orders-log"), ("clicks", "users", "users-log"))
 
 
@@ -40,7 +40,7 @@ def _fleet(rng: Random) -> Fleet:
 
 
 def _event(found: Fleet, rng: Random, capacities: list[float], *, mixed: bool, name: str) -> None:
-    """A join, a death, a drain or new weights."""
+    """Apply a join, a death, a drain or new weights."""
     assert found.weights is not None
     gone = [m for m in found.members if m != "all"]
     kind = rng.choice(["join", "join", "die", "die", "drain", "weights"])
@@ -61,7 +61,7 @@ def _event(found: Fleet, rng: Random, capacities: list[float], *, mixed: bool, n
 def test_each_announced_move_is_made_by_the_next_plan(capacities: list[float], mixed: bool) -> None:
     """When every announced replica has caught up and nothing else happens, and rounds come to an end."""
     announced = 0
-    # Under 26 and 44 only a search that keeps to the announced moves keeps them.
+    # Under seeds 26 and 44 only a search bound to the announced moves makes these moves.
     for seed in {*range(examples(150, 8)), 26, 44}:
         rng = Random(f"{capacities} {mixed} {seed}")
         found = _fleet(rng)
@@ -82,7 +82,7 @@ def test_each_announced_move_is_made_by_the_next_plan(capacities: list[float], m
 
 
 def test_an_announced_move_to_a_member_that_is_drained_since_is_not_made() -> None:
-    """Its copies are caught up; it owns something already; still nothing more goes there."""
+    """Its copies are caught up and it already owns tasks; still no further task moves there."""
     found = Fleet(
         {"orders": 12, "orders-log": 12},
         WarmupPolicy(acceptable_recovery_lag=1000, max_per_member=2, max_per_group=2),

@@ -1,6 +1,7 @@
-"""aiokafka's fixtures that start Kafka in Docker, replaced by a broker that runs already (SUITE_BOOTSTRAP).
+"""Replace aiokafka's Docker fixtures by a running broker (SUITE_BOOTSTRAP).
 
-Its fixtures of the same names stand nearer to its tests than a plug-in's would, so they are answered for.
+The suite's own fixtures take precedence over a plug-in's fixtures, so the plug-in sets their
+values.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class NoListener:
         raise RuntimeError(f"the broker has one plain listener: no {name}")
 
     def cleanup(self) -> None:
-        """Nothing was made."""
+        """Do nothing."""
 
 
 def _server(request: pytest.FixtureRequest) -> Any:
@@ -43,7 +44,7 @@ ANSWERS = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup(fixturedef: Any, request: pytest.FixtureRequest) -> Any:
-    """Answer for those fixtures; None leaves the others to pytest."""
+    """Set the value of a replaced fixture; return None for all other fixtures."""
     if fixturedef.argname not in ANSWERS:
         return None
     value = ANSWERS[fixturedef.argname](request)
