@@ -1,4 +1,4 @@
-"""What the simulators share: a broken promise, a life and its shrinking, the command line over many seeds."""
+"""Parts shared by the simulators: violations, lives, shrinking and the command line."""
 
 from __future__ import annotations
 
@@ -85,8 +85,7 @@ def broken(trial: Trial, run: Sequence[Any]) -> int | None:
 
 
 def shrink(anew: Callable[[], Trial], run: Sequence[Any], budget: int = ACTS) -> list[Any]:
-    """Return a short run with a violation; the whole run if only ``settle`` finds a violation
-    (B10).
+    """Return a short run with a violation; the whole run for a violation in ``settle`` (B10).
 
     Acts are dropped in ever smaller pieces while a violation remains.
     """
@@ -146,7 +145,7 @@ def main(
     seeds: int = 1_000,
     steps: int = 60,
 ) -> None:
-    """The command line: run many seeds; print the first violation, its seed and what is needed to see it."""
+    """Run many seeds; print the first violation and the command to reproduce it."""
     parser = argparse.ArgumentParser(prog=f"python -m {module}")
     parser.add_argument("--seeds", type=int, default=seeds)
     parser.add_argument("--first", type=int, default=0)

@@ -76,7 +76,7 @@ def min_cost(
     had: Sequence[Sequence[int]],
     capacity: Sequence[int],
 ) -> Score:
-    """The best score by one min-cost flow, nodes = groups and members, one arc per marginal unit."""
+    """Return the best score by min-cost flow: groups and members are nodes, each unit is an arc."""
     groups, members, tasks = len(n), len(capacity), sum(n)
     common = int(np.lcm.reduce(np.array(capacity)))
     # A unit of a term outweighs the sum of all later terms.

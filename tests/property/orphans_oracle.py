@@ -87,7 +87,7 @@ def min_cost(case: Orphans) -> Terms:
 
 
 def random_case(rng: Random, *, most_members: int, most_groups: int, most_orphans: int) -> Orphans:
-    """Orphans with one to three holders; half of the lives remember who owned what."""
+    """Return orphans with one to three holders; some former owners are known."""
     members, groups = rng.randint(2, most_members), rng.randint(1, most_groups)
     orphans = rng.randint(1, most_orphans)
     held = [

@@ -302,7 +302,7 @@ class Tables(RuleBasedStateMachine):
                 made.gone, made.told = (
                     made.gone or not made.counts,
                     True,
-                )  # nobody is there to be told
+                )  # no process is waiting
         self.shares.clear()
         self.live()
 

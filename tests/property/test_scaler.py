@@ -59,7 +59,7 @@ def groups(draw: st.DrawFn) -> Group:
 @settings(max_examples=examples(300, 40), deadline=None)
 @given(made=groups(), events=EVENTS)
 def test_recommendations_keep_their_promises(made: Group, events: list[Event]) -> None:
-    """Held while busy, within the bounds, one useful size down at a time, up only where that helps."""
+    """The size stays while busy and within bounds; it shrinks stepwise and grows if useful."""
     for event in events:
         made.arrival, made.processed = event.arrival, event.processed
         made.busy = ("worker w1 restores state",) if event.busy else ()

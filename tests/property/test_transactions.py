@@ -1,4 +1,4 @@
-"""Transactions against a model: over failed writes and restarts committed readers see what was committed."""
+"""Transactions against a model: committed readers see committed data despite faults."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def most(before: list[int], copies: set[tuple[int, int]], counts: list[int]) -> 
 
 @pytest.mark.parametrize("part", range(10))
 def test_assigned_numbers_are_as_warm_as_the_oracles(part: int) -> None:
-    """Many numbers with few copies each, and members that shed some of their own: greedy is not enough."""
+    """Few copies per number and members with a surplus: a greedy choice is not optimal."""
     for seed in range(40):
         rng = Random(f"larger {part} {seed}")
         members, tasks = rng.randint(3, 8), rng.randint(12, 40)

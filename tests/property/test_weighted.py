@@ -43,7 +43,7 @@ def heaviest(answer: Plan, members: list[Member], weights: Weights) -> float:
 
 
 def longest_first(members: list[Member], weights: Weights) -> float:
-    """LPT for uniform machines: the largest task first, to the machine that finishes it earliest."""
+    """LPT for uniform machines: the largest task goes first, to the earliest finisher."""
     load = [0.0] * len(members)
     for cost in sorted(weights.values(), reverse=True):
         first = min(range(len(load)), key=lambda m: (load[m] + cost) / members[m].capacity)

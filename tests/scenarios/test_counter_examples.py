@@ -1,5 +1,4 @@
-"""Inputs with sub-optimal plans by other sticky assignors; here the oracle confirms an optimal
-plan.
+"""Inputs with sub-optimal plans by other sticky assignors; the oracle confirms our plans.
 
 Notation of the cases: tX:n is topic X with n partitions, m{...} is a member with its topics.
 """

@@ -134,7 +134,7 @@ class Life:
         return made
 
     def _positions(self, member: Member) -> Any:
-        """Logs end between 100 and 2,000; an owner is at the end, a copy at a part of it."""
+        """Return positions: logs end at 100 to 2,000; owners are at the end, copies at a part."""
         n = int(member.member_id[1:])
         if n % 6 == 5:
             return None
@@ -192,7 +192,7 @@ def letters(indexes: Any) -> str:
 
 
 def told(made: Plan) -> Iterator[str]:
-    """A plan in lines: its figures, then for each group owners, rules, copies and what comes next."""
+    """Yield a plan in lines: its figures, then owners, rules, copies and next moves by group."""
     figures = {k: v for k, v in made.report().items() if k != "groups" and v is not None}
     yield " ".join(f"{v:.6g}" if isinstance(v, float) else str(v) for v in figures.values())
     for g, group in enumerate(made.groups):

@@ -112,10 +112,10 @@ def _as_names(answer: Plan) -> dict[str, object]:
 def test_survivors_stay_within_the_bound(
     members: int, tasks: int, replicas: int, racks: str
 ) -> None:
-    """Survivors stay within the bound after a start, a join and a leave; standbys are in other
-    racks.
+    """Survivors stay within the bound after a start, a join and a leave.
 
-    The bound holds at a first start; after a change it may be exceeded by 1 to save a restore.
+    Standbys are in other racks. The bound holds at a first start; after a change it may be exceeded
+    by 1 to save a restore.
     """
     partitions = dict.fromkeys(TABLE, tasks)
     team = {f"m{n:03d}": _rack(n, RACKS[racks]) for n in range(members)}

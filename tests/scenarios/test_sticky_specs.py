@@ -15,7 +15,7 @@ from faust_assigner import Member, plan
 
 @dataclass(frozen=True)
 class Spec:
-    """``wants`` and ``had`` by member; ``loads`` ascending; ``stay`` of the claims that are believed."""
+    """``wants`` and ``had`` are by member; ``loads`` ascends; ``stay`` counts kept valid claims."""
 
     name: str
     partitions: dict[str, int]

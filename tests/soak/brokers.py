@@ -1,4 +1,4 @@
-"""The broker under a soak, either of both: frozen, killed where it may be, always back in the end."""
+"""The broker under a soak, embedded or Kafka: frozen, killed if permitted, running at the end."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ DELAY = {"group.initial.rebalance.delay.ms": "500"}
 
 
 class Broker(Protocol):
-    """What a soak does to a broker."""
+    """The operations of a soak on a broker."""
 
     bootstrap: str
-    #: Whether rounds of the soak kill it; journals end any broker.
+    #: Whether rounds of the soak kill the broker; journals kill any broker.
     dies: bool
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it to the broker's process."""
+        """Send the signal to the broker's process."""
 
     def end(self, number: signal.Signals) -> None:
-        """By that signal."""
+        """End the broker with the signal."""
 
     def ensure(self) -> None:
-        """It runs, whatever happened to it."""
+        """Let the broker run, from any state."""
 
     def words(self) -> str:
-        """What it has logged."""
+        """Return the broker's log."""
 
 
 class Embedded:
-    """The embedded broker as a process with its data in ``folder``, on one port over all of its lives."""
+    """The embedded broker process, with its data in ``folder`` and a fixed port."""
 
     dies = True
 
@@ -56,18 +56,18 @@ class Embedded:
         return self.lives[-1]
 
     def signal(self, number: signal.Signals) -> None:
-        """Nothing where it has ended."""
+        """Do nothing if the broker has ended."""
         self._process.process.send_signal(number)
 
     def end(self, number: signal.Signals) -> None:
-        """SIGTERM may take its time; a broker that does not heed it for 20 s raises TimeoutExpired."""
+        """End the broker; raise TimeoutExpired if it ignores a SIGTERM for 20 s."""
         if number == signal.SIGKILL:
             self._process.kill()
         else:
             self._process.stop(number)
 
     def ensure(self) -> None:
-        """Start it again with its data, if it has ended; raises BrokerUnavailable where it does not start."""
+        """Restart an ended broker with its data; raise BrokerUnavailable if the start fails."""
         self.signal(signal.SIGCONT)
         if self._process.process.poll() is not None:
             self.lives.append(
@@ -85,7 +85,7 @@ class Embedded:
 
 
 class Kafka:
-    """A real Apache Kafka, on one port with its data over all of its lives."""
+    """A real Apache Kafka with a fixed port and its data over all lives."""
 
     dies = False
 
@@ -97,11 +97,11 @@ class Kafka:
         self.server.process.send_signal(number)
 
     def end(self, number: signal.Signals) -> None:
-        """One that does not heed it for 30 s is killed."""
+        """End Kafka; kill it after 30 s."""
         self.server.end(number)
 
     def ensure(self) -> None:
-        """It is not frozen, and runs; raises KafkaUnavailable where it does not start."""
+        """Unfreeze or restart Kafka; raise KafkaUnavailable if the start fails."""
         self.signal(signal.SIGCONT)
         if self.server.process.poll() is not None:
             self.server.start_again()

@@ -27,13 +27,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS, KEYS = 4, 100
 SIZE = 10.0
-#: Of the first record; far behind the machine's clock, so that only records close windows of streams that
-#: flow.
+#: The time of the first record, far behind the machine's clock: only records close windows of a
+#: running stream.
 FIRST_S = 1_000_000.0
 #: Records in a second, and how much faster their time is than the machine's clock.
 RECORDS_PER_S, SPEED = 400, 5.0
 
-#: A key and the begin of its window -> how many records it got, and the number of the last.
+#: A key and its window's start -> the number of its records, and the last record's number.
 Model = dict[tuple[str, float], tuple[int, int]]
 
 
@@ -85,7 +85,7 @@ class Group:
             )
 
     def end(self, name: str, number: int) -> None:
-        """By that signal, and wait for it."""
+        """Send the signal and wait for the exit."""
         process = self.workers.pop(name)
         process.send_signal(number)
         try:
@@ -101,13 +101,13 @@ class Group:
             assert process.poll() is None, self.log(name)
 
     def log(self, name: str) -> str:
-        """The end of what all its lives have logged."""
+        """Return the end of the worker's log over all its lives."""
         return (self.folder / f"{name}.log").read_text(errors="replace")[-4000:]
 
     # -- records
 
     def send(self, at: float, key: str, partition: int) -> None:
-        """One record."""
+        """Send a record."""
         number = self.numbers[key]
         self.numbers[key] += 1
         window = key, at // SIZE * SIZE
@@ -136,7 +136,7 @@ class Group:
         self._sending.start()
 
     def dam(self) -> None:
-        """Send no more, and then one record for each partition that is late enough to close all windows."""
+        """Stop the load, then send a record per partition that closes all windows."""
         self._stop.set()
         if self._sending is not None:
             self._sending.join()
@@ -147,7 +147,7 @@ class Group:
             del self.model[f"end-{partition}", at // SIZE * SIZE]
         assert self.producer.flush(60) == 0
 
-    # -- what came of it
+    # -- results
 
     def read(self, topic: str) -> Iterator[tuple[Any, Any]]:
         """All committed records by now, keys and values; None for a deletion."""
@@ -176,14 +176,14 @@ class Group:
             reader.close()
 
     def closed(self) -> dict[tuple[str, float], list[Any]]:
-        """The rows that windows were closed with."""
+        """Return the rows of closed windows."""
         found = defaultdict(list)
         for key, value in self.read("closed"):
             found[key, value["begin"]].append(value["row"])
         return found
 
     def wait_for_all(self, patience_s: float = 90.0) -> dict[tuple[str, float], list[Any]]:
-        """What was closed, once all windows are, or none was for a while."""
+        """Return the closed windows after all have closed, or after a pause without a close."""
         most, since = -1, time.monotonic()
         while True:
             self.check_alive()
@@ -198,14 +198,14 @@ class Group:
             time.sleep(0.3)
 
     def left(self) -> set[tuple[str, float]]:
-        """The windows whose rows are in the changelog; without those of the end."""
+        """Return the windows with a row in the changelog, without the final records' windows."""
         rows: set[tuple[str, float]] = set()
         for (key, (begin, _)), value in self.read("windows-changelog"):
             (rows.discard if value is None else rows.add)((key, begin))
         return {row for row in rows if "end-" not in row[0]}
 
     def judge(self) -> dict[tuple[str, float], list[Any]]:
-        """Compare the closed windows with the model, and see that no expired row is left."""
+        """Compare the closed windows with the model, and check for expired rows."""
         found = self.wait_for_all()
         exactly = self.guarantee == "exactly_once"
         assert found.keys() - self.model.keys() <= {k for k in found if k[0].startswith("end-")}
@@ -238,7 +238,7 @@ class Group:
 
 
 def lives(group: Group, events: int, seed: int, tell: Callable[[str], None], most: int = 4) -> None:
-    """Start, SIGTERM and SIGKILL workers; each event begins whatever state the last one left."""
+    """Start, SIGTERM and SIGKILL workers; each event starts in the state after the last event."""
     rng = random.Random(seed)
     for number in range(1, events + 1):
         time.sleep(rng.uniform(1.5, 5.0))
@@ -256,7 +256,7 @@ def lives(group: Group, events: int, seed: int, tell: Callable[[str], None], mos
 
 @dataclass(frozen=True)
 class Closed:
-    """The outcome of a story: windows of the model, those closed while events went on, repeated closes."""
+    """The outcome of a story: its windows, the windows closed during events, and repeats."""
 
     events: int
     windows: int
@@ -266,7 +266,7 @@ class Closed:
     seconds: float
 
     def line(self) -> str:
-        """As it is printed."""
+        """The printed line."""
         return (
             f"{self.events} events; {self.records} records, {self.windows} windows closed, "
             f"{self.meanwhile} of them before the last event, {self.repeats} closed again; "
@@ -282,7 +282,7 @@ def story(
     seed: int,
     tell: Callable[[str], None] = print,
 ) -> Closed:
-    """Lead a group through ``events`` and compare; raises AssertionError where a window is wrong."""
+    """Run a group through ``events`` and compare; raise AssertionError for a wrong window."""
     group, began = Group(bootstrap, folder, guarantee), time.monotonic()
     try:
         for number in range(2):

@@ -1,16 +1,16 @@
-"""SIGKILL of ``history`` at random steps; then its store against that of one run over all lines.
+"""SIGKILL of ``history`` at random steps; then its store is compared with a single full run.
 
     python -m tests.soak.history_kills --points 50 --spark 10 --seed 1
 
-A ledger of two groups is split into visits; some lines arrive late, twice or before their decision. Each
-visit runs in a process of its own. The process kills itself before a random step that changes the folder
-(a file that is created, renamed or removed), which an audit hook counts; then the visit is repeated, and may
-be killed again. Lives with ``--stream``, whose ledger grows, and lives whose ledger loses each visit's lines
-after the next two visits take turns. ``--spark`` adds deaths of the whole command with its JVM and its
-Python workers, at a random time of its writes. The run ends with 1 if
+A ledger of two groups is split into visits; some lines arrive late, twice or before their decision.
+Each visit runs in its own process. The process kills itself before a random step that changes the
+folder: a created, renamed or removed file, counted by an audit hook. Then the visit is repeated,
+and may be killed again. Lives with a growing ledger (``--stream``) alternate with lives whose
+ledger loses each visit's lines after the next two visits. ``--spark`` adds kills of the whole
+command with its JVM and its Python workers, at a random time of its writes. The run ends with 1 if
 
-- after a death the store is neither that before the visit nor that after it;
-- at a life's end its rows, its refused lines or its files differ from those of a run from nothing.
+- after a kill the store differs from the states before and after the visit;
+- at a life's end the rows, the refused lines or the files differ from a run from nothing.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ import click
 from tests.integration.spark.ledgers import ASSIGNMENT, Line, bad_lines, good, random_rows
 
 VISITS = 4
-#: Audit events that change a folder; ``open`` counts for files that are written.
+#: Audit events that change a folder; ``open`` counts for written files.
 CHANGES = frozenset({"os.rename", "os.remove", "os.rmdir", "os.mkdir"})
-#: Visits whose lines a ledger without ``--stream`` still has.
+#: The number of visits kept in a ledger without ``--stream``.
 KEPT = 2
-#: Seconds in which a visit must end, with Spark and without it.
+#: The maximum seconds of a visit, with or without Spark.
 DEADLINE_S = 300.0
-#: Seconds after the first write of a visit on Spark at which it is killed, at the latest.
+#: The latest kill of a visit on Spark, in seconds after its first write.
 LATEST_S = 1.5
 #: A copy of this process starts without the imports.
 _FORK = multiprocessing.get_context("fork")
@@ -49,7 +49,7 @@ _FORK = multiprocessing.get_context("fork")
 
 @dataclass(frozen=True)
 class Life:
-    """A folder that is filled in visits; ``parts`` are the lines of each visit."""
+    """A folder filled in visits; ``parts`` are the lines of each visit."""
 
     home: Path
     parts: Sequence[Sequence[Line]]
@@ -66,7 +66,7 @@ class Life:
         return self.home / "ledger"
 
     def add(self, visit: int) -> None:
-        """Append the lines of a visit, or add them as a file and prune the oldest one."""
+        """Append a visit's lines, or add them as a file and remove the oldest file."""
         self.ledger.mkdir(parents=True, exist_ok=True)
         name = "all.jsonl" if self.stream else f"{visit:02}.jsonl"
         with (self.ledger / name).open("ab") as file:
@@ -94,7 +94,7 @@ def lives(home: Path, draw: random.Random) -> Iterator[Life]:
 
 
 def visit(ledger: str, out: str, stream: bool, fatal: int | None, told: Any = None) -> None:
-    """One run without Spark; dies before the step ``fatal``, or sends the number of its steps."""
+    """Run once without Spark; die before step ``fatal``, or send the number of steps."""
     from faust_assigner.pipeline.history import plots
     from faust_assigner.pipeline.history.job import HistoryOptions, run_here
 
@@ -118,7 +118,7 @@ def visit(ledger: str, out: str, stream: bool, fatal: int | None, told: Any = No
 
 
 def run_visit(life: Life, out: Path, fatal: int | None = None) -> int:
-    """Run a visit in a process of its own; the number of its steps, 0 after its death."""
+    """Run a visit in its own process; return its number of steps, 0 after a kill."""
     ours, theirs = _FORK.Pipe(duplex=False)
     process = _FORK.Process(
         target=visit, args=(str(life.ledger), str(out), life.stream, fatal, theirs)
@@ -137,7 +137,7 @@ def run_visit(life: Life, out: Path, fatal: int | None = None) -> int:
 
 
 def kill_on_spark(life: Life, delay_s: float) -> bool:
-    """Kill a visit on Spark ``delay_s`` after its first write; False if it ended before."""
+    """Kill a visit on Spark ``delay_s`` after its first write; False if the visit ended before."""
     command = [sys.executable, "-m", "faust_assigner.cli", "history", "--master", "local[2]",
                "--ledger", str(life.ledger), "--out", str(life.out)]  # fmt: skip
     with open(life.home / "spark.log", "ab") as log:
@@ -149,7 +149,7 @@ def kill_on_spark(life: Life, delay_s: float) -> bool:
         )
     mark, before = life.out / "_REPLACING", time.time_ns()
     deadline = time.monotonic() + DEADLINE_S
-    # The mark of an earlier death is written again.
+    # An earlier kill leaves a mark, which the visit writes again.
     while not (mark.exists() and mark.stat().st_mtime_ns > before) and process.poll() is None:
         if time.monotonic() > deadline:
             os.killpg(process.pid, signal.SIGKILL)
@@ -178,7 +178,7 @@ def state(out: Path) -> tuple[dict[str, Any], int, list[Any]]:
 
 
 def wrong_files(out: Path) -> list[str]:
-    """The files that the manifest does not name, and those that are missing."""
+    """Return files missing in the manifest and files missing on disk."""
     from faust_assigner.pipeline.history.store import PENDING, TABLES, Store
 
     manifest = Store(str(out)).load()
@@ -196,7 +196,7 @@ def wrong_files(out: Path) -> list[str]:
 
 
 class Differs(Exception):
-    """The store is not what it must be."""
+    """The store differs from the expected store."""
 
 
 def live(life: Life, draw: random.Random, counts: Counter[str], wanted: Counter[str]) -> None:
@@ -232,7 +232,7 @@ def live(life: Life, draw: random.Random, counts: Counter[str], wanted: Counter[
 
 
 def _compare(life: Life) -> None:
-    """The store of ``life`` against one run over all its lines."""
+    """Compare the store of ``life`` with a single run over all its lines."""
     whole = Life(life.home / "whole", [[line for part in life.parts for line in part]], life.stream)
     whole.add(0)
     run_visit(whole, whole.out)

@@ -1,12 +1,13 @@
-"""Joins on a busy machine: one worker under a small load, a second one joins; both must come to rest.
+"""Joins on a busy machine: a second worker joins a loaded first worker; both come to rest.
 
     python -m tests.soak.joins --broker embedded --joins 25 --busy 10 --seed 1
 
-Each join has an app of its own: three tables, a table join, a ``group_by`` and standbys. ``--busy``
-processes compute all the while, ``--at-once`` joins run beside each other. A join is frozen where the two
-workers do not share the partitions, with every partition flowing, within ``--patience`` seconds of the
-second one's start. Then its logs are kept and the exit code is 1. Members are dynamic and static in turn.
-The seed decides when each second worker starts; times of the machine differ from run to run.
+Each join has its own app: three tables, a table join, a ``group_by`` and standbys. ``--busy``
+processes compute meanwhile, and ``--at-once`` joins run in parallel. A join is frozen if the
+workers do not share the partitions, all flowing, within ``--patience`` seconds of the second
+worker's start. Then its logs are kept and the exit code is 1. Members are dynamic and static in
+turn. The seed decides the start of each second worker; the machine's timing differs from run to
+run.
 """
 
 from __future__ import annotations
@@ -35,19 +36,19 @@ from tests.support.workers.load import Load
 
 #: The worker with a ``group_by``.
 MODULE = "tests.support.workers.regrouping"
-#: Seconds from the first worker's rest to the second one's start, drawn evenly.
+#: The seconds from the first worker's rest to the second worker's start, drawn evenly.
 EARLIEST_S, LATEST_S = 2.0, 10.0
 #: Orders for each partition: 20 records a second.
 ORDERS_PER_S = 2.5
 SESSION_S = 20.0
-#: Seconds that the first worker may take to start.
+#: The maximum seconds of the first worker's start.
 START_S = 240.0
 COMPUTE = "while True: sum(i * i for i in range(10_000))"
 
 
 @dataclass(frozen=True)
 class Join:
-    """One join: its number, whether its members are static, and when the second worker starts."""
+    """A join: its number, whether its members are static, and the second worker's start."""
 
     number: int
     static: bool
@@ -56,7 +57,7 @@ class Join:
     def play(
         self, bootstrap: str, folder: Path, patience_s: float, stopping: threading.Event
     ) -> str | None:
-        """Start a worker, and a second one while it processes; returns why the join failed, or None."""
+        """Start a worker, then a second during processing; return the failure's reason or None."""
 
         def go_on() -> None:
             if stopping.is_set():
@@ -100,7 +101,7 @@ def joins_of(seed: int, count: int) -> list[Join]:
 
 @contextlib.contextmanager
 def busy(processes: int) -> Iterator[None]:
-    """So many processes that compute until the block ends."""
+    """Run ``processes`` computing processes until the block ends."""
     loops = [subprocess.Popen([sys.executable, "-c", COMPUTE]) for _ in range(processes)]
     try:
         yield

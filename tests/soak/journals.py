@@ -1,23 +1,23 @@
-"""Lives of a group of real workers under events that overlap, with the journal of every record.
+"""Lives of a group of real workers under overlapping events, with a journal of every record.
 
     python -m tests.soak.journals --broker kafka --guarantee exactly_once --events 100 --seed 1
 
-SIGKILL, SIGSTOP and SIGTERM of workers, joins, and a broker that is restarted, killed or frozen: each begins
-before the group is at rest after those before. From 20 events on, rolling deploys are among them: worker
-after worker is restarted with one more agent, topic and table, later without these, and so on. Then all
-faults end, the group must come to rest by itself, and
+The events are SIGKILL, SIGSTOP and SIGTERM of workers, joins, and restarts, kills and freezes of
+the broker. Each event begins before the group is at rest after the previous events. From 20 events
+on there are rolling deploys: the workers restart in turn with another agent, topic and table, later
+without these, and so on. Then all faults end, the group must come to rest by itself, and
 
-- no partition may have been processed by two workers at once, by the journals of all lives of all workers;
-- every order must have been processed, and its output be there; under ``exactly_once`` once;
-- the rows of owners and standbys, and the sets of owners, must be those of a model in plain Python;
-- the agent that deploys added must have processed all that was sent to its topic, as the others did;
-- every window that has expired must have been closed with its last value; under ``exactly_once`` once.
+- no two workers may have processed a partition at once, by the journals of all lives of all workers;
+- every order must be processed, with an output; under ``exactly_once`` only once;
+- the rows of owners and standbys, and the sets of owners, must equal a model in plain Python;
+- the agent added by deploys must have processed all records of its topic, like the other agents;
+- every expired window must have closed with its last value; under ``exactly_once`` only once.
 
-``--windows`` plays joins, SIGTERMs and SIGKILLs of workers that close windows instead (``closings.py``).
+``--windows`` plays joins, SIGTERMs and SIGKILLs of workers with windows instead (``closings.py``).
 
-Events fall at the times that the seed says, give or take a broker's start. ``--busy`` processes compute
-meanwhile. With them, or on a machine that is busy at the start, sessions and deadlines are longer. The exit
-code is 1 where a promise was broken; then the logs are kept.
+The seed decides the times of the events, except for a broker's start. ``--busy`` processes compute
+meanwhile. With them, or on a machine that is busy at the start, sessions and deadlines are longer.
+The exit code is 1 after a broken promise; then the logs are kept.
 """
 
 from __future__ import annotations
@@ -53,22 +53,22 @@ from tests.support.workers.load import Load
 
 WORKERS = ("worker-1", "worker-2", "worker-3", "worker-4")
 SPARES = ("worker-5", "worker-6")
-#: Seconds that each order takes, so that two workers on one partition meet.
+#: The seconds for each order, so that two workers on a partition overlap.
 WORK_S = 0.01
-#: Where other processes compute: a worker that is not frozen sends a heartbeat within such a session.
+#: For a busy machine: an unfrozen worker sends a heartbeat within such a session.
 BUSY_SESSION_S, BUSY_PATIENCE = 15.0, 2.0
 #: A machine on which more processes than this want each processor counts as busy.
 MOST_WAITING = 2.0
-#: Orders for each partition: one worker on a busy machine can do all of them.
+#: Orders per partition: a single worker on a busy machine can process all of them.
 ORDERS_PER_S = 2.0
 
 
 @dataclass
 class Played:
-    """What came of one life; ``clean`` counts its events where no promise broke.
+    """The outcome of a life; ``clean`` counts its events without a broken promise.
 
-    ``overlapping`` counts events that began while the group was not at rest, ``rounds`` how often a worker
-    let go of partitions in a cooperative round, ``closed`` the windows that were closed.
+    ``overlapping`` counts events that began before the group was at rest. ``rounds`` counts
+    revocations in cooperative rounds, ``closed`` the closed windows.
     """
 
     events: int = 0
@@ -88,7 +88,7 @@ class Played:
         return 0 if self.faults else self.events
 
     def line(self) -> str:
-        """As it is printed."""
+        """The printed line."""
         return (
             f"{self.clean} of {self.events} events clean, {self.overlapping} overlapping; "
             f"{self.records} orders, {self.repeats} repeated, {self.rounds} cooperative rounds, "
@@ -107,13 +107,14 @@ def world_of(
     module: str = APP,
     is_busy: bool = False,
 ) -> Iterator[World]:
-    """A broker and a group that has not started, with orders waiting; what was logged stays in ``folder``.
+    """Start a broker and prepare a group and waiting orders; the logs stay in ``folder``.
 
-    Members are static under odd seeds. ``is_busy``: other processes compute, and all takes longer.
+    Members are static under odd seeds. ``is_busy``: other processes compute, so all steps take
+    longer.
     """
     app_id = f"journal-{seed}-{time.time_ns()}"
     settings = {**SETTINGS, "processing_guarantee": guarantee}
-    if is_busy:  # Faust refuses a session that is longer than a request
+    if is_busy:  # Faust refuses a session longer than a request
         settings["broker_request_timeout"] = BUSY_SESSION_S + 5.0
     with brokers.running(broker, folder) as running:
         fleet = Fleet(
@@ -165,7 +166,7 @@ def world_of(
 
 
 def two_owners(world: World) -> list[str]:
-    """Where two workers processed one partition at once, by all journals."""
+    """Return the overlaps of two workers on a partition, from all journals."""
     world.fleet.living()
     journals = {name: worker.folder / "journal" for name, worker in world.fleet.workers.items()}
     done = read({name: journal for name, journal in journals.items() if journal.exists()})
@@ -174,7 +175,7 @@ def two_owners(world: World) -> list[str]:
 
 @dataclass
 class Life:
-    """One group through its events; what was logged is in ``folder``."""
+    """A group through its events; the logs are in ``folder``."""
 
     broker: str
     guarantee: str
@@ -216,7 +217,7 @@ class Life:
         world.rest()
 
     def _judge(self, world: World, flows: int, played: Played) -> None:
-        """At rest; and once more with the added agent, which goes on where it was removed."""
+        """Judge at rest, and once more with the added agent, which resumes after its removal."""
         exactly_once, strangers = self.guarantee == "exactly_once", dict[str, int]()
         played.rest_s = world.rest()
         found = balance(world, exactly_once=exactly_once, strangers=strangers)
@@ -240,7 +241,7 @@ class Life:
                 played.events and world.is_at_rest(world.fleet.living())
             ):
                 world.tick()
-            # What a broker takes to start delays the others: they shall meet it at work.
+            # A broker's start delays the other faults: they shall hit a working broker.
             now_s, at = at_s, time.monotonic()
             if begins:
                 played.events += 1
@@ -259,7 +260,7 @@ def play(
     *,
     is_busy: bool = False,
 ) -> Played:
-    """One life; its logs are kept where it broke a promise."""
+    """Run a life; its logs are kept after a broken promise."""
     folder = Path(tempfile.mkdtemp(prefix=f"journal-{broker}-{guarantee}-{seed}-"))
     life = Life(broker, guarantee, seed, folder, tell, is_busy)
     tell(
@@ -277,7 +278,7 @@ def play(
 def play_windows(
     broker: str, guarantee: str, events: int, seed: int, tell: Callable[[str], None]
 ) -> Played:
-    """One story of windows (``closings.py``); its logs are kept where a window was wrong."""
+    """Run a story of windows (``closings.py``); its logs are kept after a wrong window."""
     folder = Path(tempfile.mkdtemp(prefix=f"windows-{broker}-{guarantee}-{seed}-"))
     tell(f"seed {seed}: windows, {broker}, {guarantee}, {folder}")
     try:
@@ -329,7 +330,7 @@ def main(
     processes: int,
     seeds: tuple[int, ...],
 ) -> None:
-    """Print each event as it begins, and a line for each life; see the module's docstring."""
+    """Print each event and a line for each life; see the module's docstring."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # brokers come and go
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     tell: Callable[[str], None] = lambda line: print(line, flush=True)  # noqa: E731

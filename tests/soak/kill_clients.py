@@ -1,8 +1,9 @@
-"""Three client libraries behind one face, for a broker that is killed under them.
+"""A common interface for three client libraries, used against a broker with kills.
 
-Each call returns when the broker has acknowledged it, and raises :class:`Unknown` if it did not: the effect
-is then in the log or not. After :class:`Unknown` the caller makes a new client of the same name. A
-transactional producer under a known id is fenced, and its open transaction aborted, by its successor.
+Each call returns after the broker's acknowledgement, and otherwise raises :class:`Unknown`: the
+effect may be in the log or not. After :class:`Unknown` the caller makes a new client with the same
+name. A new transactional producer fences the previous producer with its id and aborts its open
+transaction.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from kafka.errors import KafkaError as PythonError
 from kafka.structs import OffsetAndMetadata
 
 T = TypeVar("T")
-#: Seconds in which one call must be acknowledged; a kill and a start on a busy machine fit into it.
+#: The seconds for an acknowledgement; they cover a kill and a start on a busy machine.
 CALL_S = 30.0
-#: Seconds beyond it after which a call that ignores its own deadline is given up.
+#: The extra seconds after which a call that ignores its own deadline is abandoned.
 SLACK_S = 5.0
-Record = tuple[str, bytes | None, bytes]  # topic, key, value; every topic has one partition
+Record = tuple[str, bytes | None, bytes]  # topic, key, value; every topic has a single partition
 
 
 class Unknown(Exception):
@@ -36,7 +37,7 @@ class Unknown(Exception):
 
 
 class Client(Protocol):
-    """A plain idempotent producer, a transactional one, and a group's committer."""
+    """An idempotent producer, a transactional producer, and a group's committer."""
 
     def send(self, records: Sequence[Record]) -> Sequence[int]:
         """Write records; return their offsets."""
@@ -47,7 +48,7 @@ class Client(Protocol):
     def transact(
         self, records: Sequence[Record], group: str, topic: str, offset: int, *, commits: bool
     ) -> None:
-        """Write records and the group's offset in one transaction, then commit or abort it."""
+        """Write records and the group's offset in a transaction, then commit or abort."""
 
     def close(self) -> None:
         """Leave without a wait."""

@@ -2,18 +2,18 @@
 
     python -m tests.soak.kills --kills 200 --seed 1
 
-Each library, in a thread of its own, writes to a plain topic and to a compacted one, commits offsets, and
-runs transactions. A transaction writes numbers to an output and to a compacted topic, together with the
-offset behind the last number; about a fifth of the transactions are aborted. A reader of committed records
-follows all outputs. The broker is killed when each library has an answer in its present life, after a time
-that the seed draws, and started again with its data on its port. The run ends with 1 where the log differs
-from the model:
+Each library has its own thread, writes to a plain topic and a compacted topic, commits offsets, and
+runs transactions. A transaction writes numbers to an output topic and a compacted topic, with the
+offset behind the last number; about a fifth of the transactions are aborted. A reader of committed
+records follows all outputs. After each library has an answer from the running broker, the broker is
+killed at a time drawn from the seed, and restarted with its data on its port. The run ends with 1
+if the log differs from the model:
 
-- each acknowledged record is at its offset, and no record is there twice;
-- each committed offset is the last acknowledged one or a later attempt;
-- the output is 0, 1, 2, ... without a gap and without a repetition, up to the committed offset, at any time;
+- each acknowledged record is at its offset, and no record occurs twice;
+- each committed offset is the last acknowledged offset or a later attempt;
+- the output is 0, 1, 2, ... without gaps or repeats, up to the committed offset, at any time;
 - no reader of committed records ever gets an aborted record;
-- each key of a compacted topic has its last acknowledged value or a later one.
+- each key of a compacted topic has its last acknowledged value or a later value.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ SETTINGS = ("log.cleaner.backoff.ms=50",)
 COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
 ABORTED = b"aborted"
 KEYS = 20
-#: Seconds from a start of the broker for which its death waits for an answered call of each library.
+#: The maximum seconds that a kill waits for an answer of each library.
 PROGRESS_S = 10.0
-#: Seconds from then to the death, drawn evenly.
+#: The seconds from then to the kill, drawn evenly.
 LATEST_S = 1.5
 #: Seconds in which the load must end, a new client must start and a reader must reach the end.
 PATIENCE_S = 180.0
@@ -52,7 +52,7 @@ PATIENCE_S = 180.0
 
 @dataclass
 class Load:
-    """The acknowledged effects of one library, and the numbers that it tried."""
+    """The acknowledged effects of a library, and its attempted numbers."""
 
     name: str
     bootstrap: str
@@ -65,7 +65,7 @@ class Load:
         default_factory=dict
     )  # key of the table -> acknowledged number
     tried: int = 0  # numbers written to the plain topic and to the table
-    committed: tuple[int, int] = (-1, -1)  # the last acknowledged commit, the last tried one
+    committed: tuple[int, int] = (-1, -1)  # the last acknowledged and the last attempted commit
     counts: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     failure: BaseException | None = None
@@ -75,7 +75,7 @@ class Load:
         return f"{kind}-{self.name}"
 
     def run(self) -> None:
-        """Work until told to stop; keep the error that is not a lost acknowledgement."""
+        """Work until ``stopping`` is set; keep any error except a lost acknowledgement."""
         draw = random.Random(f"{self.seed} {self.name}")
         client: Client | None = None
         try:
@@ -127,7 +127,7 @@ class Load:
 
 
 def reader(bootstrap: str, group: str, level: str) -> Consumer:
-    """A consumer that reconnects soon."""
+    """Return a consumer that reconnects soon."""
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -142,7 +142,7 @@ def reader(bootstrap: str, group: str, level: str) -> Consumer:
 
 
 def committed_offset(bootstrap: str, group: str, topic: str) -> int:
-    """The stable committed offset of a group, 0 without one. Raises Unknown after PATIENCE_S."""
+    """Return a group's stable committed offset, or 0. Raises Unknown after PATIENCE_S."""
     asking = reader(bootstrap, group, "read_committed")
     try:
         deadline = time.monotonic() + PATIENCE_S
@@ -157,7 +157,7 @@ def committed_offset(bootstrap: str, group: str, topic: str) -> int:
 
 
 class Follower:
-    """Reads the outputs of all libraries while the broker dies, committed records alone."""
+    """Read the committed outputs of all libraries during the kills."""
 
     def __init__(self, bootstrap: str, loads: Sequence[Load]) -> None:
         self.wrong: list[str] = []
@@ -167,7 +167,7 @@ class Follower:
         self._reader.assign([TopicPartition(topic, 0, 0) for topic in topics])
 
     def run(self, stopping: threading.Event) -> None:
-        """Check each record that comes."""
+        """Check each received record."""
         while not stopping.is_set():
             for message in self._reader.consume(500, 0.2):
                 if message.error() is None:
@@ -175,7 +175,7 @@ class Follower:
         self._reader.close()
 
     def take(self, topic: str, offset: int, value: bytes) -> None:
-        """One committed record."""
+        """Check a committed record."""
         if value == ABORTED:
             self.wrong.append(f"{topic} at {offset}: an aborted record was read")
         elif topic in self.next:
@@ -204,7 +204,7 @@ def read_all(bootstrap: str, topic: str, level: str) -> list[tuple[int, bytes, b
 
 
 def differences(load: Load, follower: Follower) -> list[str]:
-    """How the log differs from what one library was acknowledged."""
+    """Return the differences between the log and a library's acknowledgements."""
     at = load.bootstrap
     wrong: list[str] = []
     plain = {o: int(value) for o, _, value in read_all(at, load.topic("plain"), "read_uncommitted")}
@@ -238,7 +238,7 @@ def differences(load: Load, follower: Follower) -> list[str]:
 
 
 def play(folder: Path, kills: int, seed: int, say: Callable[[str], None]) -> list[str]:
-    """Play it all; return the differences, and print a line for each library."""
+    """Run the test; return the differences, and print a line for each library."""
     draw, stopping = random.Random(seed), threading.Event()
     broker = BrokerProcess(folder, *SETTINGS)
     port = broker.port
@@ -291,7 +291,7 @@ def wait_for_progress(loads: Sequence[Load]) -> None:
 
 
 def create_topics(bootstrap: str, loads: Sequence[Load]) -> None:
-    """One partition each."""
+    """Create the topics, each with one partition."""
     topics = [NewTopic("input", 1, 1)]
     for load in loads:
         topics += [NewTopic(load.topic(kind), 1, 1) for kind in ("plain", "out")]

@@ -1,4 +1,4 @@
-"""The topic that workers write to, as a committed reader sees it: what is missing, what is there twice."""
+"""The workers' output topic as seen by a committed reader: missing and repeated outputs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Outputs:
         )
 
     def read(self, seconds: float = 0.0) -> int:
-        """Take what there is, wait for it up to ``seconds``; returns how many outputs came."""
+        """Read the available outputs, waiting up to ``seconds``; return their number."""
         came = 0
         for message in self.reader.consume(5000, timeout=seconds):
             if message.error() is None:
@@ -54,7 +54,7 @@ class Outputs:
         times[number] = min(255, times[number] + 1)
 
     def times(self, customer: str, number: int) -> int:
-        """How often that one was seen."""
+        """Return the number of times an output was seen."""
         times = self.seen[customer]
         return times[number] if number < len(times) else 0
 
@@ -79,7 +79,7 @@ class Outputs:
         return missing
 
     def log_ends(self, topic: str) -> list[int]:
-        """Where the partitions of another topic end."""
+        """Return the end offsets of another topic's partitions."""
         return [
             self.reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=30.0)[1]
             for partition in range(self.partitions)

@@ -1,4 +1,4 @@
-"""What the workers were done with, kept small over hours; and who has stood still for too long. Pure."""
+"""The workers' processed records in compact form, and the idle workers. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Progress:
-    """Of each partition: every offset below ``whole`` is done, and so are those in ``ahead``."""
+    """The progress of each partition: offsets below ``whole`` and in ``ahead`` are processed."""
 
     partitions: int
     whole: list[int] = field(default_factory=list)
@@ -24,7 +24,7 @@ class Progress:
         self.partition_at = [0.0] * self.partitions
 
     def take(self, worker: str, orders: Iterable[tuple[float, int, int]]) -> None:
-        """(time, partition, offset) of what ``worker`` was done with."""
+        """Add the (time, partition, offset) of the records processed by ``worker``."""
         for at, partition, offset in orders:
             ahead = self.ahead[partition]
             if offset < self.whole[partition] or offset in ahead:
@@ -43,7 +43,7 @@ class Progress:
         return sum(self.whole) + sum(map(len, self.ahead))
 
     def lost(self, sent: Sequence[int]) -> int:
-        """How many of ``sent[partition]`` records nobody was done with."""
+        """Return the number of unprocessed records of ``sent[partition]``."""
         return sum(sent) - self.done
 
     def flows_since(self, at: float) -> bool:
@@ -64,7 +64,7 @@ class Idleness:
             self._excused_at[worker] = at
 
     def idle(self, living: Iterable[str], progress: Progress, now: float) -> dict[str, float]:
-        """Workers that were done with nothing for longer than ``limit_s`` without an excuse -> seconds."""
+        """Return the unexcused workers without progress for longer than ``limit_s`` -> seconds."""
         found = {}
         for worker in living:
             since = max(self._excused_at.get(worker, now), progress.worker_at.get(worker, 0.0))

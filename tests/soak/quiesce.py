@@ -1,4 +1,4 @@
-"""The load pauses, all is consumed, and what came of it is compared with the model."""
+"""Pause the load, let the workers consume all records, and compare the results with the model."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from tests.soak.windows import wrong_sets, wrong_windows
 from tests.soak.world import Broken, World
 from tests.support.workers.load import Load, wrong_rows
 
-#: Nothing came for so long: then nothing more will.
+#: If no progress occurs for this time, no further progress will occur.
 PATIENCE_S = 60.0
-#: A standby reads what is in the changelog already.
+#: A standby reads records already in the changelog.
 COPIES_PATIENCE_S = 30.0
-#: A reader of committed records waits for the end of a dead worker's transaction: 60 s until it is aborted.
+#: A committed reader waits up to 60 s for the abort of a dead worker's transaction.
 OUTPUT_PATIENCE_S = 75.0
 
 
 @dataclass(frozen=True)
 class Balance:
-    """What there is beside what there should be."""
+    """The results beside the expected results."""
 
     orders: int
     lost: int
     missing_outputs: int
     twice: int
     faults: tuple[str, ...]
-    #: Windows that were closed.
+    #: The number of closed windows.
     closed: int = 0
 
 
 def balance(world: World, *, exactly_once: bool, strangers: dict[str, int]) -> Balance:
-    """Consume all, compare all; raises nothing for what differs. The load rests when it returns.
+    """Consume and compare all records; differences raise no error. The load is stopped at the end.
 
-    ``strangers`` counts, by customer, the orders that met no rate, which only the first orders may; it is
-    filled at the first call.
+    ``strangers`` counts, by customer, the orders without a rate, which only the first orders may
+    lack. The first call fills it.
     """
     load = world.load
     for flow, _ in world.flows():
@@ -71,14 +71,14 @@ def _consume(world: World) -> None:
     while world.progress.lost(world.load.sent) and time.monotonic() - since < PATIENCE_S:
         world.idleness.excuse(
             world.fleet.workers, time.time()
-        )  # there may be nothing left for some
+        )  # some workers may have no records left
         world.tick()
         if world.progress.done > done:
             done, since = world.progress.done, time.monotonic()
 
 
 def _returns(world: World, load: Load, outputs: Outputs, *, exactly_once: bool) -> list[str]:
-    """Of the agent that deploys add and remove: over all times at which it was there."""
+    """Return the differences of the agent added by deploys, over all its lives."""
     missing = outputs.wait_for_all(load.amounts, OUTPUT_PATIENCE_S)
     rows: dict[str, Mapping[str, int]] = {}
     for _ in world.fleet.answers("totals", 30.0):
@@ -115,7 +115,7 @@ def _tables(world: World, *, exactly_once: bool, strangers: dict[str, int]) -> l
 
 
 def _copies(world: World) -> list[str]:
-    """Where the standbys' rows differ from the model, once they have had time to read the changelogs."""
+    """Return the differences between the standbys' rows and the model, after time to catch up."""
     began = time.monotonic()
     while True:
         copies: dict[str, Mapping[str, int]] = {}

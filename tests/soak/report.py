@@ -1,4 +1,4 @@
-"""What is printed of a soak: a line for each round, and a table of all. Pure."""
+"""The printed results of a soak: a line for each round, and a table. Pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ HEADER = (
 
 @dataclass
 class Row:
-    """One round; ``balance`` is None where the load was not paused, ``kept`` tells that no promise broke.
+    """A round; ``balance`` is None without a pause of the load; ``kept`` means no broken promise.
 
-    ``rest_s`` counts from the end of the last fault; ``exits`` counts workers that ended by themselves.
+    ``rest_s`` counts from the end of the last fault; ``exits`` counts workers that ended by
+    themselves.
     """
 
     seed: int
@@ -36,7 +37,7 @@ class Row:
     kept: bool = False
 
     def line(self) -> str:
-        """As it is printed."""
+        """The printed line."""
         rest = "-" if self.rest_s is None else f"{self.rest_s:.1f}"
         of = self.balance
         lost, missing, twice = (

@@ -3,12 +3,13 @@
     python -m tests.soak.run --broker embedded --rounds 20 --seed 1
     python -m tests.soak.run --broker kafka --guarantee exactly_once --rounds 20 --seed 2
 
-One line for each round; after every few, and at the end, the load pauses and all there is is compared with
-the model. A round fails, and the run ends, when a record, an output or a row is lost, when an output is there
-twice under exactly_once, or when a worker is alive and idle for longer than 60 s. Then the exit code is 1 and
-what the workers logged is kept. ``--keep-going`` goes on with a fresh group and the next seed.
+Each round prints a line. After every few rounds, and at the end, the load pauses and all results
+are compared with the model. A round fails, and the run ends, if a record, an output or a row is
+lost, if an output occurs twice under exactly_once, or if a living worker is idle for longer than 60
+s. Then the exit code is 1 and the workers' logs are kept. ``--keep-going`` continues with a fresh
+group and the next seed.
 
-Full disks are mounted: that needs root.
+Full disks are mounted, which needs root.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ from tests.support.workers.troubled import small_disk
 
 PARTITIONS = 8
 DISK_MIB = 96
-#: Short, so that a round is; all of them public settings.
+#: Short, to keep rounds short; all are public settings.
 SESSION_S = 6.0
 SETTINGS = {"broker_request_timeout": 10.0, "table_cleanup_interval": 1.0}
 
 
 @dataclass
 class Soak:
-    """One group through its rounds; ``tell`` gets the lines as they come."""
+    """A group through its rounds; ``tell`` receives each printed line."""
 
     broker: str
     guarantee: str
@@ -65,7 +66,7 @@ class Soak:
         return self.seed % 2 == 1
 
     def run(self, rounds: int) -> str | None:
-        """Play them; returns what is broken, or None. What was logged is in ``folder``."""
+        """Play the rounds; return the broken promise or None. Logs are in ``folder``."""
         with brokers.running(self.broker, self.folder) as broker, self._world(broker) as world:
             try:
                 self._begin(world)

@@ -8,15 +8,15 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-#: A fault's kind -> how often it is drawn beside the others.
+#: A fault's kind -> its relative frequency.
 WORKER_FAULTS: Mapping[str, int] = {"kill": 4, "freeze": 4, "leave": 2, "full disk": 2, "damage": 3}
 GROUP_FAULTS: Mapping[str, int] = {"all": 1, "freeze broker": 2}
-#: What only a broker whose process may die at any time gets.
+#: Faults for a broker whose process may be killed at any time.
 BROKER_DEATHS: Mapping[str, int] = {"kill broker": 2, "stop broker": 1}
 
 #: SIGSTOP lasts from 2 to 40 s, as often below 9 s as above: sessions and requests end in between.
 FREEZE_S = (2.0, 40.0)
-#: How long a worker is away, some within its session and some beyond it.
+#: The seconds of a worker's absence, partly within its session and partly beyond.
 AWAY_S = (0.1, 12.0)
 FULL_S = (3.0, 25.0)
 BROKER_AWAY_S = (0.1, 6.0)
@@ -24,7 +24,7 @@ BROKER_AWAY_S = (0.1, 6.0)
 TWO_OF_100 = 45
 SOON_S = 4.0
 
-#: Of a journal: what overlaps, how often, for how long (s), and how long after the last one (s) it begins.
+#: A journal's overlapping faults: frequency, duration (s), and start after the previous fault (s).
 OVERLAPPING: Mapping[str, int] = {
     "kill": 5,
     "freeze": 5,
@@ -44,9 +44,9 @@ LASTS_S: Mapping[str, tuple[float, float]] = {
     "stop broker": (0.1, 4.0),
 }
 NEXT_S = (0.1, 3.5)
-#: In turn: the workers are restarted with one more agent, topic and table, and without them again.
+#: In turn: the workers restart with another agent, topic and table, and later without these.
 DEPLOYS = ("deploy", "roll back")
-#: A journal of fewer events has no deploy; a longer one has one for each of so many events, and at least two.
+#: The fewest events of a journal with deploys, and the events per deploy; at least two deploys.
 LEAST_WITH_DEPLOYS, EVENTS_PER_DEPLOY = 20, 25
 #: So many workers of a journal may be hindered at once.
 MOST_HINDERED = 2
@@ -54,10 +54,11 @@ MOST_HINDERED = 2
 
 @dataclass(frozen=True)
 class Fault:
-    """``kind`` from ``at_s`` on, seconds after the round began, for ``for_s``; a deploy, as long as it takes.
+    """A fault ``kind`` from ``at_s`` seconds into the round, for ``for_s`` seconds.
 
-    ``worker`` is empty where it befalls the broker or all workers; ``number`` is the signal by which
-    workers end; ``seed`` decides what is left open, as which files are damaged and how.
+    A deploy ends by itself. ``worker`` is empty for faults of the broker or of all workers.
+    ``number`` is the signal that ends workers. ``seed`` decides the open details, such as the
+    damaged files.
     """
 
     kind: str
@@ -78,13 +79,13 @@ class Fault:
 def faults_of(
     seed: int, number: int, workers: Sequence[str], *, broker_dies: bool
 ) -> tuple[Fault, ...]:
-    """One or two faults of round ``number``, by the time at which they begin."""
+    """Return one or two faults of round ``number``, by start time."""
     rng = random.Random(f"{seed}/{number}")
     kinds = {**WORKER_FAULTS, **GROUP_FAULTS, **(BROKER_DEATHS if broker_dies else {})}
     first = _draw(rng, kinds, workers, 0.0)
     if rng.randrange(100) >= TWO_OF_100:
         return (first,)
-    # Two faults of the whole group at once say nothing of either.
+    # Two simultaneous faults of the whole group would not show the effect of either.
     others = {
         kind: weight for kind, weight in kinds.items() if first.worker or kind in WORKER_FAULTS
     }
@@ -116,10 +117,10 @@ def _seconds(rng: random.Random, kind: str) -> float:
 def overlapping(
     seed: int, events: int, workers: Sequence[str], spares: Sequence[str]
 ) -> tuple[Fault, ...]:
-    """``events`` faults, each of which begins while the group is still busy with those before; by time.
+    """Return ``events`` faults by time; each begins while the group handles earlier faults.
 
-    Spares come and go: their fault is ``join``, at whose end they leave. A worker has one fault at a time.
-    Deploys begin among them, whatever hinders the workers then.
+    Spares join and leave: their fault is ``join``, which ends with a leave. A worker has one fault
+    at a time. Deploys begin among them, even while workers are hindered.
     """
     deploys = iter(DEPLOYS[n % 2] for n in range(events))
     deploys_at = _deploys_at(random.Random(f"deploys/{seed}"), events)
@@ -164,7 +165,7 @@ def overlapping(
 
 
 def _deploys_at(rng: random.Random, events: int) -> frozenset[int]:
-    """Which of a journal's events are deploys: one in the first half of each of equally many events."""
+    """Return the deploy events of a journal: one in the first half of each equal section."""
     if events < LEAST_WITH_DEPLOYS:
         return frozenset()
     count = max(2, events // EVENTS_PER_DEPLOY)

@@ -1,13 +1,13 @@
-"""A compacted topic shrinks while it is written and read, and a member's heartbeats go on.
+"""A compacted topic shrinks during writes and reads, while a member sends heartbeats.
 
     python -m tests.soak.shrink --updates 1000000 --keys 10000 --seed 1
 
-The embedded broker runs as a process with its data on disk. One producer writes the updates of random keys, a
-reader follows them, and a member of a group sends a heartbeat every 50 ms. After the last update the topic
-must shrink to ``MOST_PER_KEY`` records a key. The run ends with 1 where
+The embedded broker runs as a process with its data on disk. A producer writes updates of random
+keys, a reader follows them, and a member of a group sends a heartbeat every 50 ms. After the last
+update the topic must shrink to ``MOST_PER_KEY`` records a key. The run ends with 1 if
 
-- the topic keeps more records than that, or a key has another value than its last acknowledged one;
-- the reader misses a key's last value, or gets an offset that is not above the one before;
+- the topic keeps more records, or a key's value differs from its last acknowledged value;
+- the reader misses a key's last value, or gets an offset not above the previous offset;
 - a heartbeat is refused or takes longer than ``LONGEST_BEAT_S``.
 """
 
@@ -36,9 +36,9 @@ TOPIC = "table"
 SETTINGS = ("log.cleaner.backoff.ms=1000",)
 CONFIGS = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
 HEARTBEAT, PAUSE_S = 68, 0.05
-#: The session: a heartbeat that takes longer costs the membership. The figures are printed.
+#: The session timeout: a longer heartbeat loses the membership. The durations are printed.
 LONGEST_BEAT_S = 45.0
-#: A tenth of the bytes may be dirty; cleaned records, alone in their batches, take more bytes than new ones.
+#: A tenth of the bytes may be dirty; cleaned single-record batches take more bytes than new ones.
 MOST_PER_KEY = 2.0
 PATIENCE_S = 600.0
 VALUE = "%010d" + "x" * 90
@@ -46,7 +46,7 @@ VALUE = "%010d" + "x" * 90
 
 @dataclass
 class Member:
-    """A member of the consumer protocol: the seconds that each of its heartbeats took."""
+    """A member of the consumer protocol, with the seconds of each heartbeat."""
 
     bootstrap: str
     beats: list[float] = field(default_factory=list)
@@ -75,7 +75,7 @@ class Member:
 
 @dataclass
 class Reader:
-    """Follows the topic from its start: the newest value of each key, and offsets that went back."""
+    """Read the topic from its start: each key's newest value, and decreasing offsets."""
 
     bootstrap: str
     newest: dict[bytes, bytes] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class Reader:
     wrong: list[str] = field(default_factory=list)
 
     def run(self, stopping: threading.Event) -> None:
-        """Read until told to stop."""
+        """Read until ``stopping`` is set."""
         reading = reader(self.bootstrap, "reading", "read_uncommitted")
         reading.assign([TopicPartition(TOPIC, 0, 0)])
         while not stopping.is_set():
@@ -127,7 +127,7 @@ def write(bootstrap: str, updates: int, keys: int, seed: int) -> dict[bytes, byt
 
 
 def shrunk(bootstrap: str, most: float) -> list[tuple[int, bytes, bytes]]:
-    """The records of the topic, once it has at most so many, else those of the last look."""
+    """Return the topic's records once there are at most ``most``, else those of the last read."""
     deadline = time.monotonic() + PATIENCE_S
     while len(found := read_all(bootstrap, TOPIC, "read_uncommitted")) > most:
         if time.monotonic() > deadline:
@@ -137,7 +137,7 @@ def shrunk(bootstrap: str, most: float) -> list[tuple[int, bytes, bytes]]:
 
 
 def size_of(folder: Path) -> float:
-    """MB of the files of a folder; a file that vanishes meanwhile counts as empty."""
+    """Return the MB of a folder's files; a vanished file counts as empty."""
     total = 0
     for path in folder.rglob("*"):
         try:
@@ -155,7 +155,7 @@ def milliseconds(beats: Sequence[float]) -> str:
 
 
 def play(folder: Path, updates: int, keys: int, seed: int, say: Callable[[str], None]) -> list[str]:
-    """Play it; return the differences."""
+    """Run the test; return the differences."""
     broker, stopping = BrokerProcess(folder, *SETTINGS), threading.Event()
     try:
         at = broker.bootstrap

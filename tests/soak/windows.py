@@ -1,4 +1,4 @@
-"""The windows that workers have closed, and the sets of their customers, against the model."""
+"""The windows closed by the workers, and their customers' sets, compared with the model."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.soak.world import World
 from tests.support.workers.load import WINDOW
 
-#: As the workers have it: windows are closed when the partition is so many offsets further.
+#: The workers' setting: a window closes this many offsets later in its partition.
 EXPIRES = 60
-#: Nothing was closed for so long: then nothing more is.
+#: If no window closes for this time, no further window will close.
 PATIENCE_S = 45.0
 
 Window = tuple[int, str, int]
 
 
 def due(world: World) -> set[Window]:
-    """The windows that have expired by the records there are."""
+    """Return the windows expired by the sent records."""
     load = world.load
     return {
         window
@@ -32,7 +32,7 @@ def due(world: World) -> set[Window]:
 
 
 def rows(world: World) -> dict[Window, list[Any]]:
-    """What windows were closed with, as a committed reader sees it by now."""
+    """Return the rows of closed windows, as seen by a committed reader."""
     found = defaultdict(list)
     for key, value in _read(world, "closed"):
         partition = int(key.split("-")[1])
@@ -69,9 +69,9 @@ def _read(world: World, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def wrong_windows(world: World, *, exactly_once: bool) -> tuple[int, list[str]]:
-    """How many windows were closed; where not each that has expired was, with its last value.
+    """Return the number of closed windows, and the differences from the model.
 
-    Under ``exactly_once`` once.
+    Every expired window must have closed with its last value; under ``exactly_once`` only once.
     """
     expected, most, since = due(world), -1, time.monotonic()
     while (missing := expected - (found := rows(world)).keys()) and (
@@ -79,7 +79,7 @@ def wrong_windows(world: World, *, exactly_once: bool) -> tuple[int, list[str]]:
     ):
         if len(found) > most:
             most, since = len(found), time.monotonic()
-        # All orders are done: workers that only close windows by now are not idle.
+        # All orders are done: workers that only close windows now are not idle.
         world.idleness.excuse(world.fleet.workers, time.time())
         world.tick()
     model = world.load.windows

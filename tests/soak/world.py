@@ -1,4 +1,4 @@
-"""The group under a soak: its workers, what hinders them, a supervisor that starts those that have ended."""
+"""The group under a soak: its workers, their faults, and a supervisor for ended workers."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ IDLE_S = 60.0
 LEAVE_S = 45.0
 #: After so long a group without idle workers must be at rest; a start takes a minute on a busy machine.
 REST_S = 240.0
-#: All partitions have flowed, and nothing changed, for so long: then the group is at rest.
+#: The group is at rest after this time with all partitions flowing and no change.
 QUIET_S = 1.0
 TICK_S = 0.1
-#: After a longer pause between two ticks, as while a broker starts, nobody counts as idle.
+#: After a longer pause between two ticks, as during a broker's start, no worker counts as idle.
 PAUSE_S = 5.0
-#: By then a process that was sent SIGSTOP stands still.
+#: A process stands still after this time from a SIGSTOP.
 STOPPED_AFTER_S = 0.05
-#: A worker that ends by itself is started again, but not for ever.
+#: A worker that ends by itself is restarted, up to a limit.
 MOST_EXITS = 6
 
 DAMAGES: tuple[Damage, ...] = (
@@ -59,17 +59,17 @@ class Broken(Exception):
 
 @dataclass
 class World:
-    """All of it; :meth:`tick` must be called ten times a second, and raises Broken."""
+    """The whole group; :meth:`tick` must be called ten times a second, and raises Broken."""
 
     fleet: Fleet
     load: Load
     outputs: Outputs
     broker: Broker
-    #: The disk of each worker, whose names they are.
+    #: The disk of each worker, by the worker's name.
     disks: Mapping[str, Path]
-    #: Given to the agent that deploys add, and passed on by it.
+    #: Input and output of the agent added by deploys.
     returns: tuple[Load, Outputs] | None = None
-    #: So many times longer may workers take where other processes compute.
+    #: The factor on workers' deadlines while other processes compute.
     patience: float = 1.0
     progress: Progress = field(init=False)
     idleness: Idleness = field(init=False)
@@ -77,18 +77,18 @@ class World:
     frozen: Counter[str] = field(default_factory=Counter)
     full: Counter[str] = field(default_factory=Counter)
     broker_hindered: int = 0
-    #: Whether workers that start from now on take returns; those that run are restarted one after another.
+    #: Whether new workers run the returns agent; running workers are restarted in turn.
     takes_returns: bool = False
-    #: The worker that the deploy has restarted last.
+    #: The worker restarted last by the deploy.
     deploying: str = ""
-    #: Workers that were told to end and have not been started since -> when.
+    #: Workers with a requested end and no restart since -> time of the request.
     planned: dict[str, float] = field(default_factory=dict)
     damages: dict[str, list[int]] = field(default_factory=dict)
     #: From when to when each worker was stopped by a signal, over all of its lives.
     stops: dict[str, list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
-    #: Partitions on the disk of a worker when it was started last.
+    #: Partitions on the worker's disk at its last start.
     files: dict[str, frozenset[int]] = field(default_factory=dict)
-    #: What happened, with times, for whoever reads the logs.
+    #: The events with times, for readers of the logs.
     story: list[str] = field(default_factory=list)
     exits: int = 0
     ticked_at: float = 0.0
@@ -98,11 +98,11 @@ class World:
         self.idleness = Idleness(IDLE_S * self.patience)
 
     def tell(self, line: str) -> None:
-        """One line of the story."""
+        """Add a line to the story."""
         self.story.append(f"{time.strftime('%H:%M:%S')} {line}")
 
     def start(self, name: str) -> None:
-        """With its files, or what is left of them."""
+        """Start the worker with its remaining files."""
         for seed in self.damages.pop(name, ()):
             self._damage(name, random.Random(seed))
         self.planned.pop(name, None)
@@ -125,7 +125,7 @@ class World:
             self.tell(f"{name}: damage {which} to {database.name}")
 
     def tick(self) -> None:
-        """Read what is new, start who has ended, see who stands still; then sleep a little."""
+        """Read new results, restart ended workers, check for idle workers, then sleep a little."""
         living = {worker.name: worker for worker in self.fleet.living()}
         for name, worker in self.fleet.workers.items():
             self.progress.take(name, worker.orders)
@@ -133,8 +133,9 @@ class World:
         self.outputs.read()
         now, before = time.time(), self.ticked_at
         self.ticked_at = now
-        # One that has not joined yet sends no heartbeats; should it never join, there is no rest.
-        # While versions differ returns are a group of their own, and a worker may have nothing else.
+        # A worker outside the group sends no heartbeats; if it never joins, the group does not come
+        # to rest. While versions differ, returns form their own group, and a worker may own nothing
+        # else.
         hindered = (
             self.fleet.workers
             if self.broker_hindered or now - before > PAUSE_S
@@ -175,10 +176,10 @@ class World:
                 self.start(name)
 
     def _deploy(self, now: float) -> None:
-        """Restart the next worker of the other version, once the last one is a member again or is hindered.
+        """Restart the next outdated worker after the last restarted worker is a member or hindered.
 
-        A worker that ends before its turn is started with its former version; one that is away when its turn
-        comes, with the new one.
+        A worker that ends before its turn starts with its old version. A worker that is away at its
+        turn starts with the new version.
         """
         last = self.deploying
         hindered = not last or self.away[last] or self.frozen[last]
@@ -194,7 +195,7 @@ class World:
             self.fleet.workers[name].process.send_signal(signal.SIGTERM)
 
     def _outdated(self) -> list[str]:
-        """Workers that have not been given the version of the last deploy."""
+        """Return the workers without the version of the last deploy."""
         return [
             name
             for name in sorted(self.fleet.workers)
@@ -242,7 +243,7 @@ class World:
             BROKER[fault.kind](self.broker)
 
     def end(self, fault: Fault) -> None:
-        """The fault is over; who went away is started by the next tick."""
+        """End the fault; the next tick restarts the removed workers."""
         self.tell(f"{fault} ends")
         if fault.kind in ("kill", "leave", "damage", "all"):
             for name in [fault.worker] if fault.worker else list(self.fleet.workers):
@@ -263,13 +264,13 @@ class World:
             self.full[fault.worker] -= 1
             if not self.full[fault.worker]:
                 (self.disks[fault.worker] / "ballast").unlink(missing_ok=True)
-        elif fault.kind not in DEPLOYS:  # which end when all workers are of one version
+        elif fault.kind not in DEPLOYS:  # which end when all workers have the same version
             self.broker.ensure()  # a minute on a busy machine
             self.idleness.excuse(self.fleet.workers, time.time())
             self.broker_hindered -= 1
 
     def rest(self) -> float:
-        """Wait until the group is at rest and every partition flows; returns how many seconds that took."""
+        """Wait until the group is at rest and every partition flows; return the seconds."""
         began, calm, since = time.time(), -1, time.time()
         while time.time() - began < REST_S * self.patience:
             self.tick()
@@ -287,7 +288,7 @@ class World:
         )
 
     def is_at_rest(self, living: Sequence[Worker]) -> bool:
-        """Whether all that should live do, unhindered, and have agreed on whose each partition is."""
+        """Whether all expected workers live, are unhindered, and agree on the owners."""
         if self.broker_hindered or any(self.frozen.values()) or self._outdated():
             return False
         expected = sum(not self.away[name] for name in self.fleet.workers)
@@ -300,16 +301,16 @@ class World:
         )
 
     def flows(self) -> list[tuple[Load, Outputs]]:
-        """The orders, and the returns where there are any."""
+        """Return the orders, and the returns if there are any."""
         return [(self.load, self.outputs), *filter(None, [self.returns])]
 
     def state(self) -> State:
-        """Who owns and holds what."""
+        """Return the owned and held partitions of each worker."""
         living = self.fleet.living()
         return State({w.name: w.actives for w in living}, {w.name: w.held for w in living})
 
     def clean_up(self) -> None:
-        """All that runs and is not the broker's ends, however it stands."""
+        """Stop all processes except the broker."""
         self.broker.ensure()
         self.fleet.stop()
         for load, outputs in self.flows():

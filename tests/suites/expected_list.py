@@ -34,7 +34,7 @@ class Expectation:
 
 
 def parse(lines: Iterable[str]) -> dict[str, Expectation]:
-    """Name -> expectation. ValueError for an unknown word, a name twice, or a reason that is owed."""
+    """Return name -> expectation. ValueError for an unknown word, a repeat or a missing reason."""
     found: dict[str, Expectation] = {}
     for line in lines:
         if not line.strip() or line.startswith("#"):

@@ -22,7 +22,7 @@ from tests.suites.catalogue import Suite
 
 PATIENCE_S = 400.0
 AT_ONCE = 3
-WORDS = {"PASSED": "passed", "SKIPPED": "skipped", "DNS": "skipped"}  # all others have failed
+WORDS = {"PASSED": "passed", "SKIPPED": "skipped", "DNS": "skipped"}  # others: failed
 KNOWN_ISSUES = ("0028_long_topicnames",)  # the suite marks these: they run only on request
 SCRIPTS: Mapping[str, str] = {
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
@@ -49,7 +49,7 @@ def built(suite: Suite, sources: Path) -> Path:
 
 
 def kafka_path(folder: Path) -> Path:
-    """What KAFKA_PATH shall be: ``bin`` with the scripts that are called, ``libs`` with Kafka's jars."""
+    """Make the folder for KAFKA_PATH: ``bin`` has the called scripts, ``libs`` Kafka's jars."""
     (folder / "bin").mkdir()
     (folder / "libs").symlink_to(kafka_jars())
     for name, main_class in SCRIPTS.items():

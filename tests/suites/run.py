@@ -1,11 +1,11 @@
-"""Run a suite against a broker and compare the outcomes with the kept list; used by ``make
-suites``.
+"""Run a suite against a broker and compare the outcomes with the kept list.
 
     python -m tests.suites.run SUITE --sources CHECKOUT [--protocol consumer] [--broker kafka] [-k WORDS]
 
-``--sources`` is a checkout of the suite's project at the revision in :mod:`tests.suites.catalogue`;
-the checkout is not changed. The suite runs in its own environment in the cache folder, with the
-client of its project. The exit code is 1 if an outcome differs from its line in ``expected/``.
+``make suites`` calls this module. ``--sources`` is a checkout of the suite's project at the
+revision in :mod:`tests.suites.catalogue`; the checkout is not changed. The suite runs in its own
+environment in the cache folder, with the client of its project. The exit code is 1 if an outcome
+differs from its line in ``expected/``.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def run(name: str, sources: Path, protocol: str, kind: str, more: list[str]) -> 
 
 
 def main(arguments: list[str]) -> int:
-    """Run, print every name with its outcome and the counts; 1 when the kept list says otherwise."""
+    """Run, print each test's outcome and the counts; return 1 for unexpected outcomes."""
     parser = argparse.ArgumentParser(prog="tests.suites.run", description=__doc__.splitlines()[0])
     parser.add_argument("suite", choices=sorted(SUITES))
     parser.add_argument(

@@ -190,7 +190,7 @@ def test_a_declared_set_of_different_counts_binds_only_equal_ones() -> None:
 
 @pytest.mark.parametrize("remembered", [4, 8])
 def test_a_group_whose_width_changed_shares_its_id_with_no_other(remembered: int) -> None:
-    """The remembered id may now be another group's count, and transactional ids contain the id."""
+    """The remembered id may be the count of another group now; transactional ids contain the id."""
     found = group([["a", "b"]], {"a": 8, "b": 4}, previous_ids={"a": 4, "b": remembered})
     assert len({g.group_id for g in found}) == len(found) == 2
     assert ids(found)["a"] == 4

@@ -221,7 +221,7 @@ def test_the_answer_does_not_depend_on_the_order_of_the_copies() -> None:
 def test_a_first_start_meets_the_failover_bound(
     members: int, tasks: int, replicas: int, racks: str
 ) -> None:
-    """Whoever dies, nobody ends above the heaviest load + ceil(tasks / peers); no rack twice."""
+    """After a death no load exceeds the maximum + ceil(tasks / peers); no rack has two copies."""
     given = fresh(members, tasks, replicas, RACKS[racks])
     placed = place(given)
     figures = measure(given, placed)

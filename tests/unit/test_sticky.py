@@ -1,4 +1,4 @@
-"""The preferred members of tasks: promises of the last round, former homes, and owners that may stay."""
+"""The preferred members of tasks: promised members, former homes, and owners with room."""
 
 from __future__ import annotations
 

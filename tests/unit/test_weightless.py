@@ -39,7 +39,7 @@ def test_a_weightless_topic_stays_where_it_is() -> None:
 
 
 def test_a_weightless_topic_is_no_work_of_its_counts_group() -> None:
-    """The other topics of one partition keep the count's id; the weightless topic follows none."""
+    """The topics with work keep the count's id; the weightless topic follows no group."""
     members = [Member(f"m{i}", ["audit", "audit-log", LEADER]) for i in range(2)]
     counts = {"audit": 1, "audit-log": 1, LEADER: 1}
     made = plan(members, counts, changelogs={"audit-log"}, weightless={LEADER})

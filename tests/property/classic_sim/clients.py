@@ -103,7 +103,7 @@ class Client:
         )
 
     def sync(self, ticket: int) -> SyncGroup:
-        """Its SyncGroup. Assignments may have gaps and ghosts, and come from one that does not lead."""
+        """Return the client's SyncGroup, sometimes with gaps or ghosts or from a non-leader."""
         listed = self.listed if self.leads else ("ghost", self.member_id)
         given: dict[str, bytes] = {}
         if self.leads or self.random.random() < 0.2:

@@ -36,7 +36,7 @@ class Promises(Requests):
         now: int,
         disk_failed: bool,
     ) -> None:
-        """Raise Violation if the step from ``before`` to ``after`` was not the right one."""
+        """Raise Violation unless the step from ``before`` to ``after`` is right."""
         self._see(event, before, after, replies, now, disk_failed)
         CHECKS[type(event)](self, event)
         if after.state is State.DEAD:
@@ -225,15 +225,14 @@ class Promises(Requests):
             absent = [m for m in self.after.members.values() if m.instance_id is None]
             if not certain and (absent or self.after.joined()):
                 return
-            # Only static members that have not rejoined are left: their session timeouts end the
-            # phase.
+            # Only static members without a rejoin are left: their session timeouts end the phase.
             must(not self.after.joined(), "a join phase does not end", self.after)
             must(not absent, "a member that missed the join phase stays", absent)
             again = self.now + slowest(self.after)
             book.join_due = (again, again if certain else max(again, book.join_due[1]))
 
     def _others_answers(self) -> None:
-        """Each parked request that was answered got the right answer, and each that was not is held."""
+        """Each answered parked request got the right answer; all others are still parked."""
         for ticket, reply in self.replies.items():
             if reply is self.own:
                 continue
@@ -308,7 +307,7 @@ class Promises(Requests):
                 )
 
     def _remember_disk(self) -> None:
-        """What a restart must bring back: the last stable or empty group, or that a generation has begun."""
+        """Remember the state for a restart: a stable or empty group, or a begun generation."""
         after = self.after
         if after.state is State.STABLE or self._begins():
             self.book.disk = after

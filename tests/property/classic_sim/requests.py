@@ -48,7 +48,7 @@ class Requests:
         self.replies, self.now, self.disk_failed = replies, now, disk_failed
         self.own = replies.get(getattr(event, "token", -1))
         self.kind: Kind | None = None  # the kind of an accepted JoinGroup
-        self.gone: dict[str, Code] = {}  # who may go, and what its parked requests are told
+        self.gone: dict[str, Code] = {}  # removed members -> their error
         if after.state is State.DEAD or before.state is State.DEAD:
             self._came_or_went_as_a_whole()
 

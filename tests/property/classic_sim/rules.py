@@ -56,7 +56,7 @@ def heartbeat(event: Heartbeat, seen: GroupSeen) -> Code:
 
 
 def commit(event: CommitOffsets, seen: GroupSeen) -> Code:
-    """Members of this generation while they own something; outsiders while there are no members."""
+    """Allow members of this generation outside a rebalance, and outsiders of an empty group."""
     if event.generation < 0 and seen.state in (State.EMPTY, State.DEAD):
         return Code.NONE
     if seen.state is State.DEAD:
@@ -110,7 +110,7 @@ def join(event: JoinGroup, seen: GroupSeen, limits: GroupLimits) -> Code:
 
 
 def has_room(member_id: str, seen: GroupSeen, limits: GroupLimits) -> bool:
-    """In the join phase those who wait count, otherwise the members; who counts already is welcome."""
+    """Whether the group has room: in the join phase the waiting members count, else all."""
     if seen.state is State.PREPARING:
         waits = member_id in seen.members and bool(seen.members[member_id].joins)
         return waits or seen.joined() < limits.max_size
@@ -137,7 +137,7 @@ def common(members: Iterable[MemberSeen]) -> set[str]:
 
 
 def choice(members: Mapping[str, MemberSeen]) -> str | None:
-    """Each votes for its first common protocol; of equals the one voted for first."""
+    """Return the elected protocol: members vote for their first common one; ties go by order."""
     spoken = common(members.values())
     ballots = [
         next(p.name for p in m.protocols if p.name in spoken) for m in members.values() if spoken

@@ -109,7 +109,7 @@ class Trial:
         return slowest(self.look())
 
     def do(self, act: Act) -> dict[int, fx.Reply]:
-        """Carry out one act; the answers by ticket. Whatever the machine raises is a violation too."""
+        """Carry out an act; return the answers by ticket. Any exception is a violation."""
         try:
             return self._do(act)
         except (

@@ -84,7 +84,7 @@ class World:
                 self.do(Ask(again))
 
     def commit(self, event: CommitOffsets, *, group: str = "g") -> None:
-        """An OffsetCommit, sometimes with a partition that is not there or a note that is too long."""
+        """Commit offsets, sometimes of an unknown partition or with too long metadata."""
         draw = self.random
         places = [(topic, p) for topic in ("a", "b") for p in (0, 1)] + [("nowhere", 0), ("a", 7)]
         weights = [9, 9, 9, 9, 1, 1]
@@ -159,7 +159,7 @@ class World:
         self.do(self.random.choice(choices))
 
     def delete(self) -> None:
-        """An administrator deletes the group, as far as that is allowed; a restart does not bring it back."""
+        """Delete the group if permitted; a restart does not restore the group."""
         if self.trial.look().state is State.EMPTY:
             self.commit(CommitOffsets(self.ticket()))
         self.do(Ask(DeleteGroup(self.ticket())))
@@ -227,7 +227,7 @@ class World:
             self.do(Ask(said(self.ticket())))
 
     def siege(self) -> None:
-        """As long as phases last members send heartbeats and no more; one that owes a sync has bounced."""
+        """Send only heartbeats for a whole phase; a member with a due sync has bounced."""
         state, patience = self.trial.look().state, self.trial.patience()
         if state is State.STABLE and patience < PATIENT_MS:
             for client in self._owing()[:1]:
@@ -265,7 +265,7 @@ class World:
             self._hold(min(self.trial.patience(), PATIENT_MS // 5))
 
     def exodus(self) -> None:
-        """Dynamic members leave, static ones are away: nobody is there to lead, and sessions must decide."""
+        """Remove the dynamic members while static members are away; only timeouts end the phase."""
         members = self.trial.look().members.values()
         leavers = tuple(Leaver(m.member_id) for m in members if m.instance_id is None)
         if not leavers or len(leavers) == len(members):

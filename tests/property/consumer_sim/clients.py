@@ -169,7 +169,7 @@ class Client:
             self.out()
 
     def sync(self, ticket: int) -> SyncGroup:
-        """Its SyncGroup; a leader deals topic "a" in turn, and in every third generation all to everybody."""
+        """Return a SyncGroup: topic "a" in turn, or all partitions to all every third time."""
         is_wrong = self.epoch % 3 == 0
         given = {
             m: write_assignment(

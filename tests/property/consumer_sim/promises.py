@@ -251,7 +251,7 @@ class Promises:
     def _arrives(
         self, instance: str | None, member_id: str, joins: bool, before: Seen
     ) -> SeenMember:
-        """Where it starts from: a static member that comes back takes its own place."""
+        """Return the member's start: a returning static member keeps its former state."""
         model = self.model
         holder = model.instances().get(instance) if instance is not None else None
         if not joins or holder is None:

@@ -1,4 +1,4 @@
-"""What each answer must be, from what was seen before: written from the protocol, not from the machine."""
+"""The right answer to each request, written from the protocol and not from the code."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def next_step(
     owned: frozenset[Pair] | None,
     reads_anew: bool,
 ) -> tuple[int, str, frozenset[Pair], frozenset[Pair]]:
-    """Epoch, state, assigned and revoking of a member after its heartbeat; ``taken``: held by others."""
+    """Return epoch, state, assigned and revoking after a heartbeat; others hold ``taken``."""
     has, revoking = before.assigned, before.revoking
     unread = frozenset(x for x in has if x[0] not in readable)
     wanted = frozenset(x for x in target if x[0] in readable)

@@ -67,7 +67,7 @@ class Trial:
         return self.promises.model
 
     def do(self, act: Act) -> dict[int, fx.Reply]:
-        """Carry out one act; the answers by ticket. Whatever the machine raises is a violation too."""
+        """Carry out an act; return the answers by ticket. Any exception is a violation."""
         try:
             return self._do(act)
         except (AssertionError, LookupError, ValueError, TypeError, AttributeError) as error:
@@ -214,7 +214,7 @@ class Trial:
         self._look_around(before, after)
 
     def _check_classic(self, before: Seen) -> None:
-        """Everybody in the new classic group learns of its partitions, also should the broker die now."""
+        """Each member of the new classic group gets its partitions, even after a restart."""
         if isinstance(self.group, ClassicGroup) and before.members:
             self.promises.all_are_told(before, self.group, self.catalogue)
             again = self._restored()

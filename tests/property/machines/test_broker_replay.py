@@ -1,4 +1,4 @@
-"""The broker dies at every possible write; what it had acknowledged is there when it is back (B4, B8, B9)."""
+"""The broker crashes at every write; a restart keeps the acknowledged data (B4, B8, B9)."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Life:
         self.unsure.clear()
 
     def check(self) -> None:
-        """Everything acknowledged is there; logs have no holes; nothing is left of deleted topics."""
+        """Check acknowledged data, holes in logs, and left-overs of deleted topics."""
         for name, topic_id in self.topics.items():
             topic = self.catalogue.get(name)
             if topic is None:
@@ -193,7 +193,7 @@ def test_nothing_acknowledged_is_lost_wherever_the_broker_dies(seed: int) -> Non
 
 
 def test_what_is_restored_is_what_was_live() -> None:
-    """Without any crash: a reopened broker equals the running one, down to members and offsets."""
+    """Without a crash a reopened broker has the same members and offsets."""
     for seed in range(20):
         life = Life(MemoryStore(), seed)
         for _ in range(60):

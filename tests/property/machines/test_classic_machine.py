@@ -46,7 +46,7 @@ def test_a_seed_is_the_same_life_under_any_hash_seed() -> None:
 def test_a_broken_promise_is_told_with_its_seed_and_a_short_transcript(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of a group that elects nobody else: a few acts of many, the answers, what is wrong with the last."""
+    """The group here elects no other leader; the transcript is short and ends with the error."""
     monkeypatch.setattr(
         Roster, "elect_joined_leader", lambda roster: any(m.join_tokens for m in roster)
     )

@@ -64,7 +64,7 @@ def _without_sets(told: str) -> str:
 def test_a_broken_promise_is_told_with_its_seed_and_a_short_transcript(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The group here never fences; the transcript has few acts and ends with the error."""
+    """The group here never fences; the transcript is short and ends with the error."""
     monkeypatch.setattr(heartbeat, "check_epoch", lambda stood, received, owned: None)
     with pytest.raises(Violation) as broken:
         sum(run(seed) for seed in range(CI_SEEDS))

@@ -385,7 +385,7 @@ def _leave_for_good(world: World, name: str) -> None:
 
 
 def test_the_life_itself_meets_everything() -> None:
-    """Without any death: upgraded and downgraded, nobody put out, and enough writes to die at."""
+    """Without a crash the group changes its type twice, and no member is fenced."""
     world = World()
     types = life(world)
     assert types == ["consumer"] * 10 + ["classic"] + ["consumer"] * 3

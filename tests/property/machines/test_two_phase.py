@@ -32,7 +32,7 @@ def happen(group: Group, what: str, name: str) -> None:
 def test_no_task_is_given_while_another_processes_it(
     rounds: list[tuple[list[tuple[str, str]], set[str]]], replicas: int
 ) -> None:
-    """With joins, deaths, lost memberships and missed answers, and a leader that remembers nothing."""
+    """Workers join, die, lose memberships and miss answers; the leader is stateless."""
     group = Group(replicas=replicas)
     group.join("a")
     for events, misses in rounds:

@@ -1,4 +1,4 @@
-"""Everybody stops, some start late: in the end tasks are where they were, as far as the target allows."""
+"""A full stop with late starters: tasks return to their owners as far as the target allows."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_late_starters_are_met_as_the_oracle_would(members: int, extra: int) -> 
 
 @pytest.mark.parametrize("members", SIZES)
 def test_nothing_moves_to_and_fro(members: int) -> None:
-    """Once all are there, the next round may bring promoted ones to their target, and then nothing moves."""
+    """One more round may move promoted tasks to their targets; then no task moves."""
     partitions = counts(members, 1)
     rng = Random(members)
     back, _ = stopped(members, partitions, 1, rng)

@@ -158,7 +158,7 @@ def alone(ends: dict[int, int], *, begun: dict[int, int]) -> list[int]:
 
 
 def test_the_begun_keep_their_place_beside_the_short() -> None:
-    """Else a long one is dropped for a short one each time, and never ends."""
+    """Otherwise a short warm-up would always replace the long one, and the long one never ends."""
     assert alone({0: 700, 1: 700, 2: LONG, 3: 600}, begun={2: 5}) == [2]
 
 
@@ -276,7 +276,7 @@ def test_of_two_on_one_member_the_shorter_comes_first() -> None:
 
 
 def one_with_two(standby: int, stranger: int, *, drained: str = "x") -> Plan:
-    """An owner of two partitions at ``LONG`` and two with copies, of which ``drained`` is to have nothing."""
+    """Return a plan with two partitions and two members with copies; ``drained`` gets no task."""
     both = [0, 1]
     members = [
         Member(
@@ -314,7 +314,7 @@ def test_what_a_stranger_claims_keeps_nobody_waiting(stranger: int) -> None:
 
 
 def test_a_claim_beyond_the_end_is_no_warmth_and_is_counted() -> None:
-    """A file of a topic that was created anew: its member gets a replica first, and the leader is told."""
+    """The file belongs to an older topic: a replica comes first, and the claim is counted."""
     made = one_with_two(LONG, 5 * LONG, drained="b")
     assert (made.moves, len(made.awaited("x")["t-log"])) == (0, 1)
     assert made.onward is not None

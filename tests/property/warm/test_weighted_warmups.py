@@ -59,7 +59,7 @@ def _event(found: Fleet, rng: Random, capacities: list[float], *, mixed: bool, n
 @pytest.mark.parametrize("capacities", [[1.0], [1.0, 2.0, 4.0], [1.0, 8.0]])
 @pytest.mark.parametrize("mixed", [False, True])
 def test_each_announced_move_is_made_by_the_next_plan(capacities: list[float], mixed: bool) -> None:
-    """When every announced replica has caught up and nothing else happens, and rounds come to an end."""
+    """The move is made once all warm-ups have caught up and no event occurs; the rounds end."""
     announced = 0
     # Under seeds 26 and 44 only a search bound to the announced moves makes these moves.
     for seed in {*range(examples(150, 8)), 26, 44}:

@@ -1,1 +1,1 @@
-"""Random faults on the assigner service, its etcd and its consumers, with a sink that compares epochs."""
+"""Random faults on the assigner service, etcd and consumers, with a sink that compares epochs."""

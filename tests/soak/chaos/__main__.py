@@ -1,19 +1,20 @@
-"""Faults on the assigner service in strict mode, and a sink that compares epochs: ``make chaos``.
+"""Faults on the assigner service in strict mode, with a sink that compares epochs: ``make chaos``.
 
     python -m tests.soak.chaos --seed 1 --seconds 600
 
-Three members of etcd, three instances, seven consumers as processes that write ten times a second to each
-partition they own. Rounds of faults drawn from the seed: a second process of a name, SIGSTOP between
-``may_work()`` and a write, SIGKILL, members of etcd cut from their peers, instances killed and cut off. When
-the last fault of a round is over, each partition must be written to again within the time to live and 10 s.
+There are three etcd members, three instances and seven consumer processes, which write ten times a
+second to each of their partitions. Rounds of faults are drawn from the seed: a second process of a
+name, SIGSTOP between ``may_work()`` and a write, SIGKILL, etcd members cut from their peers, and
+instances killed or cut off. After the last fault of a round, each partition must have a write
+within the time to live and 10 s.
 
-- No process may write in the epoch of another one, whatever their names.
-- No process may write to a partition after a later process of its name has.
+- No process may write in the epoch of another process, whatever their names.
+- No process may write to a partition after a later process of its name has written.
 - No write may be refused within a second of its ``may_work()``: strict mode has one owner at a time.
-- A replaced process must end, and no other process may.
-- What etcd remembers of it all must follow the rules of a hand-off.
+- A replaced process must end, and no other process may end.
+- The records in etcd must follow the rules of a hand-off.
 
-The exit code is 1 where a promise was broken; then the logs are kept.
+The exit code is 1 after a broken promise; then the logs are kept.
 """
 
 from __future__ import annotations
@@ -39,15 +40,14 @@ NAMES = tuple(f"c{number}" for number in range(7))
 WITHIN_S = TTL_S + 10.0
 #: Seconds for processes to start, and for the first hand-offs.
 START_S = 90.0
-#: Faults that begin another process of a name while the one before lives.
+#: Faults that start another process of a name while the previous process is alive.
 TWINS = ("twin", "twin-cut", "twin-paused")
 #: Seconds for a process to come to its next write and stop there.
 PAUSE_S = 3.0
 
 
 async def _until_stopped(world: World, name: str) -> None:
-    """Have the newest process of the name stop before its next write; one without partitions is stopped as
-    it is."""
+    """Stop the newest process of the name before its next write; stop an idle process as is."""
     process = world.newest(name)
     process.send(signal.SIGUSR1)
     deadline = time.monotonic() + PAUSE_S
@@ -90,7 +90,7 @@ async def _on_consumer(world: World, fault: Fault) -> None:
 
 
 async def _until_started(world: World, number: int) -> None:
-    """Start an instance as a supervisor does: again, where it ended because no member of etcd answered."""
+    """Start an instance like a supervisor: retry after an exit caused by a missing etcd."""
     deadline = time.monotonic() + START_S
     while True:
         world.start_instance(number)
@@ -139,7 +139,7 @@ async def _on_etcd(world: World, fault: Fault) -> None:
         etcd.send(number, signal.SIGSTOP)
         await asyncio.sleep(fault.for_s)
         if is_leader and etcd.loses_leases():
-            # Where it went on, etcd itself would end the leases of living consumers.
+            # After SIGCONT, etcd itself would end the leases of living consumers.
             await asyncio.to_thread(etcd.kill, number)
             etcd.start(number)
             await asyncio.to_thread(etcd.wait)
@@ -157,7 +157,7 @@ async def _play(world: World, fault: Fault) -> None:
 
 
 async def _written(world: World, since: float, within_s: float) -> float | None:
-    """Seconds from ``since`` until each partition is written to; ``None`` where that is too late."""
+    """Return the seconds from ``since`` until each partition has a write; None if too late."""
     while silent := world.book.silent(since, time.monotonic()):
         if time.monotonic() - since > within_s:
             print(f"  silent after {within_s:g} s: {silent}", flush=True)
@@ -167,7 +167,7 @@ async def _written(world: World, since: float, within_s: float) -> float | None:
 
 
 async def _strays(world: World) -> list[str]:
-    """The processes that are not as they should be, once they had the time that partitions have."""
+    """Return the processes in a wrong state after the deadline of the partitions."""
     deadline = time.monotonic() + WITHIN_S
     while (found := list(world.strays())) and time.monotonic() < deadline:
         await asyncio.sleep(0.2)
@@ -175,7 +175,7 @@ async def _strays(world: World) -> list[str]:
 
 
 async def _chaos(world: World, seed: int, seconds: float) -> tuple[list[str], list[float], int]:
-    """What broke, how long each round took to be well again, and how many faults there were."""
+    """Return the broken promises, the recovery time of each round, and the number of faults."""
     for name in NAMES:
         world.spawn(name)
     began, broken, times, played = time.monotonic(), list[str](), list[float](), 0

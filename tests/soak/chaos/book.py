@@ -1,4 +1,4 @@
-"""What a sink has taken and refused, and where that breaks a promise of strict mode. Pure."""
+"""The writes accepted and refused by a sink, and breaches of strict mode's promises. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-#: A writer that was sure of its partition so few seconds ago cannot be a late one.
+#: A writer with a check of ``may_work()`` within this time cannot be a late writer.
 FRESH_S = 1.0
 
 
@@ -36,9 +36,9 @@ class Written:
 class Book:
     """The writes to all partitions.
 
-    The sink takes a write unless its epoch is below the highest of the partition. ``faults`` are what a sink
-    cannot see or refuse: two processes under one epoch, a process that writes after its successor, and a
-    process that was sure of its partition when its next owner already wrote.
+    The sink accepts a write unless its epoch is below the partition's highest epoch. ``faults`` are
+    breaches that a sink cannot detect or refuse. Two processes write in the same epoch, a process
+    writes after its successor, or a process is sure of its partition after the next owner's write.
     """
 
     partitions: Iterable[int]
@@ -51,7 +51,7 @@ class Book:
     _youngest: dict[tuple[int, str], int] = field(default_factory=dict)
 
     def write(self, said: Written) -> bool:
-        """Take a write, or refuse it; whether it was taken."""
+        """Accept or refuse a write; return whether it is accepted."""
         at, before = said.partition, self._highest.get(said.partition)
         if before is not None and said.epoch < before.epoch:
             self._refuse(said, before)
@@ -75,7 +75,7 @@ class Book:
             self.faults.append(f"two owners at a time: {said}; before it {before}")
 
     def silent(self, since: float, now: float, *, most_s: float = 1.0) -> list[int]:
-        """The partitions without a write after ``since``, or without one in the last ``most_s``."""
+        """Return the partitions without a write after ``since`` or in the last ``most_s``."""
         return [
             at
             for at in self.partitions

@@ -23,7 +23,7 @@ START_S = 60.0
 
 
 class _PeerProxy(Proxy):
-    """The way of the other members to one; bytes wait while either end is cut from its peers."""
+    """The other members' connections to a member; bytes wait while either end is cut off."""
 
     def __init__(self, cluster: Cluster, number: int, port: int) -> None:
         self._cluster = cluster
@@ -42,7 +42,7 @@ class _PeerProxy(Proxy):
 
 
 class Cluster:
-    """The members, by number; ``cut_off`` is the one whose peers do not hear it, nor it them."""
+    """The members by number; ``cut_off`` is the member without connections to its peers."""
 
     def __init__(self, folder: Path) -> None:
         self.cut_off: int | None = None
@@ -53,7 +53,7 @@ class Cluster:
         self.members: list[subprocess.Popen[bytes] | None] = [None] * MEMBERS
 
     def start(self, number: int) -> None:
-        """Start a member with the data that it has."""
+        """Start a member with its existing data."""
         peers = ",".join(f"m{n}=http://{proxy.endpoint}" for n, proxy in enumerate(self._proxies))
         client = f"http://{self.endpoints[number]}"
         options = {
@@ -74,7 +74,7 @@ class Cluster:
             )
 
     def is_well(self) -> bool:
-        """Whether each member answers with a quorum behind it."""
+        """Whether each member answers with a quorum."""
         asked = [str(binary("etcdctl")), "--endpoints", ",".join(self.endpoints)]
         done = subprocess.run(
             [*asked, "endpoint", "health"], capture_output=True, timeout=30, check=False
@@ -96,7 +96,7 @@ class Cluster:
             member.send_signal(what)
 
     def is_leader(self, number: int) -> bool:
-        """Whether the member leads, or does not answer, so that it may lead."""
+        """Whether the member leads; True also without an answer, since the member may lead."""
         asked = [str(binary("etcdctl")), "--endpoints", self.endpoints[number]]
         done = subprocess.run(
             [*asked, "endpoint", "status", "-w", "json"],
@@ -111,7 +111,7 @@ class Cluster:
         return bool(status["leader"] == status["header"]["member_id"])
 
     def loses_leases(self) -> bool:
-        """Whether a leader of this release that was stopped ends leases which were renewed meanwhile."""
+        """Whether a leader of this release, once stopped, ends leases renewed meanwhile."""
         told = subprocess.run(
             [str(binary()), "--version"], capture_output=True, text=True, check=True
         )
@@ -132,7 +132,7 @@ class Cluster:
             proxy.close()
 
     def member_of(self, near: socket.socket) -> int | None:
-        """The member at the other end of an accepted connection: its process has a socket of that port."""
+        """Return the member at the other end of a connection, by the sockets of its process."""
         with contextlib.suppress(OSError):
             port = near.getpeername()[1]
             for number, member in enumerate(self.members):
@@ -142,14 +142,14 @@ class Cluster:
 
 
 def _inodes(port: int) -> set[str]:
-    """The sockets on that port of loopback."""
+    """Return the sockets on the loopback port."""
     lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
     fields = map(str.split, lines)
     return {of[9] for of in fields if int(of[1].rpartition(":")[2], 16) == port}
 
 
 def _sockets(process_id: int) -> set[str]:
-    """The sockets that a process has open."""
+    """Return the open sockets of a process."""
     found = set()
     for link in Path(f"/proc/{process_id}/fd").iterdir():
         with contextlib.suppress(OSError):

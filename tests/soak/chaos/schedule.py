@@ -1,4 +1,4 @@
-"""Which faults a seed plays: rounds of one to three at a time, on different parts of the system. Pure."""
+"""The faults of a seed: rounds of one to three faults on different parts of the system. Pure."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-#: What may be done to a consumer. ``twin``: a second process of its name starts while the first one lives on.
-#: ``twin-paused``: the first one was stopped between ``may_work()`` and its write, and goes on later.
-#: ``twin-cut``: the first one is cut off from the service, and works as long as its session lives.
+#: The faults of a consumer. ``twin``: a second process of its name starts while the first is alive.
+#: ``twin-paused``: the first was stopped between ``may_work()`` and its write, and continues later.
+#: ``twin-cut``: the first is cut off from the service, and works until its session ends.
 CONSUMERS = ("twin", "twin-paused", "twin-cut", "pause", "stop", "kill", "leave")
 INSTANCES = ("kill-instance", "stop-instance", "term-instance", "cut-consumers", "cut-etcd")
 ETCD = ("cut-peer", "kill-etcd", "stop-etcd")
-#: Seconds that a fault lasts, below and above the time to live of a consumer (9 s).
+#: The duration of a fault in seconds, below and above a consumer's time to live (9 s).
 LASTS_S = (0.5, 2.0, 5.0, 8.0, 12.0, 20.0)
-#: Seconds that a process stands between ``may_work()`` and its write: most are above the time to live.
+#: The pause between ``may_work()`` and the write in seconds: most exceed the time to live.
 PAUSES_S = (5.0, 12.0, 15.0, 20.0)
 PAUSES = ("pause", "twin-paused")
 
 
 @dataclass(frozen=True)
 class Fault:
-    """``kind`` on the consumer, instance or member of etcd with that number, for so many seconds."""
+    """A fault: ``kind`` on the consumer, instance or etcd member ``number`` for ``for_s``."""
 
     kind: str
     number: int
@@ -32,7 +32,7 @@ class Fault:
 
 
 def rounds(seed: int, consumers: int) -> Iterator[tuple[Fault, ...]]:
-    """For ever. A round has one or two consumers' faults, and often one of an instance and one of etcd."""
+    """Yield rounds forever: one or two consumer faults, often an instance and an etcd fault too."""
     rng = random.Random(seed)
     while True:
         chosen = rng.sample(range(consumers), rng.choice((1, 1, 2)))

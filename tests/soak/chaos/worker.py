@@ -1,9 +1,10 @@
-"""A consumer as a process that writes to the sink. On SIGUSR1 it stops between ``may_work()`` and a write.
+"""A consumer process that writes to the sink; SIGUSR1 stops it between ``may_work()`` and a write.
 
     python -m tests.soak.chaos.worker TARGETS NAME NUMBER SINK_PORT
 
-Its first line is its name and number; the second one is ``registered``, once it is. A write is a line
-``partition epoch checked``. SIGTERM: it leaves. Exit code 3: the service replaced it, 4: it expelled it.
+The first line has its name and number; the second is ``registered``, sent after the registration. A
+write is a line ``partition epoch checked``. On SIGTERM the consumer leaves. Exit code 3: the
+service replaced the process; 4: the service expelled the process.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ class Pause:
         self.is_wanted = True
 
     def take(self) -> None:
-        """Stop here, if that is wanted, until SIGCONT."""
+        """Stop here if requested, until SIGCONT."""
         if self.is_wanted:
             self.is_wanted = False
             os.kill(os.getpid(), signal.SIGSTOP)
 
 
 async def live(targets: str, name: str, number: int, sink_port: int) -> int:
-    """Write until the service, or a signal, ends it; the exit code."""
+    """Write until the service or a signal ends the process; return the exit code."""
     chance, pause, loop = random.Random(f"{name}-{number}"), Pause(), asyncio.get_running_loop()
     consumer = Consumer(
         targets.split(","), name, warm_s=chance.uniform(0, 1), release_s=chance.uniform(0, 0.5)

@@ -34,7 +34,7 @@ FLAGS = (
 
 @dataclass(eq=False)
 class Process:
-    """One process of a consumer's name; ``number`` counts them. ``doors`` are its own to each instance."""
+    """A process of a consumer's name; ``number`` counts them. ``doors`` are its proxies."""
 
     name: str
     number: int
@@ -42,7 +42,7 @@ class Process:
     doors: list[Proxy]
 
     def send(self, what: signal.Signals) -> None:
-        """A signal, unless it has ended."""
+        """Send a signal unless the process has ended."""
         with contextlib.suppress(ProcessLookupError):
             self.popen.send_signal(what)
 
@@ -54,7 +54,7 @@ class Process:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether a signal has stopped it."""
+        """Whether a signal has stopped the process."""
         with contextlib.suppress(OSError):
             stat = Path(f"/proc/{self.popen.pid}/stat").read_text()
             return stat.rpartition(")")[2].split()[0] == "T"
@@ -63,7 +63,7 @@ class Process:
 
 @dataclass(eq=False)
 class World:
-    """All of it. ``processes`` has each name's, the oldest first."""
+    """The whole system. ``processes`` has each name's processes, oldest first."""
 
     folder: Path
     etcd: Cluster
@@ -91,7 +91,7 @@ class World:
         task.add_done_callback(self._serving.discard)
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """The writes of one process."""
+        """Read the writes of a process."""
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             name, number = (await reader.readuntil()).split()
             self._begun.add((name.decode(), int(number)))
@@ -114,7 +114,7 @@ class World:
     # -- consumers -----------------------------------------------------------------------------------
 
     def spawn(self, name: str) -> Process:
-        """Start another process of the name."""
+        """Start another process with the name."""
         mine = self.processes.setdefault(name, [])
         number = len(mine) + 1
         for process in mine:
@@ -136,13 +136,13 @@ class World:
         return mine[-1]
 
     async def begun(self, process: Process) -> Process:
-        """The process, once it takes signals as they are meant, or has ended."""
+        """Wait until the process handles signals or has ended."""
         return await self._once_in(self._begun, process)
 
     async def registered(self, process: Process) -> Process:
-        """The process, once the service knows it, or it has ended.
+        """Wait until the service has registered the process, or the process has ended.
 
-        Of two processes that were never registered, the later registration is the successor.
+        If neither of two processes was registered, the later registration is the successor.
         """
         return await self._once_in(self._registered, process)
 
@@ -155,11 +155,11 @@ class World:
         return process
 
     def newest(self, name: str) -> Process:
-        """The process that was started last."""
+        """Return the process started last."""
         return self.processes[name][-1]
 
     def strays(self) -> Iterator[str]:
-        """Processes that run on though another one of the name was started later, or that have ended."""
+        """Yield ended processes, and processes still running after a later start of the name."""
         for name, mine in self.processes.items():
             for process in mine[:-1]:
                 code = process.popen.poll()
@@ -173,13 +173,13 @@ class World:
     # -- instances -----------------------------------------------------------------------------------
 
     def start_instance(self, number: int) -> None:
-        """Start it again where it was."""
+        """Restart the instance at its address."""
         self.instances[number] = _instance(
             self.folder, self.cables[number], bind=self.doors[number].target
         )
 
     async def drained(self) -> None:
-        """Read what the processes wrote before they ended."""
+        """Read the remaining writes of ended processes."""
         self.close()
         if self._serving:
             await asyncio.wait(self._serving, timeout=5)

@@ -14,7 +14,7 @@ import pytest
 
 
 class NoListener:
-    """Stands for what only the Docker image has (sign-in, access lists, Kerberos); its use fails, by name."""
+    """A placeholder for features of the Docker image; any use fails with the feature's name."""
 
     def __getattr__(self, name: str) -> Any:
         raise RuntimeError(f"the broker has one plain listener: no {name}")

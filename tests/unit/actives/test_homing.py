@@ -1,4 +1,4 @@
-"""The way home of a group's numbers, against every distribution that counts and stays allow."""
+"""Homing of a group's numbers, compared with every permitted distribution."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Case(NamedTuple):
 
 
 def made(seed: int) -> Case:
-    """Six numbers of four members, on the way from old counts to new ones, with copies and homes."""
+    """Return six numbers of four members with old and new counts, copies and homes."""
     rng = Random(seed)
     before = np.array([rng.randrange(-(seed % 2), 4) for _ in range(6)])
     held = count_by_member(before, 4)
@@ -105,5 +105,5 @@ def test_a_number_without_a_home_is_not_brought_anywhere() -> None:
 def test_each_circle_is_found_once_in_the_order_of_its_arcs(
     up: list[int], circles: list[list[int]]
 ) -> None:
-    """A path into a circle is not part of it."""
+    """A path into a cycle is not part of the cycle."""
     assert list(circles_of(up)) == circles

@@ -54,7 +54,7 @@ def plain(made: _Search) -> list[int] | None:
 
 @pytest.mark.parametrize("part", range(4))
 def test_layers_are_the_steps_from_the_nearest_excess(part: int) -> None:
-    """Up to the first layer with a deficit; a search that misses a deficit would never end."""
+    """Layers end at the first deficit; a search that misses a deficit would not end."""
     for seed in range(100 * part, 100 * part + 100):
         made = search(seed)
         layers = made._layers()

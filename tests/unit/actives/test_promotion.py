@@ -1,4 +1,4 @@
-"""An orphan goes to one of the members that hold most of its state, first to the one that owned it."""
+"""An orphan goes to a member with most of its state, preferably to its former owner."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def claims(*numbers: int, topics: tuple[str, ...] = tuple(TOPICS)) -> dict[str, 
 def owner_of_0(
     members: list[Member], weights: Mapping[tuple[str, int], float] | None = None
 ) -> str:
-    """Who gets the orphan."""
+    """Return the new owner of the orphan."""
     made = plan(members, TOPICS, changelogs=LOGS, weights=weights)
     return next(m for m in made.member_ids if 0 in made.actives(m).get("orders", ()))
 
@@ -29,7 +29,7 @@ def owner_of_0(
 def test_who_holds_all_of_its_tables_goes_before_who_holds_one(
     weights: Mapping[tuple[str, int], float] | None,
 ) -> None:
-    """However much that one owns already: the other would restore a table before it could begin."""
+    """The member with one table would restore the other table first, even if it is idle."""
     holds_one = Member("a", list(TOPICS), standbys=claims(0, topics=LOGS[:1]), generation=3)
     holds_all = Member(
         "b", list(TOPICS), actives=claims(1, 2), standbys=claims(0, topics=LOGS), generation=3
@@ -38,7 +38,7 @@ def test_who_holds_all_of_its_tables_goes_before_who_holds_one(
 
 
 def test_the_heaviest_go_back_to_where_they_were_or_to_the_lightest() -> None:
-    """Of two members that hold all of it: the one that owned it last, else the one with less to do."""
+    """Among complete holders, the former owner comes first, then the member with the least load."""
     weights = {("orders", 0): 2.0}
     light = Member("b", list(TOPICS), standbys=claims(0, topics=LOGS), generation=3)
     busy = Member(
@@ -57,7 +57,7 @@ def test_the_heaviest_go_back_to_where_they_were_or_to_the_lightest() -> None:
 
 
 def test_who_remembers_a_task_and_holds_nothing_of_it_is_not_asked() -> None:
-    """It would restore the table before it could begin; a holder need not."""
+    """The former owner would restore the table before processing; a holder would not."""
     weights = {("orders", 0): 2.0}
     holds = Member(
         "b", list(TOPICS), actives=claims(1, 2), standbys=claims(0, topics=LOGS), generation=3
@@ -83,7 +83,7 @@ def test_the_lightest_holder_is_the_one_with_the_least_for_its_capacity() -> Non
 
 
 def test_each_promotion_counts_for_the_next() -> None:
-    """Two orphans that two idle members hold: one each, not both on the first."""
+    """Two idle members hold two orphans: each member gets one."""
     weights = {("orders", 0): 2.0, ("orders", 1): 2.0}
     holders = [
         Member(name, list(TOPICS), standbys=claims(0, 1, topics=LOGS), generation=3)
@@ -95,7 +95,7 @@ def test_each_promotion_counts_for_the_next() -> None:
 
 
 def test_the_heaviest_orphan_is_placed_first() -> None:
-    """Placed last, it would come on top of a light one: three orphans, two members hold all of them."""
+    """Two members hold three orphans; placed last, the heaviest would join a light one."""
     weights = {("orders", 0): 1.5, ("orders", 1): 1.5, ("orders", 2): 9.0}
     holders = [
         Member(name, list(TOPICS), standbys=claims(0, 1, 2, topics=LOGS), generation=3)
@@ -109,7 +109,7 @@ def test_the_heaviest_orphan_is_placed_first() -> None:
 def test_with_copies_everywhere_an_orphan_evens_out_the_tasks_with_state(
     replicas: int, owner: str
 ) -> None:
-    """Each member has one task, of which only the last member's has state; else the target decides."""
+    """Only member b's task has state, so member a gets the orphan; otherwise the target decides."""
     topics = dict.fromkeys(("s", "t", "t-log", "u", "u-log"), 1)
     copy = {"t-log": [0]}
     members = [

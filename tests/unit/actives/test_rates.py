@@ -1,4 +1,4 @@
-"""The whole numbers that stand for 1 / capacity in the flow."""
+"""The integer rates for 1 / capacity in the flow."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_costs_of_any_capacities_fit_into_an_int64(
 def test_exact_rates_are_rounded_where_they_exceed_a_limit(
     limits: dict[str, int], found: list[int]
 ) -> None:
-    """The finest rate is that of the largest capacity, the steepest that of the smallest."""
+    """The finest rate belongs to the largest capacity, the steepest to the smallest."""
     assert counts.rates(np.array([1000.0, 1001.0]), **limits).tolist() == found
 
 
@@ -47,13 +47,13 @@ def test_exact_rates_are_rounded_where_they_exceed_a_limit(
         ([1, 1, 1], [0, 0, 1], [0, 0, 0], [1, 1, 2]),  # then a copy beyond the floor
         ([1, 0, 1], [0, 1, 1], [0, 0, 0], [1, 1, 2]),  # a copy within the floor lands anyway
         ([1, 1, 1], [0, 1, 2], [0, 0, 0], [1, 1, 2]),  # then the most copies to choose from
-        ([2, 0, 0], [0, 2, 0], [0, 2, 0], [2, 1, 1]),  # a stay goes before all others
+        ([2, 0, 0], [0, 2, 0], [0, 2, 0], [2, 1, 1]),  # a kept task has priority
     ],
 )
 def test_the_extra_task_of_one_group_sticks_then_lands_warm(
     held: list[int], warm: list[int], home: list[int], found: list[int]
 ) -> None:
-    """Four tasks on three members: one of them gets two."""
+    """Four tasks on three members: a member gets two."""
     given = [np.array([row]) for row in (held, warm, home)]
     answer = counts.optimal_counts(
         np.array([4]), np.ones((1, 3), dtype=np.bool_), given[0], given[1], np.ones(3), given[2]
@@ -64,15 +64,15 @@ def test_the_extra_task_of_one_group_sticks_then_lands_warm(
 @pytest.mark.parametrize(
     ("held", "warm", "found"),
     [
-        ([0, 0, 2], [2, 0, 1], [2, 2, 3]),  # its copy is beyond the floor, the others' land anyway
-        ([0, 2, 2], [2, 1, 3], [2, 2, 3]),  # of two such members the one with more copies
+        ([0, 0, 2], [2, 0, 1], [2, 2, 3]),  # the first copy is beyond the floor; the others land
+        ([0, 2, 2], [2, 1, 3], [2, 2, 3]),  # then the member with more copies
         ([3, 0, 2], [0, 9, 1], [3, 2, 2]),  # a stay goes before all copies
     ],
 )
 def test_a_copy_beyond_the_floor_goes_before_more_copies_within(
     held: list[int], warm: list[int], found: list[int]
 ) -> None:
-    """Seven tasks on three members: one of them gets three."""
+    """Seven tasks on three members: a member gets three."""
     answer = counts.optimal_counts(
         np.array([7]),
         np.ones((1, 3), dtype=np.bool_),

@@ -1,4 +1,4 @@
-"""Orphans on their holders: the five terms, each optimal among what the earlier ones leave."""
+"""Placing orphans on their holders: each of the five terms is optimal given the earlier terms."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_larger_cases_equal_min_cost_flow(members: int) -> None:
 
 
 def test_everybody_back_moves_nothing() -> None:
-    """Where each member holds what it owned and loads were even, every orphan goes back."""
+    """Every orphan returns if each member holds its former tasks and the loads were even."""
     tasks, members = 60, 7
     former = np.arange(tasks) % members
     spare = (former + 1 + np.arange(tasks) // members % (members - 1)) % members

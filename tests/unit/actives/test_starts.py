@@ -1,4 +1,4 @@
-"""Where the flow starts decides how long it takes, never what comes out."""
+"""The start of the flow affects its duration, never its result."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_rounds_and_thresholds_do_not_change_the_optimum(
 
 @pytest.mark.parametrize("seed", range(20))
 def test_poured_fluid_is_all_there_and_lifts_only_the_lowest_members(seed: int) -> None:
-    """No member above the common level gives fluid away, and those below it end at the level."""
+    """Members above the common level get no fluid; the other members end at the level."""
     rng = np.random.default_rng(seed)
     rest, rate = rng.integers(0, 20, 9).astype(float), 1 / rng.choice([0.5, 1.0, 4.0], 9)
     amount = float(rng.integers(1, 60))

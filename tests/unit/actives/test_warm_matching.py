@@ -16,7 +16,7 @@ Copies = list[tuple[int, int]]
 
 
 def allowed(before: list[int], spare: list[int], room: list[int], moves: Copies) -> bool:
-    """Each number once, nobody gets more than it has room for, nobody sheds more than it has to."""
+    """Whether each number moves once, within each member's room and surplus."""
     shed = Counter(before[number] for number, _ in moves)
     got = Counter(member for _, member in moves)
     return (
@@ -27,14 +27,14 @@ def allowed(before: list[int], spare: list[int], room: list[int], moves: Copies)
 
 
 def matched(before: list[int], spare: list[int], room: list[int], copies: Copies) -> Copies:
-    """What the search finds."""
+    """Return the moves found by the search."""
     number, member = np.array(copies, dtype=np.int64).reshape(-1, 2).T
     found = match_warm(np.array(before), np.array(spare), np.array(room), number, member)
     return list(zip(*(part.tolist() for part in found), strict=True))
 
 
 def test_the_only_copy_is_used_by_a_member_that_gets_one_number() -> None:
-    """And not by one that gets none, nor where the owner keeps all it has."""
+    """No move goes to a member without room or from an owner without a surplus."""
     assert matched([0], [1, 0], [0, 1], [(0, 1)]) == [(0, 1)]
     assert matched([NOBODY], [0, 0], [0, 1], [(0, 1)]) == [(0, 1)]
     assert matched([0], [1, 0], [0, 0], [(0, 1)]) == []

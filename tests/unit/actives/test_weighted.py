@@ -1,4 +1,4 @@
-"""Weights: the heaviest member gets light with few moves, and the gap to the bound is told."""
+"""Weights: few moves lighten the heaviest member, and the gap to the bound is reported."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def heaviest(answer: Plan, weights: dict[tuple[str, int], float]) -> float:
 
 
 def test_without_weights_or_with_neutral_ones_counting_decides() -> None:
-    """Nothing to weigh, nothing changes, nothing reported."""
+    """Neutral weights change no placement and no report."""
     plain = plan(MEMBERS, {"t": COUNT})
     for neutral in (None, {}, {("t", 0): 1.0}, {("nosuch", 0): 5.0}, {("t", 999): 5.0}):
         answer = plan(MEMBERS, {"t": COUNT}, weights=neutral)
@@ -66,7 +66,7 @@ def test_weights_that_make_no_sense_weigh_one(junk: object) -> None:
 
 
 def test_a_fresh_weighted_plan_is_near_the_bound() -> None:
-    """And the report says how near."""
+    """The report has the gap to the bound."""
     weights = zipf(1)
     report = plan(MEMBERS, {"t": COUNT}, weights=weights).report()
     assert report["weight_gap"] <= 0.03
@@ -106,7 +106,7 @@ def test_under_churn_the_heaviest_is_lighter_for_no_more_moves(seed: int) -> Non
 
 
 def test_subscriptions_hold_under_weights() -> None:
-    """Load never buys a placement on a member that does not subscribe."""
+    """No weight places a task on a member without the subscription."""
     members = [Member("a", ["t"]), Member("b", ["u"]), Member("c", ["t", "u"])]
     weights = {("t", p): 10.0 + p for p in range(8)}
     answer = plan(members, {"t": 8, "u": 8}, weights=weights)
@@ -129,7 +129,7 @@ def test_capacity_divides_weight() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_orphans_give_living_owners_nothing_more_to_move(seed: int) -> None:
-    """What a death leaves behind moves in any case; the budget is of what has a living owner."""
+    """Orphans move in any case; the budget limits only moves from living owners."""
     weights = zipf(seed, 0.3)
     before = plan(MEMBERS, {"t": COUNT})
     living = [
@@ -148,7 +148,7 @@ def test_orphans_give_living_owners_nothing_more_to_move(seed: int) -> None:
 
 
 def test_the_budget_counts_living_owners_only() -> None:
-    """Half of all tasks without an owner: one in twenty of all may move, as if all had one."""
+    """Half of the tasks have no owner; the budget is still a twentieth of all tasks."""
     owner = np.array([0] * 50 + [NOBODY] * 50)
     previous: Any = SimpleNamespace(owner=owner)
     everything = np.ones(100, dtype=np.bool_)
@@ -157,7 +157,7 @@ def test_the_budget_counts_living_owners_only() -> None:
 
 
 def test_a_swap_counts_as_the_two_moves_that_it_is() -> None:
-    """Where only swaps help: of 100 tasks five may leave a living owner, so two pairs are swapped."""
+    """Only swaps help here: five of 100 tasks may leave living owners, so two pairs are swapped."""
     weights = {("t", 4 * i + k): cost for i in range(25) for k, cost in enumerate((10, 9, 8, 2))}
     members = [
         Member(f"m{i:02}", ["t"], actives={"t": [2 * i, 2 * i + 1]}, generation=3)
@@ -192,12 +192,12 @@ def figures(members: int, *weights: float, capacities: tuple[float, ...] = ()) -
 def test_the_bound_is_reached_where_it_can_be(
     case: tuple[float, ...], expected: tuple[float, ...]
 ) -> None:
-    """Each reason that no plan is lighter, by a case in which it alone decides."""
+    """In each case a different reason prevents a lighter plan."""
     assert case == pytest.approx(expected)
 
 
 def test_topics_that_travel_together_weigh_what_all_of_them_weigh() -> None:
-    """Partition 0 of both topics is one task; a topic without a word weighs 1."""
+    """Partition 0 of both topics is a task; a topic without a weight weighs 1."""
     people = [Member("a", ["t", "u", "v"]), Member("b", ["t", "u", "v"])]
     weights = {("t", 0): 3.0, ("u", 0): 4.0}
     report = plan(people, {"t": 2, "u": 2, "v": 2}, weights=weights).report()
@@ -205,7 +205,7 @@ def test_topics_that_travel_together_weigh_what_all_of_them_weigh() -> None:
 
 
 def test_moves_that_the_start_has_made_already_are_taken_from_the_budget() -> None:
-    """The counted target moved three tasks of living owners: one of four moves is left."""
+    """The counted target moved three tasks of living owners; one of four moves is left."""
     layout: Any = SimpleNamespace(
         capacity=np.ones(2),
         groups=[SimpleNamespace(members=np.array([0, 1]))],
@@ -219,7 +219,7 @@ def test_moves_that_the_start_has_made_already_are_taken_from_the_budget() -> No
 
 
 def test_a_single_heavy_task_goes_to_a_member_of_a_greater_capacity() -> None:
-    """Its member has nothing else to give, and is the heaviest for all that."""
+    """The heaviest member has no other task to give."""
     weights = {("t", 0): 8.0} | {("t", number): 0.25 for number in range(1, 25)}
     small = Member("small", ["t"], actives={"t": [0]}, generation=3)
     large = Member("large", ["t"], actives={"t": list(range(1, 25))}, generation=3, capacity=4.0)
@@ -228,7 +228,7 @@ def test_a_single_heavy_task_goes_to_a_member_of_a_greater_capacity() -> None:
 
 
 def test_without_a_move_in_the_budget_nothing_leaves_its_owner() -> None:
-    """One in twenty tasks may move: of four none may, however uneven their weights are."""
+    """One in twenty tasks may move: with four tasks none may, despite uneven weights."""
     weights = {("t", 0): 9.0, ("t", 1): 9.0, ("t", 2): 0.5, ("t", 3): 0.5}
     members = [
         Member("a", ["t"], actives={"t": [0, 1]}, generation=3),
@@ -239,7 +239,7 @@ def test_without_a_move_in_the_budget_nothing_leaves_its_owner() -> None:
 
 
 def test_after_all_were_stopped_tasks_return_to_whom_they_were_of() -> None:
-    """Nobody owns them by now; weights spread anew would move state for nothing."""
+    """The tasks have no owners then; a new distribution by weights would move state needlessly."""
     weights = {("t", 0): 3.0, ("t", 1): 2.9, ("t", 2): 2.95, ("t", 3): 2.9}
     former = {"a": [0, 1], "b": [2, 3]}
     members = [
@@ -251,7 +251,7 @@ def test_after_all_were_stopped_tasks_return_to_whom_they_were_of() -> None:
 
 
 def test_a_move_that_relieves_nobody_is_not_made() -> None:
-    """A single heavy task is the peak before and after; by counts the newcomer would get one."""
+    """The heavy task stays the peak after any move; by counts the newcomer would get a task."""
     weights = {("t", 0): 9.0, ("t", 1): 1.5}
     members = [
         Member("a", ["t"], actives={"t": [0]}, generation=3),

@@ -1,4 +1,4 @@
-"""A check that cannot fail proves nothing: each promise is broken once, and said."""
+"""The checker reports each promise after the test breaks the promise."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ CHANGELOGS = {"s-log"}
 
 @dataclass
 class Told:
-    """A plan by name that can be tampered with."""
+    """A plan by name with mutable answers."""
 
     active: dict[str, dict[str, list[int]]] = field(default_factory=dict)
     standby: dict[str, dict[str, list[int]]] = field(default_factory=dict)
 
     @classmethod
     def by(cls, answer: Plan) -> Told:
-        """What ``answer`` says."""
+        """Return the answers of ``answer``."""
         return cls(
             {i: answer.actives(i) for i in answer.member_ids},
             {i: answer.standbys(i) for i in answer.member_ids},
@@ -38,15 +38,15 @@ class Told:
     warm: dict[str, dict[str, list[int]]] = field(default_factory=dict)
 
     def warmups(self, member_id: str) -> Mapping[str, Sequence[int]]:
-        """As told."""
+        """Return the member's warm-ups."""
         return self.warm.get(member_id, {})
 
     def actives(self, member_id: str) -> Mapping[str, Sequence[int]]:
-        """As told."""
+        """Return the member's actives."""
         return self.active[member_id]
 
     def standbys(self, member_id: str) -> Mapping[str, Sequence[int]]:
-        """As told."""
+        """Return the member's standbys."""
         return self.standby[member_id]
 
 
@@ -77,10 +77,10 @@ def test_a_sound_answer_breaks_nothing() -> None:
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda a: a.active["a"]["t"].pop(),  # nobody has it
-        lambda a: a.active["b"]["t"].append(a.active["a"]["t"][0]),  # two have it
-        lambda a: a.active["a"]["t"].append(99),  # it does not exist
-        lambda a: a.active["a"].__setitem__("ghost", [0]),  # nobody subscribes to it
+        lambda a: a.active["a"]["t"].pop(),  # without an owner
+        lambda a: a.active["b"]["t"].append(a.active["a"]["t"][0]),  # two owners
+        lambda a: a.active["a"]["t"].append(99),  # a missing partition
+        lambda a: a.active["a"].__setitem__("ghost", [0]),  # without a subscriber
     ],
 )
 def test_a1_every_partition_once_and_nothing_else(spoil: object) -> None:
@@ -91,7 +91,7 @@ def test_a1_every_partition_once_and_nothing_else(spoil: object) -> None:
 
 
 def test_a1_a_partition_below_zero_does_not_exist() -> None:
-    """As an index it would mean the last partition, which then looks owned."""
+    """As an index, -1 means the last partition, which would then look owned."""
     answer = told()
     last = PARTITIONS["t"] - 1
     owner = next(m for m, topics in answer.active.items() if last in topics.get("t", ()))
@@ -118,7 +118,7 @@ def test_a2_topics_of_a_task_share_an_owner() -> None:
 
 
 def test_a2_a_changelog_stays_with_its_source_in_a_deploy() -> None:
-    """The follower on another subscriber than its source's owner."""
+    """The follower is on a subscriber other than its source's owner."""
     members = [Member("a", ["s"]), Member("b", ["s", "s-log"]), Member("c", ["s", "s-log"])]
     answer = Told.by(plan(members, PARTITIONS, replicas=1, changelogs=CHANGELOGS))
     mine = answer.active["b"]["s"][0]
@@ -129,7 +129,7 @@ def test_a2_a_changelog_stays_with_its_source_in_a_deploy() -> None:
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda a: a.standby["a"]["s-log"].pop(),  # one too few
+        lambda a: a.standby["a"]["s-log"].pop(),  # too few
         lambda a: a.standby["a"]["s-log"].append(a.active["a"]["s"][0]),  # beside its active
         lambda a: a.standby["a"].__setitem__("t", [0]),  # no state to copy
     ],
@@ -142,7 +142,7 @@ def test_a3_standbys_are_as_many_as_asked_and_elsewhere(spoil: object) -> None:
 
 
 def test_a3_standbys_leave_the_rack() -> None:
-    """A standby in its active's rack while another rack has members."""
+    """A standby is in its active's rack while another rack has members."""
     members = [
         Member(m, ["s", "s-log", "t"], rack_id=r) for m, r in (("a", "x"), ("b", "x"), ("c", "y"))
     ]
@@ -156,14 +156,14 @@ def test_a3_standbys_leave_the_rack() -> None:
 
 
 def test_a4_loads_are_even() -> None:
-    """One member gives a task away for nothing."""
+    """A member gives away a task without a reason."""
     answer = told()
     move(answer, ["t"], answer.active["c"]["t"][0], "c", "a")
     assert "A4" in promises(answer)
 
 
 def test_a4_standbys_are_even() -> None:
-    """All standbys of one member's tasks on the same peer."""
+    """All standbys of a member's tasks are on the same peer."""
     answer = told()
     everything = {"a": "b", "b": "c", "c": "b"}
     answer.standby = {m: {"s-log": []} for m in "abc"}
@@ -173,7 +173,7 @@ def test_a4_standbys_are_even() -> None:
 
 
 def test_a4_standbys_that_nobody_can_pass_on_are_as_even_as_can_be() -> None:
-    """One member owns every task: it can have no standby, however few it has."""
+    """A member owns every task, so it can have no standby."""
     answer = told()
     everything = {topic: list(range(count)) for topic, count in PARTITIONS.items()}
     answer.active = {"a": everything, "b": {}, "c": {}}
@@ -189,7 +189,7 @@ def test_a4_standbys_that_nobody_can_pass_on_are_as_even_as_can_be() -> None:
 
 
 def test_a_warm_up_is_counted_apart_from_standbys() -> None:
-    """Where the plan names it; one that nobody asked for is a fault of its own."""
+    """The plan must name the warm-up; an unplanned warm-up is reported too."""
     answer = told()
     task = answer.active["a"]["s"][0]
     (spare,) = (m for m in "bc" if task not in answer.standby[m]["s-log"])
@@ -206,7 +206,7 @@ def test_a_warm_up_is_counted_apart_from_standbys() -> None:
 
 
 def test_what_is_left_to_do_is_counted_in_tasks_and_copies() -> None:
-    """Tasks away from their target, and those of them whose target has no copy."""
+    """The counts are the tasks off target, and those without a copy on the target."""
     rows = SimpleNamespace(
         target=[np.array([0, 1, 2])],
         owner=[np.array([0, 0, 0])],
@@ -238,7 +238,7 @@ def test_a5_an_orphan_goes_where_its_state_is() -> None:
 
 
 def test_a6_and_a8_are_checked_with_a_planner() -> None:
-    """A planner that forgets, and one that listens to the order of members."""
+    """The planner here forgets owners and depends on the order of members."""
     answer = plan(MEMBERS, PARTITIONS)
 
     def restless(members: Sequence[Member]) -> Plan:
@@ -265,14 +265,14 @@ def test_the_certificate_finds_a_chain_of_three() -> None:
 
 
 def test_a_changelog_is_led_by_a_unit_that_is_equally_wide() -> None:
-    """Sources with as many members, of which one reads the changelog too."""
+    """The sources have as many members, and only one member of a source reads the changelog."""
     members = [Member("a", ["s"]), Member("b", ["s", "log"]), Member("c", ["log"])]
     found = units_of(members, {"s": 2, "log": 2}, frozenset({"log"}), frozenset())
     assert [(unit.topics, unit.leader) for unit in found] == [(("log",), 1), (("s",), None)]
 
 
 def test_an_owner_has_all_changelogs_whatever_it_claims_as_standby() -> None:
-    """A claim on both sides of one of two changelogs takes nothing away."""
+    """A standby claim on one of two changelogs does not reduce the owner's copies."""
     topics = ["s", "log1", "log2"]
     member = Member("a", topics, actives={"s": [0]}, standbys={"log1": [0]})
     partitions, logs = dict.fromkeys(topics, 1), frozenset(topics[1:])
@@ -315,7 +315,7 @@ def test_of_one_generation_a_contested_topic_has_no_vote() -> None:
 def test_the_certificate_names_the_first_term_that_could_be_better(
     counts: list[list[int]], had: list[list[int]], term: str | None
 ) -> None:
-    """Two groups that two members share."""
+    """Two members share two groups."""
     allowed = np.ones((2, 2), dtype=np.bool_)
     rate = np.ones(2, dtype=np.int64)
     assert improving_cycle(np.array(counts), allowed, np.array(had), rate) == term

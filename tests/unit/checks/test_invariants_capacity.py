@@ -1,4 +1,4 @@
-"""The promises are checked for any capacities that the planner and the wire accept."""
+"""The promises hold for any capacities accepted by the planner and the wire."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_any_capacities_give_a_plan_that_keeps_every_promise(capacities: tuple[f
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_wide_capacities_and_subscriptions(seed: int) -> None:
-    """Mixed subscriptions too, where the exact flow decides."""
+    """With mixed subscriptions the exact flow decides."""
     rng = Random(seed)
     partitions = {f"t{t}": rng.randint(1, 40) for t in range(rng.randint(1, 6))}
     members = [
@@ -55,7 +55,7 @@ def test_random_wide_capacities_and_subscriptions(seed: int) -> None:
 def test_no_capacity_that_a_member_claims_overflows_the_flow(
     groups: int, members: int, claimed: float | None
 ) -> None:
-    """A member chooses its own capacity: one extreme among many, or all of them odd, costs nobody else."""
+    """A member chooses its capacity: an extreme or odd value must not affect other members."""
     rng = Random(1)
     partitions = {f"t{t:03d}": 30 + t % 7 for t in range(groups)}
     odd = [rng.uniform(0.1, 10.0) if claimed is None else 1.0 for _ in range(members)]

@@ -1,4 +1,4 @@
-"""The rule of warm-ups that plans are checked by, worked out by hand."""
+"""The rule of warm-ups used by the checker, with hand-computed results."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_member_is_far_beyond_the_acceptable_lag(at: int | None, is_far: bool)
 
 @pytest.mark.parametrize(("end", "is_far"), [(10, False), (11, True), (None, False), (0, False)])
 def test_a_member_without_state_is_far_from_a_longer_log(end: int | None, is_far: bool) -> None:
-    """An owner that reports no positions delays nothing."""
+    """An owner without reported positions delays no task."""
     assert waiting(0, end=end).is_far(0, 0, 1, 0) is is_far
     assert not waiting(0).is_far(0, 0, 1, NOBODY)
 
@@ -100,7 +100,7 @@ def test_as_many_warm_ups_as_the_limits_allow_are_due() -> None:
 
 
 def test_a_warm_up_elsewhere_than_at_the_target_is_a_fault() -> None:
-    """Or on a member that has caught up, or beside a standby there."""
+    """A warm-up on a caught-up member or beside a standby is a fault too."""
     found = complaints(waiting(0, 0), [2, 0, 0, 0], {0: [1]})
     assert found[0] == "log-0 has warm-ups on [1], off its target"
     near = complaints(waiting(END), [1, 0, 0, 0], {0: [1]})
@@ -112,7 +112,7 @@ def test_a_warm_up_elsewhere_than_at_the_target_is_a_fault() -> None:
 
 
 def test_an_overdue_warm_up_is_not_due() -> None:
-    """For that task and member alone."""
+    """The overdue report counts only for the task and the member."""
     rule = waiting(0, overdue={"log": [0]})
     assert complaints(rule, [1, 0, 0, 0], {}) == []
     assert complaints(rule, [0, 1, 0, 0], {}) == ["m1 has 0 warm-ups, 1 are possible"]

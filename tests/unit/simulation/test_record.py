@@ -1,6 +1,6 @@
-"""One long life of an uneven fleet under every arm: all figures, each round, and the policy's input.
+"""The long life of an uneven fleet under every arm: figures, rounds and the policy's input.
 
-``python -m tests.unit.simulation.test_record`` writes the two files anew, after a change that is meant.
+``python -m tests.unit.simulation.test_record`` writes the two files anew after an intended change.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ FILES = {"costs.txt": costs, "told.txt": told}
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_life_is_what_its_record_says(name: str) -> None:
-    """The costs under every arm; and all that the members would say to a policy."""
+    """The records have the costs under every arm, and the members' input to a policy."""
     assert FILES[name]() == (HERE / name).read_text(encoding="utf-8").splitlines()
 
 

@@ -1,4 +1,4 @@
-"""The fleet in virtual time: what each event costs, in seconds worked out by hand."""
+"""The fleet in virtual time: the cost of each event in hand-computed seconds."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def run(
 
 
 def test_a_crash_without_standby_costs_session_pause_takeover_and_replay() -> None:
-    """One of two tasks is orphaned: 81.7 s; the survivor's own waits for the replay."""
+    """One of two tasks is orphaned for 81.7 s; the survivor's own task waits for the replay."""
     outcome = run(fleet(Event(100.0, Kind.CRASH, "w1")))
     assert outcome.moved == outcome.cold_moves == 1
     assert outcome.worst_gap_s == pytest.approx(81.7)
@@ -69,7 +69,7 @@ def test_a_crash_without_standby_costs_session_pause_takeover_and_replay() -> No
 
 
 def test_a_crash_with_a_standby_costs_session_pause_and_takeover() -> None:
-    """The copy is complete: nothing is replayed, nothing is cold."""
+    """The copy is complete: no record is replayed and no task is cold."""
     outcome = run(fleet(Event(100.0, Kind.CRASH, "w1")), replicas=1)
     assert (outcome.moved, outcome.cold_moves) == (1, 0)
     assert outcome.unavailable_s == pytest.approx(61.7 + 1.7)
@@ -82,7 +82,7 @@ def test_a_worker_that_leaves_is_missed_at_once() -> None:
 
 
 def test_a_static_worker_that_leaves_for_good_is_missed_a_session_later() -> None:
-    """Static members send no LeaveGroup: a scale-in costs what a crash costs."""
+    """Static members send no LeaveGroup: a scale-in has the cost of a crash."""
     outcome = run(fleet(Event(100.0, Kind.LEAVE, "w1")), replicas=1, static=True)
     assert outcome.worst_gap_s == pytest.approx(61.7)
 
@@ -95,13 +95,13 @@ def test_a_static_restart_within_the_session_stops_only_its_own_partitions() -> 
 
 
 def test_a_static_worker_that_stays_away_longer_than_its_session_is_replaced() -> None:
-    """The session ends first: one rebalance without it, one with it."""
+    """The session ends first: a rebalance removes the worker, a second adds the worker."""
     outcome = run(fleet(Event(100.0, Kind.RESTART, "w1", 90.0)), static=True)
     assert outcome.rebalances == 2
 
 
 def test_a_bounce_without_static_membership_stops_the_whole_group_for_the_session() -> None:
-    """The join waits for the dead member's session: w0's partition stands still too, from 102 to 160."""
+    """The join waits for the dead member's session: w0's partition stops from 102 to 160 s too."""
     outcome = run(fleet(Event(100.0, Kind.BOUNCE, "w1", 2.0)))
     assert outcome.rebalances == 1
     assert outcome.unavailable_s == pytest.approx((60 + 1.7) + (58 + 0.7))
@@ -141,14 +141,14 @@ def test_a_worker_restores_its_standbys_after_its_actives() -> None:
 
 
 def test_files_on_disk_make_a_return_warm() -> None:
-    """A worker that comes back with its files replays what it missed, and says so: nothing is cold."""
+    """A returning worker reports its files and replays only the missed records."""
     script = (Event(100.0, Kind.RESTART, "w1", 5.0),)
     said = simulate(fleet(*script), Arm("ours", 0), OURS, costs=COSTS)
     assert (said.moved, said.cold_moves) == (2, 1)  # away cold, back warm
 
 
 def test_a_second_stop_during_a_recovery_counts_no_second_twice() -> None:
-    """Two workers leave one second apart: the third's partitions stand still once, without overlap."""
+    """Two workers leave a second apart: the third worker's partitions stop only once."""
     outcome = run(
         fleet(Event(100.0, Kind.LEAVE, "w1"), Event(101.0, Kind.LEAVE, "w2"), workers=3, tasks=3)
     )
@@ -180,7 +180,7 @@ def test_imbalance_has_no_unit(rates: tuple[float, float], worst: float) -> None
 
 
 def test_learned_weights_are_known_under_the_names_of_topics() -> None:
-    """A changelog weighs what its source weighs; where none were learned there are none."""
+    """A changelog has its source's weight; without learned weights there are none."""
     scenario = fleet(tasks=2)
     assert scenario.weights == {}
     learned = replace(scenario, learned_weights=np.array([2.0, 0.5]))
@@ -192,7 +192,7 @@ def test_learned_weights_are_known_under_the_names_of_topics() -> None:
 
 
 def test_a_policy_is_told_who_is_new() -> None:
-    """Members that have started since the last round claim nothing, at generation -1."""
+    """Members started since the last round have no claims and generation -1."""
     asked: list[dict[str, tuple[int, bool]]] = []
 
     def watching(
@@ -207,7 +207,7 @@ def test_a_policy_is_told_who_is_new() -> None:
 
 
 def test_a_policy_that_forgets_a_task_is_refused_by_name() -> None:
-    """A custom policy's mistake is said with scenario, policy and task."""
+    """The error names the scenario, the policy and the task."""
 
     def forgetful(
         members: Sequence[Member], partitions: Mapping[str, int], **_: object
@@ -237,7 +237,7 @@ def test_a_short_log_is_taken_over_at_once() -> None:
 
 
 def test_a_follow_up_round_waits_for_its_cool_down() -> None:
-    """The copies have caught up after 0.6 s; the round comes 5 s after the one before it."""
+    """The copies have caught up after 0.6 s; the next round comes 5 s after the previous round."""
     join = fleet(
         Event(100.0, Kind.JOIN, "w2"),
         Event(104.0, Kind.LEAVE, "w2"),
@@ -264,14 +264,14 @@ def test_a_follow_up_round_waits_for_its_cool_down() -> None:
 def test_a_cooperative_round_stops_only_what_moves(
     event: Event, replicas: int, stopped_s: float
 ) -> None:
-    """The other worker's task goes on; an eager round stops it too."""
+    """The other worker's task continues; an eager round stops that task too."""
     scenario = fleet(event)
     assert run(scenario, replicas, cooperative=True).unavailable_s == pytest.approx(stopped_s)
     assert run(scenario, replicas).unavailable_s > stopped_s
 
 
 def test_a_bounce_within_the_session_resumes_what_the_worker_had() -> None:
-    """Static: the group does not hear of it, and nothing but its own task stops."""
+    """Under static membership there is no rebalance, and only the worker's own task stops."""
     bounce = fleet(Event(100.0, Kind.BOUNCE, "w0", 10.0))
     found = run(bounce, 1, static=True, cooperative=True)
     assert (found.rebalances, found.moved) == (0, 0)
@@ -279,7 +279,7 @@ def test_a_bounce_within_the_session_resumes_what_the_worker_had() -> None:
 
 
 def test_rounds_end_when_nothing_is_awaited_any_more() -> None:
-    """Joins during warm-ups, with many tasks: every round brings something, and there is a last one."""
+    """Joins occur during warm-ups of many tasks: each round makes progress, and the rounds end."""
     events = [Event(100.0 + 3.0 * number, Kind.JOIN, f"w{number}") for number in range(2, 8)]
     found = run(fleet(*events, workers=8, start=2, tasks=64), 1, cooperative=True)
     assert found.idle_members <= 6

@@ -37,7 +37,7 @@ def test_two_stops_are_two_downtimes() -> None:
 
 
 def test_a_stop_before_the_resume_prolongs_the_downtime() -> None:
-    """The task was to resume at 10 s; the next round stops it at 5 s and resumes it at 20 s."""
+    """The task should resume at 10 s; the next round stops it at 5 s and resumes it at 20 s."""
     down = _Downtime(1)
     down.stop(ALL, 1.0)
     down.resume(ALL, 10.0)
@@ -48,7 +48,7 @@ def test_a_stop_before_the_resume_prolongs_the_downtime() -> None:
 
 
 def test_a_stop_at_the_moment_of_the_resume_begins_a_downtime() -> None:
-    """The task processed at that moment."""
+    """The task was processing at that moment."""
     down = _Downtime(1)
     down.stop(ALL, 1.0)
     down.resume(ALL, 5.0)
@@ -57,7 +57,7 @@ def test_a_stop_at_the_moment_of_the_resume_begins_a_downtime() -> None:
 
 
 def test_a_task_that_never_resumes_is_down_until_the_end() -> None:
-    """A task that stops after the end is not down for less than no time."""
+    """The downtime of a task that stops after the end is not negative."""
     down = _Downtime(2)
     down.stop(np.array([True, False]), 10.0)
     down.stop(np.array([False, True]), 50.0)
@@ -66,13 +66,13 @@ def test_a_task_that_never_resumes_is_down_until_the_end() -> None:
 
 @dataclass
 class Script:
-    """A policy that gives scripted answers: member -> (tasks, standbys, awaited standbys) for each round."""
+    """A policy with scripted answers: member -> (tasks, standbys, awaited standbys) per round."""
 
     rounds: Sequence[Mapping[str, tuple[Sequence[int], Sequence[int], Sequence[int]]]]
     calls: int = 0
 
     def __call__(self, members: Sequence[Member], *_: object, **__: object) -> PlanLike:
-        """Return the next answer; the last one is repeated."""
+        """Return the next answer; repeat the last answer."""
         found = self.rounds[min(self.calls, len(self.rounds) - 1)]
         self.calls += 1
         return _Answer(found)
@@ -106,14 +106,14 @@ def test_the_first_placement_is_no_rebalance() -> None:
 
 
 def test_a_static_workers_session_counts_from_its_last_crash() -> None:
-    """It crashes at 100 s, is back at 110 s, and crashes at 130 s: the group misses it at 190 s."""
+    """The worker crashes at 100 s, returns at 110 s, crashes at 130 s and is removed at 190 s."""
     script = (Event(100.0, Kind.BOUNCE, "w1", 10.0), Event(130.0, Kind.CRASH, "w1"))
     _, trace = rounds_of(fleet(*script), OURS, static=True)
     assert [one.at_s for one in trace] == [190.0]
 
 
 def test_a_later_round_replaces_the_follow_up_round_of_an_earlier_round() -> None:
-    """The join at 100 s asks for a round at 105 s or later; the leave at 102 s settles the group."""
+    """The join at 100 s needs a round from 105 s on; the leave at 102 s settles the group."""
     policy = Script(
         [
             {"w0": ([0], [], []), "w1": ([1], [], [])},
@@ -128,7 +128,7 @@ def test_a_later_round_replaces_the_follow_up_round_of_an_earlier_round() -> Non
 
 
 def test_a_follow_up_round_that_awaits_other_copies_is_followed_by_a_round() -> None:
-    """Its owners are the same; a round with equal owners and equal promises is the last one."""
+    """The owners are the same; a round with equal owners and equal promises is the last."""
     first = {"w0": ([0, 1], [], []), "w1": ([], [0], [0])}
     second = {"w0": ([0, 1], [], []), "w1": ([], [1], [1])}
     policy = Script([{"w0": ([0, 1], [], [])}, first, second, second])
@@ -173,7 +173,7 @@ def test_a_copy_at_the_acceptable_lag_is_warm(leaves_at: float, cold: int) -> No
 
 
 def test_a_task_of_a_dead_worker_starts_without_a_second_pause() -> None:
-    """Nobody revokes it: in one round w2 takes a task of the dead w1, and w0 one of the living w3."""
+    """No worker revokes the task: w2 takes a task of dead w1, and w0 a task of living w3."""
     start = {f"w{n}": ([n], [], []) for n in range(4)}
     then = {"w0": ([0, 3], [], []), "w2": ([2, 1], [], []), "w3": ([], [], [])}
     scenario = fleet(Event(100.0, Kind.LEAVE, "w1"), workers=4, tasks=4, records=[0.0] * 4)
@@ -182,7 +182,7 @@ def test_a_task_of_a_dead_worker_starts_without_a_second_pause() -> None:
 
 
 def test_a_worker_without_new_tasks_or_state_starts_without_a_takeover() -> None:
-    """In an eager round the others only pause; a worker that has started opens its tables."""
+    """In an eager round the other workers only pause; a new worker opens its tables."""
     policy = Script([{"w0": ([0, 1], [], [])}, {"w0": ([0], [], []), "w1": ([1], [], [])}])
     scenario = fleet(Event(100.0, Kind.JOIN, "w1"), start=1, records=[0.0, 0.0])
     outcome, _ = rounds_of(scenario, policy)
@@ -217,7 +217,7 @@ def test_a_stale_copy_falls_behind_by_no_more_than_its_table() -> None:
 
 
 def test_the_copy_of_a_stopped_standby_falls_behind() -> None:
-    """w1 keeps a standby of task 0, stops for 100 s, and takes task 0 over when it is back."""
+    """w1 keeps a standby of task 0, stops for 100 s, and takes task 0 after its return."""
     base = fleet(Event(100.0, Kind.BOUNCE, "w1", 50.0), Event(200.0, Kind.LEAVE, "w0"), tasks=1)
     scenario = replace(base, rates=np.array([10.0]))
     policy = Script([{"w0": ([0], [], []), "w1": ([], [0], [])}, {"w1": ([0], [], [])}])
@@ -226,7 +226,7 @@ def test_the_copy_of_a_stopped_standby_falls_behind() -> None:
 
 
 def test_a_follow_up_round_waits_for_the_actives_of_its_worker_and_then_for_the_copy() -> None:
-    """w1 replays 20 s for the task of the dead worker, then 20 s for the awaited copy."""
+    """w1 replays 20 s for the dead worker's task, then 20 s for the awaited copy."""
     start = {"w0": ([0], [], []), "w1": ([], [], []), "w2": ([1], [], [])}
     first = {"w0": ([0], [], []), "w1": ([1], [0], [0])}
     policy = Script([start, first, {"w1": ([0, 1], [], [])}])
@@ -265,7 +265,7 @@ class Recorder:
         weights: object = None,
         **more: object,
     ) -> PlanLike:
-        """Note the input; await each standby that lacks a record."""
+        """Record the input; await each incomplete standby."""
         told = [
             (m.member_id, m.generation, m.actives, m.standbys, m.awaited, m.positions)
             for m in members
@@ -283,7 +283,7 @@ class Recorder:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_arms_share_an_answer_only_for_equal_input(seed: int) -> None:
-    """With a memo a policy sees every input that it sees without one."""
+    """With a memo, a policy sees the same inputs as without a memo."""
     rng = Random(seed)
     events = [
         Event(
@@ -315,12 +315,12 @@ def test_arms_share_an_answer_only_for_equal_input(seed: int) -> None:
 
 @dataclass
 class Toggle:
-    """A policy that gives all to w0, and w1 a standby that is awaited every second time; notes inputs."""
+    """A policy with all tasks on w0 and a standby on w1, awaited every second time."""
 
     inputs: list[list[tuple[str, int, bool]]] = field(default_factory=list)
 
     def __call__(self, members: Sequence[Member], *_: object, **__: object) -> PlanLike:
-        """Note each member's generation, and whether a copy of it is awaited."""
+        """Record each member's generation and whether its copy is awaited."""
         self.inputs.append([(m.member_id, m.generation, bool(m.awaited)) for m in members])
         waits = {m.member_id: bool(m.awaited) for m in members}
         return _Answer({"w0": ([0], [], []), "w1": ([], [0], [] if waits.get("w1") else [0])})
@@ -333,7 +333,7 @@ class Toggle:
 def test_a_group_of_the_same_members_and_owners_may_be_another_input(
     changelog: str | None, cooperative: bool, last: tuple[str, int, bool]
 ) -> None:
-    """w1 has just started at 100 s and not at 300 s; at 105 s its copy is awaited, and at 300 s it is not."""
+    """w1 is new at 100 s but not at 300 s; its copy is awaited at 105 s but not at 300 s."""
     events = (
         Event(100.0, Kind.JOIN, "w1"),
         Event(200.0, Kind.JOIN, "w2"),
@@ -353,7 +353,7 @@ def test_a_group_of_the_same_members_and_owners_may_be_another_input(
 def test_the_first_worker_of_an_empty_group_waits_for_no_owner_to_let_go(
     *, cooperative: bool
 ) -> None:
-    """One pause, the takeover and the replay of both tables, after the 100 s without any worker."""
+    """The task pauses, is taken over and replays both tables after 100 s without a worker."""
     script = (Event(100.0, Kind.LEAVE, "w0"), Event(200.0, Kind.JOIN, "w1"))
     found = run(fleet(*script, start=1), cooperative=cooperative)
     assert (found.moved, found.rebalances) == (0, 1)

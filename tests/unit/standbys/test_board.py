@@ -68,7 +68,7 @@ def filled(rng: Random, **more: object) -> Board:
 
 
 def agrees(board: Board) -> None:
-    """The counts beside the seats are those of the seats, and empty seats come last."""
+    """Check that the counts match the seats, and that empty seats come last."""
     members = board.problem.members
     task, column = np.nonzero(board.holder != NOBODY)
     member = board.holder[task, column]
@@ -83,7 +83,7 @@ def agrees(board: Board) -> None:
 
 
 def total(board: Board) -> int:
-    """The cost of a whole board without racks, or with one standby per task: pairs, copies, balance."""
+    """Return a board's cost (no racks, or one standby per task): pairs, copies and balance."""
     found = sum(int(load) ** 2 for load in board.load) * BALANCE
     for owner in range(board.problem.members):
         for member in range(board.problem.members):
@@ -106,7 +106,7 @@ def total(board: Board) -> int:
 def test_a_move_is_made_only_if_it_lowers_the_cost_of_the_board(
     seed: int, racks: tuple[int, ...] | None
 ) -> None:
-    """A move that is not made leaves the board as it was; the order of moves within a chain counts."""
+    """A rejected move leaves the board unchanged; the order of moves within a chain matters."""
     rng = Random(seed)
     board = filled(rng, replicas=1 if racks else 2, racks=racks)
     made = 0
@@ -140,7 +140,7 @@ def test_a_move_is_made_only_if_it_lowers_the_cost_of_the_board(
 
 @pytest.mark.parametrize("seed", range(4))
 def test_seats_and_counts_agree_after_every_operation(seed: int) -> None:
-    """Seats are emptied in rows with several standbys, and moved all together to one member."""
+    """Seats are vacated in rows with several standbys, and moved together to a single member."""
     rng = Random(seed)
     board = filled(rng)
     agrees(board)
@@ -162,7 +162,7 @@ def test_seats_and_counts_agree_after_every_operation(seed: int) -> None:
 
 
 def test_a_seat_may_not_go_to_the_owner_a_holder_or_a_stranger() -> None:
-    """The seat that is left does not count; a pinned seat gives no refund."""
+    """The vacated seat does not count; a pinned seat gives no refund."""
     board = filled(Random(1))
     task = 1
     owner, holders = int(board.problem.owner[task]), board.holder[task].tolist()
@@ -180,7 +180,7 @@ def test_a_seat_may_not_go_to_the_owner_a_holder_or_a_stranger() -> None:
 
 
 def test_two_standbys_in_one_rack_cost_more_than_one_in_the_rack_of_the_active() -> None:
-    """The seat that moves does not crowd its own target."""
+    """The moving seat does not crowd its own target."""
     made = replace(
         problem(Random(3), racks=(0, 0, 1, 1, 2)),
         owner=np.zeros(12, dtype=np.int64),
@@ -229,7 +229,7 @@ def test_the_cost_of_a_copy_is_the_same_in_a_table_and_in_a_list(
 
 
 def test_the_room_above_the_cap_shrinks_to_the_kept_copies() -> None:
-    """It never grows, and a pair above its limit is told."""
+    """The limit never grows, and a pair above its limit is reported."""
     board = filled(Random(2))
     board.limit = board.shares.cap + 3
     kept = np.zeros_like(board.pair)
@@ -251,7 +251,7 @@ def test_the_room_above_the_cap_shrinks_to_the_kept_copies() -> None:
 
 
 def test_wanted_standbys_come_first_and_are_pinned_then_previous_standbys() -> None:
-    """A task takes as many copies as it needs; a standby that is wanted twice has one seat."""
+    """A task takes as many copies as needed; a standby wanted twice has one seat."""
     base = problem(Random(0), replicas=1)
     made = replace(
         base,
@@ -287,7 +287,7 @@ def test_the_highest_tasks_leave_a_crowded_pair_and_pinned_seats_stay() -> None:
 
 
 def test_tasks_are_alike_with_one_owner_one_class_and_the_same_racks() -> None:
-    """The order of the standbys in a row does not count; a member of a used rack may not hold one more."""
+    """The order of standbys does not matter; a member of a used rack may hold no further copy."""
     base = problem(Random(0), racks=(0, 0, 1, 1, 2))
     made = replace(
         base,
@@ -320,6 +320,6 @@ def test_tasks_are_alike_with_one_owner_one_class_and_the_same_racks() -> None:
 def test_racks_matter_if_two_members_share_one_and_there_are_two(
     racks: tuple[int, ...], settled: list[int], matters: bool
 ) -> None:
-    """A member without a rack has one of its own."""
+    """A member without a rack counts as its own rack."""
     found, has_racks = settled_racks(np.array(racks))
     assert (found.tolist(), has_racks) == (settled, matters)

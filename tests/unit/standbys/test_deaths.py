@@ -1,4 +1,4 @@
-"""The play of deaths: who is promoted for each task, in which order, and how heavy the survivors are."""
+"""The simulation of deaths: the promoted standbys, their order, and the survivors' loads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ N = NOBODY
 def test_tasks_of_a_large_death_choose_in_blocks(
     monkeypatch: pytest.MonkeyPatch, in_a_row: int, promoted: list[int]
 ) -> None:
-    """By the tasks of that death alone; within a block all see the same loads."""
+    """The block size depends on that death's tasks alone; tasks of a block see the same loads."""
     monkeypatch.setattr(failover, "_CHOICES_IN_A_ROW", in_a_row)
     alone = np.arange(4)
     found = deaths(
@@ -53,7 +53,7 @@ def test_each_death_has_its_peak_and_its_bound() -> None:
 
 
 def test_a_greedy_promotion_above_the_bound_is_made_better_by_paths() -> None:
-    """The two tasks with a choice go to the first holder in turn; a third one has no choice."""
+    """The two tasks with a choice go to the first holder in turn; the third has no choice."""
     owner = np.array([0, 0, 0, 0])
     standbys = np.array([[1, 2], [1, 2], [2, 3], [2, 3]])
     load = np.array([4.0, 3.0, 3.0, 1.0])
@@ -65,7 +65,7 @@ def test_a_greedy_promotion_above_the_bound_is_made_better_by_paths() -> None:
 
 
 def test_all_figures_of_a_board_with_racks() -> None:
-    """Copies in the active's rack only where no other rack is left."""
+    """Copies are in the active's rack only if no other rack is left."""
     given = problem(
         [0, 0, 1, 1, 2, 3],
         4,

@@ -1,4 +1,4 @@
-"""The costs of a standby: no sum of a lower term reaches the next one, in the longest chain there is."""
+"""The costs of a standby: the sum of a lower term never reaches the next term."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes that open hundreds of seats at once."""
+"""Changes with hundreds of open seats."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.standby_boards import (
 @pytest.mark.parametrize("racks", RACKS)
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_half_the_members_die_and_the_rest_stand_by_evenly(replicas: int, racks: str) -> None:
-    """Every seat is filled again, racks are kept apart, deaths stay within the bound (+ 1), it settles."""
+    """All seats are filled, racks are distinct, deaths stay within the bound + 1, plans settle."""
     members, tasks = 40, 2_000
     before = fresh(2 * members, tasks, replicas, RACKS[racks])
     placed = place(before)

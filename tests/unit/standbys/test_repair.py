@@ -1,4 +1,4 @@
-"""The passes of repair by themselves: moves that pay, detours, relief; boards that no move improves."""
+"""The passes of repair: moves with a gain, detours, relief, and boards without a better move."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_one_seat_of_each_donor_and_owner_is_taken_up_to_the_limit() -> None:
 
 
 def test_a_receiver_takes_only_as_many_standbys_at_a_time_as_pay() -> None:
-    """The second one would make it as heavy as its donor becomes: five donors of two have one to give."""
+    """A second standby would make the receiver as heavy as the donor: five donors give one."""
     owner = [(d + 1 + n) % 5 for d in range(5) for n in range(2)]
     board = board_of(owner, [[d] for d in range(5) for _ in range(2)], 7)
     assert _take(board, 6, np.arange(5))
@@ -70,7 +70,7 @@ def test_a_receiver_takes_only_as_many_standbys_at_a_time_as_pay() -> None:
 
 
 def test_a_standby_reaches_a_receiver_over_a_third_member() -> None:
-    """The donor's standbys are of a topic that the receiver does not subscribe to."""
+    """The receiver does not subscribe to the topic of the donor's standbys."""
     eligible = [[True, True, False, True], [True, True, True, True]]
     board = board_of([3, 3, 3], [[0], [0], [1]], 4, group=[0, 0, 1], eligible=eligible)
     assert not _take(board, 2, np.array([0]))
@@ -90,7 +90,7 @@ def test_levelling_moves_over_a_third_member_where_no_donor_can_give_directly() 
 
 
 def test_of_two_standbys_of_a_donor_the_one_without_state_moves() -> None:
-    """The other one would have to be restored."""
+    """The standby with state would have to be restored after a move."""
     for kept in (0, 1):
         board = board_of([1, 1], [[0], [0]], 3, standbys=[(kept, 0)])
         assert _take(board, 2, np.array([0]))
@@ -108,7 +108,7 @@ def test_members_of_one_rack_and_equal_subscriptions_are_kin() -> None:
 
 
 def test_the_best_move_of_a_crowded_pair_goes_to_the_lightest_member() -> None:
-    """Of two members with room the first one is heavier."""
+    """Between two members with room, the first is heavier."""
     board = board_of([0, 0, 0, 1, 1, 1, 1], [[1], [1], [1], [2], [2], [2], [2]], 4, limit=1)
     task, column = board.seats_of(np.array([1]))
     assert _give_away(board, task, column)
@@ -120,7 +120,7 @@ def test_a_crowded_pair_is_relieved_by_an_exchange_where_loads_are_even() -> Non
     owner = [0, 0, 0, 4, 4, 5, 4, 5, 5]
     holders = [[1], [1], [1], [2], [2], [2], [3], [3], [3]]
     board = board_of(owner, holders, 6, limit=2)
-    board.load[[0, 4, 5]] = 3  # as heavy as the others
+    board.load[[0, 4, 5]] = 3  # as heavy as the other members
     assert board.pair[0, 1] == 3
     assert _relieve(board)
     assert board.pair[0, 1] == 2
@@ -131,7 +131,7 @@ def test_a_crowded_pair_is_relieved_by_an_exchange_where_loads_are_even() -> Non
 def test_moves_between_members_make_loads_even_without_the_chains_of_polish(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """On a large board there are no chains: levelling alone ends within one."""
+    """A large board has no chains: levelling alone leaves a difference of at most one."""
     monkeypatch.setattr(repair_module, "POLISHED_CELLS", 0)
     rng = Random(seed)
     owner = [rng.randrange(6) for _ in range(24)]
@@ -149,7 +149,7 @@ def test_moves_between_members_make_loads_even_without_the_chains_of_polish(
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_no_move_and_no_exchange_improves_a_repaired_board(seed: int, replicas: int) -> None:
-    """And a second repair changes nothing."""
+    """A second repair changes no seat."""
     board = filled(Random(seed), replicas=replicas)
     before = total(board)
     repair(board)
@@ -175,7 +175,7 @@ def test_no_move_and_no_exchange_improves_a_repaired_board(seed: int, replicas: 
 
 
 def test_a_death_is_played_in_task_order_to_the_lightest_holder() -> None:
-    """Of two equally loaded holders the first one promotes; the bound is the even share, rounded up."""
+    """The first of two equally loaded holders promotes; the bound is the even share, rounded up."""
     board = board_of([0, 0, 0, 1, 2, 3], [[2, 1], [1, 2], [3, 1], [0], [0], [0]], 4, replicas=2)
     peak, bound = _play_all(board)
     # Loads are 3, 1, 1, 1: task 0 goes to 1, task 1 to 2, task 2 to 3.
@@ -185,7 +185,7 @@ def test_a_death_is_played_in_task_order_to_the_lightest_holder() -> None:
 
 
 def test_an_equal_load_is_promoted_by_the_first_member_whatever_its_seat_is() -> None:
-    """Task 0 goes to member 1, so that task 1 makes it the heaviest."""
+    """Task 0 goes to member 1; task 1 then makes member 1 the heaviest."""
     board = board_of([0, 0, 1, 2], [[2, 1], [1], [0], [0]], 3, replicas=2)
     assert _play_all(board)[0][0] == 3
 
@@ -199,16 +199,16 @@ def test_without_a_member_outside_the_rack_all_others_are_peers() -> None:
 
 
 def crowded(**more: object) -> Board:
-    """Six tasks of member 0, of which members 1 and 2 promote all although 3 and 4 hold copies, too.
+    """Return six tasks of member 0; members 1 and 2 promote all, although 3 and 4 hold copies.
 
-    In task order the copies on 3 and 4 come with tasks whose other holder has room.
+    In task order, the copies on 3 and 4 belong to tasks whose other holder has room.
     """
     holders = [[1, 3], [1, 3], [2, 4], [2, 4], [1, 2], [1, 2]]
     return board_of([0] * 6, holders, 5, replicas=2, **more)
 
 
 def test_a_trade_changes_no_load_no_pair_and_no_restored_copy() -> None:
-    """And no death ends above its bound if a trade avoids it."""
+    """No death exceeds its bound if a trade prevents the excess."""
     board = crowded()
     before = board.load.tolist(), board.pair.tolist()
     rehearse(board)
@@ -224,7 +224,7 @@ def test_a_trade_changes_no_load_no_pair_and_no_restored_copy() -> None:
 
 
 def test_copies_that_exist_and_wanted_copies_are_not_traded_within_the_bound() -> None:
-    """Only fresh copies that no member wished for are loose."""
+    """Only fresh, unwished copies are loose."""
     board = crowded(standbys=[(0, 3)], copies=[(1, 1)])
     board.pinned[2, 0] = True
     loose = _Drill(board, 0, 2.0).loose
@@ -239,7 +239,7 @@ def test_copies_that_exist_and_wanted_copies_are_not_traded_within_the_bound() -
 
 
 def test_a_trade_stays_in_a_rack_and_makes_no_double_holder() -> None:
-    """Neither task may hold the other one's copy already."""
+    """Neither task may already have the other task's copy."""
     plain = _Drill(crowded(), 0, 2.0)
     assert plain._may_trade(0, 0, 2, 0)  # 1 for 2
     assert not plain._may_trade(0, 0, 4, 1)  # task 4 has member 1 already
@@ -252,7 +252,7 @@ def test_a_trade_stays_in_a_rack_and_makes_no_double_holder() -> None:
 
 
 def test_a_pinned_seat_of_either_task_stops_a_trade() -> None:
-    """It is wanted where it is."""
+    """The pinned copy is wanted on its member."""
     for task in (0, 2):
         board = crowded()
         board.pinned[task, 0] = True
@@ -271,7 +271,7 @@ def test_a_drill_in_vain_leaves_every_copy_where_it_is() -> None:
 
 
 def uneven(**more: object) -> Board:
-    """Three tasks of which the first holder promotes two in task order; a trade gives one to each."""
+    """Return three tasks: the first holder promotes two in task order; a trade evens them out."""
     return board_of([0] * 3, [[2, 1], [3, 2], [2, 1]], 4, replicas=2, **more)
 
 
@@ -283,14 +283,14 @@ KEPT = [(0, 1), (0, 2), (1, 2), (1, 3), (2, 1), (2, 2)]
     [
         (2.0, [], 2),  # the bound is met
         (1.0, [], 1),
-        (1.0, KEPT, 2),  # one more is allowed where a trade would restore a copy
+        (1.0, KEPT, 2),  # one more is permitted if a trade would restore a copy
         (0.0, KEPT, 1),
     ],
 )
 def test_a_drill_trades_fresh_copies_for_its_bound_and_others_for_one_more(
     bound: float, standbys: list[tuple[int, int]], peak: int
 ) -> None:
-    """Of two holders with equal loads the first member promotes, whatever its seat is."""
+    """The first of two equally loaded holders promotes, in any order of seats."""
     board = uneven(standbys=standbys)
     drill = _Drill(board, 0, bound)
     assert drill._play() == ((2, 5), [1, 2, 1])
@@ -301,7 +301,7 @@ def test_a_drill_trades_fresh_copies_for_its_bound_and_others_for_one_more(
 
 
 def test_only_tasks_with_equal_subscribers_trade() -> None:
-    """A copy of the one topic may stand where the other topic has no subscriber."""
+    """A member may subscribe to one topic and not to the other."""
     eligible = [[True] * 5, [True, True, True, True, False]]
     board = board_of(
         [0] * 4,

@@ -9,7 +9,7 @@ from tests.support.standby_boards import problem
 
 
 def test_the_shares_of_a_board_with_racks() -> None:
-    """Three members in one rack, one in another; two copies of each task; loads and capacities differ."""
+    """The board has three members in a rack, one in another rack, and two copies per task."""
     shares = fair_shares(
         problem(
             [0, 0, 1, 2, 3, 3],
@@ -26,7 +26,7 @@ def test_the_shares_of_a_board_with_racks() -> None:
     assert shares.need.tolist() == [2] * 6
     assert shares.outside.tolist() == [1, 1, 1, 1, 2, 2]
     assert shares.distinct.tolist() == [1] * 6
-    # One copy outside; the other one on one of the two other members of the active's rack.
+    # One copy is outside; the other is on either other member of the active's rack.
     assert shares.ratio[0, 0].tolist() == [0.5, 0.5, 0.5, 1.0]
     assert shares.ratio[0, 1].tolist() == pytest.approx([2 / 3, 2 / 3, 2 / 3, 0.0])
     assert shares.even.tolist() == [[1, 1, 1, 2], [1, 1, 1, 1], [1, 1, 1, 1], [2, 2, 2, 0]]
@@ -38,7 +38,7 @@ def test_the_shares_of_a_board_with_racks() -> None:
 
 
 def test_the_shares_of_a_board_with_two_kinds_of_subscribers() -> None:
-    """A task without an owner has none; a pair above its cap may keep one copy more."""
+    """A task without an owner has no share; a pair above its cap may keep an extra copy."""
     shares = fair_shares(
         problem(
             [0, 0, 1, -1, 2],
@@ -61,7 +61,7 @@ def test_the_shares_of_a_board_with_two_kinds_of_subscribers() -> None:
 
 
 def test_a_pair_with_more_copies_than_its_cap_may_keep_one_of_them() -> None:
-    """Three copies of one owner's tasks on one member: two are the cap."""
+    """The cap is two copies of an owner's tasks on a member; here the member has three."""
     given = problem(
         [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2],
         3,

@@ -1,4 +1,4 @@
-"""Who comes first among equals: each step of the ladder beside the order that algorithms.md states."""
+"""The order among equal candidates: each step, compared with the order in algorithms.md."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SEEDS = range(30)
 
 
 def seats(board: Board, pairs: list[tuple[int, int]]) -> None:
-    """Seat (task, member) one by one."""
+    """Seat each (task, member) in order."""
     for task, member in pairs:
         board.seat(np.array([task]), np.array([member]))
 
@@ -33,7 +33,7 @@ def crowded(seed: int, open_tasks: int, taken: int, replicas: int = 1) -> tuple[
     board = Board(given, fair_shares(given))
     for task in range(open_tasks, open_tasks + taken):
         others = [member for member in range(MEMBERS) if member != owner[task]]
-        # Few members hold most, so that loads and pairs differ, and some are equal.
+        # A few members hold most standbys, so some loads and pairs differ and some are equal.
         seats(board, [(task, int(m)) for m in draw.permutation(others[: 2 + seed % 4])[:replicas]])
     return board, list(range(open_tasks))
 
@@ -45,7 +45,7 @@ def given_to(board: Board, tasks: list[int]) -> Counter[int]:
 
 
 def ring_behind(owner: int) -> list[int]:
-    """The other members, the one behind the owner first."""
+    """Return the other members in ring order, from the member behind the owner."""
     return [(owner + step) % MEMBERS for step in range(1, MEMBERS)]
 
 
@@ -53,7 +53,7 @@ def ring_behind(owner: int) -> list[int]:
 def test_a_deal_gives_to_the_smallest_pair_then_the_lowest_load_then_round_the_ring(
     seed: int,
 ) -> None:
-    """Fewer tasks than peers: who gets one is the order of peers, stated and sorted."""
+    """With fewer tasks than peers, the order of peers decides the receivers."""
     board, tasks = crowded(seed, open_tasks=1 + seed % 5, taken=25)
     order = sorted(ring_behind(OWNER), key=lambda m: (board.pair[OWNER, m], board.load[m]))
     deal_rows(board)
@@ -62,7 +62,7 @@ def test_a_deal_gives_to_the_smallest_pair_then_the_lowest_load_then_round_the_r
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_deal_of_two_each_takes_the_same_order(seed: int) -> None:
-    """Two standbys a task: the first peers of the order get one each, and never both of one task."""
+    """The first peers in the order get one standby each; no peer gets two of the same task."""
     board, tasks = crowded(seed, open_tasks=1 + seed % 3, taken=25, replicas=2)
     order = sorted(ring_behind(OWNER), key=lambda m: (board.pair[OWNER, m], board.load[m]))
     deal_rows(board)
@@ -71,7 +71,7 @@ def test_a_deal_of_two_each_takes_the_same_order(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_deal_with_racks_looks_at_the_days_a_rack_dies_before_the_load(seed: int) -> None:
-    """One task, one standby, equal racks: no pair above its share, the fewest of the rack's, the load."""
+    """The order is: no pair above its share, the rack's fewest standbys, the lowest load."""
     draw = np.random.default_rng(seed)
     rack = [0, 1, 2, 0, 1, 2, 0, 1, 2]
     owner = [OWNER, *draw.integers(0, len(rack), 30).tolist()]
@@ -95,7 +95,7 @@ def test_a_deal_with_racks_looks_at_the_days_a_rack_dies_before_the_load(seed: i
 
 
 def test_a_deal_with_racks_looks_at_the_pair_before_the_days_a_rack_dies() -> None:
-    """A peer that holds one of this owner's comes last, though it holds the fewest of the rack's."""
+    """A peer with a standby of this owner comes last, even with the fewest of the rack."""
     rack = [0, 1, 2, 0, 1, 2, 0, 1, 2]
     peers = [member for member in range(len(rack)) if rack[member] != rack[OWNER]]
     held = [(OWNER, peers[0]), *((0, peer) for peer in peers[1:] for _ in range(2))]
@@ -111,10 +111,10 @@ def test_a_refill_gives_to_who_is_within_its_share_then_to_the_lowest_load_then_
     seed: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One holder of all those tasks stays; the other seats are dealt in the order of the peers."""
+    """The common holder of all those tasks stays; the other seats follow the order of peers."""
     monkeypatch.setattr(refill, "_BULK", 1)
     board, tasks = crowded(seed, open_tasks=8 + seed % 9, taken=40, replicas=2)
-    board.limit = np.full_like(board.limit, 1_000)  # what is beyond it would be given up first
+    board.limit = np.full_like(board.limit, 1_000)  # a copy above the limit would be removed first
     keeper = ring_behind(OWNER)[seed % 6]
     seats(board, [(task, keeper) for task in tasks])
     peers = [member for member in range(MEMBERS) if member != OWNER]
@@ -126,14 +126,14 @@ def test_a_refill_gives_to_who_is_within_its_share_then_to_the_lowest_load_then_
     wanted = Counter({member: base + (place < extra) for place, member in enumerate(order)})
     refill.refill(board)
     gained = Counter({m: int(board.pair[OWNER, m] - pair[m]) for m in peers})
-    # What the keeper of a task is dealt of it does not fit, and is left for the next step.
+    # A task's holder cannot take another copy of the task; the next step handles the seat.
     assert +gained == +Counter({m: n for m, n in wanted.items() if m != keeper})
 
 
 def test_a_refill_takes_the_smallest_of_pairs_where_loads_are_equal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Everybody holds two, nobody is above its share; two hold none of this owner's."""
+    """All members hold two within their shares; two of them hold no standby of this owner."""
     monkeypatch.setattr(refill, "_BULK", 1)
     keeper, *others = ring_behind(OWNER)
     held = [
@@ -145,7 +145,7 @@ def test_a_refill_takes_the_smallest_of_pairs_where_loads_are_equal(
     given = problem(owner, MEMBERS, replicas=2)
     board = Board(given, fair_shares(given))
     seats(board, [(task, member) for task, (_, member) in enumerate(held, 2)])
-    board.shares.need[2:] = 1  # what is held is whole: only the first two tasks are dealt
+    board.shares.need[2:] = 1  # the held standbys are complete: only the first two tasks are dealt
     seats(board, [(0, keeper), (1, keeper)])
     assert (board.pair[OWNER, others] < board.shares.even[OWNER, others]).all()
     assert set(board.load[ring_behind(OWNER)].tolist()) == {2}
@@ -188,7 +188,7 @@ def test_wishes_are_kept_before_standbys_before_warm_copies_and_the_first_member
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_copy_is_of_use_where_the_free_seats_can_still_reach_all_racks(seed: int) -> None:
-    """Counted one by one: racks besides the active's, and seats outside the active's rack."""
+    """Counts are of racks besides the active's, and of seats outside the active's rack."""
     draw = np.random.default_rng(seed)
     rack = draw.integers(0, 3, 9)
     given = problem(draw.integers(0, 9, 12).tolist(), 9, replicas=4, rack=rack.tolist())
@@ -216,14 +216,14 @@ def test_a_copy_is_of_use_where_the_free_seats_can_still_reach_all_racks(seed: i
 def test_a_refill_passes_over_a_member_that_is_at_its_share_although_it_holds_least(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One more would be above it; the others hold two of other owners' and none of this one's."""
+    """A further standby would exceed the share; the other members hold none of this owner."""
     monkeypatch.setattr(refill, "_BULK", 1)
     keeper, *others = ring_behind(OWNER)
     held = [(OWNER, others[0]), *((keeper, member) for member in others[1:] for _ in range(2))]
     given = problem([OWNER] * 2 + [giver for giver, _ in held], MEMBERS, replicas=2)
     board = Board(given, fair_shares(given))
     seats(board, [(task, member) for task, (_, member) in enumerate(held, 2)])
-    board.shares.need[2:] = 1  # what is held is whole: only the first two tasks are dealt
+    board.shares.need[2:] = 1  # the held standbys are complete: only the first two tasks are dealt
     seats(board, [(0, keeper), (1, keeper)])
     board.shares.even[OWNER] = 1
     refill.refill(board)

@@ -1,4 +1,4 @@
-"""The rule, the warmth and the figures of placements that are made by hand, one case for each rule."""
+"""The rule, warmth and figures of hand-made placements, with a case for each rule."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def placed(**more: Any) -> Placed:
 
 
 def test_each_rule_has_its_case() -> None:
-    """A follower on the owner of its source follows; on its own previous owner it is kept."""
+    """A follower on its source's owner follows; on its own previous owner it is kept."""
     found = [[RULES[rule] for rule in rules.tolist()] for rules in placed().rule]
     assert found[0] == list(CASES)
     assert found[1] == ["moved", "placed"]
@@ -122,7 +122,7 @@ def test_each_rule_has_its_case() -> None:
 
 
 def test_without_warm_ups_no_task_waits() -> None:
-    """Its owner keeps it."""
+    """The owner keeps the task."""
     assert RULES[placed(waiting=None).rule[0][7]] == "kept"
 
 
@@ -133,7 +133,7 @@ def test_a_task_is_cold_if_its_state_lives_and_the_new_owner_has_none() -> None:
 
 
 def test_a_copy_counts_for_the_member_that_owns_the_task_now() -> None:
-    """The copy of task 8 is on another member."""
+    """The copy of task 8 is on another member than the owner."""
     assert np.flatnonzero(placed().flat_hit).tolist() == [2, 4, 5]
 
 
@@ -146,7 +146,7 @@ def test_a_promoted_task_has_moved_and_a_placed_task_has_not() -> None:
 
 
 def test_a_stateless_group_has_no_column_of_standbys() -> None:
-    """The other groups have one for each replica."""
+    """The other groups have a column for each replica."""
     assert [rows.shape for rows in placed().standby] == [(9, 1), (2, 0), (9, 1)]
 
 
@@ -181,7 +181,7 @@ def test_the_figures_of_the_cases() -> None:
 
 
 def test_a_member_without_a_subscription_is_not_idle() -> None:
-    """Nor does it count in the least load."""
+    """The member does not count in the least load either."""
     members = [Member("a", ["t"]), Member("b", ["t"]), Member("c", []), Member("d", ["t"])]
     found = plan(members, {"t": 2}).report()
     assert (found["members"], found["idle_members"], found["load_min"]) == (4, 1, 0)
@@ -216,14 +216,14 @@ def test_the_term_of_a_rejected_member_fits_the_rule(
 
 
 def test_a_waiting_task_names_its_target_first() -> None:
-    """The target is too far behind; the others lose by the balance."""
+    """The target is too far behind; the other members lose by the balance."""
     beaten = explain(placed(), "t", 7).beaten
     assert (beaten[0].member_id, beaten[0].term) == ("b", "being too far behind")
     assert [one.member_id for one in beaten].count("b") == 1
 
 
 def test_a_returned_task_that_is_at_its_target_is_explained_by_the_balance() -> None:
-    """Off its target it is explained as a promotion."""
+    """Off its target, the task is explained as a promotion."""
     terms = {one.term for one in explain(placed(), "t", 6).beaten}
     assert "less of the state" not in terms
     assert explain(_even(), "t", 0).beaten == (Rejected("b", "not having owned it before", 1.0),)
@@ -305,7 +305,7 @@ def test_a_plan_by_names_leaves_out_empty_topics_and_counts_warm_ups_as_standbys
 
 
 def test_an_explanation_names_the_rejected_members_and_the_standbys() -> None:
-    """One line for each rejected member, the best first, and one for all standbys."""
+    """Each rejected member has a line, best first, and all standbys share a line."""
     rejected = (Rejected("b", "load", 2.0), Rejected("c", "rack", 0))
     made = Explanation(
         topic="t",

@@ -1,4 +1,4 @@
-"""The weights document: what is taken, what is refused and why, how far a weight may go."""
+"""The weights document: accepted and refused content, and the limits of a weight."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ NOON = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)
 
 
 def weight_row(topic: str, partition: int, weight: float, group_id: str = "shop") -> WeightRow:
-    """A row of the table with rates nobody reads here."""
+    """Return a table row with unused rates."""
     return WeightRow(
         group_id, "2026-11-21", 5, NOON, topic, partition, weight, 1.0, 1.0, 1.0, 1, 1.0, 3
     )
 
 
 def document(**changes: Any) -> bytes:
-    """A valid document of one row, with ``changes`` at the top."""
+    """Return a valid document with a single row, with ``changes`` at the top level."""
     found = json.loads(encode([weight_row("orders", 0, 1.5)], version=5, computed_at=NOON))
     return json.dumps({**found, **changes}).encode()
 
 
 @given(st.lists(st.one_of(st.floats(0, 1e12), st.just(float("nan"))), min_size=1, max_size=40))
 def test_every_weight_lies_between_a_quarter_and_four(costs: list[float]) -> None:
-    """Whatever was measured; unknown is 1.0, and the median partition weighs about 1."""
+    """An unknown cost weighs 1.0, and the median partition weighs about 1."""
     weights = clamp_to_median(costs)
     assert ((weights >= 0.25) & (weights <= 4.0)).all()
     assert (weights[np.isnan(costs)] == 1.0).all()
 
 
 def test_partitions_without_load_do_not_lower_the_median() -> None:
-    """Half of them idle: the busy ones still weigh what they are to each other."""
+    """Half of the partitions are idle; the weights of the busy partitions keep their ratios."""
     assert clamp_to_median([1.0, 2.0, 3.0, 0.0, 0.0, 0.0]).tolist() == [0.5, 1.0, 1.5, *[0.25] * 3]
 
 
@@ -68,7 +68,7 @@ def test_a_document_comes_back_as_it_was_written_plain_or_compressed() -> None:
 
 
 def test_a_group_gets_its_own_rows_clamped_around_their_median() -> None:
-    """A hand-written weight of 1000 counts as 4; another group's rows are not seen."""
+    """A manual weight of 1000 counts as 4; rows of another group have no effect."""
     rows = [
         weight_row("orders", number, weight)
         for number, weight in enumerate([2.0, 2.0, 1000.0, 0.001])
@@ -78,7 +78,7 @@ def test_a_group_gets_its_own_rows_clamped_around_their_median() -> None:
 
 
 def test_the_limits_can_be_widened_where_a_load_is_steep() -> None:
-    """A Zipf law over 100 partitions: 4 medians hide what the heaviest does, 64 do not."""
+    """A Zipf law over 100 partitions: 4 medians hide the heaviest partitions, 64 do not."""
     load = [1 / (rank + 1) for rank in range(100)]
     assert clamp_to_median(load).max() == 4.0
     assert clamp_to_median(load, Limits.parse("0.01:64")).max() == pytest.approx(50.5, rel=0.02)
@@ -98,12 +98,12 @@ def test_impossible_limits_are_refused(text: str) -> None:
     [("0.25:4", (0.25, 4)), ("1:4", (1, 4)), ("0.5:1", (0.5, 1)), ("1:1", (1, 1))],
 )
 def test_limits_reach_to_one_and_from_it(text: str, limits: tuple[float, float]) -> None:
-    """Whoever wants no weight below or above the ordinary one says so."""
+    """A limit of 1 permits no weight below or above 1."""
     assert Limits.parse(text) == limits
 
 
 def test_a_weight_that_is_no_number_is_not_written() -> None:
-    """JSON knows none, and readers would refuse the whole document."""
+    """JSON has no NaN, and readers would refuse the whole document."""
     with pytest.raises(ValueError, match="JSON"):
         encode([weight_row("orders", 0, float("nan"))], version=1, computed_at=NOON)
 
@@ -113,14 +113,14 @@ def test_a_weight_that_is_no_number_is_not_written() -> None:
     [("shop", MAX_AGE_S + 1, "stale"), ("shop", -7_200, "future"), ("nobody", 0, "unnamed")],
 )
 def test_unusable_weights_are_one_with_the_reason(group_id: str, later_s: float, code: str) -> None:
-    """Stale, from the future, or of other groups: nothing is in force, and it says why."""
+    """Weights that are stale, from the future or of other groups are not in force."""
     found = decode(document()).for_group(group_id, now=NOON + dt.timedelta(seconds=later_s))
     assert (found.in_force, found.version, found.code) == (False, None, code)
     assert found.reason
 
 
 def bad_row(**changes: Any) -> dict[str, Any]:
-    """The parameters of a document whose only row is wrong in one place."""
+    """Return the parameters of a document with a faulty row."""
     row = {"group_id": "shop", "topic": "orders", "partition": 0, "weight": 1.0}
     return {"partition_weight": [{**row, **changes}]}
 
@@ -156,20 +156,20 @@ def bad_row(**changes: Any) -> dict[str, Any]:
     ],
 )
 def test_an_invalid_document_is_refused_with_the_reason(data: bytes, said: str) -> None:
-    """One fault refuses the whole: half a document would load the other half's partitions."""
+    """A fault refuses the whole document: half a document would overload other partitions."""
     with pytest.raises(WeightsRefused, match=said):
         decode(data)
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_document_or_refused(data: bytes) -> None:
-    """No other exception, whatever a stranger publishes."""
+    """A stranger's document raises no other exception."""
     with pytest.raises(WeightsRefused):
         decode(data)
 
 
 def test_a_row_a_line_so_that_versions_can_be_compared() -> None:
-    """Two documents that differ in one weight differ in one line."""
+    """Two documents with one different weight differ in a single line."""
     before, after = (
         encode(
             [weight_row("t", 0, 1.0), weight_row("t", 1, last)], version=1, computed_at=NOON
@@ -181,7 +181,7 @@ def test_a_row_a_line_so_that_versions_can_be_compared() -> None:
 
 @pytest.mark.parametrize(("ahead_s", "code"), [(60, None), (3_599, None), (3_601, "future")])
 def test_clocks_may_differ_by_an_hour(ahead_s: int, code: str | None) -> None:
-    """The machine that computed the weights is ahead of the worker's."""
+    """The clock of the computing machine is ahead of the worker's clock."""
     now = NOON - dt.timedelta(seconds=ahead_s)
     assert decode(document()).for_group("shop", now=now).code == code
 
@@ -198,7 +198,7 @@ def test_clocks_may_differ_by_an_hour(ahead_s: int, code: str | None) -> None:
 def test_weights_are_as_old_as_their_newest_sample(
     sampled_s: float, later_s: float, code: str | None
 ) -> None:
-    """Old samples that are computed again are old; a sample after the computation makes none younger."""
+    """Old samples stay old after a new computation; later samples do not change the age."""
     data = encode(
         [weight_row("orders", 0, 1.0), weight_row("orders", 0, 1.0, "bank")],
         version=1,
@@ -212,14 +212,14 @@ def test_weights_are_as_old_as_their_newest_sample(
 
 
 def test_a_time_without_a_zone_is_utc() -> None:
-    """A hand-written document may leave it out."""
+    """A hand-written document may omit the zone."""
     found = decode(document(computed_at="2026-11-21T12:00:00"))
     assert found.computed_at == NOON
     assert decode(document()).sampled_at == {}
 
 
 def test_a_document_has_every_column_of_every_row() -> None:
-    """With the times of all groups; values that differ stay apart."""
+    """The document has the times of all groups, and distinct values stay distinct."""
     row = WeightRow(
         "shop", "2026-11-20", 41, NOON, "orders", 7, 1.5, 2.5, 3.5, 4.5, 55, 6.5, 77,
         NOON + dt.timedelta(seconds=1.5), 0.875,
@@ -283,7 +283,7 @@ def test_a_document_has_every_column_of_every_row() -> None:
 
 
 def test_the_greatest_version_partition_and_size_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One more of each is refused."""
+    """The next larger value of each is refused."""
     row = bad_row(partition=2**31 - 1)
     data = document(version=2**63 - 1, **row)
     assert decode(data).rows[0]["partition"] == 2**31 - 1
@@ -298,7 +298,7 @@ def test_the_greatest_version_partition_and_size_are_taken(monkeypatch: pytest.M
 
 
 def test_equal_partitions_of_different_topics_or_groups_are_no_duplicates() -> None:
-    """The row that repeats one is named by its number."""
+    """The error names the number of the repeated row."""
     keys = [("shop", "t", 0), ("bank", "t", 0), ("shop", "u", 0), ("shop", "t", 1)]
     rows = [{"group_id": g, "topic": t, "partition": p, "weight": 2.0} for g, t, p in keys]
     assert len(decode(document(partition_weight=rows)).rows) == 4
@@ -324,7 +324,7 @@ def test_the_version_of_weights_is_in_whole_milliseconds() -> None:
 def test_only_the_time_of_the_computation_may_be_in_the_future(
     computed_s: float, sampled_s: float, code: str | None
 ) -> None:
-    """A sample that a worker with a fast clock dates later does no harm."""
+    """A worker with a fast clock may date a sample later."""
     data = encode(
         [weight_row("orders", 0, 1.0)],
         version=1,

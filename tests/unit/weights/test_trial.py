@@ -7,19 +7,19 @@ import pytest
 from faust_assigner import Member
 from faust_assigner.weights.trial import TrialScore, score
 
-#: One heavy partition of four.
+#: Four partitions, the first heavy.
 HEAVY = {("t", 0): 4.0, ("t", 1): 1.0, ("t", 2): 1.0, ("t", 3): 1.0}
 
 
 def tried(
     *members: Member, weights: dict[tuple[str, int], float] | None = None, **more: object
 ) -> TrialScore:
-    """Of one topic with four partitions."""
+    """Return the score of a topic with four partitions."""
     return score(members, {"t": 4}, HEAVY if weights is None else weights, **more)  # type: ignore[arg-type]
 
 
 def test_the_heaviest_member_is_told_before_by_counts_and_by_weights() -> None:
-    """All five heavy ones of twenty are one member's: 25 of 35, and 21 after one move; a mean is 17.5."""
+    """Member a has all five heavy partitions: 25 of 35, or 21 after a move; the mean is 17.5."""
     members = (
         Member("a", ["t"], actives={"t": range(10)}, generation=1),
         Member("b", ["t"], actives={"t": range(10, 20)}, generation=1),
@@ -35,14 +35,14 @@ def test_the_heaviest_member_is_told_before_by_counts_and_by_weights() -> None:
 
 
 def test_members_may_own_nothing_yet() -> None:
-    """Then nothing moves, and no member was heavy before."""
+    """Then no task moves, and no member was heavy before."""
     found = tried(Member("a", ["t"]), Member("b", ["t"]))
     assert (found.before, found.counted_moves, found.weighted_moves) == (0.0, 0, 0)
     assert (found.counted, found.weighted) == pytest.approx((5 / 3.5, 4 / 3.5))
 
 
 def test_a_load_is_divided_by_capacity() -> None:
-    """Nobody owned anything before; of 7 the member of capacity 6 has its share and more."""
+    """No partition had an owner; the member of capacity 6 gets its share of 7."""
     found = tried(Member("a", ["t"], capacity=6.0), Member("b", ["t"], capacity=1.0))
     assert found.before == 0.0
     assert found.weighted == pytest.approx(1.0)
@@ -62,7 +62,7 @@ def test_without_load_nothing_is_heavy() -> None:
 
 
 def test_weightless_topics_weigh_nothing() -> None:
-    """A topic that counts in no load is given out beside the others."""
+    """A weightless topic is assigned in addition to the others."""
     members = (Member("a", ["t", "leader"]), Member("b", ["t", "leader"]))
     partitions = {"t": 2, "leader": 1}
     found = score(members, partitions, {}, weightless=["leader"])
