@@ -7,7 +7,7 @@ the broker. Each event begins before the group is at rest after the previous eve
 on there are rolling deploys: the workers restart in turn with another agent, topic and table, later
 without these, and so on. Then all faults end, the group must come to rest by itself, and
 
-- no two workers may have processed a partition at once, by the journals of all lives of all workers;
+- no two workers may have processed a partition at once, by the journals of all lives;
 - every order must be processed, with an output; under ``exactly_once`` only once;
 - the rows of owners and standbys, and the sets of owners, must equal a model in plain Python;
 - the agent added by deploys must have processed all records of its topic, like the other agents;

@@ -1,4 +1,4 @@
-"""Requests to Kafka: what each error means, what is asked in which order, and several partitions at once."""
+"""Requests to Kafka: the meaning of each error, the order of requests, and several partitions."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ CONNECTION: Any = {
 
 
 async def fails(error: Exception) -> None:
-    """A question that fails."""
+    """Raise the error."""
     raise error
 
 
 async def answers(value: int) -> int:
-    """A question that is answered."""
+    """Return the value."""
     return value
 
 
@@ -88,7 +88,7 @@ def test_an_answer_is_returned() -> None:
 def test_an_error_says_whether_a_retry_helps(
     monkeypatch: pytest.MonkeyPatch, error: Exception, kind: type[Exception], text: str
 ) -> None:
-    """With the brokers and the error; no connection is tried for it."""
+    """The message has the brokers and the error; no connection is tried."""
     doors = Doors(monkeypatch)
     with pytest.raises(kind) as found:
         ask(CONNECTION, fails(error))
@@ -131,7 +131,7 @@ def test_an_unreachable_broker_is_asked_for_the_real_reason(
 
 
 class Admin:
-    """Of a cluster with topics b of two partitions and a of one."""
+    """An admin client of a cluster with topic a of one partition and topic b of two."""
 
     def __init__(self, *, settings: bool = True) -> None:
         self.acts: list[Any] = []
@@ -281,7 +281,7 @@ A, B, C = (TopicPartition("t", number) for number in range(3))
 
 
 class Reader:
-    """A consumer whose turns bring these offsets, and come to these positions; ``acts`` are in turn."""
+    """A consumer with scripted offsets and positions per turn; ``acts`` are in order."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, *turns: dict[TopicPartition, tuple[list[int], int]]
@@ -330,7 +330,7 @@ class Reader:
         return self.positions[tp]
 
     def read(self, spans: Any, **more: Any) -> Any:
-        """The positions reached; what the sink got is in ``acts``."""
+        """Return the reached positions; ``acts`` has the sink's records."""
 
         def sink(tp: TopicPartition, records: Sequence[Any], position: int) -> None:
             self.acts.append(("sink", tp, [record.offset for record in records], position))
@@ -339,7 +339,7 @@ class Reader:
 
 
 def test_each_partition_is_read_to_its_own_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One without records is not read; one at its end is paused, and the others are read on."""
+    """An empty partition is not read; a finished partition is paused while the others continue."""
     reader = Reader(
         monkeypatch,
         {A: ([3, 4], 5), B: ([], 0)},
@@ -398,7 +398,7 @@ def test_a_read_without_records_for_a_minute_fails(
 
 
 async def test_a_stop_passes_on_its_own_cancellation_alone() -> None:
-    """aiokafka cancels tasks of its own, which may look like it."""
+    """aiokafka cancels its own tasks, whose cancellation looks the same."""
 
     async def cancelled() -> None:
         raise asyncio.CancelledError

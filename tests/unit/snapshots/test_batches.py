@@ -11,7 +11,7 @@ from faust_assigner.snapshots.manifest import SnapshotError
 
 
 def batch(*places: tuple[int, int]) -> pa.RecordBatch:
-    """One record per (partition, offset)."""
+    """Return a batch with a record per (partition, offset)."""
     return pa.RecordBatch.from_arrays(
         [
             pa.array([partition for partition, _ in places], pa.int32()),
@@ -24,12 +24,12 @@ def batch(*places: tuple[int, int]) -> pa.RecordBatch:
 
 
 def job(folder: Path, *spans: Span) -> Job:
-    """A job that writes to ``folder``."""
+    """Return a job with output to ``folder``."""
     return Job("t-changelog", str(folder), spans, created_ms=0)
 
 
 def test_a_batch_is_cut_by_partition() -> None:
-    """The largest partition and offset included; nothing comes of an empty batch."""
+    """The largest partition and offset are included; an empty batch yields no parts."""
     most = ((1 << 31) - 1, (1 << 63) - 1)
     cut = list(by_partition(batch((3, 5), (3, 9), (4, 0), most)))
     assert [(number, offsets.tolist()) for number, offsets, _ in cut] == [
@@ -56,7 +56,7 @@ def test_a_batch_is_cut_by_partition() -> None:
     ],
 )
 def test_records_out_of_place_fail_the_task(tmp_path: Path, batches: list[pa.RecordBatch]) -> None:
-    """Twice the same offset, one too early, within a batch and across two, one behind the span's end."""
+    """Offsets must ascend within and across batches, and lie within the span."""
     with pytest.raises(SnapshotError, match="ascend"):
         list(compact_records(job(tmp_path, Span(0, 0, 10)))(iter(batches)))
 

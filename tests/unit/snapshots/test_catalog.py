@@ -79,12 +79,12 @@ def publish(
 
 
 def problems(catalog: Catalog) -> list[str | None]:
-    """What verify says of each folder."""
+    """Return the problem of each folder found by verify."""
     return [verdict.problem for verdict in verify(catalog)]
 
 
 def damage(catalog: Catalog, path: str, at: int = 10) -> None:
-    """Flip one bit."""
+    """Flip a bit."""
     data = bytearray(catalog.storage.read(path))
     data[at] ^= 1
     catalog.storage.write(path, bytes(data))
@@ -106,7 +106,7 @@ def test_a_published_snapshot_is_found_and_fetched(catalog: Catalog, tmp_path: P
 
 
 def test_files_without_a_manifest_are_no_snapshot(catalog: Catalog, tmp_path: Path) -> None:
-    """A kill between the files and the manifest: readers see nothing, verify says so."""
+    """After a kill before the manifest, readers see no snapshot and verify reports the folder."""
     publish(catalog, tmp_path, commit=False)
     assert catalog.snapshots(TOPIC, 0) == []
     assert problems(catalog) == ["no manifest: never finished"]
@@ -135,7 +135,7 @@ def test_the_newest_snapshot_comes_first_even_after_a_topic_was_recreated(
 def test_a_damaged_file_is_refused_by_fetch_and_named_by_verify(
     catalog: Catalog, tmp_path: Path
 ) -> None:
-    """One bit is enough."""
+    """The case flips a single bit."""
     manifest = publish(catalog, tmp_path)
     assert manifest is not None
     damage(catalog, f"{folder_of(manifest)}/{manifest.files[0]}")
@@ -172,7 +172,7 @@ def test_verify_compares_every_promise(
     value: object,
     said: str,
 ) -> None:
-    """A manifest that was edited, or whose files are listed in another order."""
+    """The manifest was edited, or its files are listed in another order."""
     manifest = publish(catalog, tmp_path)
     assert manifest is not None
     path = f"{folder_of(manifest)}/{MANIFEST_NAME}"
@@ -183,7 +183,7 @@ def test_verify_compares_every_promise(
 
 
 def test_verify_compares_fausts_offset(catalog: Catalog, tmp_path: Path) -> None:
-    """State and offset belong together: files of one range under the manifest of another."""
+    """Files of one range are under the manifest of another range."""
     manifest = publish(catalog, tmp_path, next_offset=3)
     assert manifest is not None
     folder, target = folder_of(manifest), f"{TOPIC}/0/{9:020d}"
@@ -197,7 +197,7 @@ def test_verify_compares_fausts_offset(catalog: Catalog, tmp_path: Path) -> None
 def test_a_manifest_in_a_foreign_folder_counts_for_nothing(
     catalog: Catalog, tmp_path: Path
 ) -> None:
-    """A folder copied to another partition."""
+    """The folder was copied to another partition."""
     manifest = publish(catalog, tmp_path)
     assert manifest is not None
     catalog.storage.write(f"{TOPIC}/7/{manifest.snapshot_id}/{MANIFEST_NAME}", manifest.to_json())
@@ -216,7 +216,7 @@ def test_a_snapshot_whose_files_have_other_bytes_by_now_is_not_published(
 def test_files_that_are_not_in_the_order_of_their_keys_are_a_problem(
     catalog: Catalog, tmp_path: Path
 ) -> None:
-    """Each file is sound and the hash is right: only the keys from file to file tell."""
+    """Each file and the hash are right: only the keys across files show the problem."""
     manifest = publish(catalog, tmp_path, backwards=True)
     assert manifest is not None
     assert len(manifest.files) > 1
@@ -226,7 +226,7 @@ def test_files_that_are_not_in_the_order_of_their_keys_are_a_problem(
 def test_gc_keeps_the_newest_of_a_partition_though_it_is_of_an_earlier_topic(
     catalog: Catalog, tmp_path: Path
 ) -> None:
-    """The other partition's snapshot shows that the topic was recreated; only older ones go for it."""
+    """The other partition's snapshot shows the recreation; only older snapshots are removed."""
     for offset in (3, 4):
         publish(catalog, tmp_path, next_offset=offset, created_ms=NOW_MS + offset, topic_id="old")
     publish(catalog, tmp_path, partition=1, created_ms=NOW_MS + 9, topic_id="new")
@@ -238,7 +238,7 @@ def test_gc_keeps_the_newest_of_a_partition_though_it_is_of_an_earlier_topic(
 def test_verify_asks_kafka_of_which_topic_the_snapshots_are(
     catalog: Catalog, tmp_path: Path
 ) -> None:
-    """All of them are of the earlier topic: they say nothing against each other."""
+    """All snapshots are of the earlier topic, so they do not contradict each other."""
     publish(catalog, tmp_path, topic_id="old")
     log = Changelog(TOPIC, {0: Extent(0, 9)}, 1_000, "new")
     assert problems(catalog) == [None]
@@ -263,7 +263,7 @@ def test_gc_keeps_the_newest(catalog: Catalog, tmp_path: Path) -> None:
 def test_gc_takes_the_manifest_before_the_files(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that ends in between leaves no snapshot that is seen and lacks its files."""
+    """A run that fails in between leaves no visible snapshot without its files."""
     for offset in (3, 4):
         publish(catalog, tmp_path, next_offset=offset, created_ms=NOW_MS + offset)
 
@@ -338,7 +338,7 @@ def test_a_local_write_is_whole_or_absent(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_file_that_goes_while_a_folder_is_listed_hides_no_other(tmp_path: Path) -> None:
-    """As a draft that is renamed right then; a link to nowhere has no size either."""
+    """A draft may be renamed during the listing; a dangling link has no size either."""
     kept = [f"{number}" for number in range(20)]
     for name in kept:
         (tmp_path / name).touch()
@@ -348,7 +348,7 @@ def test_a_file_that_goes_while_a_folder_is_listed_hides_no_other(tmp_path: Path
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Catalog:
-    """Two snapshots in a folder: the older one was taken a second before the newer one."""
+    """Two snapshots in a folder, taken a second apart."""
     found = Catalog(open_storage(str(tmp_path / "snapshots")))
     publish(found, tmp_path, next_offset=3, created_ms=NOW_MS - 1_000)
     publish(found, tmp_path, next_offset=4, created_ms=NOW_MS)
@@ -356,7 +356,7 @@ def pair(tmp_path: Path) -> Catalog:
 
 
 def visible(catalog: Catalog) -> int:
-    """The number of snapshots that a reader sees."""
+    """The number of visible snapshots."""
     return sum(found.manifest is not None for found in catalog.folders(TOPIC, 0))
 
 
@@ -370,7 +370,7 @@ def test_a_snapshot_of_exactly_the_greatest_age_is_kept(
 
 
 def test_a_dry_run_lists_the_same_removals_with_the_same_sizes(pair: Catalog) -> None:
-    """The size is that of the data files."""
+    """The size counts the data files."""
     (oldest,) = [
         found.manifest
         for found in pair.folders(TOPIC, 0)
@@ -386,7 +386,7 @@ def test_a_dry_run_lists_the_same_removals_with_the_same_sizes(pair: Catalog) ->
 def test_beside_a_manifest_of_a_later_version_nothing_is_removed(
     pair: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may list files of the older snapshots; one such manifest in the partition is enough."""
+    """The later manifest may list files of older snapshots; one in the partition is enough."""
     folders = Catalog.folders
 
     def with_later(self: Catalog, topic: str, partition: int) -> list[Found]:
@@ -414,13 +414,13 @@ def test_a_run_that_begins_during_the_collection_keeps_every_snapshot(
 def test_a_leftover_is_settled_after_the_whole_grace_period(
     pair: Catalog, modified_ms: int | None, is_settled: bool
 ) -> None:
-    """Without a time of change it never is."""
+    """A leftover without a modification time is never settled."""
     sweeper = upkeep._Sweeper(pair, NOW_MS, 1_000, dry_run=True)
     assert sweeper._is_settled(Entry("0.sst", False, 1, modified_ms)) is is_settled
 
 
 def test_a_folder_that_was_renamed_is_no_snapshot(pair: Catalog, tmp_path: Path) -> None:
-    """Its manifest names another one, and so do the paths of its files."""
+    """The manifest and the paths of its files name another folder."""
     newest = max((tmp_path / "snapshots" / TOPIC / "0").iterdir())
     newest.rename(newest.with_name(snapshot_id(9)))
     assert visible(pair) == 1

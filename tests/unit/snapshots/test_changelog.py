@@ -1,4 +1,4 @@
-"""Reading a changelog: which records are taken, what gaps do, and how long tombstones are kept."""
+"""Reading a changelog: the accepted records, gaps, and the retention of tombstones."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ TP = TopicPartition("t", 0)
 
 
 class Consumer:
-    """Gives its batches one after the other; each is (offsets, position behind them)."""
+    """A consumer with scripted batches of (offsets, position after them)."""
 
     def __init__(self, *batches: tuple[Sequence[int], int]) -> None:
         self._batches = list(batches)
         self._position = 0
 
     def assign(self, partitions: object) -> None:
-        """One partition."""
+        """Accept the partition."""
 
     def seek(self, partition: object, offset: int) -> None:
-        """Where the span begins."""
+        """Seek to the start of the span."""
         self._position = offset
 
     def pause(self, partition: object) -> None:
-        """Its span is read."""
+        """Accept the end of the span."""
 
     async def getmany(
         self, *partitions: object, timeout_ms: int
@@ -51,7 +51,7 @@ class Consumer:
 def read(
     monkeypatch: pytest.MonkeyPatch, span: Extent, *batches: tuple[Sequence[int], int]
 ) -> list[tuple[list[int], int]]:
-    """What a sink is given of a span: offsets, and the position after them."""
+    """Return the sink's calls for a span: the offsets, and the position after them."""
 
     @contextlib.asynccontextmanager
     async def consumer_of(connection: Any, **more: Any) -> AsyncIterator[Consumer]:
@@ -69,25 +69,25 @@ def read(
 
 
 def test_a_gap_without_records_is_told_to_the_sink(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Control records and compaction leave gaps: who waits for the position must see it move."""
+    """Control records and compaction leave gaps; the sink needs the new position."""
     found = read(monkeypatch, Extent(0, 9), ([0, 1], 2), ([], 7), ([7], 9))
     assert found == [([0, 1], 2), ([], 7), ([7], 9)]
 
 
 def test_no_record_at_the_end_or_beyond_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It came since the end was asked for, and belongs to the next snapshot."""
+    """Such a record arrived after the end was fetched, and belongs to the next snapshot."""
     assert read(monkeypatch, Extent(0, 3), ([1, 2, 3, 4], 5)) == [([1, 2], 3)]
     assert read(monkeypatch, Extent(0, 3), ([1, 2, 3], 4)) == [([1, 2], 3)]
 
 
 class Admin:
-    """Answers one description of settings."""
+    """An admin client with a scripted description of settings."""
 
     def __init__(self, *resources: tuple[int, str, str | None]) -> None:
         self._resources = resources
 
     async def describe_configs(self, asked: object) -> list[Any]:
-        """(error, topic, value of delete.retention.ms) as aiokafka tells them."""
+        """Return (error, topic, delete.retention.ms) in aiokafka's form."""
         return [
             SimpleNamespace(
                 resources=[
@@ -105,7 +105,7 @@ class Admin:
 
 
 def test_only_what_a_broker_really_says_counts_as_retention() -> None:
-    """An error and a value that is not told leave Kafka's default."""
+    """An error or a missing value leaves Kafka's default."""
     admin: Any = Admin((0, "t", "5000"), (29, "u", "1"), (0, "v", None))
     found = asyncio.run(changelog._delete_retention_ms(admin, ["t", "u", "v"]))
     assert found == {"t": 5_000}
@@ -124,7 +124,7 @@ def test_rows_that_are_not_json_are_named_by_their_place_among_all() -> None:
 async def test_a_reader_of_changelogs_belongs_to_no_group_and_reads_from_the_start(
     monkeypatch: pytest.MonkeyPatch, level: str | None
 ) -> None:
-    """Of transactions what was committed, unless told otherwise; a caller's sizes go before ours."""
+    """By default only committed records are read; the caller's sizes take precedence."""
     made: list[dict[str, Any]] = []
 
     class Never(SimpleNamespace):

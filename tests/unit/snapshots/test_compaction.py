@@ -68,7 +68,7 @@ def compact(
 
 
 def contents(compacted: Compacted) -> dict[bytes, bytes]:
-    """What a store would hold."""
+    """Return the rows of a store made from the files."""
     return dict(read_items([file.path for file in compacted.files]))
 
 
@@ -80,7 +80,7 @@ def test_any_records_give_the_models_state(
     after: list[Record],
     memory: int,
 ) -> None:
-    """In one go, in runs, and on top of a previous snapshot: the same rows."""
+    """A full compaction, runs, and a compaction upon a snapshot yield the same rows."""
     folder = tmp_path_factory.mktemp("compaction")
     whole = compact(folder / "whole", before + after, memory=memory)
     first = compact(folder / "first", before)
@@ -95,7 +95,7 @@ def test_any_records_give_the_models_state(
 
 
 def test_a_partition_larger_than_memory_is_merged_from_runs(tmp_path: Path) -> None:
-    """Runs are written, the newest wins, and the files are those of the fast path."""
+    """Runs are written, the newest value wins, and the files equal those of the fast path."""
     records: list[Record] = [
         (b"key-%05d" % (n * 7919 % 5000), b"value-%d" % n) for n in range(20_000)
     ]
@@ -144,7 +144,7 @@ def test_arrow_columns_and_lists_give_the_same_files(tmp_path: Path, kind: pa.Da
 
 
 def test_files_are_split_by_size_and_do_not_overlap(tmp_path: Path) -> None:
-    """Several files, ascending, together the whole state; ingested in one step."""
+    """The files ascend and together hold the whole state; a store ingests them in a single step."""
     records: list[Record] = [(b"key-%05d" % n, b"x" * 100) for n in range(1000)]
     compacted = compact(tmp_path, records, file_bytes=10_000)
     assert len(compacted.files) > 5
@@ -162,7 +162,7 @@ def test_files_are_split_by_size_and_do_not_overlap(tmp_path: Path) -> None:
 
 
 def test_an_empty_partition_has_only_its_offset(tmp_path: Path) -> None:
-    """Faust reads -1 as "nothing yet"."""
+    """Faust reads -1 as "no offset yet"."""
     compacted = compact(tmp_path, [])
     assert contents(compacted) == {OFFSET_KEY: b"-1"}
     assert compacted.keys == 0
@@ -185,7 +185,7 @@ def test_identical_contents_give_identical_bytes(tmp_path: Path) -> None:
 
 
 def test_different_contents_have_different_session_ids(tmp_path: Path) -> None:
-    """RocksDB's block cache tells files apart by that id."""
+    """RocksDB's block cache distinguishes files by the session id."""
     marker = b"session.identity"
     identities = set()
     for value in (b"1", b"2"):
@@ -197,7 +197,7 @@ def test_different_contents_have_different_session_ids(tmp_path: Path) -> None:
 
 
 def test_a_sealed_file_passes_rocksdbs_own_checks(tmp_path: Path) -> None:
-    """The properties block's checksum is right: with one bit of it wrong, RocksDB refuses the file."""
+    """The checksum of the properties block is right: RocksDB refuses the file after a bit flip."""
     compacted = compact(tmp_path, [(b"a", b"1")])
     path = compacted.files[0].path
     assert dict(read_items([path]))[b"a"] == b"1"
@@ -237,7 +237,7 @@ def test_the_scratch_space_is_gone_afterwards(tmp_path: Path) -> None:
 
 
 def test_rocksdict_still_writes_the_layout_that_seal_knows(tmp_path: Path) -> None:
-    """An upgrade that changes it must be noticed here, not by a hash that differs."""
+    """This case detects a layout changed by an upgrade; otherwise only hashes would differ."""
     from faust_assigner.snapshots.seal import seal
     from faust_assigner.snapshots.sst import options
 
@@ -268,7 +268,7 @@ def test_records_that_are_not_json_leave_the_row_before_them(
     after: list[Record],
     memory: int,
 ) -> None:
-    """As a replay leaves them out: in memory, in runs, and on top of a previous snapshot."""
+    """The replay drops the same records: in memory, in runs, and upon a previous snapshot."""
     folder = tmp_path_factory.mktemp("compaction")
     codecs = ("json", "json")
     first = compact(folder / "first", before, memory=memory, codecs=codecs)
@@ -282,12 +282,12 @@ def test_records_that_are_not_json_leave_the_row_before_them(
     )
     good = [record for record in before + after if all(map(is_json, record))]
     assert contents(second) == state_of(good) | {OFFSET_KEY: b"%d" % (len(before + after) - 1)}
-    # One that a later record replaces is not looked at.
+    # A record replaced by a later record is not parsed.
     assert first.unreadable + second.unreadable <= len(before + after) - len(good)
 
 
 def is_json(payload: bytes | None) -> bool:
-    """Asked one by one, of Python's own parser."""
+    """Whether Python's own parser accepts the payload."""
     try:
         json.loads((b"1" if payload is None else payload).decode())
     except ValueError:
@@ -308,7 +308,7 @@ def is_json(payload: bytes | None) -> bool:
 def test_without_a_codec_most_of_the_rows_decide(
     tmp_path: Path, values: list[bytes], keys: int, types: set[str] | None
 ) -> None:
-    """Values of another serializer stay; a few damaged ones go."""
+    """Values of another serializer stay; a few damaged values are dropped."""
     records: list[Record] = [(b"%d" % number, value) for number, value in enumerate(values)]
     done = compact(tmp_path, records, codecs=("auto", "auto"))
     assert (done.keys, done.value_types) == (keys, types)
@@ -341,7 +341,7 @@ def test_a_fold_waits_for_as_many_new_bytes_as_are_held(
 def test_rows_that_are_held_are_not_read_again_with_the_next_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each payload is asked for its type once where all are JSON."""
+    """The types of each payload are read once if all payloads are JSON."""
     monkeypatch.setattr(compaction, "_FOLD_BYTES", 0)
     asked: list[int] = []
     types = compaction.json_types
@@ -356,7 +356,7 @@ def test_rows_that_are_held_are_not_read_again_with_the_next_batch(
 
 
 def test_the_types_of_all_folds_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker compares them with its table's; those of the last fold alone would pass."""
+    """A worker compares all types with its table; the last fold's types alone would pass."""
     monkeypatch.setattr(compaction, "_FOLD_BYTES", 0)
     with Compactor(tmp_path, codecs=(JSON, JSON)) as compactor:
         for number, value in enumerate((b"1", b'"x"', b"2")):
@@ -367,7 +367,7 @@ def test_the_types_of_all_folds_are_told(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize(("bad", "keys"), [(3, 4), (2, 2)])
 def test_all_rows_of_the_first_fold_decide_the_codec(tmp_path: Path, bad: int, keys: int) -> None:
-    """Not those of its last batch: the table may have changed its serializer meanwhile."""
+    """The table may have changed its serializer before the last batch."""
     with Compactor(tmp_path, codecs=("raw", "auto")) as compactor:
         compactor.add([b"b%d" % number for number in range(bad)], [b"{"] * bad)
         compactor.add([b"g%d" % number for number in range(4 - bad)], [b"1"] * (4 - bad))

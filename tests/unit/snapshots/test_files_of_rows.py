@@ -1,4 +1,4 @@
-"""Files of rows: where they are cut, how they are named and sealed; payloads that are JSON or not."""
+"""Files of rows: their boundaries, names and seals, and JSON payloads."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_no_rows_are_no_file(tmp_path: Path) -> None:
 
 
 def test_later_files_win_and_deletions_hide_rows(tmp_path: Path) -> None:
-    """In one step or in two; given files go where they are moved."""
+    """Files are ingested in one or two steps; with ``move`` the given files are moved."""
     first = write_files([(b"a", b"1"), (b"b", b"2"), (b"c", b"3")], tmp_path / "1")
     second = write_files([(b"a", None), (b"b", b"9")], tmp_path / "2")
     paths = [file.path for file in (*first, *second)]
@@ -85,7 +85,7 @@ def test_later_files_win_and_deletions_hide_rows(tmp_path: Path) -> None:
 
 
 def test_the_digest_is_of_all_bytes_in_their_order(tmp_path: Path) -> None:
-    """Larger than one piece, and of no file."""
+    """The cases include a file larger than a piece, and no file."""
     contents = [b"a" * (2**20 + 7), b"", b"bc"]
     paths = []
     for number, data in enumerate(contents):
@@ -108,7 +108,7 @@ def test_keys_that_do_not_ascend_are_an_error_of_their_file(tmp_path: Path) -> N
 
 
 def draft(path: Path, value: bytes = b"1") -> Path:
-    """A file as RocksDB writes it, with an id of its own."""
+    """Write a file as RocksDB does, with its own session id."""
     writer = rocksdict.SstFileWriter(sst.options())
     writer.open(str(path))
     writer[b"a"] = value
@@ -117,7 +117,7 @@ def draft(path: Path, value: bytes = b"1") -> Path:
 
 
 def test_a_sealed_file_is_a_function_of_its_rows(tmp_path: Path) -> None:
-    """Two of the same rows are equal, byte by byte; a second seal changes nothing."""
+    """Files with the same rows are equal byte by byte; a second seal changes no byte."""
     one, two, other = draft(tmp_path / "1"), draft(tmp_path / "2"), draft(tmp_path / "3", b"2")
     assert one.read_bytes() != two.read_bytes()
     assert [seal.seal(path) for path in (one, two, other)] == [True] * 3
@@ -143,7 +143,7 @@ def test_a_sealed_file_is_a_function_of_its_rows(tmp_path: Path) -> None:
     "part", ["magic", "checksum type", "name", "length", "compression", "short"]
 )
 def test_a_file_of_another_layout_stays_as_it_is(tmp_path: Path, part: str) -> None:
-    """Whichever part of it is different."""
+    """The layout differs in the given part."""
     path = draft(tmp_path / "x.sst")
     data = bytearray(path.read_bytes())
     at = data.index(b"session.identity")
@@ -176,7 +176,7 @@ def test_a_file_of_another_layout_stays_as_it_is(tmp_path: Path, part: str) -> N
     ],
 )
 def test_a_number_is_read_seven_bits_at_a_time(data: bytes, value: int, after: int) -> None:
-    """The least significant ones first."""
+    """The least significant bits come first."""
     assert seal._varint(data, 0) == (value, after)
     assert seal._varint(b"xx" + data, 2) == (value, after + 2)
 
@@ -185,7 +185,7 @@ def test_a_number_is_read_seven_bits_at_a_time(data: bytes, value: int, after: i
 
 
 def test_many_payloads_are_parsed_as_one() -> None:
-    """Each to its value; one that is two values, or half of one, refuses all."""
+    """Each payload yields its value; a payload with two values or half a value is refused."""
     assert parse_json([]) == ()
     assert parse_json([b"1", b'"a"', b"[2,3]", b"null"]) == [1, "a", [2, 3], None]
     fence = json.dumps(json_rows._FENCE).encode()
@@ -208,7 +208,7 @@ def test_many_payloads_are_parsed_as_one() -> None:
 
 
 def test_types_are_those_of_all_payloads() -> None:
-    """A boolean is no number, and NaN is no other float; a bad one leaves no types."""
+    """A boolean is not an int, and NaN is its own type; a bad payload yields no types."""
     payloads = [b"1", b"true", b"2.5", b"null", b'"x"', b"{}", b"[]", b"NaN"]
     assert json_types(payloads) == {
         "int",
@@ -293,7 +293,7 @@ def test_each_column_is_decided_by_its_own_first_rows(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_upon_another_is_not_whole(tmp_path: Path) -> None:
-    """One layer with files of another snapshot is not, either."""
+    """A single layer with files of another snapshot is not whole either."""
     keys = [b"%03d" % number for number in range(300)]
     first = compacted(tmp_path / "1", (keys, [key * 10 for key in keys]))
     base = Base(first.layers, first.keys)
@@ -307,7 +307,7 @@ def test_a_snapshot_upon_another_is_not_whole(tmp_path: Path) -> None:
 
 
 def test_deletions_survive_in_the_runs_of_a_change(tmp_path: Path) -> None:
-    """A key of the base that a later run deletes is gone, and an empty value is a row."""
+    """A key of the base deleted by a later run is gone; an empty value is a row."""
     first = compacted(tmp_path / "1", ([b"a", b"b", b"c"], [b"1", b"2", b"3"]))
     second = compacted(
         tmp_path / "2",
@@ -342,7 +342,7 @@ def test_rows_are_checked_and_written_in_pieces(
 def test_changes_are_compared_with_their_base_in_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every row that differs is written, the last one of each piece, too."""
+    """Every different row is written, including the last row of each piece."""
     monkeypatch.setattr(layers, "_ROWS", 2)
     keys = [b"%03d" % number for number in range(300)]
     first = compacted(tmp_path / "1", (keys, [key * 10 for key in keys]))

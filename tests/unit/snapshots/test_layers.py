@@ -15,14 +15,14 @@ KEYS = [b"key-%04d" % number for number in range(600)]
 
 
 def first_layer(folder: Path, state: dict[bytes, bytes]) -> Base:
-    """A whole snapshot; its files are named as another snapshot's."""
+    """Return a whole snapshot with file names of an earlier snapshot."""
     rows = sorted((state | {OFFSET_KEY: b"0"}).items())
     files = write_files(rows, folder / "first", max_file_bytes=FILE_BYTES)
     return Base((tuple(map(earlier, files)),), len(state))
 
 
 def earlier(file: SstFile) -> SstFile:
-    """A file as the next snapshot sees it."""
+    """Return a file as listed by the next snapshot."""
     name = file.name if "/" in file.name else f"{file.path.parts[-3]:0>20}/{file.name}"
     return SstFile(name, file.path, file.size, file.keys)
 
@@ -36,7 +36,7 @@ def upon(
 
 
 def rows_of(layers: Layers) -> dict[bytes, bytes]:
-    """What a store holds after it has ingested the layers."""
+    """Return a store's rows after ingesting the layers."""
     rows = dict(read_items([file.path for layer in layers for file in layer]))
     del rows[OFFSET_KEY]
     return rows
@@ -61,7 +61,7 @@ def state() -> dict[bytes, bytes]:
 
 
 def new_files(layers: Layers) -> list[SstFile]:
-    """The files that no earlier snapshot wrote."""
+    """Return the files written by this snapshot."""
     return [file for layer in layers for file in layer if "/" not in file.name]
 
 
@@ -82,7 +82,7 @@ def test_a_few_changes_are_one_small_layer_upon_the_files_of_the_base(
 def test_rows_that_the_base_has_already_are_not_written(
     tmp_path: Path, state: dict[bytes, bytes]
 ) -> None:
-    """The same value again, and the deletion of a key that is not there: only the offset is new."""
+    """An equal value and the deletion of a missing key write only the new offset."""
     base = first_layer(tmp_path, state)
     layers, keys = upon(base, tmp_path / "1", {KEYS[5]: state[KEYS[5]], b"absent": None})
     assert [file.keys for file in new_files(layers)] == [1]
@@ -92,7 +92,7 @@ def test_rows_that_the_base_has_already_are_not_written(
 def test_layers_beyond_the_bound_are_merged_into_one(
     tmp_path: Path, state: dict[bytes, bytes]
 ) -> None:
-    """A key that was changed back is in no layer any more; a deleted key stays deleted."""
+    """A key with its original value is in no change layer; a deleted key stays deleted."""
     base = first_layer(tmp_path, state)
     old, model, counts = state[KEYS[9]], state, []
     for number, value in enumerate((b"1", b"2", None, old), 1):
@@ -110,7 +110,7 @@ def test_layers_beyond_the_bound_are_merged_into_one(
 def test_large_changes_write_only_their_key_ranges_anew(
     tmp_path: Path, state: dict[bytes, bytes], max_layers: int
 ) -> None:
-    """More than half of the first layer changed, or no layers allowed: untouched files stay."""
+    """More than half of the first layer changed, or no layers are permitted: other files stay."""
     base = first_layer(tmp_path, state)
     noise = random.Random(2)
     changes: dict[bytes, bytes | None] = {key: noise.randbytes(60) for key in KEYS[:300]}
@@ -119,7 +119,7 @@ def test_large_changes_write_only_their_key_ranges_anew(
     assert rows_of(layers) == applied(state, changes)
     assert keys == len(state)
     kept = [file for file in only if "/" in file.name]
-    # The keys before the last range that changed, and Faust's offset in the first range.
+    # The keys before the last changed range, and Faust's offset in the first range.
     assert kept == [*base.layers[0][-len(kept) :]]
     assert 2 <= len(kept) < len(base.layers[0]) - 1
     starts = [next(iter(read_items([file.path])))[0] for file in only]
@@ -129,7 +129,7 @@ def test_large_changes_write_only_their_key_ranges_anew(
 def test_changes_below_half_of_the_first_layer_are_only_merged(
     tmp_path: Path, state: dict[bytes, bytes]
 ) -> None:
-    """With one layer allowed, a second change is merged with the first."""
+    """With one layer permitted, the second change is merged with the first."""
     base = first_layer(tmp_path, state)
     layers, keys = upon(base, tmp_path / "1", {KEYS[1]: b"a"}, max_layers=1)
     base = Base(tuple(tuple(map(earlier, layer)) for layer in layers), keys)
@@ -168,7 +168,7 @@ def test_changes_of_half_the_first_layer_are_not_large_yet(
 def test_the_changes_of_all_layers_together_are_large_or_not(
     tmp_path: Path, state: dict[bytes, bytes]
 ) -> None:
-    """Each of them alone is a fifth of the first layer; with the third one ranges are written anew."""
+    """Each change is a fifth of the first layer; the third change rewrites key ranges."""
     base, model, counts = first_layer(tmp_path, state), state, []
     noise = random.Random(3)
     for number in range(3):

@@ -1,4 +1,4 @@
-"""While a snapshot run lives, ``gc`` removes nothing of its topic; the lease of a dead one ends."""
+"""While a snapshot run is alive, ``gc`` keeps its topic; the lease of a killed run expires."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PART = "t/0/00000000000000000009/000000-a.sst"
 
 
 def two_hours_old(storage: LocalStorage, *paths: str) -> None:
-    """Parts of partitions that a run has done with long ago."""
+    """Write files of old partitions of a run."""
     for path in paths:
         storage.write(path, b"part")
         os.utime(storage.root / path, ((NOW_MS - 2 * HOUR_MS) / 1000,) * 2)
@@ -39,7 +39,7 @@ def test_a_lease_is_seen_until_its_run_is_over(url: str, tmp_path: Path) -> None
 
 
 def test_of_two_leases_the_later_one_counts(tmp_path: Path) -> None:
-    """A killed run's lease has ended, the one of the run that was started after it has not."""
+    """A killed run's lease has ended; the later run's lease has not."""
     storage = LocalStorage(tmp_path)
     with (
         Lease(storage, "t", lambda: NOW_MS - HOUR_MS),
@@ -72,7 +72,7 @@ def test_a_renewal_under_way_leaves_no_lease_behind(tmp_path: Path) -> None:
 
 
 def test_gc_leaves_the_parts_of_a_run_that_takes_longer_than_the_grace(tmp_path: Path) -> None:
-    """Until its end, and those of another topic go; nothing protects them afterwards."""
+    """Parts of another topic are removed; after the run's end its parts are unprotected."""
     storage = LocalStorage(tmp_path)
     other = PART.replace("t/", "u/", 1)
     two_hours_old(storage, PART, other)
@@ -90,7 +90,7 @@ def test_gc_leaves_the_parts_of_a_run_that_takes_longer_than_the_grace(tmp_path:
 def test_a_run_that_begins_while_gc_is_at_work_keeps_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes over what a killed run left: gc asks again before it removes."""
+    """The run reuses a killed run's files: gc checks the lease again before a removal."""
     storage = LocalStorage(tmp_path)
     two_hours_old(storage, PART)
     lease, listed = Lease(storage, "t", lambda: NOW_MS), Catalog.folders
@@ -108,7 +108,7 @@ def test_a_run_that_begins_while_gc_is_at_work_keeps_its_files(
 def test_a_run_that_begins_while_gc_is_at_work_keeps_what_no_manifest_names_yet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes the snapshot of the same offset again, into the folder of the one that stands."""
+    """The run writes a snapshot of the same offset into the existing folder."""
     storage = LocalStorage(tmp_path)
     folder = PART.rpartition("/")[0]
     manifest = Manifest(
@@ -128,7 +128,7 @@ def test_a_run_that_begins_while_gc_is_at_work_keeps_what_no_manifest_names_yet(
 
 
 def test_a_dry_run_removes_no_lease(tmp_path: Path) -> None:
-    """Not even one that has ended."""
+    """Expired leases stay too."""
     storage = LocalStorage(tmp_path)
     Lease(storage, "t", lambda: NOW_MS)._write()
     collect_garbage(Catalog(storage), now_ms=NOW_MS + HOUR_MS, dry_run=True)
@@ -136,7 +136,7 @@ def test_a_dry_run_removes_no_lease(tmp_path: Path) -> None:
 
 
 def test_an_upload_under_way_in_an_old_folder_stays(tmp_path: Path) -> None:
-    """One fresh file among old ones is enough, with no lease at all."""
+    """A fresh file protects an old folder even without a lease."""
     storage = LocalStorage(tmp_path)
     two_hours_old(storage, PART)
     fresh = PART.replace("-a", "-b")
@@ -150,7 +150,7 @@ def test_an_upload_under_way_in_an_old_folder_stays(tmp_path: Path) -> None:
 
 
 def test_the_lease_of_a_killed_run_ends_and_is_removed(tmp_path: Path) -> None:
-    """Ten minutes after its last renewal; a damaged one protects nothing."""
+    """The lease ends ten minutes after its last renewal; a damaged lease protects no file."""
     storage = LocalStorage(tmp_path)
     Lease(storage, "t", lambda: NOW_MS)._write()
     storage.write("t/run-0.lease", b"{")
@@ -165,7 +165,7 @@ def test_the_lease_of_a_killed_run_ends_and_is_removed(tmp_path: Path) -> None:
 def test_a_run_renews_its_lease_even_after_a_failed_try(
     tmp_path: Path, error: type[Exception]
 ) -> None:
-    """A storage that is away for a moment ends no lease, whatever its driver raises."""
+    """A short outage of the storage ends no lease, for any exception of its driver."""
     times, renewed = iter(range(NOW_MS, NOW_MS + 10**9, 60_000)), threading.Event()
 
     class Storage(LocalStorage):
@@ -188,7 +188,7 @@ def test_a_run_renews_its_lease_even_after_a_failed_try(
 def test_a_run_that_begins_while_gc_is_at_work_keeps_the_snapshot_it_builds_upon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The older one is beyond retention, and may be the only whole one."""
+    """The older snapshot is beyond retention, and may be the only whole snapshot."""
     storage = LocalStorage(tmp_path)
     for offset in (8, 9):
         identity = f"{offset:020d}"

@@ -1,4 +1,4 @@
-"""The manifest: what is written is what is read, and every reason to refuse a snapshot."""
+"""The manifest: a round trip, and every reason to refuse a snapshot."""
 
 import dataclasses
 import json
@@ -40,7 +40,7 @@ LAYERED = dataclasses.replace(
 
 
 def refused(manifest: Manifest = MANIFEST, **overrides: object) -> str | None:
-    """The refusal of a snapshot that fits, but for ``overrides``."""
+    """Return the refusal of a valid snapshot with ``overrides``."""
     arguments = {
         "topic": MANIFEST.topic,
         "partition": 3,
@@ -83,7 +83,7 @@ def test_the_file_has_exactly_the_documented_fields() -> None:
 
 
 def test_a_manifest_from_before_the_optional_fields_is_read() -> None:
-    """It names none."""
+    """The optional fields are missing in the file."""
     fields = json.loads(MANIFEST.to_json())
     for name in ("topic_id", "start_offset", "key_types", "value_types", "layers", "new_bytes"):
         del fields[name]
@@ -135,7 +135,7 @@ def test_unknown_fields_are_ignored() -> None:
     ],
 )
 def test_a_wrong_field_is_named(field: str, value: object) -> None:
-    """Whatever stands in storage is checked before it is believed; the message names the field."""
+    """Every stored value is checked before use; the message names the field."""
     fields = json.loads(MANIFEST.to_json()) | {field: value}
     with pytest.raises(ManifestError, match=field):
         Manifest.from_json(json.dumps(fields).encode())
@@ -143,7 +143,7 @@ def test_a_wrong_field_is_named(field: str, value: object) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 100_000])
 def test_bytes_that_are_no_manifest_are_refused(data: bytes) -> None:
-    """Half a file, another file, hostile JSON."""
+    """The cases are half a file, another file, and hostile JSON."""
     with pytest.raises(ManifestError):
         Manifest.from_json(data)
 
@@ -169,7 +169,7 @@ def test_bytes_that_are_no_manifest_are_refused(data: bytes) -> None:
 def test_a_wrong_layer_or_a_file_outside_of_the_partition_is_named(
     field: str, value: object
 ) -> None:
-    """A reference leads to another snapshot of the same partition only; version 1 has none."""
+    """A reference leads only to another snapshot of the partition; version 1 has no references."""
     fields = json.loads(LAYERED.to_json()) | {field: value}
     with pytest.raises(ManifestError, match="files" if field == "format_version" else field):
         Manifest.from_json(json.dumps(fields).encode())
@@ -183,7 +183,7 @@ def test_the_files_of_a_layered_snapshot_are_found_below_the_partition() -> None
 
 
 def test_a_later_format_is_told_from_a_damaged_manifest() -> None:
-    """gc leaves the files of the one and removes those of the other."""
+    """gc keeps the files of a later format and removes those of a damaged manifest."""
     for version, kind in ((3, True), (0, False)):
         fields = json.loads(MANIFEST.to_json()) | {"format_version": version}
         with pytest.raises(ManifestError) as raised:

@@ -1,4 +1,4 @@
-"""What gc, verify and the judge say of several topics, partitions and ages, in a made-up storage."""
+"""gc, verify and trust over several topics, partitions and ages, on an in-memory storage."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Shelf:
         topic_id: str | None = None,
         size: int = 4,
     ) -> Manifest:
-        """A snapshot that ends at ``offset``, with these files; files of its own are written."""
+        """Publish a snapshot up to ``offset`` with these files; its own files are written."""
         identity = snapshot_id(offset)
         names = files or (f"{offset}.sst",)
         manifest = Manifest(
@@ -133,13 +133,13 @@ class Shelf:
         return [(each.path, each.reason, each.size) for each in found]
 
     def seen(self, topic: str = "t", partition: int = 0) -> list[int]:
-        """The offsets of the snapshots that readers see, the newest first."""
+        """Return the offsets of the visible snapshots, newest first."""
         return [each.next_offset for each in self.catalog.snapshots(topic, partition)]
 
 
 @pytest.fixture
 def shelf() -> Shelf:
-    """An empty one."""
+    """Return an empty shelf."""
     return Shelf()
 
 
@@ -152,7 +152,7 @@ def at(offset: int, partition: int = 0, topic: str = "t") -> str:
 
 
 def test_each_partition_keeps_its_own_newest_snapshots(shelf: Shelf) -> None:
-    """By time; the reasons count the newer ones. Other topics stay where they are not named."""
+    """Age decides; the reasons count newer snapshots, and unnamed topics keep all snapshots."""
     for partition, offsets in ((0, (1, 2, 3, 4)), (1, (8, 9))):
         for rank, offset in enumerate(offsets):
             shelf.snapshot(offset, partition=partition, age_s=100 - rank)
@@ -170,7 +170,7 @@ def test_each_partition_keeps_its_own_newest_snapshots(shelf: Shelf) -> None:
 
 
 def test_old_snapshots_go_though_few_are_newer(shelf: Shelf) -> None:
-    """The newest never does; an age of nothing is an age."""
+    """The newest snapshot stays; a maximum age of 0 is valid."""
     for offset, age_s in ((1, 90), (2, 61), (3, 60)):
         shelf.snapshot(offset, age_s=age_s)
     assert shelf.gc(keep=9, max_age_ms=60_000) == [(at(1), "90 s old", 4), (at(2), "61 s old", 4)]
@@ -180,7 +180,7 @@ def test_old_snapshots_go_though_few_are_newer(shelf: Shelf) -> None:
 
 
 def test_snapshots_of_an_earlier_topic_go_first(shelf: Shelf) -> None:
-    """Even one that is among the newest; the newest of all stays."""
+    """Only the newest snapshot of the partition stays."""
     shelf.snapshot(5, age_s=30, topic_id="old")
     shelf.snapshot(6, age_s=20, topic_id="old")
     shelf.snapshot(2, age_s=10, topic_id="new")
@@ -215,7 +215,7 @@ def test_files_that_a_kept_snapshot_lists_stay(shelf: Shelf) -> None:
 
 
 def test_a_dry_run_plans_what_a_run_does(shelf: Shelf) -> None:
-    """Removals, reasons and sizes; it deletes nothing, and a killed run's lease stays."""
+    """The plan is complete; a dry run deletes no file and keeps a killed run's lease."""
     for offset, age_s in ((1, 30), (2, 20), (3, 10)):
         shelf.snapshot(offset, age_s=age_s, size=offset)
     shelf.storage.put(f"{at(9)}/x.sst", b"xx"), shelf.storage.put(f"{at(9)}/y.sst", b"yyy")
@@ -250,7 +250,7 @@ def test_leftovers_stay_while_one_of_their_files_is_young(shelf: Shelf) -> None:
 
 
 def test_a_valid_lease_keeps_its_topic_alone(shelf: Shelf, caplog: Any) -> None:
-    """The other topics are swept; so is the partition beside one of a later version."""
+    """Other topics are cleaned, as is the partition beside a manifest of a later version."""
     for topic in ("t", "u"):
         for offset in (1, 2):
             shelf.snapshot(offset, topic=topic, age_s=10 - offset)
@@ -272,7 +272,7 @@ def test_a_valid_lease_keeps_its_topic_alone(shelf: Shelf, caplog: Any) -> None:
 
 
 def checked(shelf: Shelf, monkeypatch: pytest.MonkeyPatch, **problems: str) -> list[Verdict]:
-    """The verdicts, where the contents of these snapshots have problems."""
+    """Return the verdicts, with the given problems of the snapshots' contents."""
     monkeypatch.setattr(
         upkeep, "_problem", lambda catalog, manifest: problems.get(f"n{manifest.next_offset}")
     )
@@ -280,7 +280,7 @@ def checked(shelf: Shelf, monkeypatch: pytest.MonkeyPatch, **problems: str) -> l
 
 
 def test_every_folder_has_its_verdict(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By topic, partition and id; a folder whose files later snapshots list is not reported."""
+    """Verdicts are by topic, partition and id; a folder with files of later snapshots has none."""
     first = shelf.snapshot(1, "a.sst", age_s=9)
     second = shelf.snapshot(2, f"{snapshot_id(1)}/a.sst", "b.sst", age_s=8)
     other = shelf.snapshot(3, partition=1)
@@ -304,7 +304,7 @@ def test_every_folder_has_its_verdict(shelf: Shelf, monkeypatch: pytest.MonkeyPa
 def test_a_topic_that_was_made_anew_goes_before_the_contents(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the changelog where it is known, else by the newest snapshot."""
+    """The changelog decides if known, else the newest snapshot."""
     shelf.snapshot(1, age_s=9, topic_id="old")
     shelf.snapshot(2, age_s=1, topic_id="new")
     problems = [one.problem or "" for one in checked(shelf, monkeypatch, n1="damaged")]
@@ -423,7 +423,7 @@ def test_other_partitions_are_read_once_and_only_for_snapshots_without_an_id(
 
 
 def test_without_ids_a_shorter_later_snapshot_of_the_partition_shows_a_new_topic() -> None:
-    """One of another partition does not, nor one taken at the same moment."""
+    """A snapshot of another partition or of the same time shows no new topic."""
     one = Shelf().snapshot(9, age_s=10)
     ends = {0: 20, 1: 20}
 
@@ -443,7 +443,7 @@ def test_without_ids_a_shorter_later_snapshot_of_the_partition_shows_a_new_topic
 
 
 def test_the_newest_id_is_that_of_the_last_partition_of_one_moment() -> None:
-    """A snapshot without an id has none to give, however new it is."""
+    """A snapshot without an id does not count, however new."""
     found = [
         Shelf().snapshot(1, age_s=5, topic_id="a"),
         Shelf().snapshot(1, age_s=3, partition=1, topic_id="c"),
@@ -466,7 +466,7 @@ def test_topics_and_partitions_are_folders_with_valid_names(shelf: Shelf) -> Non
 
 
 def test_each_folder_says_why_it_is_no_snapshot(shelf: Shelf) -> None:
-    """A copied folder, a damaged or a later manifest, and one that is missing; files are no folders."""
+    """The cases are a copied folder, damaged, later and missing manifests, and a file."""
     good = shelf.snapshot(1)
     shelf.storage.put(f"{at(2)}/{MANIFEST_NAME}", good.to_json())
     shelf.storage.put(f"{at(3)}/{MANIFEST_NAME}", b"{")
@@ -495,7 +495,7 @@ def test_of_snapshots_of_one_moment_the_longer_one_is_newer() -> None:
 
 
 def test_a_snapshot_is_committed_once_all_its_files_are_there(shelf: Shelf) -> None:
-    """Those of other snapshots, too; what is gone is named, and no manifest is written."""
+    """Files of other snapshots count too; a missing file is named, and no manifest is written."""
     shelf.snapshot(1, "a.sst", size=7)
     manifest = shelf.snapshot(2, f"{snapshot_id(1)}/a.sst", "b.sst", size=7)
     del shelf.storage.files[f"{at(2)}/{MANIFEST_NAME}"]

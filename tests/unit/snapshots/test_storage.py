@@ -1,4 +1,4 @@
-"""What storage promises of folders, times and of what is not there; on disk and behind fsspec."""
+"""Storage promises about folders, times and missing paths, on disk and behind fsspec."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from faust_assigner.snapshots.storage import (
 
 
 def behind(**answers: object) -> tuple[FsspecStorage, Mock]:
-    """Storage whose file system answers so."""
+    """Return storage whose file system gives these answers."""
     storage, system = FsspecStorage("memory://bucket/root"), Mock(**answers)
     storage._fs, storage._root = system, "bucket/root"
     return storage, system
 
 
 def test_a_folder_on_disk_is_listed_by_name_with_sizes_and_times(tmp_path: Path) -> None:
-    """Milliseconds; what is no folder, or not there, is empty."""
+    """Times are in milliseconds; a file or a missing path has no entries."""
     storage = LocalStorage(tmp_path)
     for name, size in (("b", 3), ("a", 5), ("sub/c", 1)):
         storage.write(f"x/{name}", b"." * size)
@@ -39,7 +39,7 @@ def test_a_folder_on_disk_is_listed_by_name_with_sizes_and_times(tmp_path: Path)
 
 
 def test_a_folder_behind_a_url_is_listed_alike() -> None:
-    """Anew each time; object stores name the folder itself, and say neither size nor time of folders."""
+    """Object stores list the folder itself and give no sizes or times of folders."""
     when = datetime(1970, 1, 1, 0, 16, 40, 500_000, tzinfo=UTC)
     storage, system = behind(
         ls=Mock(
@@ -77,7 +77,7 @@ def test_what_is_missing_is_deleted_already(tmp_path: Path) -> None:
 
 
 def test_an_upload_makes_its_folder_first(tmp_path: Path) -> None:
-    """A share that is mounted has folders, unlike an object store."""
+    """A mounted share has folders, unlike an object store."""
     (tmp_path / "local").write_bytes(b"data")
     storage, system = behind()
     storage.upload(tmp_path / "local", "x/y")

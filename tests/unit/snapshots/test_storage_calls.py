@@ -39,7 +39,7 @@ BIG = 1 << 63
 
 
 def test_every_call_behind_a_url_has_its_whole_path(tmp_path: Path) -> None:
-    """Below the root; folders are made before files, and removed with all that they hold."""
+    """Folders are created before files, and removed with their content."""
     storage, system = behind(cat_file=Mock(return_value=b"data"))
     assert storage.read("x/y/z") == b"data"
     storage.write("x/y/z", b"new")
@@ -61,7 +61,7 @@ def test_every_call_behind_a_url_has_its_whole_path(tmp_path: Path) -> None:
 
 
 def test_the_root_behind_a_url_is_a_folder_like_any_other() -> None:
-    """It is asked for without a slash; its own entry is left out, and names are the last parts."""
+    """The root is listed without a slash and without its own entry; names are the last parts."""
     listing = [
         {"name": "/bucket/root/", "type": "directory"},
         {"name": "/bucket/root/topic/", "type": "directory"},
@@ -74,7 +74,7 @@ def test_the_root_behind_a_url_is_a_folder_like_any_other() -> None:
 
 @pytest.mark.parametrize("name", ["LastModified", "last_modified", "mtime", "updated", "created"])
 def test_a_time_of_change_has_many_names(name: str) -> None:
-    """As seconds or as a time; zero is one, and a text is none."""
+    """The time is a number of seconds or a datetime; 0 is a time and a text is not."""
     moment = datetime.fromtimestamp(1.25, UTC)
     found = [_modified_ms({name: value}) for value in (moment, 1.25, 3, 0, "1.25", None)]
     assert found == [1250, 1250, 3000, 0, None, None]
@@ -86,7 +86,7 @@ def test_a_time_of_change_has_many_names(name: str) -> None:
 def test_a_url_that_cannot_be_opened_is_named(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """With the missing package, where one is missing."""
+    """The error names a missing package too."""
 
     def url_to_fs(url: str) -> Any:
         raise error
@@ -115,7 +115,7 @@ def test_a_storage_keeps_its_url_and_its_root(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_files_on_disk_are_replaced_whole(tmp_path: Path) -> None:
-    """An upload is a copy; a failed one leaves no draft and the file of before."""
+    """An upload is a copy; a failed upload leaves the former file and no draft."""
     storage, local = LocalStorage(tmp_path / "root"), tmp_path / "local"
     local.write_bytes(b"x" * 3_000_000)
     storage.upload(local, "a/b/c")
@@ -147,7 +147,7 @@ def test_a_folder_s_name_is_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def changed(manifest: Manifest, **fields: Any) -> Manifest:
-    """A manifest as it is read from a file with these fields."""
+    """Return the manifest read from a file with these fields."""
     return Manifest.from_json(json.dumps(json.loads(manifest.to_json()) | fields).encode())
 
 
@@ -155,7 +155,7 @@ def changed(manifest: Manifest, **fields: Any) -> Manifest:
     "name", ["partition", "next_offset", "keys", "bytes", "start_offset", "new_bytes"]
 )
 def test_numbers_have_63_bits(name: str) -> None:
-    """Zero is one of them; a boolean is none."""
+    """Zero is valid; a boolean is not."""
     for value in (0, BIG - 1):
         assert getattr(changed(MANIFEST, **{name: value}), name) == value
     for bad in (-1, BIG, True, 1.0, "1"):
@@ -164,7 +164,7 @@ def test_numbers_have_63_bits(name: str) -> None:
 
 
 def test_optional_fields_are_read_as_they_are() -> None:
-    """Lists become tuples; an empty one is not the same as none."""
+    """Lists become tuples; an empty list differs from None."""
     found = changed(
         LAYERED,
         topic_id="id",
@@ -217,7 +217,7 @@ def test_a_manifest_is_at_most_so_large() -> None:
     ],
 )
 def test_a_file_s_name_stays_in_its_partition(name: str, is_good: bool) -> None:
-    """In the folder of this snapshot, or in that of another one."""
+    """The file is in the folder of this snapshot or another snapshot of the partition."""
     fields = {"files": [name], "layers": [1]}
     if is_good:
         assert changed(LAYERED, **fields).files == (name,)
@@ -275,7 +275,7 @@ def test_each_reason_of_a_refusal_names_both_values() -> None:
 
 
 def test_the_latest_valid_lease_of_the_topic_counts(tmp_path: Path) -> None:
-    """Damaged ones, other files and folders are no leases; its last moment is over."""
+    """Damaged leases, other files and folders do not count; a lease is over at its end."""
     storage = LocalStorage(tmp_path)
     ends = {"run-a.lease": 5_000, "run-b.lease": 9_000, "run-c.lease": 1_000}
     for name, end_ms in ends.items():
@@ -299,7 +299,7 @@ def test_the_latest_valid_lease_of_the_topic_counts(tmp_path: Path) -> None:
 def test_a_lease_is_written_with_its_end_and_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    """Its length counts from the clock; a storage that is away leaves it to its end."""
+    """The length counts from the clock; with an unreachable storage the lease expires by itself."""
     storage = LocalStorage(tmp_path)
     with Lease(storage, "t", lambda: 1_000, lease_s=2.5, renew_s=30.0) as lease:
         (path,) = lease_paths(storage, "t")

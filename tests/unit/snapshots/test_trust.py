@@ -1,4 +1,4 @@
-"""Snapshots of a topic that was deleted and made again: what gives them away."""
+"""Detecting snapshots of a deleted and recreated topic."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -40,19 +40,19 @@ def shown(
 
 
 def test_the_topics_own_snapshots_are_believed() -> None:
-    """With its id, or with none and nothing that speaks against it."""
+    """The snapshot has the topic's id, or no id and no contradicting snapshot."""
     assert shown(taken(1, 100, TODAY)) is None
     assert shown(taken(1, 50), [taken(2, 100), taken(0, 900), taken(2, 10, partition=1)]) is None
     assert shown(taken(1, 50, BEFORE), topic_id=None) is None
 
 
 def test_another_topic_id_is_refused_however_the_offsets_lie() -> None:
-    """The new log has grown beyond the old snapshot: only the id tells."""
+    """The new log has grown beyond the old snapshot: only the id shows the difference."""
     assert BEFORE in str(shown(taken(1, 50, BEFORE)))
 
 
 def test_a_snapshot_beyond_the_end_is_refused() -> None:
-    """Whatever it says of its topic: a log never shrinks."""
+    """A log never shrinks, so the snapshot's topic id does not matter."""
     for topic_id in (TODAY, None):
         assert "recreated or truncated" in str(shown(taken(1, 101, topic_id)))
 
@@ -68,7 +68,7 @@ def test_a_snapshot_beyond_the_end_is_refused() -> None:
     ],
 )
 def test_one_without_id_falls_with_any_newer_one_that_cannot_be_true(newer: Manifest) -> None:
-    """Beyond the end, of another id, in any partition; or shorter than the older one."""
+    """The newer snapshot is beyond the end, has another id, or is shorter than the older one."""
     assert "names no topic id" in str(shown(taken(1, 50), [newer]))
     older = replace(newer, created_at=format_time_ms(0))
     assert shown(taken(1, 50), [older]) is None
@@ -76,7 +76,7 @@ def test_one_without_id_falls_with_any_newer_one_that_cannot_be_true(newer: Mani
 
 
 def test_without_kafka_the_newest_id_counts() -> None:
-    """``verify`` and ``gc`` need no cluster to see it."""
+    """``verify`` and ``gc`` detect the older topic without a cluster."""
     snapshots = [taken(1, 50, BEFORE), taken(2, 20, TODAY), taken(3, 30)]
     assert newest_topic_id(snapshots) == TODAY
     assert BEFORE in str(shown(snapshots[0], snapshots, end=None))

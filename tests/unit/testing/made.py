@@ -1,4 +1,4 @@
-"""A fleet whose workers only note their calls."""
+"""A fleet with workers that only record their calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from faust_assigner.testing.reporting import Part, State
 
 
 class Noted(InProcess):
-    """A worker in this process whose life is a list of calls."""
+    """A worker in this process that records its calls."""
 
     def __init__(self, name: str, calls: list[Any]) -> None:
         self.name, self.calls = name, calls
@@ -53,16 +53,16 @@ class Noted(InProcess):
         self.calls.append(("thaw", self.name))
 
     def turn(self) -> Alarm:
-        """The next alarm of the script; the last one for ever."""
+        """Return the script's next alarm; repeat the last alarm."""
         return self.alarms.pop(0) if len(self.alarms) > 1 else self.alarms[0]
 
     def progress(self) -> Progress:
-        """The next step of the script; the last one for ever."""
+        """Return the script's next step; repeat the last step."""
         return self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
 
 
 class Process(Worker):
-    """A worker process that is not there."""
+    """A stand-in for a worker process."""
 
     def __init__(self, name: str, **more: Any) -> None:
         self.name, self.failure, self.is_frozen, self.is_ended = name, "", False, False
@@ -83,7 +83,7 @@ class Process(Worker):
 
 
 def nothing() -> Any:
-    """An app that is never loaded."""
+    """Fail: the app must not be loaded."""
     raise AssertionError
 
 

@@ -87,7 +87,7 @@ def test_a_path_without_an_app_is_an_error_with_the_names_that_there_are(
 
 
 def test_a_function_makes_the_app() -> None:
-    """A result that is no app is named with the function."""
+    """The error for another result names the function."""
     made = faust.App("kit-made")
     assert apps.load(lambda: made) is made
 

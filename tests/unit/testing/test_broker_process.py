@@ -1,4 +1,4 @@
-"""The embedded broker as a process: a start that does not come to its end."""
+"""The embedded broker as a process: a start without an end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from faust_assigner.testing.broker import BrokerProcess, BrokerUnavailable
 def test_a_broker_that_never_listens_is_ended_at_its_deadline(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A test waits for the start no longer than START_S, whatever the process does."""
+    """A test waits at most START_S for the start."""
     stuck = tmp_path / "python"
     stuck.write_text("#!/bin/sh\nexec sleep 300\n")
     stuck.chmod(0o755)

@@ -1,4 +1,4 @@
-"""The loop that follows a held clock: which timer it names as the next one, and how far away it is."""
+"""The event loop on a held clock: its next timer and the distance to the timer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from faust_assigner.testing.clock import LONG_S, SHORT_S, Alarm, Clock, MovedLoo
 
 @pytest.fixture
 def loop() -> Iterator[MovedLoop]:
-    """A loop whose clock stands at 100 s of its own."""
+    """A loop on a clock held at 100 s."""
     clock = Clock()
     clock.hold()
     clock.move(100)
@@ -21,7 +21,7 @@ def loop() -> Iterator[MovedLoop]:
 
 
 def test_the_next_alarm_is_the_earliest_timer_by_its_distance(loop: MovedLoop) -> None:
-    """The clock's own reading does not count; the next long sleep is named beside a shorter one."""
+    """The clock's own reading does not count; the next long sleep is reported separately."""
     now = loop.time()
     for seconds in (2 * LONG_S, 1.0, 3 * LONG_S):
         loop.call_at(now + seconds, int)
@@ -42,7 +42,7 @@ def test_a_cancelled_timer_and_one_that_is_due_are_no_alarms(loop: MovedLoop) ->
 
 
 def test_a_poll_is_a_short_sleep_up_to_its_limit(loop: MovedLoop) -> None:
-    """Counted from the moment at which it began, so that it stays one while it waits."""
+    """The duration counts from the start of the sleep, so a waiting poll stays a poll."""
     now = loop.time()
     loop.call_at(now + SHORT_S * 1.5, int)
     assert not loop.next_alarm().is_short
@@ -51,14 +51,14 @@ def test_a_poll_is_a_short_sleep_up_to_its_limit(loop: MovedLoop) -> None:
 
 
 def test_a_sleep_of_just_two_seconds_is_long(loop: MovedLoop) -> None:
-    """It ends exactly on time."""
+    """The sleep ends exactly on time."""
     loop._moved._held_at = 100.0  # no rounding
     loop.call_at(100.0 + LONG_S, int)
     assert loop.next_alarm().long_in_s == LONG_S
 
 
 def test_a_clock_that_runs_again_goes_on_from_its_held_time() -> None:
-    """The hours that a test has moved are not taken back."""
+    """The clock keeps the hours moved by a test."""
     clock = Clock()
     clock.hold()
     clock.move(3600)

@@ -1,4 +1,4 @@
-"""The Python that runs Faust's own tests: when it is built, and when it is built again."""
+"""The Python environment for Faust's own tests: its first build and its rebuilds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from faust_assigner.testing import faust_suite_run
 
 
 def test_a_failed_build_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next run builds it again; a complete build is used as it is."""
+    """The next run rebuilds the environment; a complete build is reused."""
     commands: list[str] = []
     fails = [True, False]
 

@@ -1,4 +1,4 @@
-"""A fleet's events and records, with workers that only note their calls."""
+"""A fleet's events and records, with workers that only record their calls."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_worker_is_started_with_the_tests_settings_over_the_kits(
 def test_a_process_keeps_the_report_of_its_former_life(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its cold moves still count; a new process begins without one."""
+    """The former cold moves still count; a new worker has no report."""
     fleet, _ = made(tmp_path)
     fleet.app, fleet.processes = "shop.app", True
     launched: list[Any] = []
@@ -80,7 +80,7 @@ def test_a_process_keeps_the_report_of_its_former_life(
 def test_workers_have_numbers_in_the_order_of_their_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker that ended keeps its number."""
+    """An ended worker keeps its number."""
     fleet, _ = made(tmp_path, "w1", "w2")
     launched: list[str] = []
     monkeypatch.setattr(fleet, "_launch", launched.append)
@@ -92,7 +92,7 @@ def test_workers_have_numbers_in_the_order_of_their_start(
 
 @pytest.mark.parametrize("event", ["stop", "kill", "freeze"])
 def test_an_event_hits_the_named_worker_alone(tmp_path: Path, event: str) -> None:
-    """An unknown name is an error that lists the names."""
+    """The error for an unknown name lists the names."""
     fleet, calls = made(tmp_path, "w1", "w2")
     getattr(fleet, event)("w2")
     assert calls == [(event, "w2")]
@@ -107,7 +107,7 @@ def test_an_event_hits_the_named_worker_alone(tmp_path: Path, event: str) -> Non
 def test_a_worker_is_brought_back_as_it_went(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, wanted: str
 ) -> None:
-    """A running worker stays as it is."""
+    """A running worker is left unchanged."""
     fleet, calls = made(tmp_path, "w1", "w2")
     monkeypatch.setattr(fleet, "_launch", lambda name: calls.append(("launch", name)))
     if before:
@@ -168,7 +168,7 @@ def test_a_frozen_worker_owns_nothing(tmp_path: Path) -> None:
 def test_at_the_end_living_workers_are_thawed_and_stopped_or_killed(
     tmp_path: Path, processes: bool, calls: str
 ) -> None:
-    """All are thawed before the first one ends; a worker that ended is left alone."""
+    """All workers are thawed before the first ends; an ended worker is left unchanged."""
     fleet, noted = made(tmp_path, "w1", "w2", "w3")
     fleet.processes = processes
     fleet.workers["w2"].is_alive = False  # type: ignore[attr-defined]
@@ -246,7 +246,7 @@ def test_a_record_is_written_at_the_fleets_time_or_at_the_given_time(
 def test_a_table_has_the_last_value_of_each_key_of_its_changelog(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By offset and not by time; a key of a window is hashable; a deleted key that came again is last."""
+    """The last offset decides; window keys are hashable, and re-added keys are last."""
     fleet, _ = made(tmp_path, "w1")
     fleet.app_id = "shop"
     rows = [

@@ -1,4 +1,4 @@
-"""A fleet's time, its rest and its living workers, with workers that only note their calls."""
+"""A fleet's time, rest and living workers, with workers that only record their calls."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_time_of_processes_cannot_be_moved(tmp_path: Path) -> None:
 def test_workers_are_idle_after_five_looks_without_a_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Records that are not read yet are a change to come; each look takes a millisecond."""
+    """Unread records count as a coming change; each look takes a millisecond."""
     fleet, _ = made(tmp_path, "w1", "w2")
     place, other = TopicPartition("t", 1), TopicPartition("t", 0)
     for name, steps in (
@@ -168,7 +168,7 @@ def test_agents_that_never_end_fail_the_wait_with_its_reason(
 
 @pytest.mark.parametrize("call", ["_running", "_living"])
 def test_the_error_of_any_worker_is_raised(tmp_path: Path, call: str) -> None:
-    """Also of one that is not alive; without one the living and thawed workers are returned."""
+    """An ended worker's error counts too; else the living and thawed workers are returned."""
     fleet, _ = made(tmp_path, "w1", "w2", "w3")
     fleet.workers["w2"].kill()
     fleet.freeze("w3")
@@ -179,7 +179,7 @@ def test_the_error_of_any_worker_is_raised(tmp_path: Path, call: str) -> None:
 
 
 def test_a_process_that_ended_by_itself_or_failed_to_start_is_an_error(tmp_path: Path) -> None:
-    """A worker that the test ended is none; all journals are read."""
+    """A worker ended by the test is not an error; all journals are read."""
     fleet, _ = made(tmp_path)
     fleet.workers = {
         "a": Process("a"),
@@ -229,7 +229,7 @@ def rested(
 def test_a_fleet_is_at_rest_after_a_quiet_time_in_one_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another state begins the time anew; then the clock is held."""
+    """Another state restarts the quiet time; afterwards the clock is held."""
     fleet, _ = made(tmp_path, "w1")
     fleet._is_at_rest = False
     runs: list[None] = []
@@ -237,7 +237,7 @@ def test_a_fleet_is_at_rest_after_a_quiet_time_in_one_state(
     first, second = (4, {(1, 0): "a"}), (5, {(1, 0): "b"})
     states = [first, first, None, first, second, second]
     looks = rested(fleet, monkeypatch, states, lambda: fleet.settle(quiet_s=2.0))
-    assert looks == 7  # the fifth look sees the state that lasts
+    assert looks == 7  # the fifth look sees the lasting state
     assert (fleet._is_at_rest, len(runs)) == (True, 1)
     before = fleet.clock.monotonic()
     assert fleet.clock.monotonic() == before
@@ -264,7 +264,7 @@ def test_a_single_worker_in_this_process_starts_in_a_hurry(
 def test_a_fleet_that_does_not_rest_tells_the_state_of_each_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One line each."""
+    """Each worker has a line."""
     fleet, _ = made(tmp_path, "w1", "w2")
     with pytest.raises(AssertionError) as failure:
         rested(fleet, monkeypatch, [None], lambda: fleet.settle(timeout_s=3.0))

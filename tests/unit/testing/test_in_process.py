@@ -1,4 +1,4 @@
-"""A worker in the test's process whose app fails before its loop runs."""
+"""A worker in the test's process with an app that fails before its loop runs."""
 
 from __future__ import annotations
 

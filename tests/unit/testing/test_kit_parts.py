@@ -46,7 +46,7 @@ def test_a_held_clock_is_the_time_of_the_process_for_the_block() -> None:
 
 
 def test_a_running_clock_is_moved_on_and_runs_on() -> None:
-    """By the seconds of each move; a clock that runs already is left alone."""
+    """The clock gains the seconds of each move; a running clock is left unchanged."""
     clock = Clock()
     began, machine = clock.monotonic(), time.monotonic()
     clock.move(100.0)
@@ -71,7 +71,7 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 
 def test_records_are_read_by_time_partition_and_offset(broker: EmbeddedBroker) -> None:
-    """As they were written; a topic that exists keeps its partitions."""
+    """Records are read back as written; an existing topic keeps its partitions."""
     log.create(broker, "t", 3)
     log.create(broker, "t", 9)
     placed = [
@@ -108,7 +108,7 @@ def test_an_unknown_topic_has_no_records_and_takes_none(broker: EmbeddedBroker) 
 
 
 def test_virtual_time_stands_and_timers_fire_at_their_own_times() -> None:
-    """In order, up to the new time and at it."""
+    """Timers fire in order, up to and including the new time."""
     with VirtualBroker() as virtual:
         assert virtual.now_ms == START_MS
         fired: list[tuple[str, int]] = []
@@ -155,7 +155,7 @@ def request(client_id: str) -> bytes:
 
 
 class Wire:
-    """The connection below: the data that it serves, and its end."""
+    """The base connection: its served data, and its aborts."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.served: list[bytes] = []
@@ -177,7 +177,7 @@ class Wire:
 def test_requests_of_a_stalled_client_are_served_in_order_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of each of its connections; another client is served meanwhile; one that is closing is not."""
+    """Another client is served meanwhile; a closing connection of the stalled client is not."""
     wire = Wire(monkeypatch)
     first, second, closed, other = (wire.connect() for _ in range(4))
     wire.faults.stall("a")
@@ -197,7 +197,7 @@ def test_requests_of_a_stalled_client_are_served_in_order_after_it(
 
 
 def test_a_name_in_parts_is_served_and_then_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that is killed amid its connection is cut off at its next data."""
+    """A client killed during its connection is cut off at its next data."""
     wire = Wire(monkeypatch)
     connection = wire.connect()
     whole = request("client")

@@ -21,14 +21,14 @@ from faust_assigner.testing.reporting import Part, State
 
 
 class Rows(Journaled):
-    """A process whose rows are kept."""
+    """A process that keeps its rows."""
 
     def _take(self, row: Any) -> None:
         self.rows = [*getattr(self, "rows", []), row]
 
 
 class Process:
-    """A process that notes its signals; ``hangs`` are the waits that time out."""
+    """A process that records its signals; ``hangs`` counts the waits that time out."""
 
     def __init__(self, hangs: int = 0, code: int | None = None) -> None:
         self.calls: list[Any] = []
@@ -81,7 +81,7 @@ def worker(folder: Path, process: Process, **more: Any) -> Worker:
 
 
 def test_a_frozen_worker_is_thawed_once_and_before_it_is_stopped(tmp_path: Path) -> None:
-    """Then its input is closed and its partitions are cleared; the test ended it."""
+    """Then its input is closed and its partitions are cleared; the test counts as its end."""
     import signal
 
     process = Process()
@@ -170,7 +170,7 @@ class Apps(Processes[Any]):
 
 
 def test_workers_are_ended_by_their_names(tmp_path: Path) -> None:
-    """All get their signal before the first one is waited for; one kill hits one worker."""
+    """All workers get the signal before the first wait; a kill hits a single worker."""
     made = Apps(tmp_path)
     calls = {name: one.process.calls for name, one in made.workers.items()}
     order: list[str] = []
@@ -275,7 +275,7 @@ def test_a_worker_that_does_not_run_takes_no_work(tmp_path: Path) -> None:
     made = in_this_process(tmp_path)
 
     async def work() -> None:
-        """Nothing."""
+        """Do no work."""
 
     with pytest.raises(AssertionError, match="the worker w does not run: generation -1, ready -1"):
         made.run(work(), "a turn")

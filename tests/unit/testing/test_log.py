@@ -30,7 +30,7 @@ def values(log: PartitionLog) -> list[Any]:
 
 
 def test_records_of_an_aborted_transaction_are_left_out(log: PartitionLog) -> None:
-    """A later transaction of the same producer counts, and an open one; a plain record is never aborted."""
+    """A later transaction and an open transaction of the producer count, as do plain records."""
     for sequence, commits in enumerate((False, True, False)):
         write(
             log,

@@ -56,7 +56,7 @@ def test_a_state_is_that_of_the_last_rows() -> None:
 
 
 def test_only_a_table_partition_without_state_on_the_worker_is_a_cold_move() -> None:
-    """A standby, an earlier partition and a claimed one have state; a source topic needs none."""
+    """A standby, an earlier or a claimed partition has state; a source topic needs no state."""
     state = State()
     state.take(assigned(("log", 0), ("orders", 0), standbys=[["log", 1, 1]]))
     assert state.cold == {Part("log", 0, 1)}
@@ -69,7 +69,7 @@ def test_only_a_table_partition_without_state_on_the_worker_is_a_cold_move() -> 
 
 
 def test_the_end_of_a_life_forgets_partitions_and_keeps_the_cold_moves() -> None:
-    """A worker that starts again has none of its former partitions."""
+    """A restarted worker has none of its former partitions."""
     state = State()
     state.take(assigned(("log", 0), standbys=[["log", 1, 1]], awaited=1))
     state.take({"kind": "ready", "generation": 3})
@@ -90,7 +90,7 @@ def test_the_generation_of_the_assignor_goes_before_fausts_own() -> None:
 
 
 def test_a_worker_claims_what_is_in_memory_and_on_disk() -> None:
-    """Each changelog partition once; stock Faust claims nothing that could be known."""
+    """Each changelog partition counts once; stock Faust reports no claims."""
     joined = SimpleNamespace(
         actives={"log": [0]}, standbys={"log": [1, 2]}, on_disk={"log": [2, 3], "b": [0]}
     )
@@ -106,13 +106,13 @@ class Signal(list[Any]):
     """A signal of Faust: its receivers."""
 
     def connect(self, receiver: Any, *, weak: bool) -> None:
-        """One more."""
+        """Add the receiver."""
         assert not weak
         self.append(receiver)
 
 
 async def test_a_worker_reports_its_rounds_without_fausts_leader_topic() -> None:
-    """The partitions are sorted, each with its group; the changelogs are those of its tables."""
+    """The partitions are sorted, each with its group; the changelogs belong to its tables."""
     tps = [SimpleNamespace(topic=t, partition=p) for t, p in (("b", 1), ("a", 0))]
     leader = SimpleNamespace(topic="shop-__assignor-__leader", partition=0)
     table = SimpleNamespace(changelog_topic=SimpleNamespace(get_topic_name=lambda: "log"))
@@ -185,7 +185,7 @@ def test_a_group_is_at_rest_if_each_partition_has_one_owner_and_no_worker_waits(
 
 
 def test_a_move_is_a_task_of_both_states_with_another_owner() -> None:
-    """A task that is new or gone has not moved; many moves are counted."""
+    """A new or removed task has not moved; a long list of moves is shortened."""
     before = owners([worker("a", ("t", 0), ("t", 1), ("t", 2))])
     now = {(1, 0): "a", (1, 1): "b", (1, 3): "b"}
     found = moves(before, now)
@@ -200,7 +200,7 @@ def test_a_move_is_a_task_of_both_states_with_another_owner() -> None:
 
 
 def test_a_lost_response_is_of_the_client_the_api_and_the_number_that_were_named() -> None:
-    """Another client's responses are sent, and the one after the last lost one is."""
+    """Another client's responses are sent, as is the response after the last lost response."""
     faults = Faults()
     faults.lose("a", 11, times=2)
     assert [
@@ -219,7 +219,7 @@ def test_a_lost_response_is_of_the_client_the_api_and_the_number_that_were_named
 
 
 def test_a_stall_ends_with_the_requests_that_waited() -> None:
-    """A second stall of the client keeps the first one's connections, and a resume forgets them."""
+    """A second stall keeps the connections of the first; a resume clears them."""
     served: list[str] = []
     line = [SimpleNamespace(take_what_waited=lambda n=n: served.append(n)) for n in "xy"]
     faults = Faults()
@@ -238,7 +238,7 @@ def test_a_stall_ends_with_the_requests_that_waited() -> None:
 def test_the_name_of_a_client_is_known_from_the_first_whole_name(
     name: bytes | None, found: str
 ) -> None:
-    """A name that has arrived in part is not known yet; a missing name is empty."""
+    """A partly received name is not known yet; a missing name is empty."""
     head = struct.pack(">ihhih", 0, 3, 1, 7, -1 if name is None else len(name))
     data = head + (name or b"")
     assert _client_id(data) == _client_id(data + b"more") == found

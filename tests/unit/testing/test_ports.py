@@ -12,13 +12,13 @@ from faust_assigner.testing.ports import free_port
 
 
 def test_a_port_is_not_one_of_outgoing_connections() -> None:
-    """A connection of another process cannot take it before the server listens."""
+    """Another process's connection cannot take the port before the server listens."""
     linux_from = 32_768
     assert all(1_024 <= free_port() < linux_from for _ in range(50))
 
 
 def test_a_port_with_a_listener_is_not_returned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one free port of two is drawn; with none left the error says how many were tried."""
+    """The free port of two is drawn; without a free port the error has the number of tries."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", free_port()))
         taken.listen()
@@ -35,7 +35,7 @@ def test_a_port_with_a_listener_is_not_returned(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_two_runs_of_one_seed_draw_different_ports() -> None:
-    """Tests that run side by side begin with the same state of ``random``."""
+    """Parallel test runs start with the same state of ``random``."""
     drawn = []
     for _ in range(2):
         random.seed(1)

@@ -1,4 +1,4 @@
-"""Questions to workers that run as processes."""
+"""Requests to workers that run as processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from faust_assigner.testing.processes import Processes
 
 
 def test_an_earlier_answer_of_a_worker_is_not_taken_for_the_present_one(tmp_path: Path) -> None:
-    """The file is removed before the worker is asked; a worker that is not alive is not asked."""
+    """The old answer's file is removed before the request; ended workers get no request."""
     answer = tmp_path / "journal.totals"
     count = iter(range(9))
 

@@ -84,7 +84,7 @@ def test_a_broker_has_the_kits_settings_under_the_given_ones(popen: type[Process
 def test_a_broker_that_does_not_listen_on_loopback_is_killed(
     popen: type[Process], line: str
 ) -> None:
-    """The error has its line and its words."""
+    """The error has the printed line and the broker's log."""
     popen.line = line
     with pytest.raises(BrokerUnavailable) as failure:
         BrokerProcess()
@@ -213,7 +213,7 @@ def test_a_killed_worker_is_cut_off_before_it_stops(
 def test_a_frozen_worker_stands_until_it_is_thawed(
     life: tuple[InProcess, App, list[str]],
 ) -> None:
-    """It takes no work meanwhile; a stop thaws it."""
+    """A frozen worker takes no work; a stop thaws the worker."""
     made, _, _ = life
     made.start({})
     made.freeze()

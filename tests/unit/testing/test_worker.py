@@ -1,4 +1,4 @@
-"""A worker of a fleet without its process: its journal where it fails to start; and a fleet at rest."""
+"""A fleet's worker without its process: its journal after a failed start, and a fleet at rest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from faust_assigner.testing.reporting import Part
 
 
 class Started:
-    """What the process did with its app."""
+    """Record the calls of the process on its app."""
 
     def __init__(self) -> None:
         self.events: list[Any] = []
@@ -38,13 +38,13 @@ class Started:
         return self
 
     def finalize(self) -> None:
-        """Fails where the test says so."""
+        """Fail if the test sets an error."""
         if self.error is not None:
             raise self.error
         self.events.append("finalized")
 
     def main(self) -> None:
-        """The command line that Faust sees."""
+        """Record the command line seen by Faust."""
         self.events.append(sys.argv)
 
 
@@ -71,7 +71,7 @@ def journal(folder: Path) -> list[dict[str, Any]]:
 def test_a_worker_runs_its_app_with_the_settings_of_the_test(
     started: Started, tmp_path: Path
 ) -> None:
-    """It reports its rounds from the begin."""
+    """The worker reports its rounds from the start."""
     worker.main()
     command = ["faust", "worker", "-l", "info", "--without-web"]
     assert started.events == [
@@ -104,7 +104,7 @@ def test_a_worker_that_cannot_start_writes_why_into_its_journal_and_fails(
 
 
 def resting(monkeypatch: pytest.MonkeyPatch) -> Fleet:
-    """A fleet amid a round, after which two partitions are cold and one of them has rows."""
+    """Return a fleet in a round, which ends with two cold partitions, one with rows."""
     made = object.__new__(Fleet)
     state = SimpleNamespace(cold=frozenset({Part("log", 7, 1)}))
     made.workers = {"w0": SimpleNamespace(name="w0", state=state)}  # type: ignore[dict-item]
@@ -163,7 +163,7 @@ def test_each_worker_ends_even_if_another_one_does_not(monkeypatch: pytest.Monke
 
 
 def test_a_fleet_that_does_not_come_to_rest_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its ``with`` block never begins, so that its end would not come."""
+    """The ``with`` block never starts, so its exit would not run."""
     fleet = object.__new__(Fleet)
     closed: list[bool] = []
 
