@@ -1,4 +1,4 @@
-"""Groups that are made, not run: looks at them, over time, with a load that is said."""
+"""Made-up groups: looks at them over time, with a given load."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Group:
     tasks: int = 12
     standbys: int | None = 0
     arrival: float = 0.0
-    #: None: all that arrives.
+    #: None means all arriving records.
     processed: float | None = None
     busy: tuple[str, ...] = ()
     follows: bool = True
-    #: Each task has another owner at each look, so that no rate is measured.
+    #: Whether each task changes its owner at each look, so no rate is measured.
     restless: bool = False
     now: float = 1000.0
     end: float = 0.0
@@ -60,7 +60,7 @@ class Group:
         )
 
     def ask(self) -> Recommendation:
-        """One look, decided."""
+        """Take a look and return the decision."""
         found, self.memory = recommend(self.look(), self.settings, self.memory)
         self.said.append(found)
         if self.follows:
@@ -80,7 +80,7 @@ class Group:
         return found
 
     def sizes(self) -> Sequence[int]:
-        """Each size that was recommended, once in a row."""
+        """Return the recommended sizes, without repeats in a row."""
         return [
             one.size
             for n, one in enumerate(self.said)
@@ -89,6 +89,6 @@ class Group:
 
 
 def group(**given: Any) -> Group:
-    """A group; what is a setting is one of the settings."""
+    """Return a group; names of settings go to its settings."""
     settings = {k: given.pop(k) for k in list(given) if k in Settings.__dataclass_fields__}
     return Group(settings=Settings(**settings), **given)

@@ -1,4 +1,4 @@
-"""What each call of KEDA gets, the bounds of each setting, and repeated answers, without a server."""
+"""KEDA's calls, the bounds of each setting, and repeated answers, without a server."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Context:
 
 
 class Recommender:
-    """Gives its answers one after the other, and notes who asked with which settings."""
+    """A recommender with scripted answers that records the askers and their settings."""
 
     group_id = "shop"
 
@@ -56,7 +56,7 @@ class Recommender:
         self.answers, self.asked = list(answers), []
 
     async def recommendation(self, asker: str, settings: Settings) -> Any:
-        """The next answer; the last one for ever."""
+        """Return the next answer; repeat the last answer."""
         self.asked.append((asker, settings))
         found = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(found, Exception):
@@ -101,7 +101,7 @@ async def test_each_call_answers_by_the_size_and_the_settings_of_its_scaled_obje
     ],
 )
 async def test_an_error_is_the_status_of_its_call(error: Exception, code: Any) -> None:
-    """With its text; a metric of another name has its own."""
+    """The status has the error's text; another metric's name has its own text."""
     made, _ = scaler(error)
     context = Context()
     with pytest.raises(Aborted):
@@ -117,7 +117,7 @@ async def test_an_error_is_the_status_of_its_call(error: Exception, code: Any) -
 async def test_a_stream_sends_each_change_and_frees_its_place_at_its_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """After an error and after the caller's end; a full server has no place for another one."""
+    """The place is free after an error or the caller's end; a full server refuses a stream."""
     slept: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -216,7 +216,7 @@ def test_contradictions_name_both_values() -> None:
 
 @pytest.mark.parametrize("tasks", [0, 1, 2, 7, 12, 30, 97])
 def test_useful_sizes_are_those_with_a_smaller_largest_share(tasks: int) -> None:
-    """By trying each size; a size between two of them has the share of the smaller one."""
+    """The expected sizes come from a trial of each size; a size in between gains no share."""
     wanted = [
         size
         for size in range(1, tasks + 1)
@@ -229,7 +229,7 @@ def test_useful_sizes_are_those_with_a_smaller_largest_share(tasks: int) -> None
 
 
 def test_a_change_of_a_tenth_is_within_the_tolerance() -> None:
-    """In both directions; from nothing there is none."""
+    """The tolerance holds in both directions; any change from zero exceeds it."""
     told = [
         is_within_tolerance(*pair) for pair in ((20, 22), (20, 18), (20, 23), (20, 17), (9, 10))
     ]
@@ -244,7 +244,7 @@ def test_a_change_of_a_tenth_is_within_the_tolerance() -> None:
 async def test_a_repeated_answer_keeps_its_figures_and_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Its decision is to hold; an answer that is missing is a warning, once."""
+    """The repeated decision is HOLD; a missing answer is logged as a warning once."""
     caplog.set_level(logging.INFO)
     shop = Shop()
     made = shop.recommender()

@@ -1,4 +1,4 @@
-"""``faust-assigner scaler`` as a command: what it refuses, what it prints, and without gRPC."""
+"""``faust-assigner scaler`` as a command: refusals, output, and a run without gRPC."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FOUND = Recommendation(
 
 
 def command(*arguments: str) -> Result:
-    """Run it in this process."""
+    """Run the command in this process."""
     return CliRunner().invoke(main, ["scaler", *arguments])
 
 
@@ -45,21 +45,21 @@ def command(*arguments: str) -> Result:
     ],
 )
 def test_what_it_refuses(more: tuple[str, ...], words: str) -> None:
-    """Before anything is asked: exit code 2."""
+    """The exit code is 2, and no broker or worker is asked."""
     done = command(*NOWHERE, *more)
     assert done.exit_code == 2
     assert words in done.output
 
 
 def test_where_nobody_answers_it_may_be_tried_again() -> None:
-    """Exit code 75 and one line, as other commands."""
+    """The exit code is 75 with a single line, as in other commands."""
     done = command(*NOWHERE, "--once")
     assert done.exit_code == 75
     assert done.output.count("\n") == 1
 
 
 def test_the_text_has_the_size_first_and_then_why() -> None:
-    """As a person reads it."""
+    """The output is the text for people."""
     assert render.as_text("shop", FOUND).splitlines() == [
         "shop: 6 workers (grow; 4 now)",
         "  why          500 records/s arrive; 4 workers process at most 400",
@@ -84,7 +84,7 @@ def test_the_json_has_the_same_facts() -> None:
 
 
 def test_once_needs_no_grpc() -> None:
-    """The extra is for serving; without it that is one line with the extra's name."""
+    """Only serving needs the extra; without gRPC the error line names the extra."""
     code = "import sys; sys.modules['grpc'] = None; from faust_assigner.cli import main; main()"
     run = [sys.executable, "-c", code, "scaler", *NOWHERE]
     once = subprocess.run([*run, "--once"], capture_output=True, text=True)

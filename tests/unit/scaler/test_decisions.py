@@ -1,4 +1,4 @@
-"""Each decision as a whole: size, reasons, figures and notes, and the memory behind it."""
+"""Each decision as a whole: its size, reasons, figures, notes and memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ USEFUL = (1, 2, 3, 4, 6, 12)
 
 
 def look(members: int, backlog: int = 0, **more: Any) -> Look:
-    """A group of twelve tasks with these records behind one partition's commit."""
+    """Return a look at a group of twelve tasks with ``backlog`` records in a partition."""
     sources = {("orders", 3): Source(owner="w0", committed=10, end=10 + backlog)}
     told = {"tasks": 12, "standbys": 0, "sources": sources, "notes": ("a note",), **more}
     return Look(taken_at=NOW, members=members, **told)
@@ -59,7 +59,7 @@ STEADY = ((1_000.0, 0, 100.0), (20.0, 7, 250.0), (0.0, 5, 240.0))
 
 
 def test_a_busy_group_is_held_with_the_look_s_reasons() -> None:
-    """At the recommended size, whatever the members are; its figures are shown."""
+    """The size stays at the last recommendation for any members; the figures are shown."""
     seen = look(3, 5, busy=("one", "two"))
     memory = known(*STEADY, size=6, rates=(80.0, 120.0))
     wanted = told(6, 6, HOLD, "one", "two", arrival=240.0, backlog=5, worker_rate=100.0)
@@ -81,7 +81,7 @@ def test_workers_that_have_not_followed_are_waited_for(members: int, reason: str
 
 
 def test_a_group_without_members_is_held_with_its_backlog() -> None:
-    """It is active, so that workers are started; a group that never ran gets its least size."""
+    """The group is active, so workers start; a group that never ran gets its least size."""
     reason = "the group has no members; 1,234 records wait"
     memory = known(size=4, standbys=1)
     useful = (2, 3, 4, 6, 12)
@@ -119,7 +119,7 @@ def test_members_without_topics_are_held() -> None:
 def test_a_sleeping_group_sleeps_on_while_its_worker_leaves(
     members: int, busy: tuple[str, ...], sleeps: bool
 ) -> None:
-    """A worker that is at rest wakes it."""
+    """A worker at rest wakes the group."""
     made = found(look(members, busy=busy), known(size=0), least=0)
     wanted = told(0, members, SLEEP, "no records wait, and min is 0", is_active=False)
     assert (made == wanted) is sleeps
@@ -127,7 +127,7 @@ def test_a_sleeping_group_sleeps_on_while_its_worker_leaves(
 
 
 def test_a_group_that_never_had_members_sleeps_if_min_is_zero() -> None:
-    """Records that wait start its least size."""
+    """Waiting records start the least size."""
     why = "the group has no members, no records wait, and min is 0"
     assert found(look(0), known(), least=0) == told(0, 0, SLEEP, why, is_active=False)
     waits = "the group has no members; 9 records wait"
@@ -198,7 +198,7 @@ def test_a_group_that_is_too_slow_grows_with_all_its_reasons() -> None:
 
 
 def test_the_largest_size_that_is_too_slow_says_so() -> None:
-    """With one task each."""
+    """Each worker has one task then."""
     loads = ((30.0, 0, 1_300.0), (0.0, 0, 1_300.4))
     made = found(look(6), known(*loads, size=6), worker_rate=100.0)
     assert made == told(
@@ -294,7 +294,7 @@ def test_the_largest_excess_of_the_window_keeps_the_size() -> None:
     ],
 )
 def test_the_peak_of_the_window_keeps_the_size(peak: float, why: str) -> None:
-    """At 70% of the smaller size's rate it shrinks."""
+    """At 70% of the smaller size's rate the group shrinks."""
     made = quiet((700.0, 0, 290.0), (600.0, 0, peak), (0.0, 0, 9.0))
     rest = {"arrival": 9.0, "worker_rate": 100.0}
     shrunk = "210 records/s arrived at the peak of the last 600 s; 3 workers process 300"
@@ -303,7 +303,7 @@ def test_the_peak_of_the_window_keeps_the_size(peak: float, why: str) -> None:
 
 
 def test_a_size_without_a_measured_rate_is_tried() -> None:
-    """The reason says so."""
+    """The reason names the missing rate."""
     why = (
         "the backlog was within its limit for 600 s, and no worker was ever busy enough to measure "
         "its rate: 3 workers are tried"
@@ -344,7 +344,7 @@ def test_a_size_without_a_measured_rate_is_tried() -> None:
 def test_a_size_that_is_not_useful(
     members: int, most: int | None, size: int, decision: str, why: str
 ) -> None:
-    """It is left at once for the next smaller useful size."""
+    """The group moves at once to the next smaller useful size."""
     useful = USEFUL if most is None else (1, 2, 3, 4)
     made = found(look(members), known(size=members), most=most)
     assert made == told(size, members, decision, why, useful=useful)

@@ -1,4 +1,4 @@
-"""What the scaler takes from a look of the status."""
+"""The scaler's look, taken from the evidence of a status."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SETTINGS = {"table_standby_replicas": "1"}
 
 
 def heard(made: MadeGroup, **of_m1: Any) -> dict[str, Heard]:
-    """All workers answer; ``of_m1`` is what m1 says beside."""
+    """Return answers of all workers; ``of_m1`` adds fields to m1's status."""
     return {
         made.claims[name].url: Heard(
             answer=ANSWERED,
@@ -43,7 +43,7 @@ def test_a_group_at_rest() -> None:
 
 @pytest.mark.parametrize(("committed", "lag"), [(None, 0), (0, 5), (2, 3), (5, 0), (9, 0)])
 def test_a_partitions_lag_is_never_below_zero(committed: int | None, lag: int) -> None:
-    """A topic that was created anew ends before the offset that was committed."""
+    """A recreated topic ends before its committed offset."""
     assert Source(owner="w0", committed=committed, end=5).lag == lag
 
 
@@ -55,7 +55,7 @@ def test_the_number_of_tasks_does_not_depend_on_the_order_of_the_ends() -> None:
 
 
 def test_a_group_whose_topics_are_empty_is_at_rest() -> None:
-    """The brokers say that each partition ends at 0; only without their answer the size is held."""
+    """Each partition ends at 0; the size is held only without any answer of the brokers."""
     made = group(2, end=0)
     evidence = made.evidence(heard=heard(made), committed={})
     assert look_of(evidence).busy == ()
@@ -63,13 +63,13 @@ def test_a_group_whose_topics_are_empty_is_at_rest() -> None:
 
 
 def test_tasks_of_topics_with_other_counts_are_added() -> None:
-    """Six tasks of one pair of topics and four of another topic."""
+    """A pair of topics has six tasks and another topic four."""
     made = group(2, topics={"orders": 6, LOG: 6, "clicks": 4})
     assert look_of(made.evidence(heard=heard(made))).tasks == 10
 
 
 def test_without_tables_standbys_count_for_nothing() -> None:
-    """Faust's setting is 1 by default, also where there is nothing to copy."""
+    """Faust's default is one standby, even without tables."""
     made = group(2, topics={"orders": 6})
     assert look_of(made.evidence(heard=heard(made))).standbys == 0
 
@@ -93,7 +93,7 @@ def test_without_tables_standbys_count_for_nothing() -> None:
     ids=["restores", "stops", "not ready", "stands still"],
 )
 def test_a_worker_that_is_not_at_rest_is_named(said: dict[str, Any], words: str) -> None:
-    """With what it does, in one sentence."""
+    """A sentence names the worker's activity."""
     said = {
         key: value if isinstance(value, int | tuple) else tuple(value)
         for key, value in said.items()
@@ -105,14 +105,14 @@ def test_a_worker_that_is_not_at_rest_is_named(said: dict[str, Any], words: str)
 
 
 def test_a_partition_that_stands_still_for_its_own_reason_is_no_state_on_the_move() -> None:
-    """A record that takes long is no reason to hold the size."""
+    """A record with a long processing time is no reason to hold the size."""
     still = (Standstill(topic="orders", partition=1, reason="record", seconds=99.0),)
     made = group(3)
     assert look_of(made.evidence(heard=heard(made, standing=still))).busy == ()
 
 
 def test_a_worker_that_does_not_answer_is_named() -> None:
-    """The group may be about to lose it."""
+    """The group may be about to lose the worker."""
     made = group(3)
     [why] = look_of(made.evidence(silent=["m2"])).busy
     assert why.startswith("worker w2 does not answer (silent")
@@ -148,7 +148,7 @@ def test_capacities_that_differ_are_said() -> None:
 
 
 def test_brokers_that_do_not_say_where_partitions_end_hold_the_size() -> None:
-    """Nothing is known of the load."""
+    """The load is unknown without end offsets."""
     made = group(3)
     found = look_of(made.evidence(heard=heard(made), ends={}, problems=("Lags are unknown",)))
     assert found.busy == ("the brokers did not return end offsets",)
@@ -156,14 +156,14 @@ def test_brokers_that_do_not_say_where_partitions_end_hold_the_size() -> None:
 
 
 def test_a_worker_that_is_not_live_is_named_with_its_first_reason() -> None:
-    """Although it counts as ready."""
+    """The worker still counts as ready."""
     made = group(3)
     [why] = look_of(made.evidence(heard=heard(made, not_live=("it hangs", "it stalls")))).busy
     assert why == "worker w1 is not ready: it hangs"
 
 
 def test_a_group_with_one_capacity_gets_no_note() -> None:
-    """Whatever the capacity is."""
+    """Any common capacity gets no note."""
     made = MadeGroup().join("m0", "m1")
     made.offers["m0"] = made.offers["m1"] = {"capacity": 2.0}
     made.round().round()
@@ -190,7 +190,7 @@ def test_only_partitions_with_records_are_named_as_never_committed() -> None:
 
 
 def test_some_missing_end_offsets_do_not_hold_the_size() -> None:
-    """Only without any end offset nothing is known of the load."""
+    """Only without any end offset is the load unknown."""
     made = group(2, topics={"orders": 3})
     found = look_of(made.evidence(heard=heard(made), ends={("orders", 1): 7}))
     assert found.busy == ()

@@ -21,7 +21,7 @@ from tests.unit.scaler.made import group
 
 
 def look(at: float, *sources: tuple[str, int | None, int], **more: object) -> Look:
-    """One partition for each (owner, committed, end)."""
+    """Return a look with a partition for each (owner, committed, end)."""
     placed = {
         ("orders", n): Source(owner=owner, committed=committed, end=end)
         for n, (owner, committed, end) in enumerate(sources)
@@ -51,14 +51,14 @@ def test_arrivals_are_measured_from_the_ends_of_the_logs() -> None:
 def test_a_rate_counts_only_of_a_worker_that_had_work_all_the_time(
     waiting: int, processed: int, rates: tuple[float, ...]
 ) -> None:
-    """It processed no more than what already waited; a worker that stands still says nothing."""
+    """The worker processed at most the records waiting before; an idle worker has no rate."""
     memory = after(look(0, ("a", 0, waiting)), look(10, ("a", processed, 500)))
     assert memory.rates == rates
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_group_that_is_not_at_rest_is_not_measured(when: str) -> None:
-    """Part of the time went to something else."""
+    """Restoring or rebalancing took part of the time."""
     first, second = look(0, ("a", 0, 900)), look(10, ("a", 100, 900))
     busy = ("worker a restores state",)
     if when == "before":
@@ -78,14 +78,14 @@ def test_a_worker_that_gave_or_got_a_partition_is_not_measured() -> None:
 
 
 def test_a_topic_that_begins_anew_counts_no_negative_arrivals() -> None:
-    """It was deleted and created again."""
+    """The topic was deleted and recreated."""
     memory = after(look(0, ("a", 900, 900)), look(10, ("a", 0, 20)))
     assert memory.samples[-1].arrival == 0.0
     assert memory.rates == ()
 
 
 def test_partitions_without_a_commit_have_no_lag() -> None:
-    """Nobody knows where their group begins to read."""
+    """The group's start in the partition is unknown."""
     assert look(0, ("a", None, 900), ("b", 10, 30)).backlog == 20
 
 
@@ -105,7 +105,7 @@ def test_a_given_rate_is_not_believed_where_workers_are_slower() -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    """A day of looks leaves those of the window, and one before it."""
+    """After a day, the looks of the window and one earlier look remain."""
     made = group(members=4, arrival=300.0, processed=200.0, follows=False, down_s=300.0)
     made.pass_time(86_400)
     assert len(made.memory.samples) <= (300 + 60) / 15 + 3
@@ -139,14 +139,14 @@ def test_a_window_includes_its_first_moment_and_leaves_out_looks_without_a_rate(
 def test_looks_cover_a_window_from_the_last_change_of_the_size(
     changed_at: float | None, covers: bool
 ) -> None:
-    """The first look was at 30; the window of 60 s begins at 40. Looks alone reach it either way."""
+    """The first look was at 30 s, the window starts at 40 s; the looks reach the window."""
     memory = Memory(samples=(sample(30.0), sample(100.0)), changed_at=changed_at)
     assert memory.covers(60.0, 100.0) is covers
     assert memory.reaches(60.0, 100.0)
 
 
 def test_a_window_that_begins_at_the_first_look_is_covered() -> None:
-    """A window that begins earlier is not, and without a look none is."""
+    """A window with an earlier start is not covered; without a look no window is covered."""
     memory = Memory(samples=(sample(30.0), sample(100.0)))
     assert (memory.covers(70.0, 100.0), memory.reaches(70.0, 100.0)) == (True, True)
     assert (memory.covers(70.1, 100.0), memory.reaches(70.1, 100.0)) == (False, False)
@@ -154,7 +154,7 @@ def test_a_window_that_begins_at_the_first_look_is_covered() -> None:
 
 
 def test_the_rate_of_the_group_is_that_of_the_last_minute() -> None:
-    """A look 60 s ago begins the minute; the load before it does not count."""
+    """A look 60 s ago starts the minute; earlier records do not count."""
     samples = tuple(
         sample(at, processed=done) for at, done in ((0, 0), (39, 900), (40, 1000), (100, 1600))
     )
@@ -213,7 +213,7 @@ def test_the_looks_of_the_longer_window_are_kept(up_s: float, down_s: float) -> 
 
 
 def test_the_newest_looks_and_rates_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The history is bounded for looks that come too often, too."""
+    """The limit holds for too frequent looks too."""
     monkeypatch.setattr(under_test, "MOST_SAMPLES", 3)
     monkeypatch.setattr(under_test, "MOST_RATES", 2)
     memory = after(*(look(10 * n, ("a", 10 * n * n, 90_000)) for n in range(6)))
@@ -238,7 +238,7 @@ def test_the_work_that_waited_at_the_first_look_decides_whether_a_worker_was_bus
 
 
 def test_arrivals_of_more_than_a_minute_ago_do_not_count() -> None:
-    """A burst, then 10 records a second; a look that is a few seconds late still sees the whole minute."""
+    """After a burst 10 records/s arrive; a slightly late look covers the whole minute too."""
     times = (0, 15, 30, 45, 63, 78, 93)
     looks = [look(0, ("a", 0, 0))] + [look(at, ("a", 0, 90_000 + 10 * at)) for at in times[1:]]
     rates = [round(one.arrival or 0) for one in after(*looks).samples]

@@ -1,4 +1,4 @@
-"""The generated modules are the proto's, and the proto is what KEDA's client speaks."""
+"""The generated modules match the proto, and the proto matches KEDA's client."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KEDA = {
 
 
 def test_generating_again_gives_the_same_modules(tmp_path: Path) -> None:
-    """Nobody edits them, and nobody forgets them."""
+    """The modules are neither edited by hand nor outdated."""
     generate(ROOT, tmp_path)
     made = {path.name: path.read_text() for path in tmp_path.rglob("externalscaler_pb2*")}
     assert len(made) == 3
@@ -70,7 +70,7 @@ def test_the_service_is_kedas() -> None:
 
 
 def test_bytes_of_kedas_client_are_understood() -> None:
-    """A ScaledObjectRef as Go encodes it: a map is a list of pairs."""
+    """Go encodes a ScaledObjectRef's map as a list of pairs."""
     pair = b"\x0a\x05group\x12\x04shop"
     raw = b"\x0a\x01s\x12\x04prod\x1a" + bytes([len(pair)]) + pair
     found = pb.ScaledObjectRef.FromString(raw)

@@ -15,7 +15,7 @@ from faust_assigner.scaler.settings import Settings
 
 
 def member(name: str, **more: Any) -> Any:
-    """A member of a report that is at rest."""
+    """Return a report's member at rest."""
     told = {"answer": "answered", "detail": "", "is_leaving": False, "warmups": {}}
     told |= {"restore_remaining_records": 0, "not_live": (), "not_ready": (), "capacity": None}
     return SimpleNamespace(name=name, **{**told, **more})
@@ -35,7 +35,7 @@ def report(*members: Any, partitions: Any = (), **more: Any) -> Any:
 
 
 def view(among: Any = None) -> Any:
-    """A view of a member with a first round's answer, or without one."""
+    """Return a view of a member with or without a first round's answer."""
     given = None if among is None else SimpleNamespace(among=among)
     return SimpleNamespace(member=SimpleNamespace(given=given))
 
@@ -88,7 +88,7 @@ def test_all_reasons_of_a_restless_group_in_their_order() -> None:
     [((view(), view({1})), True), ((view({1}), view()), True), ((view(), view(())), False)],
 )
 def test_the_second_round_of_any_member_is_waited_for(views: Any, waits: bool) -> None:
-    """An answer among no others announces none."""
+    """An answer for no other members announces no second round."""
     why = ["the second of two rounds of a rebalance is about to begin"]
     assert busy(report(member("a"), partitions=[partition("t", 0)]), *views) == why * waits
 
@@ -106,7 +106,7 @@ def test_the_second_round_of_any_member_is_waited_for(views: Any, waits: bool) -
 def test_end_offsets_are_missing_if_a_settled_group_has_none(
     members: Any, ends: Any, is_settled: bool, missing: bool
 ) -> None:
-    """An offset of zero is one; a group without members needs none."""
+    """Offset 0 is an end offset; a group without members needs no end offsets."""
     partitions = [partition("t", number, end=end) for number, end in enumerate(ends)]
     told = report(*members, partitions=partitions, is_settled=is_settled)
     assert busy(told) == ["the brokers did not return end offsets"] * missing
@@ -181,7 +181,7 @@ def seen(at: float, *places: tuple[str, int | None, int], **more: Any) -> Look:
 
 
 def test_a_commit_of_zero_is_a_commit() -> None:
-    """Records behind it were processed."""
+    """Records up to the next commit were processed."""
     first = observed(Memory(), seen(0, ("a", 0, 50)), Settings())
     after = observed(first, seen(10, ("a", 20, 50)), Settings())
     assert (after.samples[-1].processed, after.rates) == (20, (2.0,))
@@ -191,7 +191,7 @@ def test_a_commit_of_zero_is_a_commit() -> None:
 
 @pytest.mark.parametrize(("late_s", "rate"), [(65.0, 100 / 65), (65.1, 9.0)])
 def test_arrivals_are_averaged_from_a_look_up_to_65_seconds_ago(late_s: float, rate: float) -> None:
-    """A look that is older is passed over; without a younger one the last look counts."""
+    """An older look is skipped; without a younger look the last look counts."""
     samples = (Sample(at=1_000.0), Sample(at=1_055.0, arrived=10, arrival=1.0))
     before = Memory(samples=samples, last=seen(1_055.0, ("a", 0, 0)))
     after = observed(before, seen(1_000.0 + late_s, ("a", 0, 90)), Settings())
@@ -200,7 +200,7 @@ def test_arrivals_are_averaged_from_a_look_up_to_65_seconds_ago(late_s: float, r
 
 
 def test_a_rate_over_less_than_a_second_is_one() -> None:
-    """And one worker has all tasks."""
+    """A sole worker has all tasks."""
     samples = (Sample(at=10.0, processed=0), Sample(at=10.5, processed=5))
     memory = Memory(samples=samples, tasks=3)
     assert memory.processed_rate() == 10.0
@@ -208,7 +208,7 @@ def test_a_rate_over_less_than_a_second_is_one() -> None:
 
 
 def test_members_that_join_before_any_recommendation_are_its_begin() -> None:
-    """A group without members and without a size has not parted from one."""
+    """A group without members and without a size is not away from its size."""
     found, memory = recommend(seen(5, ("a", 0, 0)), Settings(), Memory())
     assert (found.present, memory.parted_at) == (2, None)
     empty = Look(taken_at=5, members=0, tasks=0)

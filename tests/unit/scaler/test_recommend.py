@@ -1,4 +1,4 @@
-"""The decision, rule by rule: each with a case in which it decides and one in which it does not."""
+"""The decision, rule by rule: a case with the rule in force and a case without."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from faust_assigner.scaler.recommend import GROW, HOLD, SHRINK, SLEEP, STAY, _Ca
 from faust_assigner.scaler.settings import Settings
 from tests.unit.scaler.made import EVERY_S, group
 
-# -- only sizes that help
+# -- only useful sizes
 
 
 @pytest.mark.parametrize(("members", "size"), [(5, 4), (7, 6), (11, 6), (14, 12), (6, 6), (3, 3)])
 def test_a_size_that_is_no_faster_than_a_smaller_one_is_left(members: int, size: int) -> None:
-    """With 12 tasks 5 workers process no faster than 4; 6 and 3 are sizes that help."""
+    """With 12 tasks, 5 workers are no faster than 4; 6 and 3 are useful sizes."""
     found = group(members=members, worker_rate=100.0).ask()
     assert found.size == size
     assert found.decision == (STAY if size == members else SHRINK)
 
 
 def test_over_a_day_of_loads_only_useful_sizes_are_recommended() -> None:
-    """Up to what 12 workers process, and back."""
+    """The load rises to the limit of 12 workers and falls again."""
     made = group(members=1, worker_rate=100.0, down_s=60.0)
     for load in (50, 150, 250, 350, 500, 900, 1100, 500, 300, 100, 20):
         made.arrival = float(load)
@@ -34,7 +34,7 @@ def test_over_a_day_of_loads_only_useful_sizes_are_recommended() -> None:
 
 @pytest.mark.parametrize(("standbys", "least"), [(0, 1), (1, 2), (2, 3)])
 def test_there_is_a_worker_for_each_standby_beside_the_owner(standbys: int, least: int) -> None:
-    """An idle group shrinks to one worker and its standbys, and no further."""
+    """An idle group shrinks to a worker and its standbys, and no further."""
     made = group(members=6, standbys=standbys, down_s=60.0, worker_rate=100.0)
     made.pass_time(2000)
     assert made.sizes()[-1] == least
@@ -49,14 +49,14 @@ def test_too_few_workers_for_the_standbys_are_raised_at_once() -> None:
 
 @pytest.mark.parametrize(("most", "size"), [(None, 12), (12, 12), (11, 6), (6, 6), (5, 4), (1, 1)])
 def test_max_is_never_passed(most: int | None, size: int) -> None:
-    """However much arrives; below it the largest size that helps."""
+    """The limit holds for any load; below the limit the largest useful size is chosen."""
     made = group(members=1, most=most, worker_rate=100.0, arrival=50_000.0, processed=100.0)
     made.pass_time(600)
     assert made.sizes()[-1] == size
 
 
 def test_more_than_helps_is_not_asked_for_and_said() -> None:
-    """12 tasks: with 12 workers nothing is left to gain."""
+    """With 12 tasks, 12 workers are the largest useful size."""
     made = group(members=6, worker_rate=100.0, arrival=50_000.0, processed=600.0)
     made.pass_time(600)
     grown = next(one for one in made.said if one.decision == GROW)
@@ -65,7 +65,7 @@ def test_more_than_helps_is_not_asked_for_and_said() -> None:
 
 
 def test_min_above_the_load_is_kept() -> None:
-    """And a group below it is raised."""
+    """A group below ``min`` grows."""
     made = group(members=2, least=3, down_s=60.0)
     made.pass_time(600)
     assert made.sizes() == [3]
@@ -98,7 +98,7 @@ def test_a_worker_too_many_that_kubernetes_would_not_stop_stays() -> None:
 
 @pytest.mark.parametrize("load", [10.0, 10_000.0], ids=["too many workers", "too few"])
 def test_the_size_is_held_while_state_is_restored(load: float) -> None:
-    """Both ways; the very same looks at rest change it."""
+    """The size neither grows nor shrinks; the same looks at rest change the size."""
     why = "worker w1 restores state, 12 records remain"
     for busy in ((why,), ()):
         made = group(members=4, worker_rate=100.0, arrival=load, processed=400.0, busy=busy)
@@ -109,7 +109,7 @@ def test_the_size_is_held_while_state_is_restored(load: float) -> None:
 
 
 def test_a_busy_group_without_members_keeps_its_least_size() -> None:
-    """Nothing is there to hold, and 0 would stop the workers that are about to come."""
+    """There are no members to hold, and size 0 would stop the starting workers."""
     found = group(members=0, least=3, busy=("a rebalance is under way",)).ask()
     assert (found.decision, found.size) == (HOLD, 3)
 
@@ -123,7 +123,7 @@ def test_a_size_that_does_not_help_is_held_too() -> None:
 
 
 def test_the_size_is_held_until_the_workers_have_followed() -> None:
-    """The members lag behind what was recommended; after settle_s they are taken as they are."""
+    """The members lag behind the recommendation; after settle_s their number is accepted."""
     made = group(
         members=2, worker_rate=100.0, arrival=350.0, processed=200.0, settle_s=120.0, follows=False
     )
@@ -149,7 +149,7 @@ def test_a_worker_that_died_does_not_shrink_the_group() -> None:
 
 
 def test_the_size_is_held_however_long_a_restore_takes() -> None:
-    """Also where a worker is missing for longer than settle_s: that time begins when the group is at rest."""
+    """The settle time starts at rest, even if a worker is missing for longer than settle_s."""
     made = group(members=4, worker_rate=100.0, arrival=250.0, follows=False, settle_s=300.0)
     made.pass_time(60)
     made.members, made.busy = 3, ("worker w1 restores state",)
@@ -162,7 +162,7 @@ def test_the_size_is_held_however_long_a_restore_takes() -> None:
 
 
 def test_it_shrinks_after_the_whole_window_and_not_before() -> None:
-    """One look before the window is over the size stays."""
+    """A look before the window's end keeps the size."""
     made = group(members=6, worker_rate=100.0, arrival=100.0, down_s=300.0)
     made.pass_time(285)
     assert made.sizes() == [6]
@@ -186,7 +186,7 @@ def test_it_shrinks_only_where_the_smaller_size_carries_the_load(arrival: float,
 
 
 def test_one_peak_within_the_window_is_enough_to_stay() -> None:
-    """The peak is passed when it has left the window."""
+    """The peak counts until it leaves the window."""
     made = group(members=6, worker_rate=100.0, arrival=100.0, down_s=600.0)
     made.pass_time(300)
     made.arrival = 350.0
@@ -200,7 +200,7 @@ def test_one_peak_within_the_window_is_enough_to_stay() -> None:
 
 
 def test_a_backlog_within_the_window_is_enough_to_stay() -> None:
-    """Although little arrives: what waited was more than what may wait."""
+    """Few records arrive, but more records waited than the limit permits."""
     made = group(members=6, worker_rate=100.0, arrival=10.0, down_s=300.0, target_lag=10.0)
     made.pass_time(60)
     made.end += 4000
@@ -211,7 +211,7 @@ def test_a_backlog_within_the_window_is_enough_to_stay() -> None:
 
 
 def test_without_a_measured_rate_a_smaller_size_is_tried_and_said_so() -> None:
-    """Nobody was ever busy all the time, and nothing waited."""
+    """No worker was ever busy all the time, and no records waited."""
     made = group(members=4, arrival=100.0, down_s=300.0)
     made.pass_time(330)
     shrunk = next(one for one in made.said if one.decision == SHRINK)
@@ -234,7 +234,7 @@ def test_it_grows_above_nine_tenths_of_what_the_workers_process(arrival: float, 
     ("spare", "arrival", "size"), [(0, 250.0, 4), (1, 250.0, 4), (1, 310.0, 6), (2, 210.0, 6)]
 )
 def test_spare_workers_may_be_lost(spare: int, arrival: float, size: int) -> None:
-    """Without one 3 of 4 workers process 300, without two 2 of 4 process 200."""
+    """Without one worker 3 of 4 process 300 records/s, without two 2 of 4 process 200."""
     made = group(members=4, worker_rate=100.0, arrival=arrival, spare=spare)
     made.pass_time(300)
     assert made.sizes()[-1] == size
@@ -257,7 +257,7 @@ def test_a_backlog_grows_the_group_by_the_time_to_catch_up(backlog: int, size: i
 
 
 def test_a_load_that_is_over_before_the_window_grows_nothing() -> None:
-    """Each look of the window has to ask for more."""
+    """Each look of the window must ask for a larger size."""
     made = group(members=4, worker_rate=100.0, arrival=100.0, up_s=120.0)
     made.pass_time(300)
     made.arrival = 800.0
@@ -271,7 +271,7 @@ def test_a_load_that_is_over_before_the_window_grows_nothing() -> None:
 
 
 def test_the_rate_of_busy_workers_is_measured() -> None:
-    """More waits than they process: 4 workers process 200 together, so one processes 50."""
+    """More records wait than are processed: 4 workers process 200 together, so each 50."""
     made = group(members=4, arrival=300.0, processed=200.0, follows=False)
     made.pass_time(400)
     grown = next(one for one in made.said if one.decision == GROW)
@@ -289,7 +289,7 @@ def test_a_backlog_that_does_not_shrink_grows_the_group_whatever_the_rate() -> N
 
 
 def test_what_waits_after_a_restore_does_not_count_as_falling_behind() -> None:
-    """It grew while the group was not at rest; the workers get time to catch up."""
+    """The backlog grew during the restore; the workers get time to catch up."""
     made = group(members=4, worker_rate=100.0, arrival=250.0, processed=0.0, busy=("restores",))
     made.pass_time(60)
     made.busy, made.processed = (), 400.0
@@ -298,7 +298,7 @@ def test_what_waits_after_a_restore_does_not_count_as_falling_behind() -> None:
 
 
 def test_after_a_long_restore_the_workers_get_two_minutes_before_they_count_as_too_slow() -> None:
-    """More came than went in the last 120 s, by the restore; long after it that means too slow."""
+    """The restore explains the last 120 s; a backlog long after the restore means too slow."""
     made = group(
         members=4,
         worker_rate=100.0,
@@ -317,11 +317,11 @@ def test_after_a_long_restore_the_workers_get_two_minutes_before_they_count_as_t
     assert made.sizes()[1] == 6
 
 
-# -- nothing to do, nobody there
+# -- no load, no members
 
 
 def test_with_min_0_an_idle_group_sleeps_and_wakes() -> None:
-    """After the window; a record that arrives wakes it. With min 1 it is active for ever."""
+    """The group sleeps after the window and wakes for a record; with min 1 it never sleeps."""
     made = group(members=1, least=0, down_s=300.0)
     assert made.pass_time(285).is_active
     found = made.pass_time(30)
@@ -336,7 +336,7 @@ def test_with_min_0_an_idle_group_sleeps_and_wakes() -> None:
 
 
 def test_an_idle_group_stays_asleep_while_its_worker_stops() -> None:
-    """KEDA waits before it stops the last worker; the worker's leaving wakes nobody."""
+    """KEDA waits before it stops the last worker; the worker's leave wakes no group."""
     made = group(members=1, least=0, down_s=300.0, follows=False)
     made.pass_time(330)
     made.busy = ("worker w0 is stopping",)
@@ -346,7 +346,7 @@ def test_an_idle_group_stays_asleep_while_its_worker_stops() -> None:
 
 
 def test_a_group_that_lost_all_members_keeps_its_size() -> None:
-    """All pods were restarted together; nothing is known of the load."""
+    """All pods were restarted together; the load is unknown."""
     made = group(members=4, worker_rate=100.0, follows=False)
     made.pass_time(60)
     made.members = 0
@@ -361,7 +361,7 @@ def test_a_group_that_has_not_started_gets_its_least_size() -> None:
 
 
 def test_members_that_show_no_topics_are_left_alone() -> None:
-    """Members of another kind, or brokers that do not answer."""
+    """Members may be of another kind, or the brokers may not answer."""
     found = group(members=4, tasks=0).ask()
     assert (found.size, found.decision) == (4, HOLD)
 
@@ -375,14 +375,14 @@ def look(at: float, members: int, **more: object) -> Look:
 
 
 def test_a_group_that_wakes_starts_from_the_workers_that_are_there() -> None:
-    """The last recommendation was 0, and another party started three workers."""
+    """The last recommendation was 0, and an operator started three workers."""
     found, memory = recommend(look(1000, 3), Settings(), Memory(size=0, changed_at=900.0))
     assert (found.present, memory.size) == (3, 3)
     assert memory.changed_at == 1000
 
 
 def test_the_first_recommendation_is_no_change() -> None:
-    """The time of the loads before it counts for the first decision."""
+    """Earlier loads count for the first decision."""
     _, memory = recommend(look(1000, 4), Settings(), Memory())
     assert (memory.size, memory.changed_at) == (4, None)
 
@@ -397,7 +397,7 @@ def test_a_hold_before_any_decision_is_no_recommendation() -> None:
 
 @pytest.mark.parametrize("interruption", ["busy", "followed", "all lost"])
 def test_the_time_to_follow_begins_anew_after_an_interruption(interruption: str) -> None:
-    """The group has one worker too few at 0 s and again at 200 s: at 300 s only 100 s have passed."""
+    """A worker is missing at 0 s and again at 200 s: at 300 s only 100 s have passed."""
     _, memory = recommend(look(0, 3), Settings(), Memory(size=4))
     assert memory.parted_at == 0
     between = {
@@ -441,7 +441,7 @@ def test_the_allowed_backlog_is_for_each_worker_or_by_the_arrivals() -> None:
 
 
 def test_a_group_without_a_measured_rate_has_one_only_while_it_is_behind() -> None:
-    """An idle worker's rate says nothing about its limit; the workers that are there count."""
+    """An idle worker's rate is not its limit; the present workers count."""
     samples = (Sample(at=0, arrival=0.0), Sample(at=60, arrival=10.0, processed=600, backlog=5000))
     assert case(*samples).rate == pytest.approx(10 * 3 / 12)
     assert case(*samples, members=2).rate == pytest.approx(10 * 6 / 12)
@@ -457,7 +457,7 @@ def test_a_rate_at_the_limit_of_a_size_needs_no_larger_size() -> None:
 
 
 def waited(*backlogs: int, busy_at: float | None = None, changed_at: float | None = None) -> bool:
-    """Whether a group falls behind whose backlog was this at 850, 880, 910, ..., 1000 s."""
+    """Whether a group with this backlog at 850, 880, 910, ..., 1000 s falls behind."""
     times = range(1000 - 30 * (len(backlogs) - 1), 1001, 30)
     samples = (
         Sample(at=at, backlog=backlog, arrival=1.0)
@@ -478,7 +478,7 @@ def test_a_backlog_that_has_not_shrunk_for_two_minutes_falls_behind() -> None:
 
 
 def test_a_backlog_counts_only_after_two_quiet_minutes() -> None:
-    """A rebalance or another size within the two minutes explains the backlog."""
+    """A rebalance or a change of size within two minutes explains the backlog."""
     growing = (99, 500, 500, 600, 700, 800)
     assert waited(*growing, busy_at=880.0, changed_at=880.0)
     assert not waited(*growing, busy_at=880.1)
@@ -495,7 +495,7 @@ def test_the_size_above_max_shrinks_because_of_max() -> None:
 
 
 def test_the_look_that_was_furthest_above_its_limit_is_the_obstacle() -> None:
-    """A large backlog with many arrivals was within its limit; a small one was not."""
+    """A large backlog with many arrivals was within its limit; a small backlog was not."""
     samples = (
         Sample(at=100, arrival=0.0),
         Sample(at=900, backlog=3000, arrival=100.0),
@@ -522,7 +522,7 @@ def test_a_sleeping_group_with_waiting_records_wakes() -> None:
 
 
 def test_a_group_whose_size_was_changed_may_sleep_after_idle_looks() -> None:
-    """The looks reach over the window, with whatever size; a backlog keeps it awake."""
+    """Looks of any size cover the window; a backlog keeps the group awake."""
     idle = tuple(Sample(at=at, arrival=0.0) for at in range(600, 1001, 20))
     found = case(*idle, least=0, down_s=300.0)
     changed = replace(found, memory=replace(found.memory, changed_at=900.0))

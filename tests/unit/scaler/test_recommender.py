@@ -1,4 +1,4 @@
-"""Shared looks, repeated answers, and what is logged."""
+"""Shared looks, repeated answers, and log lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.scaler.test_look import heard
 
 @dataclass
 class Shop:
-    """A group that can be away, or slow; counts looks."""
+    """A group that may be unreachable or slow; counts its looks."""
 
     now: float = 100.0
     error: BaseException | None = None
@@ -34,7 +34,7 @@ class Shop:
         self.evidence = made.evidence(heard=heard(made))
 
     async def look(self) -> Evidence:
-        """One look; it takes a turn of the loop."""
+        """Take a look in a turn of the loop."""
         self.looks += 1
         await asyncio.sleep(3600 if self.is_slow else 0)
         if self.error is not None:
@@ -47,7 +47,7 @@ class Shop:
 
 
 async def test_callers_at_the_same_time_share_a_look() -> None:
-    """Ten calls, one look; a look that is a few seconds old serves on, an older one does not."""
+    """Ten calls share a look; a look serves calls for a few seconds, not longer."""
     shop = Shop()
     one = shop.recommender()
     found = await asyncio.gather(*(one.recommendation("a", Settings()) for _ in range(10)))
@@ -74,7 +74,7 @@ async def test_a_caller_that_gives_up_does_not_end_the_look_of_the_others() -> N
 
 
 async def test_a_look_that_fails_repeats_the_last_answer_for_a_bounded_time() -> None:
-    """And says so; after hold_s there is none. The group is back: a new one."""
+    """The reason names the repeat; after hold_s there is no answer until the group returns."""
     shop = Shop()
     one = shop.recommender()
     assert (await one.recommendation("a", Settings())).decision == STAY
@@ -116,7 +116,7 @@ async def test_a_look_that_takes_too_long_is_not_waited_for(
 
 
 async def test_a_bug_of_ours_is_no_silent_hold() -> None:
-    """It ends the call with its traceback."""
+    """The call ends with the traceback."""
     shop = Shop(error=ZeroDivisionError())
     with pytest.raises(ZeroDivisionError):
         await shop.recommender().recommendation("a", Settings())
@@ -125,7 +125,7 @@ async def test_a_bug_of_ours_is_no_silent_hold() -> None:
 async def test_each_changed_answer_is_one_line_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The same answer again is none; a failure is one."""
+    """A repeated answer is not logged; a failure has one line."""
     caplog.set_level(logging.INFO)
     shop = Shop()
     one = shop.recommender()
@@ -169,7 +169,7 @@ async def test_other_settings_of_a_scaled_object_get_another_answer() -> None:
 async def test_a_scaled_object_that_still_asks_is_not_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The one without a call for the longest time is, and with it its last answer."""
+    """The ScaledObject with the oldest call is forgotten with its last answer."""
     monkeypatch.setattr(under_test, "MOST_ASKERS", 2)
     shop = Shop()
     one = shop.recommender()
@@ -196,7 +196,7 @@ async def test_the_age_of_a_repeated_answer_counts_from_the_newest_answer() -> N
 async def test_a_look_that_takes_too_long_serves_later_calls(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A caller that gives up does not cancel it; closing does."""
+    """A caller's timeout does not cancel the look; closing does."""
     monkeypatch.setattr(under_test, "WAIT_S", 0.02)
     shop = Shop(is_slow=True)
     one = shop.recommender()
@@ -210,7 +210,7 @@ async def test_a_look_that_takes_too_long_serves_later_calls(
 
 
 async def test_three_seconds_after_a_look_a_call_looks_again() -> None:
-    """And the second answer of a failing group is logged once only after a good one."""
+    """A look is stale after exactly three seconds."""
     shop = Shop()
     one = shop.recommender()
     await one.recommendation("a", Settings())

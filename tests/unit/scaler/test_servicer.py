@@ -1,4 +1,4 @@
-"""KEDA's calls over a real channel: what is answered, what is refused, and that streams end."""
+"""KEDA's calls over a real channel: answers, refusals, and the end of streams."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def ref(**metadata: str) -> pb.ScaledObjectRef:
 
 
 async def refusal(call: Any) -> tuple[grpc.StatusCode, str]:
-    """(code, text) of a call that must fail."""
+    """Return the (code, text) of a failed call."""
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await call
     return refused.value.code(), str(refused.value.details())
@@ -71,7 +71,7 @@ async def test_the_metric_over_its_target_is_the_size(shop: Shop) -> None:
 
 
 async def test_a_bad_key_is_refused_by_its_name_in_each_call(shop: Shop) -> None:
-    """Also where no look is needed."""
+    """Calls without a look are refused too."""
     async with asking(shop) as stub:
         bad = ref(maximum="3")
         stream = stub.StreamIsActive(bad, timeout=5)
@@ -87,7 +87,7 @@ async def test_a_bad_key_is_refused_by_its_name_in_each_call(shop: Shop) -> None
 
 
 async def test_another_metric_is_refused(shop: Shop) -> None:
-    """There is one."""
+    """The only metric is ``workers``."""
     async with asking(shop) as stub:
         asked = pb.GetMetricsRequest(scaledObjectRef=ref(), metricName="lag")
         assert (await refusal(stub.GetMetrics(asked, timeout=5)))[0] == INVALID
@@ -113,7 +113,7 @@ async def test_a_group_that_is_away_is_unavailable(shop: Shop) -> None:
 
 
 async def test_a_message_that_is_too_large_is_refused(shop: Shop) -> None:
-    """Before it is read."""
+    """The message is not parsed."""
     async with asking(shop) as stub:
         code, _ = await refusal(stub.IsActive(ref(min="9" * 100_000), timeout=5))
         assert code == grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -122,7 +122,7 @@ async def test_a_message_that_is_too_large_is_refused(shop: Shop) -> None:
 async def test_a_stream_sends_changes_alone_and_ends_with_its_call(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first answer at once; none while nothing changes."""
+    """The first answer comes at once; no answer comes while the state is the same."""
     async with asking(shop) as stub:
         monkeypatch.setattr(servicer, "STREAM_S", 0.02)
         stream = stub.StreamIsActive(ref(), timeout=30)
@@ -135,7 +135,7 @@ async def test_a_stream_sends_changes_alone_and_ends_with_its_call(
 
 
 async def test_streams_are_bounded(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that has ended makes room."""
+    """An ended stream frees its place."""
     async with asking(shop) as stub:
         monkeypatch.setattr(servicer, "MOST_STREAMS", 1)
         monkeypatch.setattr(servicer, "STREAM_S", 0.02)
@@ -167,7 +167,7 @@ async def test_streams_are_bounded(shop: Shop, monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_an_address_for_others_needs_tls(listening: dict[str, Any], words: str) -> None:
-    """Or a word that it does not."""
+    """A public address needs TLS or the ``insecure`` setting."""
     with pytest.raises(ConfigError, match=words):
         Listening(port=0, **listening).check()
     Listening(host="0.0.0.0", port=0, insecure=True).check()
@@ -236,7 +236,7 @@ async def test_scaled_objects_of_one_name_in_two_namespaces_are_two(shop: Shop) 
 async def test_the_health_of_the_server_and_of_the_service_is_told_until_it_stops(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Kubernetes asks for either; a server that stops gets no new calls. Its look is cancelled."""
+    """Both statuses are served; a stopping server refuses calls and cancels its look."""
     monkeypatch.setattr("faust_assigner.scaler.server.STOP_GRACE_S", 30.0)
     recommender = shop.recommender()
     server = ScalerServer(recommender, Listening(host="127.0.0.1", port=0))

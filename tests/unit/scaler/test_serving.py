@@ -25,7 +25,7 @@ WHERE = Where(connection={}, group_id="g")
 
 @pytest.fixture(params=[signal.SIGINT, signal.SIGTERM])
 def ending(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
-    """A signal that ends the scaler; the test fails where the scaler does not take it."""
+    """A signal that ends the scaler; the test fails if the scaler does not handle the signal."""
 
     def untaken(*_: object) -> None:
         raise AssertionError("the scaler does not handle the signal")
@@ -39,7 +39,7 @@ def ending(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
 def test_the_scaler_serves_one_group_until_a_signal(
     monkeypatch: pytest.MonkeyPatch, ending: signal.Signals, host: str, shown: str
 ) -> None:
-    """Its looks go by a clock that does not jump; the connections are closed after the server."""
+    """Looks use a monotonic clock; the connections close after the server."""
     told: list[Any] = []
 
     class Looks:
@@ -88,7 +88,7 @@ def test_a_contradiction_is_refused_before_the_group_is_asked(
 
 
 async def test_a_server_is_unhealthy_before_it_ends_its_calls() -> None:
-    """KEDA asks another one; the recommender's look ends at last."""
+    """KEDA then asks another server; the recommender's look ends last."""
     told: list[Any] = []
 
     async def note(*given: Any) -> None:
@@ -129,7 +129,7 @@ def test_a_refused_setting_names_its_unit_and_its_bounds(key: str, text: str, wo
 def test_a_group_that_never_had_a_worker_sleeps_only_without_work(
     least: int, backlog: int, size: int, decision: str
 ) -> None:
-    """Else it is active, with the least number of workers."""
+    """With records waiting, the group is active with its least size."""
     sources = {("orders", 0): Source(owner="", committed=0, end=backlog)}
     look = Look(taken_at=1.0, members=0, tasks=0, sources=sources)
     found, _ = recommend(look, Settings(least=least), Memory())
@@ -137,7 +137,7 @@ def test_a_group_that_never_had_a_worker_sleeps_only_without_work(
 
 
 def test_figures_that_are_not_known_yet_read_so() -> None:
-    """A group without known tasks has no list of sizes; one worker is one."""
+    """A group without known tasks has no list of sizes; a single worker is "1 worker"."""
     found = Recommendation(size=1, present=1, decision=STAY, reasons=("why",), backlog=1_234)
     assert render.as_text("g", found).splitlines() == [
         "g: 1 worker (stay; 1 now)",

@@ -1,4 +1,4 @@
-"""The metadata of a ScaledObject: each key, its bounds, and what a stranger may send."""
+"""The metadata of a ScaledObject: its keys, their bounds, and untrusted values."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ PAGE = Path(__file__).resolve().parents[3] / "docs/how-to/autoscaling.md"
 
 
 def test_each_setting_has_a_key() -> None:
-    """And each key sets another one; Kubernetes' users write them in its way."""
+    """Each key sets another setting; the keys are in Kubernetes' style."""
     assert sorted(KEYS.values()) == sorted(field.name for field in dataclasses.fields(Settings))
     assert {"min", "max", "targetLag", "targetLagSeconds", "growAt", "downSeconds"} < KEYS.keys()
 
 
 def test_the_page_on_autoscaling_shows_the_settings() -> None:
-    """Its table is the one that the package would write."""
+    """The table on the page equals the generated table."""
     text = PAGE.read_text()
     shown = renewed(text, SETTINGS.values(), lambda setting: f"`{setting.name}`")
     assert shown == text
@@ -35,7 +35,7 @@ def test_the_page_on_autoscaling_shows_the_settings() -> None:
 
 
 def test_keys_are_read() -> None:
-    """Beside those that KEDA's own client reads."""
+    """KEDA's own client reads further keys."""
     metadata = {
         "group": "shop",
         "scalerAddress": "scaler:6071",
@@ -86,7 +86,7 @@ def test_bounds_themselves_are_fine(value: str) -> None:
 
 @pytest.mark.parametrize("group", [{}, {"group": ""}, {"group": "other"}])
 def test_a_scaled_object_of_another_group_is_refused(group: dict[str, str]) -> None:
-    """It would scale its workers by the load of ours."""
+    """The object would scale its workers by the load of our group."""
     with pytest.raises(ConfigError, match=r"^group: .*shop"):
         read_metadata(group, "shop", {})
 
@@ -108,5 +108,5 @@ def test_settings_that_contradict_each_other_are_refused(given: dict[str, str], 
 
 @pytest.mark.parametrize("most", ["1", "2"])
 def test_min_0_goes_with_any_max(most: str) -> None:
-    """A group that sleeps still has a largest size."""
+    """A sleeping group still has a largest size."""
     assert read_settings({"min": "0", "max": most}).most == int(most)

@@ -1,4 +1,4 @@
-"""Sizes that help."""
+"""Useful sizes: sizes with a smaller largest share."""
 
 from __future__ import annotations
 

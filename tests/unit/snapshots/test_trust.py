@@ -34,7 +34,7 @@ def shown(
     topic_id: str | None = TODAY,
     end: int | None = 100,
 ) -> str | None:
-    """What gives ``manifest`` away, with the changelog's partitions 0 and 1 ending at ``end``."""
+    """Return the reason against ``manifest`` for partitions 0 and 1 that end at ``end``."""
     ends = {} if end is None else {0: end, 1: end}
     return earlier_topic(manifest, [manifest, *others], topic_id=topic_id, ends=ends)
 
