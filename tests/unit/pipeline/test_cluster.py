@@ -1,4 +1,4 @@
-"""Kafka's client properties: where they come from, and what each client is told of them."""
+"""Kafka's client properties: their sources, and the options of each client."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_brokers_that_are_named_go_before_the_propertys() -> None:
 
 
 def test_spark_is_told_a_login_once_and_escaped() -> None:
-    """Its connector knows sasl.jaas.config alone; our own two names stay with us."""
+    """Spark's connector reads only sasl.jaas.config; our two names are not passed on."""
     told = Cluster("a:1", SASL).spark_options()
     assert told["kafka.sasl.jaas.config"] == (
         "org.apache.kafka.common.security.scram.ScramLoginModule required "
@@ -80,14 +80,14 @@ def test_a_login_in_jaas_is_read_as_kafka_reads_it() -> None:
 
 @pytest.mark.parametrize("missing", ["sasl.username", "sasl.password"])
 def test_a_login_without_a_user_or_a_password_is_refused(missing: str) -> None:
-    """Either of them alone logs nobody in."""
+    """A login needs both the user and the password."""
     given = {name: value for name, value in SASL.items() if name != missing}
     with pytest.raises(ConfigError, match="no user and password"):
         Cluster("a:1", given).connection()
 
 
 def test_an_unknown_protocol_is_refused_by_name() -> None:
-    """Before anything is sent in the clear."""
+    """The check precedes any unencrypted request."""
     with pytest.raises(ConfigError, match=r"security\.protocol .*'SASL_TLS'"):
         Cluster("a:1", {"security.protocol": "sasl_tls"}).connection()
 
@@ -124,7 +124,7 @@ def test_secrets_are_in_no_repr() -> None:
     ],
 )
 def test_what_is_no_address_is_refused_before_anybody_is_asked(servers: str) -> None:
-    """It is a wrong question, with one line that names it, however the brokers were given."""
+    """The usage error has a single line with the address, for any source of the brokers."""
     with pytest.raises(ConfigError, match="HOST:PORT"):
         cluster_of(servers, {})
     with pytest.raises(ConfigError, match="HOST:PORT"):
@@ -141,7 +141,7 @@ def test_addresses_as_kafkas_clients_take_them_pass(servers: str) -> None:
 
 @pytest.mark.parametrize("kind", ["JKS", "PEM"])
 def test_a_truststore_that_is_not_there_is_named(tmp_path: Path, kind: str) -> None:
-    """Before any tool of Java's is asked to read it."""
+    """The check precedes the call of Java's tool."""
     given = {
         "security.protocol": "SSL",
         "ssl.truststore.type": kind,
@@ -155,7 +155,7 @@ def test_a_truststore_that_is_not_there_is_named(tmp_path: Path, kind: str) -> N
 def test_a_keystore_that_is_not_pem_is_refused_with_the_way_to_one(
     tmp_path: Path, kind: str | None
 ) -> None:
-    """Java's kinds cannot be read here; Kafka's default is one of them."""
+    """Java's formats cannot be read here; Kafka's default is such a format."""
     named = {} if kind is None else {"ssl.keystore.type": kind}
     given = {"ssl.keystore.location": str(tmp_path / "store"), **named}
     with pytest.raises(ConfigError, match="openssl pkcs12"):
@@ -196,7 +196,7 @@ def test_a_misspelled_property_in_the_environment_is_refused() -> None:
 def test_a_vendors_property_is_logged_and_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Names that Kafka defines are not logged, whether or not a command uses them."""
+    """Names defined by Kafka are not logged, even if unused by a command."""
     known = {"client.id": "me", "sasl.oauthbearer.scope": "x", "acks": "all"}
     vendors = {"schema.registry.ssl.truststore.location": "/x", "schema.registry.url": "http://x"}
     path = tmp_path / "client.properties"
@@ -286,14 +286,14 @@ def test_properties_are_read_as_java_reads_them(text: str, found: dict[str, str]
     ],
 )
 def test_an_option_of_a_login_is_found_by_its_whole_name(jaas: str, user: str | None) -> None:
-    """An empty value is one."""
+    """An empty value counts as a value."""
     assert cluster._jaas_option(jaas, "username") == user
 
 
 def test_a_truststore_of_java_is_read_by_its_tool_without_a_password_on_the_command_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """All its certificates; the tool's first line is the reason against it."""
+    """All certificates are read; the tool's first line is the reason of a failure."""
     (tmp_path / "store").touch()
     given = {"ssl.truststore.location": str(tmp_path / "store"), "ssl.truststore.password": "p"}
     pem = "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----"

@@ -1,4 +1,4 @@
-"""What the commands print where nobody looks at a terminal."""
+"""The commands' output without a terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from faust_assigner.snapshots.upkeep import Removal, Verdict
 
 
 def test_of_a_long_table_the_newest_rows_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    """Rows are in order of time; how many there are is said."""
+    """Rows are in order of time, and the title has their number."""
     rows = [
         {"group_id": "g", "dt": f"day {n:03d}", "policy": "p", "decisions": 1, "assigned": 1, "moved": 0,
          "cold_moves": 0, "standby_hits": 0}
@@ -39,7 +39,7 @@ def test_of_a_long_table_the_newest_rows_are_printed(capsys: pytest.CaptureFixtu
 def test_a_broken_snapshot_is_told_apart_from_an_unfinished_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """One that is visible and wrong is a fault; a folder without a manifest is none."""
+    """A wrong visible snapshot is a fault; a folder without a manifest is not."""
     seen = Manifest.__new__(Manifest)
     unfinished = Verdict("c", None, "no manifest")
     show_verdicts([Verdict("a", seen, None), Verdict("b", seen, "bytes differ"), unfinished])
@@ -63,7 +63,7 @@ def test_columns_are_as_wide_as_their_widest_cell(capsys: pytest.CaptureFixture[
 
 
 def test_snapshots_are_printed_a_partition_a_row(capsys: pytest.CaptureFixture[str]) -> None:
-    """Of a run that found no partition, that too."""
+    """A run without partitions is reported too."""
     show_manifests([MANIFEST], "s3://there")
     title, _, row, _, end = capsys.readouterr().out.splitlines()
     assert (title, end) == ("Snapshots of log", "Written to s3://there")
@@ -73,7 +73,7 @@ def test_snapshots_are_printed_a_partition_a_row(capsys: pytest.CaptureFixture[s
 
 
 def test_what_programs_read_is_json_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing else is printed beside it."""
+    """No other text is printed."""
     show_manifests([MANIFEST], "there", as_json=True)
     assert json.loads(capsys.readouterr().out) == [{**asdict(MANIFEST), "files": ["f"]}]
     show_verdicts([Verdict("a", MANIFEST, None), Verdict("b", None, "why")], as_json=True)

@@ -1,4 +1,4 @@
-"""The doctor says what is missing and what to do; the commands' errors are one line and an exit code."""
+"""The doctor's findings with remedies, and the commands' one-line errors and exit codes."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_missing_jars_are_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 def test_workers_python_must_be_the_drivers(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Spark refuses to mix versions; a python that does not run is no python."""
+    """Spark refuses mixed versions; a broken python counts as missing."""
     other = tmp_path / "python"
     other.write_text("#!/bin/sh\necho 3.9\n")
     other.chmod(0o755)
@@ -109,7 +109,7 @@ def test_workers_python_must_be_the_drivers(
 
 
 def test_command_prints_plain_lines_and_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No boxes where there is no terminal; exit code 1 when something failed, else 0."""
+    """Without a terminal no boxes are printed; the exit code is 1 after a failed check, else 0."""
     versions(monkeypatch, pyspark="4.2.0", pandas="3.0.0")
     plain = CliRunner().invoke(main, ["spark", "doctor"])
     assert plain.exit_code == 1
@@ -141,11 +141,11 @@ def test_wrong_arguments_are_one_line_before_spark_starts(
 
 
 def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without PySpark the command says which extra to install, and exit code 1."""
+    """Without PySpark the command names the extra to install and exits with 1."""
     import sys
 
-    # Other tests import both while PySpark is there; what stays in sys.modules would be found, and start it.
-    # Their packages have them as attributes, too; both come back at the end.
+    # Other tests import both with PySpark; a module left in sys.modules would be found, and start
+    # PySpark. Their packages have them as attributes too; both are restored at the end.
     for name in [n for n in sys.modules if n.startswith(("pyspark.", "faust_assigner.pipeline."))]:
         package, _, module = name.rpartition(".")
         if package in sys.modules:

@@ -1,4 +1,4 @@
-"""What a failed command says, and the exit code that a scheduler acts on."""
+"""The message of a failed command, and its exit code for a scheduler."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Caused by: org.apache.kafka.common.errors.TimeoutException: no answer from broke
 def error_of(
     package: str, name: str, said: str, *, cause: BaseException | None = None
 ) -> Exception:
-    """An error as a package would raise it."""
+    """Return an error in the form of the package's errors."""
     error: Exception = type(name, (Exception,), {"__module__": f"{package}.inside"})(said)
     error.__cause__ = cause
     return error
@@ -43,20 +43,20 @@ def error_of(
 def test_each_error_has_the_code_that_says_whether_to_try_again(
     error: Exception, code: int
 ) -> None:
-    """75 for what may pass, 1 for what stays, 2 for what was asked wrongly."""
+    """75 means a passing failure, 1 a lasting failure, and 2 a usage error."""
     found = verdict(error)
     assert found is not None
     assert found[1] == code
 
 
 def test_what_is_our_own_bug_keeps_its_traceback() -> None:
-    """No line for it, however short it could be."""
+    """Even a short error of our own has no one-line form."""
     assert verdict(KeyError("x")) is None
     assert verdict(AssertionError("x")) is None
 
 
 def test_javas_last_cause_is_told_and_not_its_first_words() -> None:
-    """The line that says why."""
+    """That line has the reason."""
     assert last_words(JAVA).startswith("Caused by: org.apache.kafka")
     assert (
         last_words("nothing that looks like an error\nmore") == "nothing that looks like an error"
@@ -64,7 +64,7 @@ def test_javas_last_cause_is_told_and_not_its_first_words() -> None:
 
 
 def test_a_job_that_is_not_there_is_a_wrong_question(capsys: pytest.CaptureFixture[str]) -> None:
-    """Usage, exit code 2; nothing is imported."""
+    """The usage is printed with exit code 2; no job is imported."""
     for arguments in ([], ["no-such-job"]):
         assert jobs.main(arguments) == USAGE
         assert (

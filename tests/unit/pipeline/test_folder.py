@@ -26,7 +26,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
 
 
 def test_files_are_written_read_listed_and_removed(folder: Folder) -> None:
-    """A folder that does not exist has no children, and a missing file is removed already."""
+    """A missing folder has no children, and removing a missing file does nothing."""
     assert folder.children() == folder.children("x") == []
     folder.remove("x")
     folder.write("b", b"1")
@@ -46,7 +46,7 @@ def test_files_are_written_read_listed_and_removed(folder: Folder) -> None:
 
 
 def test_one_run_at_a_time_writes_to_a_folder(tmp_path: Path) -> None:
-    """The next one may when the first has ended, also with an error. Another folder is free."""
+    """A second run may write after the first has ended or failed; other folders are free."""
     place = tmp_path / "out"
     place.mkdir()
     with only_writer(str(place)):
@@ -84,7 +84,7 @@ def test_a_run_without_output_leaves_no_folder(tmp_path: Path) -> None:
     [("100%", 1.0), ("0%", 0.0), ("1", 1.0), ("0.25", 0.25), (" 12.5% ", 0.125)],
 )
 def test_a_share_is_a_part_of_one_or_of_a_hundred(text: str, share: float) -> None:
-    """Up to all of it."""
+    """The largest share is the whole."""
     assert parse_share(text) == share
 
 
@@ -96,7 +96,7 @@ def test_another_text_is_no_share(text: str) -> None:
 
 
 def test_a_drift_at_the_limit_is_published() -> None:
-    """Of several groups beyond it the worst is named."""
+    """The error names the worst of several groups beyond the limit."""
     check({"a": 0.5, "b": 0.1}, 0.5)
     check({}, 0.0)
     with pytest.raises(DriftedTooFar, match=r"70% of the weight of group 'b'.*limit is 50%"):
@@ -113,7 +113,7 @@ def test_a_drift_at_the_limit_is_published() -> None:
     ],
 )
 def test_the_innermost_cause_of_an_error_of_spark_is_told(text: str, words: str) -> None:
-    """Without one its first line."""
+    """Without a cause, the first line is returned."""
     assert last_words(text) == words
 
 
@@ -188,7 +188,7 @@ def test_another_text_is_no_tolerance(text: str) -> None:
 
 
 def test_a_period_without_bounds_holds_everything() -> None:
-    """It is false, so that nothing is filtered."""
+    """The period is false, so no row is filtered."""
     period: Any = Period()
     assert not period
     rows = [object()]

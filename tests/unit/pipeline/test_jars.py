@@ -34,7 +34,7 @@ class Maven:
 def test_jars_are_fetched_once_into_a_folder_that_is_then_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An incomplete folder is replaced; nothing is left beside it."""
+    """An incomplete folder is replaced, without left-over files."""
     fake = Maven(monkeypatch, tmp_path / "cache")
     target = tmp_path / "cache" / "jars"
     target.mkdir(parents=True)
@@ -68,7 +68,7 @@ def test_of_two_processes_that_fetch_the_first_one_is_kept(
 def test_a_failed_fetch_leaves_no_folder_and_has_mavens_last_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both of its outputs, each cut; without Maven nothing is run."""
+    """The error has the ends of Maven's outputs; without Maven no command is run."""
     fake = Maven(monkeypatch, tmp_path, code=1)
     with pytest.raises(JarsError) as failure:
         fetch_jars(Path("pom.xml"), "jars")
@@ -85,7 +85,7 @@ def test_a_failed_fetch_leaves_no_folder_and_has_mavens_last_words(
 def test_cached_jars_are_those_of_the_installed_spark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sorted by name; the fetched ones, too."""
+    """Both the cached and the fetched jars are sorted by name."""
     folder = tmp_path / jars.CACHE_NAME
     folder.mkdir()
     for name in ("b.jar", "a.jar", ".complete", "x.txt"):

@@ -105,7 +105,7 @@ MANIFEST = Manifest(
 def test_snapshots_are_shown_with_their_layers_and_new_bytes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A whole one has one layer; without partitions there is no topic."""
+    """A whole snapshot has one layer; without partitions there is no topic."""
     plain = Manifest(**{**asdict(MANIFEST), "partition": 4, "layers": None, "new_bytes": None})
     show_manifests([MANIFEST, plain], "somewhere")
     show_manifests([], "somewhere")
@@ -187,7 +187,7 @@ def test_findings_are_followed_by_their_fixes(capsys: pytest.CaptureFixture[str]
 def test_all_checks_run_in_their_order_and_a_session_only_after_good_ones(
     monkeypatch: pytest.MonkeyPatch, fails: bool, starts: bool, sessions: int
 ) -> None:
-    """And only if it is asked for."""
+    """The session also needs a request."""
     names = ("java", "pyspark", "pandas", "python", "connector")
     for name in names:
         status = FAILED if fails and name == "python" else WARNING
@@ -289,7 +289,7 @@ def test_each_finding_about_other_packages(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_each_finding_about_the_workers_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its version is asked of it."""
+    """The version is read from the workers' Python."""
     here = ".".join(map(str, sys.version_info[:2]))
     said = [f"{here}\n"]
     monkeypatch.setattr(doctor.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=said[0]))
@@ -305,7 +305,7 @@ def test_each_finding_about_the_workers_python(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_each_finding_about_the_connector(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The jars of this version of Spark alone; the missing ones are named with the way to them."""
+    """Only jars for this Spark version count; missing jars are named with a remedy."""
     version: list[str | None] = ["3.5.6"]
     monkeypatch.setattr(doctor, "installed", lambda _: version[0])
     there: list[Path] = []
@@ -355,7 +355,7 @@ def test_each_finding_about_the_connector(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_session_of_the_doctor_is_stopped_whatever_its_job_does(
     monkeypatch: pytest.MonkeyPatch, outcome: Any, finding: Finding
 ) -> None:
-    """One task on this machine."""
+    """The session runs one task on this machine."""
     calls: list[Any] = []
 
     def count() -> int:

@@ -13,7 +13,7 @@ from faust_assigner.pipeline.progress import Progress, shown, ui_of
 
 @pytest.fixture(autouse=True)
 def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rich takes any output for a terminal where the environment says so."""
+    """Rich assumes a terminal for any output if an environment variable says so."""
     monkeypatch.setattr("rich.console.Console.is_terminal", False)
 
 
@@ -66,7 +66,7 @@ def test_without_a_terminal_the_line_is_logged_at_each_interval(
 
 
 class Waiting:
-    """An event whose waits are the test's; ``done`` is set at the last of them."""
+    """An event with scripted waits; ``done`` is set at the last wait."""
 
     def __init__(self, wait: object, done: threading.Event) -> None:
         self._wait, self._done = wait, done
@@ -79,7 +79,7 @@ class Waiting:
         return ended
 
     def set(self) -> None:
-        """Do nothing: the answers end by themselves."""
+        """Do nothing: the scripted answers end by themselves."""
 
 
 def test_the_log_ends_with_the_run(capsys: pytest.CaptureFixture[str]) -> None:

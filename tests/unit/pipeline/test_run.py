@@ -1,4 +1,4 @@
-"""``pipeline run``: all sections of one file, each with its command's options, failures told apart."""
+"""``pipeline run``: all sections of a file, each with its command's options and failures."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WEIGHTS = '[weights]\nledger = ["ledger"]\nout = "weights.json"\n'
 
 
 def test_all_sections_run_and_a_second_run_changes_nothing(home: Path) -> None:
-    """The history reads only what is new: its manifest stays as it is."""
+    """The history reads only new lines: its manifest stays unchanged."""
     first = run(home, HISTORY + WEIGHTS)
     assert first.exit_code == 0, first.output
     assert json.loads((home / "weights.json").read_text())
@@ -64,7 +64,7 @@ def test_a_section_that_fails_keeps_no_other_from_running(home: Path) -> None:
 def test_a_failure_for_good_goes_before_trying_again(
     home: Path, monkeypatch: pytest.MonkeyPatch, codes: tuple[int, int], code: int
 ) -> None:
-    """A scheduler does not try again what cannot work."""
+    """A scheduler need not retry a hopeless run."""
     left = list(codes)
     monkeypatch.setattr("faust_assigner.cli.pipeline._run", lambda *_: left.pop(0))
     assert run(home, HISTORY + WEIGHTS).exit_code == code
@@ -89,14 +89,14 @@ def test_a_wrong_file_is_refused_before_anything_runs(home: Path, text: str, sai
 
 
 def test_a_check_runs_nothing(home: Path) -> None:
-    """It names the sections."""
+    """The output names the sections."""
     checked = run(home, HISTORY + WEIGHTS, "--check")
     assert (checked.exit_code, "history, weights" in checked.output) == (0, True)
     assert not (home / "history").exists()
 
 
 def test_the_main_for_spark_submit_takes_the_commands_options(home: Path) -> None:
-    """``--no-spark`` and ``--packages`` among them, which it did not know."""
+    """The options include ``--no-spark`` and ``--packages``."""
     arguments = ["--ledger", "ledger", "--out", "history", "--no-spark", "--packages", "a:b:1"]
     assert jobs.main(["history", *arguments]) == 0
     assert (home / "history" / "report.json").exists()

@@ -1,4 +1,4 @@
-"""What a session is started with, said without starting one; schemas; jars."""
+"""The settings of a Spark session, without a session; schemas; jars."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from faust_assigner.pipeline.schema import columns
 
 
 def test_days_are_utc_days_on_every_machine() -> None:
-    """And timestamps are written as everybody reads them."""
+    """Timestamps are written in the common Parquet type."""
     assert session.SETTINGS["spark.sql.session.timeZone"] == "UTC"
     assert session.SETTINGS["spark.sql.parquet.outputTimestampType"] == "TIMESTAMP_MICROS"
 
 
 def test_a_server_of_ones_own_has_no_bucket_in_its_name() -> None:
-    """Endpoint and region come from the environment; the one for S3 goes first."""
+    """The endpoint and region come from the environment; the S3 endpoint takes precedence."""
     environment = {
         "AWS_ENDPOINT_URL": "http://all",
         "AWS_ENDPOINT_URL_S3": "http://s3",
@@ -54,14 +54,14 @@ def test_a_given_setting_has_priority_over_the_environment_and_the_defaults(
 
 @pytest.mark.parametrize(("master", "width"), [("local[4]", 4), ("local[4,2]", 4), ("local", 1)])
 def test_a_local_session_shuffles_as_wide_as_it_runs(master: str, width: int) -> None:
-    """local[N] is N, local is one."""
+    """The width of local[N] is N, and of local 1."""
     assert session._local_width(master) == width
 
 
 def test_jars_of_a_download_that_broke_off_are_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They count once the mark is there that all of them are."""
+    """The jars count only with the mark of a complete download."""
     monkeypatch.setattr(jars, "cache_dir", lambda: tmp_path)
     folder = tmp_path / jars.CACHE_NAME
     folder.mkdir()
@@ -77,7 +77,7 @@ def test_a_question_mark_makes_a_column_optional_and_is_no_part_of_its_name() ->
 
 
 class Builder:
-    """A builder of sessions, which notes each call; ``runs`` is the master of a session that runs."""
+    """A session builder that records its calls; ``runs`` is the running session's master."""
 
     def __init__(self, runs: str) -> None:
         self.calls: list[Any] = []
@@ -130,7 +130,7 @@ def test_this_package_is_sent_to_the_executors_of_a_cluster_alone(
     is_shipped: bool,
     address: str | None,
 ) -> None:
-    """Without a master the session has the one of spark-submit; the workers run this interpreter."""
+    """Without a master spark-submit's master is used; workers run this interpreter."""
     builder = started(monkeypatch, runs)
     session.spark_session(master, "name", packages=("a:b:1",), settings={"x": "y"})
     calls = builder.calls
@@ -165,7 +165,7 @@ def test_a_session_of_spark_connect_gets_its_settings_after_the_start(
 def test_commands_share_a_held_session_which_ends_after_a_failure_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A command's release does not stop it; afterwards a new session is started."""
+    """A command's release does not stop the session; later a new session starts."""
     builder = started(monkeypatch, "local[1]")
 
     def fails() -> None:

@@ -14,7 +14,7 @@ from pyspark import cloudpickle
 
 from faust_assigner.pipeline.shipping import PACKAGE, ExecutorsLackPackages, ship
 
-#: The executor unpickles the function and runs it, without the modules that are named.
+#: The executor unpickles the function and runs it without the named modules.
 EXECUTOR = """
 import pickle, sys
 class Without:
@@ -29,14 +29,14 @@ print(answer.column("lacks")[0].as_py())
 
 
 class Session:
-    """A session of Spark with one executor, which lacks a module until somebody sends the module."""
+    """A Spark session with one executor, which lacks a module until the driver sends it."""
 
     def __init__(self, lacks: str) -> None:
         self.lacks = [lacks]
         self.sent: list[Path] = []
 
     def range(self, *_: int) -> Session:
-        """One task."""
+        """Return a single task."""
         return self
 
     def mapInArrow(self, task: Callable[..., Any], schema: str) -> Session:  # noqa: N802 - Spark's

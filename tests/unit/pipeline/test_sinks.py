@@ -13,7 +13,7 @@ from faust_assigner.pipeline.sinks import Folder
 def test_a_file_takes_the_place_of_the_one_before_whole_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk that fills while the file is written leaves the one before, and no draft."""
+    """A disk full during the write leaves the old file and no draft."""
     folder = Folder(str(tmp_path))
     for content in (b"first", b"second"):
         folder.write("sources.json", content)

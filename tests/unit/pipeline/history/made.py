@@ -1,4 +1,4 @@
-"""A ledger that changes between the runs of one history, and the rows that the history has then."""
+"""A ledger that changes between runs of a history, and the resulting rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DAY, NEXT = "2026-11-21", "2026-11-22"
 
 
 def at(day: str, hour: int, moved: int = 1, **more: Any) -> list[Line]:
-    """A decision of that hour, and its placements."""
+    """Return a decision of the hour, and its placements."""
     identity = {"decision_id": f"{day}-{hour}"}
     said = {**DECISION, **identity, "ts": f"{day}T{hour:02}:00:00.000Z", **more}
     return [good(said), *(good({**ASSIGNMENT, **identity, "partition": n}) for n in range(moved))]
@@ -40,7 +40,7 @@ def stored(folder: Path, days: Mapping[str, Mapping[str, Sequence[Mapping[str, A
 
 
 class History:
-    """A ledger that changes between the runs of one history."""
+    """A ledger that changes between the runs of a history."""
 
     def __init__(self, folder: Path, name: str = "out", **options: Any) -> None:
         self.ledger = Ledger(folder / "ledger")

@@ -20,7 +20,7 @@ NOON = datetime(2026, 11, 25, 12, tzinfo=UTC)
 
 
 def hour(days_ago: int, **more: Any) -> dict[str, Any]:
-    """An hour of the timeline with one rebalance."""
+    """Return an hour of the timeline with a rebalance."""
     counts = dict.fromkeys(("tasks_gone", "tasks_balance", "tasks_new", "tasks_cold"), 0)
     told = {"members": 3, "standstill_s": None, "lag_max": None, "lag_sum": None}
     day = END - timedelta(days=days_ago)
@@ -77,7 +77,7 @@ def test_a_standstill_of_the_week_is_in_the_summary_and_an_older_one_in_the_tabl
     ],
 )
 def test_why_names_the_origin_of_the_state(source: str, said: str) -> None:
-    """And no cause or trigger that is not known."""
+    """An unknown cause or trigger is left out."""
     told = why({"source": source, "records": 7, "cause": None, "trigger": None}, None)
     assert told.endswith(said)
 
@@ -106,7 +106,7 @@ def test_a_history_without_lines_has_an_answer() -> None:
 
 
 def rich_weeks() -> dict[str, list[dict[str, Any]]]:
-    """Two weeks with another value in every figure, and a day of the week before them."""
+    """Return two weeks with distinct figures, and a day of the week before."""
     named = ("rebalances", "tasks_gone", "tasks_balance", "tasks_new", "tasks_cold", "recoveries")
     rest = ("standstill_s", "lag_max", "members")
 
@@ -156,7 +156,7 @@ def test_each_figure_of_two_weeks_has_its_own_sum_or_extreme_and_its_change() ->
 
 
 def test_figures_that_are_equal_or_unknown_have_no_change() -> None:
-    """A week before whose hours have no member, and a number of rebalances that stayed."""
+    """The earlier week has hours without members, and the number of rebalances is equal."""
     told = tables(timeline=[hour(0, members=5), hour(7, members=None)])
     found = {row.pop("figure"): tuple(row.values()) for row in week_rows(told)}
     assert found["rebalances"] == ("1", "1", "")
@@ -181,7 +181,7 @@ def test_releases_are_new_only_if_the_history_is_older_than_the_week(
 
 
 def test_releases_of_an_older_week_without_a_new_one_are_counted() -> None:
-    """The first day of the newest week is of that week alone."""
+    """The first day of the newest week belongs to that week alone."""
     rounds = [
         {"group_id": "g", "decision_id": "d", "deploy": "v", "dt": END - timedelta(days=ago)}
         for ago in (6, 7, 8)
@@ -200,7 +200,7 @@ def standstill(seconds: float, **more: Any) -> dict[str, Any]:
 
 
 def test_a_row_of_a_standstill_has_all_its_columns_and_the_trigger_of_its_own_group() -> None:
-    """Two groups have a decision of one id; equal standstills are in the order of time."""
+    """Two groups share a decision's id; equal standstills are in order of time."""
     rounds = [
         {"group_id": group, "decision_id": "d", "trigger": trigger}
         for group, trigger in (("g", "join"), ("h", "leave"))
@@ -287,7 +287,7 @@ def test_a_release_of_a_group_has_the_figures_of_its_own_rounds() -> None:
 
 
 def test_the_summary_of_a_rich_week_is_three_sentences() -> None:
-    """The standstill of the week's first day counts, a longer one of the day before does not."""
+    """A standstill on the week's first day counts; a longer standstill the day before does not."""
     found = rich_weeks()
     start = NOON - timedelta(days=6)
     older = standstill(9_999.0, started=start - timedelta(days=1))
@@ -301,7 +301,7 @@ def test_the_summary_of_a_rich_week_is_three_sentences() -> None:
 
 
 def test_the_summary_of_one_quiet_day_is_one_sentence() -> None:
-    """One rebalance, one task, and neither a standstill nor a lag."""
+    """The day has one rebalance and one task, without a standstill or a lag."""
     assert summary(tables(timeline=[hour(0, tasks_new=1)])) == [
         "From 2026-11-19 to 2026-11-25 the group had 1 rebalance; 1 task moved, 0 of them cold."
     ]
@@ -327,6 +327,6 @@ def test_a_zero_is_a_figure_and_no_missing_one(
 def test_the_trigger_that_was_stored_with_a_standstill_goes_before_its_rounds(
     own: str | None, rounds: str, said: str
 ) -> None:
-    """The decision may be of another day than the report's."""
+    """The decision may be of a day outside the report."""
     told = why({"source": "local", "records": 7, "cause": None, "trigger": own}, rounds)
     assert told == f"the worker's own files lacked 7 records{said}"

@@ -1,4 +1,4 @@
-"""The steps of a commit, the files that it leaves, and the index of decisions."""
+"""The steps of a commit, its files, and the index of decisions."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_commit_writes_its_manifest_after_its_files_and_removes_the_mark_last(
 
 
 def test_a_commit_has_the_files_of_its_days_alone(tmp_path: Path) -> None:
-    """A day that is replaced, a day that is gone, a day that stays, and pending rows."""
+    """A day is replaced, another removed, another kept, and pending rows are removed."""
     store = Store(str(tmp_path))
     first = {
         **{f"2026-11-0{day}": decided(store, f"2026-11-0{day}", "a") for day in (1, 2, 3)},
@@ -115,7 +115,7 @@ def test_a_commit_has_the_files_of_its_days_alone(tmp_path: Path) -> None:
 def test_a_table_without_any_day_has_an_empty_file_also_beside_pending_rows(
     tmp_path: Path,
 ) -> None:
-    """Readers of its folder find its columns; the first day removes it, the last day's end brings it back."""
+    """The file shows the columns; it goes with the first day and returns after the last."""
     store = Store(str(tmp_path))
     pending = store.write(PENDING, {"placements": rows("placements", "p")})
     day = decided(store, "2026-11-01", "a")
@@ -130,7 +130,7 @@ def test_a_table_without_any_day_has_an_empty_file_also_beside_pending_rows(
 
 
 def test_the_index_follows_decisions_over_days_and_months(tmp_path: Path) -> None:
-    """Each month has one file; decisions of one id in two groups have two days."""
+    """Each month has a file; a decision id in two groups has two days."""
     store = Store(str(tmp_path))
     commit(
         store,
@@ -169,7 +169,7 @@ def test_the_index_follows_decisions_over_days_and_months(tmp_path: Path) -> Non
 
 
 def test_a_mark_is_tidied_with_the_files_that_no_manifest_names(tmp_path: Path) -> None:
-    """Without a mark a folder is left as it is."""
+    """Without a mark a folder stays unchanged."""
     store = Store(str(tmp_path))
     made = commit(store, {"2026-11-01": decided(store, "2026-11-01", "a")})
     decided(store, "2026-11-05", "left")
@@ -202,7 +202,7 @@ def test_another_generation_than_the_one_before_stops_a_commit(tmp_path: Path, a
 
 
 def test_only_tables_with_rows_have_files_and_counts(tmp_path: Path) -> None:
-    """A read of a table without rows has its columns, or those that are asked for."""
+    """Reading a table without rows yields its columns, or the requested columns."""
     store = Store(str(tmp_path))
     entry = store.write(
         "2026-11-01", {"decisions": rows("decisions", "a", "b"), "placements": rows("placements")}

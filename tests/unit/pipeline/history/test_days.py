@@ -1,4 +1,4 @@
-"""The day of each fact: its storage, its move to an earlier day, and the facts that are dropped."""
+"""The day of each fact: its storage, its move to an earlier day, and dropped facts."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def history(tmp_path: Path) -> History:
 
 
 def decision(decision_id: str, day: str) -> Any:
-    """A line of a decision at five o'clock of that day."""
+    """Return a line of a decision at five o'clock of the day."""
     return good({**DECISION, "decision_id": decision_id, "ts": f"{day}T05:00:00.000Z"})
 
 
 def test_the_day_of_a_decision_is_found_in_the_index_of_any_month(history: History) -> None:
-    """The index has one file for each month that has a day, and none for facts that wait."""
+    """The index has a file for each month with a day, and none for pending facts."""
     orphan = good({**ASSIGNMENT, "decision_id": "none"})
     days = (*EARLIER, DAY)
     history.run(*(line for day in days for line in at(day, 1)), orphan)
@@ -50,7 +50,7 @@ def test_the_day_of_a_decision_is_found_in_the_index_of_any_month(history: Histo
 
 
 def test_decisions_of_one_day_move_to_the_day_of_the_earlier_line_of_each(history: History) -> None:
-    """With their own placements; the day that they leave is no day of the history any more."""
+    """The placements move too; a day without facts disappears from the history."""
     history.run(*at(NEXT, 1, 1), *at(NEXT, 2, 2))
     history.run(decision(f"{NEXT}-1", EARLIER[0]), decision(f"{NEXT}-2", EARLIER[1]))
     assert Store(str(history.out)).load().dates == list(EARLIER)
@@ -59,7 +59,7 @@ def test_decisions_of_one_day_move_to_the_day_of_the_earlier_line_of_each(histor
 
 
 def test_a_recovery_is_of_the_day_on_which_it_began(history: History) -> None:
-    """Whenever it ended, and whenever its decision was."""
+    """The end and the decision's day do not matter."""
     night = {"started": f"{DAY}T23:59:00.000Z", "ended": f"{NEXT}T00:01:00.000Z"}
     history.run(*at(NEXT, 1), good({**RECOVERY, **night, "decision_id": f"{NEXT}-1"}))
     assert len(history.tables()[f"recoveries {DAY}"]) == 1
@@ -71,7 +71,7 @@ def test_a_recovery_is_of_the_day_on_which_it_began(history: History) -> None:
 def test_of_lines_that_disagree_about_a_decision_the_earliest_and_then_the_smallest_stands(
     history: History, reverse: bool, in_one_run: bool
 ) -> None:
-    """In whatever order they arrive."""
+    """The order of the lines does not matter."""
     said = [("05", "b"), ("05", "a"), ("04", "c"), ("06", "0")]
     for lines in (said[:2], said):
         told = [
@@ -90,7 +90,7 @@ def test_of_lines_that_disagree_about_a_decision_the_earliest_and_then_the_small
 def test_a_decision_keeps_its_longest_recovery(
     history: History, minutes: tuple[int, ...], in_one_run: bool
 ) -> None:
-    """In whatever order they arrive."""
+    """The order of the lines does not matter."""
     ended = [
         good(
             {
@@ -111,7 +111,7 @@ def test_a_decision_keeps_its_longest_recovery(
 def test_placements_that_wait_are_bounded_and_those_that_sort_first_are_dropped(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A ledger whose decisions never come does not fill the disk."""
+    """A ledger with missing decisions does not fill the disk."""
     monkeypatch.setattr(merge, "PENDING_KEPT", 2)
     history.run(*(good({**ASSIGNMENT, "partition": n}) for n in range(4)))
     assert [row["partition"] for row in history.tables()[f"placements {PENDING}"]] == [2, 3]
@@ -138,7 +138,7 @@ def test_a_table_without_a_day_has_an_empty_file_until_it_has_one(history: Histo
 
 
 def test_a_history_of_a_later_format_is_an_error_that_names_both_formats(history: History) -> None:
-    """The manifest stays as it was."""
+    """The manifest stays unchanged."""
     history.run(*at(DAY, 1))
     manifest = history.out / "manifest.json"
     later = manifest.read_text().replace('"format": 1', '"format": 2')

@@ -1,4 +1,4 @@
-"""One day's facts, merged: each fact once, in an order that no run decides."""
+"""Merging a day's facts: each fact occurs once, in an order independent of runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def sample(**more: Any) -> dict[str, Any]:
 
 
 def kept(fact: str, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows that stand of these, the same for each order in which they arrive."""
+    """Return the merged rows, which are equal for all orders of arrival."""
     empty = {name: table_schema(name).empty_table() for name in FACTS}
     found = []
     for order in permutations(rows):
@@ -43,33 +43,33 @@ def kept(fact: str, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_each_holder_of_a_copy_has_a_row_of_its_own() -> None:
-    """Two lines about one holder are one row."""
+    """Two lines about the same holder yield one row."""
     rows = [placement(role="standby", member_id=m) for m in ("a", "b", "a")]
     assert [row["member_id"] for row in kept("placements", rows)] == ["a", "b"]
 
 
 def test_a_partition_has_one_owner_in_a_decision() -> None:
-    """Of lines that disagree the smallest member's stands."""
+    """Of conflicting lines, the line with the smallest member id wins."""
     rows = [placement(member_id=m) for m in ("b", "a", "c")]
     assert [row["member_id"] for row in kept("placements", rows)] == ["a"]
 
 
 @pytest.mark.parametrize("owner", ["", "a"])
 def test_no_owner_before_sorts_before_any_owner(owner: str) -> None:
-    """Also before one with an empty name, and it stays without a value."""
+    """A missing owner sorts even before an empty name, and stays missing."""
     rows = [placement(prev_member_id=name) for name in (owner, None)]
     assert [row["prev_member_id"] for row in kept("placements", rows)] == [None]
 
 
 def test_a_sample_that_arrives_twice_stands_once() -> None:
-    """Samples that differ in any column are two."""
+    """Samples with a different column are distinct."""
     rows = [sample(), sample(), sample(cpu_ms=0.25), sample(partition=1)]
     found = [(row["partition"], row["cpu_ms"]) for row in kept("samples", rows)]
     assert found == [(0, 0.25), (0, 0.5), (1, 0.5)]
 
 
 def test_a_decision_that_leaves_a_day_takes_its_placements_along() -> None:
-    """Those of another decision, and of another group's decision of that id, stay."""
+    """Placements of other decisions and of other groups with the same id stay."""
     rows = [placement(), placement(decision_id="e"), placement(group_id="h")]
     tables = {
         name: pa.Table.from_pylist(rows if name == "placements" else [], schema=table_schema(name))
@@ -96,7 +96,7 @@ NOTHING = {fact: table_schema(fact).empty_table() for fact in FACTS}
 
 
 def test_decisions_are_in_the_order_of_time_then_group_then_id() -> None:
-    """Each with its settings sorted, and with every other column as it was."""
+    """Each decision has sorted settings and unchanged other columns."""
     rows = [
         decision(group_id="a", decision_id="A", ts=9),
         decision(decision_id="b"),
@@ -143,7 +143,7 @@ def test_of_two_lines_of_a_decision_the_smaller_stands(
 def test_a_decision_has_its_longest_recovery_of_all_lines(
     stored: float | None, new: float | None, wanted: float | None
 ) -> None:
-    """Also of a line that does not stand; a recovery of no time is a recovery."""
+    """Lines that lose count too; a recovery of zero seconds is a recovery."""
     rows = [decision(longest_recovery_s=stored), decision(ts=6, longest_recovery_s=new)]
     (found,) = kept("decisions", rows)
     assert found["longest_recovery_s"] == wanted
@@ -157,7 +157,7 @@ def recovery(took: int, **more: Any) -> dict[str, Any]:
 
 
 def test_recoveries_of_other_days_lengthen_their_own_decision_alone() -> None:
-    """By group and id; the echo of a decision that is not of this day is left out."""
+    """The match is by group and id; an echo of another day's decision is dropped."""
     rows = [decision(decision_id=name, longest_recovery_s=1.0) for name in ("a", "b", "c")]
     echoes = table(
         "recoveries",
@@ -174,7 +174,7 @@ def test_recoveries_of_other_days_lengthen_their_own_decision_alone() -> None:
 
 
 def test_recoveries_stand_once_in_the_order_of_group_and_start() -> None:
-    """Each column tells two recoveries apart."""
+    """Each column distinguishes recoveries."""
     rows = [
         recovery(5, started=9),
         recovery(5, group_id="f", started=20, ended=30),

@@ -74,7 +74,7 @@ def points(axes: Any) -> list[tuple[Any, ...]]:
 
 
 def legend(drawn: Any) -> list[str]:
-    """The sorted names of the legend; none without one."""
+    """Return the sorted names of the legend, or an empty list without a legend."""
     return sorted(text.get_text() for each in drawn.legends for text in each.get_texts())
 
 
@@ -90,7 +90,7 @@ def limits(pair: Any) -> tuple[float, ...]:
 
 
 def members(group: str, count: int, members: Any) -> dict[str, Any]:
-    """A rebalance of that hour."""
+    """Return a rebalance of the hour."""
     return {"group_id": group, "ts": hour(count), "members": members}
 
 
@@ -115,7 +115,7 @@ def test_each_group_has_a_step_line_of_its_members_in_the_order_of_time() -> Non
 
 
 def test_the_six_largest_groups_are_drawn_with_short_names() -> None:
-    """Of equal groups those that sort first."""
+    """Of equal groups, the first in order are drawn."""
     names = [f"{letter}" + "-" * 30 for letter in "hgfedcba"]
     rows = [members(name, 1, 9 if name[0] == "h" else 2) for name in names]
     drawn = figure("members", {"rebalances": rows})
@@ -123,7 +123,7 @@ def test_the_six_largest_groups_are_drawn_with_short_names() -> None:
 
 
 def test_a_single_group_needs_no_legend() -> None:
-    """The title of the picture says what it shows."""
+    """The title names the content of the picture."""
     assert legend(figure("members", {"rebalances": [members("a", 1, 3)]})) == []
 
 
@@ -149,7 +149,7 @@ def test_a_standstill_is_a_line_and_a_dot_at_the_longest_of_the_hour() -> None:
 
 @pytest.mark.parametrize(("name", "column"), [("standstill", "standstill_s"), ("lag", "lag_sum")])
 def test_a_picture_of_zeros_has_an_axis(name: str, column: str) -> None:
-    """From zero to one."""
+    """The axis goes from zero to one."""
     row = line(3, **{"lag_max": 0, column: 0})
     (axes,) = figure(name, {"timeline": [row]}).axes
     assert limits(axes.get_ylim()) == (0, 1)
@@ -303,7 +303,7 @@ def recovered(day: dt.date, source: str, *seconds: float) -> dict[str, Any]:
 
 
 def test_recoveries_are_lines_side_by_side_with_a_dot_at_ninety_percent() -> None:
-    """By source; a time below a millisecond is drawn at one millisecond."""
+    """The lines are by source; a time below a millisecond is drawn as one millisecond."""
     rows = [
         recovered(NEXT, "replay", 2.0, 8.0, 9.0),
         recovered(DAY, "local", 0.0, 0.0005, 3.0),
@@ -376,7 +376,7 @@ def test_heaviest_partitions_are_drawn_on_their_worst_day_beside_an_even_share()
 
 
 def test_ten_partitions_are_drawn_and_a_few_do_not_fill_the_height() -> None:
-    """Of equal shares those that sort first."""
+    """Of equal shares, the first in order are drawn."""
     rows = [share(n, DAY, 0.1) for n in range(11, -1, -1)]
     (axes,) = figure("skew", {"skew": rows}).axes
     texts = [label.get_text() for label in axes.get_yticklabels()]

@@ -1,4 +1,4 @@
-"""Delta's and Iceberg's own parts: packages, names, writers, checks; and the days that are written."""
+"""The parts of Delta and Iceberg: packages, names, writers, checks, and written days."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_session_gets_the_settings_of_its_format_at_its_start() -> None:
 
 
 class Checked(Session):
-    """A session whose reader raises an error."""
+    """A session with a reader that raises an error."""
 
     def __init__(self, error: Exception, settings: Any = None, version: str = "4.0.1") -> None:
         super().__init__(settings)
@@ -171,7 +171,7 @@ def tables(folder: Path, spark: Any, kind: str = DELTA) -> LakehouseTables:
 def test_a_session_without_the_format_is_told_which_package_to_load(
     tmp_path: Path, error: Exception, version: str, text: str
 ) -> None:
-    """Before a line is read; for the versions of Spark and Scala that run."""
+    """The check precedes reading; the package fits the running Spark and Scala."""
     spark = Checked(error, Delta.settings, version)
     with pytest.raises(ConfigError) as refused:
         tables(tmp_path, spark).check()
@@ -194,14 +194,14 @@ def test_a_session_without_the_settings_of_its_start_is_told_them(tmp_path: Path
 
 
 class Reader(Session):
-    """A session that records which files are read, and which empty frames are made."""
+    """A session that records the files read and the empty frames made."""
 
     def __init__(self) -> None:
         super().__init__({**Delta.settings})
         self.steps: list[Any] = []
 
     def schema(self, schema: Any) -> Reader:
-        """The columns that are read."""
+        """Record the columns to read."""
         self.steps.append(("schema", schema.names))
         return self
 
@@ -259,7 +259,7 @@ def test_a_table_has_its_day_once_and_the_refused_lines_have_none() -> None:
 
 
 def test_the_parts_of_a_table_are_its_days_with_rows() -> None:
-    """Pending rows have no day; the refused lines are one part."""
+    """Pending rows have no day; the refused lines form a single part."""
     manifest = Manifest(
         days={
             "2026-11-02": Day("b", {"decisions": 1, "moves": 0}),
@@ -326,7 +326,7 @@ def test_changed_days_are_overwritten_or_the_whole_table_is(
 
 
 def test_the_columns_of_a_missing_table_are_not_known(tmp_path: Path) -> None:
-    """Those of a table are in its order."""
+    """An existing table's columns keep their order."""
     spark = Session()
     made = tables(tmp_path, spark)
     assert made._columns("moves") is None
@@ -337,7 +337,7 @@ def test_the_columns_of_a_missing_table_are_not_known(tmp_path: Path) -> None:
 def test_the_record_of_published_tables_grows_with_each_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The place is recorded before its first table, so that the next visit may write there."""
+    """The place is recorded before its first table, so the next visit may write there."""
     made = tables(tmp_path, Session())
     seen: list[Any] = []
 
@@ -366,7 +366,7 @@ def batch(*days: str) -> pa.RecordBatch:
 
 
 def test_sorted_batches_are_split_into_days() -> None:
-    """A day over several batches is one; an empty batch is none."""
+    """A day may span several batches; an empty batch yields no day."""
     given = [batch("a", "a", "b"), batch(), batch("b"), batch("b", "c"), batch("d")]
     found = [
         (day, [part.column("n").to_pylist() for part in parts]) for day, parts in _days(iter(given))

@@ -1,4 +1,4 @@
-"""``history --no-spark``: the model's answers, in a process that cannot import Spark."""
+"""``history --no-spark`` yields the model's answers in a process without Spark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.support.pictures import no_pictures as no_pictures
 from tests.support.waiting import wait_until
 
 TABLES = ("movement", "balance", "recovery", "skew")
-#: The command where nothing of extra ``spark`` is installed that extra ``ledger`` does not bring.
+#: The command with only the packages of extra ``ledger``, without those of extra ``spark``.
 WITHOUT_SPARK = """
 import sys
 class Missing:
@@ -46,7 +46,7 @@ main()
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    """Groups over days, bad lines, lines told twice, a packed file."""
+    """Groups over days, bad lines, repeated lines, and a compressed file."""
     ledger = Ledger(tmp_path / "ledger")
     lines = [line for seed in range(3) for line in random_rows(f"group-{seed}", seed)]
     lines += [good({**ASSIGNMENT, "decision_id": "nowhere"}), *bad_lines()]
@@ -122,7 +122,7 @@ def test_of_two_runs_into_one_folder_the_second_says_so_and_the_first_is_whole(
     ledger: Ledger,
     tmp_path: Path,
 ) -> None:
-    """The second would take what the first has laid beside its place; it is asked to come again (75)."""
+    """The second run could remove files of the first; its exit code asks for a retry (75)."""
     out = tmp_path / "out"
     command = [
         sys.executable,
@@ -177,7 +177,7 @@ def test_the_other_commands_need_no_pyspark_either(
 
 
 def test_empty_and_refused_ledgers_are_held_to_the_same(ledger: Ledger, tmp_path: Path) -> None:
-    """1 and nothing written, as on Spark."""
+    """The exit code is 1 and no file is written, as on Spark."""
     out = str(tmp_path / "out")
     assert run("--ledger", str(ledger.folder), "--out", out).exit_code == 0
     (tmp_path / "empty").mkdir()

@@ -31,7 +31,7 @@ def _no_pictures(no_pictures: None) -> None:
 
 
 class Stages(Progress):
-    """A progress that records its stages, each with the days that were known when it began."""
+    """A progress that records its stages."""
 
     def __post_init__(self) -> None:
         """Begin without a stage."""
@@ -67,7 +67,7 @@ def test_a_run_shows_its_stages_its_lines_and_its_days(tmp_path: Path) -> None:
 def test_a_stream_without_news_reads_no_line_and_writes_the_page_again_if_it_is_gone(
     tmp_path: Path,
 ) -> None:
-    """Its report says that the run read nothing."""
+    """The report says that the run read no line."""
     history = History(tmp_path, stream=True)
     visit(history, *at("2026-11-20", 1))
     (history.out / "report.html").unlink()
@@ -81,7 +81,7 @@ def test_a_stream_without_news_reads_no_line_and_writes_the_page_again_if_it_is_
 
 
 def test_the_first_visit_of_a_stream_writes_a_history_without_lines(tmp_path: Path) -> None:
-    """Its generation is 1, so that the next visit without news has nothing to do."""
+    """The generation is 1, so the next visit without new lines does nothing."""
     history = History(tmp_path, stream=True)
     (history.ledger.folder).mkdir()
     first, shown = visit(history)
@@ -123,7 +123,7 @@ def test_an_unfinished_line_of_a_stream_is_no_refused_line(tmp_path: Path) -> No
 def test_too_many_refused_lines_leave_the_history_and_release_the_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The lines of each visit are released, of one that fails, too."""
+    """The lines of each visit are released, even after a failed visit."""
     closed: list[int] = []
     monkeypatch.setattr(Here, "close", lambda self: closed.append(self.lines.counts.lines))
     history = History(tmp_path, max_refused=Tolerance(most=1))
@@ -148,7 +148,7 @@ def test_too_many_refused_lines_leave_the_history_and_release_the_lines(
 def test_a_ledger_without_lines_fails_if_asked_or_if_it_would_replace_a_history(
     tmp_path: Path, before: bool, wants: bool | None, fails: bool
 ) -> None:
-    """The error names the history that stays."""
+    """The error names the kept history."""
     history = History(tmp_path, fail_if_empty=wants)
     if before:
         visit(History(tmp_path), *at("2026-11-20", 1))
@@ -201,7 +201,7 @@ class Enough(BaseException):
 def test_a_repeated_visit_prints_its_line_and_sleeps_between_visits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each visit sees the lines that were written while it slept."""
+    """Each visit reads the lines written during the sleep."""
     history = History(tmp_path, stream=True, every_s=7.5)
     history.ledger.write("w.jsonl", at("2026-11-20", 1))
     slept: list[tuple[float, str]] = []

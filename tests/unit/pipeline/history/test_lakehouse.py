@@ -1,4 +1,4 @@
-"""The Delta and Iceberg tables that a visit writes, and the days of them."""
+"""The Delta and Iceberg tables of a visit, and the tables' days."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Session:
 
 
 class Recorded(LakehouseTables):
-    """Tables that record each call of their writer, and fail at the table ``fails_at``."""
+    """Tables that record each write, and fail at the table ``fails_at``."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ SECOND = Manifest(
 
 
 def test_only_tables_whose_days_changed_are_written_again(tmp_path: Path) -> None:
-    """The second visit has decisions of a new day, and nothing else; the third has no news."""
+    """The second visit adds only decisions of a new day; the third has no new lines."""
     first, second, third = (Recorded(tmp_path) for _ in range(3))
     first.publish(FIRST)
     second.publish(SECOND)
@@ -105,7 +105,7 @@ def test_only_tables_whose_days_changed_are_written_again(tmp_path: Path) -> Non
 
 
 def test_a_day_without_rows_any_more_is_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table keeps no day that the history lacks; unchanged days are not written."""
+    """The table has only days of the history; unchanged days are not written."""
     written: list[tuple[dict[str, str], list[date]]] = []
 
     class Dropped(LakehouseTables):
@@ -126,7 +126,7 @@ def test_a_day_without_rows_any_more_is_overwritten(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_next_visit_completes_an_interrupted_one(tmp_path: Path) -> None:
-    """The tables before the failure are not written twice, the others are."""
+    """Tables before the failure are written once, the others afterwards."""
     whole, broken, next_one = (
         Recorded(tmp_path / "whole"),
         Recorded(tmp_path / "out", fails_at="moves"),
@@ -155,7 +155,7 @@ def test_each_format_has_its_own_record_of_written_tables(tmp_path: Path) -> Non
 
 
 def test_each_folder_of_iceberg_tables_has_its_own_catalog(tmp_path: Path) -> None:
-    """Spark keeps a catalog under its name, so two histories of one session need two names."""
+    """Spark identifies a catalog by name, so two histories in a session need two names."""
     session = Session()
     one, two = (Recorded(tmp_path / name, kind=ICEBERG, session=session) for name in ("a", "b"))
     assert one.format.name("moves") != two.format.name("moves")
@@ -178,7 +178,7 @@ def test_the_sessions_own_catalog_holds_the_iceberg_tables(tmp_path: Path) -> No
 
 
 def test_tables_of_another_history_are_not_replaced(tmp_path: Path) -> None:
-    """The history that wrote a catalog's tables may write them again, any other one is refused."""
+    """The same history may rewrite a catalog's tables; any other history is refused."""
     session = Session({CATALOG: "org.example.Catalog"})
     own, other = (Recorded(tmp_path / n, kind=ICEBERG, session=session) for n in ("own", "other"))
     own.publish(FIRST)

@@ -1,4 +1,4 @@
-"""The facts of a visit by day, and the stored facts that change their day."""
+"""The facts of a visit by day, and stored facts that change their day."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_the_facts_of_a_visit_go_to_their_days() -> None:
 
 
 def test_each_decision_is_named_with_its_earliest_time() -> None:
-    """One of which only placements or recoveries are known has no time."""
+    """A decision known only from placements or recoveries has no time."""
     found = named_in(
         facts(
             decisions=[
@@ -151,7 +151,7 @@ def base(folder: Path) -> Store:
 
 
 def moved(moves: Moves) -> dict[str, list[dict[str, Any]]]:
-    """Day -> the keys of the facts that come to it."""
+    """Return day -> the keys of the facts moved to the day."""
     return {
         day: [{name: keys(rows) for name, rows in part.items()} for part in parts]
         for day, parts in moves.come.items()
@@ -159,7 +159,7 @@ def moved(moves: Moves) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_a_decision_belongs_to_the_earlier_of_its_stored_and_its_named_day(tmp_path: Path) -> None:
-    """Facts that name no time stay with the stored day, and without one they have no day."""
+    """Facts without a time stay on the stored day; without a stored day they have no day."""
     store = base(tmp_path)
     named = {
         ("g", "a"): time(22),
@@ -199,7 +199,7 @@ def test_two_decisions_of_a_day_may_leave_it_to_two_days(tmp_path: Path) -> None
 
 
 def test_pending_facts_go_to_the_day_of_their_new_decision(tmp_path: Path) -> None:
-    """Placements and recoveries each; those of other decisions go on waiting."""
+    """Placements and recoveries both move; facts of other decisions keep waiting."""
     store = base(tmp_path)
     named = {("g", "late"): time(24), ("g", "later"): time(25), ("h", "never"): time(24)}
     found = resolve(store, store.load(), named)
@@ -212,7 +212,7 @@ def test_pending_facts_go_to_the_day_of_their_new_decision(tmp_path: Path) -> No
 
 
 def test_a_decision_that_nothing_waits_for_wakes_nothing(tmp_path: Path) -> None:
-    """A stored decision, or an unknown one, has no pending facts."""
+    """A stored or unknown decision has no pending facts."""
     store = base(tmp_path)
     found = resolve(store, store.load(), {("g", "other"): time(24), ("g", "a"): time(20)})
     assert (moved(found.moves), dict(found.moves.go), found.moves.days) == ({}, {}, set())
@@ -225,7 +225,7 @@ def read(store: Store, day: str, entry: Day | None) -> dict[str, list[tuple[Any,
 
 
 def test_a_day_loses_what_goes_and_takes_what_comes_and_what_is_new(tmp_path: Path) -> None:
-    """All at once; its tables are computed from the facts that stand then."""
+    """All changes apply at once; the tables are computed from the resulting facts."""
     store = base(tmp_path)
     entry = store.load().days["2026-11-21"]
     moves = Moves()
@@ -251,7 +251,7 @@ def test_a_day_loses_what_goes_and_takes_what_comes_and_what_is_new(tmp_path: Pa
 def test_a_day_without_a_change_keeps_its_entry_and_a_day_without_rows_has_none(
     tmp_path: Path,
 ) -> None:
-    """The moves of other days change nothing."""
+    """Moves of other days have no effect."""
     store = base(tmp_path)
     manifest = store.load()
     moves = Moves()
@@ -303,7 +303,7 @@ def test_one_new_row_of_any_fact_changes_its_day(
 def test_rows_of_one_fact_alone_make_a_day(
     tmp_path: Path, rows: dict[str, list[dict[str, Any]]]
 ) -> None:
-    """Whichever fact it is."""
+    """The rows are of any single kind of fact."""
     store = Store(str(tmp_path))
     (fact,) = rows
     after = merge_day(store, "2026-11-20", None, facts(**rows), Moves())
@@ -311,7 +311,7 @@ def test_rows_of_one_fact_alone_make_a_day(
 
 
 def test_pending_facts_that_found_their_day_leave_and_new_ones_wait(tmp_path: Path) -> None:
-    """A recovery waits as an echo alone, since its own day has it."""
+    """A recovery waits only as an echo, since its own day has it."""
     store = base(tmp_path)
     entry = store.load().days[PENDING]
     moves = Moves()

@@ -1,4 +1,4 @@
-"""The tables of a day, the page, and the files that stand beside the store."""
+"""The tables of a day, the page, and the files beside the store."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tests.integration.spark.ledgers import (
 
 
 def rows_of(*rows: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """The daily tables of rows, all of one day."""
+    """Return the daily tables of rows of a single day."""
     lines = [good(row).data for row in rows]
     messages = {"file": ["f"] * len(lines), "pos": list(range(len(lines))), "value": lines}
     found = facts_in(parse_messages([pa.RecordBatch.from_pydict(messages)]))
@@ -49,19 +49,19 @@ def rows_of(*rows: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
 
 @pytest.fixture(autouse=True)
 def no_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They take most of a run, and only one test looks at them."""
+    """Pictures take most of a run's time, and a single test needs them."""
     if "picture" not in request.node.name:
         monkeypatch.setattr(plots, "draw", lambda report: {})
 
 
 @pytest.mark.parametrize("broken", [b"{oops", b"[]", b"{}", b'{"about": 5}'])
 def test_a_report_that_is_broken_is_written_again(tmp_path: Path, broken: bytes) -> None:
-    """Also by a run without news: the store has all that it says."""
+    """Even a run without new lines rewrites the report from the store."""
     Ledger(tmp_path / "ledger").write("w.jsonl", [good(DECISION), good(ASSIGNMENT)])
     options = HistoryOptions((str(tmp_path / "ledger"),), str(tmp_path / "out"))
     run_here(options)
     told = tmp_path / "out" / "report.json"
-    before = {**json.loads(told.read_bytes()), "quality": None}  # it has the time of its run
+    before = {**json.loads(told.read_bytes()), "quality": None}  # it has the run's time
     told.write_bytes(broken)
     run_here(options)
     assert {**json.loads(told.read_bytes()), "quality": None} == before
@@ -87,7 +87,7 @@ def test_the_report_is_of_the_newest_days_and_names_the_older(
 def test_a_file_that_is_replaced_is_there_all_the_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk that is full leaves the old one, and nothing beside it."""
+    """A full disk leaves the old file and no draft."""
     folder = Folder(str(tmp_path))
     folder.write("report.json", b"old")
     with monkeypatch.context() as patch:
@@ -102,7 +102,7 @@ def test_a_file_that_is_replaced_is_there_all_the_while(
 
 
 def test_a_run_that_writes_nothing_leaves_no_folder_behind(tmp_path: Path) -> None:
-    """The lock is on the folder itself; one that stood there before stays."""
+    """The lock is on the folder itself; a folder that existed before stays."""
     with (
         only_writer(str(tmp_path / "new")),
         pytest.raises(FolderInUse),
@@ -120,14 +120,14 @@ def test_a_run_that_writes_nothing_leaves_no_folder_behind(tmp_path: Path) -> No
 
 
 def test_of_decisions_that_disagree_under_one_id_the_earliest_stands() -> None:
-    """Whoever wrote first, and in whatever order they are read."""
+    """The order of writing and reading does not matter."""
     later = {**DECISION, "ts": stamp(START.replace(hour=22)), "policy": "later"}
     for rows in ((DECISION, later), (later, DECISION)):
         assert [row["policy"] for row in rows_of(*rows)["movement"]] == ["p"]
 
 
 def test_a_member_that_is_told_twice_is_one() -> None:
-    """It is idle once, and its load is counted once."""
+    """The member is idle once, and its load is counted once."""
     member = DECISION["members"][0]  # type: ignore[index]
     found = rows_of({**DECISION, "members": [member, member]})
     assert found["balance"][0]["idle_members"] == 1
@@ -154,7 +154,7 @@ def test_recoveries_and_placements_that_are_told_twice_count_once() -> None:
 
 
 def report(**tables: list[dict[str, Any]]) -> Report:
-    """A report with these tables and nothing in the others."""
+    """Return a report with these tables and empty other tables."""
     return Report({name: tables.get(name, []) for name in REPORTED}, about=About(version="1"))
 
 
@@ -170,7 +170,7 @@ def test_the_newest_rebalance_leads_the_page_and_times_are_utc() -> None:
 
 
 def test_refused_lines_that_are_not_shown_are_counted() -> None:
-    """Also those beyond what the table holds."""
+    """The count includes lines beyond the table."""
     row = {"file": "f", "line": 1, "reason": "r"}
     told = Report(report(quarantine=[row]).tables, refused=5_001, about=About(version="1"))
     assert "5,000" in to_html(told, {}, title="t").decode()
@@ -180,7 +180,7 @@ def test_refused_lines_that_are_not_shown_are_counted() -> None:
     ("numbers", "said"), [([0, 1, 2, 3, 7], "0-3, 7"), ([2, 0], "0, 2"), ([5], "5"), ([], "")]
 )
 def test_partition_numbers_are_told_as_spans(numbers: list[int], said: str) -> None:
-    """Neighbours together, others apart."""
+    """Adjacent numbers are joined."""
     assert _spans(numbers) == said
 
 

@@ -1,4 +1,4 @@
-"""The history's pictures: labels that stay apart, seconds that read as seconds."""
+"""The history's pictures: labels do not overlap, and seconds are readable."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_the_axis_of_seconds_has_no_exponents(low: float, high: float) -> None:
 
 
 def test_of_a_partition_its_worst_day_is_drawn() -> None:
-    """Whatever day comes last, and in percent."""
+    """The share is in percent, and the order of days does not matter."""
     shares = [0.2, 0.9, 0.4]
     days = zip(rows("skew", 3), shares, strict=True)
     found = [{**row, "partition": 0, "share": share} for row, share in days]

@@ -54,7 +54,7 @@ def test_days_without_a_line_are_named(tmp_path: Path) -> None:
 
 
 def test_the_newest_line_is_of_any_table_and_not_of_a_clock_that_is_ahead(tmp_path: Path) -> None:
-    """A sample after the last decision; a line of next year does not hide that the others ended."""
+    """A sample is newer than the last decision; a line of next year does not count."""
     sampled = {**SAMPLE, "ts": "2026-11-23T06:00:00.000Z"}
     ended = {**RECOVERY, "started": "2026-11-22T23:00:00.000Z", "ended": "2026-11-23T05:00:00.000Z"}
     lines = [*at("2026-11-23", 1), *at("2027-01-01", 1), good(sampled), good(ended)]
@@ -79,13 +79,13 @@ def test_max_age_is_of_the_newest_line(tmp_path: Path, hours: float, passed: boo
 
 
 def test_a_history_without_lines_misses_both_gates(tmp_path: Path) -> None:
-    """It has no day, and no line that could be young."""
+    """The history has no day and no newest line."""
     found = quality(History(tmp_path), min_days=1, max_age_s=1e9)
     assert [gate["passed"] for gate in found.gates] == [False, False]
 
 
 def test_partitions_without_samples_are_counted(tmp_path: Path) -> None:
-    """Four are owned, one of them writes samples."""
+    """Four partitions are owned, and one has samples."""
     placed = [good({**ASSIGNMENT, "partition": number}) for number in range(4)]
     found = quality(History(tmp_path), good(DECISION), *placed, good(SAMPLE))
     assert (found.partitions_owned, found.partitions_sampled) == (4, 1)
@@ -98,7 +98,7 @@ def run(home: Path, *options: str) -> Result:
 
 
 def test_a_missed_gate_ends_with_3_and_the_history_is_written(tmp_path: Path) -> None:
-    """The report and the page have the verdict; a later run that passes rewrites both."""
+    """The report and the page have the verdict; a later passing run rewrites both."""
     now = datetime.now(UTC)
     row = {**DECISION, "ts": stamp(now - timedelta(hours=2))}
     Ledger(tmp_path / "ledger").write("w.jsonl", [good(row), bad(b"x", "JSON")])
@@ -147,7 +147,7 @@ def test_gates_are_options_of_the_schedule_and_its_code_is_3(tmp_path: Path) -> 
 
 
 def of(store: Store, now: datetime, refused: Refused | None = None, **more: Any) -> Quality:
-    """The quality of a store at that time, with its gates and its tables."""
+    """Return the quality of a store at the time, with its gates and tables."""
     tables = {"owners": more.get("owners", []), "skew": more.get("skew", [])}
     wanted = (more.get("gates", Gates()), more.get("tolerance", Tolerance()))
     told = refused or Refused()
@@ -160,7 +160,7 @@ def utc(day: int, hour: int, minute: int = 0) -> datetime:
 
 
 def test_the_whole_quality_of_a_store(tmp_path: Path) -> None:
-    """Each figure has another value; a pending day is no day."""
+    """Each figure is distinct; pending rows are no day."""
     store = stored(
         tmp_path,
         {
@@ -220,7 +220,7 @@ def test_the_whole_quality_of_a_store(tmp_path: Path) -> None:
 
 
 def test_the_quality_of_an_empty_store_needs_no_attention(tmp_path: Path) -> None:
-    """It has no day, no line and no partition; a zero is no alarm."""
+    """The store has no day, line or partition; a zero raises no alarm."""
     found = quality_of(
         Store(str(tmp_path)), Manifest(), {"owners": [], "skew": []}, 0, Refused(), NO_GATES, NOW
     )
@@ -285,7 +285,7 @@ def test_the_newest_of_the_missing_days_are_named(
 
 
 def test_gates_have_their_limit_their_value_and_their_verdict(tmp_path: Path) -> None:
-    """In the order of the options; the exception names those that are missed."""
+    """Gates are in the order of the options; the exception names the missed gates."""
     store = stored(tmp_path, {"2026-11-25": {"samples": [{"ts": utc(25, 11)}]}})
     wanted = Gates(min_days=1_000, max_age_s=3_599.0)
     refused = Refused(9, 1_234)
@@ -325,7 +325,7 @@ def test_gates_have_their_limit_their_value_and_their_verdict(tmp_path: Path) ->
 
 
 def test_gates_that_pass_at_their_limits_raise_nothing(tmp_path: Path) -> None:
-    """A line of no age passes an age of zero, and a share is told in percent."""
+    """A line of age zero passes a limit of zero, and a share is printed in percent."""
     store = stored(tmp_path, {"2026-11-25": {"samples": [{"ts": NOW}]}})
     gates = Gates(min_days=0, max_age_s=0.0)
     found = of(store, NOW, gates=gates, tolerance=Tolerance(share=0.00125))
@@ -343,7 +343,7 @@ def test_gates_that_pass_at_their_limits_raise_nothing(tmp_path: Path) -> None:
 def test_a_tolerance_of_nothing_is_a_gate_too(
     tmp_path: Path, tolerance: Tolerance, limit: str
 ) -> None:
-    """It is not the same as no tolerance."""
+    """A tolerance of zero differs from no tolerance."""
     (gate,) = of(stored(tmp_path, {}), NOW, gates=Gates(), tolerance=tolerance).gates
     assert (gate["gate"], gate["limit"], gate["passed"]) == ("max-refused", limit, True)
 
@@ -361,7 +361,7 @@ def test_an_age_without_a_line_is_missed_and_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("owned", "alarm"), [(2, False), (3, True), (1, False)])
 def test_partitions_without_samples_need_attention(tmp_path: Path, owned: int, alarm: bool) -> None:
-    """More partitions with samples than owned ones are as many as owned."""
+    """More sampled than owned partitions count as all owned."""
     skew = 2 * [{"group_id": "g", "dt": date(2026, 11, 20)}]
     found = of(stored(tmp_path, {}), NOW, owners=[{"active_partitions": owned}], skew=skew)
     row = found.rows()[-1]

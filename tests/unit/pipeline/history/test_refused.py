@@ -1,4 +1,4 @@
-"""The refused lines of a visit: their numbers in their files, their limit, and those of earlier visits."""
+"""The refused lines of a visit: their line numbers, their limit, and earlier visits' lines."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ROWS = (
 
 
 def progress(at: int, size: int) -> Progress:
-    """A file that was read to ``size``, with an unfinished line from ``at`` on."""
+    """Return a file's progress up to ``size``, with an unfinished line from ``at`` on."""
     return Progress(at, size, "", 0, "")
 
 
@@ -57,7 +57,7 @@ def test_refused_lines_are_numbered_from_the_first_line_of_their_file() -> None:
 def test_an_unfinished_line_begins_where_the_next_visit_begins(
     at: int, size: int, told: int
 ) -> None:
-    """A file without one has its end there."""
+    """For a file without an unfinished line, that is its end."""
     lines = collected(*ROWS)
     rows = lines.rows(Visit(files={"a": progress(at, size)}))
     assert sum(file == "a" for file, _, _ in rows) == told

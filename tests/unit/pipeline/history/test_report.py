@@ -86,7 +86,7 @@ def slow(partition: int, seconds: float, source: str, recoveries: int, **more: A
 def test_a_partition_has_its_slowest_recovery_and_the_counts_of_all_days(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The longest first; of two equal times the source that sorts last."""
+    """The longest comes first; of two equal times the last source in order counts."""
     first = [slow(0, 9.0, "replay", 1), slow(1, 2.0, "local", 3), slow(2, 0.5, "x", 7)]
     last = [slow(0, 4.0, "standby", 20), slow(1, 2.0, "snapshot", 40)]
     last.append(slow(0, 2.0, "a", 5, group_id="f"))
@@ -131,7 +131,7 @@ def rebalance(group: str, name: str, when: datetime, moved: int, cold: int) -> d
 def test_the_report_of_a_store_counts_its_days_its_tasks_and_its_losses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sums are of all rebalances, also of those beyond the rows of the report."""
+    """The sums cover all rebalances, including those beyond the report's rows."""
     monkeypatch.setattr(output, "ROWS_KEPT", {"rebalances": 2, "slowest": 1})
     monkeypatch.setattr(output, "REPORT_DAYS", 2)
     rows = days(
@@ -188,7 +188,7 @@ def test_rows_of_several_days_are_in_the_order_of_their_keys(tmp_path: Path) -> 
 
 
 def test_the_head_of_the_page_names_period_older_days_sources_and_version() -> None:
-    """Without older days, and without a decision, its lines say so."""
+    """The lines also cover histories without older days or without a decision."""
     about = About(("a", "b"), at(20, 5), at(21, 8), days=31, days_in_all=1_031, version="7")
     assert about.lines() == [
         ("period", "2026-11-20 05:00:00 to 2026-11-21 08:00:00 UTC"),
@@ -281,7 +281,7 @@ def test_a_cell_of_the_page(value: Any, shown: str) -> None:
 
 
 def test_a_column_is_of_numbers_if_each_value_is_a_number_or_missing() -> None:
-    """And at least one is a number."""
+    """At least one value must be a number."""
     rows = [
         {"whole": 1, "real": None, "none": None, "mixed": 1, "text": "a"},
         {"whole": 2, "real": 0.5, "none": None, "mixed": "b", "text": "b"},
@@ -318,7 +318,7 @@ def test_the_worst_rows_of_a_section_are_shown_and_the_others_counted(
 
 
 def test_rows_of_other_sections_stay_in_their_order() -> None:
-    """The first fifty are shown; a line that was refused beyond the table is counted as hidden."""
+    """The first fifty are shown; refused lines beyond the table count as hidden."""
     found = section("quarantine", [{"line": n} for n in range(51)], refused=60)
     assert (found["total"], found["hidden"]) == (60, 10)
     assert found["rows"] == [[n] for n in range(50)]
@@ -337,7 +337,7 @@ def test_two_hundred_owners_are_shown() -> None:
 def test_a_report_is_written_again_only_for_a_new_generation_or_another_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The page before the report, so that a run that dies between them writes both again."""
+    """The page is written before the report, so a run after a crash rewrites both."""
     monkeypatch.setattr(output.plots, "draw", lambda report: {})
     store = stored(tmp_path, days({"samples": [{"ts": at(20, 1)}]}, {}))
     manifest = store.load()

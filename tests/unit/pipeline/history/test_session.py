@@ -23,7 +23,7 @@ from faust_assigner.pipeline.history.job import HistoryOptions, session_for
 def test_the_connectors_jars_come_where_spark_reads_a_topic(
     monkeypatch: pytest.MonkeyPatch, ledgers: tuple[str, ...], connector: str, jars: list[str]
 ) -> None:
-    """Files need none, nor does a topic that Python reads; packages are a user's own."""
+    """Files and topics read by Python need no jars; packages are passed on from the user."""
     asked: dict[str, Any] = {}
     monkeypatch.setattr(job, "cached_connector_jars", lambda: ["k.jar"])
     monkeypatch.setattr(

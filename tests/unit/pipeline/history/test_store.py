@@ -1,4 +1,4 @@
-"""The history as a store: days only grow, lines merge in any order, a run that dies leaves the run before."""
+"""The history as a store: days grow, lines merge in any order, a crash leaves a whole run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def history(tmp_path: Path) -> History:
 
 
 def test_days_that_were_pruned_from_the_ledger_stay(history: History) -> None:
-    """Whole, whatever later runs read: none of the day's lines, some of them, other days."""
+    """Later runs may read none or some of the day's lines, or other days."""
     history.run(*at(DAY, 1, 5), *at(DAY, 2))
     before = history.tables()
     for lines in (at(NEXT, 1), at(DAY, 2), at(DAY, 1, 2)):
@@ -54,7 +54,7 @@ def test_days_that_were_pruned_from_the_ledger_stay(history: History) -> None:
 
 
 def test_a_year_of_which_the_ledger_holds_a_month_at_a_time_loses_nothing(tmp_path: Path) -> None:
-    """It ends in the history of a ledger that holds the whole year."""
+    """The result equals the history of a ledger with the whole year."""
     days = [f"2026-{month:02}-{day:02}" for month in range(1, 13) for day in (1, 25)]
     whole, pruned = History(tmp_path / "whole"), History(tmp_path / "pruned")
     whole.run(*(line for day in days for line in at(day, 3)))
@@ -67,7 +67,7 @@ def test_a_year_of_which_the_ledger_holds_a_month_at_a_time_loses_nothing(tmp_pa
 
 @pytest.mark.parametrize("seed", range(3))
 def test_any_order_of_runs_ends_in_the_same_rows(tmp_path: Path, seed: int) -> None:
-    """Late lines, lines told twice, placements before their decision, decisions that disagree across days."""
+    """Lines are late or repeated, placements come early, and decisions conflict across days."""
     draw = random.Random(seed)
     lines = [line for each in range(2) for line in random_rows(f"g{each}", seed, decisions=4)]
     decision = lines[0].row
@@ -86,7 +86,7 @@ def test_any_order_of_runs_ends_in_the_same_rows(tmp_path: Path, seed: int) -> N
 
 
 def test_an_earlier_line_moves_its_decision_to_the_earlier_day(history: History) -> None:
-    """With its placements and its longest recovery; the later day is gone, for nothing else is of it."""
+    """The placements and the longest recovery move too; the empty later day disappears."""
     history.run(*at(NEXT, 1, 2), good({**RECOVERY, "decision_id": f"{NEXT}-1"}))
     history.run(good({**DECISION, "decision_id": f"{NEXT}-1", "ts": f"{DAY}T05:00:00.000Z"}))
     assert {name for name in history.tables() if NEXT in name} == set()
@@ -96,7 +96,7 @@ def test_an_earlier_line_moves_its_decision_to_the_earlier_day(history: History)
 
 
 def test_a_later_line_of_a_decision_leaves_it_on_its_day(history: History) -> None:
-    """A writer repeated it after midnight; its placements stay with it."""
+    """A writer repeated the decision after midnight; its placements stay on its day."""
     history.run(*at(DAY, 23, moved=2))
     first = history.tables()
     later = at(DAY, 23, moved=2, ts=f"{NEXT}T00:10:00.000Z")
@@ -105,7 +105,7 @@ def test_a_later_line_of_a_decision_leaves_it_on_its_day(history: History) -> No
 
 
 def test_placements_wait_for_their_decision(history: History) -> None:
-    """They are counted as such, and count from the run that reads the decision."""
+    """Waiting placements are counted, and take effect in the run with the decision."""
     decision, *placed = at(DAY, 1, 3)
     ended = stamp(START.replace(hour=21))
     recovery = good({**RECOVERY, "decision_id": f"{DAY}-1", "ended": ended})
@@ -117,7 +117,7 @@ def test_placements_wait_for_their_decision(history: History) -> None:
 
 
 def test_a_run_without_news_writes_nothing(history: History) -> None:
-    """The same lines again leave every file as it is; news of one day leave the other days' files."""
+    """Repeated lines change no file; new lines of a day leave the other days' files."""
     history.run(*at(DAY, 1), *at(NEXT, 1))
 
     def files() -> dict[str, int]:
@@ -140,7 +140,7 @@ class Killed(BaseException):
 def test_a_run_killed_at_any_write_leaves_the_store_of_the_run_before_or_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: bool
 ) -> None:
-    """At each file that is written or removed in turn; the next run ends where a run from nothing ends."""
+    """Each write or removal fails in turn; the next run equals a run from nothing."""
     lines = [*at(DAY, 1, 2), *at(DAY, 2), *at(NEXT, 1), bad(b"x", "JSON")]
     more = [*at(DAY, 3, 2), *at("2026-11-23", 1), good({**ASSIGNMENT, "decision_id": "none"})]
     wanted = History(tmp_path / "wanted", stream=stream)
@@ -183,7 +183,7 @@ def test_a_run_without_news_completes_one_that_died_behind_its_manifest(
         with pytest.raises(Killed):
             history.run(*at(DAY, 1), *at(DAY, 2, 2))
     assert history.files() != history.tables()
-    shutil.rmtree(history.out / "samples")  # as if it died before this table's empty file
+    shutil.rmtree(history.out / "samples")  # a crash before this table's empty file
     run_here(history.options)
     assert history.files() == history.tables()
     assert not (history.out / "_REPLACING").exists()
@@ -203,7 +203,7 @@ def _countdown(act: Any, left: list[int]) -> Any:
 
 
 def test_a_stream_reads_each_line_once_and_knows_its_number(tmp_path: Path) -> None:
-    """The second visit reads what was appended; a refused line has its number in the whole file."""
+    """The second visit reads appended lines; a refused line has its number in the whole file."""
     history = History(tmp_path, stream=True)
     first = [*at(DAY, 1), bad(b"x", "JSON")]
     history.run(*first)
@@ -219,7 +219,7 @@ def test_a_stream_reads_each_line_once_and_knows_its_number(tmp_path: Path) -> N
 
 
 def test_a_stream_does_not_refuse_the_line_that_is_being_written(tmp_path: Path) -> None:
-    """A half-written line is no refusal; once it is whole it counts."""
+    """A half-written line is not refused; the line counts once it is whole."""
     history = History(tmp_path, stream=True)
     (line,) = at(DAY, 1, 0)
     history.ledger.write("w.jsonl", at(NEXT, 1), end=b"\n" + line.data[:30])
@@ -230,7 +230,7 @@ def test_a_stream_does_not_refuse_the_line_that_is_being_written(tmp_path: Path)
 
 
 def test_a_period_adds_what_is_in_it_and_removes_nothing(tmp_path: Path) -> None:
-    """A day that is cut keeps the lines that stand."""
+    """A partly covered day keeps its stored lines."""
     history = History(tmp_path)
     history.run(*at(DAY, 1))
     since = Period.parse(f"{DAY}T02:00", f"{DAY}T03:00", now=START)
@@ -240,7 +240,7 @@ def test_a_period_adds_what_is_in_it_and_removes_nothing(tmp_path: Path) -> None
 
 
 def test_a_history_of_an_earlier_version_is_left_alone(history: History) -> None:
-    """Its rows cannot be added to; the error says what to do."""
+    """Its rows cannot be extended; the error names a remedy."""
     history.out.mkdir()
     (history.out / "report.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"earlier version.*empty --out"):
@@ -249,7 +249,7 @@ def test_a_history_of_an_earlier_version_is_left_alone(history: History) -> None
 
 
 def test_a_damaged_manifest_is_an_error_that_names_it(history: History) -> None:
-    """Nothing is written over it."""
+    """The run overwrites no file."""
     history.run(*at(DAY, 1))
     (history.out / "manifest.json").write_text('{"format": 1}')
     with pytest.raises(ConfigError, match=r"manifest\.json is damaged"):
@@ -276,7 +276,7 @@ def test_a_manifest_that_another_run_wrote_meanwhile_is_not_replaced(
 
 
 def test_moves_name_their_cause(history: History) -> None:
-    """The owner was gone, it was alive, or there was none."""
+    """The owner was gone or alive, or there was no owner."""
     members = [{"member_id": m, "capacity": 1.0, "epoch": 1} for m in ("a", "b")]
     before = {"t": "gone", "u": "b", "v": None}
     placed = [

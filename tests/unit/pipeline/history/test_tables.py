@@ -1,4 +1,4 @@
-"""Every daily table of one rich day, row for row."""
+"""All daily tables of a rich day, row by row."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def member(name: str, instance: str | None = None, rack: str | None = None) -> d
 
 
 def decision(name: str, count: int, deploy: str, *members: Any, **more: Any) -> dict[str, Any]:
-    """A decision of that minute."""
+    """Return a decision of the minute."""
     config = {"deploy": deploy} if deploy else {}
     told = {"decision_id": name, "ts": stamp(minute(count)), "members": members, "config": config}
     return {**DECISION, "policy": "p1", **told, **more}
 
 
 def put(decision: str, place: str, owner: str, before: str | None = None, said: str = "") -> Any:
-    """A placement; ``said`` has ``m`` for moved, ``c`` for cold and ``h`` for a hit of a standby."""
+    """Return a placement; ``said`` has ``m`` for moved, ``c`` for cold, ``h`` for a standby hit."""
     topic, _, partition = place.partition("/")
     flags = {"moved": "m" in said, "cold": "c" in said, "standby_hit": "h" in said}
     told = {"topic": topic, "partition": int(partition), "member_id": owner}
@@ -53,7 +53,7 @@ def took(seconds: float, partition: int, member_id: str, **more: Any) -> dict[st
 
 
 def sampled(place: str, count: int, records: int, size: int, end: int, committed: int) -> Any:
-    """A sample of that minute."""
+    """Return a sample of the minute."""
     topic, _, partition = place.partition("/")
     told = {"topic": topic, "partition": int(partition), "ts": stamp(minute(count))}
     amounts = {"records_in": records, "bytes_in": size}
@@ -260,7 +260,7 @@ EXPECTED: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
 
 @pytest.fixture
 def found() -> dict[str, list[dict[str, Any]]]:
-    """The tables of the day, whose lines arrive in the reversed order."""
+    """Return the tables of the day; its lines arrive in reverse order."""
     return rows_of(*reversed(DAY))
 
 

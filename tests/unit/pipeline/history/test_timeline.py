@@ -42,7 +42,7 @@ def recovered(partition: int, seconds: float, **more: Any) -> dict[str, Any]:
 
 
 def test_an_hour_has_its_members_moves_by_cause_and_longest_standstill() -> None:
-    """Two decisions in an hour: the members are the later one's; a topic's two partitions are two tasks."""
+    """Of two decisions the later has the members; two partitions of a topic are two tasks."""
     later = {**DECISION, "decision_id": "later", "ts": stamp(START + timedelta(minutes=5))}
     found = rows_of(
         {**DECISION, "members": members("m", "n", "o")},
@@ -88,7 +88,7 @@ def test_a_lag_is_the_highest_of_the_hour_and_sums_over_partitions() -> None:
 
 
 def test_a_sum_of_lags_beyond_a_long_is_the_largest_long() -> None:
-    """Two partitions of which a writer tells the largest lag."""
+    """A writer reports the largest lag for two partitions."""
     most = 2**63 - 1
     rows = [
         {**SAMPLE, "partition": number, "end_offset": most, "committed_offset": 0}
@@ -99,7 +99,7 @@ def test_a_sum_of_lags_beyond_a_long_is_the_largest_long() -> None:
 
 
 def test_a_standstill_has_its_member_trigger_and_cause() -> None:
-    """The longest first to be kept; a decision of another day gives neither trigger nor cause."""
+    """The longest comes first; another day's decision gives neither trigger nor cause."""
     found = rows_of(
         {**DECISION, "members": members("m")},
         placed(0, prev_member_id="gone"),
@@ -113,7 +113,7 @@ def test_a_standstill_has_its_member_trigger_and_cause() -> None:
 
 
 def test_each_group_has_its_own_standstills() -> None:
-    """A short one of a quiet group is not hidden by a long one of a busy group."""
+    """A long standstill of a busy group does not hide a short one of a quiet group."""
     found = rows_of(DECISION, recovered(0, 9.0), recovered(0, 1.0, group_id="quiet"))["standstills"]
     assert sorted((row["group_id"], row["seconds"]) for row in found) == [
         (DECISION["group_id"], 9.0),
@@ -122,7 +122,7 @@ def test_each_group_has_its_own_standstills() -> None:
 
 
 def test_the_longest_standstills_are_kept() -> None:
-    """Not the first ones."""
+    """The first standstills are dropped."""
     count = STANDSTILLS_KEPT + 5
     found = rows_of(DECISION, *(recovered(n, float(n)) for n in range(count)))["standstills"]
     assert sorted(row["seconds"] for row in found) == [float(n) for n in range(5, count)]
@@ -145,7 +145,7 @@ def test_a_round_with_warm_ups_is_in_no_spread() -> None:
 
 
 def test_a_day_of_warm_ups_alone_has_no_spread() -> None:
-    """Zero would say that the group was even."""
+    """Zero would mean an even group."""
     warm = {**placed(0), "role": "warmup", "member_id": "n"}
     (row,) = rows_of({**DECISION, "members": members("m", "n")}, placed(0), warm)["balance"]
     assert (row["max_spread"], row["mean_spread"], row["warmup_rounds"]) == (None, None, 1)
@@ -154,7 +154,7 @@ def test_a_day_of_warm_ups_alone_has_no_spread() -> None:
 def test_daily_tables_of_an_earlier_version_are_computed_again_from_the_facts(
     tmp_path: Path,
 ) -> None:
-    """Also those of days that the ledger has no more; facts and refused lines stay."""
+    """Days no longer in the ledger are included; facts and refused lines stay."""
     history = History(tmp_path, fail_if_empty=False)
     history.run(*at("2026-11-20", 1), *at("2026-11-21", 2))
     wanted = history.tables()
@@ -176,7 +176,7 @@ def test_daily_tables_of_an_earlier_version_are_computed_again_from_the_facts(
 
 
 def test_hours_are_in_utc() -> None:
-    """The half hour of some zones moves no line to another hour."""
+    """Half-hour time zones move no line to another hour."""
     moment = datetime(2026, 11, 21, 20, 59, 59, tzinfo=UTC)
     (row,) = rows_of({**SAMPLE, "ts": stamp(moment)})["timeline"]
     assert row["hour"] == HOUR

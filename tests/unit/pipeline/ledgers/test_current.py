@@ -1,4 +1,4 @@
-"""The group of the newest decision, planned again as the leader planned it."""
+"""The group of the newest decision, planned again with the leader's input."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def rows(owners: str, *, weightless: str = "", name: str = "d", ts: int = 1) -> 
 
 
 def test_what_weighs_nothing_moves_nothing_when_planned_again() -> None:
-    """2 and 1 of three orders beside the idle topic is even; counted as work it would not be."""
+    """2 and 1 of three orders beside the idle topic is even; with the topic's load it is not."""
     (idle,), (working,) = (current_here(rows("aab", weightless=said)) for said in ("lead", ""))
     assert (idle.weightless, working.weightless) == (("lead",), ())
     assert plan(idle.members, idle.partitions, weightless=idle.weightless).moves == 0
@@ -50,7 +50,7 @@ def test_a_trial_of_weights_weighs_no_idle_topic() -> None:
 
 
 def test_older_decisions_have_their_own_placements_newest_first() -> None:
-    """By time, whatever the order of the lines; of a repeated decision the later line counts."""
+    """Time decides, not the order of lines; of a repeated decision the later line counts."""
     lines = [
         *rows("aaa", name="old", ts=1),
         *rows("bbb", name="new", ts=3),
@@ -70,7 +70,7 @@ def placed(topic: str, partition: int, member_id: str, role: str = "active") -> 
 
 
 def test_members_keep_their_rack_their_instance_and_their_capacity() -> None:
-    """A trial of weights without them would plan for another group."""
+    """A trial of weights without these fields would plan for another group."""
     (row, *_) = rows("a")
     members = [
         {"member_id": "b", "rack": "r2", "capacity": 2.0, "instance_id": "i-b"},

@@ -50,7 +50,7 @@ def test_each_kind_of_damage_of_a_packed_file_is_told_with_its_place(
 def test_a_file_that_begins_an_hour_after_the_period_is_not_read(
     tmp_path: Path, seconds: float, kept: bool
 ) -> None:
-    """At the hour itself it begins after the period."""
+    """A file that begins exactly at the hour is after the period."""
     path = tmp_path / "w.jsonl"
     path.write_bytes(good({**SAMPLE, "ts": "2026-11-21T20:00:00.000Z"}).data)
     until = START - SLACK + timedelta(seconds=seconds)
@@ -58,7 +58,7 @@ def test_a_file_that_begins_an_hour_after_the_period_is_not_read(
 
 
 def test_several_paths_are_listed_and_a_missing_one_is_left_out(tmp_path: Path) -> None:
-    """A visit reads the others; the files are in the order of their names."""
+    """A visit reads the other paths; the files are in the order of their names."""
     for name in ("b", "a"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "w.jsonl").write_bytes(b"one\n")
@@ -87,7 +87,7 @@ def test_a_file_whose_size_is_the_time_of_another_is_read(tmp_path: Path) -> Non
 def test_a_topic_without_ids_of_which_the_last_partition_fell_is_read_again_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A topic with an id is not: a broker that lags told the lower end."""
+    """A topic with an id is not read again: a lagging broker returned the lower end."""
     extents = {0: Extent(0, 7), 1: Extent(0, 400)}
     for topic_id, spans in ((None, [(0, 0, 7), (1, 0, 400)]), ("id", [(0, 5, 7)])):
         name = "ledger" if topic_id is None else "ledger:id"
@@ -115,7 +115,7 @@ def test_messages_of_two_files_keep_their_places_and_an_empty_batch_has_no_rows(
 
 
 def test_opening_a_file_counts_as_four_kilobytes() -> None:
-    """Two tiny files weigh as much as one of that size."""
+    """Two tiny files have the weight of a file of that size."""
     tiny = [Chunk(f"f{n}", 0, 0) for n in range(4)]
     assert [len(load) for load in pack([*tiny, Chunk("big", 100, 100 + 8_192)], 2)] == [2, 3]
     wide = [*tiny, Chunk("big", 0, 3 * 4_096)]

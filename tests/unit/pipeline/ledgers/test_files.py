@@ -1,4 +1,4 @@
-"""Ledger files in chunks and blocks: each line once and whole, wherever it is cut."""
+"""Ledger files in chunks and blocks: each line is read once and whole, for any boundaries."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_each_line_is_read_once_and_whole_by_the_chunk_it_starts_in(
     ledger: str, chunk_bytes: int
 ) -> None:
-    """Lines that go over several blocks and several chunks."""
+    """Lines span several blocks and chunks."""
     size = os.path.getsize(ledger)
     starts = [sum(len(line) + 1 for line in LINES[:n]) for n in range(len(LINES))]
     found = []
@@ -48,7 +48,7 @@ def test_each_line_is_read_once_and_whole_by_the_chunk_it_starts_in(
 
 
 def test_the_open_line_at_the_end_starts_behind_the_last_newline(ledger: str) -> None:
-    """For each size that a growing file may have, however the blocks fall."""
+    """The case covers each size of a growing file and all block boundaries."""
     contents = Path(ledger).read_bytes()
     for low in (0, 5):
         for size in range(low, len(contents) + 1):
@@ -57,23 +57,23 @@ def test_the_open_line_at_the_end_starts_behind_the_last_newline(ledger: str) ->
 
 
 def test_a_packed_file_has_no_open_line(tmp_path: Path) -> None:
-    """It is read from its start whenever it changes."""
+    """A compressed file is read from its start after each change."""
     assert last_line_start(str(tmp_path / "ledger.jsonl.gz"), 3, 9) == 9
 
 
 def test_a_packed_file_is_one_chunk_from_its_start() -> None:
-    """However far a stream has read it: what is packed cannot be read from its middle."""
+    """Compressed data cannot be read from the middle, however far a stream has read."""
     assert cut("ledger.jsonl.gz", 5, 9, 2, inode=3) == [Chunk("ledger.jsonl.gz", 0, 9, 3)]
     assert cut("ledger.jsonl.gz", 0, 0) == []
 
 
-# -- files that were renamed since they were listed -----------------------------------------------
+# -- files renamed after the listing ---------------------------------------------------------------
 
 
 def test_a_file_that_rotated_is_read_under_its_new_name_and_the_other_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job looks at thousands of files; each one left open counts against the process's limit."""
+    """A job opens thousands of files; an open file counts against the process's limit."""
     path, rotated = tmp_path / "ledger.jsonl", tmp_path / "ledger.jsonl.1"
     rotated.write_bytes(b"listed\n")
     path.write_bytes(b"begun since\n")
@@ -110,7 +110,7 @@ def test_the_time_of_a_change_is_found_under_each_name_that_a_storage_gives_it(k
 
 
 def test_a_packed_file_that_is_gone_is_missing_and_not_damaged() -> None:
-    """A stream takes a missing file for a rotated one, and finds it again in the next listing."""
+    """A stream treats a missing file as rotated, and finds the file in the next listing."""
     with pytest.raises(FileNotFoundError):
         list(read_lines(Chunk("memory://gone/w.jsonl.gz", 0, 9)))
 
@@ -128,7 +128,7 @@ def test_the_place_of_damage_is_behind_the_last_line_that_was_read(
 
 
 def test_the_largest_chunks_are_distributed_first() -> None:
-    """A large chunk at the end would make its task the last one."""
+    """A large chunk at the end would delay its task."""
     chunks = [Chunk(f"f{size}", 0, size) for size in (10_000, 20_000, 50_000, 30_000)]
     loads = [{chunk.end for chunk in load} for load in pack(chunks, 2)]
     assert loads == [{50_000, 10_000}, {30_000, 20_000}]

@@ -1,4 +1,4 @@
-"""Ledger files as they are listed and read, and the periods that choose them."""
+"""Listing and reading ledger files, and choosing files by period."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_path_that_cannot_be_read_is_named_with_the_reason(
 
 
 def test_a_name_without_the_characters_of_a_pattern_is_no_pattern(tmp_path: Path) -> None:
-    """The error has the path as it was given."""
+    """The error has the given path."""
     with pytest.raises(LedgerPathError, match=r"no such ledger: .*/missing$"):
         find_files([f"{tmp_path}/missing"])
 
@@ -81,7 +81,7 @@ def test_loads_have_the_largest_chunks_first_and_their_own_order() -> None:
 def test_a_file_is_looked_for_under_its_later_names_before_it_counts_as_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three times, since its writer may rename it during the search; the error has the place."""
+    """The search is repeated three times during renames; the error has the place."""
     path = tmp_path / "w.jsonl"
     path.write_bytes(b"one\n")
     inode = path.stat().st_ino
@@ -180,7 +180,7 @@ def test_the_rows_of_a_period_in_their_order() -> None:
 def test_a_file_that_changed_within_an_hour_before_the_period_may_hold_its_lines(
     hours: float, kept: bool
 ) -> None:
-    """By seconds since 1970 and by a time in words."""
+    """The time is given in seconds since 1970 or in ISO format."""
     for modified in (str(at(hours).timestamp()), at(hours).isoformat()):
         file = LedgerFile("memory://period/w.jsonl", 5, modified)
         assert (Period(NOON).files([file]) == [file]) is kept

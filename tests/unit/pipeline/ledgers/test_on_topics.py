@@ -43,7 +43,7 @@ def test_the_newest_records_are_shared_evenly_among_the_partitions(
     spans: list[tuple[int, int]],
     told: str,
 ) -> None:
-    """The answer tells whether something was left out; tombstones and empty records are not passed on."""
+    """The answer reports omitted records; tombstones and empty records are dropped."""
     places = [TopicPartition("t", number) for number in (0, 1)]
     asked: list[Any] = []
 
@@ -84,7 +84,7 @@ def test_the_url_of_a_topic_is_the_parsed_one() -> None:
 
 
 class Frame:
-    """A frame of Spark: the calls that made it, and the frames that were joined to it."""
+    """A frame of Spark: the calls that made it, and the frames joined to it."""
 
     def __init__(self, *calls: Any) -> None:
         self.calls = list(calls)
@@ -104,7 +104,7 @@ class Frame:
 def test_sparks_connector_reads_each_topic_with_its_own_offsets(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two spans of a topic are one reader; a deleted range does not fail the job."""
+    """Two spans of a topic share a reader; a deleted range does not fail the job."""
     column = SimpleNamespace(cast=lambda kind: f"as {kind}", alias=lambda name: name)
     monkeypatch.setattr(
         topics,
@@ -142,7 +142,7 @@ def test_sparks_connector_reads_each_topic_with_its_own_offsets(
 def test_topics_are_read_by_sparks_connector_if_the_session_has_it(
     monkeypatch: pytest.MonkeyPatch, connector: str, has: bool, wanted: str
 ) -> None:
-    """Else by aiokafka; another name is an error with the names."""
+    """Without the connector aiokafka reads; the error for another name lists the names."""
     monkeypatch.setattr(topics, "has_connector", lambda spark: has)
     monkeypatch.setattr(topics, "_by_aiokafka", lambda spark, spans: ("python", spans))
     monkeypatch.setattr(topics, "_by_connector", lambda spark, source, spans: ("spark", spans))

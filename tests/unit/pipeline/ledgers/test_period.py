@@ -1,4 +1,4 @@
-"""A part of a ledger in time: which files are opened for it, and which rows are of it."""
+"""A period of a ledger: the files to open, and the rows within the period."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DAY = datetime(2026, 11, 1, tzinfo=UTC)
 
 
 def decided(day: int, name: str) -> bytes:
-    """A decision on a day of the month, and a placement of it."""
+    """Return a decision on a day of the month, and a placement of the decision."""
     at = (DAY + timedelta(days=day - 1, hours=12)).timestamp()
     return encode(
         "decision",
@@ -83,7 +83,7 @@ def test_files_outside_are_not_read_and_rows_outside_are_left_out(
     opened: str,
     days: range,
 ) -> None:
-    """By when a file was last changed, and by its first line; an assignment goes where its decision is."""
+    """A file is chosen by its modification time and first line, an assignment by its decision."""
     read: list[str] = []
 
     def noted(chunk: Chunk) -> object:
@@ -94,7 +94,7 @@ def test_files_outside_are_not_read_and_rows_outside_are_left_out(
     monkeypatch.setattr(rows_module, "read_lines", noted)
     period = Period.parse(since, until, now=NOW)
     kept = period.rows(list(accepted_rows([str(ledger)], None, period)))
-    # A clock may be wrong by an hour: a file that ends an hour before is opened to be sure.
+    # A clock may be off by an hour: a file that ends an hour before the period is opened too.
     assert "".join(read).startswith(opened)
     assert len(read) <= len(opened) + 1
     assert [row.values["decision_id"] for row in kept] == [
@@ -103,7 +103,7 @@ def test_files_outside_are_not_read_and_rows_outside_are_left_out(
 
 
 def test_a_file_whose_age_is_not_told_is_read() -> None:
-    """Some storages know no time of change: nothing is left out for that."""
+    """A storage without modification times excludes no file."""
     import fsspec
 
     fsspec.filesystem("memory").pipe_file("/period/w.jsonl", decided(1, "d1"))
@@ -130,7 +130,7 @@ def test_what_is_no_period_is_said(since: str | None, until: str | None) -> None
 
 
 def test_a_period_begins_with_its_first_moment_and_ends_before_its_last() -> None:
-    """So that two periods side by side hold each moment once."""
+    """Adjacent periods contain each moment once."""
     period = Period(DAY, NOW)
     moment = timedelta(milliseconds=1)
     assert [period.holds(at) for at in (DAY - moment, DAY, NOW - moment, NOW)] == [
@@ -150,7 +150,7 @@ def test_a_file_that_begins_within_the_slack_after_the_period_is_opened(ledger: 
 
 
 def test_an_offset_of_a_time_counts_and_a_time_without_it_is_utc() -> None:
-    """In an option and in the time of change that a storage returns."""
+    """The rule holds for options and for the modification times of a storage."""
     found = Period.parse("2026-11-21T12:00+02:00", "2026-11-21T12:00", now=NOW)
     assert found == Period(NOW - timedelta(hours=2), NOW)
     early = LedgerFile("memory://w.jsonl", 1, "2026-11-21T12:30:00+02:00")
@@ -161,7 +161,7 @@ def test_an_offset_of_a_time_counts_and_a_time_without_it_is_utc() -> None:
 def test_a_file_that_is_gone_before_its_first_line_is_read_stays_in_the_list(
     tmp_path: Path,
 ) -> None:
-    """The reader then counts it as refused; a listing that fails would stop the run."""
+    """The reader then counts the file as refused; a failed listing would stop the run."""
     gone = [LedgerFile(str(tmp_path / "w.jsonl"), 9), LedgerFile("memory://gone/w.jsonl", 9)]
     assert Period(until=DAY).files(gone) == gone
 
@@ -178,7 +178,7 @@ def test_a_file_that_begins_with_an_assignment_begins_at_its_first_time(tmp_path
 def test_the_first_time_is_that_of_the_listed_file_and_not_of_its_successor(
     tmp_path: Path,
 ) -> None:
-    """A file that rotates after the listing is found by its inode."""
+    """A file rotated after the listing is found by its inode."""
     path = tmp_path / "w.jsonl"
     path.write_bytes(decided(1, "d1"))
     files = find_files([str(tmp_path)])

@@ -1,4 +1,4 @@
-"""How far files and topics were read: only news is read, and new ones under old names from their start."""
+"""Progress in files and topics: only new lines are read; a new file is read from its start."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ State = dict[str, Any]
 
 
 class Reader:
-    """Visits to a folder, each from the state of the one before."""
+    """Visits to a folder, each from the state of the previous visit."""
 
     def __init__(self, *paths: Path) -> None:
         self.paths = [str(path) for path in paths]
         self.state: State = {}
 
     def visit(self) -> list[tuple[str, int, int]]:
-        """(file, start, end) of all that this visit reads."""
+        """Return the (file, start, end) of all chunks read in this visit."""
         found = news(self.paths, self.state, {})
         self.state = found.state(lines_of(found))
         return sorted((Path(chunk.name).name, chunk.start, chunk.end) for chunk in found.chunks)
@@ -52,7 +52,7 @@ def test_news_follow_growth_and_open_lines(tmp_path: Path) -> None:
 
 
 def test_a_rotated_file_is_known_under_its_new_name(tmp_path: Path) -> None:
-    """Its lines are not read again; the file that begins under the old name is read from its start."""
+    """Its lines are not read again; a new file under the old name is read from its start."""
     path, reader = tmp_path / "w.jsonl", Reader(tmp_path)
     path.write_bytes(b"one\n")
     reader.visit()
@@ -68,7 +68,7 @@ def test_a_rotated_file_is_known_under_its_new_name(tmp_path: Path) -> None:
 
 
 def test_packed_file_that_grows_is_read_again_whole(tmp_path: Path) -> None:
-    """It can be read from its start alone; its lines are counted anew."""
+    """The file can be read only from its start, so its lines are counted again."""
     path, reader = tmp_path / "a.jsonl.gz", Reader(tmp_path)
     path.write_bytes(gzip.compress(b"one\n"))
     reader.visit()
@@ -79,7 +79,7 @@ def test_packed_file_that_grows_is_read_again_whole(tmp_path: Path) -> None:
 
 
 def test_file_that_only_got_a_newer_date_is_not_read_again(tmp_path: Path) -> None:
-    """The head and the size tell, not the clock."""
+    """The head and the size decide, not the clock."""
     path, reader = tmp_path / "w.jsonl", Reader(tmp_path)
     path.write_bytes(b"one\n")
     reader.visit()
@@ -91,7 +91,7 @@ def test_file_that_only_got_a_newer_date_is_not_read_again(tmp_path: Path) -> No
 def test_a_file_that_was_replaced_by_one_of_equal_size_is_read_from_its_start(
     tmp_path: Path,
 ) -> None:
-    """Its time of change tells that the head must be compared."""
+    """The modification time triggers a comparison of the head."""
     path, reader = tmp_path / "w.jsonl", Reader(tmp_path)
     path.write_bytes(b"one\n")
     reader.visit()
@@ -137,7 +137,7 @@ def test_a_file_without_an_inode_is_not_another_file_with_the_same_head() -> Non
 
 
 def test_chunks_of_news_have_the_inode_of_their_file(tmp_path: Path) -> None:
-    """With it a file that rotates before it is read is found under its new name."""
+    """The reader finds a rotated file under its new name by the inode."""
     path = tmp_path / "w.jsonl"
     path.write_bytes(b"one\n")
     (chunk,) = news([str(tmp_path)], {}, {}).chunks
@@ -166,7 +166,7 @@ def test_records_that_retention_removed_are_not_asked_for(monkeypatch: pytest.Mo
 
 
 def test_files_that_are_gone_are_forgotten_once_there_is_news(tmp_path: Path) -> None:
-    """Else the state keeps every name there ever was; without news it stays as it is."""
+    """Otherwise the state would keep all names; without new lines the state stays."""
     for number in range(50):
         (tmp_path / f"w.jsonl.{number}").write_bytes(b"x\n")
     reader = Reader(tmp_path)
@@ -182,7 +182,7 @@ def test_files_that_are_gone_are_forgotten_once_there_is_news(tmp_path: Path) ->
 
 
 def test_nothing_is_forgotten_while_a_path_does_not_answer(tmp_path: Path) -> None:
-    """A mount that is away for a moment comes back with all its files: they are not read again."""
+    """A briefly missing mount returns with its files: they are not read again."""
     here, mount = tmp_path / "here", tmp_path / "mount"
     for folder in (here, mount):
         folder.mkdir()
@@ -220,7 +220,7 @@ def test_nothing_is_forgotten_while_a_path_does_not_answer(tmp_path: Path) -> No
 def test_a_topic_that_was_created_again_is_read_from_its_first_record(
     monkeypatch: pytest.MonkeyPatch, before: Any, now: Any, spans: Any
 ) -> None:
-    """Kafka's id of the topic tells; without ids, an end that lies before what was read."""
+    """The topic's id shows it; without ids, an end before the read offset."""
     state = visits(monkeypatch, before, "kafka://a:1/ledger", {})[1]
     found, after = visits(monkeypatch, now, "kafka://a:1/ledger", state)
     assert found == spans
@@ -228,7 +228,7 @@ def test_a_topic_that_was_created_again_is_read_from_its_first_record(
 
 
 def test_an_end_that_lags_behind_takes_no_offset_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another broker answers, which has not heard of the last records: nothing is read twice."""
+    """Another broker without the last records answers: no record is read twice."""
     state = visits(monkeypatch, ("a", [10]), "kafka://a:1/ledger", {})[1]
     found, state = visits(monkeypatch, ("a", [7]), "kafka://a:1/ledger", state)
     assert found == []
@@ -238,7 +238,7 @@ def test_an_end_that_lags_behind_takes_no_offset_back(monkeypatch: pytest.Monkey
 def test_a_partition_that_is_added_is_read_from_its_first_record(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """While it is empty its end is 0; a later end would skip records."""
+    """An empty partition is stored with end 0; a later start would skip records."""
     state = visits(monkeypatch, ("a", [5, 9]), "kafka://a:1/ledger", {})[1]
     found, state = visits(monkeypatch, ("a", [5, 9, 0]), "kafka://a:1/ledger", state)
     assert found == []
@@ -246,7 +246,7 @@ def test_a_partition_that_is_added_is_read_from_its_first_record(
 
 
 def test_another_list_of_brokers_is_the_same_topic(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker is added to the list: the topic's id tells that nothing is new."""
+    """The topic's id stays after a broker joins the list."""
     state = visits(monkeypatch, ("a", [10]), "kafka://a:1/ledger", {})[1]
     assert visits(monkeypatch, ("a", [12]), "kafka://a:1,b:2/ledger", state)[0] == [(0, 10, 12)]
 
@@ -254,7 +254,7 @@ def test_another_list_of_brokers_is_the_same_topic(monkeypatch: pytest.MonkeyPat
 def visits(
     monkeypatch: pytest.MonkeyPatch, topic: Any, url: str, state: State
 ) -> tuple[list[tuple[int, int, int]], State]:
-    """What a visit to a topic of (id, ends) reads, and the state after it."""
+    """Return the spans read in a visit to a topic of (id, ends), and the state after the visit."""
     identity, ends = topic
     extents = {number: Extent(0, end) for number, end in enumerate(ends)}
     log = Changelog("ledger", extents, 0, identity)
@@ -265,7 +265,7 @@ def visits(
 
 
 def test_a_period_begins_at_the_first_record_of_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An hour earlier, for clocks that differ; a partition without such a record is not read."""
+    """The search starts an hour earlier for skewed clocks; an older partition is skipped."""
     from datetime import UTC, datetime, timedelta
 
     from faust_assigner.pipeline.ledgers.period import SLACK, Period

@@ -1,4 +1,4 @@
-"""How much may be refused, what of it is kept, and which decision is the current one."""
+"""The limit of refused lines, the kept refusals, and the current decision."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.integration.spark.ledgers import DECISION, SAMPLE, Ledger, bad, good
 
 
 def test_a_share_is_of_all_lines() -> None:
-    """One of a hundred is one percent, and not more than that."""
+    """One of a hundred lines is exactly one percent."""
     Tolerance.parse("1%").check(Refused(accepted=99, lines=1))
     with pytest.raises(TooManyRefused, match="2 of 100 lines refused"):
         Tolerance.parse("1%").check(Refused(accepted=98, lines=2))
@@ -36,7 +36,7 @@ def test_a_share_is_of_all_lines() -> None:
 
 
 def test_only_so_many_refused_lines_are_kept_and_all_are_counted() -> None:
-    """A driver that keeps a million of them has no memory left."""
+    """A million kept lines would exhaust the driver's memory."""
     refused = Refused(keep=2)
     for number in range(1, 6):
         refused.refuse("f", number, "why" * 200)
@@ -47,7 +47,7 @@ def test_only_so_many_refused_lines_are_kept_and_all_are_counted() -> None:
 
 
 def test_an_empty_ledger_replaces_nothing_good() -> None:
-    """Unless that is asked for; an empty one beside nothing is fine, one of refused lines never is."""
+    """An empty ledger is fine without a history to replace; only refused lines never are."""
     refuse_empty(Refused(), wanted=None, replaces=None)
     refuse_empty(Refused(), wanted=False, replaces="out")
     for refused, wanted, replaces in (
@@ -58,7 +58,7 @@ def test_an_empty_ledger_replaces_nothing_good() -> None:
 
 
 def test_what_is_read_here_is_held_to_the_tolerance(tmp_path: Path) -> None:
-    """And told with file and line, counted from one."""
+    """The error has the file and the line number, counted from one."""
     ledger = Ledger(tmp_path)
     ledger.write("w.jsonl", [good(DECISION), bad(b"{oops", "JSON")])
     rows, refused = read_here([str(tmp_path)], Tolerance())
@@ -70,7 +70,7 @@ def test_what_is_read_here_is_held_to_the_tolerance(tmp_path: Path) -> None:
 
 
 def decided(name: str, ts: int) -> Row:
-    """A decision of one member."""
+    """Return a decision with one member."""
     member = {"member_id": "m", "rack": None, "capacity": 1.0, "epoch": 1, "instance_id": None}
     values = {"group_id": "g", "decision_id": name, "ts": ts, "config": {}, "members": [member]}
     return Row("decision", values)
@@ -88,7 +88,7 @@ def owned(decision: str, partition: int) -> Row:
 
 
 def test_the_newest_decision_is_the_current_one_and_its_rows_alone_count() -> None:
-    """In whatever order the files are read; of two at one moment the greater id."""
+    """The files' order does not matter; of two decisions at a time the greater id counts."""
     rows = [
         decided("b", 1),
         decided("a", 2),
@@ -104,7 +104,7 @@ def test_the_newest_decision_is_the_current_one_and_its_rows_alone_count() -> No
 
 
 def test_each_row_stands_at_its_own_lines_place() -> None:
-    """Tables, refusals and tombstones mixed: a struct, a reason or nothing, at the line's place."""
+    """Each line yields a struct, a reason or no row, at its own position."""
     lines = [
         good(DECISION).data,
         b"{oops",
@@ -144,7 +144,7 @@ def test_batches_end_at_either_bound_and_hold_each_line_once(
 
 
 def test_the_place_of_damage_counts_as_a_line_with_a_short_reason() -> None:
-    """It follows the last good line, and the closing row counts it."""
+    """The damage follows the last good line, and the closing row counts it."""
     (batch,) = parse_chunks([Chunk("torn", 0, 3)], lines_of)
     *_, refused, closing = batch.to_pylist()
     assert (refused["pos"], refused["line"], len(refused["reason"])) == (3, 4, 300)
@@ -159,7 +159,7 @@ def test_all_lines_may_be_refused_on_request() -> None:
 
 
 def test_a_batch_of_messages_gives_only_the_rows_of_its_own_messages() -> None:
-    """A topic is read in many batches: a row that comes again would be counted again."""
+    """A topic is read in many batches: a repeated row would be counted twice."""
     line = good(DECISION).data
     batches = [
         pa.RecordBatch.from_pydict({"file": ["t/0"], "pos": [at], "value": [line]})

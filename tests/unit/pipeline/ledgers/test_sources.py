@@ -1,4 +1,4 @@
-"""Ledger files are found, cut, read and followed byte for byte; no Spark is started for it."""
+"""Ledger files are found, cut, read and followed exactly, without Spark."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_packing_that_is_not_read_is_an_error_and_no_silence() -> None:
     ],
 )
 def test_packed_file_gives_its_lines(tmp_path: Path, name: str, pack: Any) -> None:
-    """In one chunk, however large it is; positions are those of the lines."""
+    """The file is a single chunk of any size; positions are those of the lines."""
     path = tmp_path / name
     path.write_bytes(pack(b"one\ntwo\n" + b"x" * 100_000 + b"\nlast"))
     assert len(cut(str(path), 0, path.stat().st_size, 10)) == 1
@@ -76,7 +76,7 @@ def test_packed_file_gives_its_lines(tmp_path: Path, name: str, pack: Any) -> No
 def test_torn_packed_file_gives_the_lines_before_and_one_refusal(
     tmp_path: Path, cut_at: int
 ) -> None:
-    """A copy that was not finished, or bytes that are something else."""
+    """The file is an unfinished copy or has foreign bytes."""
     path = tmp_path / "a.jsonl.gz"
     row = json.dumps(DECISION).encode()
     draw = random.Random(1)
@@ -87,7 +87,7 @@ def test_torn_packed_file_gives_the_lines_before_and_one_refusal(
         reason for each in (batch, *more) for reason in each.column("reason").to_pylist() if reason
     ]
     assert "not read further" in reasons[-1]
-    assert len(reasons) <= 2  # and perhaps the line that was torn
+    assert len(reasons) <= 2  # and perhaps the torn line
     taken = sum(each.column("decision").null_count < len(each) for each in (batch, *more))
     assert bool(taken) == (cut_at < 0)
     refused = Refused()
@@ -122,7 +122,7 @@ def test_a_set_of_characters_is_a_pattern_when_no_such_file_exists(tmp_path: Pat
 
 @pytest.mark.parametrize("missing", ["nothing", "*.nothing", "no/such/folder/"])
 def test_path_that_is_not_there_is_named(tmp_path: Path, missing: str) -> None:
-    """Whatever else is there."""
+    """The other path exists."""
     (tmp_path / "a.jsonl").touch()
     with pytest.raises(LedgerPathError, match="no such ledger") as caught:
         find_files([str(tmp_path / "a.jsonl"), f"{tmp_path}/{missing}"])
@@ -130,7 +130,7 @@ def test_path_that_is_not_there_is_named(tmp_path: Path, missing: str) -> None:
 
 
 def test_ledgers_need_not_be_local() -> None:
-    """Any file system fsspec knows; names are URLs there."""
+    """Any file system of fsspec works; the names are URLs there."""
     fs = fsspec.filesystem("memory")
     fs.pipe_file("/bucket/w.jsonl", b"one\ntwo")
     fs.pipe_file("/bucket/other", b"x")
@@ -177,7 +177,7 @@ def test_loads_are_even_and_whole() -> None:
 
 
 def test_open_line_is_found_from_the_end(tmp_path: Path) -> None:
-    """Where a half-written line starts; the size when none is."""
+    """Return the start of a half-written line, or the size without such a line."""
     path = tmp_path / "w"
     path.write_bytes(b"one\ntwo\nthr")
     assert last_line_start(str(path), 0, 11) == 8
@@ -189,7 +189,7 @@ def test_open_line_is_found_from_the_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("then", ["rotated", "rotated twice", "rotated and begun anew"])
 def test_a_file_that_rotates_after_it_was_listed_is_read_whole(tmp_path: Path, then: str) -> None:
-    """As the workers' own ledger renames it; what was written since is for the next run."""
+    """The file is renamed as by the workers' ledger; later lines are left for the next run."""
     files = LedgerFiles(tmp_path, "w", file_bytes=50_000)
     files.put(lambda: [sample_row(number) for number in range(100)])
     files.drain()
@@ -210,7 +210,7 @@ def test_a_file_that_rotates_after_it_was_listed_is_read_whole(tmp_path: Path, t
 
 
 def test_a_file_that_is_removed_after_it_was_listed_is_refused_and_counted(tmp_path: Path) -> None:
-    """Its lines are in no figure: the run names it."""
+    """Its lines are in no figure, so the run names the file."""
     (tmp_path / "a.jsonl").write_bytes(good(SAMPLE).data)
     (tmp_path / "b.jsonl").write_bytes(good(SAMPLE).data)
     refused = Refused(keep=10)
@@ -224,5 +224,5 @@ def test_a_file_that_is_removed_after_it_was_listed_is_refused_and_counted(tmp_p
 
 
 def sample_row(number: int) -> Any:
-    """A row as a worker's sensor gives it."""
+    """Return a row in the form of a worker's sensor."""
     return "partition_sample", {**SAMPLE, "ts": float(number), "end_offset": number}

@@ -192,7 +192,7 @@ def test_the_whole_state_of_two_groups() -> None:
 
 
 def test_counts_are_told_with_the_first_refused_line() -> None:
-    """Without one the numbers alone."""
+    """Without refused lines the text has only the numbers."""
     refused = Refused(accepted=1_500, keep=1)
     assert str(refused) == "0 of 1,500 lines refused"
     refused.refuse("f", 7, "why")

@@ -1,4 +1,4 @@
-"""A ledger in a topic, read without Spark: every line once, those that are wanted, and what was left out."""
+"""A ledger in a topic, read without Spark: each wanted line once, and a report of omissions."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_rows_of_a_topic_are_those_of_a_file(broker: EmbeddedBroker, tmp_path: P
 
 
 def test_lines_of_a_transaction_that_was_given_up_are_not_read(broker: EmbeddedBroker) -> None:
-    """Neither as rows nor as a story; those of a committed transaction are."""
+    """Only lines of committed transactions become rows or story lines."""
 
     async def send() -> None:
         async with AIOKafkaProducer(
@@ -89,7 +89,7 @@ def test_lines_of_a_transaction_that_was_given_up_are_not_read(broker: EmbeddedB
 
 
 def test_a_story_has_the_lines_of_its_group_without_samples(broker: EmbeddedBroker) -> None:
-    """Or those of all groups."""
+    """Without a group, the lines of all groups are returned."""
     with broker:
         fill(broker, *LINES)
         where = {"bootstrap_servers": [broker.bootstrap]}
@@ -118,7 +118,7 @@ def test_of_a_long_topic_the_newest_records_are_read_and_it_is_said(broker: Embe
 
 
 def test_one_partition_that_is_not_read_whole_is_reported(broker: EmbeddedBroker) -> None:
-    """The other partition is empty, so that nothing of it can be left out."""
+    """The other partition is empty, so only this partition can be incomplete."""
     with broker:
         asyncio.run(_send(broker.bootstrap, [line(number) for number in range(3)], 1))
         where = {"bootstrap_servers": [broker.bootstrap]}
@@ -129,7 +129,7 @@ def test_one_partition_that_is_not_read_whole_is_reported(broker: EmbeddedBroker
 
 
 def test_a_topic_that_is_not_there_is_an_error(broker: EmbeddedBroker) -> None:
-    """It is not made by asking for it."""
+    """The request does not create the topic."""
     with broker:
         ledger = f"kafka://{broker.bootstrap}/nothing"
         for _ in range(2):

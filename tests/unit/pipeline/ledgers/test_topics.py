@@ -1,4 +1,4 @@
-"""A partition's records are fetched up to the end that was asked for."""
+"""A partition's records are fetched up to the requested end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from faust_assigner.pipeline.ledgers import topic_source
 
 
 class Consumer:
-    """Gives its answers one after the other: offsets, and the position behind them."""
+    """A consumer with scripted answers: offsets, and the position after them."""
 
     def __init__(self, *answers: tuple[Sequence[int], int]) -> None:
         self._answers = list(answers)

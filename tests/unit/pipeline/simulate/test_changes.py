@@ -1,4 +1,4 @@
-"""One change to one group as a whole row, and the report of a simulation."""
+"""A change to a group as a whole row, and the report of a simulation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.unit.pipeline.simulate.test_recordings import (
 )
 from tests.unit.pipeline.simulate.test_settings import row as result
 
-# -- one change -----------------------------------------------------------------------------------
+# -- changes --------------------------------------------------------------------------------------
 
 
 def test_the_load_of_rates_has_a_value_for_each_place() -> None:
@@ -50,7 +50,7 @@ def test_the_load_of_rates_has_a_value_for_each_place() -> None:
 
 
 def test_the_whole_row_of_a_change() -> None:
-    """Two racks and a member without one; of four tasks one moves cold and one moves warm."""
+    """Two racks and a member without a rack; of four tasks one moves cold and one warm."""
     topics = ["in", "log"]
     members = tuple(
         Member(
@@ -98,7 +98,7 @@ def test_the_whole_row_of_a_change() -> None:
 
 
 def test_members_are_removed_by_instance_or_member_id() -> None:
-    """An unknown name is an error that names all others; new members share the topics."""
+    """The error for an unknown name lists all names; new members share the topics."""
     members = [
         Member("id-1", ["t"], instance_id="w1", rack_id="r2"),
         Member("id-2", ["t"], rack_id="r1"),
@@ -179,7 +179,7 @@ def test_rows_and_reports_may_go_to_another_file_system(tmp_path: Path) -> None:
 
 
 def test_a_run_without_spark_shows_its_stages_and_writes_both_files(tmp_path: Path) -> None:
-    """The number of settings is that of policies times standbys."""
+    """The number of settings is policies times standbys."""
     shown = Progress()
     stages: list[str] = []
     shown.enter = stages.append  # type: ignore[method-assign]
@@ -206,7 +206,7 @@ def test_a_run_without_spark_shows_its_stages_and_writes_both_files(tmp_path: Pa
 def test_the_heads_of_a_table_are_in_the_order_of_its_cells(
     monkeypatch: pytest.MonkeyPatch, which: str
 ) -> None:
-    """A value below another head would be read as another figure."""
+    """A value below another head would be read as the wrong figure."""
     shown: list[Any] = []
     monkeypatch.setattr(console, "show", lambda title, heads, rows: shown.append(heads))
     if which == "what if":
@@ -230,7 +230,7 @@ def test_the_heads_of_a_table_are_in_the_order_of_its_cells(
 
 
 def test_the_slowest_worker_decides_how_long_a_change_stops_the_group() -> None:
-    """Of the two that replay; racks are sorted, and each is counted."""
+    """Two workers replay; racks are sorted and counted."""
     topics = ["in", "log"]
     members = tuple(
         Member(name, topics, actives={"in": n, "log": n}, generation=1, rack_id=rack)

@@ -1,4 +1,4 @@
-"""The tables that ``simulate`` and ``weights`` print."""
+"""The printed tables of ``simulate`` and ``weights``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from faust_assigner.pipeline.simulate.console import (
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """The tables that are printed: title, and each row by its heads."""
+    """The printed tables: the title, and each row by its heads."""
     found: list[dict[str, Any]] = []
 
     def show(title: str, heads: Any, rows: Any) -> None:
@@ -29,12 +29,12 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 
 def cells(row: list[tuple[str, str]]) -> dict[str, str]:
-    """Return a row by its heads; a head that is used twice counts once."""
+    """Return a row by its heads; a repeated head counts once."""
     return dict(row)
 
 
 def summary(policy: str, state: str = "all", first: float = 1.0) -> dict[str, Any]:
-    """The distributions of an arm: each figure is another number."""
+    """Return the distributions of an arm with distinct figures."""
     metrics = (
         *("moved", "cold_moves", "unavailable_s_per_partition", "worst_gap_s", "worst_load"),
     )
@@ -80,7 +80,7 @@ ADVICE = {
 
 
 def event(number: int, predicted: int, group: str = "g", cold: int = 0) -> dict[str, Any]:
-    """A recorded rebalance that moved two tasks."""
+    """Return a recorded rebalance with two moved tasks."""
     return {
         "ts": f"2026-11-21T03:{number:02d}:07.500+00:00",
         "group_id": group,
@@ -168,7 +168,7 @@ def test_recommended_settings_stand_beside_the_other_policy_and_the_record(
 def test_the_advice_names_both_settings_of_each_group(
     shown: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Recorded first, then recommended; a difference that is not known is left out."""
+    """Recorded settings come before recommended ones; an unknown difference is left out."""
     unknown = {**ADVICE, "group_id": "bank", "difference_s": None, "interval": None}
     show_simulation(report(advice=[ADVICE, unknown]), "out")
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Group")]
@@ -183,7 +183,7 @@ def test_the_advice_names_both_settings_of_each_group(
 def test_the_recorded_rebalances_that_differ_most_are_printed_by_group_and_time(
     shown: list[dict[str, Any]],
 ) -> None:
-    """Warm and cold differences count; equal ones are counted in the title."""
+    """Warm and cold differences count; the title counts equal rebalances."""
     events = [event(n, 2) for n in range(EVENTS_PRINTED)]
     events += [event(40, 2, group="a", cold=1), event(41, 0)]
     show_simulation(report(events=events), "out")
@@ -300,7 +300,7 @@ def test_learned_weights_are_shown_with_their_places_and_their_doubts(
 def test_each_figure_of_a_shadow_score_stands_below_its_head(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Who reads a weighted plan's load as the counted one's would switch weights off."""
+    """A reader who confuses the two loads would switch weights off."""
     score = {
         "group_id": "shop",
         "ts": "2026-11-21T12:00:00+00:00",

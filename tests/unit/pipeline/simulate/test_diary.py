@@ -1,4 +1,4 @@
-"""Who died, who left and who was restarted, from nothing but successive decisions and samples."""
+"""Deaths, leaves and restarts of workers, derived from decisions and samples alone."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def told(*decisions: dict[str, Any], **seen: Sequence[tuple[str, float]]) -> tup
 
 
 def test_a_static_member_died_a_session_before_it_was_missed() -> None:
-    """The ledger says "leave" a whole session later, whatever the process died of; it never says crash."""
+    """The ledger has a "leave" a session after any death, and never a crash."""
     start = decided(0, "first", ("m1", "w1"), ("m2", "w2"))
     assert told(start, decided(100, "leave", ("m2", "w2"))) == (Event(70.0, Kind.CRASH, "w1"),)
 
 
 def test_a_static_member_that_returns_is_the_same_worker_however_late() -> None:
-    """Under a new member id and hours after; down since a session before it was missed."""
+    """The member returns hours later with a new member id; it was down since a session before."""
     start = decided(0, "first", ("m1", "w1"), ("m2", "w2"))
     events = told(
         start,
@@ -67,7 +67,7 @@ def test_a_static_member_that_returns_is_the_same_worker_however_late() -> None:
 
 
 def test_a_static_member_under_a_new_id_was_restarted_within_its_session() -> None:
-    """Nobody missed it: no join, no crash."""
+    """The group did not notice the restart: there is no join and no crash."""
     start = decided(0, "first", ("m1", "w1"), ("m2", "w2"))
     assert told(start, decided(100, "join+leave", ("m9", "w1"), ("m2", "w2"))) == (
         Event(100.0 - BRIEF_S, Kind.RESTART, "w1", BRIEF_S),
@@ -84,7 +84,7 @@ def test_a_new_instance_is_a_join() -> None:
 
 
 def test_a_member_that_fell_silent_for_a_session_crashed() -> None:
-    """Its partitions were sampled no more while another's were; one that was heard to the end left."""
+    """Its samples ended before another member's; a member with samples to the end left."""
     start, gone = decided(0, "first", "a", "b"), decided(100, "leave", "b")
     assert told(start, gone, d0=[("a", 68.0), ("b", 98.0)]) == (Event(70.0, Kind.CRASH, "a"),)
     assert told(start, gone, d0=[("a", 95.0), ("b", 98.0)]) == (Event(100.0, Kind.LEAVE, "a"),)
@@ -93,7 +93,7 @@ def test_a_member_that_fell_silent_for_a_session_crashed() -> None:
 
 
 def test_samples_are_laid_to_the_decision_that_stood(tmp_path: Path) -> None:
-    """From lines to the last word of each member before the next decision."""
+    """Each member's last sample before the next decision counts."""
     lines = []
     for number, (at, members) in enumerate([(0, "ab"), (100, "b")]):
         lines.append(
@@ -161,7 +161,7 @@ def test_samples_are_laid_to_the_decision_that_stood(tmp_path: Path) -> None:
 
 
 def test_costs_are_the_ledgers_own_where_it_measured_enough() -> None:
-    """Replay from cold recoveries, takeover from warm ones, the session from the newest decision."""
+    """Replay is from cold recoveries, takeover from warm, the session from the last decision."""
     found = [
         RecoveryFact("shop", "d1", "a", 2.0, 9_000, True),
         RecoveryFact("shop", "d2", "b", 3.0, 11_000, True),
@@ -180,7 +180,7 @@ def test_costs_are_the_ledgers_own_where_it_measured_enough() -> None:
 
 @pytest.mark.parametrize("name", ["worker-2", "m2"])
 def test_remove_takes_an_instance_id_and_names_who_there_is(tmp_path: Path, name: str) -> None:
-    """What a person knows is the name of the worker, not Kafka's id."""
+    """People know the worker's name, not Kafka's member id."""
     decision = decided(0, "first", ("m1", "worker-1"), ("m2", "worker-2"))
     row = {
         **decision,

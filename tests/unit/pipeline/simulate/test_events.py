@@ -1,4 +1,4 @@
-"""The recorded rebalances again, and the advice that the recorded weeks allow."""
+"""The recorded rebalances simulated again, and the advice from the recorded weeks."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def placed(name: str, partition: int, member: str, *, moved: bool) -> Row:
 
 
 def joined_twice() -> Facts:
-    """Twelve tasks on one member; a second joins after an hour and takes five, a third after two and none."""
+    """Member a has twelve tasks; b joins after an hour and takes five, c after two and none."""
     rows = [
         decided("d1", START, "a"),
         *(placed("d1", n, "a", moved=False) for n in range(12)),
@@ -75,7 +75,7 @@ def test_each_recorded_rebalance_has_its_prediction() -> None:
 
 
 def test_a_trace_sums_to_the_outcome() -> None:
-    """Every rebalance after the first is in it, the first is not."""
+    """The trace has every rebalance except the first."""
     facts = joined_twice()
     (scenario,) = week(facts).recordings
     for arm in arms(("ours", "stock"), (0, 1)):
@@ -88,7 +88,7 @@ def test_a_trace_sums_to_the_outcome() -> None:
 
 @pytest.mark.parametrize(("at", "place"), [(-5, 0), (4, 0), (6, 1), (99, 2)])
 def test_a_predicted_round_counts_with_the_nearest_recorded_round(at: float, place: int) -> None:
-    """A follow-up round counts with the round that it follows."""
+    """A follow-up round counts with the preceding round."""
     assert nearest([0.0, 10.0, 20.0], at) == place
 
 
@@ -113,7 +113,7 @@ def scenario(*events: Event) -> Scenario:
 
 
 def test_weeks_are_whole_and_begin_with_their_own_members() -> None:
-    """A member that left in the first week is not in the second; the rest of a week is left out."""
+    """A member that left in the first week is not in the second; a partial week is dropped."""
     made = scenario(
         Event(5.0, Kind.LEAVE, "a", 0.0),
         Event(DAY_S, Kind.JOIN, "c", 0.0),
@@ -126,7 +126,7 @@ def test_weeks_are_whole_and_begin_with_their_own_members() -> None:
 
 
 def test_two_recorded_weeks_are_drawn_as_weeks_and_less_as_days() -> None:
-    """Days of one week differ by their weekday, so a drawn week keeps its own."""
+    """Weekdays differ, so a drawn week keeps its weekdays."""
     days = [Event(day * DAY_S + 60.0, Kind.RESTART, "a", 3.0) for day in range(16)]
     draw = np.random.default_rng(1)
     odd = _periods(days, draw, 1)
@@ -163,7 +163,7 @@ def test_a_change_is_advised_only_if_the_interval_excludes_zero(
 
 
 def fleets(weeks: int) -> Facts:
-    """A group whose two members restart once a week, at different hours, with a state of the usual size."""
+    """Return a group with two weekly restarts at different hours, and a usual state."""
     rows: list[Row] = [decided("d", START, "a", "b", replicas="0")]
     rows += [placed("d", n, "ab"[n % 2], moved=False) for n in range(8)]
     rows.append(Row("assignment", {**rows[1].values, "topic": "t-changelog"}))
@@ -176,7 +176,7 @@ def fleets(weeks: int) -> Facts:
 
 
 def test_advice_names_both_settings_and_counts_weeks() -> None:
-    """A standby against none, over three recorded weeks; over one week there is no advice."""
+    """The advice compares one standby with none over three weeks; one week gives no advice."""
     found: list[dict[str, Any]] = []
     for weeks in (3, 1):
         facts = fleets(weeks)
@@ -200,5 +200,5 @@ def test_advice_names_both_settings_and_counts_weeks() -> None:
 def test_the_table_recommends_a_change_only_if_each_group_does(
     verdicts: list[str], wanted: str
 ) -> None:
-    """One group whose weeks show no difference keeps the settings of all."""
+    """A group without a difference keeps all groups' settings."""
     assert of_all([{"verdict": verdict} for verdict in verdicts]) == wanted

@@ -15,7 +15,7 @@ ODDS = ("deploy", "crash", "bounce", "join", "leave", "scale_out", "lose_rack")
 
 
 class Draw:
-    """A generator of numbers: whole numbers and choices are scripted, all others are the lowest ones."""
+    """A random source with scripted integers and choices; other numbers are the lowest."""
 
     def __init__(self, wholes: Sequence[int], incidents: Sequence[str]) -> None:
         self.wholes, self.incidents = list(wholes), list(incidents)
@@ -81,7 +81,7 @@ def drawn(
 
 
 def test_the_groups_and_the_loads_of_a_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last partition is the heaviest; a task's state grows with its load; one group has no state."""
+    """The last partition is the heaviest; state grows with the load; one group has no state."""
     made, draw = drawn(monkeypatch, [6, 3, 1, 2, 0], [])
     assert made.groups == (
         TaskGroup("topic-0", 1, "topic-0-changelog"),
@@ -106,7 +106,7 @@ def test_the_groups_and_the_loads_of_a_scenario(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_scenario_has_no_more_groups_than_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An only group has a state, and one rack has no name."""
+    """A sole group has state, and a sole rack has no name."""
     made, _ = drawn(monkeypatch, [4, 1, 5, 0], [], racks=(1,))
     assert made.groups == (TaskGroup("topic-0", 4, "topic-0-changelog"),)
     assert [worker.rack_id for worker in made.workers] == [None] * 5
@@ -142,7 +142,7 @@ def test_an_incident_as_it_is_drawn(
     wholes: list[int],
     events: list[tuple[float, Kind, int, float]],
 ) -> None:
-    """An incident that would leave fewer than two workers is a join."""
+    """An incident that would leave fewer than two workers becomes a join."""
     made, draw = drawn(monkeypatch, [*ALONE, members, 1, *wholes], [name])
     assert [
         (round(event.at_s, 6), event.kind, event.member_id, event.down_s) for event in made.events
@@ -166,7 +166,7 @@ def test_a_fleet_in_one_rack_loses_no_rack(monkeypatch: pytest.MonkeyPatch) -> N
 def test_incidents_follow_each_other_and_hit_the_running_workers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A lost rack and a deploy take time; a worker that is gone is not hit again."""
+    """A lost rack and a deploy take time; removed workers have no more incidents."""
     wholes = [*ALONE, 4, 4, 0, 1, 2]
     made, _ = drawn(monkeypatch, wholes, ["lose_rack", "crash", "deploy", "bounce"])
     assert [(round(e.at_s, 6), e.kind, e.member_id) for e in made.events] == [

@@ -1,4 +1,4 @@
-"""The job of ``simulate``: its costs, its report, its rows, and the effect of one change."""
+"""The job of ``simulate``: costs, report, rows, and the effect of a change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REQUEST = Request(24, 5, "out", ("ours", "stock"), (0, 1))
 def test_a_given_session_timeout_goes_before_the_recorded_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is no measured cost then; the other measured costs stay."""
+    """The session timeout is then not a measured cost; other measured costs stay."""
     decision = {
         "group_id": "g",
         "decision_id": "d",
@@ -61,7 +61,7 @@ def test_a_given_session_timeout_goes_before_the_recorded_one(
 def test_settings_are_judged_on_other_scenarios_if_there_are_enough(
     monkeypatch: pytest.MonkeyPatch, scenarios: int, is_judged: bool
 ) -> None:
-    """The even scenarios choose, the odd ones judge; the policy is the first one without switches."""
+    """Even scenarios choose and odd ones judge; the policy is the first without switches."""
     asked: list[Any] = []
 
     def recommend(chosen: Any, *, policy: str, judged: Any = ()) -> list[Any]:

@@ -36,11 +36,11 @@ from tests.unit.pipeline.simulate.test_events import START, joined_twice, placed
 from tests.unit.pipeline.simulate.test_events import decided as decided_row
 from tests.unit.pipeline.simulate.test_what_if import COSTS, LOAD, group, one
 
-# -- one change to one group
+# -- changes to a group
 
 
 def test_a_new_worker_stands_where_the_fewest_remain_after_the_change() -> None:
-    """A member that is removed by the same change does not count."""
+    """A member removed by the same change does not count."""
     members = [Member(name, ["t"], rack_id=rack) for name, rack in zip("abc", "112", strict=True)]
     assert changed(members, Change(add=1, remove=("b",)))[-1].rack_id == "1"
     assert changed(members, Change(add=1))[-1].rack_id == "2"
@@ -55,7 +55,7 @@ def test_new_standbys_are_restored_in_time_and_bytes_but_stop_no_worker() -> Non
 
 
 def test_a_first_placement_is_no_move_and_a_task_without_a_table_is_never_cold() -> None:
-    """Costs are those of the change alone."""
+    """The costs cover only the change."""
     orphan = group()
     (a, b) = orphan.members
     b = replace(b, actives={"t": [2], "c": [2]})
@@ -66,7 +66,7 @@ def test_a_first_placement_is_no_move_and_a_task_without_a_table_is_never_cold()
 
 
 def test_a_topic_without_load_is_left_where_it_is() -> None:
-    """Counted as work, the two orders of its owner would be one too many."""
+    """With the topic counted as work, its owner would have an order too many."""
     topics = ["lead", "t"]
     members = (
         Member("a", topics, actives={"t": [0, 1], "lead": [0]}, generation=1),
@@ -78,7 +78,7 @@ def test_a_topic_without_load_is_left_where_it_is() -> None:
 
 
 def test_members_without_racks_share_none_and_each_partition_has_its_own_rate() -> None:
-    """The worst partition's lag is told."""
+    """The lag of the worst partition is reported."""
     bare = replace(group(), members=tuple(replace(m, rack_id=None) for m in group().members))
     assert one(Change(), bare)["colocated_pairs"] == 0
     load = Load({("t", 3): 100.0}, LOAD.records, LOAD.bytes_kept)
@@ -87,7 +87,7 @@ def test_members_without_racks_share_none_and_each_partition_has_its_own_rate() 
 
 
 def test_a_policy_may_be_named_once() -> None:
-    """With the same switches and standbys it would be played twice."""
+    """A repeated policy with the same switches and standbys would be played twice."""
     assert len(arms(("ours", "ours+static"), (0, 1))) == 4
     with pytest.raises(ConfigError, match="named twice"):
         arms(("ours", "stock", "ours"), (1,))
@@ -97,7 +97,7 @@ def test_a_policy_may_be_named_once() -> None:
 
 
 def test_rebalances_of_each_group_are_predicted_from_its_own_decisions() -> None:
-    """Two groups in one ledger."""
+    """The ledger has two groups."""
     facts = joined_twice()
     other = [
         {**each, "group_id": "h", "ts": each["ts"] + timedelta(minutes=7)}
@@ -109,7 +109,7 @@ def test_rebalances_of_each_group_are_predicted_from_its_own_decisions() -> None
 
 
 def test_a_group_of_which_some_members_are_static_is_played_as_dynamic() -> None:
-    """The dynamic ones decide its rounds."""
+    """The dynamic members decide the group's rounds."""
     mixed = decided_row("d", START, "a", "b", replicas="1").values
     first, second = mixed["members"]
     mixed = {**mixed, "members": [{**first, "instance_id": "a"}, second]}
@@ -117,7 +117,7 @@ def test_a_group_of_which_some_members_are_static_is_played_as_dynamic() -> None
 
 
 def test_of_two_equally_near_rounds_the_earlier_one_counts() -> None:
-    """A follow-up round belongs to the round before it."""
+    """A follow-up round belongs to the preceding round."""
     assert nearest([0.0, 10.0], 5.0) == 0
 
 
@@ -135,7 +135,7 @@ def test_a_recovery_of_no_duration_measures_nothing_and_the_least_records_are_en
 
 
 def test_no_event_is_before_the_first_decision() -> None:
-    """A restart or a death soon after it is dated to the begin."""
+    """A restart or death soon after the first decision is dated to its time."""
     start = decided(0, "first", ("m1", "w1"), ("m2", "w2"))
     restarted = decided(2, "join+leave", ("m9", "w1"), ("m2", "w2"))
     assert told(start, restarted) == (Event(0.0, Kind.RESTART, "w1", BRIEF_S),)
@@ -143,7 +143,7 @@ def test_no_event_is_before_the_first_decision() -> None:
 
 
 def test_a_silence_of_nearly_a_session_is_a_crash() -> None:
-    """The last sample precedes it."""
+    """The last sample precedes the silence."""
     start, gone = decided(0, "first", "a", "b"), decided(100, "leave", "b")
     silent = 100.0 - SILENT_SHARE * SESSION_S
     assert told(start, gone, d0=[("a", silent), ("b", 98.0)])[0].kind is Kind.CRASH
@@ -158,7 +158,7 @@ def test_a_member_under_a_second_id_of_its_instance_is_the_same_worker() -> None
 
 
 def test_each_absence_ends_with_one_return_and_a_member_ends_its_own() -> None:
-    """Of two new members after one restart the second one joined."""
+    """Of two new members after a restart, the second joined."""
     start = decided(0, "first", "a", "b", "c")
     gone = decided(100, "leave", "c")
     events = told(start, gone, decided(110, "join", "b", "c"))
@@ -170,14 +170,14 @@ def test_each_absence_ends_with_one_return_and_a_member_ends_its_own() -> None:
 
 @pytest.mark.parametrize(("later", "kind"), [(0.0, Kind.RESTART), (0.1, Kind.LEAVE)])
 def test_a_dynamic_member_is_back_within_five_minutes(later: float, kind: Kind) -> None:
-    """After that a new member of its rack is another worker."""
+    """Later, a new member of the rack is another worker."""
     start, gone = decided(0, "first", "a", "b"), decided(100, "leave", "b")
     events = told(start, gone, decided(100 + RETURN_S + later, "join", "b", "x"))
     assert events[0].kind is kind
 
 
 def test_a_worker_of_capacity_zero_can_be_played() -> None:
-    """It is drained, and loads are divided by capacities."""
+    """Such a worker is drained, and loads are divided by capacities."""
     start = decided(0, "first", "a", "b")
     start["members"][0]["capacity"] = 0.0
     assert Diary([start]).workers["a"].capacity > 0
@@ -187,7 +187,7 @@ def test_a_worker_of_capacity_zero_can_be_played() -> None:
 
 
 def test_an_event_at_the_end_of_a_week_is_in_the_next_week_and_the_dead_do_not_start_it() -> None:
-    """A member that joins twice and leaves once is gone."""
+    """A member with two joins and a leave is gone."""
     made = scenario(
         Event(5.0, Kind.CRASH, "a", 0.0),
         Event(9.0, Kind.JOIN, "c", 0.0),
@@ -209,7 +209,7 @@ def test_an_interval_that_ends_at_zero_includes_it() -> None:
 
 @pytest.mark.parametrize(("count", "factor"), [(31, 2.042), (32, 1.96)])
 def test_the_last_entry_of_students_table_is_used(count: int, factor: float) -> None:
-    """It has 30 degrees of freedom."""
+    """The last entry has 30 degrees of freedom."""
     values = [float(n) for n in range(count)]
     found = interval_of(values)
     assert found is not None
@@ -237,7 +237,7 @@ def test_the_difference_is_recommended_minus_recorded_seconds_of_a_partition(
 
 
 def _weeks() -> Facts:
-    """Eight partitions over two weeks, with one restart in each."""
+    """Return eight partitions over two weeks, with a restart in each week."""
     rows = [decided_row("d", START, "a", "b", replicas="0")]
     rows += [placed("d", n, "ab"[n % 2], moved=False) for n in range(8)]
     for number in range(2):
@@ -259,7 +259,7 @@ def test_the_interval_of_a_quantile_stays_within_the_values() -> None:
 
 
 def test_only_scenarios_that_both_policies_played_are_compared() -> None:
-    """One scenario has no interval."""
+    """A single scenario has no interval."""
     mine, theirs = {"1": 5.0, "2": 7.0}, {"2": 4.0, "3": 1.0}
     assert difference(mine, theirs) == {"scenarios": 1, "mean": 3.0, "interval": None}
     assert difference(mine, {}) == {"scenarios": 0, "mean": None, "interval": None}

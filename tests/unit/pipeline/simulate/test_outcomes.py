@@ -105,12 +105,12 @@ PLAYED = (("ours+static", 1), ("ours", 0))
 def test_other_settings_are_another_policy_or_another_number_of_standbys(
     old: tuple[str, int], interval: list[float], said: str
 ) -> None:
-    """A difference of one of them is a change."""
+    """A difference in either of them is a change."""
     assert verdict(old, ("ours+static", 1), interval).startswith(said)
 
 
 def test_the_members_at_the_begin_of_each_week() -> None:
-    """An event of a worker that does not run changes nothing; a week without members is left out."""
+    """An event of a stopped worker has no effect; a week without members is dropped."""
     made = scenario(
         "g",
         Event(1.0, Kind.CRASH, "c"),
@@ -171,7 +171,7 @@ def test_the_whole_rows_of_recorded_rebalances(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_number_of_standbys_that_is_no_number_is_an_error() -> None:
-    """It names the decision."""
+    """The error names the decision."""
     bad = decision("d7", 0, member("a"), config={"replicas": "one"}).values
     with pytest.raises(ConfigError, match="decision d7: 'one' is no number of standbys"):
         recorded_arm([bad], "ours")
@@ -280,7 +280,7 @@ def test_a_whole_row_of_a_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_whole_distribution_of_an_arm() -> None:
-    """Two scenarios whose figures all differ; per partition each row has its own divisor."""
+    """Two scenarios have distinct figures; per partition each row has its own divisor."""
     rows = [
         result(2, "ours", 1, 30.0, 3.0, moved=6, cold_moves=2, worst_gap_s=5.0, imbalance=1.5),
         result(1, "ours", 1, 10.0, 2.0, moved=4, cold_moves=1, worst_gap_s=3.0, partitions=5),
@@ -409,13 +409,13 @@ def test_a_rival_that_was_not_compared_gives_no_verdict() -> None:
 
 
 def test_an_unknown_switch_behind_a_known_one_is_named() -> None:
-    """With the known ones."""
+    """The error lists the known switches."""
     with pytest.raises(ConfigError, match="unknown switch 'fast', known: static, weights, eager"):
         arms(("ours+static+fast",))
 
 
 def test_a_policy_is_tried_out_with_one_member_and_two_topics() -> None:
-    """Its arguments are those of the planner."""
+    """The trial uses the planner's arguments."""
     asked: list[Any] = []
 
     def policy(*given: Any, **more: Any) -> Placement:
@@ -445,7 +445,7 @@ def test_sticky_keeps_the_claims_of_all_topics() -> None:
 
 
 def test_a_rival_has_the_figures_of_the_scenarios_that_judge() -> None:
-    """In the scenarios that chose the settings it was calmer."""
+    """The rival was calmer in the scenarios that chose the settings."""
 
     def rows(ours: float, stock: float) -> list[Any]:
         told = (("ours", ours), ("stock", stock))

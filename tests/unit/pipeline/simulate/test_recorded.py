@@ -1,4 +1,4 @@
-"""What of a ledger a replay takes, and what a difference between two arms may say."""
+"""The recordings in a ledger, and valid statements about a difference between arms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ START = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 def decided(group: str, name: str, at: datetime = START, **more: Any) -> Row:
-    """A decision of one member."""
+    """Return a decision with one member."""
     member = {"member_id": "m", "rack": None, "capacity": 1.0, "epoch": 1, "instance_id": None}
     values = {"group_id": group, "decision_id": name, "ts": at, "trigger": "join", "config": {},
               "members": [member], "session_timeout_s": 10.0}  # fmt: skip
@@ -57,7 +57,7 @@ def test_a_decision_stands_from_its_very_moment_on() -> None:
 
 
 def test_topics_that_weigh_nothing_are_no_tasks_of_a_recorded_week() -> None:
-    """As the decisions' config says; the others stay."""
+    """The decisions' config names such topics; other topics stay."""
     rows = [
         decided("g", "d", config={"weightless": "idle other"}),
         placed("g", "t"),
@@ -68,7 +68,7 @@ def test_topics_that_weigh_nothing_are_no_tasks_of_a_recorded_week() -> None:
 
 
 def test_a_topic_with_a_recovery_has_state_whatever_row_comes_last() -> None:
-    """A later row of its owner does not say whether the topic has state."""
+    """A later row of the owner does not affect the topic's state."""
     rows = [recovered("g"), placed("g", "t"), placed("g", "u")]
     for order in (rows, rows[::-1]):
         (t, u) = facts_of(order).topics
@@ -76,7 +76,7 @@ def test_a_topic_with_a_recovery_has_state_whatever_row_comes_last() -> None:
 
 
 def test_facts_of_a_group_are_its_own() -> None:
-    """Decisions, topics and recoveries of others are left out."""
+    """Decisions, topics and recoveries of other groups are left out."""
     rows = [row for g in ("g", "h") for row in (decided(g, "d"), placed(g, "t"), recovered(g))]
     mine = facts_of(rows).of_group("h")
     assert [decision["group_id"] for decision in mine.decisions] == ["h"]
@@ -85,7 +85,7 @@ def test_facts_of_a_group_are_its_own() -> None:
 
 
 def test_the_longest_session_of_the_newest_decisions_counts() -> None:
-    """Of each group its newest word, of all groups the longest."""
+    """The newest decision of each group counts, and of all groups the longest session."""
     rows = [decided("g", "d1", session_timeout_s=90.0),
             decided("g", "d2", START + timedelta(1), session_timeout_s=20.0),
             decided("h", "d3", session_timeout_s=30.0)]  # fmt: skip
@@ -94,7 +94,7 @@ def test_the_longest_session_of_the_newest_decisions_counts() -> None:
 
 
 def test_a_warm_recovery_with_much_to_read_is_no_takeover() -> None:
-    """It tells how fast somebody reads, not how long a takeover takes."""
+    """Such a recovery measures the read rate, not the duration of a takeover."""
     lag = Costs().acceptable_recovery_lag
     quick = [RecoveryFact("g", "d", str(n), 2.0, lag, False) for n in range(LEAST_TAKEOVERS)]
     slow = [RecoveryFact("g", "d", f"slow {n}", 900.0, lag + 1, False) for n in range(9)]
@@ -103,7 +103,7 @@ def test_a_warm_recovery_with_much_to_read_is_no_takeover() -> None:
 
 
 def test_each_scenario_has_a_seed_of_its_own() -> None:
-    """That depends on the run's seed and on its number."""
+    """The seed depends on the run's seed and on the scenario's number."""
     seeds = {scenario_seed(seed, number) for seed in range(5) for number in range(20)}
     assert len(seeds) == 100
 
@@ -142,12 +142,12 @@ def test_differences_are_taken_scenario_by_scenario() -> None:
 def test_a_difference_that_may_be_chance_is_even(
     interval: tuple[float, float] | None, calmer: str
 ) -> None:
-    """Who stops less is said only where the interval leaves out zero."""
+    """An arm is called calmer only if the interval excludes zero."""
     assert _calmer("p", "q", interval) == calmer
 
 
 def recorded() -> Scenario:
-    """Four workers, all restarted twice; one group of heavy partitions, one of light ones."""
+    """Four workers restart twice; a group has heavy partitions, another group light ones."""
     workers = tuple(Worker(name, None) for name in "abcd")
     restarts = [Event(100.0 * n, Kind.RESTART, "abcd"[n % 4], 5.0) for n in range(8)]
     groups = (TaskGroup("light", 4, None), TaskGroup("heavy", 4, None))
@@ -157,7 +157,7 @@ def recorded() -> Scenario:
 
 
 def test_a_rolling_deploy_goes_round_before_it_begins_anew() -> None:
-    """Whoever was hit least so far is next, in every variation; not always in the same order."""
+    """The least restarted worker is next in every variation, in varying orders."""
     source, orders = Week((recorded(),)), set()
     for number in range(1, 20):
         hit = [event.member_id for event in source.scenario(number, number).events]
@@ -167,7 +167,7 @@ def test_a_rolling_deploy_goes_round_before_it_begins_anew() -> None:
 
 
 def test_heavy_partitions_change_places_within_their_group() -> None:
-    """A variation draws anew which are the heavy ones, of each group its own."""
+    """A variation redraws the heavy partitions within each group."""
     source, seen = Week((recorded(),)), set()
     for number in range(1, 20):
         rates = source.scenario(number, number).rates.tolist()
@@ -178,26 +178,26 @@ def test_heavy_partitions_change_places_within_their_group() -> None:
 
 
 def test_only_arms_whose_members_join_alike_are_compared() -> None:
-    """Who plans may differ; static members beside dynamic ones would compare the members."""
+    """Policies may differ; static beside dynamic members would compare the membership instead."""
     pairs = {("ours", "stock"): True, ("ours+static", "stock+static"): True, ("ours+static", "stock"): False,
              ("ours+weights", "stock"): True, ("ours", "ours+static"): False}  # fmt: skip
     assert {pair: comparable(*pair) for pair in pairs} == pairs
 
 
 def test_what_was_recorded_counts_tasks_of_all_rounds_but_the_first() -> None:
-    """A source and its changelog are one task; a topic without load is none."""
+    """A source and its changelog are one task; a topic without load is no task."""
     rows = [decided("g", name, START + timedelta(minutes=at)) for at, name in enumerate("abc")]
     rows[0].values["config"]["weightless"] = "lead"
     for name, moved, cold in (("a", True, True), ("b", True, False), ("c", True, True)):
         for topic in ("t", "t-changelog", "lead"):
             said = {"decision_id": name, "moved": moved, "cold": cold}
             rows += [placed("g", topic, partition=0, **said), placed("g", topic, partition=1)]
-    # Only one partition number of each decision moved, in topics of one count.
+    # Only a single partition number of each decision moved, in topics with equal counts.
     assert facts_of(rows).recorded() == {"rebalances": 2, "moved": 2, "cold_moves": 1}
 
 
 def sampled(partition: int, minute: int, records: int) -> Row:
-    """What arrived in a minute."""
+    """Return a sample of a minute's arrivals."""
     values = {"group_id": "g", "ts": START + timedelta(minutes=minute), "topic": "t",
               "partition": partition, "end_offset": 0, "committed_offset": 0, "bytes_in": 0,
               "records_in": records, "cpu_ms": 0.0, "state_bytes": 0}  # fmt: skip
@@ -205,7 +205,7 @@ def sampled(partition: int, minute: int, records: int) -> Row:
 
 
 def test_weights_are_learned_from_what_was_before_the_load_they_meet() -> None:
-    """The hot partition changes in the middle: the weights know the first, the load is the second."""
+    """The hot partition changes midway: weights come from the first half, loads from the second."""
     rows = [decided("g", "d"), placed("g", "t"), placed("g", "t", partition=1)]
     for minute in range(20):
         hot = minute < 10
@@ -216,7 +216,7 @@ def test_weights_are_learned_from_what_was_before_the_load_they_meet() -> None:
 
 
 def test_days_are_drawn_whole_and_each_part_has_its_own() -> None:
-    """Four days: bounces on two of them, restarts on the others, at hours of their own."""
+    """Of four days two have bounces and two have restarts, at different hours."""
     day = 86_400.0
     kinds = (Kind.BOUNCE, Kind.RESTART, Kind.BOUNCE, Kind.RESTART)
     events = [

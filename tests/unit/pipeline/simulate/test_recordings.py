@@ -45,7 +45,7 @@ def decision(name: str, at_s: float, *members: Any, group: str = "g", **more: An
 
 
 def placed(name: str, place: str, owner: str, said: str = "", **more: Any) -> Row:
-    """A placement; ``said`` has ``m`` for moved and ``c`` for cold."""
+    """Return a placement; ``said`` has ``m`` for moved and ``c`` for cold."""
     topic, _, partition = place.partition("/")
     told = {"group_id": "g", "decision_id": name, "topic": topic, "partition": int(partition)}
     flags = {"role": "active", "member_id": owner, "moved": "m" in said, "cold": "c" in said}
@@ -61,7 +61,7 @@ def sampled(place: str, at_s: float, records: int, end: int, **more: Any) -> Row
 
 
 def recovered(name: str, owner: str, place: str, span: tuple[float, float], **more: Any) -> Row:
-    """A recovery from one time to another."""
+    """Return a recovery over the time span."""
     topic, _, partition = place.partition("/")
     told = {"group_id": "g", "decision_id": name, "member_id": owner, "topic": topic}
     told |= {"partition": int(partition), "started": later(span[0]), "ended": later(span[1])}
@@ -295,7 +295,7 @@ def test_a_member_of_another_rack_is_no_return() -> None:
 
 
 def test_a_worker_may_be_absent_twice() -> None:
-    """Each absence has its own length; a return of no time ends it, too."""
+    """Each absence has its own length; a return after zero seconds ends an absence too."""
     both = (member("a"), member("b"))
     found = diary(
         decision("d1", 0, *both),
@@ -336,7 +336,7 @@ def test_a_variation_permutes_loads_within_their_group_together() -> None:
 
 
 def test_a_drawn_period_keeps_its_place_within_the_day() -> None:
-    """Of three days, of which two begin evenly; the last one is counted."""
+    """Of three days, two begin evenly; the last day counts."""
     events = [
         Event(day * DAY_S + offset, Kind.RESTART, name, 3.0)
         for day, offset, name in ((0, 5.0, "a"), (1, 6.0, "b"), (2, 0.0, "c"))
@@ -351,7 +351,7 @@ def test_a_drawn_period_keeps_its_place_within_the_day() -> None:
 
 
 def test_a_second_static_worker_that_was_restarted_within_its_session_does_not_join() -> None:
-    """Although another worker was absent before it."""
+    """Another worker was absent before."""
 
     def static(name: str, instance: str) -> dict[str, Any]:
         return member(name, instance_id=instance)
@@ -366,7 +366,7 @@ def test_a_second_static_worker_that_was_restarted_within_its_session_does_not_j
 
 
 def test_simultaneous_events_are_in_the_order_of_their_workers() -> None:
-    """Whatever their kinds are."""
+    """The kinds of the events do not matter."""
     found = diary(
         decision("d1", 0, member("a"), member("b"), member("c")),
         decision("d2", 50, member("c")),
@@ -381,7 +381,7 @@ def test_simultaneous_events_are_in_the_order_of_their_workers() -> None:
 def test_a_half_without_records_is_neither_load_nor_source_of_weights(
     seconds: tuple[int, int], records: tuple[int, int]
 ) -> None:
-    """Samples of one moment, an idle second half and an idle first half: the whole time is both."""
+    """The samples are of one moment, or one half is idle: the whole time is used for both."""
     first, second = zip(seconds, records, strict=True)
     rows = [
         decision("d1", 0, member("a")),

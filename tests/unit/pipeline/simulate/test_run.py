@@ -14,7 +14,7 @@ from faust_assigner.simulation.fleet import Scenario
 
 
 def row(policy: str, standbys: int, rebalances: int, moved: int, cold_moves: int) -> Any:
-    """The fields of a row that count."""
+    """Return the counted fields of a row."""
     return SimpleNamespace(
         policy=policy, standbys=standbys, rebalances=rebalances, moved=moved, cold_moves=cold_moves
     )
@@ -54,7 +54,7 @@ def test_predictions_of_an_arm_are_the_sums_over_its_recordings(
 
 
 class InOneRack:
-    """A fleet that starts in one rack; its later workers are in two more racks."""
+    """A fleet that starts in a single rack; later workers are in two more racks."""
 
     def scenario(self, scenario_id: int, seed: int) -> Scenario:
         """A generated scenario with other racks."""
@@ -71,7 +71,7 @@ class InOneRack:
 
 
 def test_a_row_has_the_members_and_racks_of_the_start() -> None:
-    """They choose the settings for a fleet: a worker of a later hour must not turn one rack into several."""
+    """Both choose a fleet's settings: a later worker must not add racks to the start."""
     it = run.Run(1, InOneRack(), run.default_arms()[:1])
     scenarios = [it.source.scenario(n, run.scenario_seed(it.seed, n)) for n in range(3)]
     assert any(len({one.rack_id for one in made.workers}) == 3 for made in scenarios)

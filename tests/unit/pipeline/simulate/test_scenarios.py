@@ -35,7 +35,7 @@ def test_one_group_of_several_has_no_state(groups: int, stateless: int) -> None:
 
 @pytest.mark.parametrize("scenario_id", range(40))
 def test_a_generated_scenario_keeps_to_its_shape(scenario_id: int) -> None:
-    """Ranges hold, events go forward in time, nothing happens to a worker that is gone for good."""
+    """Values are in range, events ascend in time, and removed workers have no events."""
     scenario = generate(Shape(), scenario_id, scenario_seed(9, scenario_id))
 
     assert 3 <= len(scenario.start) <= 6
@@ -164,7 +164,7 @@ def sample(topic: str, partition: int, at_s: float, records: int, end_offset: in
 
 @pytest.fixture
 def recorded_week(tmp_path: Path) -> Path:
-    """Two topics of four partitions, two of one, one without work; restart, crash, join, a bad line."""
+    """Topics of four and one partitions, a weightless topic, worker events and a bad line."""
     lines = [decision(0, 0, "first join", "a", "b")]
     lines += [placement("orders", number, "active", "ab"[number % 2]) for number in range(4)]
     lines += [
@@ -183,7 +183,7 @@ def recorded_week(tmp_path: Path) -> Path:
 
 
 def test_a_recorded_week_is_read_as_it_happened(recorded_week: Path) -> None:
-    """Who came back within minutes was restarted, whose session expired crashed, who is new joined."""
+    """A return within minutes is a restart, an expired session a crash, a new member a join."""
     refused = Refused()
     scenario = week(facts_of(accepted_rows([str(recorded_week)], refused))).scenario(0, 17)
 
@@ -217,7 +217,7 @@ def test_variations_of_a_week_keep_its_incidents_and_change_their_victims(
 
 
 def test_a_ledger_without_decisions_is_refused_by_name(tmp_path: Path) -> None:
-    """Nothing to replay is said, not simulated."""
+    """An empty ledger is an error, not a simulation."""
     (tmp_path / "empty.jsonl").write_bytes(sample("orders", 0, 60, 5))
     with pytest.raises(NothingRecorded, match="no decision in the ledger"):
         week(facts_of(accepted_rows([str(tmp_path)])))
@@ -245,4 +245,4 @@ def test_what_the_replay_predicts_stands_beside_what_was_recorded(
         assert line["chosen_at"] is not None
         # Less than a week is recorded: the variations of this week recommend no change.
         assert line["verdict"] == "keep: the recorded settings are the recommended settings"
-        assert line["scenarios"] == 11  # of 23 variations those that are judged on
+        assert line["scenarios"] == 11  # the half of 23 variations used for judging

@@ -1,4 +1,4 @@
-"""Distributions and the settings table, and that both ways of running give one result."""
+"""Distributions, the settings table, and equal results of both ways to run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from faust_assigner.pipeline.simulate.settings import recommend, state_class, su
 def row(
     scenario: int, policy: str, standbys: int, stopped: float, worst_load: float = 1.0, **more: Any
 ) -> SimRow:
-    """A result nobody computed."""
+    """Return a made-up result."""
     values: dict[str, Any] = {
         "group_id": "g",
         "dt": dt.date(2000, 1, 1),
@@ -62,12 +62,12 @@ def row(
 def test_fleets_are_divided_by_the_records_of_an_average_partition(
     records: float, name: str
 ) -> None:
-    """A bound belongs to the class below it."""
+    """A bound belongs to the lower class."""
     assert state_class(records) == name
 
 
 def test_percentiles_are_exact_and_linear() -> None:
-    """Ten scenarios with 0..9 seconds: p50 is 4.5, p90 8.1, and per partition a tenth of it."""
+    """Ten scenarios with 0..9 s have p50 4.5 and p90 8.1, and a tenth per partition."""
     found = summarise(row(number, "ours", 1, float(number)) for number in reversed(range(10)))[0]
     assert (found["unavailable_s_p50"], found["unavailable_s_p90"]) == (4.5, pytest.approx(8.1))
     assert found["unavailable_s_per_partition_p90"] == pytest.approx(0.81)
@@ -75,7 +75,7 @@ def test_percentiles_are_exact_and_linear() -> None:
 
 
 def test_the_fewest_standbys_among_settings_that_are_as_calm_win() -> None:
-    """Two standbys are 5% calmer than one: one is taken; none is 50% worse: not taken."""
+    """Two standbys are only 5% calmer than one, and none is 50% worse: one is chosen."""
     rows = [
         row(number, "ours", standbys, stopped)
         for number in range(5)
@@ -91,7 +91,7 @@ def test_the_fewest_standbys_among_settings_that_are_as_calm_win() -> None:
 
 
 def test_of_equally_calm_settings_the_even_ones_are_kept() -> None:
-    """A switch that lightens the heaviest member by a fifth is worth having."""
+    """A switch with a fifth less load on the heaviest member is kept."""
     rows = [
         row(number, policy, 1, 100.0, load)
         for number in range(5)
@@ -113,7 +113,7 @@ def test_the_table_has_a_line_per_class_of_fleet() -> None:
 
 
 def test_arms_are_policies_with_switches_and_standbys() -> None:
-    """aiokafka's strategies know no standbys: one arm each."""
+    """aiokafka's strategies have no standbys: each has a single arm."""
     found = arms(["ours+static+weights", "aiokafka-sticky"], [0, 2])
     assert [(arm.label, arm.replicas) for arm in found] == [
         ("ours+static+weights", 0),
@@ -133,7 +133,7 @@ def test_arms_are_policies_with_switches_and_standbys() -> None:
     ],
 )
 def test_an_unknown_policy_is_refused_before_anything_runs(name: str, said: str) -> None:
-    """The message names what is wrong."""
+    """The message names the fault."""
     with pytest.raises(ConfigError, match=said):
         arms([name])
 
@@ -154,7 +154,7 @@ def test_an_unknown_policy_is_refused_before_anything_runs(name: str, said: str)
     ],
 )
 def test_what_is_no_policy_is_refused_in_one_line(name: str, said: str) -> None:
-    """Whatever a path names, the command ends with 2 and says which and why; nothing is played."""
+    """For any path the exit code is 2, with the name and the reason; no scenario is played."""
     found = CliRunner().invoke(
         main, ["simulate", "--no-spark", "--out", "unused", "--policies", name]
     )
@@ -169,7 +169,7 @@ def answers_nothing(*_args: Any, **_said: Any) -> None:
 
 
 def answers_text(*_args: Any, **_said: Any) -> Placement:
-    """A plan whose partitions are no numbers."""
+    """Return a plan with partitions that are not numbers."""
     return Placement({"first": {"source": "ab"}}, {})
 
 
@@ -308,7 +308,7 @@ def test_it_runs_where_neither_spark_nor_arrow_is_installed(tmp_path: Path) -> N
     ],
 )
 def test_impossible_options_are_said_with_exit_code_2(arguments: list[str], tmp_path: Path) -> None:
-    """Nothing is written, nothing is a traceback."""
+    """The command writes no file and prints no traceback."""
     done = CliRunner().invoke(
         main, ["simulate", "--no-spark", "--out", str(tmp_path / "out"), *arguments]
     )
@@ -333,7 +333,7 @@ def test_a_topic_whose_brokers_are_away_is_tried_again_later(tmp_path: Path) -> 
 
 
 def test_the_other_policy_stands_beside_ours_under_the_same_conditions() -> None:
-    """Static beside static, as many standbys: dynamic stock would lose for what static members alone save."""
+    """Membership and standbys are equal: dynamic stock would lose by its membership alone."""
     stopped = {
         ("ours+static", 1): 50.0,
         ("stock", 1): 200.0,
@@ -362,7 +362,7 @@ def test_the_other_policy_stands_beside_ours_under_the_same_conditions() -> None
 def test_a_change_is_recommended_only_if_the_interval_excludes_zero(
     theirs: float, calmer: str, verdict: str
 ) -> None:
-    """The differences are paired by scenario; a difference that may be chance recommends no change."""
+    """Differences are paired by scenario; a difference by chance recommends no change."""
     rows = [
         row(number, policy, 1, seconds + 10 * number + (number * 7 % 3) * (policy == "ours+static"))
         for number in range(40)
@@ -375,11 +375,11 @@ def test_a_change_is_recommended_only_if_the_interval_excludes_zero(
     assert low < line.difference_s < high  # type: ignore[operator]
     assert (
         high - low < 0.1
-    )  # the scenarios differ by 39 seconds a partition, the pairs by parts of one
+    )  # the scenarios differ by 39 s per partition, the pairs by less than 1 s
 
 
 def test_every_figure_of_the_table_has_an_interval_that_holds_it() -> None:
-    """Of a hundred scenarios the p90 lies between the 84th and the 96th; of five it may be the largest."""
+    """The p90 of 100 scenarios lies between the 84th and 96th; of five it may be the largest."""
     rows = [row(number, "ours", 1, float(number)) for number in range(100)]
     line = recommend(summarise(rows), policy="ours")[0]
     low, high = line.intervals["unavailable_s_per_partition_p90"]
@@ -399,13 +399,13 @@ def test_every_figure_of_the_table_has_an_interval_that_holds_it() -> None:
 
 
 def test_stock_is_played_with_static_members_too_unless_told_otherwise() -> None:
-    """What is compared by default can be compared."""
+    """The default arms are comparable."""
     labels = {arm.label for arm in arms()}
     assert {"ours+static", "stock+static", "ours", "stock"} <= labels
 
 
 def test_settings_are_chosen_on_one_part_and_judged_on_another() -> None:
-    """The luckiest of many is named, with the figures of scenarios that nobody chose by."""
+    """The luckiest setting is named with its figures in the judging scenarios."""
     chosen = [row(n, "ours", count, 10.0 + count) for n in range(20) for count in (0, 1)]
     judged = [row(n, "ours", count, 50.0 - count) for n in range(20) for count in (0, 1)]
     line = recommend(summarise(chosen), policy="ours", judged=summarise(judged))[0]
@@ -422,7 +422,7 @@ def test_ours_plays_cooperative_rounds_unless_told_otherwise() -> None:
 
 
 def test_each_class_of_fleets_is_judged_by_its_own_figures() -> None:
-    """The figures of large fleets say nothing about small ones."""
+    """The figures of large fleets do not apply to small fleets."""
 
     def rows(small: float, large: float) -> list[SimRow]:
         return [

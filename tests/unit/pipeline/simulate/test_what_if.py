@@ -1,4 +1,4 @@
-"""One change to one group, before it is made."""
+"""The effect of a change to a group, before the change."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def group(standbys: bool = True) -> Current:
 
 
 def one(change: Change, current: Current | None = None, replicas: int = 1) -> dict[str, Any]:
-    """The row of one number of standbys."""
+    """Return the row for a number of standbys."""
     (row,) = what_if(current or group(), change, LOAD, replicas=[replicas], costs=COSTS)
     return row
 
 
 def test_losing_a_rack_with_standbys_elsewhere_is_warm() -> None:
-    """Two tasks move to their standbys: a pause and a takeover, nothing to restore."""
+    """Two tasks move to their standbys after a pause and a takeover, without a restore."""
     row = one(Change(lose_rack="rack-b"))
     assert (row["moves"], row["warm"], row["cold"], row["bytes_to_restore"]) == (2, 2, 0, 0)
     assert (row["stopped_s"], row["peak_lag"]) == (1.5, 150)
@@ -68,14 +68,14 @@ def test_without_standbys_the_replay_is_in_the_figures() -> None:
 
 
 def test_new_workers_stand_where_the_fewest_are() -> None:
-    """Four more over two racks; more workers than tasks: the idle ones are counted."""
+    """Four workers are added over two racks; idle workers beyond the tasks are counted."""
     members = changed(group().members, Change(add=4))
     assert [member.rack_id for member in members[2:]] == ["rack-a", "rack-b", "rack-a", "rack-b"]
     assert one(Change(add=4))["idle_members"] == 2
 
 
 def test_pairs_in_one_rack_are_counted() -> None:
-    """One rack left, one standby: both copies of every task stand in it."""
+    """With one rack and one standby, both copies of every task are in the rack."""
     assert one(Change(lose_rack="rack-b", add=1))["colocated_pairs"] == 4
 
 
@@ -88,7 +88,7 @@ def test_pairs_in_one_rack_are_counted() -> None:
     ],
 )
 def test_an_impossible_change_is_refused(change: Change, said: str) -> None:
-    """The message names what is wrong."""
+    """The message names the fault."""
     with pytest.raises(ConfigError, match=said):
         changed(group().members, change)
 
@@ -119,7 +119,7 @@ def test_the_command_answers_without_spark_and_writes_when_asked(tmp_path: Path)
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Path:
-    """Two decisions of group ``shop``; the newer one is the group above, with 100 records/s a partition."""
+    """Two decisions of group ``shop``; the newer is the group above, with 100 records/s each."""
     at = 1.7e9
     lines = []
     for number, members in enumerate((["a"], ["a", "b"])):
@@ -194,7 +194,7 @@ def ledger(tmp_path: Path) -> Path:
 
 
 def test_the_newest_decision_of_a_ledger_is_where_the_change_starts(ledger: Path) -> None:
-    """Line order does not matter; the loads are those of the samples."""
+    """The order of lines does not matter; loads come from the samples."""
     done = CliRunner().invoke(
         main,
         ["simulate", "--ledger", str(ledger), "--lose-rack", "rack-b", "--replicas", "1", "--json"],

@@ -1,4 +1,4 @@
-"""Snapshots upon snapshots: what the writer publishes is what fetch, verify, gc and a worker's store read."""
+"""Snapshots upon snapshots: the published files as read by fetch, verify, gc and stores."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Records = list[tuple[bytes, bytes | None]]
 
 
 class Log:
-    """A changelog of one partition, the model of its rows, and the snapshots taken of it."""
+    """A changelog with one partition, the model of its rows, and its snapshots."""
 
     def __init__(self, url: str, *, max_layers: int = 8) -> None:
         self.url, self.max_layers = url, max_layers
@@ -48,7 +48,7 @@ class Log:
                 self.rows[key] = value
 
     def job(self) -> Job:
-        """What ``snapshot --previous`` plans."""
+        """Return the plan of ``snapshot --previous``."""
         log = Changelog(TOPIC, {0: Extent(self.start, self.end)}, 24 * HOUR_MS, "id")
         return plan_job(
             log,
@@ -60,7 +60,7 @@ class Log:
         )
 
     def take(self) -> Manifest:
-        """Take a snapshot upon the newest one, an hour after it."""
+        """Take a snapshot upon the newest, some minutes later."""
         self.now_ms += HOUR_MS // 10
         job = self.job()
         [span] = job.spans
@@ -73,7 +73,7 @@ class Log:
         return manifest
 
     def contents(self, manifest: Manifest, folder: Path) -> Mapping[bytes, bytes]:
-        """What the snapshot's files hold, as a reader fetches them."""
+        """Return the rows in the snapshot's fetched files."""
         return dict(read_items(self.catalog.fetch(manifest, folder / uuid.uuid4().hex)))
 
 
@@ -90,7 +90,7 @@ def filled(url: str, *, snapshots: int, max_layers: int = 8, keys: int = 400) ->
 
 
 def problems(log: Log) -> list[str | None]:
-    """What verify says of the visible snapshots."""
+    """Return verify's problems of the visible snapshots."""
     return [verdict.problem for verdict in verify(log.catalog) if verdict.manifest]
 
 
@@ -141,7 +141,7 @@ def test_an_untouched_partition_names_the_files_of_the_snapshot_before(tmp_path:
 
 
 def test_a_manifest_of_an_earlier_release_is_a_base(tmp_path: Path) -> None:
-    """It has neither layers nor new_bytes."""
+    """The manifest has neither layers nor new_bytes."""
     log = filled(str(tmp_path), snapshots=1)
     [path] = tmp_path.rglob(MANIFEST_NAME)
     fields = json.loads(path.read_bytes())
@@ -171,7 +171,7 @@ def test_gc_keeps_the_files_that_a_kept_snapshot_lists(tmp_path: Path) -> None:
 
 
 def test_the_size_of_a_removal_is_that_of_the_removed_files(tmp_path: Path) -> None:
-    """A dry run says the same."""
+    """A dry run reports the same sizes."""
     log = filled(str(tmp_path), snapshots=3)
     planned = collect_garbage(log.catalog, now_ms=log.now_ms, keep=1, dry_run=True)
     assert problems(log) == [None] * 3
@@ -186,7 +186,7 @@ class Killed(Exception):
 def test_gc_that_ends_at_any_removal_leaves_visible_snapshots_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After each number of removals; the next run leaves what an undisturbed run leaves."""
+    """gc ends after each number of removals; the next run completes the removals."""
     filled(str(tmp_path / "all"), snapshots=6, max_layers=2)
 
     def left(folder: Path) -> set[str]:
@@ -232,7 +232,7 @@ def _until(done: Any, allowed: int, storage: Storage, name: str) -> Any:
 
 
 def test_a_file_of_the_base_that_goes_meanwhile_stops_the_publication(tmp_path: Path) -> None:
-    """The manifest would list a file that is not there."""
+    """The manifest would list a missing file."""
     log = filled(str(tmp_path), snapshots=1)
     log.write([(b"0001", b"x")])
     job = log.job()
@@ -247,7 +247,7 @@ def test_a_file_of_the_base_that_goes_meanwhile_stops_the_publication(tmp_path: 
 
 
 def test_a_damaged_file_damages_each_snapshot_that_lists_it(tmp_path: Path) -> None:
-    """Verify reads it for each of them, a worker refuses each of them."""
+    """Verify reports each of these snapshots, and a worker refuses each."""
     log = filled(str(tmp_path), snapshots=3)
     oldest = log.catalog.snapshots(TOPIC, 0)[-1]
     path = tmp_path / folder_of(oldest) / oldest.files[0]
@@ -279,7 +279,7 @@ def test_retention_that_removed_records_ends_the_chain(tmp_path: Path) -> None:
 def test_gc_removes_nothing_beside_a_manifest_of_a_later_format(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nobody knows which files it lists; a damaged manifest is a leftover as before."""
+    """The later manifest's files are unknown; a damaged manifest is still a left-over."""
     log = filled(str(tmp_path), snapshots=3)
     path = tmp_path / folder_of(log.catalog.snapshots(TOPIC, 0)[0]) / MANIFEST_NAME
     fields = json.loads(path.read_bytes())
@@ -303,7 +303,7 @@ def test_the_bound_of_layers_is_the_jobs(tmp_path: Path) -> None:
 def test_a_removed_snapshots_lease_is_honoured_between_manifest_and_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that begins after gc removed a manifest may take over its files: they stay."""
+    """A run after the manifest's removal may reuse the snapshot's files: the files stay."""
     from faust_assigner.snapshots.lease import Lease
 
     log = filled(str(tmp_path), snapshots=4, max_layers=1)

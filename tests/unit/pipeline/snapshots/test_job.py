@@ -1,4 +1,4 @@
-"""What a snapshot is built upon, what is published of it, and what is refused."""
+"""The base of a snapshot, its published parts, and refusals."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ CLUSTER = Cluster("a:1")
 
 
 def job(folder: Path, *ends: int) -> Job:
-    """One span for each end, from 0."""
+    """Return a job with a span from 0 to each end."""
     numbered = tuple(Span(number, 0, end) for number, end in enumerate(ends))
     return Job("t", str(folder), numbered, 1_000, topic_id="id-1")
 
 
 def log(topic_id: str | None = "id-1", end: int = 5) -> Changelog:
-    """A changelog of one partition."""
+    """Return a changelog with one partition."""
     found: Any = SimpleNamespace(topic="t", topic_id=topic_id, extents={0: Extent(0, end)})
     return found  # type: ignore[no-any-return]
 
 
 def written(given: Job, partition: int) -> Part:
-    """A part with one record."""
+    """Return a part with one record."""
     with SpanWriter(given, given.spans[partition]) as writer:
         writer.add([b"k"], [b"v"], first_offset=0, last_offset=0)
         return writer.finish()
@@ -55,13 +55,13 @@ def test_records_that_come_twice_or_from_beyond_are_an_error(tmp_path: Path) -> 
 
 
 def test_a_snapshot_has_the_types_of_its_base_too() -> None:
-    """Rows of the base are in it, whatever came since."""
+    """The snapshot includes the base's rows, whatever records follow."""
     assert spans._types(frozenset({"str"}), ("int",)) == ("int", "str")
     assert spans._types(None, ("int",)) is None
 
 
 def test_every_span_is_published_once_and_with_its_topics_id(tmp_path: Path) -> None:
-    """A partition read by two tasks cannot be merged, one that is missing is a hole."""
+    """A partition read by two tasks cannot be merged; a missing partition is a hole."""
     given = job(tmp_path, 5, 5)
     parts = [written(given, number) for number in (1, 0)]
     for wrong in (parts[:1], [*parts, parts[0]]):
@@ -74,7 +74,7 @@ def test_every_span_is_published_once_and_with_its_topics_id(tmp_path: Path) -> 
 
 
 def test_a_snapshot_that_is_not_trusted_is_not_built_upon() -> None:
-    """The next older one that is; none where none is."""
+    """The next older trusted snapshot is the base, if any."""
     judge: Any = SimpleNamespace(log=log())
     fields = {"start_offset": 0, "key_types": ("str",), "value_types": None}
     manifests = [SimpleNamespace(snapshot_id=number, **fields) for number in range(3)]
@@ -92,7 +92,7 @@ def test_a_snapshot_that_is_not_trusted_is_not_built_upon() -> None:
 def test_a_span_upon_a_snapshot_remembers_where_the_whole_log_began(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It reads from the snapshot's end; the rows in the snapshot are as old as the log's first record."""
+    """The span starts at the snapshot's end; the snapshot's rows reach back to the log's start."""
     base: Any = SimpleNamespace(next_offset=7)
     monkeypatch.setattr(spans, "_base", lambda *_: base)
     given = Changelog("t", {0: Extent(2, 9)}, 1_000, "id-1")
@@ -102,7 +102,7 @@ def test_a_span_upon_a_snapshot_remembers_where_the_whole_log_began(
 
 
 def test_a_snapshot_upon_another_has_the_types_and_the_time_of_its_own(tmp_path: Path) -> None:
-    """Keys with keys and values with values: rows of the first one are in the second."""
+    """Rows of the first snapshot are in the second, so key and value types are joined."""
 
     def taken(given: Job, key: bytes, value: bytes, offset: int) -> Any:
         with SpanWriter(given, given.spans[0]) as writer:
@@ -122,7 +122,7 @@ def test_a_snapshot_upon_another_has_the_types_and_the_time_of_its_own(tmp_path:
 def test_up_to_half_of_the_records_of_all_partitions_may_be_unreadable(
     tmp_path: Path, unreadable: int, is_published: bool
 ) -> None:
-    """Beyond it the table has another serializer, and every row would be lost."""
+    """Beyond that limit the table has another serializer, and all rows would be lost."""
     given = job(tmp_path, 5, 5)
     parts = [
         replace(written(given, 0), records=4, unreadable=4),
@@ -140,7 +140,7 @@ def test_up_to_half_of_the_records_of_all_partitions_may_be_unreadable(
 def test_an_empty_base_says_nothing_of_the_codecs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: int, codecs: tuple[str, str]
 ) -> None:
-    """One with rows does: rows of both kinds cannot be mixed."""
+    """A base with rows requires its codecs: rows of both kinds cannot be mixed."""
     seen: list[Any] = []
     compactor = spans.Compactor
 
@@ -160,13 +160,13 @@ def test_an_empty_base_says_nothing_of_the_codecs(
 def test_a_base_has_no_rows_of_records_that_retention_removed(
     start: int | None, built_upon: bool
 ) -> None:
-    """Nothing is known of one without its start; one that began before the changelog does has more rows."""
+    """A base without a start is unknown; a base older than the changelog has more rows."""
     manifest: Any = SimpleNamespace(start_offset=start, key_types=None, value_types=None)
     assert (spans._unfit(manifest, 4, ("auto", "auto")) is None) == built_upon
 
 
 def test_a_codec_that_does_not_fit_is_named_and_nothing_is_published(tmp_path: Path) -> None:
-    """Most records are no JSON: the rows that are left would be a small part of the table."""
+    """Most records are not JSON: the remaining rows would be a small part of the table."""
     given = replace(job(tmp_path, 5), codecs=("json", "json"))
     part = written(given, 0)
     with pytest.raises(SnapshotError, match="--value-codec raw"):
@@ -174,7 +174,7 @@ def test_a_codec_that_does_not_fit_is_named_and_nothing_is_published(tmp_path: P
 
 
 def test_a_manifest_is_not_written_without_its_files(tmp_path: Path) -> None:
-    """Files that were removed between their upload and the end of the run."""
+    """The files were removed between their upload and the end of the run."""
     given = job(tmp_path, 5)
     part = written(given, 0)
     [path] = tmp_path.rglob("*.sst")
@@ -188,7 +188,7 @@ def test_a_manifest_is_not_written_without_its_files(tmp_path: Path) -> None:
 def test_a_topic_that_was_made_anew_meanwhile_is_not_published(
     now: Changelog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another id, or an end that is lower than what was read."""
+    """The topic has another id, or an end below the read offset."""
     monkeypatch.setattr(snapshot_run, "look_at", lambda *_: now)
     with pytest.raises(SnapshotError, match="recreated"):
         refuse_recreated(log(), CLUSTER)
@@ -203,7 +203,7 @@ def test_a_topic_that_only_grew_is_published(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_damaged_base_is_passed_over_once_and_only_where_there_was_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second plan takes bases whose files were read; without --previous the error stays an error."""
+    """The second plan verifies bases; without --previous the error is raised."""
     tried: list[bool] = []
 
     def plan(*_: object, whole: bool = False, **__: object) -> Job:
@@ -228,14 +228,14 @@ def test_a_damaged_base_is_passed_over_once_and_only_where_there_was_one(
     [("7d", 604_800_000), ("36h", 129_600_000), ("90m", 5_400_000), ("1.5s", 1_500), ("5ms", 5)],
 )
 def test_durations_are_what_they_say(text: str, ms: int) -> None:
-    """And anything else is refused."""
+    """Any other text is refused."""
     assert duration_ms(text) == ms
     with pytest.raises(ConfigError):
         duration_ms(text + "x")
 
 
 def test_a_name_that_no_topic_can_have_is_refused_before_anything_is_asked() -> None:
-    """It would be a path in the folder of snapshots."""
+    """The name would be a path in the snapshot folder."""
     with pytest.raises(ConfigError, match="not a valid name of a Kafka topic"):
         run(SnapshotOptions(CLUSTER, "../t", "somewhere", no_spark=True), None)
 
@@ -264,7 +264,7 @@ def test_a_topic_that_was_made_anew_while_it_was_read_leaves_no_snapshot(
 def test_a_run_that_fails_for_another_reason_is_not_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Reading everything anew would not help, and would hide the reason for hours."""
+    """Another read would not help, and would hide the reason for hours."""
     tries: list[None] = []
 
     def failing(*_: object) -> list[Part]:

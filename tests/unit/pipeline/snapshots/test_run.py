@@ -208,7 +208,7 @@ def test_a_given_time_is_the_snapshots_time(
 def test_each_partition_shows_whether_the_topic_was_recreated(
     monkeypatch: pytest.MonkeyPatch, now: Changelog, recreated: bool
 ) -> None:
-    """Its end may not be lower, and it may not be gone; the error has both ids."""
+    """A partition's end must not be lower or missing; the error has both ids."""
     monkeypatch.setattr(run_module, "look_at", lambda *_: now)
     before = changelog((0, 5), (0, 9))
     if not recreated:
@@ -220,7 +220,7 @@ def test_each_partition_shows_whether_the_topic_was_recreated(
 
 
 class Spark:
-    """A session that runs a task of ``mapInArrow`` in this process, and records its reader's options."""
+    """A session that runs ``mapInArrow`` tasks in this process, and records reader options."""
 
     def __init__(self, records: pa.RecordBatch | None = None) -> None:
         self.records = records
@@ -321,7 +321,7 @@ def test_records_of_two_partitions_become_two_parts_in_their_order(tmp_path: Pat
 def test_scratch_folders_are_removed_after_a_failure_amid_the_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of each partition that was begun."""
+    """Each begun partition removes its folder."""
     closed: list[int] = []
 
     class Writer(SpanWriter):
@@ -344,7 +344,7 @@ def test_scratch_folders_are_removed_after_a_failure_amid_the_records(
 def test_sparks_connector_reads_the_spans_with_records_and_writes_the_silent_ones_after(
     tmp_path: Path,
 ) -> None:
-    """A span whose range holds control records alone gets a part, too."""
+    """A span with control records alone gets a part too."""
     spark: Any = Spark(records((0, 3, b"x", b"1")))
     made = job(tmp_path, Span(0, 3, 9), Span(1, 5, 5), Span(4, 0, 7))
     parts = run_module.run_connector(spark, made, CLUSTER)

@@ -69,7 +69,7 @@ def test_the_whole_manifest_of_a_part(tmp_path: Path) -> None:
 
 
 def test_a_part_counts_its_records_keys_and_new_bytes(tmp_path: Path) -> None:
-    """A record twice is two records and one key; its files are new."""
+    """A repeated record counts as two records and one key; all files are new."""
     made = job(tmp_path, Span(0, 2, 9, None, 2))
     with SpanWriter(made, made.spans[0]) as writer:
         writer.add([b"a", b"b"], [b"1", b"2"], first_offset=2, last_offset=4)
@@ -142,7 +142,7 @@ def test_a_snapshot_that_is_no_base_has_its_reason(
 def test_refused_bases_are_logged_with_their_reasons_until_one_fits(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Files are read only for a whole check; a damaged one is the next reason."""
+    """Files are read only for a whole check; a damaged file is the next reason."""
     fields = {"start_offset": 9, "key_types": None, "value_types": None}
     manifests = [SimpleNamespace(snapshot_id=f"s{n}", **fields) for n in range(4)]
     manifests[1].start_offset = 1

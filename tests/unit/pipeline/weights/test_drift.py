@@ -38,13 +38,13 @@ def test_drift_is_the_share_of_weight_that_lies_elsewhere() -> None:
 
 
 def test_partitions_of_one_version_alone_are_no_drift() -> None:
-    """A topic that grew from two partitions to three, and a group that is new."""
+    """A topic grew from two partitions to three, and a group is new."""
     rows = [row(0, 1.0), row(1, 3.0), row(2, 4.0), row(0, 1.0, "new")]
     assert drift(before(1.0, 3.0), rows) == {"g": 0.0}
 
 
 def test_groups_are_compared_with_themselves() -> None:
-    """The group that drifted is named."""
+    """The error names the drifted group."""
     published = [*before(1.0, 3.0), *before(3.0, 1.0, group="h")]
     found = drift(published, [row(0, 3.0), row(1, 1.0), row(0, 3.0, "h"), row(1, 1.0, "h")])
     assert found == {"g": 0.5, "h": 0.0}
@@ -55,7 +55,7 @@ def test_groups_are_compared_with_themselves() -> None:
 
 @pytest.mark.parametrize("text", ["101%", "1.5", "-1", "much", "", "50%%"])
 def test_a_limit_is_a_share(text: str) -> None:
-    """At most all of it."""
+    """The largest share is the whole."""
     with pytest.raises(ConfigError, match="max-drift"):
         parse_share(text)
 
@@ -74,7 +74,7 @@ def learn(home: Path, loads: tuple[int, int], *options: str) -> Result:
 
 
 def test_weights_that_drifted_too_far_are_not_published(tmp_path: Path) -> None:
-    """Exit code 3; the published file stays byte for byte, until the operator allows it."""
+    """The exit code is 3; the published file stays until the operator allows the change."""
     published = tmp_path / "weights.json"
     assert learn(tmp_path, (100, 300)).exit_code == 0
     first = published.read_bytes()
@@ -95,7 +95,7 @@ def test_unreadable_published_weights_are_replaced(tmp_path: Path) -> None:
 
 
 def test_the_summary_has_confidence_age_and_drift(tmp_path: Path) -> None:
-    """The first version has no drift; two samples of one moment have no confidence."""
+    """The first version has no drift; two samples of one moment give no confidence."""
     first, second = learn(tmp_path, (100, 300)), learn(tmp_path, (300, 100))
     heads, row = (line.split() for line in second.output.splitlines()[1:3])
     assert heads[-4:] == ["median", "lowest", "oldest", "drift"]

@@ -1,4 +1,4 @@
-"""Weights on their way out: a file that is whole at any moment, records that a broker takes."""
+"""Publishing weights: the file is always whole, and a broker accepts the records."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 def rate(partition: int, *, newest: datetime = NOW, records: int = 10) -> PartitionRate:
-    """A partition that was sampled."""
+    """Return the rate of a sampled partition."""
     return PartitionRate("g", "t", partition, 2, 60_000.0, records, 1_000, 5.0, 0, newest)
 
 
 def learned(*rates: PartitionRate) -> Learned:
-    """What a run found."""
+    """Return the results of a run."""
     return Learned(rates or (rate(0), rate(1)), (), 0)
 
 
 def test_a_reader_finds_the_old_file_or_the_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until the last step the old bytes are there; a write that fails leaves nothing else behind."""
+    """The old bytes stay until the last step; a failed write leaves no draft."""
     path = tmp_path / "weights.json"
     write_file(path, b"old")
     seen: list[bytes] = []
@@ -72,7 +72,7 @@ def test_a_document_too_large_for_a_record_is_said_before_anything_is_sent(
 def test_each_groups_record_has_the_time_of_its_newest_sample(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Assignors compute the age of a group's weights from it, not from the time of the run."""
+    """Assignors compute the weights' age from this time, not from the run's time."""
     sent: list[dict[str, bytes]] = []
     monkeypatch.setattr(publish, "_send", lambda _, topic, records, __: sent.append(records))
     monkeypatch.setattr(publish, "ask", lambda *_: None)
@@ -113,7 +113,7 @@ def test_samples_that_are_too_old_to_count_are_told(tmp_path: Path) -> None:
 
 
 def test_of_a_state_its_latest_size_counts() -> None:
-    """In whatever order samples are read; what came in is summed."""
+    """The order of samples does not matter; arrivals are summed."""
     sample = {
         "group_id": "g",
         "topic": "t",
@@ -129,7 +129,7 @@ def test_of_a_state_its_latest_size_counts() -> None:
 
 
 def test_a_cost_that_nobody_measured_takes_no_part_in_the_blend() -> None:
-    """No bytes at all: weights are those of records and processor time, and none is unknown."""
+    """Without bytes, the weights are those of records and processor time."""
     rates = [rate(n, records=records)._replace(bytes_in=0, cpu_ms=records / 2)
              for n, records in enumerate((10, 30))]  # fmt: skip
     _, rows = weigh(rates, computed_at=NOW)
@@ -137,7 +137,7 @@ def test_a_cost_that_nobody_measured_takes_no_part_in_the_blend() -> None:
 
 
 def test_a_file_named_by_url_is_replaced_in_one_step_too(tmp_path: Path) -> None:
-    """A disk that is full while the new one is written costs nobody the old one."""
+    """A full disk during the write keeps the old file."""
     path = tmp_path / "weights.json"
     write_file(f"file://{path}", b"old")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -1,4 +1,4 @@
-"""From samples to rates to weights, in plain Python; and the command around it."""
+"""From samples to rates and weights in plain Python, and the command."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOON = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)
 def sample(
     partition: int, at_s: float, records: int, topic: str = "orders", **more: Any
 ) -> dict[str, Any]:
-    """What one worker says of one partition: 100 bytes a record."""
+    """Return a worker's sample of a partition, with 100 bytes a record."""
     return {
         "group_id": "shop",
         "ts": NOON + dt.timedelta(seconds=at_s),
@@ -76,7 +76,7 @@ def test_of_two_samples_of_one_moment_the_larger_counts() -> None:
 
 
 def test_a_hole_covers_one_interval_not_hours() -> None:
-    """Nobody sampled for three hours: the rate is of the time that was seen."""
+    """A three-hour gap has no samples: the rate covers only the sampled time."""
     regular = [sample(1, 60.0 * number, 60) for number in range(10)]
     holed = [sample(0, at, 60) for at in (0, 60, 120, 10_920, 10_980)]
     by_partition = {
@@ -94,7 +94,7 @@ def test_a_counter_that_was_reset_counts_as_nothing() -> None:
 
 
 def test_a_sample_counts_half_for_each_half_life_of_its_age() -> None:
-    """A week of load on one partition, a day on another: the day weighs more."""
+    """One partition is loaded for a week, another for a day: the day weighs more."""
     hours = [sample(n, 3600.0 * h, 1_000) for n in (1, 2, 3) for h in range(8 * 24)]
     hours += [sample(0, 3600.0 * h, 10_000 if h < 7 * 24 else 1_000) for h in range(8 * 24)]
     hours += [sample(5, 3600.0 * h, 1_000 if h < 7 * 24 else 10_000) for h in range(8 * 24)]
@@ -111,20 +111,20 @@ def test_a_sample_counts_half_for_each_half_life_of_its_age() -> None:
 
 
 def test_the_age_of_a_sample_counts_from_the_newest_of_its_group() -> None:
-    """A partition that has been quiet for a half-life counts half, in whatever order samples come."""
+    """A partition quiet for a half-life counts half, in any order of samples."""
     samples = [sample(0, 43_200, 100), sample(1, 0, 100)]
     for some in (samples, samples[::-1]):
         assert [rate.records_in for rate in rates_of(some, half_life_s=43_200.0)] == [100, 50]
 
 
 def test_records_whose_bytes_were_not_counted_have_the_usual_size() -> None:
-    """State on disk is then told in records of that size."""
+    """The stored state is then converted with that size."""
     (found,) = rates_of([sample(0, 0, 10, bytes_in=0, state_bytes=5_000)])
     assert records_kept(found) == 5_000 / NOMINAL_RECORD_BYTES
 
 
 def test_what_arrives_is_the_load_where_a_worker_is_overloaded() -> None:
-    """Both partitions are consumed alike, at what one worker can do; five times as much arrives in one."""
+    """Both partitions are consumed at the worker's limit; one has five times the arrivals."""
     rates = rates_of(
         sample(number, 60.0 * at, 100, end_offset=at * arrives, cpu_ms=10.0)
         for number, arrives in enumerate((100, 500, 100))
@@ -136,7 +136,7 @@ def test_what_arrives_is_the_load_where_a_worker_is_overloaded() -> None:
 
 
 def test_a_backlog_that_is_caught_up_with_is_no_load() -> None:
-    """Nothing arrives any more, much is consumed: the partition is as quiet as it is."""
+    """Many records are consumed but none arrive: the partition is as quiet as its arrivals."""
     rates = rates_of(
         sample(number, 60.0 * at, consumed, end_offset=at * arrives)
         for number, (consumed, arrives) in enumerate(((1_000, 0), (100, 100), (100, 100)))
@@ -147,7 +147,7 @@ def test_a_backlog_that_is_caught_up_with_is_no_load() -> None:
 
 
 def test_a_partition_that_nobody_consumes_costs_what_its_topic_does() -> None:
-    """Its owner is stuck; the records that pile up will take what the others take."""
+    """Its owner is stuck; the waiting records will cost the same as other records."""
     rates = rates_of(
         sample(number, 60.0 * at, consumed, end_offset=at * 100, cpu_ms=consumed * 0.1)
         for number, consumed in enumerate((100, 100, 0))
@@ -171,11 +171,11 @@ def test_a_hole_takes_the_share_of_what_came_in_it_that_its_time_counts() -> Non
     holed = rates_of([sample(0, at, 0, end_offset=at * 5) for at in moments], half_life_s=NO_DECAY)
     assert holed[0].arrived_per_s == pytest.approx(
         5 * 4 / 5
-    )  # the first sample has no offset before it
+    )  # the first sample has no earlier offset
 
 
 def test_a_topic_that_was_made_anew_takes_nothing_away() -> None:
-    """Its end steps back: nothing is known of that interval."""
+    """The end steps back, so that interval is ignored."""
     ends = (1_000, 1_100, 50, 150)
     (found,) = rates_of(
         [sample(0, 60.0 * at, 100, end_offset=end) for at, end in enumerate(ends)],
@@ -185,7 +185,7 @@ def test_a_topic_that_was_made_anew_takes_nothing_away() -> None:
 
 
 def test_weights_are_relative_to_the_median_and_clamped() -> None:
-    """Loads 1, 10, 10, 10, 1000: a quarter, one, and four at the most."""
+    """Loads of 1, 10, 10, 10 and 1000 give weights of 0.25, 1, 1, 1 and 4."""
     rates = rates_of(
         sample(partition, 60.0 * at, records)
         for partition, records in enumerate([1, 10, 10, 10, 1_000])
@@ -227,7 +227,7 @@ def test_the_time_to_recover_is_estimated_from_the_state() -> None:
 
 
 def test_the_records_to_replay_come_from_the_changelogs_offset() -> None:
-    """Known to the record; a source that keeps nothing has nothing to replay."""
+    """The changelog's offset is exact; a source without state has no records to replay."""
     samples = [
         sample(0, 0, 10, "shop-totals-changelog", end_offset=37_000, state_bytes=500_000_000),
         sample(0, 0, 10, end_offset=9_000_000),
@@ -240,7 +240,7 @@ def test_the_records_to_replay_come_from_the_changelogs_offset() -> None:
 
 
 def test_a_task_is_weighed_by_all_that_travels_with_it() -> None:
-    """A quiet topic and changelogs beside the busy one: the tasks differ by a fifth, and so do weights."""
+    """Quiet topics travel with a busy one: the tasks differ by a fifth, and so do the weights."""
     busy = [100, 110, 90, 120, 100, 80, 105, 95, 100, 100, 115, 85]
     samples = [
         sample(partition, at, count, topic)
@@ -265,7 +265,7 @@ def test_a_task_is_weighed_by_all_that_travels_with_it() -> None:
 
 
 def test_two_busy_topics_that_travel_together_are_twice_the_work() -> None:
-    """Their loads are added up: where both are busy, a task weighs twice as much as where one is."""
+    """Loads add up: a task with two busy topics weighs twice a task with one."""
     samples = [
         sample(partition, at, count, topic)
         for at in (0, 60)
@@ -279,7 +279,7 @@ def test_two_busy_topics_that_travel_together_are_twice_the_work() -> None:
 
 
 def test_a_busy_topic_of_another_count_is_work_of_its_own() -> None:
-    """It shares partition 0 with the others' name only: their task 0 weighs what it did."""
+    """Only the partition number is shared: task 0 of the other topic keeps its weight."""
     samples = [
         sample(partition, at, count, topic)
         for at in (0, 60)
@@ -294,7 +294,7 @@ def test_a_busy_topic_of_another_count_is_work_of_its_own() -> None:
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Path:
-    """Eight partitions under a Zipf law, owned by two members that count; one line is broken."""
+    """Eight partitions with Zipf loads, two counting members, and a broken line."""
     lines = [
         encode(
             "decision",
@@ -346,7 +346,7 @@ def ledger(tmp_path: Path) -> Path:
 
 
 def test_the_command_writes_a_document_and_scores_it(ledger: Path, tmp_path: Path) -> None:
-    """The file decodes, the report counts the broken line and shows what the heaviest member carries."""
+    """The file decodes; the report counts the broken line and has the heaviest member."""
     out = tmp_path / "out" / "weights.json"
     done = CliRunner().invoke(
         main,
@@ -377,7 +377,7 @@ def test_the_command_writes_a_document_and_scores_it(ledger: Path, tmp_path: Pat
 def test_what_cannot_be_done_is_said(
     tmp_path: Path, arguments: list[str], code: int, said: str
 ) -> None:
-    """A reason, and no file; 2 for what was asked, 1 for a ledger without samples."""
+    """The command gives a reason and writes no file: 2 for usage, 1 without samples."""
     (tmp_path / "empty.jsonl").write_bytes(b"")
     with CliRunner().isolated_filesystem(tmp_path):
         done = CliRunner().invoke(
@@ -416,7 +416,7 @@ def test_the_command_learns_from_a_period_and_the_document_is_as_old_as_its_samp
 
 
 def test_an_end_that_falls_back_brings_no_records() -> None:
-    """The topic was made anew: what it lost did not arrive, and what came since did."""
+    """After a recreation the lost records are no arrivals, but the new records are."""
     ends = (100, 10, 30)
     [rate] = rates_of(
         [sample(0, 60 * number, 0, end_offset=end) for number, end in enumerate(ends)],
@@ -443,7 +443,7 @@ def test_a_task_weighs_what_its_topics_weigh_together() -> None:
 
 
 def hourly(*loads: tuple[int, ...]) -> list[dict[str, Any]]:
-    """One sample an hour and partition: ``loads[partition][hour]`` consumed records, without offsets."""
+    """Return hourly samples: ``loads[partition][hour]`` records, without offsets."""
     return [
         {
             "group_id": "shop",
@@ -463,7 +463,7 @@ def hourly(*loads: tuple[int, ...]) -> list[dict[str, Any]]:
 
 
 def test_a_load_that_all_partitions_share_by_day_and_night_costs_no_confidence() -> None:
-    """Each hour is ten times the one before; the shares stay 1:3."""
+    """Each hour has ten times the load of the last; the shares stay 1:3."""
     found = rates_of(hourly((1, 10, 100), (3, 30, 300)), half_life_s=NO_DECAY)
     assert [rate.confidence for rate in found] == [pytest.approx(1.0), pytest.approx(1.0)]
     assert [rate.hours for rate in found] == [3, 3]
@@ -490,7 +490,7 @@ def test_an_idle_partition_is_known_to_be_idle() -> None:
 
 
 def test_each_weight_has_its_own_newest_sample() -> None:
-    """A partition whose worker stopped to write samples is older than its group."""
+    """A partition without recent samples is older than its group."""
     rows = hourly((5, 5), (5, 5, 5))
     _, weights = weigh(rates_of(rows, half_life_s=NO_DECAY), computed_at=NOON)
     assert [row.sampled_at for row in weights] == [
@@ -503,7 +503,7 @@ def test_each_weight_has_its_own_newest_sample() -> None:
 
 
 def test_a_single_record_in_two_hours_is_no_sure_share() -> None:
-    """A sum of one, or of less by its age, is a sum: only without any record there is no error."""
+    """A sum of one or less is a sum: only without any record is there no error."""
     loads = hourly((1, 0), (5, 5))
     (first, _) = rates_of(loads, half_life_s=NO_DECAY)
     assert first.error == pytest.approx((2 * (5 / 11) ** 2 + 2 * (5 / 11) ** 2) ** 0.5, rel=0.1)

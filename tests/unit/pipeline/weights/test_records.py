@@ -15,7 +15,7 @@ from faust_assigner.snapshots.asking import UnreachableError
 
 
 class Broker:
-    """An admin client, a producer and a consumer of one topic, with the order of their calls."""
+    """The clients of a topic, with the order of their calls."""
 
     def __init__(self, topics: Mapping[str, Any], brokers: int = 5) -> None:
         self.topics_, self.brokers = topics, brokers
@@ -83,7 +83,7 @@ SENT = [
 def test_a_missing_topic_is_created_compacted_before_the_records_are_sent(
     monkeypatch: pytest.MonkeyPatch, brokers: int, replication: int | None, wanted: int
 ) -> None:
-    """With one partition, and three replicas if there are so many brokers."""
+    """The topic has one partition, and three replicas if there are enough brokers."""
     calls = sends(monkeypatch, Broker({}, brokers), replication)
     created = ("weights", 1, wanted, {"cleanup.policy": "compact"})
     assert calls == [{"bootstrap_servers": ["a:1"]}, "start", created, "close", *SENT]
@@ -96,7 +96,7 @@ def test_a_topic_that_exists_is_not_created(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 class Reader(Broker):
-    """A consumer whose partition moves by the answers of a script: records, and the position behind them."""
+    """A consumer with scripted answers: records, and the position after them."""
 
     def __init__(self, end: int, *answers: tuple[list[Any], int]) -> None:
         super().__init__({"weights": 1})
@@ -162,7 +162,7 @@ def test_the_newest_record_of_each_group_is_read_up_to_the_end(
 def test_a_topic_that_stands_still_for_a_minute_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Brokers that stopped answering do not hold the command for ever; the consumer is stopped."""
+    """Silent brokers do not block the command forever; the consumer is stopped."""
     reader = Reader(9, ([], 4))
     with pytest.raises(UnreachableError, match="topic weights stands at 4, its end is 9"):
         read_back(monkeypatch, reader)

@@ -104,7 +104,7 @@ def test_a_whole_weight_has_its_rates_per_second_and_its_source() -> None:
 
 
 def test_a_group_has_the_day_of_its_own_newest_sample() -> None:
-    """A group that stopped a day ago is dated to that day."""
+    """A group that stopped a day ago is dated to its last day."""
     rates = [
         rate("t/0", newest=after(-86_400)),
         rate("t/1", newest=after(-90_000)),
@@ -159,7 +159,7 @@ def test_the_worst_group_above_the_limit_is_named() -> None:
 def test_the_published_weights_are_the_files_or_else_the_topics(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All readable documents of a topic count; an unreadable one is left out."""
+    """All readable documents of a topic count; an unreadable document is left out."""
     asked: list[Any] = []
     documents = [document("g", 1.0, 3.0), b"{oops", compress(document("h", 2.0))]
     monkeypatch.setattr(
@@ -186,13 +186,13 @@ def test_the_published_weights_are_the_files_or_else_the_topics(
 
 
 def current(decision_id: str) -> Current:
-    """Two members of which one owns both partitions."""
+    """Return two members, one with both partitions."""
     members = (Member("a", ["t"], actives={"t": [0, 1]}, generation=1), Member("b", ["t"]))
     return Current("g", decision_id, members, {"t": 2}, (), (), NOON)
 
 
 def test_the_whole_report_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two groups, of which one was published before; file, topic and both scores."""
+    """Of two groups one was published before; the report has the file, topic and both scores."""
     sent: list[Any] = []
 
     def publish_(*given: Any, **more: Any) -> int:
@@ -280,7 +280,7 @@ def test_the_whole_report_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_run_without_a_cluster_and_a_topic_sends_no_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: Cluster | None, topic: str | None
 ) -> None:
-    """And without decisions it scores none."""
+    """A run without decisions has no score either."""
     monkeypatch.setattr(job, "publish", lambda *_, **__: 1 / 0)
     monkeypatch.setattr(job, "published", lambda *_: [])
     request = Request(["l"], NOON, str(tmp_path / "w.json"), cluster, topic)
@@ -291,7 +291,7 @@ def test_a_run_without_a_cluster_and_a_topic_sends_no_records(
 
 
 def test_of_equal_weights_the_last_partition_is_the_heaviest(tmp_path: Path) -> None:
-    """In the order of topics and numbers; the age is that of the oldest sample of the group."""
+    """The order is by topic and number; the age is that of the group's oldest sample."""
     rates = [rate("t/0"), rate("t/1", newest=after(-9)), rate("s/1", newest=after(-5))]
     rates.append(rate("s/0"))
     found = job._finish(
