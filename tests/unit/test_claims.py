@@ -84,7 +84,7 @@ def test_what_holds_no_partition_number_claims_nothing(claim: Any) -> None:
 
 
 def test_a_range_far_beyond_the_topic_is_clipped_before_it_is_laid_out() -> None:
-    """A hostile range costs no memory."""
+    """A hostile range uses no memory."""
     assert numbers(range(-(10**18), 10**18), 3).tolist() == [0, 1, 2]
     assert numbers(range(10**18, -(10**18), -1), 3).tolist() == [0, 1, 2]
     assert numbers(range(-5, 10**18, 3), 8).tolist() == [1, 4, 7]

@@ -59,7 +59,7 @@ class Operator:
         pass
 
     async def state(self) -> Any:
-        """Three assignments."""
+        """Return three assignments."""
         return SimpleNamespace(
             age_s=0.0,
             assignments=[
@@ -75,7 +75,7 @@ class Operator:
 
 
 def test_a_table_shows_a_number_0_and_marks_what_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Partition 0 is a partition; an owner without a name is none."""
+    """The number 0 is printed as 0; a missing owner is printed as a dash."""
     monkeypatch.setattr(operator, "Operator", Operator)
     shown = CliRunner().invoke(main, ["service", "assignments"]).output.splitlines()
     assert [line.split() for line in shown] == [
@@ -153,7 +153,7 @@ class Ordered:
 def test_an_order_is_given_and_told(
     monkeypatch: pytest.MonkeyPatch, words: list[str], told: tuple[object, ...], said: object
 ) -> None:
-    """The last slash parts topic and partition."""
+    """The last slash separates topic and partition."""
     monkeypatch.setattr(operator, "Operator", Ordered)
     monkeypatch.setattr(Ordered, "told", [])
     done = CliRunner().invoke(main, ["service", *words, "--json"])
@@ -166,7 +166,7 @@ def test_an_order_is_given_and_told(
 def test_an_order_that_names_nothing_is_refused(
     monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
-    """Before the service is asked."""
+    """The command refuses the arguments without a request to the service."""
     monkeypatch.setattr(operator, "Operator", Ordered)
     monkeypatch.setattr(Ordered, "told", [])
     assert CliRunner().invoke(main, ["service", *words]).exit_code == 2

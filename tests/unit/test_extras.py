@@ -1,4 +1,4 @@
-"""Each room imports with the packages of its own extra alone, and names the extra without them."""
+"""Each room imports with only its own extra's packages; without them the error names the extra."""
 
 from __future__ import annotations
 
@@ -92,12 +92,12 @@ def normal(name: str) -> str:
 
 @cache
 def named() -> Mapping[str, set[str]]:
-    """Import name -> the normal names of its distributions."""
+    """Return import name -> the normalized names of its distributions."""
     return {m: {normal(name) for name in by} for m, by in packages_distributions().items()}
 
 
 def modules(extras: Iterable[str]) -> set[str]:
-    """The import names of the distributions, without ours."""
+    """Return the import names of the distributions, without this package."""
     inside = closure(extras) - {OURS}
     return {module for module, by in named().items() if by & inside}
 
@@ -119,7 +119,7 @@ def test_rooms_import_with_their_extra_alone(extras: tuple[str, ...]) -> None:
 
 
 def test_the_broker_installs_neither_faust_nor_a_client_nor_spark() -> None:
-    """By the requirements of all its requirements."""
+    """The case follows the requirements of all requirements."""
     inside = closure(["broker"])
     assert {"kio", "rocksdict", "uvloop"} <= inside
     assert not inside & {
@@ -209,6 +209,6 @@ def test_a_fault_of_our_own_is_not_a_missing_extra() -> None:
 
 
 def test_every_extra_that_an_error_names_exists() -> None:
-    """And installs the package, by the names of its distributions."""
+    """The extra exists and installs the missing package."""
     for module, extra in EXTRAS.items():
         assert module in modules([extra]), (module, extra)

@@ -11,7 +11,7 @@ from faust_assigner.model import NOBODY, Group, Ints, Layout, Previous
 
 
 def even(n: int, *, followed: list[int], held: list[int], warm: list[int]) -> list[int]:
-    """How many of ``n`` each of three members gets."""
+    """Return each member's number of tasks, of ``n`` tasks for three members."""
     who = np.arange(3)
     return _even(who, n, np.array(followed), np.array(held), np.array(warm)).tolist()
 
@@ -42,7 +42,7 @@ def placed(
     follows: int | None = 0,
     weightless: bool = False,
 ) -> list[int]:
-    """The owners of a group of four beside a leader of four, for three members."""
+    """Return the owners of a group of four tasks beside a leader of four, for three members."""
     groups = (
         Group(group_id=1, topics=("src",), partitions=4, members=ints(A, B, C)),
         Group(
@@ -84,7 +84,7 @@ def placed(
 
 
 def test_a_changelog_goes_to_the_owner_of_its_source_if_the_owner_subscribes_to_it() -> None:
-    """The rest is spread over the subscribers with the fewest numbers."""
+    """The other numbers go to the subscribers with the fewest numbers."""
     assert placed(ints(A, B, A, B), subscribers=ints(A, B, C)) == [A, B, A, B]
     assert placed(ints(A, B, C, C), subscribers=ints(A, B)) == [A, B, A, B]
     assert placed(ints(A, A, C, C), subscribers=ints(A, B)) == [A, A, A, B]

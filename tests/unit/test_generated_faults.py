@@ -1,4 +1,4 @@
-"""Generated faults: which are made and drawn, and whether the tests of their room see them."""
+"""Generated faults: their kinds, their drawing, and the verdict of their room's tests."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def tree(folder: Path, test: str, source: str = LESS) -> Path:
 
 
 def pairs(body: str) -> set[tuple[str, str]]:
-    """Lines before and after of each fault in a function with this body."""
+    """Return the lines before and after each fault in a function with this body."""
     source = "async def it(a, b, c):\n" + "".join(f"    {line}\n" for line in body.splitlines())
     return {(one.old, one.new) for one in mutations(IT, source)}
 
@@ -78,7 +78,7 @@ def test_a_fault_that_no_test_sees_survives_and_one_that_a_test_sees_is_killed(
 def test_a_fault_that_lets_tests_hang_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the deadline."""
+    """The deadline ends the test run."""
     monkeypatch.setattr("tests.mutants.generated.PATIENCE", 0.0)
     monkeypatch.setattr("tests.mutants.generated.MORE_S", 3.0)
     source = "def less(a, b):\n    while a > b:\n        break\n    return a < b\n"
@@ -138,7 +138,7 @@ def test_a_function_that_no_test_calls_is_not_seen_and_one_called_by_the_import_
 def test_tests_that_fail_without_a_fault_kill_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """They are named and left out; a run without any other test ends."""
+    """Such tests are named and left out; without other tests the run ends."""
     blind = "from faust_assigner.room.it import less\ndef test_never(): assert less(2, 1)\n"
     root = tree(tmp_path / "one", blind)
     with pytest.raises(RedAnyway, match="test_never"):
@@ -239,7 +239,7 @@ def test_no_fault_is_made_in_types_texts_and_assertions(body: str) -> None:
 
 
 def test_no_fault_outside_functions() -> None:
-    """Constants and ``__all__`` are left alone; methods and functions within functions are not."""
+    """Constants and ``__all__`` are not mutated; methods and nested functions are."""
     constants = '__all__ = ["a", "b"]\nN = 1 + 1\n'
     source = constants + "class A:\n    n = 1 < 2\n    def b(self):\n        return 1 < 2\n"
     assert {one.function for one in mutations(IT, source)} == {"A.b"}
@@ -268,7 +268,7 @@ def test_a_seed_draws_the_same_faults_and_rare_operators_among_them() -> None:
 
 
 def test_faults_that_are_listed_as_equivalent_are_not_drawn() -> None:
-    """By their lines, wherever they stand."""
+    """A listed fault is recognised by its line at any place."""
     candidates = [fault("number", 1), fault("number", 2)]
     moved = Mutation(IT, "it", 99, "number", "1", "pass", "")
     assert drawn(candidates, 30, 7, without={moved.key}) == [candidates[1]]
@@ -319,7 +319,7 @@ def test_the_stories_of_a_file(file: str, stories: tuple[str, ...]) -> None:
 
 
 def test_the_stories_of_the_table_are_there() -> None:
-    """All of them, and their rooms."""
+    """All story files of the table and their rooms exist."""
     for room, stories in LIVE.items():
         assert (ROOT / "faust_assigner" / room).exists(), room
         assert all((ROOT / story).exists() for story in stories), stories

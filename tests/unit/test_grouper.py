@@ -20,7 +20,7 @@ def group(
     previous_ids: dict[str, int] | None = None,
     weightless: tuple[str, ...] = (),
 ) -> tuple[Group, ...]:
-    """The groups of these subscriptions."""
+    """Return the groups of these subscriptions."""
     return PartitionGrouper().group(
         subscriptions,
         partitions,
@@ -31,7 +31,7 @@ def group(
 
 
 def ids(groups: tuple[Group, ...]) -> dict[str, int]:
-    """Topic -> group id."""
+    """Return topic -> group id."""
     return {topic: g.group_id for g in groups for topic in g.topics}
 
 
@@ -48,7 +48,7 @@ def test_equal_counts_and_different_subscribers_are_two_groups() -> None:
 
 
 def test_sources_come_before_changelogs_in_a_group() -> None:
-    """The order in which topics vote."""
+    """The topics vote in this order."""
     (found,) = group([["a-log", "b"]], {"a-log": 4, "b": 4}, ("a-log",))
     assert found.topics == ("b", "a-log")
     assert found.changelogs == ("a-log",)
@@ -66,7 +66,7 @@ def test_subscriptions_that_are_not_names_are_ignored() -> None:
 
 
 def test_the_id_of_a_count_is_the_count() -> None:
-    """Predictable from outside."""
+    """Operators can predict the id."""
     assert ids(group([["a", "b"]], {"a": 4, "b": 9})) == {"a": 4, "b": 9}
 
 
@@ -125,7 +125,7 @@ def test_no_two_groups_ever_share_an_id() -> None:
 
 
 def test_member_churn_renumbers_nothing_while_the_widest_stays_the_widest() -> None:
-    """Joins and leaves of plain members."""
+    """Plain members join and leave."""
     few = ids(group([["m", "o"], ["m"]], {"m": 4, "o": 4}))
     many = ids(group([["m", "o"], ["m"], ["m"], ["m", "o"]], {"m": 4, "o": 4}))
     assert few == many
@@ -238,7 +238,7 @@ def test_a_changelog_follows_no_weightless_group() -> None:
 
 
 def test_a_changelog_may_follow_a_group_of_its_own_width() -> None:
-    """During a deploy other members have the table than have the source."""
+    """During a deploy, the table and the source have different subscribers."""
     found = group([["log"], ["log", "src"], ["src"]], {"src": 4, "log": 4}, ("log",))
     follows = {one.topics: one.follows for one in found}
     leader = next(at for at, one in enumerate(found) if one.topics == ("src",))
@@ -274,7 +274,7 @@ def test_a_remembered_id_that_is_no_id_is_ignored(remembered: object) -> None:
 
 
 def test_of_a_groups_topics_that_part_the_larger_part_keeps_the_id() -> None:
-    """Although the other part has the first name."""
+    """The smaller part has the first name."""
     subscriptions = [["a", "b", "c"], ["b", "c"]]
     previous = dict.fromkeys("abc", 50)
     found = ids(group(subscriptions, dict.fromkeys("abc", 4), previous_ids=previous))
@@ -291,7 +291,7 @@ def test_the_id_of_a_narrow_group_is_the_same_in_every_version() -> None:
 def test_groups_whose_hashes_collide_keep_their_ids_whoever_is_wider(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The ids are given out in the order of names, and are different."""
+    """The ids are assigned in the order of names, and are distinct."""
     monkeypatch.setattr(grouper, "_NARROW_IDS", 4)
     names = [f"t{n}" for n in range(40)]
     first = names[0]

@@ -78,7 +78,7 @@ ROWS = {
 
 @pytest.mark.parametrize("table", TABLES)
 def test_what_is_encoded_is_parsed_again(table: str) -> None:
-    """Every table's row survives the trip; seconds come back as aware times."""
+    """Rows of every table survive a round trip; seconds return as aware times."""
     line = encode(table, ROWS[table])
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
@@ -91,7 +91,7 @@ def test_what_is_encoded_is_parsed_again(table: str) -> None:
 
 
 def test_times_are_utc_with_milliseconds() -> None:
-    """The form the reference gives, cut and not rounded."""
+    """The format is that of the reference; fractions are cut, not rounded."""
     assert stamp(1795232422.1239999) == "2026-11-21T03:40:22.123Z"
     assert stamp(1795232422.123) == "2026-11-21T03:40:22.123Z"
     row = parse(encode("partition_sample", ROWS["partition_sample"]))
@@ -184,7 +184,7 @@ def test_whole_numbers_are_doubles_too() -> None:
 
 @pytest.mark.parametrize("line", [b"", b"\n", b"  \t\r\n"])
 def test_blank_lines_say_nothing(line: bytes) -> None:
-    """Neither a row nor refused."""
+    """A blank line yields neither a row nor a refusal."""
     assert parse(line) is None
 
 

@@ -29,12 +29,12 @@ def test_importing_the_package_imports_neither_faust_nor_spark() -> None:
 
 
 def test_a_plan_prints_in_one_line() -> None:
-    """No page of arrays in a log or a debugger."""
+    """A log or a debugger shows no arrays."""
     assert repr(plan([Member("a", ["t"])], {"t": 3})) == "<Plan: 3 tasks on 1 members, 0 moves>"
 
 
 def test_a_fresh_plan_gives_whole_runs() -> None:
-    """Contiguous partitions per member: short to write down, quick to read."""
+    """Each member has contiguous partitions, whose text is short."""
     answer = plan([Member("a", ["t"]), Member("b", ["t"]), Member("c", ["t"])], {"t": 8})
     assert [answer.actives(m)["t"] for m in "abc"] == [[0, 1, 2], [3, 4, 5], [6, 7]]
 
@@ -73,7 +73,7 @@ def test_replicas_without_changelogs_give_no_standbys() -> None:
 
 
 def test_a_member_the_plan_does_not_know_is_a_key_error() -> None:
-    """With its name."""
+    """The error has the member's name."""
     with pytest.raises(KeyError, match="nobody"):
         plan([Member("a", ["t"])], {"t": 1}).actives("nobody")
 
@@ -117,7 +117,7 @@ def test_the_callers_contradictions_are_named(
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
-    """Counts, replicas and capacities as numpy hands them over; names and ids stay plain."""
+    """Counts, replicas and capacities may be numpy numbers; names and ids stay plain."""
     answer = plan(
         [Member("a", ["t"], capacity=np.float32(1)), Member("b", ["t"], capacity=np.int64(1))],
         {"t": np.int64(4)},
@@ -130,7 +130,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 
 
 def test_more_replicas_than_members_are_as_many_as_there_are() -> None:
-    """A setting far too high costs no memory."""
+    """A much too high setting uses no memory."""
     answer = plan([Member(m, ["t"]) for m in "abc"], {"t": 3}, replicas=10**9, changelogs=["t"])
     assert all(len(answer.standbys(m)["t"]) == 2 for m in "abc")
 
@@ -148,7 +148,7 @@ def test_fractions_of_a_capacity_count_too() -> None:
 
 
 def test_arrays_tell_the_same_as_names() -> None:
-    """owner, standby, previous_owner, target, rule per group, over member_ids."""
+    """The arrays are owner, standby, previous_owner, target and rule by group, over member_ids."""
     members = [
         Member("a", ["s", "s-log"], actives={"s": [0, 1, 2, 3]}),
         Member("b", ["s", "s-log"], standbys={"s-log": [2, 3]}),
@@ -204,7 +204,7 @@ def test_explain_tells_a_promotion_from_a_placement() -> None:
 
 
 def test_explain_refuses_what_does_not_exist() -> None:
-    """Unknown topics and partitions are the caller's mistakes."""
+    """An unknown topic or partition is the caller's mistake."""
     answer = plan([Member("a", ["t"])], {"t": 3})
     with pytest.raises(KeyError, match="nosuch"):
         answer.explain("nosuch", 0)
@@ -213,7 +213,7 @@ def test_explain_refuses_what_does_not_exist() -> None:
 
 
 def test_the_report_counts_what_a_person_compares() -> None:
-    """Loads, spread, moves and their minimum, cold moves, standbys, deaths."""
+    """The report has loads, spread, moves and their minimum, cold moves, standbys and deaths."""
     members = [
         Member("a", ["s", "t"], actives={"s": [0, 1, 2, 3], "t": [0, 1]}),
         Member("b", ["s", "t"]),
@@ -230,7 +230,7 @@ def test_the_report_counts_what_a_person_compares() -> None:
 
 
 def test_the_spread_of_groups_is_that_of_the_worst_one() -> None:
-    """Here the second: the first has a partition for each member."""
+    """The second group is the worst here: the first has a partition for each member."""
     made = plan([Member("x", ["a", "b"]), Member("y", ["a", "b"])], {"a": 2, "b": 3})
     rows = made.report()["groups"]
     assert [row["max"] - row["min"] for row in rows] == [0, 1]
@@ -255,7 +255,7 @@ def test_a_position_is_disbelieved_only_beside_an_end_that_was_told(
 
 
 def test_who_belongs_and_is_too_far_behind_is_named_once() -> None:
-    """Its own place among the rejected members, at no cost, would read as a tie."""
+    """Otherwise the target would also appear as a rejected member at no cost."""
     topics = {"t": 6, "log": 6}
     everything = {topic: list(range(6)) for topic in topics}
     ends = {"log": dict.fromkeys(range(6), 900_000)}
@@ -285,7 +285,7 @@ def test_an_empty_rack_id_is_a_rack() -> None:
 
 
 def both(*numbers: int) -> dict[str, list[int]]:
-    """These partitions of two changelogs."""
+    """Return these partitions of two changelogs."""
     return {"log1": list(numbers), "log2": list(numbers)}
 
 

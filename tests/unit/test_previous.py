@@ -31,7 +31,7 @@ def member(name: str, generation: int, *topics: str) -> Member:
 
 
 def test_one_claim_is_believed() -> None:
-    """On any topic of the task."""
+    """The claim may be on any topic of the task."""
     assert previous(member("x", 1, "c-log"), member("y", 1)) == ["x"]
 
 
@@ -62,7 +62,7 @@ def test_claiming_a_partition_twice_is_no_contest() -> None:
 
 
 def test_a_stale_copy_is_still_a_copy() -> None:
-    """Files do not rot with the generation: the loser of a contest holds the state all the same."""
+    """A member with an outdated claim still has the state on disk."""
     answer = judged([member("zombie", 1, "a"), member("owner", 2, "a")])
     held = zip(
         answer.previous.copy_task.tolist(), answer.previous.copy_member.tolist(), strict=True
@@ -93,7 +93,7 @@ def test_whoever_was_active_holds_every_changelog_and_a_standby_holds_its_own() 
 
 
 def test_the_fast_judge_agrees_with_the_plain_one() -> None:
-    """Over lives full of zombies, liars and junk, arrays and plain Python believe the same."""
+    """Over lives with zombies, false claims and junk, numpy and plain Python agree."""
     events, chances = zip(*EVENTS, strict=True)
     for seed in range(5):
         rng = Random(seed)
@@ -124,12 +124,12 @@ def test_the_fast_judge_agrees_with_the_plain_one() -> None:
 
 
 def answer_changelogs(answer: Plan) -> set[str]:
-    """All topics with state."""
+    """Return all topics with state."""
     return {t for group in answer.groups for t in group.changelogs}
 
 
 def copies(answer: Plan, g: int) -> list[dict[int, int]]:
-    """Number -> member -> changelogs held."""
+    """Return number -> member -> number of changelogs held."""
     found: list[dict[int, int]] = [{} for _ in range(answer.groups[g].partitions)]
     start, previous = int(answer.layout.start[g]), answer.previous
     for task, m, logs in zip(

@@ -34,7 +34,7 @@ def test_no_tasks_give_no_rows() -> None:
 
 
 def test_no_members_and_no_groups_give_no_rows() -> None:
-    """The empty group of the empty cluster is answered too."""
+    """An empty group and an empty cluster get an empty answer."""
     nothing = problem([], 0, eligible=np.zeros((0, 0)))
     assert StandbyAssignor().place(nothing).shape == (0, 1)
 
@@ -50,7 +50,7 @@ def test_a_lone_member_has_no_standbys() -> None:
 
 
 def test_more_replicas_than_peers_fill_all_peers() -> None:
-    """R >= M: every other member holds every task, the rest is padding."""
+    """With R >= M every other member holds every task, and the rest of the row is padding."""
     placed = place(problem([0, 1, 2], 3, replicas=5))
     assert [sorted(row[:2]) for row in placed.tolist()] == [[1, 2], [0, 2], [0, 1]]
 
@@ -61,7 +61,7 @@ def test_a_task_without_owner_gets_no_standby() -> None:
 
 
 def test_only_subscribers_hold_standbys() -> None:
-    """Two groups with different subscribers, each among its own."""
+    """Two groups have different subscribers; standbys stay among each group's subscribers."""
     given = problem(
         [0, 1, 2, 2, 3, 3],
         4,
@@ -88,7 +88,7 @@ def test_a_standby_that_exists_stays() -> None:
 
 
 def test_a_vacated_active_becomes_the_standby() -> None:
-    """The old owner has the state: no restore."""
+    """The old owner has the state, so no standby is restored."""
     given = problem([0, 0, 1, 1, 2, 2], 3, copies=[(0, 1), (1, 2), (2, 0), (3, 2), (4, 0), (5, 1)])
     assert place(given).ravel().tolist() == [1, 2, 0, 2, 0, 1]
 
@@ -190,7 +190,7 @@ def test_a_standby_in_the_wrong_rack_moves() -> None:
 
 
 def test_loads_follow_capacities() -> None:
-    """Twice the capacity, twice the standbys."""
+    """A member with twice the capacity has twice the standbys."""
     capacity = [1.0, 1.0, 2.0, 1.0, 1.0]
     owner = np.repeat(np.arange(5), [20, 20, 40, 20, 20])
     loads = np.bincount(place(problem(owner, 5, capacity=capacity)).ravel(), minlength=5)
@@ -198,7 +198,7 @@ def test_loads_follow_capacities() -> None:
 
 
 def test_the_answer_does_not_depend_on_the_order_of_the_copies() -> None:
-    """Pairs are a set."""
+    """The copies are a set of pairs."""
     given = problem(
         even_owners(6, 48),
         6,

@@ -20,7 +20,7 @@ def ints(*values: int) -> Ints:
 
 
 def previous(*, owner: Ints, home: Ints, awaited: Ints) -> Previous:
-    """A past without copies and without former owners."""
+    """Return a previous state without copies and without former owners."""
     return Previous(
         owner=owner,
         former=ints(*[N] * owner.size),
@@ -34,7 +34,7 @@ def previous(*, owner: Ints, home: Ints, awaited: Ints) -> Previous:
 
 
 def homes(*, promises: bool, **past: Ints) -> Any:
-    """Both answers as lists."""
+    """Return both answers as lists."""
     return tuple(
         None if one is None else one.tolist() for one in _homes(previous(**past), promises=promises)
     )
@@ -50,7 +50,7 @@ def test_a_promised_task_prefers_its_promise_and_leaves_its_owner_first() -> Non
 
 
 def test_without_warm_ups_a_promise_counts_for_nothing() -> None:
-    """The homes remain; an owner is preferred only at its own home."""
+    """The homes remain; an owner is preferred only at home."""
     past = {"owner": OWNER, "awaited": ints(B, N, N, N)}
     assert homes(promises=False, home=ints(C, A, C, N), **past) == ([C, A, C, N], [N, A, N, N])
     assert homes(promises=False, home=ints(N, N, N, N), **past) == (None, None)
@@ -64,7 +64,7 @@ def test_without_homes_and_promises_no_member_is_preferred(promises: bool) -> No
 
 
 def layout() -> Layout:
-    """Members a and b; a topic without work before a table of four partitions."""
+    """Return members a and b, a weightless topic, and a table of four partitions."""
     groups = (
         Group(group_id=1, topics=("lead",), partitions=1, members=ints(A, B), weightless=True),
         Group(

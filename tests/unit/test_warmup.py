@@ -106,7 +106,7 @@ def fleet(
     overdue: Any = None,
     **limits: int,
 ) -> Progress:
-    """Members a, b and c with six tasks of two changelogs and a follower; ``overdue`` is c's report."""
+    """Return members a, b and c with six tasks of two changelogs, a follower, and c's report."""
     everybody = ints(A, B, C)
     groups = (
         Group(
@@ -214,7 +214,7 @@ FAR = {"log": dict.fromkeys(range(6), 900_000)}
 
 
 def to(*numbers: int, member: int = C, follower: bool = False) -> Ints:
-    """A target: a keeps all tasks except ``numbers``."""
+    """Return a target: member a keeps all tasks except ``numbers``."""
     target = ints(*[A] * 12)
     target[[number + 6 * follower for number in numbers]] = member
     return target
@@ -251,7 +251,7 @@ def test_a_report_of_overdue_tasks_that_is_no_mapping_reports_none(junk: Any) ->
 
 
 def onward(progress: Progress, target: Ints, *, standbys: Any = None, far: Any = None) -> Any:
-    """The members with a warm-up and the awaited members, by task."""
+    """Return the members with a warm-up and the awaited members, by task."""
     standby = np.full((12, 1), NOBODY, dtype=np.int64)
     for task, member in (standbys or {}).items():
         standby[task] = member

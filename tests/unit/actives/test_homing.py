@@ -16,7 +16,7 @@ from faust_assigner.model import NOBODY, Ints
 
 
 class Case(NamedTuple):
-    """Numbers with their owners before and now, copies with their priority, and homes."""
+    """Numbers with their owners before and now, copies with priorities, and homes."""
 
     before: Ints
     owner: Ints
@@ -26,20 +26,20 @@ class Case(NamedTuple):
     home: Ints
 
     def value(self, owner: Ints) -> tuple[int, int, int]:
-        """(moves to caught-up copies, moves to copies, numbers at home)."""
+        """Return (moves to caught-up copies, moves to copies, numbers at home)."""
         pairs = list(zip(self.copies, self.first, strict=True))
         warm = [is_first for (n, m), is_first in pairs if owner[n] == m and self.before[n] != m]
         return sum(warm), len(warm), int(((owner == self.home) & (self.home != NOBODY)).sum())
 
     def brought(self) -> Ints:
-        """The answer."""
+        """Return the owners after homing."""
         number = np.array([n for n, _ in self.copies], dtype=np.int64)
         member = np.array([m for _, m in self.copies], dtype=np.int64)
         first = np.array(self.first, dtype=bool)
         return bring_home(self.before, self.owner, self.members, number, member, self.home, first)
 
     def best(self) -> tuple[int, int, int]:
-        """The best value of all distributions in which givers only give and receivers only receive."""
+        """Return the best value of all distributions: givers only give, receivers only receive."""
         moved = self.owner != self.before
         gives, receives = set(self.before[moved].tolist()), set(self.owner[moved].tolist())
         places = [
@@ -76,7 +76,7 @@ def made(seed: int) -> Case:
 
 @pytest.mark.parametrize("seed", [*range(100), 449, 487, 600, 1015])
 def test_most_caught_up_moves_then_warm_moves_then_homes_are_reached(seed: int) -> None:
-    """Counts stay as they are, and no member both gives and receives."""
+    """The counts stay, and no member both gives and receives."""
     case = made(seed)
     found = case.brought()
     counts = count_by_member(case.owner, case.members).tolist()
@@ -86,7 +86,7 @@ def test_most_caught_up_moves_then_warm_moves_then_homes_are_reached(seed: int) 
 
 
 def test_a_number_without_a_home_is_not_brought_anywhere() -> None:
-    """The owners are returned as they are."""
+    """The owners are returned unchanged."""
     before, owner = np.array([0, 0, 1]), np.array([0, 1, 1])
     none = np.full(3, NOBODY)
     empty = np.zeros(0, dtype=np.int64)

@@ -9,7 +9,7 @@ from faust_assigner.actives.transport import Flow, Transport, _Search
 
 
 def search(seed: int, groups: int = 4, members: int = 5) -> _Search:
-    """A search with random arcs of reduced cost zero and random imbalances, among them the sink's."""
+    """Return a search with random arcs of reduced cost zero and random imbalances."""
     rng = np.random.default_rng(seed)
     none = np.zeros((groups, members), dtype=np.int64)
     flow = Flow(
@@ -31,7 +31,7 @@ def search(seed: int, groups: int = 4, members: int = 5) -> _Search:
 
 
 def plain(made: _Search) -> list[int] | None:
-    """The layers, node by node."""
+    """Return the layers, computed node by node."""
     g, sink = made.groups, made.sink
     arcs: dict[int, set[int]] = {
         **{u: {g + int(m) for m in np.flatnonzero(made.free_up[u])} for u in range(g)},

@@ -13,7 +13,7 @@ LOGS = ("orders-log", "totals-log")
 
 
 def claims(*numbers: int, topics: tuple[str, ...] = tuple(TOPICS)) -> dict[str, list[int]]:
-    """These partitions of each topic."""
+    """Return these partitions of each topic."""
     return {topic: list(numbers) for topic in topics}
 
 
@@ -68,7 +68,7 @@ def test_who_remembers_a_task_and_holds_nothing_of_it_is_not_asked() -> None:
 
 
 def test_the_lightest_holder_is_the_one_with_the_least_for_its_capacity() -> None:
-    """More load on four times the capacity is less."""
+    """A larger load on four times the capacity is a smaller relative load."""
     weights = {("orders", 0): 2.0}
     small = Member("a", list(TOPICS), standbys=claims(0, topics=LOGS), generation=3)
     large = Member(

@@ -14,7 +14,7 @@ from tests.property.orphans_oracle import brute_force, min_cost, places, random_
 
 @pytest.mark.parametrize("part", range(10))
 def test_small_cases_equal_brute_force(part: int) -> None:
-    """Two to five members, up to six orphans: no answer at all is better."""
+    """No answer is better for two to five members and up to six orphans."""
     for seed in range(60):
         case = random_case(
             Random(f"small {part} {seed}"), most_members=5, most_groups=3, most_orphans=6
@@ -26,7 +26,7 @@ def test_small_cases_equal_brute_force(part: int) -> None:
 
 @pytest.mark.parametrize("members", [3, 20, 60, 200])
 def test_larger_cases_equal_min_cost_flow(members: int) -> None:
-    """Up to 200 members, with and without memories, beside an independent solver."""
+    """The cases have up to 200 members, with and without former owners."""
     for seed in range(8):
         case = random_case(
             Random(f"large {members} {seed}"),

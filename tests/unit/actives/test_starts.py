@@ -14,7 +14,7 @@ GROUPS, MEMBERS = 20, 50
 
 
 def churned(seed: int) -> tuple[Ints, Bools, Ints]:
-    """(sizes, allowed, held): mixed subscriptions, a third of an optimum gone."""
+    """Return (sizes, allowed, held): mixed subscriptions with a third of an optimum removed."""
     rng = np.random.default_rng(seed)
     sizes, allowed = rng.integers(20, 90, GROUPS), rng.random((GROUPS, MEMBERS)) < 0.4
     allowed[np.arange(GROUPS), rng.integers(0, MEMBERS, GROUPS)] = True
@@ -24,7 +24,7 @@ def churned(seed: int) -> tuple[Ints, Bools, Ints]:
 
 
 def terms(got: Ints, held: Ints) -> tuple[int, int, int]:
-    """Total balance, group balance, stickiness."""
+    """Return the total balance, the group balance and the stickiness."""
     return (
         int((got.sum(axis=0) ** 2).sum()),
         int((got**2).sum()),
@@ -40,7 +40,7 @@ def terms(got: Ints, held: Ints) -> tuple[int, int, int]:
 def test_rounds_and_thresholds_do_not_change_the_optimum(
     monkeypatch: pytest.MonkeyPatch, seed: int, rounds: int, share: float, most: int
 ) -> None:
-    """Few or many rounds, always or never a warm start: the same three sums, and the certificate agrees."""
+    """Any number of rounds and any warm start give the same sums and a certificate."""
     sizes, allowed, held = churned(seed)
     none, ones = np.zeros_like(held), np.ones(MEMBERS)
     usual = optimal_counts(sizes, allowed, held, none, ones)

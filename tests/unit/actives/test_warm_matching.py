@@ -1,4 +1,4 @@
-"""Moves onto copies: as many as any choice of copies allows, and never more than the counts do."""
+"""Moves onto copies: the maximum of all choices, within the counts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_only_copy_is_used_by_a_member_that_gets_one_number() -> None:
 
 @pytest.mark.parametrize("seed", range(300))
 def test_no_choice_of_copies_allows_more_moves(seed: int) -> None:
-    """Against all subsets of the copies, on small cases with tight counts."""
+    """The search is compared with all subsets of the copies on small cases with tight counts."""
     rng = np.random.default_rng(seed)
     members, numbers = int(rng.integers(2, 5)), int(rng.integers(1, 7))
     before = rng.integers(NOBODY, members, numbers).tolist()
@@ -72,7 +72,7 @@ def test_no_choice_of_copies_allows_more_moves(seed: int) -> None:
 def test_numbers_without_an_owner_go_to_copies_that_have_caught_up(
     near: Copies, owners: list[int]
 ) -> None:
-    """Both members hold copies of both numbers; only the useful copies are asked."""
+    """Both members hold copies of both numbers; the search uses only the useful copies."""
     number, member = np.array([0, 0, 1, 1]), np.array([1, 2, 1, 2])
     asked: list[Copies] = []
 

@@ -19,7 +19,7 @@ COUNT = 200
 
 
 def zipf(seed: int, exponent: float = 1.05) -> dict[tuple[str, int], float]:
-    """Costs of a Zipf law, dealt to partitions at random."""
+    """Return costs of a Zipf law, dealt to partitions at random."""
     rng = Random(seed)
     return {
         ("t", p): 1000 / (k + 1) ** exponent for k, p in enumerate(rng.sample(range(COUNT), COUNT))
@@ -27,7 +27,7 @@ def zipf(seed: int, exponent: float = 1.05) -> dict[tuple[str, int], float]:
 
 
 def heaviest(answer: Plan, weights: dict[tuple[str, int], float]) -> float:
-    """The weight of the heaviest member."""
+    """Return the weight of the heaviest member."""
     return max(
         sum(weights[t, p] for t, ps in answer.actives(i).items() for p in ps)
         for i in answer.member_ids
@@ -61,7 +61,7 @@ def test_without_weights_or_with_neutral_ones_counting_decides() -> None:
     ],
 )
 def test_weights_that_make_no_sense_weigh_one(junk: object) -> None:
-    """A bad file of weights never stops a rebalance."""
+    """A bad weights file never stops a rebalance."""
     assert plan(MEMBERS, {"t": COUNT}, weights=junk).report()["weight_max"] is None
 
 
@@ -74,7 +74,7 @@ def test_a_fresh_weighted_plan_is_near_the_bound() -> None:
 
 
 def test_nothing_moves_while_nobody_is_too_heavy() -> None:
-    """Unchanged members and weights: the same answer again."""
+    """Unchanged members and weights get the same answer again."""
     weights = zipf(2)
     first = plan(MEMBERS, {"t": COUNT}, weights=weights)
     again = plan(carried(MEMBERS, first), {"t": COUNT}, weights=weights)
@@ -84,7 +84,7 @@ def test_nothing_moves_while_nobody_is_too_heavy() -> None:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_under_churn_the_heaviest_is_lighter_for_no_more_moves(seed: int) -> None:
-    """Heaviest member <= 0.8x the counted plan's at <= 1.2x its moves, over forty joins and leaves."""
+    """Over forty joins and leaves the heaviest load is <= 0.8x, with <= 1.2x the moves."""
     weights = zipf(seed)
     totals = {}
     for name, used in (("counted", None), ("weighted", weights)):
@@ -116,7 +116,7 @@ def test_subscriptions_hold_under_weights() -> None:
 
 
 def test_capacity_divides_weight() -> None:
-    """Twice the threads carry about twice the weight."""
+    """A member with twice the threads carries about twice the weight."""
     weights = {("t", p): 1.0 + (p % 7) for p in range(90)}
     answer = plan(
         [Member("big", ["t"], capacity=2), Member("small", ["t"])], {"t": 90}, weights=weights
@@ -169,7 +169,7 @@ def test_a_swap_counts_as_the_two_moves_that_it_is() -> None:
 
 
 def figures(members: int, *weights: float, capacities: tuple[float, ...] = ()) -> tuple[float, ...]:
-    """The heaviest member, the bound and the gap, of tasks with these weights on equal members."""
+    """Return the heaviest member, the bound and the gap for these weights on equal members."""
     people = [
         Member(f"m{i}", ["t"], capacity=capacities[i] if capacities else 1.0)
         for i in range(members)

@@ -51,26 +51,26 @@ class Told:
 
 
 def told(members: list[Member] = MEMBERS) -> Told:
-    """A sound answer, to be spoilt."""
+    """Return a valid answer, to be broken by a test."""
     return Told.by(plan(members, PARTITIONS, replicas=1, changelogs=CHANGELOGS))
 
 
 def promises(answer: Told, members: list[Member] = MEMBERS) -> set[str]:
-    """The promises broken."""
+    """Return the broken promises."""
     found = check(members, PARTITIONS, answer, replicas=1, changelogs=CHANGELOGS)
     assert all(str(v).startswith(v.promise) for v in found)
     return {v.promise for v in found}
 
 
 def move(answer: Told, topics: Sequence[str], partition: int, giver: str, taker: str) -> None:
-    """Hand a task over by name."""
+    """Move a task to another member by name."""
     for topic in topics:
         answer.active[giver][topic].remove(partition)
         answer.active[taker].setdefault(topic, []).append(partition)
 
 
 def test_a_sound_answer_breaks_nothing() -> None:
-    """The base of every case below."""
+    """The other cases start from this answer."""
     assert promises(told()) == set()
 
 
@@ -84,7 +84,7 @@ def test_a_sound_answer_breaks_nothing() -> None:
     ],
 )
 def test_a1_every_partition_once_and_nothing_else(spoil: object) -> None:
-    """Missing, doubled, out of range, unknown."""
+    """A partition is missing, repeated, out of range or unknown."""
     answer = told()
     spoil(answer)  # type: ignore[operator]
     assert "A1" in promises(answer)
@@ -101,7 +101,7 @@ def test_a1_a_partition_below_zero_does_not_exist() -> None:
 
 
 def test_what_is_carried_is_what_the_plan_gave() -> None:
-    """Actives, standbys and the next generation; the claims of before are gone."""
+    """The members get actives, standbys and the next generation; older claims are gone."""
     before = [replace(m, standbys={"s-log": [0, 1]}, generation=4) for m in MEMBERS]
     answer = told()
     for member in carried(before, answer):
@@ -111,7 +111,7 @@ def test_what_is_carried_is_what_the_plan_gave() -> None:
 
 
 def test_a2_topics_of_a_task_share_an_owner() -> None:
-    """The changelog alone moves."""
+    """Only the changelog moves."""
     answer = told()
     move(answer, ["s-log"], 0, "a", "b")
     assert "A2" in promises(answer)
@@ -135,7 +135,7 @@ def test_a2_a_changelog_stays_with_its_source_in_a_deploy() -> None:
     ],
 )
 def test_a3_standbys_are_as_many_as_asked_and_elsewhere(spoil: object) -> None:
-    """Too few, on the active's member, of a topic without state."""
+    """There are too few standbys, or one is beside its active or without state."""
     answer = told()
     spoil(answer)  # type: ignore[operator]
     assert "A3" in promises(answer)
@@ -230,7 +230,7 @@ def test_a5_no_move_without_need() -> None:
 
 
 def test_a5_an_orphan_goes_where_its_state_is() -> None:
-    """A holder lives, and somebody else got the task."""
+    """A member with the state lives, but another member got the task."""
     members = [MEMBERS[0], MEMBERS[1], Member("c", ["s", "s-log", "t"], standbys={"s-log": [0]})]
     answer = told(members)
     move(answer, ["s", "s-log"], 0, "c", "a")
@@ -255,7 +255,7 @@ def test_a6_and_a8_are_checked_with_a_planner() -> None:
 
 
 def test_the_certificate_finds_a_chain_of_three() -> None:
-    """No single transfer helps, a chain does: m0 -> m1 -> m2 over two groups."""
+    """A single transfer does not help; the chain m0 -> m1 -> m2 over two groups does."""
     allowed = np.array([[True, True, False], [False, True, True]])
     counts = np.array([[2, 1, 0], [0, 0, 0]])
     zero = np.zeros_like(counts)

@@ -24,7 +24,7 @@ WIDE = (1e-6, 0.0004, 0.155, 0.5, 1.0, 3.0, 5.37, 7.41, 42.28, 1e4, 1e6)
     ids=str,
 )
 def test_any_capacities_give_a_plan_that_keeps_every_promise(capacities: tuple[float, ...]) -> None:
-    """Neither the planner nor its certificate divides by zero, overflows or calls the other wrong."""
+    """Neither the planner nor its certificate divides by zero or overflows, and both agree."""
     partitions = {"a": 24, "b": 7, "b-log": 7}
     members = [Member(f"m{i:02d}", partitions, capacity=c) for i, c in enumerate(capacities)]
     for _ in range(2):

@@ -21,7 +21,7 @@ POLICY = WarmupPolicy(
 def waiting(
     *at: int | None, end: int | None = END, before: int = 0, numbers: int = 4, **of_last: object
 ) -> Waiting:
-    """Member 0 owns all numbers up to ``end``; the members 1, 2, ... are at ``at`` in each."""
+    """Return a rule: member 0 owns all numbers up to ``end``, the other members are at ``at``."""
     topics = ("t", "log")
     places = range(numbers)
     members = [
@@ -50,7 +50,7 @@ def waiting(
     ],
 )
 def test_a_member_is_far_beyond_the_acceptable_lag(at: int | None, is_far: bool) -> None:
-    """A position too far beyond the end is none; a member without positions is not far."""
+    """A position too far beyond the end is invalid; a member without positions is not far."""
     assert waiting(at).is_far(0, 0, 1, 0) is is_far
 
 
@@ -62,7 +62,7 @@ def test_a_member_without_state_is_far_from_a_longer_log(end: int | None, is_far
 
 
 def test_only_a_task_of_a_living_owner_waits_for_another_target() -> None:
-    """An orphan goes at once, and a task on its target stays."""
+    """An orphan moves at once, and a task on its target stays."""
     assert waiting(0).must_wait(0, 0, 1)
     assert not waiting(0).must_wait(0, 0, 0)
     assert not waiting(0, before=NOBODY).must_wait(0, 0, 1)
@@ -75,7 +75,7 @@ def complaints(
     warming: dict[int, list[int]],
     spares: dict[int, list[int]] | None = None,
 ) -> list[str]:
-    """Of a plan in which member 0 keeps all numbers."""
+    """Return the complaints about a plan that keeps all numbers on member 0."""
     return rule.complaints(
         [[0] * len(target)],
         [target],
@@ -85,7 +85,7 @@ def complaints(
 
 
 def test_as_many_warm_ups_as_the_limits_allow_are_due() -> None:
-    """Two on a member, three in the group."""
+    """The limits are two warm-ups on a member and three in the group."""
     one = waiting(0)
     assert complaints(one, [1, 1, 0, 0], {0: [1], 1: [1]}) == []
     assert complaints(one, [1, 1, 1, 0], {0: [1], 1: [1]}) == []

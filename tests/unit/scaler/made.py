@@ -11,7 +11,7 @@ from faust_assigner.scaler.memory import Memory
 from faust_assigner.scaler.recommend import Recommendation, recommend
 from faust_assigner.scaler.settings import Settings
 
-#: Seconds between two looks, as Kubernetes asks.
+#: Seconds between two looks, as in Kubernetes.
 EVERY_S = 15.0
 
 
@@ -40,7 +40,7 @@ class Group:
     said: list[Recommendation] = field(default_factory=list)
 
     def look(self) -> Look:
-        """The group now."""
+        """Return a look at the group now."""
         each = self.tasks or 1
         owners = max(1, self.members)
         return Look(
@@ -68,7 +68,7 @@ class Group:
         return found
 
     def pass_time(self, seconds: float) -> Recommendation:
-        """Looks every 15 seconds for so long; the last answer."""
+        """Look every 15 seconds for ``seconds``; return the last answer."""
         found = self.ask()
         for _ in range(int(seconds / EVERY_S)):
             self.now += EVERY_S

@@ -65,19 +65,19 @@ class Recommender:
 
 
 def ref(**metadata: str) -> Any:
-    """A ScaledObject of the group."""
+    """Return a ScaledObject of the group."""
     given = {"group": "shop", **metadata}
     return pb.ScaledObjectRef(name="app", namespace="prod", scalerMetadata=given)
 
 
 def scaler(*answers: Any, **defaults: str) -> tuple[ExternalScaler, Recommender]:
-    """A servicer over these answers."""
+    """Return a servicer with these answers."""
     recommender: Any = Recommender(*answers)
     return ExternalScaler(recommender, defaults), recommender
 
 
 async def test_each_call_answers_by_the_size_and_the_settings_of_its_scaled_object() -> None:
-    """A key of the ScaledObject goes before the default; the metric is the size."""
+    """A key of the ScaledObject precedes the default; the metric is the size."""
     made, recommender = scaler(replace(FOUND, is_active=False), FOUND, min="2", spare="1")
     assert (await made.IsActive(ref(min="3"), Context())).result is False
     asked = pb.GetMetricsRequest(scaledObjectRef=ref(), metricName="workers")
@@ -175,7 +175,7 @@ async def test_a_stream_sends_each_change_and_frees_its_place_at_its_end(
 def test_each_setting_has_its_own_bounds(
     key: str, least: str, below: str, most: str, above: str
 ) -> None:
-    """The bounds themselves are values; the setting of the key alone changes."""
+    """The bounds are valid values; only the key's own setting changes."""
     name = KEYS[key]
     for text in (least, most):
         found = read_settings({key: text})
@@ -186,7 +186,7 @@ def test_each_setting_has_its_own_bounds(
 
 
 def test_a_long_value_is_cut_in_its_error_and_its_group_is_named() -> None:
-    """After 40 characters."""
+    """The value is cut after 40 characters."""
     with pytest.raises(ConfigError) as refused:
         read_settings({"min": "x" * 41})
     assert str(refused.value).endswith(f"got {'x' * 40 + '...'!r}")
@@ -202,7 +202,7 @@ def test_a_long_value_is_cut_in_its_error_and_its_group_is_named() -> None:
 
 
 def test_contradictions_name_both_values() -> None:
-    """A largest size of the least size is none."""
+    """A largest size equal to the least size is valid."""
     with pytest.raises(ConfigError, match=r"^max: 3 is below min, which is 4$"):
         Settings(least=4, most=3)
     with pytest.raises(ConfigError, match=r"^shrinkAt: 0.8 must be below growAt, which is 0.8$"):
@@ -269,7 +269,7 @@ async def test_a_repeated_answer_keeps_its_figures_and_is_logged_once(
 
 
 async def test_after_a_failed_look_the_next_call_looks_again() -> None:
-    """A failure is not kept; each asker has its own last answer and its own age."""
+    """A failure is not stored; each asker has its own last answer with its age."""
     shop = Shop(error=TryAgain("away"))
     made = shop.recommender()
     for name in ("a", "b"):
@@ -287,7 +287,7 @@ async def test_after_a_failed_look_the_next_call_looks_again() -> None:
 
 
 async def test_the_age_of_an_answer_counts_from_the_answer_and_not_from_its_look() -> None:
-    """A look serves answers for some seconds."""
+    """A look serves answers for several seconds."""
     shop = Shop()
     made = shop.recommender()
     await made.recommendation("a", Settings())
@@ -303,7 +303,7 @@ async def test_the_age_of_an_answer_counts_from_the_answer_and_not_from_its_look
 
 
 def test_the_whole_json_of_a_recommendation() -> None:
-    """Each field by its name, behind the version and the group."""
+    """Each field has its name, after the version and the group."""
     found = replace(FOUND, useful=(1, 5), tasks=5, arrival=2.5, backlog=7, notes=("note",))
     told = json.loads(as_json("shop", found))
     assert told == {"version": 1, "group": "shop", **json.loads(json.dumps(asdict(found)))}
@@ -321,7 +321,7 @@ def test_the_whole_json_of_a_recommendation() -> None:
     ],
 )
 def test_the_words_of_each_decision(decision: str, words: str) -> None:
-    """Zero workers are workers."""
+    """Zero takes the plural "workers"."""
     found = replace(FOUND, size=0, decision=decision, worker_rate=1_234.5, arrival=0.0)
     lines: Sequence[str] = as_text("shop", found).splitlines()
     assert lines == [

@@ -72,7 +72,7 @@ def test_the_text_has_the_size_first_and_then_why() -> None:
 
 
 def test_the_json_has_the_same_facts() -> None:
-    """With a version of the document."""
+    """The document has a version."""
     found = json.loads(render.as_json("shop", FOUND))
     assert (found["version"], found["group"], found["size"], found["decision"]) == (
         1,

@@ -32,7 +32,7 @@ def look(members: int, backlog: int = 0, **more: Any) -> Look:
 
 
 def known(*loads: tuple[float, int, float], **more: Any) -> Memory:
-    """The memory of loads (seconds ago, backlog, arrival), or of a first look, taken a moment ago."""
+    """Return the memory of loads (seconds ago, backlog, arrival), or of a first look."""
     samples = tuple(
         Sample(at=NOW - ago, backlog=backlog, arrival=arrival) for ago, backlog, arrival in loads
     )
@@ -42,12 +42,12 @@ def known(*loads: tuple[float, int, float], **more: Any) -> Memory:
 
 
 def found(seen: Look, memory: Memory, **settings: Any) -> Recommendation:
-    """The recommendation."""
+    """Return the recommendation."""
     return recommend(seen, Settings(**settings), memory)[0]
 
 
 def told(size: int, present: int, decision: str, *reasons: str, **more: Any) -> Recommendation:
-    """A recommendation over twelve tasks."""
+    """Return an expected recommendation over twelve tasks."""
     base = {"tasks": 12, "useful": USEFUL, "notes": ("a note",), "arrival": None, **more}
     return Recommendation(size=size, present=present, decision=decision, reasons=reasons, **base)
 
@@ -74,7 +74,7 @@ def test_a_busy_group_is_held_with_the_look_s_reasons() -> None:
     ],
 )
 def test_workers_that_have_not_followed_are_waited_for(members: int, reason: str) -> None:
-    """The memory has the time at which they parted; the size stays."""
+    """The memory has the time of the divergence; the size stays."""
     made, memory = recommend(look(members), Settings(), known(size=4, changed_at=9.0))
     assert made == told(4, 4, HOLD, reason)
     assert (memory.size, memory.changed_at, memory.parted_at) == (4, 9.0, NOW)
@@ -175,13 +175,13 @@ def test_a_group_without_work_for_the_whole_window_sleeps(
 def test_a_group_below_the_least_useful_size_grows_at_once(
     settings: dict[str, Any], standbys: int, size: int, useful: tuple[int, ...], why: str
 ) -> None:
-    """The reason is the standbys, or else the setting."""
+    """The reason names the standbys, or else the setting."""
     made = found(look(2, standbys=standbys), known(), **settings)
     assert made == told(size, 2, GROW, why, useful=useful)
 
 
 def test_a_group_that_is_too_slow_grows_with_all_its_reasons() -> None:
-    """Load, backlog, and the new size with its rate; the newest load counts."""
+    """The reasons are the load, the backlog, and the new size with its rate."""
     loads = ((30.0, 0, 500.0), (15.0, 0, 900.0), (0.0, 60_000, 380.0))
     made = found(look(4, 60_000), known(*loads, size=4), worker_rate=100.0)
     assert made == told(
@@ -228,14 +228,14 @@ def test_the_largest_size_that_is_too_slow_says_so() -> None:
 def test_each_look_of_the_window_has_to_need_more(
     loads: Any, changed_at: float | None, decision: str
 ) -> None:
-    """The window begins with the last change of the size."""
+    """The window starts at the last change of the size."""
     memory = known(*loads, size=4, changed_at=changed_at)
     made = found(look(4), memory, worker_rate=100.0, up_s=30.0)
     assert made.decision == decision
 
 
 def test_a_backlog_that_does_not_shrink_grows_to_the_next_size() -> None:
-    """Although the rate should suffice."""
+    """The group grows although the rate should suffice."""
     loads = ((120.0, 9_000, 200.0), (60.0, 9_500, 200.0), (0.0, 9_000, 200.0))
     made = found(look(4, 9_000), known(*loads, size=4), worker_rate=100.0)
     assert made == told(
@@ -254,13 +254,13 @@ def test_a_backlog_that_does_not_shrink_grows_to_the_next_size() -> None:
 
 
 def quiet(*loads: tuple[float, int, float], members: int = 4, **settings: Any) -> Recommendation:
-    """The recommendation for a group with a window of ten minutes."""
+    """Return the recommendation for a group with a window of ten minutes."""
     memory = known(*loads, size=members)
     return found(look(members), memory, **{"worker_rate": 100.0, "down_s": 600.0, **settings})
 
 
 def test_the_smallest_size_stays() -> None:
-    """Of the allowed and useful sizes."""
+    """The smallest of the permitted and useful sizes stays."""
     why = "it is the smallest allowed and useful size"
     rest = {"arrival": 1.0, "worker_rate": 100.0}
     assert quiet((600.0, 0, 1.0), members=1) == told(1, 1, STAY, why, **rest)
@@ -276,7 +276,7 @@ def test_a_load_is_low_for_the_whole_window_or_it_stays(ago: float) -> None:
 
 
 def test_the_largest_excess_of_the_window_keeps_the_size() -> None:
-    """The reason has its age and its own limit."""
+    """The reason has the excess's age and limit."""
     loads = ((700.0, 99_999, 0.0), (600.0, 400, 10.0), (40.0, 2_000, 20.0), (0.0, 1, 30.0))
     why = "2,000 records waited 40 s ago, the limit is 600"
     assert quiet(*loads) == told(4, 4, STAY, why, arrival=30.0, worker_rate=100.0)
@@ -354,7 +354,7 @@ def test_a_size_that_is_not_useful(
 
 
 def test_the_whole_memory_after_a_change() -> None:
-    """The size, the time of its change, the facts of the look; loads and rates stay."""
+    """The size, its time and the look's facts change; loads and rates stay."""
     before = known(size=5, standbys=1, rates=(3.0,), parted_at=2.0, busy_at=1.0)
     seen = look(5, tasks=12, standbys=0)
     made, after = recommend(seen, Settings(), before)
@@ -365,7 +365,7 @@ def test_the_whole_memory_after_a_change() -> None:
 
 
 def test_a_whole_sample_and_the_rates_of_its_workers() -> None:
-    """Only places of both looks count; busy workers are in the order of their names."""
+    """Only partitions in both looks count; busy workers are in the order of their names."""
 
     def seen(at: float, **sources: tuple[str, int | None, int]) -> Look:
         placed = {
@@ -389,7 +389,7 @@ def test_a_whole_sample_and_the_rates_of_its_workers() -> None:
 
 
 def test_the_horizon_of_the_memory_keeps_one_look_before_it() -> None:
-    """The longest window and two minutes; the look before the horizon covers its begin."""
+    """The horizon is the longest window plus two minutes; an earlier look covers its start."""
     settings = Settings(up_s=10.0, down_s=100.0)
     samples = tuple(Sample(at=at, arrival=1.0) for at in (4_700.0, 4_839.0, 4_840.0, 4_900.0))
     before = Memory(samples=samples, last=replace(look(1), taken_at=4_990.0))

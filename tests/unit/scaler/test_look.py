@@ -31,7 +31,7 @@ def heard(made: MadeGroup, **of_m1: Any) -> dict[str, Heard]:
 
 
 def test_a_group_at_rest() -> None:
-    """Six tasks: orders and its table travel together. Faust's leader topic is none."""
+    """Orders and its table share six tasks; Faust's leader topic is not a task."""
     topics = {"orders": 6, LOG: 6, "shop-__assignor-__leader": 1}
     made = group(3, topics=topics)
     found = look_of(made.evidence(heard=heard(made)))
@@ -130,7 +130,7 @@ def test_a_warm_up_is_named_with_its_partitions() -> None:
 
 
 def test_a_rebalance_is_a_reason_of_its_own() -> None:
-    """The coordinator shows no assignments meanwhile; the members are counted."""
+    """The coordinator returns no assignments then; the members are counted."""
     made = group(3)
     made.state = "PreparingRebalance"
     found = look_of(made.evidence(heard=heard(made)))
@@ -139,7 +139,7 @@ def test_a_rebalance_is_a_reason_of_its_own() -> None:
 
 
 def test_capacities_that_differ_are_said() -> None:
-    """Sizes count workers alike."""
+    """Sizes count workers as equal."""
     made = MadeGroup().join("m0", "m1")
     made.offers["m1"] = {"capacity": 2.0}
     made.round().round()
@@ -171,7 +171,7 @@ def test_a_group_with_one_capacity_gets_no_note() -> None:
 
 
 def test_the_largest_number_of_standbys_of_any_worker_counts() -> None:
-    """During a deploy the workers differ; the scaler keeps room for all copies."""
+    """During a deploy the workers differ; the scaler reserves room for all copies."""
     made = group(3)
     more = {"settings": {"table_standby_replicas": "2"}}
     assert look_of(made.evidence(heard=heard(made, **more))).standbys == 2

@@ -31,7 +31,7 @@ def look(at: float, *sources: tuple[str, int | None, int], **more: object) -> Lo
 
 
 def after(*looks: Look) -> Memory:
-    """The memory of these looks."""
+    """Return the memory of these looks."""
     memory = Memory()
     for one in looks:
         memory = observed(memory, one, Settings())
@@ -39,7 +39,7 @@ def after(*looks: Look) -> Memory:
 
 
 def test_arrivals_are_measured_from_the_ends_of_the_logs() -> None:
-    """Of all source partitions, from two looks on."""
+    """The sum covers all source partitions, from the second look on."""
     assert after(look(0, ("a", 0, 100))).samples[-1].arrival is None
     memory = after(look(0, ("a", 0, 100), ("b", 0, 50)), look(10, ("a", 0, 180), ("b", 0, 70)))
     assert memory.samples[-1].arrival == 10.0
@@ -69,7 +69,7 @@ def test_a_group_that_is_not_at_rest_is_not_measured(when: str) -> None:
 
 
 def test_a_worker_that_gave_or_got_a_partition_is_not_measured() -> None:
-    """The other worker is."""
+    """The other worker is measured."""
     memory = after(
         look(0, ("a", 0, 900), ("a", 0, 900), ("c", 0, 900)),
         look(10, ("a", 100, 900), ("b", 100, 900), ("c", 50, 900)),
@@ -90,13 +90,13 @@ def test_partitions_without_a_commit_have_no_lag() -> None:
 
 
 def test_two_looks_at_the_same_time_are_one() -> None:
-    """A rate over no time is none."""
+    """No rate exists over zero seconds."""
     once = after(look(0, ("a", 0, 100)))
     assert observed(once, look(0, ("a", 90, 100)), Settings()).samples == once.samples
 
 
 def test_a_given_rate_is_not_believed_where_workers_are_slower() -> None:
-    """The lower of the two counts."""
+    """The lower of the two rates counts."""
     memory = replace(Memory(), rates=(80.0, 90.0, 300.0))
     assert memory.worker_rate(Settings(worker_rate=100.0)) == 90.0
     assert memory.worker_rate(Settings(worker_rate=50.0)) == 50.0
@@ -115,19 +115,19 @@ def test_what_is_remembered_is_bounded() -> None:
 
 
 def test_rare_looks_cover_the_window_too() -> None:
-    """Ten minutes apart, with a window of five."""
+    """The looks are ten minutes apart, and the window has five."""
     memory = after(look(0, ("a", 0, 0)), look(600, ("a", 0, 0)), look(1200, ("a", 0, 0)))
     kept = observed(memory, look(1800, ("a", 0, 0)), Settings(down_s=300.0))
     assert kept.covers(300, 1800)
 
 
 def sample(at: float, **figures: object) -> Sample:
-    """The load at a time; an arrival rate is known."""
+    """Return the load at a time; the arrival rate is known."""
     return Sample(at=at, **{"arrival": 0.0, **figures})  # type: ignore[arg-type]
 
 
 def test_a_window_includes_its_first_moment_and_leaves_out_looks_without_a_rate() -> None:
-    """The first look of all has no arrival rate."""
+    """The very first look has no arrival rate."""
     memory = Memory(samples=(Sample(at=5.0), sample(9.9), sample(10.0), sample(12.0)))
     assert [one.at for one in memory.since(10.0)] == [10.0, 12.0]
     assert [one.at for one in memory.since(0.0)] == [9.9, 10.0, 12.0]
@@ -177,7 +177,7 @@ def test_the_fullest_worker_processes_its_share_of_the_tasks(size: int, rate: fl
 
 
 def test_an_idle_group_shows_no_rate_at_work() -> None:
-    """Nor does a group without workers, or without known tasks."""
+    """A group without workers or without known tasks has no rate either."""
     idle = (sample(40, processed=5), sample(100, processed=5))
     busy = (sample(40, processed=0), sample(100, processed=60))
     assert rate_at_work(Memory(samples=idle, tasks=12), 4) is None
@@ -186,7 +186,7 @@ def test_an_idle_group_shows_no_rate_at_work() -> None:
 
 
 def test_facts_that_a_look_does_not_show_are_kept() -> None:
-    """During a rebalance the group hides its topics, and a group without workers its standbys."""
+    """During a rebalance the topics are unknown; without workers the standbys are unknown."""
     known = after(look(0, ("a", 0, 9), standbys=2, busy=("restores",)))
     hidden = observed(known, look(10, ("a", 0, 9), tasks=0, standbys=None), Settings())
     assert (hidden.tasks, hidden.standbys, hidden.busy_at) == (1, 2, 0)
@@ -195,7 +195,7 @@ def test_facts_that_a_look_does_not_show_are_kept() -> None:
 
 
 def test_looks_that_are_too_close_change_facts_and_no_loads() -> None:
-    """Five seconds apart are enough."""
+    """Five seconds between two looks are enough."""
     first = after(look(0, ("a", 0, 100)))
     close = observed(first, look(4.9, ("a", 0, 200), busy=("restores",)), Settings())
     assert (len(close.samples), close.busy_at, close.last) == (1, 4.9, first.last)
@@ -204,7 +204,7 @@ def test_looks_that_are_too_close_change_facts_and_no_loads() -> None:
 
 @pytest.mark.parametrize(("up_s", "down_s"), [(3_000.0, 300.0), (300.0, 3_000.0)])
 def test_the_looks_of_the_longer_window_are_kept(up_s: float, down_s: float) -> None:
-    """Whichever of the two is longer."""
+    """The longer of the two windows counts."""
     settings, memory = Settings(up_s=up_s, down_s=down_s), Memory()
     for at in range(0, 4_000, 20):
         memory = observed(memory, look(at, ("a", 0, at)), settings)
@@ -228,7 +228,7 @@ def test_a_group_with_other_members_is_not_measured() -> None:
 
 
 def test_records_of_a_partition_without_an_owner_measure_no_worker() -> None:
-    """Its offset was set by hand."""
+    """Its offset was committed by hand."""
     assert after(look(0, ("", 0, 900)), look(10, ("", 100, 900))).rates == ()
 
 

@@ -9,7 +9,7 @@ from faust_assigner.scaler.proto.__main__ import generate
 
 ROOT = Path(__file__).resolve().parents[3]
 
-#: Types as protobuf's descriptors count them.
+#: Types as numbered in protobuf's descriptors.
 DOUBLE, INT64, BOOL, STRING, MESSAGE = 1, 3, 8, 9, 11
 #: Message -> field -> (number, type), as in KEDA's externalscaler.proto.
 KEDA = {
@@ -45,7 +45,7 @@ def test_generating_again_gives_the_same_modules(tmp_path: Path) -> None:
 
 
 def test_the_messages_are_kedas() -> None:
-    """Names, numbers and types; no message and no field beside them."""
+    """Names, numbers and types match; there are no further messages and fields."""
     messages = pb.DESCRIPTOR.message_types_by_name
     found = {
         name: {field.name: (field.number, field.type) for field in message.fields}
@@ -55,7 +55,7 @@ def test_the_messages_are_kedas() -> None:
 
 
 def test_the_service_is_kedas() -> None:
-    """The path of a call is the package, the service and the call."""
+    """A call's path has the package, the service and the call."""
     service = pb.DESCRIPTOR.services_by_name["ExternalScaler"]
     assert service.full_name == "externalscaler.ExternalScaler"
     assert {

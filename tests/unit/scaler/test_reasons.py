@@ -1,4 +1,4 @@
-"""All reasons against a change of the size in their order, the notes, and the edges of the memory."""
+"""The order of all reasons against a change, the notes, and the memory's edge cases."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def member(name: str, **more: Any) -> Any:
 
 
 def partition(topic: str, number: int, reason: str = "", **more: Any) -> Any:
-    """A partition of a report, which stands still for a reason."""
+    """Return a report's partition, standing still for a reason."""
     standing = SimpleNamespace(reason=reason) if reason else None
     told = {"owner": "w", "committed": 1, "end": 9, "is_changelog": False}
     return SimpleNamespace(topic=topic, partition=number, standing=standing, **{**told, **more})
 
 
 def report(*members: Any, partitions: Any = (), **more: Any) -> Any:
-    """A report of a settled group."""
+    """Return a report of a settled group."""
     told = {"is_settled": True, "state": "Stable", "group": "shop", "problems": ()}
     return SimpleNamespace(members=members, partitions=partitions, **{**told, **more})
 
@@ -41,12 +41,12 @@ def view(among: Any = None) -> Any:
 
 
 def busy(told: Any, *views: Any) -> list[str]:
-    """The reasons against a change."""
+    """Return the reasons against a change."""
     return list(under_test._busy(told, views))
 
 
 def test_all_reasons_of_a_restless_group_in_their_order() -> None:
-    """The group's, each member's, then the partitions by their reason."""
+    """The group's reason comes first, then each member's, then the partitions' by reason."""
     members = (
         member("a", answer="silent", detail="no route", is_leaving=True),
         member(
@@ -113,7 +113,7 @@ def test_end_offsets_are_missing_if_a_settled_group_has_none(
 
 
 def test_the_sources_of_a_report_are_its_known_partitions_without_tables_and_leader() -> None:
-    """A partition without an owner has an empty name."""
+    """A partition without an owner has an empty owner name."""
     partitions = [
         partition("t", 0, owner=None, committed=None),
         partition("t", 1, end=None),
@@ -130,7 +130,7 @@ def test_the_sources_of_a_report_are_its_known_partitions_without_tables_and_lea
 
 
 def test_all_notes_of_a_look() -> None:
-    """Capacities, partitions without a commit, and the problems of the report; else none."""
+    """The notes cover capacities, partitions without a commit, and the report's problems."""
     sources = {
         ("t", 2): Source(owner="w", committed=None, end=5),
         ("t", 0): Source(owner="w", committed=None, end=0),
@@ -156,7 +156,7 @@ def test_all_notes_of_a_look() -> None:
     [(("1", "10", "2"), 10), (("x", ""), None), ((None,), None), (("0", "-3"), 0), ((), None)],
 )
 def test_the_standbys_of_the_workers_are_compared_as_numbers(texts: Any, found: int | None) -> None:
-    """A worker without an answer has none."""
+    """A worker without an answer has no number."""
     views: Any = [
         SimpleNamespace(
             status=None
@@ -172,7 +172,7 @@ def test_the_standbys_of_the_workers_are_compared_as_numbers(texts: Any, found: 
 
 
 def seen(at: float, *places: tuple[str, int | None, int], **more: Any) -> Look:
-    """A look at partitions: owner, committed, end."""
+    """Return a look at partitions: owner, committed, end."""
     sources = {
         ("t", number): Source(owner=owner, committed=committed, end=end)
         for number, (owner, committed, end) in enumerate(places)

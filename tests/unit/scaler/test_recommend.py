@@ -41,7 +41,7 @@ def test_there_is_a_worker_for_each_standby_beside_the_owner(standbys: int, leas
 
 
 def test_too_few_workers_for_the_standbys_are_raised_at_once() -> None:
-    """Before any load is known; the reason names the standbys."""
+    """The load is still unknown; the reason names the standbys."""
     found = group(members=1, standbys=1).ask()
     assert (found.decision, found.size) == (GROW, 2)
     assert "standbys" in found.reasons[0]
@@ -80,14 +80,14 @@ def test_a_change_that_kubernetes_passes_over_is_not_recommended() -> None:
 
 
 def test_an_idle_group_shrinks_by_more_than_kubernetes_passes_over() -> None:
-    """With 400 tasks 20 workers are left for 17: 19 and 18 would be less load, but a tenth or less."""
+    """With 400 tasks, 20 workers shrink to 17: steps to 19 and 18 are a tenth or less."""
     made = group(members=20, tasks=400, down_s=60.0, worker_rate=100.0)
     made.pass_time(100)
     assert made.sizes()[:2] == [20, 17]
 
 
 def test_a_worker_too_many_that_kubernetes_would_not_stop_stays() -> None:
-    """From 13 to 12 is less than a tenth: the answer would have no effect, and the group never followed."""
+    """From 13 to 12 is less than a tenth: the group would never follow the answer."""
     found = group(members=13, worker_rate=100.0).ask()
     assert (found.decision, found.size) == (STAY, 13)
     assert "ignores a change" in found.reasons[0]
@@ -115,7 +115,7 @@ def test_a_busy_group_without_members_keeps_its_least_size() -> None:
 
 
 def test_a_size_that_does_not_help_is_held_too() -> None:
-    """5 workers of 12 tasks: 4 at rest, 5 meanwhile."""
+    """With 12 tasks, 5 workers shrink to 4 at rest and stay 5 during a restore."""
     made = group(members=5, busy=("a rebalance is under way",))
     assert made.ask().size == 5
     made.busy = ()
@@ -140,7 +140,7 @@ def test_the_size_is_held_until_the_workers_have_followed() -> None:
 
 
 def test_a_worker_that_died_does_not_shrink_the_group() -> None:
-    """Kubernetes starts its pod again; the recommendation stays."""
+    """Kubernetes restarts the pod; the recommendation stays."""
     made = group(members=4, worker_rate=100.0, arrival=250.0, follows=False)
     made.pass_time(60)
     made.members = 3
@@ -171,7 +171,7 @@ def test_it_shrinks_after_the_whole_window_and_not_before() -> None:
 
 
 def test_it_shrinks_by_one_useful_size_at_a_time() -> None:
-    """From 12 to 1 with a window between two steps."""
+    """The size falls from 12 to 1, with a window between two steps."""
     made = group(members=12, worker_rate=100.0, arrival=10.0, down_s=300.0)
     made.pass_time(5 * 300 + 200)
     assert list(made.sizes()) == [12, 6, 4, 3, 2, 1]
@@ -179,7 +179,7 @@ def test_it_shrinks_by_one_useful_size_at_a_time() -> None:
 
 @pytest.mark.parametrize(("arrival", "size"), [(276.0, 4), (284.0, 6)])
 def test_it_shrinks_only_where_the_smaller_size_carries_the_load(arrival: float, size: int) -> None:
-    """4 workers process 400 a second, and are to be loaded to 70 % at most: 280."""
+    """4 workers process 400 records/s, and may be loaded to 70%: 280."""
     made = group(members=6, worker_rate=100.0, arrival=arrival, down_s=300.0)
     made.pass_time(600)
     assert made.sizes()[-1] == size
@@ -224,7 +224,7 @@ def test_without_a_measured_rate_a_smaller_size_is_tried_and_said_so() -> None:
 
 @pytest.mark.parametrize(("arrival", "size"), [(355.0, 4), (365.0, 6)])
 def test_it_grows_above_nine_tenths_of_what_the_workers_process(arrival: float, size: int) -> None:
-    """4 workers process 400."""
+    """4 workers process 400 records/s."""
     made = group(members=4, worker_rate=100.0, arrival=arrival)
     made.pass_time(300)
     assert made.sizes()[-1] == size
@@ -241,7 +241,7 @@ def test_spare_workers_may_be_lost(spare: int, arrival: float, size: int) -> Non
 
 
 def test_a_group_with_a_spare_worker_does_not_shrink_below_two() -> None:
-    """However little arrives."""
+    """The rule holds for any low load."""
     made = group(members=3, worker_rate=100.0, arrival=1.0, spare=1, down_s=60.0)
     made.pass_time(900)
     assert made.sizes() == [3, 2]
@@ -249,7 +249,7 @@ def test_a_group_with_a_spare_worker_does_not_shrink_below_two() -> None:
 
 @pytest.mark.parametrize(("backlog", "size"), [(8_000, 4), (65_000, 6), (125_000, 12)])
 def test_a_backlog_grows_the_group_by_the_time_to_catch_up(backlog: int, size: int) -> None:
-    """300 arrive a second. To catch up 65,000 within 300 s takes 517 a second: 6 workers."""
+    """300 records/s arrive; catching up 65,000 within 300 s takes 517 a second: 6 workers."""
     made = group(members=4, worker_rate=100.0, arrival=300.0, processed=400.0)
     made.end = backlog
     made.pass_time(30 + 2 * EVERY_S)
@@ -280,7 +280,7 @@ def test_the_rate_of_busy_workers_is_measured() -> None:
 
 
 def test_a_backlog_that_does_not_shrink_grows_the_group_whatever_the_rate() -> None:
-    """The given rate is too high, and no worker is measured: the owners change at each look."""
+    """The given rate is too high, and changing owners prevent a measurement."""
     made = group(members=4, worker_rate=10_000.0, arrival=300.0, processed=200.0, restless=True)
     made.pass_time(30)
     assert made.sizes() == [4]
@@ -370,7 +370,7 @@ def test_members_that_show_no_topics_are_left_alone() -> None:
 
 
 def look(at: float, members: int, **more: object) -> Look:
-    """A group at rest without records."""
+    """Return a look at a group at rest without records."""
     return Look(taken_at=at, members=members, tasks=12, **more)  # type: ignore[arg-type]
 
 
@@ -412,7 +412,7 @@ def test_the_time_to_follow_begins_anew_after_an_interruption(interruption: str)
 
 
 def test_a_size_that_is_not_followed_is_given_up_after_its_time() -> None:
-    """From then on the present workers are the size, and the next time to follow begins anew."""
+    """Then the present number of workers becomes the size, and the settle time restarts."""
     memory = Memory(size=4)
     for at, present in ((0, 4), (299, 4), (300, 3)):
         found, memory = recommend(look(at, 3), Settings(settle_s=300.0), memory)
@@ -421,7 +421,7 @@ def test_a_size_that_is_not_followed_is_given_up_after_its_time() -> None:
 
 
 def case(*samples: Sample, members: int = 4, **settings: object) -> _Case:
-    """A decision for 12 tasks at 1000 s."""
+    """Return a decision for 12 tasks at 1000 s."""
     return _Case(
         look=look(1000, members),
         settings=Settings(**settings),  # type: ignore[arg-type]
@@ -431,7 +431,7 @@ def case(*samples: Sample, members: int = 4, **settings: object) -> _Case:
 
 
 def test_the_allowed_backlog_is_for_each_worker_or_by_the_arrivals() -> None:
-    """A backlog equal to the limit is allowed."""
+    """A backlog equal to the limit is permitted."""
     load = Sample(at=0, backlog=400, arrival=20.0)
     assert case(target_lag=100.0).target(load) == 400
     assert case(target_lag=100.0, members=0).target(load) == 100
@@ -449,7 +449,7 @@ def test_a_group_without_a_measured_rate_has_one_only_while_it_is_behind() -> No
 
 
 def test_a_rate_at_the_limit_of_a_size_needs_no_larger_size() -> None:
-    """4 workers with 100 records a second each carry 360 at most, without a spare worker 300."""
+    """4 workers with 100 records/s each carry at most 360, or 300 with a spare worker."""
     assert case(worker_rate=100.0).needed(Sample(at=0, arrival=360.0), 100.0) == 4
     assert case(worker_rate=100.0).needed(Sample(at=0, arrival=360.1), 100.0) == 6
     assert case(worker_rate=100.0, spare=1).limit(100.0, 4) == 300
@@ -469,7 +469,7 @@ def waited(*backlogs: int, busy_at: float | None = None, changed_at: float | Non
 
 
 def test_a_backlog_that_has_not_shrunk_for_two_minutes_falls_behind() -> None:
-    """A backlog of the same size has not shrunk. Each look of the two minutes is above the limit."""
+    """An equal backlog has not shrunk; each look of the two minutes is above the limit."""
     assert waited(99, 99, 500, 500, 500, 500)
     assert waited(99, 500, 500, 600, 700, 800)
     assert not waited(99, 500, 500, 600, 700, 499)
@@ -506,7 +506,7 @@ def test_the_look_that_was_furthest_above_its_limit_is_the_obstacle() -> None:
 
 
 def test_a_group_above_its_measured_limit_says_so_only_at_the_largest_size() -> None:
-    """4 workers are too few for 5,000 records a second, and 6 of at most 12 are not the largest size."""
+    """4 workers are too few for 5,000 records/s, but 6 is not the largest size."""
     found = case(worker_rate=100.0)
     load = Sample(at=1000, arrival=5000.0)
     assert not any("no larger size" in why for why in found._why_more(6, load, 100.0))
@@ -514,7 +514,7 @@ def test_a_group_above_its_measured_limit_says_so_only_at_the_largest_size() -> 
 
 
 def test_a_sleeping_group_with_waiting_records_wakes() -> None:
-    """Although its worker still stops."""
+    """Its worker may still be stopping."""
     source = {("orders", 0): Source(owner="", committed=0, end=5)}
     seen = look(1000, 0, sources=source, busy=("worker w0 is stopping",))
     found, _ = recommend(seen, Settings(least=0), Memory(size=0))

@@ -42,7 +42,7 @@ class Shop:
         return Evidence(**{**self.evidence.__dict__, "taken_at": self.now})
 
     def recommender(self) -> Recommender:
-        """Of this group, with this clock."""
+        """Return a recommender of the group with its clock."""
         return Recommender("shop", self.look, lambda: self.now)
 
 
@@ -147,7 +147,7 @@ async def test_each_changed_answer_is_one_line_in_the_log(
 
 
 async def test_scaled_objects_are_remembered_apart_and_not_without_end() -> None:
-    """Two have their own settings; a thousand names leave the newest."""
+    """Two ScaledObjects have their own settings; of a thousand, the newest are kept."""
     shop = Shop()
     one = shop.recommender()
     assert (await one.recommendation("a", Settings(least=6))).size == 6
@@ -158,7 +158,7 @@ async def test_scaled_objects_are_remembered_apart_and_not_without_end() -> None
 
 
 async def test_other_settings_of_a_scaled_object_get_another_answer() -> None:
-    """At once, from the same look."""
+    """The new answer comes at once from the same look."""
     shop = Shop()
     one = shop.recommender()
     assert (await one.recommendation("a", Settings())).size == 3
@@ -182,7 +182,7 @@ async def test_a_scaled_object_that_still_asks_is_not_forgotten(
 
 
 async def test_the_age_of_a_repeated_answer_counts_from_the_newest_answer() -> None:
-    """A later look gave an answer again."""
+    """A later look has already given an answer."""
     shop = Shop()
     one = shop.recommender()
     await one.recommendation("a", Settings())

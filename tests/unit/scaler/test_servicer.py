@@ -33,7 +33,7 @@ def shop() -> Shop:
 
 @contextlib.asynccontextmanager
 async def asking(shop: Shop) -> AsyncIterator[Any]:
-    """A client of a server on loopback; both end before the test does."""
+    """A client of a server on loopback; both end before the test ends."""
     listening = Listening(host="127.0.0.1", port=0)
     server = ScalerServer(shop.recommender(), listening, {"min": "2"})
     port = await server.start()
@@ -43,7 +43,7 @@ async def asking(shop: Shop) -> AsyncIterator[Any]:
 
 
 def ref(**metadata: str) -> pb.ScaledObjectRef:
-    """A ScaledObject of the group."""
+    """Return a ScaledObject of the group."""
     return pb.ScaledObjectRef(
         name="shop", namespace="prod", scalerMetadata={"group": "shop", **metadata}
     )
@@ -95,7 +95,7 @@ async def test_another_metric_is_refused(shop: Shop) -> None:
 
 @pytest.mark.parametrize("metadata", [{}, {"group": "other"}])
 async def test_another_group_is_refused(shop: Shop, metadata: dict[str, str]) -> None:
-    """Its workers would be scaled by our load."""
+    """Otherwise our load would scale another group's workers."""
     async with asking(shop) as stub:
         asked = pb.ScaledObjectRef(name="x", scalerMetadata=metadata)
         code, text = await refusal(stub.IsActive(asked, timeout=5))
@@ -175,7 +175,7 @@ def test_an_address_for_others_needs_tls(listening: dict[str, Any], words: str) 
 
 
 async def test_an_address_that_is_taken_is_an_error(shop: Shop) -> None:
-    """Not a second listener on the same port."""
+    """No second listener gets the port."""
     first = ScalerServer(shop.recommender(), Listening(host="127.0.0.1", port=0))
     port = await first.start()
     second = ScalerServer(shop.recommender(), Listening(host="127.0.0.1", port=port))
@@ -188,7 +188,7 @@ async def test_an_address_that_is_taken_is_an_error(shop: Shop) -> None:
 async def test_with_tls_a_caller_needs_the_authority_and_a_certificate(
     shop: Shop, tmp_path: Path
 ) -> None:
-    """KEDA's caCert, tlsClientCert and tlsClientKey; a caller without a certificate gets no answer."""
+    """The settings are KEDA's caCert, tlsClientCert and tlsClientKey."""
     authority = Authority(tmp_path, "ca")
     own, caller = authority.sign("scaler"), authority.sign("keda")
     listening = Listening(
@@ -223,7 +223,7 @@ async def test_a_metric_without_a_name_is_the_only_one(shop: Shop) -> None:
 
 
 async def test_scaled_objects_of_one_name_in_two_namespaces_are_two(shop: Shop) -> None:
-    """Control characters of a name do not reach the log."""
+    """A name's control characters are not logged."""
     scaler = servicer.ExternalScaler(recommender := shop.recommender(), {})
     for namespace in ("prod", "test\n"):
         one = ref()
@@ -264,7 +264,7 @@ async def test_the_health_of_the_server_and_of_the_service_is_told_until_it_stop
 
 
 def test_a_key_without_its_certificate_is_refused() -> None:
-    """And a certificate without its key; IPv6 addresses have brackets."""
+    """A certificate without its key is refused too; IPv6 addresses have brackets."""
     with pytest.raises(ConfigError, match="require each other"):
         Listening(host="127.0.0.1", port=0, key=Path("x")).check()
     assert Listening(host="::1", port=7).address == "[::1]:7"

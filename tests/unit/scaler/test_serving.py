@@ -1,4 +1,4 @@
-"""The scaler as a process: its signals, its end, and the reasons for a refused setting."""
+"""The scaler as a process: its signals, its end, and refused settings."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_scaler_serves_one_group_until_a_signal(
 def test_a_contradiction_is_refused_before_the_group_is_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No port is taken."""
+    """No port is opened."""
     monkeypatch.setattr(server, "Looks", None)
     with pytest.raises(ConfigError, match="not loopback"):
         server.serve(WHERE, Listening(host="0.0.0.0", port=0), {}, print)
@@ -116,7 +116,7 @@ async def test_a_server_is_unhealthy_before_it_ends_its_calls() -> None:
     ],
 )
 def test_a_refused_setting_names_its_unit_and_its_bounds(key: str, text: str, words: str) -> None:
-    """An unbounded setting has its least value alone."""
+    """An unbounded setting has only a least value."""
     with pytest.raises(ConfigError, match=words) as refused:
         read_settings({key: text})
     assert str(refused.value).startswith(f"{key}: must be ")

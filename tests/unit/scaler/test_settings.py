@@ -71,7 +71,7 @@ def test_keys_are_read() -> None:
     ],
 )
 def test_a_bad_key_or_value_is_refused_by_its_name(key: str, text: str) -> None:
-    """In a sentence of bounded length."""
+    """The message has a bounded length."""
     with pytest.raises(ConfigError) as refused:
         read_metadata({"group": "shop", key: text}, "shop", {})
     assert key[:40] in str(refused.value)
@@ -80,7 +80,7 @@ def test_a_bad_key_or_value_is_refused_by_its_name(key: str, text: str) -> None:
 
 @pytest.mark.parametrize("value", ["0", "1", "999999"])
 def test_bounds_themselves_are_fine(value: str) -> None:
-    """The smallest and the largest."""
+    """Both the smallest and the largest values are valid."""
     assert read_settings({"min": value}).least == int(value)
 
 

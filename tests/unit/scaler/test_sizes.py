@@ -9,7 +9,7 @@ from faust_assigner.scaler.sizes import is_within_tolerance, most_tasks, useful_
 
 @pytest.mark.parametrize("tasks", [1, 2, 7, 12, 24, 100, 997])
 def test_each_useful_size_is_faster_than_every_smaller_one(tasks: int) -> None:
-    """And no other size is: compared with all of them."""
+    """No other size is useful: the case compares all sizes."""
     fastest = [
         size
         for size in range(1, tasks + 1)
@@ -19,7 +19,7 @@ def test_each_useful_size_is_faster_than_every_smaller_one(tasks: int) -> None:
 
 
 def test_bounds_without_a_useful_size_give_the_lower_bound() -> None:
-    """A minimum is a minimum, also above the number of tasks."""
+    """The minimum holds even above the number of tasks."""
     assert useful_sizes(12, 5, 5) == (5,)
     assert useful_sizes(2, 3, 2) == (3,)
     assert useful_sizes(0, 1, 0) == (1,)
@@ -30,5 +30,5 @@ def test_bounds_without_a_useful_size_give_the_lower_bound() -> None:
     [(10, 11, True), (10, 9, True), (9, 10, False), (10, 12, False), (11, 10, True), (4, 3, False)],
 )
 def test_kubernetes_passes_over_a_tenth(present: int, size: int, passed_over: bool) -> None:
-    """A tenth exactly is passed over; 9 to 10 is more than a tenth of 9."""
+    """Exactly a tenth is ignored; 9 to 10 is more than a tenth of 9."""
     assert is_within_tolerance(present, size) is passed_over

@@ -39,7 +39,7 @@ COSTS = Costs(
 
 
 def life() -> Scenario:
-    """Two tables and a topic without state; every kind of event, some of them within a session."""
+    """Return two tables and a stateless topic, with every kind of event."""
     groups = (TaskGroup("t", 6, "t-log"), TaskGroup("s", 3), TaskGroup("u", 4, "u-log"))
     tasks = np.arange(13)
     events = (
@@ -84,7 +84,7 @@ ARMS = {
 
 
 def played(name: str) -> str:
-    """The figures of an arm, and its rounds as ``at:moved/cold``."""
+    """Return an arm's figures, and its rounds as ``at:moved/cold``."""
     trace: list[Rebalance] = []
     found = simulate(life(), ARMS[name], OURS, costs=COSTS, trace=trace)
     figures = " ".join(f"{figure:.6g}" for figure in found)
@@ -95,12 +95,12 @@ HERE = Path(__file__).parent
 
 
 def costs() -> list[str]:
-    """Moves, loads, downtimes, restored records and rounds, an arm in a line."""
+    """Return a line per arm: moves, loads, downtimes, restored records and rounds."""
     return [f"{name}: {played(name)}" for name in ARMS]
 
 
 def asked() -> list[tuple[Sequence[Member], Mapping[str, int], dict[str, Any]]]:
-    """The input of the policy in every round of the life."""
+    """Return the policy's input in every round of the life."""
     found: list[tuple[Sequence[Member], Mapping[str, int], dict[str, Any]]] = []
 
     def watching(members: Sequence[Member], partitions: Mapping[str, int], **more: Any) -> PlanLike:
@@ -112,12 +112,12 @@ def asked() -> list[tuple[Sequence[Member], Mapping[str, int], dict[str, Any]]]:
 
 
 def told() -> list[str]:
-    """The members of every round: claims, files, awaited copies, positions."""
+    """Return the members of every round: claims, files, awaited copies and positions."""
     return [line for n, (members, _, _) in enumerate(asked()) for line in said(n, members)]
 
 
 def said(number: int, members: Sequence[Member]) -> Iterator[str]:
-    """A round's members in lines."""
+    """Return a round's members in lines."""
     yield f"round {number}"
     for one in members:
         head = f"{one.member_id} {one.generation} {one.rack_id} {one.capacity}"
@@ -142,7 +142,7 @@ def test_a_life_is_what_its_record_says(name: str) -> None:
 
 
 def test_a_policy_is_told_the_topics_the_weights_and_the_limits_in_every_round() -> None:
-    """As the scenario and its costs have them."""
+    """The values are those of the scenario and its costs."""
     for _, partitions, more in asked():
         assert partitions == {"t": 6, "t-log": 6, "s": 3, "u": 4, "u-log": 4}
         assert (more["replicas"], more["changelogs"]) == (1, ("t-log", "u-log"))

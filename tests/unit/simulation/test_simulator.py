@@ -36,7 +36,7 @@ def fleet(
     tasks: int = 2,
     records: Sequence[float] | None = None,
 ) -> Scenario:
-    """``tasks`` stateful tasks without traffic, of 20,000 records each unless given."""
+    """Return a fleet with stateful tasks without traffic, of 20,000 records each by default."""
     names = [f"w{number}" for number in range(workers)]
     return Scenario(
         0,
@@ -55,7 +55,7 @@ def fleet(
 def run(
     scenario: Scenario, replicas: int = 0, *, static: bool = False, cooperative: bool = False
 ) -> Outcome:
-    """Our planner on ``scenario``."""
+    """Run our planner on ``scenario``."""
     arm = Arm("ours", replicas, static=static, cooperative=cooperative)
     return simulate(scenario, arm, OURS, costs=COSTS)
 
@@ -76,7 +76,7 @@ def test_a_crash_with_a_standby_costs_session_pause_and_takeover() -> None:
 
 
 def test_a_worker_that_leaves_is_missed_at_once() -> None:
-    """SIGTERM sends LeaveGroup: no session is waited for."""
+    """SIGTERM sends a LeaveGroup, so no session is awaited."""
     outcome = run(fleet(Event(100.0, Kind.LEAVE, "w1")), replicas=1)
     assert outcome.worst_gap_s == pytest.approx(1.7)
 
@@ -88,7 +88,7 @@ def test_a_static_worker_that_leaves_for_good_is_missed_a_session_later() -> Non
 
 
 def test_a_static_restart_within_the_session_stops_only_its_own_partitions() -> None:
-    """No rebalance, no move: 5 s away, then pause and takeover."""
+    """There is no rebalance and no move: 5 s of absence, a pause and a takeover."""
     outcome = run(fleet(Event(100.0, Kind.RESTART, "w1", 5.0)), static=True)
     assert (outcome.rebalances, outcome.moved) == (0, 0)
     assert outcome.unavailable_s == pytest.approx(5.0 + 1.7)
@@ -108,7 +108,7 @@ def test_a_bounce_without_static_membership_stops_the_whole_group_for_the_sessio
 
 
 def test_a_rolling_restart_without_static_membership_is_two_rebalances_per_worker() -> None:
-    """LeaveGroup, then a join."""
+    """Each restart sends a LeaveGroup and later a JoinGroup."""
     outcome = run(
         fleet(Event(100.0, Kind.RESTART, "w0", 5.0), Event(200.0, Kind.RESTART, "w1", 5.0))
     )
@@ -127,7 +127,7 @@ def test_one_cold_partition_stops_the_warm_ones_beside_it() -> None:
 def test_a_standby_that_is_still_restoring_is_cold_by_what_is_missing(
     leaves_at: float, cold: int, gap: float
 ) -> None:
-    """The second worker restores 1,000 of 50,000 records a second from 100 on, then has to take over."""
+    """At 100 s the second worker has part of 50,000 records, at 1,000 a second, and takes over."""
     script = (Event(100.0, Kind.JOIN, "w1"), Event(leaves_at, Kind.LEAVE, "w0"))
     outcome = run(fleet(*script, start=1, tasks=1, records=[50_000.0]), 1)
     assert (outcome.moved, outcome.cold_moves) == (1, cold)
@@ -135,7 +135,7 @@ def test_a_standby_that_is_still_restoring_is_cold_by_what_is_missing(
 
 
 def test_a_worker_restores_its_standbys_after_its_actives() -> None:
-    """In 15 s a newcomer reads 15,000 records, of its active alone: both together share its speed."""
+    """Both tasks share the read speed: in 15 s a newcomer reads 15,000 records of its active."""
     script = (Event(100.0, Kind.JOIN, "w1"), Event(115.0, Kind.LEAVE, "w0"))
     assert run(fleet(*script, start=1), 1).restored == pytest.approx(15_000)
 
@@ -165,7 +165,7 @@ def test_nobody_left_counts_as_down_until_the_end() -> None:
 
 
 def test_imbalance_is_the_heaviest_member_over_the_mean() -> None:
-    """Two workers, loads 3 and 1: the heavier carries 1.5 times the mean."""
+    """Two workers have loads 3 and 1: the heavier carries 1.5 times the mean."""
     scenario = replace(fleet(Event(10.0, Kind.RESTART, "w0", 5.0)), rates=np.array([3.0, 1.0]))
     assert run(scenario, static=True).worst_load == pytest.approx(1.5)
 
@@ -174,7 +174,7 @@ def test_imbalance_is_the_heaviest_member_over_the_mean() -> None:
     ("rates", "worst"), [((0.3, 0.1), 1.5), ((0.0, 0.0), 1.0), ((3e9, 1e9), 1.5)]
 )
 def test_imbalance_has_no_unit(rates: tuple[float, float], worst: float) -> None:
-    """Little traffic is as uneven as much; without any, all are even."""
+    """Light traffic is as uneven as heavy traffic; without traffic all loads are even."""
     scenario = replace(fleet(Event(10.0, Kind.RESTART, "w0", 5.0)), rates=np.array(rates))
     assert run(scenario, static=True).worst_load == pytest.approx(worst)
 
@@ -219,7 +219,7 @@ def test_a_policy_that_forgets_a_task_is_refused_by_name() -> None:
 
 
 def test_a_newcomer_warms_up_before_it_takes_over() -> None:
-    """Two of six tasks move in a second round, once 40,000 records are read; each stops for 2.4 s."""
+    """Two of six tasks move in a second round, after 40,000 records; each stops for 2.4 s."""
     join = fleet(Event(100.0, Kind.JOIN, "w2"), workers=3, start=2, tasks=6)
     warm, cold = run(join, cooperative=True), run(join)
     assert (warm.moved, warm.cold_moves, warm.rebalances) == (2, 0, 2)
@@ -229,7 +229,7 @@ def test_a_newcomer_warms_up_before_it_takes_over() -> None:
 
 
 def test_a_short_log_is_taken_over_at_once() -> None:
-    """Up to 100 records are read within the round; the planner's own rule."""
+    """Up to 100 records are read within the round, by the planner's own rule."""
     short = fleet(Event(100.0, Kind.JOIN, "w2"), workers=3, start=2, tasks=6, records=[100.0] * 6)
     assert run(short, cooperative=True).rebalances == 1
     longer = replace(short, records=np.array([101.0] * 6))

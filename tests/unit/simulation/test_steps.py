@@ -1,4 +1,4 @@
-"""The steps of a simulated fleet: downtimes, sessions, follow-up rounds, the memo of answers."""
+"""The steps of a simulated fleet: downtimes, sessions, follow-up rounds and memos."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ALL = np.ones(1, bool)
 
 
 def test_two_stops_are_two_downtimes() -> None:
-    """5 s and 2 s: the sum has both, and the longest is the first."""
+    """The downtimes are 5 s and 2 s: the sum has both, and the longest is the first."""
     down = _Downtime(1)
     for since, until in ((1.0, 6.0), (10.0, 12.0)):
         down.stop(ALL, since)
@@ -94,13 +94,13 @@ class _Answer:
 
 
 def rounds_of(scenario: Scenario, policy: Any, **arm: Any) -> tuple[Outcome, list[Rebalance]]:
-    """The figures, and each rebalance after the first."""
+    """Return the figures, and each rebalance after the first."""
     trace: list[Rebalance] = []
     return simulate(scenario, Arm("mine", 0, **arm), policy, costs=COSTS, trace=trace), trace
 
 
 def test_the_first_placement_is_no_rebalance() -> None:
-    """Neither in the figures nor in the trace."""
+    """Neither the figures nor the trace count it."""
     outcome, trace = rounds_of(fleet(), OURS)
     assert (outcome.rebalances, outcome.moved, trace) == (0, 0, [])
 
@@ -138,7 +138,7 @@ def test_a_follow_up_round_that_awaits_other_copies_is_followed_by_a_round() -> 
 
 
 def test_a_static_worker_that_returns_in_a_round_starts_with_the_tasks_that_it_gains() -> None:
-    """w2 is missed at 160 s; the round waits for w1 until 170 s, and w1 replays 20 s for w2's task."""
+    """w2 is removed at 160 s; the round waits for w1 until 170 s, and w1 replays 20 s for w2."""
     start = {"w0": ([0], [], []), "w1": ([1], [], []), "w2": ([2], [], [])}
     policy = Script([start, {"w0": ([0], [], []), "w1": ([1, 2], [], [])}])
     events = (Event(100.0, Kind.CRASH, "w2"), Event(150.0, Kind.BOUNCE, "w1", 20.0))
@@ -156,7 +156,7 @@ def test_a_task_that_nobody_owned_does_not_move() -> None:
 
 
 def test_a_new_owner_without_files_is_cold_however_short_the_table_is() -> None:
-    """A stateless task moves without state, and is not cold."""
+    """The only worker was away for longer than its session."""
     short = fleet(Event(100.0, Kind.LEAVE, "w1"), records=[50.0, 50.0])
     assert run(short).cold_moves == 1
     stateless = replace(short, groups=(TaskGroup("t", 2),), records=np.zeros(2))
@@ -200,7 +200,7 @@ def test_the_load_of_a_worker_counts_by_its_capacity() -> None:
 
 
 def test_the_most_idle_members_of_any_round_count() -> None:
-    """Four workers for two tasks, and two in the end."""
+    """Four workers run two tasks at first, two workers at the end."""
     script = (Event(100.0, Kind.LEAVE, "w3"), Event(200.0, Kind.LEAVE, "w2"))
     assert run(fleet(*script, workers=4)).idle_members == 2
 
@@ -253,7 +253,7 @@ def test_a_worker_claims_its_files_and_positions_as_its_arm_says(arm: dict[str, 
 
 @dataclass
 class Recorder:
-    """A policy without memory: owners by the order of ids, a standby on the next member. Keeps its inputs."""
+    """A stateless policy that records its inputs: owners by id, standbys on the next member."""
 
     inputs: set[str] = field(default_factory=set)
 

@@ -46,7 +46,7 @@ async def answers(value: int) -> int:
 
 
 class Doors:
-    """Attempts to connect: each ends with the next outcome, None connects."""
+    """Attempts to connect: each returns the next outcome; None means connected."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *outcomes: Exception | None) -> None:
         self.outcomes, self.acts = list(outcomes), list[Any]()
@@ -61,7 +61,7 @@ class Doors:
 
 
 def test_an_answer_is_returned() -> None:
-    """Errors of other kinds are the caller's."""
+    """Errors of other kinds are raised unchanged."""
     assert ask(CONNECTION, answers(7)) == 7
     with pytest.raises(ValueError, match="a bug"):
         ask(CONNECTION, fails(ValueError("a bug")))
@@ -111,7 +111,7 @@ def test_an_error_says_whether_a_retry_helps(
 def test_an_unreachable_broker_is_asked_for_the_real_reason(
     monkeypatch: pytest.MonkeyPatch, outcomes: list[Exception | None], refusal: str | None
 ) -> None:
-    """Each broker in turn, by the settings of access alone; the first refusal counts."""
+    """Each broker is tried with the access settings alone; the first refusal counts."""
     doors = Doors(monkeypatch, *outcomes)
     lost = KafkaConnectionError("lost")
     with pytest.raises(RefusedByKafka if refusal else UnreachableError) as found:
@@ -138,11 +138,11 @@ class Admin:
         self.settings = settings
 
     async def list_topics(self) -> list[str]:
-        """The topics."""
+        """Return the topics."""
         return ["b", "a", "c"]
 
     async def describe_topics(self, topics: list[str]) -> list[Any]:
-        """Their partitions."""
+        """Return the topics' partitions."""
         self.acts.append(("describe", topics))
         numbers = {"a": [0], "b": [1, 0]}
         return [
@@ -151,7 +151,7 @@ class Admin:
         ]
 
     async def describe_configs(self, resources: list[Any]) -> list[Any]:
-        """Their settings."""
+        """Return the topics' settings."""
         if not self.settings:
             raise RuntimeError("an answer that does not decode")
         self.acts.append(("settings", [resource.name for resource in resources]))
@@ -160,7 +160,7 @@ class Admin:
 
 @pytest.fixture
 def admin(monkeypatch: pytest.MonkeyPatch) -> Admin:
-    """The cluster's administrator; ends are ten times the partition's number, and more for b."""
+    """The cluster's admin client; end offsets are ten times the partition, and more for b."""
     made = Admin()
 
     @contextlib.asynccontextmanager
@@ -185,7 +185,7 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> Admin:
 
 @pytest.mark.parametrize("settings", [True, False])
 def test_each_topic_has_its_own_state(admin: Admin, settings: bool) -> None:
-    """Its id is read last; a broker without settings leaves Kafka's default."""
+    """The id is read last; a broker without the settings leaves Kafka's default."""
     admin.settings = settings
     found = asyncio.run(changelog.changelogs(CONNECTION, ["b", "a"]))
     retention = 5000 if settings else DEFAULT_DELETE_RETENTION_MS
@@ -205,14 +205,14 @@ def test_each_topic_has_its_own_state(admin: Admin, settings: bool) -> None:
 
 
 def test_a_missing_topic_is_named_and_not_made(admin: Admin) -> None:
-    """The first by name; no topic is described then."""
+    """The error names the first topic in order; no topic is described."""
     with pytest.raises(UnknownTopicError, match=r"\['h1:1', 'h2:2'\] has no topic 'm'") as found:
         asyncio.run(changelog.changelogs(CONNECTION, ["z", "a", "m"]))
     assert (admin.acts, found.value.exit_code) == ([], 2)
 
 
 def test_a_look_is_at_one_topic(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Errors of Kafka are explained."""
+    """Kafka's errors are explained."""
 
     async def changelogs(connection: Any, topics: Any) -> dict[str, str]:
         assert (connection, topics) == (CONNECTION, ["t"])
@@ -223,7 +223,7 @@ def test_a_look_is_at_one_topic(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_extents_are_of_each_partition(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By aiokafka's own kind of partition, as a reader of this level sees them."""
+    """The partitions are of aiokafka's type, as seen by a reader of the same isolation level."""
     levels: list[str] = []
 
     class Consumer:
@@ -250,7 +250,7 @@ def test_extents_are_of_each_partition(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_administrator_gets_the_settings_that_it_takes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A consumer's other settings are errors there."""
+    """The admin client would refuse a consumer's other settings."""
     made: list[Any] = []
 
     class Client:
@@ -300,20 +300,20 @@ class Reader:
         monkeypatch.setattr(changelog, "consumer_of", consumer_of)
 
     def assign(self, tps: Any) -> None:
-        """Assign."""
+        """Record the assignment."""
         self.acts.append(("assign", tps))
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Seek."""
+        """Record the seek."""
         self.acts.append(("seek", tp, offset))
         self.positions[tp] = offset
 
     def pause(self, tp: TopicPartition) -> None:
-        """Pause."""
+        """Record the pause."""
         self.acts.append(("pause", tp))
 
     async def getmany(self, *tps: TopicPartition, timeout_ms: int) -> Any:
-        """A turn."""
+        """Return the next turn."""
         assert timeout_ms == changelog.POLL_MS
         self.acts.append(("fetch", *tps))
         self.now += self.turn_s
@@ -326,7 +326,7 @@ class Reader:
         }
 
     async def position(self, tp: TopicPartition) -> int:
-        """The next offset."""
+        """Return the next offset."""
         return self.positions[tp]
 
     def read(self, spans: Any, **more: Any) -> Any:
@@ -367,7 +367,7 @@ def test_each_partition_is_read_to_its_own_end(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_read_that_is_stopped_returns_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before its first turn, too."""
+    """The stop may precede the first turn."""
     looks = iter([False, True])
     reader = Reader(monkeypatch, {A: ([0], 1)})
     spans = {A: Extent(0, 9), B: Extent(4, 9)}
@@ -382,7 +382,7 @@ def test_a_read_that_is_stopped_returns_where_it_is(monkeypatch: pytest.MonkeyPa
 def test_a_read_without_records_for_a_minute_fails(
     monkeypatch: pytest.MonkeyPatch, turn_s: float, fails: bool
 ) -> None:
-    """The minute begins with each record of any partition."""
+    """Each record of any partition restarts the minute."""
     idle: dict[TopicPartition, tuple[list[int], int]] = {}
     reader = Reader(monkeypatch, idle, {B: ([0], 1)}, idle, idle, {A: ([0], 1), B: ([1], 2)})
     reader.turn_s = turn_s
@@ -422,7 +422,7 @@ async def test_a_stop_passes_on_its_own_cancellation_alone() -> None:
 
 
 async def test_ids_of_existing_topics_are_returned() -> None:
-    """An error or the id of no topic is none; a broker before 2.8 has none at all."""
+    """An error or the zero id yields no id; a broker before 2.8 has no ids."""
     one = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
     asked: list[Any] = []
 
@@ -446,7 +446,7 @@ async def test_ids_of_existing_topics_are_returned() -> None:
 
 
 def test_a_request_names_topics_and_makes_none() -> None:
-    """Without ids, rights and details; an id is 16 bytes, most significant first."""
+    """The request has no ids, rights and details; an id is 16 bytes, most significant first."""
     request = _Metadata(["b", "a"]).build(_MetadataStruct)
     none = uuid.UUID(int=0)
     assert request.topics == [(none, "b", {}), (none, "a", {})]

@@ -1,4 +1,4 @@
-"""Records on their way from Spark to files: cut by partition, and checked."""
+"""Spark's records before the files: cut by partition, and checked."""
 
 from pathlib import Path
 
@@ -62,7 +62,7 @@ def test_records_out_of_place_fail_the_task(tmp_path: Path, batches: list[pa.Rec
 
 
 def test_a_tasks_rows_say_what_was_written(tmp_path: Path) -> None:
-    """Records, keys and the next offset of each partition."""
+    """A row has the records, keys and next offset of a partition."""
     batches = [batch((0, 2), (0, 7)), batch((0, 8), (1, 1))]
     rows = compact_records(job(tmp_path, Span(0, 0, 12), Span(1, 1, 2)))(iter(batches))
     fields = [row.to_pylist()[0] for row in rows]

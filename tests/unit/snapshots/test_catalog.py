@@ -30,7 +30,7 @@ TOPIC = "app-orders-changelog"
 
 @pytest.fixture(params=["folder", "file://", "memory://"])
 def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
-    """The same facts hold wherever snapshots are kept."""
+    """A catalog on each kind of storage."""
     if request.param == "memory://":
         fsspec = pytest.importorskip("fsspec")
         root = f"memory://snapshots-{uuid.uuid4().hex}"
@@ -53,7 +53,7 @@ def publish(
     topic_id: str | None = None,
     backwards: bool = False,
 ) -> Manifest | None:
-    """Three keys in several files, as the pipeline publishes them; None if killed before the manifest."""
+    """Publish three keys in several files like the pipeline; None without a commit."""
     work = tmp_path / uuid.uuid4().hex
     with Compactor(work, max_file_bytes=10) as compactor:
         compactor.add([b"a", b"b", b"c"], [b"1", b"value-%d" % next_offset, b"3"])
@@ -91,7 +91,7 @@ def damage(catalog: Catalog, path: str, at: int = 10) -> None:
 
 
 def test_a_published_snapshot_is_found_and_fetched(catalog: Catalog, tmp_path: Path) -> None:
-    """Layout, manifest and contents."""
+    """The case checks the layout, the manifest and the content."""
     manifest = publish(catalog, tmp_path)
     assert manifest is not None
     assert catalog.topics() == [TOPIC]
@@ -113,7 +113,7 @@ def test_files_without_a_manifest_are_no_snapshot(catalog: Catalog, tmp_path: Pa
 
 
 def test_a_rerun_after_a_kill_completes_the_same_snapshot(catalog: Catalog, tmp_path: Path) -> None:
-    """Its files are taken over, byte by byte the same."""
+    """The rerun reuses the existing files, which are equal byte by byte."""
     publish(catalog, tmp_path, commit=False)
     before = {entry.name for entry in catalog.storage.list(f"{TOPIC}/0/{3:020d}")}
     manifest = publish(catalog, tmp_path)
@@ -126,7 +126,7 @@ def test_the_newest_snapshot_comes_first_even_after_a_topic_was_recreated(
     catalog: Catalog,
     tmp_path: Path,
 ) -> None:
-    """Time decides, not the offset."""
+    """The time decides, not the offset."""
     publish(catalog, tmp_path, next_offset=100, created_ms=NOW_MS)
     publish(catalog, tmp_path, next_offset=5, created_ms=NOW_MS + 1)
     assert [each.next_offset for each in catalog.snapshots(TOPIC, 0)] == [5, 100]
@@ -147,7 +147,7 @@ def test_a_damaged_file_is_refused_by_fetch_and_named_by_verify(
 def test_a_missing_file_is_refused_by_fetch_and_named_by_verify(
     catalog: Catalog, tmp_path: Path
 ) -> None:
-    """Half a copy of a folder."""
+    """The folder was copied only in part."""
     manifest = publish(catalog, tmp_path)
     assert manifest is not None
     catalog.storage.delete(f"{folder_of(manifest)}/{manifest.files[-1]}")
@@ -207,7 +207,7 @@ def test_a_manifest_in_a_foreign_folder_counts_for_nothing(
 def test_a_snapshot_whose_files_have_other_bytes_by_now_is_not_published(
     catalog: Catalog, tmp_path: Path
 ) -> None:
-    """Somebody else has written them since they were uploaded."""
+    """Another run has overwritten the files since their upload."""
     with pytest.raises(SnapshotError, match="bytes of its files"):
         publish(catalog, tmp_path, size_off=1)
     assert catalog.snapshots(TOPIC, 0) == []
@@ -247,7 +247,7 @@ def test_verify_asks_kafka_of_which_topic_the_snapshots_are(
 
 
 def test_gc_keeps_the_newest(catalog: Catalog, tmp_path: Path) -> None:
-    """Retention by number."""
+    """The retention is by number."""
     for offset in (3, 4, 5):
         publish(catalog, tmp_path, next_offset=offset, created_ms=NOW_MS + offset)
     planned = collect_garbage(catalog, now_ms=NOW_MS, keep=2, dry_run=True)
@@ -277,7 +277,7 @@ def test_gc_takes_the_manifest_before_the_files(
 
 
 def test_gc_by_age_never_takes_the_newest(catalog: Catalog, tmp_path: Path) -> None:
-    """Retention by age."""
+    """The retention is by age."""
     for offset in (3, 4):
         publish(catalog, tmp_path, next_offset=offset, created_ms=NOW_MS + offset)
     collect_garbage(catalog, now_ms=NOW_MS + 10_000, keep=5, max_age_ms=1000)
@@ -285,7 +285,7 @@ def test_gc_by_age_never_takes_the_newest(catalog: Catalog, tmp_path: Path) -> N
 
 
 def test_gc_takes_leftovers_only_after_the_grace(catalog: Catalog, tmp_path: Path) -> None:
-    """A snapshot being written has no manifest yet."""
+    """A snapshot in progress has no manifest yet."""
     import time
 
     publish(catalog, tmp_path, next_offset=9, commit=False)
@@ -317,13 +317,13 @@ def test_a_topic_that_would_leave_its_folder_is_refused(catalog: Catalog, topic:
 
 
 def test_a_url_without_its_driver_says_what_to_install() -> None:
-    """Not a traceback from deep inside."""
+    """The error is not a traceback of the library."""
     with pytest.raises(StorageError, match="nosuch"):
         open_storage("nosuch://bucket/prefix")
 
 
 def test_a_local_write_is_whole_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kill before the rename leaves the old content and no draft under the final name."""
+    """A kill before the rename leaves the old content and no partial file."""
     storage = open_storage(tmp_path)
     storage.write("a/manifest.json", b"old")
 
@@ -364,7 +364,7 @@ def visible(catalog: Catalog) -> int:
 def test_a_snapshot_of_exactly_the_greatest_age_is_kept(
     pair: Catalog, max_age_ms: int, left: int
 ) -> None:
-    """An older one is removed though fewer than the kept number are newer."""
+    """An older snapshot is removed, even below the number to keep."""
     collect_garbage(pair, now_ms=NOW_MS, keep=2, max_age_ms=max_age_ms)
     assert visible(pair) == left
 
@@ -401,7 +401,7 @@ def test_beside_a_manifest_of_a_later_version_nothing_is_removed(
 def test_a_run_that_begins_during_the_collection_keeps_every_snapshot(
     pair: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its lease is looked for again before a manifest is removed."""
+    """The run's lease is checked again before a manifest is removed."""
     answers = iter((None,))
     monkeypatch.setattr(upkeep, "leased_until", lambda *_: next(answers, "later"))
     assert collect_garbage(pair, now_ms=NOW_MS, keep=1) == []
@@ -429,6 +429,6 @@ def test_a_folder_that_was_renamed_is_no_snapshot(pair: Catalog, tmp_path: Path)
 
 
 def test_a_folder_whose_name_is_no_number_is_no_partition(pair: Catalog, tmp_path: Path) -> None:
-    """A person may keep notes beside the snapshots."""
+    """Operators may keep notes beside the snapshots."""
     (tmp_path / "snapshots" / TOPIC / "notes").mkdir()
     assert pair.partitions(TOPIC) == [0]

@@ -39,12 +39,12 @@ class Consumer:
     async def getmany(
         self, *partitions: object, timeout_ms: int
     ) -> dict[TopicPartition, list[Any]]:
-        """The next batch."""
+        """Return the next batch."""
         offsets, self._position = self._batches.pop(0)
         return {TP: [SimpleNamespace(offset=offset) for offset in offsets]}
 
     async def position(self, partition: object) -> int:
-        """The next offset."""
+        """Return the next offset."""
         return self._position
 
 
@@ -112,7 +112,7 @@ def test_only_what_a_broker_really_says_counts_as_retention() -> None:
 
 
 def test_rows_that_are_not_json_are_named_by_their_place_among_all() -> None:
-    """Rows are looked at a thousand at a time."""
+    """Rows are parsed a thousand at a time."""
     rows: list[bytes | None] = [b"1"] * 3_000
     for bad in (5, 1_023, 1_024, 2_999):
         rows[bad] = b"{"
@@ -160,7 +160,7 @@ async def test_a_reader_of_changelogs_belongs_to_no_group_and_reads_from_the_sta
 async def test_a_client_that_cannot_start_is_closed_as_one_whose_work_failed(
     client: str, ending: str, opened: Any, fails: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its connections and tasks end before the error is raised."""
+    """The client's connections and tasks end before the error is raised."""
     calls: list[str] = []
 
     class Client:

@@ -1,4 +1,4 @@
-"""Records in offset order become the last value per key, in memory or through sorted runs."""
+"""Compaction keeps the last value per key, in memory or through sorted runs."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ RECORDS = st.lists(st.tuples(KEYS, st.none() | st.binary(max_size=4)), max_size=
 
 
 def state_of(records: list[Record]) -> dict[bytes, bytes]:
-    """The model: a dict."""
+    """Return the model's state, a dict."""
     state: dict[bytes, bytes] = {}
     for key, value in records:
         if key is not None and value is None:
@@ -110,7 +110,7 @@ def test_a_partition_larger_than_memory_is_merged_from_runs(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("distinct", [200, 40_000])
 def test_memory_stays_within_its_bound(tmp_path: Path, distinct: int) -> None:
-    """Arrow's peak, beyond the batch at hand, whether keys repeat or not."""
+    """The case measures Arrow's peak beyond the current batch, with unique and repeated keys."""
     memory, rows = 3_000_000, 1000
     before, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
     pa.set_memory_pool(pool)
@@ -132,7 +132,7 @@ def test_memory_stays_within_its_bound(tmp_path: Path, distinct: int) -> None:
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.string(), pa.large_binary()])
 def test_arrow_columns_and_lists_give_the_same_files(tmp_path: Path, kind: pa.DataType) -> None:
-    """Spark hands over Arrow, aiokafka records; slices of a larger array count from their start."""
+    """Spark passes Arrow and aiokafka passes records; slices of an array count from their start."""
     keys, values = [b"b", None, b"a", b"b", b"c"], [b"1", b"2", b"3", None, b"4"]
     plain = compact(tmp_path / "plain", list(zip(keys, values, strict=True)))
     with Compactor(tmp_path / "arrow") as compactor:
@@ -169,13 +169,13 @@ def test_an_empty_partition_has_only_its_offset(tmp_path: Path) -> None:
 
 
 def test_a_record_that_poses_as_the_offset_key_is_dropped(tmp_path: Path) -> None:
-    """The offset is ours to write."""
+    """Only the compactor writes the offset."""
     compacted = compact(tmp_path, [(OFFSET_KEY, b"9999"), (b"a", b"1")])
     assert contents(compacted) == {OFFSET_KEY: b"1", b"a": b"1"}
 
 
 def test_identical_contents_give_identical_bytes(tmp_path: Path) -> None:
-    """A rerun yields the same files, name by name and byte by byte."""
+    """A rerun yields the same file names and bytes."""
     records: list[Record] = [(b"key-%d" % n, b"value") for n in range(500)]
     one, two = compact(tmp_path / "one", records), compact(tmp_path / "two", records[::-1])
     assert [file.path.read_bytes() for file in one.files] == [
@@ -223,13 +223,13 @@ def test_a_store_as_faust_opens_it_takes_the_files(tmp_path: Path) -> None:
 
 
 def test_keys_out_of_order_are_an_error(tmp_path: Path) -> None:
-    """RocksDB would refuse them at the wrong place, in the worker."""
+    """Otherwise RocksDB would refuse the file later, in the worker."""
     with pytest.raises(SnapshotError):
         write_files([(b"b", b"1"), (b"a", b"2")], tmp_path)
 
 
 def test_the_scratch_space_is_gone_afterwards(tmp_path: Path) -> None:
-    """Only the finished files stay."""
+    """Only the finished files remain."""
     compacted = compact(tmp_path, [(b"a", b"%d" % n) for n in range(100)], memory=0)
     assert compacted.runs > 0
     left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
@@ -315,7 +315,7 @@ def test_without_a_codec_most_of_the_rows_decide(
 
 
 def test_unreadable_records_of_all_batches_are_counted(tmp_path: Path) -> None:
-    """A snapshot is refused by their share."""
+    """A snapshot with too many of them is refused."""
     with Compactor(tmp_path, codecs=(JSON, JSON)) as compactor:
         compactor.add([b'"a"'], [b"x"])
         compactor.add([b'"b"'], [b"y"])
@@ -325,7 +325,7 @@ def test_unreadable_records_of_all_batches_are_counted(tmp_path: Path) -> None:
 def test_a_fold_waits_for_as_many_new_bytes_as_are_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Folding at every batch would cost each record as often as there are batches."""
+    """Folding at every batch would fold each record once per batch."""
     monkeypatch.setattr(compaction, "_FOLD_BYTES", 1_000)
     folds, fold = [], compaction._last_per_key
     monkeypatch.setattr(
@@ -375,7 +375,7 @@ def test_all_rows_of_the_first_fold_decide_the_codec(tmp_path: Path, bad: int, k
 
 
 def test_a_scratch_database_lies_in_the_given_folder_and_is_gone_afterwards(tmp_path: Path) -> None:
-    """Beside the files into which its runs are moved: a move between two disks would copy them."""
+    """The folder holds the files too: a move between two disks would copy them."""
     with scratch_database(tmp_path) as database:
         database[b"a"] = b"1"
         [folder] = tmp_path.iterdir()

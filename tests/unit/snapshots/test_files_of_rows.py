@@ -28,7 +28,7 @@ from faust_assigner.snapshots.sst import (
 
 
 def keys_in(path: Path) -> list[bytes]:
-    """The keys of a file."""
+    """Return the keys of a file."""
     return [key for key, _ in read_items([path])]
 
 
@@ -62,7 +62,7 @@ def test_files_are_cut_at_their_bytes_of_keys_and_values(
 
 
 def test_no_rows_are_no_file(tmp_path: Path) -> None:
-    """The folder is made all the same."""
+    """The folder is created anyway."""
     assert write_files(iter(()), tmp_path / "out") == []
     assert list((tmp_path / "out").iterdir()) == []
 
@@ -98,7 +98,7 @@ def test_the_digest_is_of_all_bytes_in_their_order(tmp_path: Path) -> None:
 
 
 def test_keys_that_do_not_ascend_are_an_error_of_their_file(tmp_path: Path) -> None:
-    """Equal keys, too."""
+    """Equal keys are an error too."""
     for keys in ((b"b", b"a"), (b"a", b"a")):
         with pytest.raises(SnapshotError, match=r"draft\.sst"):
             write_files([(key, b"") for key in keys], tmp_path)
@@ -229,7 +229,7 @@ def test_types_are_those_of_all_payloads() -> None:
 
 
 def compacted(folder: Path, *batches: tuple[list[Any], list[Any]], **how: Any) -> Compacted:
-    """The files of these batches."""
+    """Return the files of these batches."""
     with Compactor(folder, **how) as compactor:
         for keys, values in batches:
             compactor.add(keys, values)
@@ -237,7 +237,7 @@ def compacted(folder: Path, *batches: tuple[list[Any], list[Any]], **how: Any) -
 
 
 def test_a_compaction_tells_all_of_its_result(tmp_path: Path) -> None:
-    """Keys without Faust's own, bytes and hash of all files, and the types of both columns."""
+    """The result has the keys without Faust's own, the bytes, the hash and both columns' types."""
     one = compacted(
         tmp_path,
         ([b'"a"', b'"b"', None], [b"1", b"2", b"3"]),
@@ -270,13 +270,13 @@ def test_a_compaction_tells_all_of_its_result(tmp_path: Path) -> None:
 def test_only_checked_columns_have_types(
     tmp_path: Path, codecs: tuple[str, str], types: tuple[Any, Any]
 ) -> None:
-    """Of deletions there are none."""
+    """Deletions have no types."""
     one = compacted(tmp_path, ([b"1", b"2"], [b'"a"', None]), codecs=codecs)
     assert (one.key_types, one.value_types) == types
 
 
 def test_each_column_is_decided_by_its_own_first_rows(tmp_path: Path) -> None:
-    """More than half of them have to be no JSON; later rows do not decide again."""
+    """More than half of a column's first rows must be invalid JSON; later rows do not matter."""
     bad, good = b"{", b"1"
     one = compacted(
         tmp_path / "1",
@@ -327,7 +327,7 @@ def test_deletions_survive_in_the_runs_of_a_change(tmp_path: Path) -> None:
 def test_rows_are_checked_and_written_in_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: int
 ) -> None:
-    """A bad row is found in each of them, and keys ascend from piece to piece."""
+    """A bad row is found in each piece, and keys ascend across pieces."""
     monkeypatch.setattr(compaction, "_ROWS", 2)
     keys = [b"5", b"3", b"1", b"4", b"2"]
     values = [b"{" if number == bad else b"%d" % number for number in range(5)]
@@ -356,7 +356,7 @@ def test_changes_are_compared_with_their_base_in_pieces(
 
 @pytest.mark.parametrize("column", [0, 1])
 def test_types_of_rows_that_are_left_out_are_not_told(tmp_path: Path, column: int) -> None:
-    """The other column of such a row is JSON: a worker would read every row for its type."""
+    """The other column is JSON: with its type known, a worker would read every row."""
     good, bad = [b'"a"', b"7"], [b'"b"', b"{"]
     columns = (good, bad) if column else (bad, good)
     one = compacted(tmp_path, columns, codecs=(JSON, JSON))

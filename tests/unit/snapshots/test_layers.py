@@ -1,4 +1,4 @@
-"""Changes upon a previous snapshot: which files stay, which are new, and the rows of a model."""
+"""Changes upon a previous snapshot: kept files, new files, and the model's rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def earlier(file: SstFile) -> SstFile:
 def upon(
     base: Base, folder: Path, changes: dict[bytes, bytes | None], *, max_layers: int = 8
 ) -> tuple[Layers, int]:
-    """The layers after ``changes``, and the number of live keys; the offset key changes each time."""
+    """Return the layers after ``changes``, and the number of keys; the offset always changes."""
     rows: list[Row] = sorted((changes | {OFFSET_KEY: folder.name.encode()}).items())
     return extend(base, rows, folder, max_layers=max_layers, max_file_bytes=FILE_BYTES)
 
@@ -43,7 +43,7 @@ def rows_of(layers: Layers) -> dict[bytes, bytes]:
 
 
 def applied(state: dict[bytes, bytes], changes: dict[bytes, bytes | None]) -> dict[bytes, bytes]:
-    """The model."""
+    """Return the model's rows after the changes."""
     after = dict(state)
     for key, value in changes.items():
         if value is None:
@@ -55,7 +55,7 @@ def applied(state: dict[bytes, bytes], changes: dict[bytes, bytes | None]) -> di
 
 @pytest.fixture
 def state() -> dict[bytes, bytes]:
-    """600 rows in several files."""
+    """Return 600 rows in several files."""
     noise = random.Random(1)
     return {key: noise.randbytes(30) for key in KEYS}
 
@@ -68,7 +68,7 @@ def new_files(layers: Layers) -> list[SstFile]:
 def test_a_few_changes_are_one_small_layer_upon_the_files_of_the_base(
     tmp_path: Path, state: dict[bytes, bytes]
 ) -> None:
-    """A change, a deletion and a new key: the first layer's files stay, and the rows are the model's."""
+    """A change, a deletion and a new key leave the first layer's files and match the model."""
     base = first_layer(tmp_path, state)
     changes = {KEYS[3]: b"new", KEYS[400]: None, b"key-0007a": b"between", b"zz": b""}
     layers, keys = upon(base, tmp_path / "1", changes)
@@ -140,7 +140,7 @@ def test_changes_below_half_of_the_first_layer_are_only_merged(
 
 @pytest.mark.parametrize("seed", range(4))
 def test_random_changes_give_the_models_rows(tmp_path: Path, seed: int) -> None:
-    """Few and many changes, hot ranges, deletions, keys outside of all files, an emptied range."""
+    """Changes are few or many, in hot ranges, outside all files, or empty a range."""
     noise = random.Random(seed)
     model = {key: noise.randbytes(20) for key in noise.sample(KEYS, 300)}
     base, max_layers = first_layer(tmp_path, model), seed
@@ -159,7 +159,7 @@ def test_random_changes_give_the_models_rows(tmp_path: Path, seed: int) -> None:
 def test_changes_of_half_the_first_layer_are_not_large_yet(
     changes: tuple[int, ...], is_large: bool
 ) -> None:
-    """The files of all layers are added."""
+    """The size of a layer is the sum of its files."""
     layers = [[SstFile(str(size), Path(str(size)), size, 1)] for size in changes]
     first = [SstFile(name, Path(name), 50, 1) for name in "ab"]
     assert _is_large(layers, first) is is_large
@@ -186,7 +186,7 @@ def test_the_changes_of_all_layers_together_are_large_or_not(
 def test_files_of_layers_that_were_merged_are_removed(
     tmp_path: Path, state: dict[bytes, bytes], share: int
 ) -> None:
-    """Only the new files of the result are published; whether ranges or changes were written anew."""
+    """Only the result's new files are published, after merging ranges or changes."""
     base = first_layer(tmp_path, state)
     for number in range(2):
         folder = tmp_path / f"{number}"

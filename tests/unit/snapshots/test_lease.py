@@ -28,7 +28,7 @@ def two_hours_old(storage: LocalStorage, *paths: str) -> None:
 
 @pytest.mark.parametrize("url", ["folder", "memory://lease-{}"])
 def test_a_lease_is_seen_until_its_run_is_over(url: str, tmp_path: Path) -> None:
-    """In a folder and in an object store."""
+    """The storage is a folder or an object store."""
     storage = open_storage(url.format(tmp_path.name) if "://" in url else tmp_path / url)
     with Lease(storage, "t", lambda: NOW_MS):
         assert leased_until(storage, "t", NOW_MS + 599_000) is not None
@@ -50,7 +50,7 @@ def test_of_two_leases_the_later_one_counts(tmp_path: Path) -> None:
 
 
 def test_a_renewal_under_way_leaves_no_lease_behind(tmp_path: Path) -> None:
-    """The lease is removed when its last renewal is over."""
+    """The lease is removed after its last renewal."""
     writing, may_end = threading.Event(), threading.Event()
 
     class Slow(LocalStorage):

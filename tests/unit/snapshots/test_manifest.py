@@ -53,14 +53,14 @@ def refused(manifest: Manifest = MANIFEST, **overrides: object) -> str | None:
 
 
 def test_a_manifest_survives_its_file() -> None:
-    """from_json(to_json(m)) == m."""
+    """The round trip is from_json(to_json(m)) == m."""
     full = dataclasses.replace(MANIFEST, start_offset=4, key_types=("str",), value_types=())
     for manifest in (MANIFEST, full, LAYERED):
         assert Manifest.from_json(manifest.to_json()) == manifest
 
 
 def test_the_file_has_exactly_the_documented_fields() -> None:
-    """Names and order are the file format's."""
+    """The file format defines the names and their order."""
     assert list(json.loads(MANIFEST.to_json())) == [
         "topic",
         "partition",
@@ -95,7 +95,7 @@ def test_a_manifest_from_before_the_optional_fields_is_read() -> None:
     [("start_offset", -1), ("start_offset", "0"), ("key_types", "str"), ("value_types", [1])],
 )
 def test_a_field_of_the_wrong_type_is_named(name: str, value: object) -> None:
-    """Optional fields too."""
+    """The rule covers optional fields."""
     fields = json.loads(MANIFEST.to_json()) | {name: value}
     with pytest.raises(ManifestError, match=name):
         Manifest.from_json(json.dumps(fields).encode())
@@ -176,7 +176,7 @@ def test_a_wrong_layer_or_a_file_outside_of_the_partition_is_named(
 
 
 def test_the_files_of_a_layered_snapshot_are_found_below_the_partition() -> None:
-    """Own files in the own folder; all of them in the order in which a restore loads them."""
+    """Own files are in the own folder, and all files are in the order of a restore."""
     assert LAYERED.paths == (*LAYERED.files[:2], f"{snapshot_id(42)}/000000-cd.sst")
     assert LAYERED.by_layer("abc") == (("a", "b"), ("c",))
     assert MANIFEST.by_layer("a") == (("a",),)
@@ -192,7 +192,7 @@ def test_a_later_format_is_told_from_a_damaged_manifest() -> None:
 
 
 def test_times_are_utc_with_milliseconds() -> None:
-    """The ledger's format."""
+    """The format is that of the ledger."""
     assert format_time_ms(1_795_232_422_123) == "2026-11-21T03:40:22.123Z"
     assert parse_time_ms("2026-11-21T04:40:22.123+01:00") == 1_795_232_422_123
 
@@ -207,25 +207,25 @@ def test_ids_sort_like_offsets() -> None:
 
 
 def test_a_fitting_snapshot_is_not_refused() -> None:
-    """The base case of the tests below."""
+    """The following tests change this case."""
     assert refused() is None
     assert refused(log_start=None) is None
     assert refused(log_start=42) is None
 
 
 def test_a_snapshot_older_than_delete_retention_is_refused() -> None:
-    """Its tail may lack tombstones: deleted keys would live again."""
+    """The records after the snapshot may lack tombstones: deleted keys would reappear."""
     assert refused(now_ms=NOW_MS + DAY_MS) is None
     assert "delete.retention.ms" in str(refused(now_ms=NOW_MS + DAY_MS + 1))
 
 
 def test_a_snapshot_that_ends_before_the_changelog_begins_is_refused() -> None:
-    """Records between the snapshot and the tail are gone."""
+    """Records after the snapshot and before the changelog's start are gone."""
     assert "are gone" in str(refused(log_start=43))
 
 
 def test_a_snapshot_of_another_partition_or_comparator_is_refused() -> None:
-    """A folder copied to the wrong place; a store with its own key order."""
+    """The folder was copied to the wrong place, or the store has its own key order."""
     assert "not app-orders-changelog-4" in str(refused(partition=4))
     other = dataclasses.replace(MANIFEST, comparator="rocksdb.ReverseBytewiseComparator")
     assert "ordered by" in str(refused(other))

@@ -30,7 +30,7 @@ OLD_MS = NOW_MS - 7_200_000
 
 
 class Storage:
-    """Files by path, with their times; ``acts`` are removals and writes in turn."""
+    """Files by path with their times; ``acts`` are removals and writes in order."""
 
     url = "made-up"
 
@@ -39,11 +39,11 @@ class Storage:
         self.acts: list[Any] = []
 
     def put(self, path: str, data: bytes = b"part", at: int | None = OLD_MS) -> None:
-        """A file."""
+        """Add a file."""
         self.files[path] = data, at
 
     def list(self, folder: str) -> list[Entry]:
-        """As a storage's."""
+        """Return the entries of a folder."""
         prefix = f"{folder}/" if folder else ""
         found: dict[str, Entry] = {}
         for path, (data, at) in self.files.items():
@@ -55,38 +55,38 @@ class Storage:
         return [found[name] for name in sorted(found)]
 
     def read(self, path: str) -> bytes:
-        """Read."""
+        """Return the file's content."""
         if path not in self.files:
             raise FileNotFoundError(path)
         return self.files[path][0]
 
     def write(self, path: str, data: bytes) -> None:
-        """Write."""
+        """Write the file."""
         self.acts.append(("write", path))
         self.put(path, data)
 
     def delete(self, path: str) -> None:
-        """Delete."""
+        """Delete the file."""
         self.acts.append(("delete", path))
         self.files.pop(path, None)
 
     def delete_folder(self, folder: str) -> None:
-        """Delete."""
+        """Delete the folder."""
         self.acts.append(("delete folder", folder))
         for path in [path for path in self.files if path.startswith(f"{folder}/")]:
             del self.files[path]
 
     def local_path(self, path: str) -> Path | None:
-        """None is on this machine."""
+        """Return None: no file is local."""
         return None
 
     def download(self, path: str, local: Path) -> None:
-        """Copy."""
+        """Copy the file."""
         local.write_bytes(self.read(path))
 
 
 class Shelf:
-    """A catalog in a made-up storage."""
+    """A catalog in an in-memory storage."""
 
     def __init__(self) -> None:
         self.storage = Storage()
@@ -127,7 +127,7 @@ class Shelf:
         return manifest
 
     def gc(self, **how: Any) -> list[tuple[str, str, int]]:
-        """The removals."""
+        """Return the removals."""
         found = collect_garbage(self.catalog, now_ms=NOW_MS, **how)
         assert all(isinstance(each, Removal) for each in found)
         return [(each.path, each.reason, each.size) for each in found]
@@ -144,7 +144,7 @@ def shelf() -> Shelf:
 
 
 def at(offset: int, partition: int = 0, topic: str = "t") -> str:
-    """The folder of a snapshot."""
+    """Return the folder of a snapshot."""
     return f"{topic}/{partition}/{snapshot_id(offset)}"
 
 
@@ -191,7 +191,7 @@ def test_snapshots_of_an_earlier_topic_go_first(shelf: Shelf) -> None:
 
 
 def test_files_that_a_kept_snapshot_lists_stay(shelf: Shelf) -> None:
-    """Also after their own snapshot is gone; the manifests go before any file."""
+    """The files stay after their own snapshot is removed; manifests are removed before files."""
     shelf.snapshot(1, "a.sst", "b.sst", age_s=30)
     shelf.snapshot(2, f"{snapshot_id(1)}/a.sst", "c.sst", age_s=20)
     shelf.snapshot(3, f"{snapshot_id(1)}/a.sst", "d.sst", age_s=10)
@@ -234,7 +234,7 @@ def test_a_dry_run_plans_what_a_run_does(shelf: Shelf) -> None:
 
 
 def test_leftovers_stay_while_one_of_their_files_is_young(shelf: Shelf) -> None:
-    """Or while its time is not known; a spare file of a snapshot is looked at by itself."""
+    """They also stay while a file's time is unknown; a snapshot's spare file is separate."""
     shelf.snapshot(3)
     edge = NOW_MS - 60_000
     for name, time_ms in (("old", edge - 1), ("young", edge), ("unknown", None)):
@@ -335,7 +335,7 @@ def test_contents_are_checked_layer_by_layer(
     keys: int,
     problem: str | None,
 ) -> None:
-    """Keys ascend from file to file of a layer; all layers together have the keys and the offset."""
+    """Keys ascend across a layer's files; all layers together have the keys and the offset."""
     manifest = Manifest(
         "t", 0, snapshot_id(9), 9, keys, 1, "ab" * 32, format_time_ms(0), tuple(rows), layers=layers
     )
@@ -373,7 +373,7 @@ def test_what_cannot_be_fetched_is_the_problem(error: Exception) -> None:
 
 
 def test_every_snapshot_is_judged_the_newest_first(shelf: Shelf) -> None:
-    """Against its own partition's log; without an id the other partitions' snapshots count, too."""
+    """The partition's own log counts; without an id, other partitions' snapshots count too."""
     shelf.snapshot(5, age_s=40)
     shelf.snapshot(9, age_s=30, topic_id="now")
     shelf.snapshot(50, age_s=20, topic_id="before")
@@ -399,7 +399,7 @@ def test_every_snapshot_is_judged_the_newest_first(shelf: Shelf) -> None:
 def test_other_partitions_are_read_once_and_only_for_snapshots_without_an_id(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A listing of all of them takes time."""
+    """Listing all partitions takes time."""
     looked: list[str] = []
     every = trust.all_snapshots
     monkeypatch.setattr(
@@ -458,7 +458,7 @@ def test_the_newest_id_is_that_of_the_last_partition_of_one_moment() -> None:
 
 
 def test_topics_and_partitions_are_folders_with_valid_names(shelf: Shelf) -> None:
-    """In order, partitions by number."""
+    """Topics are in order, and partitions by number."""
     for path in ("b/10/x", "b/9/x", "b/07/x", "b/x/y", "b/1", "a.1_-/0/x", "bad name/0/x", "top"):
         shelf.storage.put(path)
     assert shelf.catalog.topics() == ["a.1_-", "b"]
@@ -517,7 +517,7 @@ def test_a_snapshot_is_committed_once_all_its_files_are_there(shelf: Shelf) -> N
 def test_files_are_fetched_in_the_manifest_s_order(
     shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Downloaded under names of their own; local files stay in place. A missing file is named."""
+    """Files are downloaded under own names; local files stay, and a missing file is named."""
     shelf.snapshot(1, "a.sst")
     manifest = shelf.snapshot(2, f"{snapshot_id(1)}/a.sst", "a.sst")
     folder, digested = tmp_path / "new" / "folder", list[Any]()
@@ -555,7 +555,7 @@ def test_only_files_of_the_snapshot_itself_are_uploaded(shelf: Shelf) -> None:
 
 
 def test_without_any_topic_id_later_snapshots_are_the_only_evidence(shelf: Shelf) -> None:
-    """Two unknown ids are not the same id."""
+    """Two unknown ids are not equal."""
     shelf.snapshot(9, age_s=10), shelf.snapshot(4, age_s=5)
     log = Changelog("t", {0: Extent(0, 20)}, 10**9, None)
     reasons = [reason for _, reason in Judge(shelf.catalog, log, NOW_MS).verdicts(0)]

@@ -61,12 +61,12 @@ def test_a_folder_behind_a_url_is_listed_alike() -> None:
 
 @pytest.mark.parametrize("error", [FileNotFoundError, NotADirectoryError])
 def test_what_is_no_folder_behind_a_url_is_empty(error: type[Exception]) -> None:
-    """As on disk."""
+    """The rule is the same as on disk."""
     assert behind(ls=Mock(side_effect=error))[0].list("x") == []
 
 
 def test_what_is_missing_is_deleted_already(tmp_path: Path) -> None:
-    """Two workers may clean up at a time."""
+    """Two workers may clean up at the same time."""
     gone = behind(
         rm_file=Mock(side_effect=FileNotFoundError), rm=Mock(side_effect=FileNotFoundError)
     )[0]
@@ -88,7 +88,7 @@ def test_an_upload_makes_its_folder_first(tmp_path: Path) -> None:
 def test_a_file_is_on_disk_before_it_has_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a power cut a name stands for all of its content."""
+    """After a power cut, a name has its whole content."""
     acts: list[str] = []
     for name in ("fsync", "replace"):
         real = getattr(os, name)
@@ -100,7 +100,7 @@ def test_a_file_is_on_disk_before_it_has_its_name(
 
 
 def test_a_file_url_is_a_folder(tmp_path: Path) -> None:
-    """And so is a name without any scheme."""
+    """A name without a scheme is a folder too."""
     for url in (f"file://{tmp_path}", str(tmp_path), tmp_path):
         storage = open_storage(url)
         assert isinstance(storage, LocalStorage)

@@ -1,4 +1,4 @@
-"""Each call of a storage, with its paths; the limits of a manifest's fields; leases of several runs."""
+"""The calls of a storage with their paths, the limits of manifest fields, and leases."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_url_that_cannot_be_opened_is_named(
 
 
 def test_a_storage_keeps_its_url_and_its_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slash at the end of the root is none of a path."""
+    """A slash at the end of the root does not belong to a path."""
     monkeypatch.setattr("fsspec.core.url_to_fs", lambda url: ("system", "bucket/x//"))
     storage = open_storage("s3://bucket/x//")
     assert isinstance(storage, FsspecStorage)
@@ -136,7 +136,7 @@ def test_files_on_disk_are_replaced_whole(tmp_path: Path) -> None:
 
 
 def test_a_folder_s_name_is_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """From the home directory, or from the folder of work."""
+    """The name may start at the home directory or the working directory."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert LocalStorage(Path("~/x")).root == LocalStorage(Path("x")).root == tmp_path / "x"
@@ -191,7 +191,7 @@ def test_optional_fields_are_read_as_they_are() -> None:
 
 
 def test_a_manifest_is_at_most_so_large() -> None:
-    """To the byte; its contents are not looked at then."""
+    """The limit is exact to a byte, and the content is not parsed."""
     data = MANIFEST.to_json()
     padded = data + b" " * (MAX_MANIFEST_BYTES - len(data))
     assert Manifest.from_json(padded) == MANIFEST
@@ -227,7 +227,7 @@ def test_a_file_s_name_stays_in_its_partition(name: str, is_good: bool) -> None:
 
 
 def test_a_whole_snapshot_may_name_its_only_layer() -> None:
-    """Its number of files has to be right."""
+    """The number of files must match."""
     two = {"files": ["a.sst", "b.sst"]}
     assert changed(MANIFEST, **two, layers=[2]).layers == (2,)
     assert changed(MANIFEST, **two, layers=None).by_layer("ab") == (("a", "b"),)
@@ -236,7 +236,7 @@ def test_a_whole_snapshot_may_name_its_only_layer() -> None:
 
 
 def test_times_are_exact_to_the_millisecond() -> None:
-    """Before 1970, too; with any offset."""
+    """The rule holds before 1970 and with any offset from UTC."""
     for moment_ms in (0, 1, 999, 1_795_232_422_007, -1):
         assert parse_time_ms(format_time_ms(moment_ms)) == moment_ms
     assert format_time_ms(61_007) == "1970-01-01T00:01:01.007Z"
@@ -246,7 +246,7 @@ def test_times_are_exact_to_the_millisecond() -> None:
 
 
 def test_each_reason_of_a_refusal_names_both_values() -> None:
-    """In this order; a snapshot from the future is young."""
+    """The reasons are in this order; a snapshot from the future counts as young."""
     good: dict[str, Any] = {
         "topic": MANIFEST.topic,
         "partition": 3,

@@ -12,7 +12,7 @@ TODAY, BEFORE = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222
 
 
 def taken(at: int, next_offset: int, topic_id: str | None = None, partition: int = 0) -> Manifest:
-    """A snapshot taken at ``at`` seconds."""
+    """Return a snapshot taken at ``at`` seconds."""
     return Manifest(
         topic="t-changelog",
         partition=partition,

@@ -1,4 +1,4 @@
-"""The board of standbys: its counts agree with its seats, and the cost of a move is the change of a sum."""
+"""The board of standbys: counts match seats, and a move's cost is a difference of totals."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from faust_assigner.standbys.shares import fair_shares, settled_racks
 def problem(
     rng: Random, *, replicas: int = 2, racks: tuple[int, ...] | None = None, tasks: int = 12
 ) -> StandbyProblem:
-    """Twelve tasks of two classes on five members, with some copies."""
+    """Return twelve tasks of two classes on five members, with some copies."""
     members = 5
     owner = np.array([rng.randrange(members) for _ in range(tasks)])
     eligible = np.ones((2, members), dtype=bool)
@@ -56,7 +56,7 @@ def problem(
 
 
 def filled(rng: Random, **more: object) -> Board:
-    """A board with a random valid member in every seat."""
+    """Return a board with a random valid member in every seat."""
     made = problem(rng, **more)  # type: ignore[arg-type]
     board = Board(made, fair_shares(made))
     for task in range(made.tasks):
@@ -207,7 +207,7 @@ def test_two_standbys_in_one_rack_cost_more_than_one_in_the_rack_of_the_active()
 def test_the_cost_of_a_copy_is_the_same_in_a_table_and_in_a_list(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A large board has no table."""
+    """A large board uses a list instead of a table."""
     made = problem(Random(5))
     table = _Copies(made)
     monkeypatch.setattr("faust_assigner.standbys.board._TABLE_CELLS", 0)
@@ -274,7 +274,7 @@ def test_wanted_standbys_come_first_and_are_pinned_then_previous_standbys() -> N
 
 
 def test_the_highest_tasks_leave_a_crowded_pair_and_pinned_seats_stay() -> None:
-    """As many seats stay as the pair's limit."""
+    """The number of remaining seats is the pair's limit."""
     base = problem(Random(0), replicas=1)
     made = replace(base, owner=np.zeros(12, dtype=np.int64), eligible=np.ones((2, 5), dtype=bool))
     board = Board(made, fair_shares(made))

@@ -34,7 +34,7 @@ def test_tasks_of_a_large_death_choose_in_blocks(
 
 
 def test_each_death_has_its_peak_and_its_bound() -> None:
-    """Uneven loads, a task without a living holder, a member without tasks; racks have their own."""
+    """The loads are uneven, a task has no living holder, and a member has no tasks."""
     owner = np.array([0, 0, 0, 1, 2, 2])
     standbys = np.array([[1, 2], [1, N], [3, N], [N, N], [0, 3], [1, 0]])
     load = np.array([5.0, 2.0, 3.0, 0.0])

@@ -9,7 +9,7 @@ MOVES = 2 * repair._CHAIN
 
 
 def test_a_chain_of_lower_terms_never_reaches_the_next() -> None:
-    """The table of docs/explanation/algorithms.md#the-ladder-of-costs, from the constants themselves."""
+    """The case computes the table of algorithms.md#the-ladder-of-costs from the constants."""
     uneven = MOVES * board._MOST * board.UNEVEN
     changed = MOVES * board.CHANGED + uneven
     fresh = MOVES * board.FRESH + changed
@@ -25,7 +25,7 @@ def test_a_chain_of_lower_terms_never_reaches_the_next() -> None:
 
 
 def test_what_is_not_allowed_is_told_apart_from_every_sum_of_what_is() -> None:
-    """try_moves gives up at half of NEVER; no allowed move costs as much."""
+    """try_moves stops at half of NEVER; no allowed move reaches that cost."""
     allowed = (
         board.SAME_RACK + board.HOME_RACK + board._MOST * board.OVERLOAD_WITH_RACKS + board.FRESH
     )

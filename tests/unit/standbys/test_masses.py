@@ -44,7 +44,7 @@ def test_half_the_members_die_and_the_rest_stand_by_evenly(replicas: int, racks:
 
 
 def test_the_newcomers_half_is_all_that_is_restored_when_the_members_double() -> None:
-    """50 members and 50 more: half of all standbys move, not more."""
+    """50 members join 50: half of all standbys move."""
     before = fresh(50, 2_000, 1, None)
     placed = place(before)
     after = problem(
@@ -59,14 +59,14 @@ def test_the_newcomers_half_is_all_that_is_restored_when_the_members_double() ->
 
 
 def test_a_row_without_a_standby_to_promote_keeps_its_order() -> None:
-    """An owner without a task to give has no standby to promote: padding stays behind."""
+    """An owner without a task to give has no standby to promote; the padding stays at the end."""
     rows = np.array([[NOBODY, 2], [1, 2]])
     ordered = in_order_of_promotion(np.array([NOBODY, 0]), rows, np.array([1.0, 0.0, 0.0]))
     assert ordered[0].tolist() == [2, NOBODY]
 
 
 def test_promotion_order_keeps_rows_and_padding() -> None:
-    """The same members in each row, the least loaded holder in front, padding behind."""
+    """Each row keeps its members; the least loaded holder is first, and the padding last."""
     owner, load = np.array([0, 0, 0]), np.array([3.0, 1.0, 1.0])
     rows = np.array([[2, 1], [1, 2], [2, NOBODY]])
     ordered = in_order_of_promotion(owner, rows, load)

@@ -36,7 +36,7 @@ def board_of(
     limit: int = 99,
     **more: object,
 ) -> Board:
-    """A board with these owners and holders by task; pairs may have ``limit`` standbys."""
+    """Return a board with these owners and holders; pairs may have ``limit`` standbys."""
     made = problem(owner, members, **more)  # type: ignore[arg-type]
     board = Board(made, fair_shares(made))
     board.limit = np.full_like(board.limit, limit)
@@ -47,7 +47,7 @@ def board_of(
 
 
 def test_one_seat_of_each_donor_and_owner_is_taken_up_to_the_limit() -> None:
-    """From the front."""
+    """The seats are taken from the front."""
     donors, owners = [1, 1, 2, 3, 4], [9, 8, 9, 7, 6]
     assert _unlike(donors, owners, 9) == [0, 3, 4]
     assert _unlike(donors, owners, 2) == [0, 3]
@@ -82,7 +82,7 @@ def test_a_standby_reaches_a_receiver_over_a_third_member() -> None:
 
 
 def test_levelling_moves_over_a_third_member_where_no_donor_can_give_directly() -> None:
-    """A board of any size is levelled so, without the chains of a small board."""
+    """A board of any size is levelled this way, without the chains of a small board."""
     eligible = [[True, True, False, True], [True, True, True, True]]
     board = board_of([3, 3, 3], [[0], [0], [1]], 4, group=[0, 0, 1], eligible=eligible)
     assert _level(board, _kin(board))
@@ -98,7 +98,7 @@ def test_of_two_standbys_of_a_donor_the_one_without_state_moves() -> None:
 
 
 def test_members_of_one_rack_and_equal_subscriptions_are_kin() -> None:
-    """Without racks subscriptions alone count."""
+    """Without racks only the subscriptions count."""
     eligible = [[True, True, True, False]]
     racks = board_of([0] * 4, [], 4, eligible=eligible, rack=[0, 0, 1, 1])
     kin = _kin(racks).tolist()
@@ -260,7 +260,7 @@ def test_a_pinned_seat_of_either_task_stops_a_trade() -> None:
 
 
 def test_a_drill_in_vain_leaves_every_copy_where_it_is() -> None:
-    """Six tasks on four holders cannot be promoted more evenly: each trade is taken back."""
+    """Six tasks on four holders cannot be promoted more evenly: each trade is undone."""
     board = crowded()
     drill = _Drill(board, 0, -1.0)
     before = board.holder.tolist()

@@ -1,4 +1,4 @@
-"""The fair shares of two boards, all of them, worked out by hand."""
+"""All fair shares of two boards, computed by hand."""
 
 from __future__ import annotations
 

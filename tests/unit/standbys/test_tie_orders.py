@@ -26,7 +26,7 @@ def seats(board: Board, pairs: list[tuple[int, int]]) -> None:
 
 
 def crowded(seed: int, open_tasks: int, taken: int, replicas: int = 1) -> tuple[Board, list[int]]:
-    """A board on which OWNER has tasks without a standby, and ``taken`` tasks of all members have theirs."""
+    """Return a board: OWNER has tasks without a standby, and ``taken`` tasks have theirs."""
     draw = np.random.default_rng(seed)
     owner = [OWNER] * open_tasks + draw.integers(0, MEMBERS, taken).tolist()
     given = problem(owner, MEMBERS, replicas=replicas)
@@ -39,7 +39,7 @@ def crowded(seed: int, open_tasks: int, taken: int, replicas: int = 1) -> tuple[
 
 
 def given_to(board: Board, tasks: list[int]) -> Counter[int]:
-    """How many standbys of ``tasks`` each member holds."""
+    """Return each member's number of standbys of ``tasks``."""
     held = board.holder[tasks]
     return Counter(held[held != NOBODY].tolist())
 
@@ -155,7 +155,7 @@ def test_a_refill_takes_the_smallest_of_pairs_where_loads_are_equal(
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_gap_goes_to_the_cheapest_then_round_the_ring(seed: int) -> None:
-    """Seat by seat, the sum of a pair's cost and the load's; ties begin behind the owner."""
+    """The sum of a pair's cost and a load's cost decides each seat; ties start behind the owner."""
     board, tasks = crowded(seed, open_tasks=1, taken=3 + seed % 20)
     everyone = np.arange(MEMBERS)
     cost = board.price(np.array(tasks), -1, everyone) + board.balance(1)
@@ -167,7 +167,7 @@ def test_a_gap_goes_to_the_cheapest_then_round_the_ring(seed: int) -> None:
 def test_wishes_are_kept_before_standbys_before_warm_copies_and_the_first_member_of_each(
     seed: int,
 ) -> None:
-    """More copies than seats: the stated order, task by task."""
+    """There are more copies than seats, so the stated order decides for each task."""
     draw = np.random.default_rng(seed)
     owner = [OWNER] * 6
     kinds: dict[tuple[int, int], int] = {}

@@ -78,7 +78,7 @@ class Process(Worker):
         self.read += 1
 
     def why_not(self) -> str:
-        """The end of its log."""
+        """Return the end of the worker's log."""
         return "the end of its log"
 
 
@@ -88,7 +88,7 @@ def nothing() -> Any:
 
 
 def made(folder: Path, *names: str, **options: Any) -> tuple[Fleet, list[Any]]:
-    """A fleet at rest with these workers, and their calls."""
+    """Return a fleet at rest with these workers, and their calls."""
     fleet, calls = Fleet(nothing, folder, **options), []
     fleet.broker = SimpleNamespace(bootstrap="a:1")  # type: ignore[assignment]
     fleet.clock.hold()
@@ -98,7 +98,7 @@ def made(folder: Path, *names: str, **options: Any) -> tuple[Fleet, list[Any]]:
 
 
 def own(fleet: Fleet, name: str, *numbers: int, cold: tuple[int, ...] = ()) -> None:
-    """Let a worker own these partitions of the group 1."""
+    """Let a worker own these partitions of group 1."""
     worker: Any = fleet.workers[name]
     worker.state.actives = frozenset(Part("t", number, 1) for number in numbers)
     worker.state.cold = frozenset(Part("log", number, 1) for number in cold)

@@ -13,7 +13,7 @@ from faust_assigner.testing import apps
 
 
 def test_settings_of_the_block_hold_for_apps_that_are_configured_in_it() -> None:
-    """Over the app's own settings, and not after the block."""
+    """The block's settings replace the app's own settings, only in the block."""
     with apps.configured({"broker_session_timeout": 9.5, "topic_partitions": 3}):
         inside = faust.App("inside", broker_session_timeout=70.0)
         inside.finalize()
@@ -25,7 +25,7 @@ def test_settings_of_the_block_hold_for_apps_that_are_configured_in_it() -> None
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A package with an app, a module of models and a module of tests."""
+    """Write a package with an app, a module of models and a module of tests."""
     name = "kit_shop"
     folder = tmp_path / name
     (folder / "tests").mkdir(parents=True)
@@ -59,7 +59,7 @@ def test_a_copy_of_an_app_is_new_with_its_package_and_the_imports_of_the_test_st
 
 
 def test_modules_that_a_copy_imported_first_are_forgotten(package: str) -> None:
-    """The next copy, or the test, executes them again."""
+    """The next copy or the test executes such modules again."""
     apps.load_copy(f"{package}.app")
     assert f"{package}.app" not in sys.modules
     assert f"{package}.models" not in sys.modules
@@ -79,7 +79,7 @@ def test_modules_that_a_copy_imported_first_are_forgotten(package: str) -> None:
 def test_a_path_without_an_app_is_an_error_with_the_names_that_there_are(
     package: str, path: str, text: str
 ) -> None:
-    """For a copy, too."""
+    """The rule also holds for a copy."""
     for load in (apps.load, apps.load_copy):
         with pytest.raises(apps.AppNotFound) as failure:
             load(path)

@@ -31,7 +31,7 @@ def test_the_next_alarm_is_the_earliest_timer_by_its_distance(loop: MovedLoop) -
 
 
 def test_a_cancelled_timer_and_one_that_is_due_are_no_alarms(loop: MovedLoop) -> None:
-    """Without any other timer there is none, infinitely far away."""
+    """Without any other timer the next alarm is infinitely far away."""
     now = loop.time()
     loop.call_at(now + 1.0, int).cancel()
     loop.call_at(now + LONG_S, int).cancel()

@@ -20,7 +20,7 @@ from tests.unit.testing.made import Noted, Process, made, nothing, own
 def test_a_worker_is_started_with_the_tests_settings_over_the_kits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its own folder and client id; a static member has its name as its instance id."""
+    """A worker has its own folder and client id; a static member's instance id is its name."""
     fleet, calls = made(tmp_path, static=True, settings={"broker_session_timeout": 9.0})
     created: list[Any] = []
 
@@ -120,7 +120,7 @@ def test_a_worker_is_brought_back_as_it_went(
 def test_moves_count_from_the_first_event_after_a_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A second event before the rest belongs to the first; cold moves begin anew with the first."""
+    """A second event before the rest belongs to the first; the first resets the cold moves."""
     fleet, _ = made(tmp_path, "w1", "w2", "w3")
     own(fleet, "w1", 0, 1, cold=(5,))
     own(fleet, "w2", 2)
@@ -156,7 +156,7 @@ def test_moves_count_from_the_first_event_after_a_rest(
 
 
 def test_a_frozen_worker_owns_nothing(tmp_path: Path) -> None:
-    """Its report is of the time before."""
+    """A frozen worker's report is outdated."""
     fleet, _ = made(tmp_path, "w1", "w2")
     own(fleet, "w1", 0)
     own(fleet, "w2", 1)
@@ -185,7 +185,7 @@ def test_at_the_end_living_workers_are_thawed_and_stopped_or_killed(
 
 
 def test_processes_need_the_path_of_an_app(tmp_path: Path) -> None:
-    """A function cannot be given to a process; a path is checked at once."""
+    """A process cannot get a function; a path is checked at once."""
     with pytest.raises(apps.AppNotFound, match="needs the path of the app"):
         Fleet(nothing, tmp_path, processes=True)
     with pytest.raises(apps.AppNotFound, match="no module 'nowhere_at_all'"):
@@ -195,7 +195,7 @@ def test_processes_need_the_path_of_an_app(tmp_path: Path) -> None:
 def test_a_variable_of_the_caller_stays_and_a_missing_one_is_set_for_the_block(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also after a failure."""
+    """The rule also holds after a failure."""
     monkeypatch.setenv("KIT_SET", "own")
     monkeypatch.delenv("KIT_UNSET", raising=False)
     seen: list[str] = []
@@ -218,7 +218,7 @@ def test_a_variable_of_the_caller_stays_and_a_missing_one_is_set_for_the_block(
 def test_a_record_is_written_at_the_fleets_time_or_at_the_given_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Zero is a time; workers in this process are waited for after each record, or once for many."""
+    """Time zero is valid; in-process workers are awaited after each record, or once for many."""
     fleet, _ = made(tmp_path, "w1")
     events: list[Any] = []
     monkeypatch.setattr(log, "append", lambda broker, *given: events.append(given))

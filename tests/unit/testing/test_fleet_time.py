@@ -21,7 +21,7 @@ from tests.unit.testing.made import Process, made
 def advanced(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, seconds: float, *alarms: Alarm
 ) -> tuple[list[float], list[float]]:
-    """The steps of the clock and the real sleeps while time is advanced."""
+    """The clock's steps and the real sleeps while time advances."""
     worker: Any = fleet.workers["w1"]
     worker.alarms = list(alarms)
     steps: list[float] = []
@@ -68,7 +68,7 @@ def test_time_advances_in_steps_that_no_long_sleep_is_later_than(
 def test_the_long_sleep_of_any_worker_is_exact(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of two workers the nearest timer decides, and the nearest long sleep."""
+    """Of two workers, the nearest timer and the nearest long sleep decide."""
     fleet, _ = made(tmp_path, "w0", "w1", "w2")
     for name, alarm in (("w0", Alarm(0.9, False, 0.7)), ("w2", Alarm(0.4, False, 5.0))):
         worker: Any = fleet.workers[name]
@@ -93,7 +93,7 @@ def test_without_a_running_worker_time_moves_at_once(
 def test_after_the_first_minute_the_steps_are_longer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A quarter of a second, then a second."""
+    """The steps are a quarter of a second, then a second."""
     fleet, _ = made(tmp_path, "w1")
     steps, _ = advanced(fleet, monkeypatch, 63.0, Alarm(0.1, False, FAR))
     assert steps == pytest.approx([0.25] * 240 + [1.0] * 3)
@@ -102,7 +102,7 @@ def test_after_the_first_minute_the_steps_are_longer(
 def test_polls_take_real_time_up_to_their_bound_in_each_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half a second of polls, then a step; a poll never passes the end."""
+    """Half a second of polls precedes each step; a poll never passes the end."""
     fleet, _ = made(tmp_path, "w1")
     steps, sleeps = advanced(fleet, monkeypatch, 1.3, Alarm(0.2, True, FAR))
     assert steps == pytest.approx([0.2, 0.2, 0.2, 0.25, 0.2, 0.2, 0.05])
@@ -205,7 +205,7 @@ def rested(
     states: list[Any],
     wait: Callable[[], None],
 ) -> int:
-    """The number of looks until the fleet rests; a second passes at each look."""
+    """Return the number of looks until the fleet rests; a second passes at each look."""
     now = [0.0]
     looks: list[Any] = []
 
@@ -246,7 +246,7 @@ def test_a_fleet_is_at_rest_after_a_quiet_time_in_one_state(
 def test_a_single_worker_in_this_process_starts_in_a_hurry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its pauses are skipped by 20 ms at each look; no quiet time follows."""
+    """Its pauses are shortened by 20 ms at each look; no quiet time follows."""
     fleet, _ = made(tmp_path, "w1")
     moved: list[float] = []
     monkeypatch.setattr(fleet.clock, "move", moved.append)

@@ -15,7 +15,7 @@ from faust_assigner.testing.in_process import InProcess
 def test_the_error_of_an_app_that_cannot_be_imported_is_raised_by_its_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At once, each time, and its thread has ended."""
+    """Each start raises the error at once, and the thread has ended."""
 
     def broken(_: Any) -> Any:
         raise ImportError("no such app")

@@ -21,7 +21,7 @@ from faust_assigner.testing.virtual_broker import START_MS, VirtualBroker
 
 
 def test_a_held_clock_is_the_time_of_the_process_for_the_block() -> None:
-    """A service's timer uses its loop's clock meanwhile; both are put back after a failure."""
+    """A service's timer uses its loop's clock then; both are restored after a failure."""
     clock = Clock()
     clock.hold()
     clock.move(7_200)
@@ -131,7 +131,7 @@ def test_virtual_time_stands_and_timers_fire_at_their_own_times() -> None:
 
 
 def test_faults_reach_the_connections_of_the_virtual_broker() -> None:
-    """Each call with its own arguments; the losses are counted."""
+    """Each call passes its own arguments; the lost responses are counted."""
     with VirtualBroker() as virtual:
         faults: Faults = virtual.broker.server.connection_type.faults  # type: ignore[attr-defined]
         assert issubclass(virtual.broker.server.connection_type, FaultyConnection)
@@ -149,7 +149,7 @@ def test_faults_reach_the_connections_of_the_virtual_broker() -> None:
 
 
 def request(client_id: str) -> bytes:
-    """The first bytes of a request."""
+    """Return the first bytes of a request."""
     name = client_id.encode()
     return bytes(12) + len(name).to_bytes(2, "big") + name
 
@@ -167,7 +167,7 @@ class Wire:
         with_faults(self.server, self.faults)
 
     def connect(self) -> Any:
-        """A new connection."""
+        """Return a new connection."""
         made = object.__new__(self.server.connection_type)
         made._client_id, made._waiting, made._first, made._closing = None, b"", b"", False
         made.abort = lambda: setattr(self, "aborted", self.aborted + 1)

@@ -1,4 +1,4 @@
-"""Workers as processes and in this process: their starts, their journals and their ends."""
+"""Workers as processes and in this process: starts, journals and ends."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Process:
         self.stdin = SimpleNamespace(close=lambda: self.calls.append("closed"))
 
     def poll(self) -> int | None:
-        """The exit code."""
+        """Return the exit code."""
         return self.code
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait."""
+        """Record the wait; time out while ``hangs`` is positive."""
         self.calls.append(("wait", timeout))
         if self.hangs:
             self.hangs -= 1
@@ -51,7 +51,7 @@ class Process:
 
 
 def test_a_journal_is_read_row_by_row_and_an_unfinished_row_later(tmp_path: Path) -> None:
-    """Each row once; without a journal there is no row."""
+    """Each row is read once; without a journal there are no rows."""
     worker: Any = Rows("w", tmp_path, Process())  # type: ignore[arg-type]
     worker.read_journal()
     journal = tmp_path / "journal"
@@ -66,7 +66,7 @@ def test_a_journal_is_read_row_by_row_and_an_unfinished_row_later(tmp_path: Path
 
 @pytest.mark.parametrize("hangs", [0, 1])
 def test_a_process_that_does_not_stop_in_time_is_killed(tmp_path: Path, hangs: int) -> None:
-    """After its own time."""
+    """The worker has its own time limit."""
     process = Process(hangs)
     Rows("w", tmp_path, process).stop(7.5)  # type: ignore[arg-type]
     killed = [("kill",), ("wait", None)] if hangs else []
@@ -74,7 +74,7 @@ def test_a_process_that_does_not_stop_in_time_is_killed(tmp_path: Path, hangs: i
 
 
 def worker(folder: Path, process: Process, **more: Any) -> Worker:
-    """A worker of a fleet with partitions."""
+    """Return a fleet's worker with partitions."""
     made = Worker("w", folder, process, **more)  # type: ignore[arg-type]
     made.state = State(generation=3, ready=3, actives=frozenset({Part("t", 0, 1)}))
     return made
@@ -101,7 +101,7 @@ def test_a_frozen_worker_is_thawed_once_and_before_it_is_stopped(tmp_path: Path)
 
 
 def test_a_killed_worker_is_ended_and_no_longer_frozen(tmp_path: Path) -> None:
-    """Without a signal to go on."""
+    """No SIGCONT is sent."""
     process = Process()
     made = worker(tmp_path, process, is_frozen=True)
     made.kill()
@@ -110,7 +110,7 @@ def test_a_killed_worker_is_ended_and_no_longer_frozen(tmp_path: Path) -> None:
 
 
 def test_the_rows_of_a_worker_are_its_report_or_its_failure(tmp_path: Path) -> None:
-    """The reason for a failed wait is the failure, else the state with the end of the log."""
+    """The reason of a failed wait is the failure, else the state and the end of the log."""
     made = worker(tmp_path, Process())
     (tmp_path / "log").write_bytes(b"x" * 2_000 + b"\xffend")
     (tmp_path / "journal").write_text('{"kind": "ready", "generation": 8}\n')
@@ -130,7 +130,7 @@ def test_the_rows_of_a_worker_are_its_report_or_its_failure(tmp_path: Path) -> N
 def test_a_worker_starts_with_its_orders_and_without_the_journal_of_its_former_life(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its input ends with this process; its log is continued."""
+    """The worker's input ends with this process; its log is appended to."""
     folder = tmp_path / "w"
     folder.mkdir()
     (folder / "journal").touch()
@@ -191,7 +191,7 @@ def test_workers_are_ended_by_their_names(tmp_path: Path) -> None:
 def test_an_app_starts_with_its_options_and_continues_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the folder of the modules, with the given variables."""
+    """The app runs in the modules' folder with the given variables."""
     started: list[Any] = []
     monkeypatch.setattr(
         processes.subprocess, "Popen", lambda *given, **more: started.append((*given, more))
@@ -210,14 +210,14 @@ def test_an_app_starts_with_its_options_and_continues_its_log(
 
 
 def in_this_process(folder: Path) -> InProcess:
-    """A worker without a life."""
+    """Return a worker without a life."""
     return InProcess("w", lambda: None, folder, Clock(), lambda: None)
 
 
 async def test_records_of_the_app_have_the_fleets_time_unless_they_have_their_own(
     tmp_path: Path,
 ) -> None:
-    """Zero is a time; all other arguments are passed on, by both ways to send."""
+    """Time zero is valid; both ways to send pass on all other arguments."""
     made = in_this_process(tmp_path)
     made._clock.hold()
     sent: list[Any] = []
@@ -237,15 +237,15 @@ async def test_records_of_the_app_have_the_fleets_time_unless_they_have_their_ow
 async def test_polls_are_short_and_other_calls_of_the_consumers_thread_are_counted(
     tmp_path: Path,
 ) -> None:
-    """Until they end, after an error, too."""
+    """A call counts until its end, even after an error."""
     made = in_this_process(tmp_path)
     counts: list[int] = []
 
     async def fetch() -> None:
-        """A poll."""
+        """Poll."""
 
     async def position() -> None:
-        """A question."""
+        """Return a position."""
 
     async def call(function: Any, *args: Any, **options: Any) -> Any:
         counts.append(made._calls)
@@ -271,7 +271,7 @@ async def test_polls_are_short_and_other_calls_of_the_consumers_thread_are_count
 
 
 def test_a_worker_that_does_not_run_takes_no_work(tmp_path: Path) -> None:
-    """The error has its state, or its own error."""
+    """The error has the worker's state, or the worker's own error."""
     made = in_this_process(tmp_path)
 
     async def work() -> None:

@@ -1,4 +1,4 @@
-"""Records of the embedded broker's logs, as a test reads them."""
+"""Records of the embedded broker's logs, as read by a test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def log() -> PartitionLog:
 
 
 def values(log: PartitionLog) -> list[Any]:
-    """The values of all records, as a test gets them."""
+    """Return the values of all records, as read by a test."""
     topics = {"out": SimpleNamespace(partitions=[log])}
     broker: Any = SimpleNamespace(call=lambda work: work(SimpleNamespace(catalogue=topics)))
     return [record.value for record in read(broker, "out")]
@@ -49,7 +49,7 @@ def test_records_of_an_aborted_transaction_are_left_out(log: PartitionLog) -> No
 def test_a_partition_larger_than_one_read_is_read_whole(
     log: PartitionLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Batch after batch, each once; a batch larger than a read, too."""
+    """Each batch is read once, including a batch larger than a read."""
     for number in range(5):
         write(log, (b"k", b"%d" % number))
     monkeypatch.setattr(log_module, "BATCH_BYTES", 1)

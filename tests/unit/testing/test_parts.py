@@ -1,4 +1,4 @@
-"""The kit's parts by themselves: reports of rounds, groups at rest, moves, faults of clients, records."""
+"""The kit's parts: reports of rounds, rests, moves, faults of clients, and records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from faust_assigner.testing.waiting import wait_until
 
 
 def assigned(*actives: tuple[str, int], **more: Any) -> dict[str, Any]:
-    """A worker's row: partitions of group 1, with a table behind ``log``."""
+    """Return a worker's row: partitions of group 1, with a table behind ``log``."""
     base: dict[str, Any] = {
         "kind": "assigned",
         "generation": 3,
@@ -43,7 +43,7 @@ def assigned(*actives: tuple[str, int], **more: Any) -> dict[str, Any]:
 
 
 def test_a_state_is_that_of_the_last_rows() -> None:
-    """A round is ready when its own restore has ended."""
+    """A round is ready after its own restore."""
     state = State()
     state.take(assigned(("orders", 0), standbys=[["log", 1, 1]], awaited=2))
     assert (state.generation, state.ready, state.awaited) == (3, -1, 2)
@@ -80,7 +80,7 @@ def test_the_end_of_a_life_forgets_partitions_and_keeps_the_cold_moves() -> None
 
 
 def test_the_generation_of_the_assignor_goes_before_fausts_own() -> None:
-    """Stock Faust's assignor has none, and ours has none before its first round."""
+    """Stock Faust's assignor has no generation, and ours has none before its first round."""
     app = SimpleNamespace(assignor=SimpleNamespace(generation=7), consumer_generation_id="4")
     assert generation_of(app) == 7
     app.assignor.generation = 0
@@ -103,7 +103,7 @@ def test_a_worker_claims_what_is_in_memory_and_on_disk() -> None:
 
 
 class Signal(list[Any]):
-    """A signal of Faust: its receivers."""
+    """A signal of Faust, with its receivers."""
 
     def connect(self, receiver: Any, *, weak: bool) -> None:
         """Add the receiver."""
@@ -147,7 +147,7 @@ async def test_a_worker_reports_its_rounds_without_fausts_leader_topic() -> None
 
 
 def worker(name: str, *actives: tuple[str, int], **more: Any) -> Any:
-    """A worker at rest in generation 4."""
+    """Return a worker at rest in generation 4."""
     state = State(
         generation=4,
         ready=4,
@@ -176,7 +176,7 @@ def worker(name: str, *actives: tuple[str, int], **more: Any) -> Any:
 def test_a_group_is_at_rest_if_each_partition_has_one_owner_and_no_worker_waits(
     workers: list[Any], is_at_rest: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In one generation; the topic has two partitions."""
+    """All workers are in the same generation; the topic has two partitions."""
     monkeypatch.setattr(under_test.log, "ends", lambda broker, topic: [0, 0])
     found = rest(workers, None)  # type: ignore[arg-type]
     assert (found is not None) is is_at_rest
@@ -251,7 +251,7 @@ def test_the_name_of_a_client_is_known_from_the_first_whole_name(
 
 
 def test_values_of_records_are_read_as_they_were_written() -> None:
-    """JSON, text and bytes; a record of Faust by its serializer."""
+    """Values are JSON, text and bytes; a Faust record is read by its serializer."""
     for value in ({"a": [1]}, "plain words", b"\xff\xfe", None, 3):
         assert decoded(encoded(value)) == value
     record = SimpleNamespace(
@@ -266,12 +266,12 @@ def test_values_of_records_are_read_as_they_were_written() -> None:
 def test_a_key_has_the_partition_that_kafkas_clients_choose(
     key: bytes | None, partition: int
 ) -> None:
-    """Of eight; without a key the first."""
+    """The topic has eight partitions; without a key the first is used."""
     assert _partition(key, 8) == partition
 
 
 def test_a_wait_ends_with_the_fact_or_with_its_name() -> None:
-    """The name is asked for at the end only."""
+    """The description is computed only at the end."""
     facts = iter((False, False, True))
     wait_until(lambda: next(facts))
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""A broker's process, and the life of a worker in this process, with fakes for the processes and the app."""
+"""A broker's process and an in-process worker's life, with fake processes and apps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from faust_assigner.testing.in_process import InProcess
 
 
 class Process:
-    """The process of a broker: its line, its signals, its exit code."""
+    """A broker's process: its line, its signals and its exit code."""
 
     line = "listening on PLAINTEXT://127.0.0.1:9093\n"
     made: ClassVar[list[Any]] = []
@@ -39,7 +39,7 @@ class Process:
         self.made.append(self)
 
     def poll(self) -> int | None:
-        """The exit code."""
+        """Return the exit code."""
         return self.code
 
     def wait(self, seconds: float | None = None) -> int:
@@ -63,7 +63,7 @@ def popen(monkeypatch: pytest.MonkeyPatch) -> type[Process]:
 
 
 def test_a_broker_has_the_kits_settings_under_the_given_ones(popen: type[Process]) -> None:
-    """Its data, its port; a value may contain an equals sign. Its address is in its first line."""
+    """A value may contain an equals sign; the first line has the broker's address."""
     made = BrokerProcess(Path("/data"), "a=b=c", "group.initial.rebalance.delay.ms=5", port=17)
     process: Any = made.process
     assert process.command == [
@@ -96,7 +96,7 @@ def test_a_broker_that_does_not_listen_on_loopback_is_killed(
 def test_a_broker_of_a_block_is_killed_at_its_end_unless_it_ended(
     popen: type[Process], code: int | None, calls: list[Any]
 ) -> None:
-    """After a failure, too."""
+    """The broker is killed after a failure too."""
     seen: list[Any] = []
 
     def fails() -> None:
@@ -115,7 +115,7 @@ def test_a_broker_of_a_block_is_killed_at_its_end_unless_it_ended(
 
 
 class App:
-    """An app with a consumer's thread, which is started, stopped or crashes."""
+    """An app with a consumer's thread; the app starts, stops or crashes."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -123,7 +123,7 @@ class App:
         self.stopping = 0
 
         async def nothing(*_: Any, **__: Any) -> None:
-            """No work."""
+            """Do no work."""
 
         self.consumer = self._consumer = SimpleNamespace(
             _getmany=nothing, _thread=SimpleNamespace(call_thread=nothing, _fetch_records=nothing)
@@ -137,16 +137,16 @@ class App:
         self.on_partitions_assigned = self.on_rebalance_complete = signal_
 
     def finalize(self) -> None:
-        """Configure."""
+        """Configure the app."""
         self.events.append("finalize")
         self._crashed = asyncio.Event()
 
     async def start(self) -> None:
-        """Run."""
+        """Run until the end."""
         self.events.append("start")
 
     async def stop(self) -> None:
-        """Stop, after a second of the loop's time."""
+        """Stop after a second of the loop's time."""
         began = asyncio.get_running_loop().time()
         await asyncio.sleep(1.0)
         self.events.append(f"stop after {asyncio.get_running_loop().time() - began >= 1.0}")
@@ -177,7 +177,7 @@ def life(
 def test_a_worker_starts_reports_works_and_stops(
     life: tuple[InProcess, App, list[str]], tmp_path: Path
 ) -> None:
-    """Its own folder is there; timers of its stop take little real time; its partitions are cleared."""
+    """Its own folder exists; timers of its stop take little real time; its partitions clear."""
     made, app, cut = life
     made.start({"x": "y"})
     assert (tmp_path / "data").is_dir()
@@ -198,7 +198,7 @@ def test_a_worker_starts_reports_works_and_stops(
 def test_a_killed_worker_is_cut_off_before_it_stops(
     life: tuple[InProcess, App, list[str]],
 ) -> None:
-    """The group gets no notice of its stop."""
+    """The group gets no LeaveGroup."""
     made, app, cut = life
     made.start({})
     seen: list[list[str]] = []
@@ -235,7 +235,7 @@ def test_a_frozen_worker_stands_until_it_is_thawed(
 def test_the_crash_of_an_app_is_the_error_of_its_worker(
     life: tuple[InProcess, App, list[str]],
 ) -> None:
-    """Until its next life."""
+    """The error stays until the next life."""
     made, app, _ = life
     made.start({})
     error = KeyError("table")

@@ -33,7 +33,7 @@ class Started:
         self.events.append("configured")
 
     def load(self, name: str) -> Any:
-        """An app by its name."""
+        """Return an app by its name."""
         self.events.append(name)
         return self
 
@@ -64,7 +64,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Started:
 
 
 def journal(folder: Path) -> list[dict[str, Any]]:
-    """Its rows."""
+    """Return the journal's rows."""
     return [json.loads(line) for line in (folder / "journal").read_bytes().splitlines()]
 
 
@@ -123,7 +123,7 @@ def resting(monkeypatch: pytest.MonkeyPatch) -> Fleet:
 
 
 def test_cold_moves_amid_a_round_are_those_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A partition without rows is never cold; a fleet at rest is not waited for again."""
+    """A partition without rows is never cold; a fleet at rest needs no wait."""
     fleet = resting(monkeypatch)
     assert fleet.cold_moves() == [(Part("log", 1, 1), "w0")]
     monkeypatch.setattr(Fleet, "settle", lambda self: pytest.fail("at rest"))
@@ -133,7 +133,7 @@ def test_cold_moves_amid_a_round_are_those_after_it(monkeypatch: pytest.MonkeyPa
 
 
 def test_moves_amid_a_round_are_those_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The owners are read when the fleet is at rest."""
+    """The owners are read after the fleet is at rest."""
     fleet = resting(monkeypatch)
     seen = []
     monkeypatch.setattr(Fleet, "owners", lambda self: seen.append(self._is_at_rest) or {})
@@ -142,7 +142,7 @@ def test_moves_amid_a_round_are_those_after_it(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_each_worker_ends_even_if_another_one_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the broker; the failure is raised afterwards."""
+    """The broker ends too; the failure is raised afterwards."""
     fleet = object.__new__(Fleet)
     fleet.processes, fleet._stack = False, contextlib.ExitStack()
     events: list[str] = []

@@ -64,7 +64,7 @@ COPIES = ((2, B), (4, B), (5, C), (8, C))
 
 
 def placed(**more: Any) -> Placed:
-    """The plan of all cases."""
+    """Return the plan of all cases."""
     layout = Layout(
         member_ids=("a", "b", "c"),
         groups=GROUPS,
@@ -165,7 +165,7 @@ def test_without_warm_ups_no_member_is_awaited() -> None:
 
 
 def test_the_figures_of_the_cases() -> None:
-    """Followers add no load; the fewest moves are counted without the weights."""
+    """Followers add no load; the minimum of moves ignores the weights."""
     counted = OWNER.copy()
     counted[3] = A
     found = report(placed(flat_counted=counted))
@@ -189,7 +189,7 @@ def test_a_member_without_a_subscription_is_not_idle() -> None:
 
 
 def test_an_explanation_names_the_previous_owner_and_the_standbys_of_the_changelog() -> None:
-    """The source topic has none."""
+    """The source topic has no standbys."""
     standby = np.full((20, 1), N)
     standby[3] = C
     made = placed(flat_standby=standby)
@@ -211,7 +211,7 @@ def test_an_explanation_names_the_previous_owner_and_the_standbys_of_the_changel
 def test_the_term_of_a_rejected_member_fits_the_rule(
     topic: str, number: int, terms: list[str]
 ) -> None:
-    """Balance does not decide about followers and promotions."""
+    """Balance does not decide the place of followers and promoted tasks."""
     assert [one.term for one in explain(placed(), topic, number).beaten] == terms
 
 
@@ -230,7 +230,7 @@ def test_a_returned_task_that_is_at_its_target_is_explained_by_the_balance() -> 
 
 
 def _even() -> Placed:
-    """Two members with equal loads; task 0 returned to a, off its target."""
+    """Return two members with equal loads; task 0 returned to a, off its target."""
     layout = Layout(
         member_ids=("a", "b"),
         groups=(

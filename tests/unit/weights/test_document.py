@@ -55,7 +55,7 @@ def test_partitions_without_load_do_not_lower_the_median() -> None:
 
 
 def test_a_document_comes_back_as_it_was_written_plain_or_compressed() -> None:
-    """Version, time and weights survive both forms."""
+    """The version, time and weights survive both forms."""
     data = encode(
         [weight_row("orders", 0, 0.5), weight_row("orders", 1, 1.0), weight_row("orders", 2, 2.0)],
         version=7,
@@ -88,7 +88,7 @@ def test_the_limits_can_be_widened_where_a_load_is_steep() -> None:
     "text", ["4", "0:4", "2:4", "0.25:0.5", "a:b", "0.25:inf", "nan:4", "4:0.25", ""]
 )
 def test_impossible_limits_are_refused(text: str) -> None:
-    """The ordinary weight, 1, must lie within."""
+    """The default weight, 1, must lie within the limits."""
     with pytest.raises(ConfigError, match="LOWEST:HIGHEST"):
         Limits.parse(text)
 
@@ -307,7 +307,7 @@ def test_equal_partitions_of_different_topics_or_groups_are_no_duplicates() -> N
 
 
 def test_the_version_of_weights_is_in_whole_milliseconds() -> None:
-    """Since 1970, cut and not rounded."""
+    """The version counts milliseconds since 1970, cut and not rounded."""
     moment = dt.datetime(1970, 1, 2, 0, 0, 1, 234_999, tzinfo=dt.UTC)
     assert millis(moment) == 86_401_234
 

@@ -1,4 +1,4 @@
-"""The trial of weights: how heavy the heaviest member would be, worked out by hand."""
+"""The trial of weights: the load of the heaviest member, computed by hand."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def test_a_load_is_divided_by_capacity() -> None:
 
 
 def test_partitions_that_nobody_owned_weigh_nothing_before() -> None:
-    """The first member in order is a member like any other."""
+    """The first member in order is treated like any other member."""
     found = tried(Member("a", ["t"], actives={"t": [0]}, generation=1), Member("b", ["t"]))
     assert found.before == pytest.approx(2.0)
 
 
 def test_without_load_nothing_is_heavy() -> None:
-    """And the weights neither help nor hurt."""
+    """The weights have no effect then."""
     found = tried(Member("a", ["t"]), Member("b", ["t"]), weights=dict.fromkeys(HEAVY, 0.0))
     assert (found.counted, found.weighted, found.ratio) == (0.0, 0.0, 1.0)
 
@@ -71,7 +71,7 @@ def test_weightless_topics_weigh_nothing() -> None:
 
 
 def test_a_trial_is_of_the_whole_group() -> None:
-    """Capacities, a table with its changelog, a topic without load, and claims of before."""
+    """The group has capacities, a table with its changelog, a weightless topic, and old claims."""
     topics = {"s": 6, "s-log": 6, "t": 4, "lead": 1}
     members = (
         Member("a", list(topics), actives={"s": [0, 1, 2], "s-log": [0, 1, 2]}, generation=1),
