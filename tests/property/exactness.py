@@ -17,7 +17,7 @@ TERMS = ("total balance", "group balance", "stickiness")
 
 
 def terms(case: Instance, answer: Plan) -> tuple[tuple[object, ...], tuple[object, ...], bool]:
-    """(the planner's score, the oracle's, whether brute force was the oracle)."""
+    """Return (the planner's score, the oracle's score, whether the oracle was brute force)."""
     rows = [g for g, group in enumerate(answer.groups) if group.follows is None]
     members = len(answer.member_ids)
     capacity = [{m.member_id: int(m.capacity) for m in case.members}[i] for i in answer.member_ids]

@@ -1,4 +1,4 @@
-"""Random inputs of the planner: equal and mixed subscriptions; fresh, random and churned claims."""
+"""Random planner inputs: equal and mixed subscriptions; fresh, random and churned claims."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from faust_assigner import Member, plan
 
 @dataclass(frozen=True)
 class Instance:
-    """Arguments of :func:`plan`, and which regime they come from."""
+    """Arguments of :func:`plan`, and their regime."""
 
     members: list[Member]
     partitions: dict[str, int]
@@ -80,7 +80,7 @@ def _churned(
     changelogs: frozenset[str],
     mixed: bool,
 ) -> list[Member]:
-    """A few rounds of joins, leaves and changed subscriptions, each answered by the planner."""
+    """Return members after a few planned rounds of joins, leaves and changed subscriptions."""
     extra = 0
     for _ in range(rng.randint(1, 3)):
         members = carried(members, plan(members, partitions, changelogs=changelogs))
@@ -97,7 +97,7 @@ def _churned(
 
 
 def wide_instance(rng: Random) -> Instance:
-    """Ten to 24 groups on 17 to 21 members: a digit too narrow for its term carries over here."""
+    """Return ten to 24 groups on 17 to 21 members: digits of the terms overflow here if narrow."""
     topics = [f"t{t:02d}" for t in range(rng.randint(10, 24))]
     partitions = dict(zip(topics, rng.sample(range(1, 60), len(topics)), strict=True))
     mixed = rng.random() < 0.7

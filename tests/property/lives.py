@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-ACTS = 100_000  # to repeat at most, a few seconds
+ACTS = 100_000  # the maximum of repeated acts: a few seconds
 T = TypeVar("T")
 
 

@@ -19,7 +19,7 @@ Score = tuple[Fraction, int, int]
 def score(
     counts: Sequence[Sequence[int]], had: Sequence[Sequence[int]], capacity: Sequence[int]
 ) -> Score:
-    """The three terms of counts[g][m]; lower, lower, higher is better."""
+    """Return the three terms of counts[g][m]; the third is better if higher."""
     loads = [sum(row[m] for row in counts) for m in range(len(capacity))]
     balance = sum(
         (Fraction(load * load, c) for load, c in zip(loads, capacity, strict=True)), Fraction()
@@ -51,7 +51,7 @@ def brute_force(
     had: Sequence[Sequence[int]],
     capacity: Sequence[int],
 ) -> Score:
-    """The best score over every possible assignment of counts."""
+    """Return the best score over every possible assignment of counts."""
     best: Score | None = None
 
     def extend(counts: list[list[int]]) -> None:

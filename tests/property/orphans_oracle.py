@@ -34,12 +34,12 @@ def terms(case: Orphans, who: Sequence[int]) -> Terms:
 
 
 def places(case: Orphans) -> list[list[int]]:
-    """The holders of each orphan."""
+    """Return the holders of each orphan."""
     return [case.holder[case.orphan == n].tolist() for n in range(case.group.size)]
 
 
 def brute_force(case: Orphans) -> Terms:
-    """The best of every possible answer."""
+    """Return the best terms of every possible answer."""
     return min(terms(case, who) for who in itertools.product(*places(case)))
 
 

@@ -1,8 +1,8 @@
-"""The standby objective written down a second time, and two ways to its optimum.
+"""A second implementation of the standby objective, and two ways to its optimum.
 
-``terms`` reads the lexicographic terms off an answer, plainly. ``brute_force`` tries every answer of
-a tiny instance. ``least_cost`` solves an instance of some dozens of tasks exactly as a min-cost
-flow (OR-tools): task -> (task, rack) -> (owner, member) -> member -> sink, the convex terms as
+``terms`` computes the lexicographic terms of an answer. ``brute_force`` tries every answer of a
+tiny instance. ``least_cost`` solves an instance of some dozens of tasks exactly as a min-cost flow
+(OR-tools): task -> (task, rack) -> (owner, member) -> member -> sink, with the convex terms as
 parallel arcs.
 """
 
@@ -65,7 +65,7 @@ def terms(given: StandbyProblem, placed: Ints, caps: dict[tuple[int, int], int])
 
 
 def brute_force(given: StandbyProblem, caps: dict[tuple[int, int], int]) -> tuple[int, ...]:
-    """The best terms of all answers there are."""
+    """Return the best terms of all answers."""
     choices = []
     for task, owner in enumerate(given.owner.tolist()):
         others = [
@@ -126,7 +126,7 @@ def least_cost(given: StandbyProblem, caps: dict[tuple[int, int], int]) -> tuple
 def _answer(
     flow: min_cost_flow.SimpleMinCostFlow, given: StandbyProblem, pair: dict[tuple[int, int], int]
 ) -> Ints:
-    """Read the flow back as rows: from a task to its rack nodes, from these to pairs."""
+    """Return the flow as rows: from a task to its rack nodes, and from these to pairs."""
     member_of = {node: m for (_, m), node in pair.items()}
     task_of: dict[int, int] = {}
     rows: list[list[int]] = [[] for _ in range(given.tasks)]

@@ -1,4 +1,4 @@
-"""Compaction against a model: over kills at any write, a reader finds the latest record of each key."""
+"""Compaction against a model: after kills at any write, each key's latest record is readable."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Written:
 
 
 def records_of(data: bytes) -> list[tuple[int, bytes, bytes | None]]:
-    """Offset, key and value of each record; read without the code under test's filter."""
+    """Return each record's offset, key and value, without the filter of the code under test."""
     head = read_header(data)
     body = unpacked_body(data, head)
     layout = read_layout(body, head.count)
@@ -106,7 +106,7 @@ class Game:
         self.draw.choice([*moves, self.restart, self.expire])()
 
     def body(self) -> tuple[bytes, list[tuple[bytes, bytes | None]]]:
-        """Some records."""
+        """Return some records."""
         pairs = []
         for _ in range(self.draw.randrange(1, 5)):
             value = None if self.draw.random() < 0.25 else b"v%d" % self.numbers
@@ -178,7 +178,7 @@ class Game:
                 self.ended[self.open.pop(name)] = commits
 
     def clean(self) -> None:
-        """A pass with a small map and small chunks, which a kill may end at any write."""
+        """Run a pass with a small map and small chunks; a kill may end it at any write."""
         if self.draw.random() < 0.4:
             self.lifetime = self.draw.randrange(4)
         try:
@@ -214,7 +214,7 @@ class Game:
                 self.forgotten.add(name)
 
     def restart(self) -> None:
-        """The broker is killed, and started again: on disk, or with the same memory."""
+        """Kill and restart the broker: on disk, or with the same memory."""
         if self.folder is not None:
             self.node.close()
             self.start()
@@ -308,7 +308,7 @@ class Game:
 
 
 def play(game: Game) -> None:
-    """A life, checked after every step, and its end."""
+    """Play a life with checks after every step, then settle."""
     for _ in range(STEPS):
         game.step()
         game.check()
@@ -323,7 +323,7 @@ def play(game: Game) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_in_memory_the_latest_record_of_each_key_stays(seed: int) -> None:
-    """Tombstones, transactions, five codecs, appends during a pass, kills at its writes."""
+    """The life has tombstones, transactions, five codecs, and appends and kills during passes."""
     play(Game(None, seed))
 
 

@@ -48,7 +48,7 @@ def digest(seed: int) -> str:
 
 
 def test_hash_seeds_give_one_digest() -> None:
-    """Plans, group ids and standbys are the same bytes under any hash seed and member order (A8)."""
+    """Plans, group ids and standbys are equal under any hash seed and member order (A8)."""
     with ThreadPoolExecutor(2) as pool:
         digests = set(pool.map(digest, range(examples(20, 3))))
     assert len(digests) == 1

@@ -65,7 +65,7 @@ def transport(rng: np.random.Generator, groups: int, members: int, most: int) ->
 
 
 def value(t: Transport, counts: Ints) -> tuple[int, int, int, int]:
-    """The four terms; all to be minimised."""
+    """Return the four terms, all to be minimised."""
     load = counts.sum(axis=0)
     stay = np.minimum(counts, t.kept)
     landed = np.minimum(counts - stay, t.warm)
@@ -97,7 +97,7 @@ def test_both_starts_of_the_flow_end_at_the_same_value() -> None:
 
 
 def test_warmth_of_the_counts_is_the_best_of_all_assignments() -> None:
-    """The fourth digit too, against every assignment of counts of tiny cases."""
+    """The fourth term equals the best of every assignment in tiny cases."""
     rng = np.random.default_rng(11)
     for _ in range(80):
         t = transport(rng, int(rng.integers(1, 3)), int(rng.integers(1, 4)), 4)
@@ -106,7 +106,7 @@ def test_warmth_of_the_counts_is_the_best_of_all_assignments() -> None:
 
 
 def every_way(t: Transport, g: int) -> list[list[list[int]]]:
-    """All counts of groups g and later."""
+    """Yield all counts of groups g and later."""
     if g == len(t.supply):
         return [[]]
     members = len(t.rate)

@@ -64,7 +64,7 @@ topic_maps = st.dictionaries(st.sampled_from(NAMES), partition_lists, max_size=4
 
 @st.composite
 def mutated(draw: st.DrawFn, good: bytes) -> bytes:
-    """Good bytes with some of them changed, cut out or repeated."""
+    """Draw valid bytes with changed, removed or repeated parts."""
     raw = bytearray(good)
     for _ in range(draw(st.integers(1, 6))):
         at = draw(st.integers(0, max(0, len(raw) - 1)))
@@ -208,7 +208,7 @@ def test_any_answer_is_survived(raw: bytes | None, given_: dict[str, list[int]])
 
 
 def refilled(raw: bytes) -> bytes:
-    """The sample with other bytes for our own fields."""
+    """Draw the sample with other bytes in our own fields."""
     said = json.loads(SAMPLE)
     return json.dumps(
         {**said, KEY: f"{said[KEY].partition(':')[0]}:{b64encode(raw).decode()}"}

@@ -1,4 +1,4 @@
-"""Rows over files, against dicts: real tables of Faust on real RocksDB, a changelog and deaths made up."""
+"""Pending rows over files, against dicts: Faust's tables on RocksDB, with a fake changelog."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Made:
 
 
 def fold(rows: Rows, changes: Any) -> Rows:
-    """``rows`` after ``changes``."""
+    """Return ``rows`` after ``changes``."""
     rows = dict(rows)
     for made in changes:
         message = made.record.message
@@ -110,7 +110,7 @@ class Tables(RuleBasedStateMachine):
                 table.data.resume(partition)
 
     def share(self) -> Share | None:
-        """Of the transaction under way in ``self.line``."""
+        """Return the open transaction of ``self.line``."""
         if not self.exactly_once:
             return None
         if self.line not in self.shares:
@@ -141,7 +141,7 @@ class Tables(RuleBasedStateMachine):
         )
 
     def offset(self, name: str, partition: int) -> int:
-        """Of the file."""
+        """Return the offset of the file."""
         found = self.tables[name].data.persisted_offset(TP("log", partition))
         return -1 if found is None else found
 
@@ -167,7 +167,7 @@ class Tables(RuleBasedStateMachine):
         line=st.sampled_from(LINES),
     )
     def put(self, partition: int, key: str, value: int, line: str) -> None:
-        """A row."""
+        """Put a row."""
         self.choose(line)
         process(partition)
         self.tables["plain"][key] = value
@@ -199,7 +199,7 @@ class Tables(RuleBasedStateMachine):
         timestamp=st.sampled_from([5.0, 15.0]),
     )
     def put_in_window(self, partition: int, key: str, value: int, timestamp: float) -> None:
-        """A row of a window."""
+        """Put a row of a window."""
         event = process(partition, timestamp)
         self.windows[key] = value
         assert self.windows[key].value(event) == value
@@ -285,7 +285,7 @@ class Tables(RuleBasedStateMachine):
 
     @rule()
     def resume(self) -> None:
-        """Files can be written."""
+        """Resume writing to the files."""
         for name, partition in self.places:
             self.replay(name, partition)
             self.tables[name].data.resume(partition)
@@ -310,7 +310,7 @@ class Tables(RuleBasedStateMachine):
 
     @invariant()
     def files_are_their_changelogs(self) -> None:
-        """Folded up to their offset, no row more or less."""
+        """A file equals its changelog folded up to the file's offset."""
         for (name, partition), place in getattr(self, "places", {}).items():
             rows = dict(self.tables[name].data._db_for_partition(partition).items())
             offset = int(rows.pop(OFFSET, b"-1"))
@@ -318,7 +318,7 @@ class Tables(RuleBasedStateMachine):
 
     @invariant()
     def readers_see_all_changes(self) -> None:
-        """By key, by iteration in order, by counting."""
+        """Readers see all changes by key, in iteration and in counts."""
         for (name, partition), place in getattr(self, "places", {}).items():
             store, expected = self.tables[name].data, place.view(self.offset(name, partition))
             process(partition)
@@ -353,7 +353,7 @@ class Tables(RuleBasedStateMachine):
             assert (self.app.tables.overlay_usage.bytes == 0) == (not any(waiting))
 
     def teardown(self) -> None:
-        """Close and remove."""
+        """Close and remove the tables."""
         if hasattr(self, "tables"):
             self.made_up.close()
             shutil.rmtree(self.folder)
@@ -387,7 +387,7 @@ ENDS = st.none() | st.binary(max_size=2)
 def test_a_range_is_that_of_the_rows_after_the_changes(
     rows: Rows, changes: list[tuple[bytes, bytes | None]], start: bytes | None, stop: bytes | None
 ) -> None:
-    """In the order of keys; empty values are values."""
+    """The rows are in the order of keys; empty values are values."""
     overlay, expected = Overlay(Usage(1, 1)), dict(rows)
     for key, value in changes:
         overlay.put(key, value)

@@ -22,12 +22,12 @@ LOGS = frozenset({"orders-log", "users-log"})
 
 
 def sized(members: int) -> dict[str, int]:
-    """Partition counts for so many members: some groups wider than the group, some narrower."""
+    """Return partition counts for ``members``: some groups wider than the group, some narrower."""
     return {topic: count * max(1, members // 6) for topic, count in TOPICS.items()}
 
 
 def answered(members: list[Member], partitions: dict[str, int], replicas: int) -> Plan:
-    """The planner's answer."""
+    """Return the planner's answer."""
     return plan(members, partitions, replicas=replicas, changelogs=LOGS)
 
 
@@ -82,7 +82,7 @@ def orphans_of(
 
 @pytest.mark.parametrize("members", [3, 4, 7, 20, 60, 200])
 def test_after_deaths_and_stops_orphans_are_where_the_oracle_would_put_them(members: int) -> None:
-    """Some die, some restart with files, with memory or without: all four terms are the oracle's."""
+    """Some members die and some restart with files: all four terms equal the oracle's."""
     partitions, replicas = sized(members), 1
     for seed in range(12 if members < 60 else 2):
         rng = Random(f"{members} {seed}")
@@ -174,7 +174,7 @@ def test_a_memory_is_no_claim() -> None:
 
 
 def test_a_memory_without_the_state_gives_way() -> None:
-    """The former owner lost its disk: the task goes to the member with the files, not back."""
+    """The former owner lost its disk: the task goes to the member with the files."""
     members = [
         Member("a", ["t", "t-log"], former_actives={"t": [0], "t-log": [0]}, generation=3),
         Member("b", ["t", "t-log"], standbys={"t-log": [0]}),

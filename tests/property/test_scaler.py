@@ -40,7 +40,7 @@ EVENTS = st.lists(
 
 @st.composite
 def groups(draw: st.DrawFn) -> Group:
-    """A group of any size, with any bounds."""
+    """Draw a group of any size with any bounds."""
     least = draw(st.integers(0, 6))
     most = draw(st.none() | st.integers(max(1, least), 40))
     return group(

@@ -59,7 +59,7 @@ def test_tiny_answers_are_optimal(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_tiny_answers_with_two_replicas_have_the_most_racks_and_even_loads(seed: int) -> None:
-    """Racks, then even loads, against every answer there is."""
+    """Racks and even loads equal the best of every answer."""
     chance = np.random.default_rng(1_000 + seed)
     board = _instance(chance, 4, int(chance.integers(1, 6)), 2, seed % 3)
     caps = _loose(board)
@@ -137,7 +137,7 @@ def boards(draw: st.DrawFn) -> StandbyProblem:
 @settings(max_examples=examples(200, 60), deadline=None)
 @given(boards())
 def test_any_board_gets_a_valid_answer_that_stays(board: StandbyProblem) -> None:
-    """Validity is checked by ``place``; unchanged, the answer is given again."""
+    """``place`` checks the validity; an unchanged board gets the same answer."""
     placed = place(board)
     if not len(board.wanted_task):
         assert (place(with_answer(board, placed)) == placed).all()
@@ -168,7 +168,7 @@ def test_no_avoidable_standby_beside_its_active(board: StandbyProblem) -> None:
 
 
 def _first(owner: Ints, placed: Ints, dead: int) -> Ints:
-    """Promotions by the front of each row."""
+    """Return the promotions by the first standby of each row."""
     return np.bincount(placed[owner == dead, 0], minlength=int(placed.max()) + 1)
 
 

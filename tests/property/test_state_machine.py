@@ -24,33 +24,33 @@ class GroupLife(RuleBasedStateMachine):
 
     @initialize(members=st.integers(1, 5), chance=CHANCE)
     def begin(self, members: int, chance: Random) -> None:
-        """A few members, no past."""
+        """Start with a few members without a past."""
         for _ in range(members):
             self.world.join(chance)
 
     @rule(chance=CHANCE)
     def join(self, chance: Random) -> None:
-        """A new member."""
+        """Add a new member."""
         self.world.join(chance)
 
     @rule(chance=CHANCE)
     def leave(self, chance: Random) -> None:
-        """A member leaves in order."""
+        """Let a member leave in order."""
         self.world.leave(chance)
 
     @rule(chance=CHANCE)
     def crash(self, chance: Random) -> None:
-        """Several die at once."""
+        """Remove several members at once."""
         self.world.crash_many(chance)
 
     @rule(chance=CHANCE)
     def return_with_old_data(self, chance: Random) -> None:
-        """A restarted member with its files."""
+        """Return a restarted member with its files."""
         self.world.return_with_files(chance)
 
     @rule(chance=CHANCE)
     def return_as_zombie(self, chance: Random) -> None:
-        """A paused member with its old claims."""
+        """Return a paused member with its old claims."""
         self.world.return_as_zombie(chance)
 
     @rule(chance=CHANCE)
@@ -60,12 +60,12 @@ class GroupLife(RuleBasedStateMachine):
 
     @rule(chance=CHANCE)
     def corrupt_user_data(self, chance: Random) -> None:
-        """A member's claims are junk."""
+        """Give a member malformed claims."""
         self.world.corrupt(chance)
 
     @rule(chance=CHANCE)
     def grow_shrink_add_or_recreate_a_topic(self, chance: Random) -> None:
-        """Partition counts change, down to none and back."""
+        """Change partition counts, down to zero and back."""
         self.world.resize_topic(chance)
 
     @rule(chance=CHANCE)
@@ -95,7 +95,7 @@ class GroupLife(RuleBasedStateMachine):
 
     @rule(chance=CHANCE)
     def forget(self, chance: Random) -> None:
-        """A member loses memory and files."""
+        """Let a member lose its former partitions and files."""
         self.world.forget(chance)
 
     @rule(chance=CHANCE)

@@ -63,7 +63,7 @@ class Game:
         self.refuses = False
 
     def store_write(self, *arguments: Any, **named: Any) -> None:
-        """The store's write, refused now and then."""
+        """Write to the store, which sometimes refuses."""
         if self.refuses:
             raise StoreFailed("no space")
         self.write(*arguments, **named)
@@ -96,7 +96,7 @@ class Game:
                 self.sequences[name, partition] = 0
 
     def add(self, name: str) -> None:
-        """All partitions and the group of the producer's name, in a request of the first version."""
+        """Add all partitions and the producer's group in a request of the first version."""
         known = self.node.transactions.get(name)
         if known is None or name in SECOND_VERSION:
             return
@@ -156,7 +156,7 @@ class Game:
             self.open[name].offset = offset
 
     def end(self, name: str) -> None:
-        """Commit or abort."""
+        """Commit or abort the transaction."""
         known, commits = self.node.transactions.get(name), self.draw.random() < 0.6
         if known is None or known.state is not State.ONGOING:
             return
@@ -184,7 +184,7 @@ class Game:
         self.over(name, commits=commits)
 
     def over(self, name: str, *, commits: bool) -> None:
-        """The model's end of a transaction."""
+        """End the transaction in the model."""
         done = self.open.pop(name)
         if commits:
             for partition, offset in done.records:
@@ -207,7 +207,7 @@ class Game:
     # -- readers' views --------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Committed readers, offsets, and the two kinds of ends of each log."""
+        """Check the committed readers, the offsets, and both ends of each log."""
         open_records = [place for one in self.open.values() for place in one.records]
         for number, log in enumerate(self.topic.partitions):
             firsts = [offset for partition, offset in open_records if partition == number]
@@ -246,7 +246,7 @@ def committed_view(log: PartitionLog, max_bytes: int) -> list[int]:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_in_memory_committed_readers_see_what_the_model_says(seed: int) -> None:
-    """Four producers of both versions, refused writes, timeouts; checked after every step."""
+    """The four producers use both versions, with refused writes and timeouts."""
     game = Game(None, seed)
     for _ in range(STEPS):
         game.step()
@@ -256,7 +256,7 @@ def test_in_memory_committed_readers_see_what_the_model_says(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_on_disk_the_same_holds_over_restarts(tmp_path: Path, seed: int) -> None:
-    """The store is closed and read again every twentieth step."""
+    """The store is reopened every twentieth step."""
     game = Game(tmp_path, seed)
     for _ in range(STEPS):
         game.step()

@@ -42,7 +42,7 @@ def drawn(
 
 @pytest.mark.parametrize("part", range(8))
 def test_assigned_numbers_are_as_warm_as_any_with_these_counts(part: int) -> None:
-    """Brute force over every way to give each member its count, owners, orphans and copies at random."""
+    """Brute force tries every distribution with the counts, for random owners and copies."""
     for seed in range(60):
         rng = Random(f"{part} {seed}")
         members, tasks = rng.randint(2, 4), rng.randint(1, 7)
@@ -81,7 +81,7 @@ def test_assigned_numbers_are_as_warm_as_the_oracles(part: int) -> None:
 
 
 def warm_places(members: list[Member], made: Plan, g: int, log: str) -> set[tuple[int, int]]:
-    """(number, member) of the copies of ``log``, an owner's own included."""
+    """Return (number, member) of the copies of ``log``, including the owners' own."""
     subscribed = set(made.groups[g].members.tolist())
     return {
         (p, m)

@@ -26,7 +26,7 @@ def drawn(rng: Random, capacities: list[float], topics: tuple[str, ...] = ("t",)
 
 
 def costs(rng: Random, counts: dict[str, int]) -> Weights:
-    """Lognormal costs, as documents of weights bound them."""
+    """Return lognormal costs within the bounds of weights documents."""
     return {
         (topic, p): round(min(4, max(0.25, rng.lognormvariate(0, 0.8))), 2)
         for topic, count in counts.items()
@@ -35,7 +35,7 @@ def costs(rng: Random, counts: dict[str, int]) -> Weights:
 
 
 def heaviest(answer: Plan, members: list[Member], weights: Weights) -> float:
-    """Weight / capacity of the heaviest member, added up from the names."""
+    """Return the weight / capacity of the heaviest member, computed from the names."""
     return max(
         sum(weights[t, p] for t, ps in answer.actives(m.member_id).items() for p in ps) / m.capacity
         for m in members
@@ -74,7 +74,7 @@ def test_a_fresh_plan_is_no_heavier_than_counting_nor_than_largest_first(
 
 @pytest.mark.parametrize("capacities", CAPACITIES)
 def test_no_life_makes_a_plan_heavier_than_counting(capacities: list[float]) -> None:
-    """Previous owners, mixed subscriptions and new weights: the same claims, counted, are no lighter."""
+    """With the same claims, a plan by counts is never lighter, after any events."""
     for seed in range(examples(100, 20)):
         rng = Random(f"life {capacities} {seed}")
         counts = {"t": rng.randint(1, 12), "u": rng.randint(1, 9)}

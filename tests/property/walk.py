@@ -54,7 +54,7 @@ def lives(rounds: int, seed: int, processes: int = 1) -> Iterator[tuple[int, lis
 
 
 def walk(rounds: int, seed: int, processes: int = 1) -> tuple[int, list[str]]:
-    """(rounds played, violations)."""
+    """Return (rounds played, violations)."""
     played = list(lives(rounds, seed, processes))
     return sum(n for n, _ in played), [line for _, lines in played for line in lines]
 

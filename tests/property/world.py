@@ -1,4 +1,4 @@
-"""A group's life as data: members with claims, topics, settings, and the events that change them.
+"""A group's life as data: members with claims, topics, settings, and the events on them.
 
 Both the random walk and the Hypothesis state machine play these events; after each rebalance every
 promise is checked.
@@ -50,7 +50,7 @@ class World:
     # ----------------------------
 
     def join(self, rng: Random) -> None:
-        """A new member, subscribed like most, sometimes to less."""
+        """Add a member with most topics, sometimes with fewer."""
         if len(self.members) < 9:
             name = f"m{self.born:04d}"
             self.born += 1
@@ -64,7 +64,7 @@ class World:
             self.gone = [*self.gone[-3:], gone]
 
     def crash_many(self, rng: Random) -> None:
-        """Up to half of the members go at once."""
+        """Remove up to half of the members at once."""
         for _ in range(rng.randint(1, max(1, len(self.members) // 2))):
             self.leave(rng)
 
@@ -125,7 +125,7 @@ class World:
         )
 
     def resubscribe(self, rng: Random) -> None:
-        """A member adds or drops topics, as in a rolling deploy."""
+        """Let a member add or drop topics, as in a rolling deploy."""
         name = rng.choice(sorted(self.members))
         topics = TOPICS if rng.random() < 0.5 else self._some_topics(rng)
         self.members[name] = replace(self.members[name], topics=topics)
@@ -135,7 +135,7 @@ class World:
         self.members = {name: replace(m, topics=TOPICS) for name, m in self.members.items()}
 
     def resize_topic(self, rng: Random) -> None:
-        """A topic grows, shrinks (is recreated smaller), vanishes or comes back."""
+        """Grow, shrink, remove or recreate a topic."""
         topic = rng.choice(TOPICS)
         count = rng.choice([0, 1, COUNTS[topic], COUNTS[topic], rng.randint(1, 12)])
         # A table's changelog has as many partitions as its source.
@@ -161,7 +161,7 @@ class World:
         }
 
     def set_capacity(self, rng: Random) -> None:
-        """A member gets more threads, or all are equal again."""
+        """Give a member more threads, or make all members equal."""
         if rng.random() < 0.5:
             self.members = {name: replace(m, capacity=1.0) for name, m in self.members.items()}
         else:
@@ -190,13 +190,13 @@ class World:
         self.members[name] = replace(self.members[name], capacity=1e-6)
 
     def lose_patience(self, rng: Random) -> None:
-        """A member's warm-ups have not caught up for too long."""
+        """Report a member's warm-ups as overdue."""
         name = rng.choice(sorted(self.members))
         member = self.members[name]
         self.members[name] = replace(member, overdue=member.awaited)
 
     def set_warmups(self, rng: Random) -> None:
-        """Work waits for state, under these limits, or does not."""
+        """Set the limits of warm-ups, or disable warm-ups."""
         self.policy = rng.choice(
             [
                 None,
@@ -215,7 +215,7 @@ class World:
         self.members = {name: self.members[name] for name in names}
 
     def forget(self, rng: Random) -> None:
-        """A member loses its memory and its files."""
+        """Let a member lose its former partitions and its files."""
         name = rng.choice(sorted(self.members))
         self.members[name] = replace(
             self.members[name],
@@ -230,7 +230,7 @@ class World:
     # Rebalances ------------------------------------------------------------------------------------
 
     def answer(self, members: list[Member] | None = None) -> Plan:
-        """The planner's answer, now."""
+        """Return the planner's answer now."""
         return plan(
             list(self.members.values()) if members is None else members,
             self.partitions,
@@ -253,7 +253,7 @@ class World:
         return found
 
     def rebalance(self, *, thorough: bool) -> list[Violation]:
-        """Plan, check every promise, and carry the answer over; A6 and A8 when ``thorough``."""
+        """Plan, check every promise, and keep the answer; check A6 and A8 if ``thorough``."""
         members = self.said()
         answer = self.answer(members)
         found = check(
@@ -284,7 +284,7 @@ class World:
         return found
 
     def _kept(self, answer: Plan, name: str) -> dict[tuple[str, int], int]:
-        """How far a member has come after a round: an owner all the way, a new replica not at all."""
+        """Return a member's positions after a round: owners are at the end, new replicas at 0."""
         actives, spares, had = answer.actives(name), answer.standbys(name), self.has.get(name, {})
         owned = {
             (log, p): self.ends.get((log, p), 0) for log in CHANGELOGS for p in actives.get(log, ())
@@ -327,7 +327,7 @@ def _listed(claims: Any, topic: str) -> list[int]:
 
 Event = Callable[[World, Random], None]
 
-#: (event, weight): the walk's chances.
+#: (event, weight): the chances in a walk.
 EVENTS: tuple[tuple[Event, int], ...] = (
     (World.join, 8),
     (World.leave, 6),

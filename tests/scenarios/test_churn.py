@@ -24,17 +24,17 @@ CHANGELOGS = {"orders-log", "users-log", "seen-log"}
 
 
 def answer(members: list[Member], replicas: int) -> Plan:
-    """The planner's answer."""
+    """Return the planner's answer."""
     return plan(members, PARTITIONS, replicas=replicas, changelogs=CHANGELOGS)
 
 
 def spread(values: np.ndarray) -> int:  # type: ignore[type-arg]
-    """Most less fewest."""
+    """Return the largest minus the smallest."""
     return int(values.max() - values.min())
 
 
 def standby_loads(now: Plan) -> np.ndarray:  # type: ignore[type-arg]
-    """Standbys of each member."""
+    """Return each member's number of standbys."""
     held = now.flat_standby[now.flat_standby >= 0]
     return np.bincount(held, minlength=len(now.member_ids))
 

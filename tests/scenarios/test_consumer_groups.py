@@ -1,4 +1,4 @@
-"""Every scenario of a consumer group plays as written; every Kafka test of such groups has an answer here."""
+"""Scenarios of consumer groups play as written; every Kafka test has a counterpart here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TESTS = FOLDER.parents[1]
 FILES = {path.stem: list(scenarios(path.read_text())) for path in sorted(FOLDER.glob("*.txt"))}
 ALL = [(name, scenario) for name, found in FILES.items() for scenario in found]
 COVERAGE = FOLDER / "kafka_tests.csv"
-#: How many tests each suite has: none may be missing from the list.
+#: The number of tests in each suite: the list must have all of them.
 SUITES = {
     "GroupMetadataManagerTest": 252,
     "CurrentAssignmentBuilderTest": 14,
@@ -30,7 +30,7 @@ def test_a_scenario_plays_as_written(file: str, scenario: Scenario) -> None:
 
 
 def covered() -> list[tuple[str, str, str, str]]:
-    """Suite, test, kind of answer, answer."""
+    """Yield suite, test, kind of answer, and answer."""
     lines = [
         line for line in COVERAGE.read_text().splitlines() if line and not line.startswith("#")
     ]
@@ -42,14 +42,14 @@ def covered() -> list[tuple[str, str, str, str]]:
 
 
 def test_every_test_of_kafka_is_answered_once() -> None:
-    """By name; the suites are as long as they are."""
+    """Each test is answered by name; the suites have their full length."""
     names = [(suite, test) for suite, test, _, _ in covered()]
     assert len(names) == len(set(names))
     assert {suite: sum(s == suite for s, _ in names) for suite in SUITES} == SUITES
 
 
 def exists(answer: str) -> bool:
-    """Whether there is such a scenario (FILE: TITLE) or test (FILE::NAME)."""
+    """Whether the scenario (FILE: TITLE) or test (FILE::NAME) exists."""
     return answer in {f"{f}: {scenario.title}" for f, scenario in ALL} or is_test(f"tests/{answer}")
 
 

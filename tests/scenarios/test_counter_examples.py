@@ -12,7 +12,7 @@ from tests.property.oracle import brute_force, score
 
 
 def optimal(members: Sequence[Member], partitions: Mapping[str, int]) -> Plan:
-    """The planner's answer, proven against brute force over every assignment of counts."""
+    """Return the planner's answer, checked by brute force over every assignment of counts."""
     answer = plan(members, partitions)
     size = len(answer.member_ids)
     had = [[int((row == m).sum()) for m in range(size)] for row in answer.previous_owner]
@@ -28,7 +28,7 @@ def optimal(members: Sequence[Member], partitions: Mapping[str, int]) -> Plan:
 
 
 def loads(answer: Plan) -> list[int]:
-    """Partitions of each member."""
+    """Return each member's number of partitions."""
     return [sum(map(len, answer.actives(i).values())) for i in answer.member_ids]
 
 
@@ -92,7 +92,7 @@ def test_a_newcomer_gets_its_share_with_the_fewest_moves() -> None:
 
 
 def test_nothing_moves_when_nothing_changed() -> None:
-    """Stock Faust, 100 on 40, r=0: 19 moves in a rebalance without any change."""
+    """Stock Faust, 100 on 40, r=0, has 19 moves in a rebalance without any change."""
     members = [Member(f"m{i:02d}", ["t"]) for i in range(40)]
     first = plan(members, {"t": 100})
     again = plan([Member(i, ["t"], actives=first.actives(i)) for i in first.member_ids], {"t": 100})
@@ -103,7 +103,7 @@ def test_nothing_moves_when_nothing_changed() -> None:
 
 
 def test_the_livelock_of_stock_faust_answers_at_once() -> None:
-    """14 partitions, 7 members, two replicas: stock's copartitioned assignor can spin for ever."""
+    """Stock's copartitioned assignor never ends with 14 partitions, 7 members and two replicas."""
     names = [f"m{i}" for i in range(7)]
     answer = plan([Member(n, ["t"]) for n in names], {"t": 14}, replicas=2, changelogs=["t"])
     for gone in names:
@@ -130,7 +130,7 @@ def test_the_older_generation_never_wins() -> None:
 
 
 def test_two_claims_of_one_generation_void_each_other() -> None:
-    """KIP-792: neither is believed, so neither counts as a move."""
+    """By KIP-792 both claims are void, so neither counts as a move."""
     both = [Member(n, ["t"], actives={"t": [0]}, generation=4) for n in "ab"]
     answer = plan(both, {"t": 1})
     assert answer.moves == 0

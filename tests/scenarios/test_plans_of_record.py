@@ -1,8 +1,8 @@
-"""The plans of seeded lives of groups, as they were when they were last looked through: ``plans.txt``.
+"""The plans of seeded lives of groups, as last reviewed: ``plans.txt``.
 
-The properties judge a plan by its terms. This record sees in addition a change of a tie-break, of a
-figure or of an explanation, for which all properties hold. If the change is wanted, write the record anew
-with ``python -m tests.scenarios.test_plans_of_record`` and read the difference.
+The property tests judge a plan by its terms. This record also shows a change of a tie-break, a
+figure or an explanation without a broken property. For an intended change, rewrite the record with
+``python -m tests.scenarios.test_plans_of_record`` and review the difference.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RULES = "kpPmMofrw"
 
 @dataclass
 class Life:
-    """A group between two rounds; every chance comes from ``rng``."""
+    """A group between two rounds; all random choices come from ``rng``."""
 
     rng: Random
     size: int = 1
@@ -48,7 +48,7 @@ class Life:
     born: int = 0
 
     def pick(self, most: int) -> int:
-        """A number below ``most``."""
+        """Return a number below ``most``."""
         return int(self.rng.random() * most)
 
     def join(self) -> None:
@@ -87,7 +87,7 @@ class Life:
         }
 
     def wait(self) -> None:
-        """The first member reports its warm-ups as overdue."""
+        """Report the first member's warm-ups as overdue."""
         name = min(self.members)
         self.members[name] = replace(self.members[name], overdue=self.members[name].awaited)
 
@@ -98,7 +98,7 @@ class Life:
         self.members[last] = replace(self.members[last], actives=claims)
 
     def round(self) -> Plan:
-        """Plan; every member gets its part, and has some of the state of its copies."""
+        """Plan; each member gets its part and some of the state of its copies."""
         partitions = {t: n if t == "lead" else n * self.size for t, n in TOPICS.items()}
         weights = {
             (t, p): 0.25 + (p * 7 + len(t)) % 11
@@ -187,7 +187,7 @@ LARGE: Mapping[str, dict[str, Any]] = {
 
 
 def letters(indexes: Any) -> str:
-    """Members as letters, a dot for none."""
+    """Return members as letters, with a dot for none."""
     return "".join("." if m == NOBODY else "abcdefghijklmnopqrstuvwxyz"[m] for m in indexes)
 
 
@@ -222,7 +222,7 @@ def told(made: Plan) -> Iterator[str]:
 
 
 def short(made: Plan) -> Iterator[str]:
-    """A large plan in two lines: its figures, and a digest of its owners, copies and warm-ups."""
+    """Return a large plan in two lines: figures, and a digest of owners, copies and warm-ups."""
     figures = {k: v for k, v in made.report().items() if k != "groups" and v is not None}
     yield " ".join(f"{v:.6g}" if isinstance(v, float) else str(v) for v in figures.values())
     digest = sha256()
@@ -252,14 +252,14 @@ def life(name: str) -> list[str]:
 
 @cache
 def record() -> Mapping[str, list[str]]:
-    """The lives in the file."""
+    """Return the lives in the file."""
     lives = RECORD.read_text(encoding="utf-8").split("## ")[1:]
     return {one.partition("\n")[0]: f"## {one}".splitlines() for one in lives}
 
 
 @pytest.mark.parametrize("name", [*LIVES, *LARGE])
 def test_the_plans_of_a_life_are_those_of_the_record(name: str) -> None:
-    """Line by line: figures, owners, rules, copies, warm-ups, reasons."""
+    """The record has figures, owners, rules, copies, warm-ups and reasons, line by line."""
     assert life(name) == record()[name]
 
 

@@ -1,4 +1,4 @@
-"""Rolling deploys: subscriptions differ for a while, and no changelog may part from its source."""
+"""Rolling deploys: subscriptions differ for a time; changelogs stay with their sources."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ CHANGELOGS = {"totals-log"}
 
 
 def answer(members: list[Member], replicas: int = 1) -> Plan:
-    """The planner's answer."""
+    """Return the planner's answer."""
     return plan(members, PARTITIONS, replicas=replicas, changelogs=CHANGELOGS)
 
 
 def loads(now: Plan, topic: str) -> list[int]:
-    """Partitions of ``topic`` per member."""
+    """Return the partitions of ``topic`` per member."""
     return [len(now.actives(i).get(topic, ())) for i in now.member_ids]
 
 
 def owners(now: Plan, topic: str) -> dict[int, str]:
-    """Partition -> owner."""
+    """Return partition -> owner."""
     return {p: i for i in now.member_ids for p in now.actives(i).get(topic, ())}
 
 
@@ -118,7 +118,7 @@ def test_an_orphaned_source_prefers_a_member_that_holds_its_followers_state() ->
 
 
 def test_group_ids_last_through_a_deploy() -> None:
-    """The source's id is its count before, during and after; the changelog's differs while apart."""
+    """The source keeps its count as the id; the changelog has another id while separate."""
     before = answer([Member("a", OLD), Member("b", OLD)])
     during = answer([Member("a", OLD), Member("b", NEW)])
     after = answer([Member("a", NEW), Member("b", NEW)])

@@ -32,7 +32,7 @@ def test_half_the_moves_of_lag_alone_at_no_more_lag(
 
 
 def test_the_size_follows_the_load(ours: Outcome) -> None:
-    """Few moves by standing still at the largest size would be no scaling."""
+    """A constant largest size would have few moves but no scaling."""
     day = Day.drawn(SEED, hours=HOURS)
     needed = float((day.load / COSTS.worker_rate).mean() * HOURS)
     assert ours.changes >= 6

@@ -1,4 +1,4 @@
-"""The standbys through the planner: whole groups start, grow, shrink, and lose members."""
+"""The standbys in the planner: groups start, grow, shrink and lose members."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TABLE = {"orders": 0, "orders-changelog": 0}
 
 
 def _rack(index: int, shares: Sequence[int] | None) -> str | None:
-    """Racks in proportion to the shares, interleaved."""
+    """Return racks in proportion to the shares, interleaved."""
     if shares is None:
         return None
     turn = index * 7 % sum(shares)
@@ -48,7 +48,7 @@ def _rebalance(
 
 
 def _loads(answer: Plan) -> dict[str, int]:
-    """Active tasks of each member; a changelog is counted with its source."""
+    """Return each member's active tasks; a changelog counts with its source."""
     return {
         name: sum(
             len(numbers)
@@ -140,7 +140,7 @@ def test_survivors_stay_within_the_bound(
 
 @pytest.mark.parametrize("replicas", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_after_200_joins_and_leaves_standbys_are_even_and_settled(replicas: int) -> None:
-    """Two stateful groups and a stateless topic, 3-14 members."""
+    """The group has two stateful groups, a stateless topic and 3-14 members."""
     chance = random.Random(20 + replicas)
     partitions = {
         "orders": 30,

@@ -191,7 +191,7 @@ SPECS = [
 
 @pytest.mark.parametrize("spec", SPECS, ids=[s.name for s in SPECS])
 def test_spec(spec: Spec) -> None:
-    """Loads are the expected multiset, and exactly the expected claims stay."""
+    """The loads equal the expected multiset, and exactly the expected claims stay."""
     members = [
         Member(
             m, wants.split(), actives=spec.had.get(m, {}), generation=spec.generations.get(m, -1)

@@ -1,1 +1,1 @@
-"""Real workers through many rounds of random faults, tables and outputs against a model; ``make soak``."""
+"""Real workers in rounds of random faults; tables and outputs against a model; ``make soak``."""

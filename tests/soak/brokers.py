@@ -11,7 +11,7 @@ from typing import Protocol
 from faust_assigner.testing.broker import BrokerProcess
 from faust_assigner.testing.kafka import KafkaServer, kafka_server
 
-#: How long an empty group waits for more members.
+#: The wait of an empty group for more members.
 DELAY = {"group.initial.rebalance.delay.ms": "500"}
 
 
@@ -75,11 +75,11 @@ class Embedded:
             )
 
     def words(self) -> str:
-        """Of all of its lives."""
+        """Return the log of all its lives."""
         return "\n--- the next life\n".join(life.errors() for life in self.lives)
 
     def close(self) -> None:
-        """SIGKILL at the end."""
+        """Kill the broker at the end."""
         if self._process.process.poll() is None:
             self._process.kill()
 
@@ -93,7 +93,7 @@ class Kafka:
         self.server, self.bootstrap = server, server.bootstrap
 
     def signal(self, number: signal.Signals) -> None:
-        """To the Java process."""
+        """Send the signal to the Java process."""
         self.server.process.send_signal(number)
 
     def end(self, number: signal.Signals) -> None:
@@ -107,13 +107,13 @@ class Kafka:
             self.server.start_again()
 
     def words(self) -> str:
-        """The end of its log."""
+        """Return the end of the log."""
         return self.server.log_tail(100_000)
 
 
 @contextlib.contextmanager
 def running(name: str, folder: Path) -> Iterator[Broker]:
-    """``embedded`` or ``kafka``, with data below ``folder`` or of its own; gone when the block ends."""
+    """Run ``embedded`` or ``kafka`` until the block ends, with data below ``folder`` or its own."""
     if name == "embedded":
         broker = Embedded(folder)
         try:

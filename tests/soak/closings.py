@@ -1,7 +1,8 @@
-"""Real workers with windows start, leave and are killed; the windows they close are compared with a model.
+"""Real workers with windows start, leave and are killed; a model checks the closed windows.
 
-Each (key, window) must be closed with its last value, never with None, at least once under
-``at_least_once`` and exactly once under ``exactly_once``; in the end no expired row is in the changelog.
+Each (key, window) must close with its last value, never with None. It closes at least once under
+``at_least_once`` and exactly once under ``exactly_once``. At the end no expired row is in the
+changelog.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ SIZE = 10.0
 #: The time of the first record, far behind the machine's clock: only records close windows of a
 #: running stream.
 FIRST_S = 1_000_000.0
-#: Records in a second, and how much faster their time is than the machine's clock.
+#: Records a second, and the speed of their time relative to the machine's clock.
 RECORDS_PER_S, SPEED = 400, 5.0
 
 #: A key and its window's start -> the number of its records, and the last record's number.
@@ -67,7 +68,7 @@ class Group:
     # -- workers
 
     def start(self, name: str) -> None:
-        """With the files of its former lives."""
+        """Start a worker with the files of its former lives."""
         environment = os.environ | {
             "WINDOWED_APP_ID": self.app_id,
             "WINDOWED_BOOTSTRAP": self.bootstrap,
@@ -96,7 +97,7 @@ class Group:
             raise AssertionError(f"{name} did not end\n{self.log(name)}") from None
 
     def check_alive(self) -> None:
-        """No worker ended by itself."""
+        """Check that no worker ended by itself."""
         for name, process in self.workers.items():
             assert process.poll() is None, self.log(name)
 
@@ -150,7 +151,7 @@ class Group:
     # -- results
 
     def read(self, topic: str) -> Iterator[tuple[Any, Any]]:
-        """All committed records by now, keys and values; None for a deletion."""
+        """Yield all committed records so far, keys and values; None is a deletion."""
         reader = Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -230,7 +231,7 @@ class Group:
         return found
 
     def stop(self) -> None:
-        """At once."""
+        """Stop all workers at once."""
         self._stop.set()
         for process in self.workers.values():
             process.kill()

@@ -76,13 +76,13 @@ class Life:
 
 
 def lives(home: Path, draw: random.Random) -> Iterator[Life]:
-    """Lives with and without ``--stream`` in turns."""
+    """Yield lives with and without ``--stream`` in turn."""
     number = 0
     while True:
         seed = draw.randrange(1 << 30)
         lines = [line for n in range(2) for line in random_rows(f"g{n}", seed + n, 5)]
         lines += [*bad_lines(), good({**ASSIGNMENT, "decision_id": "nowhere"})]
-        # Mostly in order; some lines arrive late, and some twice.
+        # The lines are mostly in order; some arrive late, and some twice.
         late = [draw.expovariate(8) if draw.random() < 0.2 else 0.0 for _ in lines]
         places = sorted((n / len(lines) + late[n], n) for n in range(len(lines)))
         ordered = [lines[n] for _, n in places]
@@ -163,7 +163,7 @@ def kill_on_spark(life: Life, delay_s: float) -> bool:
 
 
 def state(out: Path) -> tuple[dict[str, Any], int, list[Any]]:
-    """The rows by table and day, the number of refused lines and their reasons."""
+    """Return the rows by table and day, the number of refused lines and their reasons."""
     from faust_assigner.pipeline.history.store import TABLES, Store
 
     store = Store(str(out))
@@ -200,7 +200,7 @@ class Differs(Exception):
 
 
 def live(life: Life, draw: random.Random, counts: Counter[str], wanted: Counter[str]) -> None:
-    """Play all visits of ``life``; kills until ``wanted`` has no more of them. Raises Differs."""
+    """Play all visits of ``life`` with the kills of ``wanted``. Raises Differs."""
     before: Any = ({}, 0, [])
     for number in range(len(life.parts)):
         life.add(number)

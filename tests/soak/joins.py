@@ -94,7 +94,7 @@ class Join:
 
 
 def joins_of(seed: int, count: int) -> list[Join]:
-    """The joins of ``seed``."""
+    """Return the joins of ``seed``."""
     rng = random.Random(seed)
     return [Join(n + 1, n % 2 == 1, rng.uniform(EARLIEST_S, LATEST_S)) for n in range(count)]
 
@@ -114,7 +114,7 @@ def busy(processes: int) -> Iterator[None]:
 def run(
     broker: str, joins: list[Join], at_once: int, processes: int, patience_s: float, folder: Path
 ) -> int:
-    """Play ``joins`` and print a line for each; returns how many failed."""
+    """Play ``joins`` and print a line for each; return the number of failures."""
     failed, stopping = 0, threading.Event()
     with (
         brokers.running(broker, folder) as server,
@@ -127,7 +127,7 @@ def run(
             place = folder / f"join-{join.number}"
             try:
                 problem = join.play(server.bootstrap, place, patience_s, stopping)
-            except Exception as error:  # of the run itself: no less a failure
+            except Exception as error:  # the run itself failed, which is a failure too
                 problem = f"{type(error).__name__}: {error}"
             if problem is None:
                 shutil.rmtree(place, ignore_errors=True)

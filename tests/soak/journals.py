@@ -57,7 +57,7 @@ SPARES = ("worker-5", "worker-6")
 WORK_S = 0.01
 #: For a busy machine: an unfrozen worker sends a heartbeat within such a session.
 BUSY_SESSION_S, BUSY_PATIENCE = 15.0, 2.0
-#: A machine on which more processes than this want each processor counts as busy.
+#: A machine with more runnable processes per processor counts as busy.
 MOST_WAITING = 2.0
 #: Orders per partition: a single worker on a busy machine can process all of them.
 ORDERS_PER_S = 2.0
@@ -84,7 +84,7 @@ class Played:
 
     @property
     def clean(self) -> int:
-        """All or none."""
+        """All or no events are clean."""
         return 0 if self.faults else self.events
 
     def line(self) -> str:
@@ -185,7 +185,7 @@ class Life:
     is_busy: bool = False
 
     def run(self, events: int) -> Played:
-        """Play and judge."""
+        """Play and judge the life."""
         played, began = Played(), time.monotonic()
         faults = overlapping(self.seed, events, WORKERS, SPARES)
         flows = 1 + any(fault.kind in DEPLOYS for fault in faults)
@@ -229,7 +229,7 @@ class Life:
         played.closed = found.closed
 
     def _play(self, world: World, faults: tuple[Fault, ...], played: Played) -> None:
-        """Begin and end each fault; the next begins at its time, or before the group is at rest."""
+        """Begin and end each fault; the next begins at its time or before the group is at rest."""
         acts = sorted(
             [(fault.at_s, 1, n, fault) for n, fault in enumerate(faults)]
             + [(fault.at_s + fault.for_s, 0, n, fault) for n, fault in enumerate(faults)]
@@ -284,7 +284,7 @@ def play_windows(
     try:
         with brokers.running(broker, folder) as running:
             closed = closings.story(running.bootstrap, folder, guarantee, events, seed, tell)
-    except Exception as error:  # a broken promise, or a failure of the run: no less a failure
+    except Exception as error:  # a broken promise, or a failure of the run, which is a failure too
         tell(f"seed {seed}: FAILED: {type(error).__name__}: {error}\n  logs: {folder}")
         return Played(events, faults=(str(error),))
     shutil.rmtree(folder, ignore_errors=True)
@@ -331,7 +331,7 @@ def main(
     seeds: tuple[int, ...],
 ) -> None:
     """Print each event and a line for each life; see the module's docstring."""
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # brokers come and go
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # brokers start and stop
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     tell: Callable[[str], None] = lambda line: print(line, flush=True)  # noqa: E731
     is_busy = processes > 0 or os.getloadavg()[0] > MOST_WAITING * (os.cpu_count() or 1)

@@ -51,14 +51,14 @@ class Client(Protocol):
         """Write records and the group's offset in a transaction, then commit or abort."""
 
     def close(self) -> None:
-        """Leave without a wait."""
+        """Close without waiting."""
 
 
 class Librdkafka:
-    """confluent-kafka. Each call runs in a thread of its own.
+    """A client of confluent-kafka; each call runs in its own thread.
 
-    Its deadlines do not hold: after a lost connection ``send_offsets_to_transaction`` may wait without a
-    request to the broker, for as long as the broker keeps the transaction.
+    Its deadlines do not hold. After a lost connection ``send_offsets_to_transaction`` may wait
+    without a request to the broker, for as long as the broker keeps the transaction.
     """
 
     def __init__(self, bootstrap: str, name: str) -> None:
@@ -160,7 +160,7 @@ class Librdkafka:
 
 
 class Aio:
-    """aiokafka, on a loop in a thread of its own."""
+    """A client of aiokafka, on a loop in its own thread."""
 
     def __init__(self, bootstrap: str, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -260,7 +260,7 @@ class Aio:
 
 
 class Python:
-    """kafka-python."""
+    """A client of kafka-python."""
 
     def __init__(self, bootstrap: str, name: str) -> None:
         self._common = {

@@ -46,7 +46,7 @@ KEYS = 20
 PROGRESS_S = 10.0
 #: The seconds from then to the kill, drawn evenly.
 LATEST_S = 1.5
-#: Seconds in which the load must end, a new client must start and a reader must reach the end.
+#: Seconds for the load to end, a new client to start and a reader to reach the end.
 PATIENCE_S = 180.0
 
 
@@ -185,7 +185,7 @@ class Follower:
 
 
 def read_all(bootstrap: str, topic: str, level: str) -> list[tuple[int, bytes, bytes]]:
-    """All (offset, key, value) of partition 0. Raises TimeoutError after PATIENCE_S."""
+    """Return all (offset, key, value) of partition 0. Raises TimeoutError after PATIENCE_S."""
     reading = reader(bootstrap, "audit", level)
     reading.assign([TopicPartition(topic, 0, 0)])
     found: list[tuple[int, bytes, bytes]] = []
@@ -281,7 +281,7 @@ def play(folder: Path, kills: int, seed: int, say: Callable[[str], None]) -> lis
 
 
 def wait_for_progress(loads: Sequence[Load]) -> None:
-    """Wait until each library has a call answered, at most PROGRESS_S."""
+    """Wait until each library has an answered call, at most PROGRESS_S."""
     before = [load.counts["answered"] for load in loads]
     deadline = time.monotonic() + PROGRESS_S
     while time.monotonic() < deadline:

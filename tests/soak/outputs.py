@@ -12,13 +12,13 @@ from confluent_kafka import Consumer, TopicPartition
 
 @dataclass
 class Outputs:
-    """Reads all partitions from their start; call :meth:`read` now and then."""
+    """A reader of all partitions from their start; call :meth:`read` regularly."""
 
     bootstrap: str
     app_id: str
     partitions: int
     topic: str = "outputs"
-    #: For each customer, how often each of its numbers was seen.
+    #: How often each number of a customer was seen, by customer.
     seen: dict[str, bytearray] = field(default_factory=lambda: defaultdict(bytearray))
 
     def __post_init__(self) -> None:
@@ -59,13 +59,13 @@ class Outputs:
         return times[number] if number < len(times) else 0
 
     def missing(self, amounts: Mapping[str, Sequence[int]]) -> int:
-        """How many of the model's orders have no output."""
+        """Return the number of the model's orders without an output."""
         return sum(
             len(sent) - sum(map(bool, self.seen[customer])) for customer, sent in amounts.items()
         )
 
     def twice(self) -> int:
-        """How many outputs are there more than once."""
+        """Return the number of repeated outputs."""
         return sum(count - 1 for times in self.seen.values() for count in times if count > 1)
 
     def wait_for_all(self, amounts: Mapping[str, Sequence[int]], patience_s: float) -> int:
@@ -86,5 +86,5 @@ class Outputs:
         ]
 
     def close(self) -> None:
-        """Its threads and sockets end."""
+        """End the threads and sockets."""
         self.reader.close()

@@ -14,7 +14,7 @@ class Progress:
     whole: list[int] = field(default_factory=list)
     ahead: list[set[int]] = field(default_factory=list)
     repeats: int = 0
-    #: When (s since the epoch) a record of the partition, or by the worker, was done last.
+    #: The last time (s since the epoch) of a processed record, by partition and by worker.
     partition_at: list[float] = field(default_factory=list)
     worker_at: dict[str, float] = field(default_factory=dict)
 
@@ -39,7 +39,7 @@ class Progress:
 
     @property
     def done(self) -> int:
-        """Distinct records."""
+        """The number of distinct processed records."""
         return sum(self.whole) + sum(map(len, self.ahead))
 
     def lost(self, sent: Sequence[int]) -> int:
@@ -47,19 +47,19 @@ class Progress:
         return sum(sent) - self.done
 
     def flows_since(self, at: float) -> bool:
-        """Whether a record of each partition was done after ``at``."""
+        """Whether a record of each partition was processed after ``at``."""
         return min(self.partition_at) > at
 
 
 @dataclass
 class Idleness:
-    """Since when each worker has had no excuse for standing still."""
+    """The time since each worker has no excuse for being idle."""
 
     limit_s: float
     _excused_at: dict[str, float] = field(default_factory=dict)
 
     def excuse(self, workers: Iterable[str], at: float) -> None:
-        """They were hindered at ``at``: away, frozen, without disk or without a broker."""
+        """Excuse the workers hindered at ``at``: away, frozen, without disk or without a broker."""
         for worker in workers:
             self._excused_at[worker] = at
 

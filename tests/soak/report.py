@@ -51,7 +51,7 @@ class Row:
 
 
 def table(broker: str, guarantee: str, rows: Sequence[Row], failures: int, seconds: float) -> str:
-    """Rests by fault, and the sums."""
+    """Return the rests by fault, and the sums."""
     rests = defaultdict(list)
     for row in rows:
         for kind in {fault.kind for fault in row.faults}:

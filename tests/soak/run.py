@@ -74,7 +74,7 @@ class Soak:
                     self._play(world, number, last=number == rounds)
             except Broken as broken:
                 return str(broken)
-            except Exception as error:  # of the soak itself: no less a failure
+            except Exception as error:  # the soak itself failed, which is a failure too
                 return f"{type(error).__name__}: {error}"
             finally:
                 (self.folder / "story").write_text("\n".join(world.story) + "\n")
@@ -147,7 +147,7 @@ class Soak:
 
     @staticmethod
     def _befall(world: World, faults: tuple[Fault, ...]) -> None:
-        """All faults begin and end, each at its time."""
+        """Begin and end all faults at their times."""
         acts = sorted(
             [(fault.at_s, 0, n, fault) for n, fault in enumerate(faults)]
             + [(fault.at_s + fault.for_s, 1, n, fault) for n, fault in enumerate(faults)]
@@ -168,7 +168,7 @@ def soak(
     keep_going: bool = False,
     tell: Callable[[str], None] = print,
 ) -> tuple[list[Row], int]:
-    """All rounds, with a fresh group after each failure; returns their rows and how many failed."""
+    """Run all rounds, with a fresh group after a failure; return the rows and the failures."""
     rows: list[Row] = []
     failures = 0
     while len(rows) < rounds:
@@ -209,7 +209,7 @@ def soak(
 )
 def main(broker: str, guarantee: str, rounds: int, seed: int, keep_going: bool) -> None:
     """Print a line for each round and a table; see the module's docstring."""
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # brokers come and go
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # brokers start and stop
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     began = time.monotonic()
     tell: Callable[[str], None] = lambda line: print(line, flush=True)  # noqa: E731

@@ -1,4 +1,4 @@
-"""Which faults a round plays: drawn from a seed, pure, the same for the same seed."""
+"""The faults of a round: drawn from a seed, pure, and equal for equal seeds."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ GROUP_FAULTS: Mapping[str, int] = {"all": 1, "freeze broker": 2}
 #: Faults for a broker whose process may be killed at any time.
 BROKER_DEATHS: Mapping[str, int] = {"kill broker": 2, "stop broker": 1}
 
-#: SIGSTOP lasts from 2 to 40 s, as often below 9 s as above: sessions and requests end in between.
+#: SIGSTOP lasts from 2 to 40 s, as often below 9 s as above: timeouts of sessions and requests lie
+#: between.
 FREEZE_S = (2.0, 40.0)
 #: The seconds of a worker's absence, partly within its session and partly beyond.
 AWAY_S = (0.1, 12.0)
 FULL_S = (3.0, 25.0)
 BROKER_AWAY_S = (0.1, 6.0)
-#: How many rounds of 100 have two faults; the second begins while the first lasts, or soon after.
+#: The rounds of 100 with two faults; the second starts during the first or soon after.
 TWO_OF_100 = 45
 SOON_S = 4.0
 
@@ -48,7 +49,7 @@ NEXT_S = (0.1, 3.5)
 DEPLOYS = ("deploy", "roll back")
 #: The fewest events of a journal with deploys, and the events per deploy; at least two deploys.
 LEAST_WITH_DEPLOYS, EVENTS_PER_DEPLOY = 20, 25
-#: So many workers of a journal may be hindered at once.
+#: The maximum number of hindered workers in a journal.
 MOST_HINDERED = 2
 
 

@@ -99,7 +99,7 @@ class Reader:
 
 
 def write(bootstrap: str, updates: int, keys: int, seed: int) -> dict[bytes, bytes]:
-    """Write the updates of random keys; return the last value of each. Raises TimeoutError."""
+    """Write the updates of random keys; return each key's last value. Raises TimeoutError."""
     draw, last = random.Random(seed), dict[bytes, bytes]()
     failed: list[str] = []
     producer = Producer(
@@ -148,7 +148,7 @@ def size_of(folder: Path) -> float:
 
 
 def milliseconds(beats: Sequence[float]) -> str:
-    """p50, p99 and the longest of the heartbeats."""
+    """Return p50, p99 and the longest of the heartbeats."""
     times = sorted(beats) or [0.0]
     p50, p99 = times[len(times) // 2], times[len(times) * 99 // 100]
     return f"{p50 * 1e3:.1f} / {p99 * 1e3:.1f} / {times[-1] * 1e3:.1f} ms of {len(beats)}"

@@ -97,7 +97,7 @@ def wrong_windows(world: World, *, exactly_once: bool) -> tuple[int, list[str]]:
 
 
 def wrong_sets(world: World) -> list[str]:
-    """Each customer's set has the numbers of all its orders."""
+    """Return the differences: each customer's set has the numbers of all its orders."""
     sets: dict[str, list[int]] = {}
     for worker in world.fleet.living():
         sets |= json.loads((worker.folder / "journal.sets").read_text())

@@ -22,11 +22,11 @@ from tests.support.workers.load import Load
 from tests.support.workers.measure import State
 from tests.support.workers.troubled import fill
 
-#: No worker may be alive and idle for longer.
+#: The maximum seconds of an idle living worker.
 IDLE_S = 60.0
 #: The promise is ``stream_wait`` + 10 s; a machine with other work may need longer.
 LEAVE_S = 45.0
-#: After so long a group without idle workers must be at rest; a start takes a minute on a busy machine.
+#: A group without idle workers must be at rest by then; a start takes a minute on a busy machine.
 REST_S = 240.0
 #: The group is at rest after this time with all partitions flowing and no change.
 QUIET_S = 1.0
@@ -54,7 +54,7 @@ DAMAGES: tuple[Damage, ...] = (
 
 
 class Broken(Exception):
-    """A promise was not kept."""
+    """A broken promise."""
 
 
 @dataclass
@@ -84,7 +84,7 @@ class World:
     #: Workers with a requested end and no restart since -> time of the request.
     planned: dict[str, float] = field(default_factory=dict)
     damages: dict[str, list[int]] = field(default_factory=dict)
-    #: From when to when each worker was stopped by a signal, over all of its lives.
+    #: The start and end of each worker's stops by a signal, over all its lives.
     stops: dict[str, list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
     #: Partitions on the worker's disk at its last start.
     files: dict[str, frozenset[int]] = field(default_factory=dict)
@@ -217,7 +217,7 @@ class World:
         time.sleep(1.0)
 
     def begin(self, fault: Fault) -> None:
-        """The fault begins."""
+        """Begin the fault."""
         self.tell(f"{fault} begins")
         if fault.kind in ("kill", "leave", "damage", "all"):
             for name in [fault.worker] if fault.worker else list(self.fleet.workers):

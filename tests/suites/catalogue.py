@@ -72,7 +72,7 @@ SUITES: Mapping[str, Suite] = {
             "zstandard",
             "crc32c",
         ),
-        # Without its tests of TLS and SASL, which start servers of their own.
+        # The tests of TLS and SASL are left out: they start their own servers.
         folders=(
             "test/integration/test_admin_integration.py",
             "test/integration/test_consumer_integration.py",
@@ -130,7 +130,7 @@ SUITES: Mapping[str, Suite] = {
         ),
         settings={"num.partitions": "2", "node.id": "0"},
     ),
-    # Its tests of groups run balancers of both protocols side by side: without and with transactions.
+    # The group tests run balancers of both protocols side by side, with and without transactions.
     "franz-go": Suite(
         revision="twmb/franz-go adb3a18abe14 (after v1.21.5)",
         folders=("./pkg/kgo",),

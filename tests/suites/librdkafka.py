@@ -1,7 +1,8 @@
-"""librdkafka's own test runner: built from its checkout in a copy, each of its tests as a process of its own.
+"""librdkafka's own test runner, built in a copy of its checkout; each test is a process.
 
-Its README: ``./configure && make && make -C tests``, then ``TESTS=0030 ./run-test.sh -p1 -Q`` beside a
-``test.conf`` with the brokers. Some tests call Kafka's scripts below KAFKA_PATH, made here of Kafka's jars.
+Its README: ``./configure && make && make -C tests``, then ``TESTS=0030 ./run-test.sh -p1 -Q``
+beside a ``test.conf`` with the brokers. Some tests call Kafka's scripts below KAFKA_PATH, made here
+of Kafka's jars.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ SCRIPTS: Mapping[str, str] = {
 
 
 def built(suite: Suite, sources: Path) -> Path:
-    """The folder ``tests`` of a built copy, kept in the cache; minutes on first use."""
+    """Return the folder ``tests`` of a cached built copy; the first build takes minutes."""
     home = cache_dir() / "suites" / re.sub(r"\W+", "-", suite.revision)
     if not (home / "ready").exists():
         print(f"Building {home}", flush=True)

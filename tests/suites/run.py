@@ -47,7 +47,7 @@ def broker(kind: str, settings: Mapping[str, str | None]) -> Iterator[str]:
 
 
 def environment(name: str, suite: Suite) -> Path:
-    """The Python to run a suite with; built on first use, for these requirements and this Python."""
+    """Return the Python of a suite; the first use builds it for these requirements."""
     stamp = hashlib.sha256("\n".join((*suite.requirements, sys.version)).encode()).hexdigest()[:12]
     venv = cache_dir() / "suites" / f"{name}-{stamp}"
     python = venv / "bin" / "python"
@@ -93,7 +93,7 @@ def _run_pytest(
     variables: Mapping[str, str],
     more: list[str],
 ) -> Outcomes:
-    # The suite's own folder comes first: its packages are called `tests` as well.
+    # The suite's own folder comes first: its packages are called `tests` too.
     variables = {**variables, "PYTHONPATH": f"{sources}{os.pathsep}{PLUGINS}"}
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"

@@ -21,7 +21,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """OffsetCommit through the broker's handler, to the group or to a group of tools alone."""
+    """An OffsetCommit through the broker's handler, to the group or to a group of tools."""
 
     event: CommitOffsets
     offsets: Mapping[Place, int]
@@ -59,7 +59,7 @@ class DiskFails:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Offsets expire."""
+    """Expire offsets."""
 
     retention_ms: int
 
@@ -74,7 +74,7 @@ class DeleteOffsets:
 
 @dataclass(frozen=True, slots=True)
 class DropTopic:
-    """A topic is deleted."""
+    """Delete a topic."""
 
     topic: str
 

@@ -12,7 +12,7 @@ NEWCOMER_MS = 300_000  # the maximum wait of a parked newcomer: it sends no hear
 
 @dataclass
 class Window:
-    """The wait of a new group for more members (KIP-134): step by step, at most the rebalance timeout."""
+    """A new group's wait for more members (KIP-134): in steps, at most the rebalance timeout."""
 
     delay: int
     ends: int
@@ -21,7 +21,7 @@ class Window:
     newcomer: bool = False
 
     def extends(self) -> bool:
-        """Whether its end is only put off."""
+        """Whether the end is only postponed."""
         return self.newcomer and self.left > 0 and self.step > 0
 
     def extend(self, now: int) -> None:
@@ -48,7 +48,7 @@ class Book:
     empty_since: int = 0
 
     def session_over(self, member_id: str, seen: GroupSeen, now: int) -> bool:
-        """Whether a member has been silent for too long, or has been a parked newcomer for too long."""
+        """Whether a member's session or its wait as a parked newcomer is over."""
         if member_id in self.newcomers:
             return now >= self.newcomers[member_id] + NEWCOMER_MS
         member = seen.members[member_id]

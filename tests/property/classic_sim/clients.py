@@ -18,7 +18,7 @@ from faust_assigner.coordinator.events import (
 )
 
 SESSIONS_MS = (6_000, 10_000, 45_000)
-PATIENT_MS = 310_000  # more than a parked newcomer is waited for
+PATIENT_MS = 310_000  # longer than the wait for a parked newcomer
 REBALANCES_MS = (3_000, 3_000, 12_000, 12_000, 60_000, 60_000, PATIENT_MS)
 NAMES = ("range", "sticky", "cooperative")
 FATAL = (Code.GROUP_MAX_SIZE_REACHED, Code.FENCED_INSTANCE_ID, Code.INCONSISTENT_GROUP_PROTOCOL,
@@ -26,7 +26,7 @@ FATAL = (Code.GROUP_MAX_SIZE_REACHED, Code.FENCED_INSTANCE_ID, Code.INCONSISTENT
 
 
 def subscription(topics: Iterable[str], user_data: bytes) -> bytes:
-    """ConsumerProtocol version 1."""
+    """Return the bytes of ConsumerProtocol version 1."""
     names = [struct.pack(">h", len(t)) + t.encode() for t in topics]
     head = struct.pack(">hi", 1, len(names)) + b"".join(names)
     return head + struct.pack(">i", len(user_data)) + user_data
@@ -34,7 +34,7 @@ def subscription(topics: Iterable[str], user_data: bytes) -> bytes:
 
 @dataclass
 class Client:
-    """A consumer. ``waiting`` is the ticket of its request in flight."""
+    """A consumer. ``waiting`` is the ticket of its pending request."""
 
     name: str
     instance_id: str | None
@@ -65,7 +65,7 @@ class Client:
         self.change()
 
     def change(self) -> None:
-        """Other protocols, topics or timeouts from now on."""
+        """Change the protocols, topics or timeouts."""
         self.changes += 1
         count = self.random.randint(1, len(NAMES))
         names = self.random.sample(NAMES, count)
@@ -115,7 +115,7 @@ class Client:
                          "connect" if wrong else "consumer", None, given)  # fmt: skip
 
     def heartbeat(self, ticket: int) -> Heartbeat:
-        """Its Heartbeat."""
+        """Return the client's Heartbeat."""
         return Heartbeat(ticket, self.member_id, self.generation, self.instance_id)
 
     def commit(self, ticket: int) -> CommitOffsets:

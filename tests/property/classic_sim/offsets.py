@@ -1,4 +1,4 @@
-"""Committed offsets as a plain model: the acknowledged are there, the fenced are not; KIP-211 expires."""
+"""Committed offsets as a model: acknowledged commits exist, fenced ones do not; KIP-211 expires."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def is_there(place: acts.Place) -> bool:
 
 
 class Offsets:
-    """``entries`` holds every acknowledged commit, by group and partition."""
+    """The offsets: ``entries`` has every acknowledged commit, by group and partition."""
 
     def __init__(self, topics: Mapping[bytes, tuple[str, ...] | None]) -> None:
         self.topics = topics
@@ -34,7 +34,7 @@ class Offsets:
         return {place: entry for (name, place), entry in self.entries.items() if name == group}
 
     def check(self, service: GroupService) -> None:
-        """B4: exactly the acknowledged commits are there."""
+        """B4: exactly the acknowledged commits exist."""
         for group in ("g", "tool"):
             held, expected = service.offsets(group).entries, self.of(group)
             must(held == expected, f"B4: the offsets of {group}", held, expected)
@@ -62,15 +62,15 @@ class Offsets:
                 self.entries[act.group, place] = Committed(offset, 3, act.note, now, expires)
 
     def drop_topic(self, topic: str) -> None:
-        """Offsets of a deleted topic."""
+        """Drop the offsets of a deleted topic."""
         self.forget({key for key in self.entries if key[1][0] == topic})
 
     def drop_group(self, group: str) -> None:
-        """Offsets of a deleted group."""
+        """Drop the offsets of a deleted group."""
         self.forget({key for key in self.entries if key[0] == group})
 
     def forget(self, keys: Any) -> None:
-        """These are no more."""
+        """Drop these offsets."""
         for key in keys:
             self.entries.pop(key, None)
 
@@ -103,7 +103,7 @@ class Offsets:
         return gone
 
     def may_delete(self, seen: GroupSeen, topic: str) -> Code:
-        """KIP-496: not while a member reads the topic."""
+        """KIP-496: offsets may be deleted unless a member subscribes to the topic."""
         if seen.state is State.DEAD:
             return Code.GROUP_ID_NOT_FOUND
         if seen.state is State.EMPTY:

@@ -166,7 +166,7 @@ class Promises(Requests):
         )
 
     def _joins_before(self, member_id: str) -> tuple[int, ...]:
-        """Tickets of the member's parked joins, this event's included."""
+        """Return the tickets of the member's parked joins, including this event's."""
         member = self.before.members.get(member_id)
         tickets = member.joins if member is not None else ()
         event = self.event
@@ -313,7 +313,7 @@ class Promises(Requests):
             self.book.disk = after
 
     def check_restart(self, after: GroupSeen, now: int) -> None:
-        """B4, B8: the last record is the group; no generation number is ever used again."""
+        """B4, B8: the last record describes the group; no generation number is reused."""
         expected = self.book.disk
         if expected is None:
             must(after.generation == 0 and not after.members, "a group out of nowhere", after)

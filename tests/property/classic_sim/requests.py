@@ -25,7 +25,7 @@ from tests.property.classic_sim.rules import Kind
 from tests.property.classic_sim.seen import GroupSeen, MemberSeen
 from tests.property.lives import must
 
-COPIES: Final = 8  # of a parked request; the oldest of more is sent back to try again
+COPIES: Final = 8  # of a parked request; an older parked request is sent back for a retry
 
 
 class Requests:

@@ -49,7 +49,7 @@ def _of_this_generation(event: SyncGroup | Heartbeat | CommitOffsets, seen: Grou
 
 
 def heartbeat(event: Heartbeat, seen: GroupSeen) -> Code:
-    """REBALANCE_IN_PROGRESS in the join phase, else NONE."""
+    """Return REBALANCE_IN_PROGRESS in the join phase, else NONE."""
     error = _of_this_generation(event, seen)
     rejoin = error is Code.NONE and seen.state is State.PREPARING
     return Code.REBALANCE_IN_PROGRESS if rejoin else error
@@ -81,7 +81,7 @@ def sync(event: SyncGroup, seen: GroupSeen) -> Code:
 
 
 def join(event: JoinGroup, seen: GroupSeen, limits: GroupLimits) -> Code:
-    """The refusal a JoinGroup earns, or NONE."""
+    """Return the error of a refused JoinGroup, or NONE."""
     if (
         not limits.min_session_timeout_ms
         <= event.session_timeout_ms

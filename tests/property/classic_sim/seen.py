@@ -25,7 +25,7 @@ class MemberSeen:
 
     @property
     def parked(self) -> bool:
-        """Whether a request of its waits for an answer."""
+        """Whether one of the member's requests is parked."""
         return bool(self.joins or self.syncs)
 
     def says(self, event: JoinGroup) -> bool:
@@ -60,7 +60,7 @@ class GroupSeen:
     instances: Mapping[str, str] = field(default_factory=dict)
 
     def held(self) -> set[int]:
-        """Tickets the group has not answered."""
+        """The tickets without an answer from the group."""
         return {ticket for m in self.members.values() for ticket in (*m.joins, *m.syncs)}
 
     def joined(self) -> int:
@@ -69,7 +69,7 @@ class GroupSeen:
 
 
 def look(group: ClassicGroup | None, tickets: Mapping[int, int]) -> GroupSeen:
-    """The group now; ``tickets`` leads from its tokens to the simulator's tickets."""
+    """Return the group's snapshot; ``tickets`` maps its tokens to the simulator's tickets."""
     if group is None:
         return GroupSeen()
     members = {

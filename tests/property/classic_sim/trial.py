@@ -101,11 +101,11 @@ class Trial:
         self.alarms[group_id] = min(when, self.alarms.get(group_id, when))
 
     def look(self) -> GroupSeen:
-        """The group now."""
+        """Return the group's snapshot now."""
         return look(self.service.get(GROUP), self.tickets)
 
     def patience(self) -> int:
-        """The group's rebalance timeout, ms."""
+        """The group's rebalance timeout in ms."""
         return slowest(self.look())
 
     def do(self, act: Act) -> dict[int, fx.Reply]:

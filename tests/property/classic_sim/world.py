@@ -63,7 +63,7 @@ class World:
                 client.react(reply)
 
     def ticket(self) -> int:
-        """A number for a request."""
+        """Return the number of a request."""
         self.tickets += 1
         return self.tickets
 
@@ -130,7 +130,7 @@ class World:
         self.do(Wait(self.random.choice([3_000, 6_000, 12_000, 60_000])))
 
     def stall(self) -> None:
-        """The broker itself is away: timers ring late, requests are seen first."""
+        """Stall the broker: timers fire late, after requests."""
         self.do(acts.Stall(self.random.choice([10, 3_000, 12_000])))
 
     def restart(self) -> None:
@@ -149,7 +149,7 @@ class World:
         self.do(acts.DiskFails())
 
     def offsets(self) -> None:
-        """An administrator tidies up."""
+        """Delete offsets as an administrator."""
         topic = self.random.choice(["a", "b"])
         choices: list[Act] = [
             acts.DropTopic(topic),
@@ -199,7 +199,7 @@ class World:
             client.change()
 
     def leave(self, client: Client) -> None:
-        """A member leaves: by id, by instance id alone, together with strangers."""
+        """Let a member leave by id or instance id, together with strangers."""
         if self.random.random() < 0.8:
             self.clients.remove(client)
         draw = self.random
@@ -288,7 +288,7 @@ class World:
             self.do(Wait(5_000))
 
     def zombie(self, client: Client) -> None:
-        """A second process with the same instance id."""
+        """Start a second process with the same instance id."""
         if client.instance_id is not None:
             again = replace(client, name=client.name + "z")
             again.lost()

@@ -46,7 +46,7 @@ class DiskFails:
 
 @dataclass(frozen=True)
 class Topics:
-    """These topics exist now, with so many partitions."""
+    """Set the existing topics with their partition counts."""
 
     partitions: Mapping[str, int]
 

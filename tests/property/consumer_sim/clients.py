@@ -97,7 +97,7 @@ class Client:
     # -- KIP-848 ---------------------------------------------------------------------------------
 
     def beat_848(self, ticket: int, fresh_id: str) -> ConsumerGroupHeartbeat:
-        """The next heartbeat of a member of KIP-848."""
+        """Return the next heartbeat of a KIP-848 member."""
         self.member_id = self.member_id or fresh_id
         full = not self.joined or self.says_all
         if self.told is not None and self.joined and not self.busy:
@@ -191,7 +191,7 @@ class Client:
             self.out()
 
     def beat_classic(self, ticket: int) -> Heartbeat:
-        """Its Heartbeat."""
+        """Return the client's Heartbeat."""
         return Heartbeat(ticket, self.member_id, self.epoch, self.instance)
 
     def hear_beat(self, reply: fx.HeartbeatReply) -> None:

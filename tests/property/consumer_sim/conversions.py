@@ -242,7 +242,7 @@ class Conversions(Promises):
             )
 
     def downgraded_by_time(self, before: Seen, group: Group | None, now: int) -> None:
-        """The last member of KIP-848 was silent for too long."""
+        """The session of the last KIP-848 member ended."""
         may = self.model.may_expire(now)
         staying = {m.member_id for m in group.describe().members} if group is not None else set()
         gone = before.members.keys() - staying
@@ -303,6 +303,6 @@ class Conversions(Promises):
 
 
 def _leaves_classic(model: Model, gone: set[str]) -> bool:
-    """Whether somebody goes, and only classic members stay."""
+    """Whether a member leaves and only classic members stay."""
     staying = [k for m, k in model.members.items() if m not in gone]
     return bool(staying) and bool(gone) and all(k.classic for k in staying)

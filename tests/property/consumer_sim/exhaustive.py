@@ -46,13 +46,13 @@ class Node:
     model: Model
 
     def key(self) -> tuple[Any, ...]:
-        """Equal for equal states."""
+        """Return a key, equal for equal states."""
         held = tuple(sorted((m, tuple(sorted(k.held))) for m, k in self.model.members.items()))
         return tuple(sorted((repr(k), repr(v)) for k, v in self.records.items())), self.minds, held
 
 
 class Search:
-    """Breadth first over all states with at most so many group epochs."""
+    """Search all states breadth first, up to a number of group epochs."""
 
     def __init__(self, members: int, partitions: int, epochs: int) -> None:
         self.names = tuple(f"m{k + 1}" for k in range(members))
@@ -63,7 +63,7 @@ class Search:
         self.steps = 0
 
     def run(self) -> int:
-        """How many different states there are; raises Violation on the way."""
+        """Return the number of distinct states; raise Violation for a broken promise."""
         line = [Node({}, (Mind(),) * len(self.names), Model())]
         known = {line[0].key()}
         for node in line:

@@ -10,7 +10,7 @@ NEVER = 1 << 60
 
 
 def pairs(partitions: Mapping[bytes, Iterable[int]] | None) -> frozenset[Pair]:
-    """Partitions as a set of (topic id, number)."""
+    """Return partitions as a set of (topic id, number)."""
     return frozenset((t, p) for t, parts in (partitions or {}).items() for p in parts)
 
 
@@ -32,11 +32,11 @@ class Known:
     due: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def set(self, purpose: str, deadline: int) -> None:
-        """A timer starts, or is moved."""
+        """Set or move a timer."""
         self.due[purpose] = (deadline, deadline)
 
     def drop(self, *purposes: str) -> None:
-        """Timers end."""
+        """End timers."""
         for purpose in purposes:
             self.due.pop(purpose, None)
 
@@ -52,7 +52,7 @@ class Model:
     disk_failed_at: int | None = None
 
     def instances(self) -> dict[str, str]:
-        """Member ids by instance id."""
+        """The member ids by instance id."""
         return {k.instance: m for m, k in self.members.items() if k.instance is not None}
 
     def others_hold(self, member_id: str) -> dict[Pair, str]:

@@ -30,7 +30,7 @@ CALM = (Code.NONE, Code.REBALANCE_IN_PROGRESS, Code.MEMBER_ID_REQUIRED)
 
 
 class Promises:
-    """Judges requests to a consumer group with members of both protocols, and keeps the model up to date."""
+    """Judge requests to a consumer group with members of both protocols; update the model."""
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
@@ -160,7 +160,7 @@ class Promises:
         now: int,
         cat: Any,
     ) -> None:
-        """A member of KIP-848 joined, stayed or left."""
+        """A KIP-848 member joined, stayed or left."""
         model, member_id = self.model, event.member_id
         if event.member_epoch in (-1, -2):
             must(reply.member_epoch == event.member_epoch, "the answer to a leave", reply)
@@ -312,7 +312,7 @@ class Promises:
     def joined(
         self, event: JoinGroup, before: Seen, after: Seen, reply: Any, now: int, cat: Catalogue
     ) -> None:
-        """A classic member joined, or joined again."""
+        """A classic member joined or rejoined."""
         member_id = event.member_id or event.new_member_id
         must(reply.member_id == member_id, "whose answer it is", reply)
         if reply.error is not Code.NONE:
@@ -359,7 +359,7 @@ class Promises:
     def beat(
         self, event: Heartbeat, before: Seen, after: Seen, reply: Any, now: int, cat: Catalogue
     ) -> None:
-        """A classic member is alive."""
+        """A classic member sent a heartbeat."""
         known = self.model.members[event.member_id]
         known.set("session", now + known.session_ms)
         if reply.error is Code.REBALANCE_IN_PROGRESS:

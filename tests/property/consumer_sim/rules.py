@@ -50,7 +50,7 @@ def is_malformed(event: ConsumerGroupHeartbeat) -> Code:
 
 
 def heartbeat(event: ConsumerGroupHeartbeat, model: Model, views: Views, setting: Setting) -> Code:
-    """The error of a ConsumerGroupHeartbeat to a consumer group."""
+    """Return the error of a ConsumerGroupHeartbeat to a consumer group."""
     error = is_malformed(event)
     if error is Code.NONE:
         error = _may_speak(event, model, views, setting)
@@ -99,7 +99,7 @@ def _static(holder: str | None, member_id: str) -> Code:
 
 
 def join(event: JoinGroup, model: Model, setting: Setting) -> Code:
-    """The error of a JoinGroup to a consumer group with members."""
+    """Return the error of a JoinGroup to a consumer group with members."""
     if not 6_000 <= event.session_timeout_ms <= 1_800_000:
         return Code.INVALID_SESSION_TIMEOUT
     known, instances = event.member_id in model.members, model.instances()
@@ -137,7 +137,7 @@ def of_classic_member(event: SyncGroup | Heartbeat, model: Model, views: Views) 
 
 
 def beat(event: Heartbeat, model: Model, seen: Seen) -> Code:
-    """The error of a classic heartbeat to a consumer group."""
+    """Return the error of a classic heartbeat to a consumer group."""
     error = of_classic_member(event, model, seen.members)
     if error is not Code.NONE:
         return error
@@ -148,7 +148,7 @@ def beat(event: Heartbeat, model: Model, seen: Seen) -> Code:
 
 
 def sync(event: SyncGroup, model: Model, seen: Seen) -> Code:
-    """The error of a SyncGroup to a consumer group."""
+    """Return the error of a SyncGroup to a consumer group."""
     error = of_classic_member(event, model, seen.members)
     if error is not Code.NONE:
         return error
@@ -174,7 +174,7 @@ def leaver(who: Leaver, model: Model) -> tuple[str, Code]:
 
 
 def commit(event: CommitOffsets, model: Model, views: Views, catalogue: Catalogue) -> Code:
-    """The error of an OffsetCommit to a consumer group."""
+    """Return the error of an OffsetCommit to a consumer group."""
     if not model.members and event.generation < 0:
         return Code.NONE
     if event.transactional and (event.member_id, event.generation, event.instance_id) == (
@@ -198,7 +198,7 @@ def commit(event: CommitOffsets, model: Model, views: Views, catalogue: Catalogu
 
 
 def fetch(event: FetchOffsets, model: Model, views: Views) -> Code:
-    """The error of an OffsetFetch to a consumer group."""
+    """Return the error of an OffsetFetch to a consumer group."""
     if event.member_id is None and event.epoch < 0:
         return Code.NONE
     known = model.members.get(event.member_id or "")
@@ -210,7 +210,7 @@ def fetch(event: FetchOffsets, model: Model, views: Views) -> Code:
 
 
 def reads(known: Known, catalogue: Catalogue) -> frozenset[bytes]:
-    """Ids of the existing topics a member reads."""
+    """Return the ids of the member's existing subscribed topics."""
     found = {
         n
         for n in catalogue.by_name
@@ -220,7 +220,7 @@ def reads(known: Known, catalogue: Catalogue) -> frozenset[bytes]:
 
 
 def assignor(model: Model) -> str:
-    """The name most members vote for."""
+    """Return the assignor with the most votes."""
     votes = Counter(k.assignor for k in model.members.values() if k.assignor is not None)
     return (
         min(votes, key=lambda name: (-votes[str(name)], str(name)), default="uniform") or "uniform"

@@ -1,4 +1,4 @@
-"""Clients, strangers and faults drawn from a seed, and the acts they make of themselves."""
+"""Clients, strangers and faults drawn from a seed, and their acts."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ class World:
         return replies
 
     def ask(self, event: Any, client: Client | None = None) -> dict[int, fx.Reply]:
-        """A request; its answer goes to the client."""
+        """Send a request; its answer goes to the client."""
         if client is not None:
             self.asked[event.token] = client
         self.sent = [*self.sent[-7:], event]
         return self.do(acts.Ask(event))
 
     def ticket(self) -> int:
-        """A number for a request."""
+        """Return the number of a request."""
         self.tickets += 1
         return self.tickets
 
@@ -122,7 +122,7 @@ class World:
     # -- honest clients --------------------------------------------------------------------------
 
     def arrive(self) -> None:
-        """A new process, static or not, of either protocol."""
+        """Start a new process, static or dynamic, of either protocol."""
         if len(self.clients) >= MOST_CLIENTS:
             return self.beat()
         draw = self.draw
@@ -169,7 +169,7 @@ class World:
         return self.draw.choice(found) if found else None
 
     def leave(self) -> None:
-        """Somebody leaves for good."""
+        """Let a client leave for good."""
         client = self.pick()
         if client is None:
             return
@@ -213,7 +213,7 @@ class World:
             client.regex = client.regex if self.draw.random() < 0.8 else self.draw.choice(REGEXES)
 
     def switch(self) -> None:
-        """A process is upgraded, or the other way round."""
+        """Switch a process to the other protocol."""
         client = self.pick(joined=False)
         if client is None or self.classic_share == 0:
             return
@@ -248,7 +248,7 @@ class World:
             self.do(acts.Wait(9_000))
 
     def commit(self) -> None:
-        """Commits and reads of offsets, with any epoch."""
+        """Commit and read offsets, with any epoch."""
         draw, late = self.draw, [c for c in self.clients if self._given_up(c.member_id)]
         client = draw.choice(late) if late else self.pick(joined=False)
         member_id = client.member_id if client is not None else draw.choice(["", "m1"])
@@ -282,7 +282,7 @@ class World:
         return tuple((topics[t].name, p) for t, p in revoking if t in topics)
 
     def topics(self) -> None:
-        """Topics come, go and grow."""
+        """Add, remove or grow topics."""
         now = {n: t.partitions for n, t in self.trial.catalogue.by_name.items()}
         name = self.draw.choice(["a", "b", "c", "ab"])
         if name in now and self.draw.random() < 0.4:
@@ -292,13 +292,13 @@ class World:
         self.do(acts.Topics(dict(sorted(now.items()))))
 
     def answer_target(self) -> None:
-        """The oldest computation is ready."""
+        """Answer the oldest computation."""
         self.do(acts.AnswerTarget(self.draw.random() < 0.1))
 
     # -- strangers and faults --------------------------------------------------------------------
 
     def again(self) -> None:
-        """An old request arrives once more."""
+        """Repeat an old request."""
         if self.sent:
             event = replace(self.draw.choice(self.sent), token=self.ticket())
             fresh = (

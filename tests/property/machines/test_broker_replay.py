@@ -45,7 +45,7 @@ class Life:
         self.open()
 
     def open(self) -> None:
-        """Start, or start again."""
+        """Start or restart the broker."""
         self.catalogue = Catalogue(
             self.store, Settings(), lambda: uuid.UUID(int=self.random.getrandbits(128))
         )
@@ -103,7 +103,7 @@ class Life:
         self.records.setdefault(place, {})[base] = data[61:]
 
     def member(self) -> None:
-        """A member joins, syncs, and sometimes leaves."""
+        """Let a member join, sync and sometimes leave."""
         answers: list[Any] = []
         self.groups.ask(
             "m",

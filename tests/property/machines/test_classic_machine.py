@@ -17,7 +17,7 @@ CI_SEEDS = examples(1_000, 400)
 
 
 def test_random_interleavings_keep_every_promise() -> None:
-    """A fixed slice of seeds; `make sim-classic SEEDS=n` runs more."""
+    """The seeds are fixed; `make sim-classic SEEDS=n` runs more."""
     stables = sum(run(seed) for seed in range(CI_SEEDS))
     assert stables > 10 * CI_SEEDS, "the runs must actually reach stable groups"
 
@@ -25,7 +25,7 @@ def test_random_interleavings_keep_every_promise() -> None:
 @given(st.integers(min_value=10**6, max_value=10**12))
 @settings(max_examples=examples(60, 20), deadline=None)
 def test_seeds_nobody_chose_keep_every_promise(seed: int) -> None:
-    """Fresh seeds in every run; a failure prints its own."""
+    """The seeds are new in every run; a failure prints its seed."""
     run(seed, steps=40)
 
 

@@ -1,4 +1,4 @@
-"""Consumer groups, classic members inside, migration: B1-B10 hold."""
+"""Consumer groups with classic members and migrations keep B1-B10."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CI_SEEDS = examples(1_200, 150)
 
 
 def test_random_lives_keep_every_promise() -> None:
-    """A fixed slice of seeds; `make sim-consumer SEEDS=n` runs more."""
+    """The seeds are fixed; `make sim-consumer SEEDS=n` runs more."""
     stables = sum(run(seed) for seed in range(CI_SEEDS))
     assert stables > 5 * CI_SEEDS, "the runs must actually reach stable groups"
 
@@ -26,19 +26,19 @@ def test_random_lives_keep_every_promise() -> None:
 @given(st.integers(min_value=10**6, max_value=10**12))
 @settings(max_examples=examples(60, 20), deadline=None)
 def test_seeds_nobody_chose_keep_every_promise(seed: int) -> None:
-    """Fresh seeds in every run; a failure prints its own."""
+    """The seeds are new in every run; a failure prints its seed."""
     run(seed, steps=40)
 
 
 def test_every_life_of_two_members_keeps_every_promise() -> None:
-    """Two members, two partitions, three epochs: all states there are."""
+    """The search covers all states of two members, two partitions and three epochs."""
     assert Search(members=2, partitions=2, epochs=3).run() > 1_000
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_every_life_of_three_members_keeps_every_promise() -> None:
-    """Three members, two partitions, three epochs: all states there are."""
+    """The search covers all states of three members, two partitions and three epochs."""
     assert Search(members=3, partitions=2, epochs=3).run() > 20_000
 
 
@@ -57,7 +57,7 @@ def test_a_seed_is_the_same_life_under_any_hash_seed() -> None:
 
 
 def _without_sets(told: str) -> str:
-    """A frozenset prints in the order of hashes; its content is compared with the rest of the life."""
+    """Remove frozensets, which print in hash order; their content is in the rest of the life."""
     return re.sub(r"frozenset\(\{([^}]*)\}\)", lambda m: " ".join(sorted(m[1].split(", "))), told)
 
 

@@ -103,7 +103,7 @@ class Client:
         self.epoch, self.owned, self.rejoins = 0, frozenset(), True
 
     def beat(self) -> None:
-        """Its next request."""
+        """Send the next request."""
         raise NotImplementedError
 
     def leave(self) -> None:
@@ -239,7 +239,7 @@ class Old(Client):
             self.start_over()
 
     def leave(self) -> None:
-        """LeaveGroup."""
+        """Send a LeaveGroup."""
         self.owned, self.waiting = frozenset(), None
         while self.world.ask(lambda token: LeaveGroup(token, (Leaver(self.member_id),))) is None:
             pass
@@ -315,7 +315,7 @@ class World:
         self.clients.pop(name).leave()
 
     def grow(self) -> None:
-        """The topic gets two partitions."""
+        """Add two partitions to the topic."""
         self.partitions += 2
         self.topics = Catalogue.of([Topic("a", TOPIC_ID, self.partitions)])
         try:
@@ -348,7 +348,7 @@ class World:
 
 
 def life(world: World) -> list[str]:
-    """Joins, leaves, a static bounce, growth, and a migration there and back; the group's type after each."""
+    """Play joins, leaves, a bounce, growth and a migration and back; return the group's types."""
     types = []
     acts: list[Callable[[], None]] = [
         lambda: world.join(New(world, "one")),
@@ -401,7 +401,7 @@ WRITES = 48  # of a life without a crash
     "at", [pytest.param(at, marks=[pytest.mark.slow] * bool(at % 6)) for at in range(1, WRITES + 1)]
 )
 def test_a_death_at_any_write_is_survived(at: int, after: bool) -> None:
-    """Epochs and owners are checked at every answer; members of both protocols go on as they were."""
+    """Epochs and owners are checked at every answer; members of both protocols continue."""
     world = World(at, after=after)
     life(world)
     assert world.deaths == 1

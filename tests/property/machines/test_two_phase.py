@@ -67,7 +67,7 @@ def test_no_task_is_given_while_another_processes_it(
 @settings(max_examples=examples(200), deadline=None)
 @given(st.integers(1, 4), st.integers(1, 3), st.integers(0, 2))
 def test_joins_take_two_rounds(members: int, joiners: int, replicas: int) -> None:
-    """The first takes away, the second gives; a third is not asked for."""
+    """The first round revokes and the second assigns; no third round follows."""
     group = Group(replicas=replicas)
     for number in range(members):
         group.join(f"old-{number}")

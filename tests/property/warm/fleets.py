@@ -93,7 +93,7 @@ class Fleet:
 def fleet(
     members: int, *, replicas: int = 1, per_member: int = 2, per_group: int = 3, groups: int = 3
 ) -> Fleet:
-    """A settled fleet of ``members``."""
+    """Return a settled fleet of ``members``."""
     partitions = {"orders": 3 * members + 1, "orders-log": 3 * members + 1}
     if groups > 1:
         partitions |= {"clicks": members, "users": 2 * members, "users-log": 2 * members}

@@ -17,7 +17,7 @@ Case = tuple[list[int], list[int], set[tuple[int, int]], list[int]]
 
 
 def case(rng: Random, members: int, tasks: int, share: float) -> Case:
-    """Owners, homes, copies and counts, at random."""
+    """Return random owners, homes, copies and counts."""
     before = [rng.choice([NOBODY, *range(members)]) for _ in range(tasks)]
     home = [rng.choice([NOBODY, *range(members)]) if rng.random() < 0.9 else m for m in before]
     copies = {
@@ -33,7 +33,7 @@ def case(rng: Random, members: int, tasks: int, share: float) -> Case:
 def found(
     before: list[int], home: list[int], copies: set[tuple[int, int]], counts: list[int]
 ) -> list[int]:
-    """The planner's numbers."""
+    """Return the planner's numbers."""
     pairs = np.array(sorted(copies), dtype=np.int64).reshape(-1, 2)
     was, size = np.array(before, dtype=np.int64), np.array(counts)
     made = assign_numbers(
@@ -91,7 +91,7 @@ def most(
 
 @pytest.mark.parametrize("part", range(4))
 def test_small_cases_are_as_good_as_brute_forces(part: int) -> None:
-    """Every way to give each member its count."""
+    """Brute force tries every distribution with the members' counts."""
     for seed in range(60):
         rng = Random(f"home {part} {seed}")
         before, home, copies, counts = case(rng, rng.randint(2, 4), rng.randint(1, 7), 0.3)

@@ -74,7 +74,7 @@ def in_waves(
 
 
 def owners(made: Plan) -> dict[tuple[str, int], str]:
-    """Task -> its owner."""
+    """Return task -> owner."""
     return {
         (group.topics[0], p): made.member_ids[m]
         for group, owner in zip(made.groups, made.owner, strict=True)
@@ -104,7 +104,7 @@ def test_all_find_their_tasks_again(members: int, replicas: int) -> None:
 @pytest.mark.parametrize("members", [*SIZES[:-1], pytest.param(SIZES[-1], marks=pytest.mark.slow)])
 @pytest.mark.parametrize("extra", [0, 1])
 def test_late_starters_are_met_as_the_oracle_would(members: int, extra: int) -> None:
-    """Three waves: of each group as many stay, land warm and come home as any dealing allows."""
+    """In three waves, as many tasks stay, land warm and return as any distribution permits."""
     partitions = counts(members, extra)
     for seed in range(4 if members < 30 else 1):
         rng = Random(f"{members} {extra} {seed}")

@@ -1,4 +1,4 @@
-"""Warm-ups: state moves before work does, and the group arrives in a bounded number of rounds."""
+"""Warm-ups: state moves before tasks do, and the group settles in a bounded number of rounds."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_joins_tasks_come_when_they_are_warm() -> None:
 
 
 def test_who_is_slow_is_waited_for_and_what_it_has_begun_stays_begun() -> None:
-    """Half of the way each round: the same warm-ups until they are done."""
+    """Each round restores half of the rest: the same warm-ups stay until their end."""
     found = fleet(4)
     found.join("new")
     begun = found.round(lambda _: 0.5).warmups("new")
@@ -242,7 +242,7 @@ def test_what_was_given_up_is_exchanged_for_another_of_its_owner(
 
 
 def test_a_task_given_up_on_one_member_is_still_awaited_on_another() -> None:
-    """The pair of task and member is overdue, not the task."""
+    """The report concerns a pair of task and member, not the task."""
     topics = ["t", "t-log"]
     owner = Member(
         "a",
@@ -465,7 +465,7 @@ def test_one_log_of_several_that_a_member_lacks_makes_it_cold(lacking: str) -> N
 def test_what_a_member_is_behind_in_several_logs_is_added(
     apart: tuple[int, int], moves: int
 ) -> None:
-    """10,000 records in all are acceptable, however they are spread over a task's tables."""
+    """A total lag of 10,000 records is acceptable, in any split over a task's tables."""
     topics, logs = ["t", "t-log", "u-log"], ("t-log", "u-log")
     behind = dict(zip(logs, apart, strict=True))
     members = [
@@ -533,7 +533,7 @@ def test_without_a_policy_nothing_is_different() -> None:
 
 
 def test_a_member_that_is_drained_and_still_full_overflows_nothing() -> None:
-    """Its load over its capacity is beyond any number of tasks."""
+    """The drained member's load per capacity exceeds any number of tasks."""
     found = fleet(4)
     found.change("m000", capacity=1e-6)
     found.change("m001", capacity=1e6)

@@ -36,7 +36,7 @@ from tests.support.assigning.history import faults as broken_rules
 from tests.support.assigning.history import history
 
 NAMES = tuple(f"c{number}" for number in range(7))
-#: Seconds from the end of a round's last fault until each partition must be written to again.
+#: Seconds from the end of a round's last fault until each partition must have a write.
 WITHIN_S = TTL_S + 10.0
 #: Seconds for processes to start, and for the first hand-offs.
 START_S = 90.0
@@ -216,7 +216,7 @@ async def _run(seed: int, seconds: float, folder: Path) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

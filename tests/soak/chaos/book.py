@@ -12,10 +12,10 @@ FRESH_S = 1.0
 
 @dataclass(frozen=True)
 class Written:
-    """One write. Times in seconds of the machine's monotonic clock.
+    """A write, with times in seconds of the machine's monotonic clock.
 
-    ``number`` counts the processes of the consumer's name from 1. ``checked`` is when the process asked
-    ``may_work()``, ``received`` when the sink read the write.
+    ``number`` counts the processes of the consumer's name from 1. ``checked`` is the time of the
+    ``may_work()`` check, ``received`` the time of the sink's read.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Three members of etcd on loopback; each can be killed, stopped, and cut from the other two."""
+"""Three members of etcd on loopback; each can be killed, stopped and cut from the others."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Cluster:
         return done.returncode == 0
 
     def wait(self) -> None:
-        """Until all are well. Raises EtcdUnavailable."""
+        """Wait until all members are healthy. Raises EtcdUnavailable."""
         deadline = time.monotonic() + START_S
         while not self.is_well():
             if time.monotonic() > deadline:
@@ -90,7 +90,7 @@ class Cluster:
             time.sleep(0.2)
 
     def send(self, number: int, what: signal.Signals) -> None:
-        """A signal to a member."""
+        """Send a signal to a member."""
         member = self.members[number]
         if member is not None:
             member.send_signal(what)
@@ -118,14 +118,14 @@ class Cluster:
         return loses_leases(told.stdout.partition(": ")[2])
 
     def kill(self, number: int) -> None:
-        """SIGKILL."""
+        """Kill a member."""
         member, self.members[number] = self.members[number], None
         if member is not None:
             member.kill()
             member.wait()
 
     def close(self) -> None:
-        """End all."""
+        """End all members."""
         for number in range(MEMBERS):
             self.kill(number)
         for proxy in self._proxies:
@@ -159,7 +159,7 @@ def _sockets(process_id: int) -> set[str]:
 
 @contextlib.contextmanager
 def cluster(folder: Path) -> Iterator[Cluster]:
-    """Started and well; ended."""
+    """Start a healthy cluster, and end the cluster at the exit."""
     made = Cluster(folder)
     try:
         for number in range(MEMBERS):

@@ -24,13 +24,13 @@ EVERY_S = 0.1
 
 
 class Pause:
-    """Whether the process is to stop itself before its next write."""
+    """Whether the process shall stop itself before its next write."""
 
     def __init__(self) -> None:
         self.is_wanted = False
 
     def want(self) -> None:
-        """At the next write."""
+        """Request a stop at the next write."""
         self.is_wanted = True
 
     def take(self) -> None:
@@ -52,7 +52,7 @@ async def live(targets: str, name: str, number: int, sink_port: int) -> int:
         signal.SIGTERM, lambda: leaving.append(loop.create_task(consumer.leave()))
     )
     assert consumer.task is not None
-    # From the first line on, signals are taken as they are meant.
+    # From the first line on, signals have their intended effect.
     _, sink = await asyncio.open_connection("127.0.0.1", sink_port)
     sink.write(f"{name} {number}\n".encode())
     while not (consumer.task.done() or consumer.client.streams):

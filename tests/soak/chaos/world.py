@@ -1,4 +1,4 @@
-"""The processes of a chaos run: a cluster of etcd, three instances, consumers, and the sink they write to."""
+"""The processes of a chaos run: etcd, three instances, consumers, and the consumers' sink."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Process:
             self.popen.send_signal(what)
 
     def close_doors(self) -> None:
-        """Its connections are over."""
+        """Close the process's proxies."""
         for door in self.doors:
             threading.Thread(target=door.close, daemon=True).start()
         self.doors = []
@@ -80,7 +80,7 @@ class World:
     # -- the sink ------------------------------------------------------------------------------------
 
     async def listen(self) -> asyncio.Server:
-        """Take writes from now on."""
+        """Accept writes from now on."""
         server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.sink_port = server.sockets[0].getsockname()[1]
         return server
@@ -204,7 +204,7 @@ def _instance(folder: Path, cables: list[Proxy], *, bind: str = "127.0.0.1:0") -
 
 @contextlib.asynccontextmanager
 async def world(folder: Path, etcd: Cluster) -> AsyncIterator[World]:
-    """The instances and the sink; no consumer yet."""
+    """Start the instances and the sink, without consumers."""
     with contextlib.ExitStack() as ends:
         cables = [
             [ends.enter_context(proxy_to(endpoint)) for endpoint in _turned(etcd.endpoints, number)]

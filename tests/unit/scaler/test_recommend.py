@@ -72,7 +72,7 @@ def test_min_above_the_load_is_kept() -> None:
 
 
 def test_a_change_that_kubernetes_passes_over_is_not_recommended() -> None:
-    """With 400 tasks 20 and 21 workers differ by too little; the next size beyond a tenth is taken."""
+    """With 400 tasks, sizes 20 and 21 differ by too little; a size beyond a tenth is chosen."""
     made = group(members=20, tasks=400, worker_rate=100.0, arrival=1830.0)
     found = made.pass_time(300)
     assert made.sizes() == [20, 23]

@@ -539,7 +539,7 @@ def test_files_are_fetched_in_the_manifest_s_order(
 
 
 def test_only_files_of_the_snapshot_itself_are_uploaded(shelf: Shelf) -> None:
-    """Into its folder; files of other snapshots are there, and all are named."""
+    """Own files go into the snapshot's folder; files of other snapshots exist already."""
     uploads: list[Any] = []
     shelf.storage.upload = lambda local, path: uploads.append((local, path))  # type: ignore[attr-defined]
     other = f"{snapshot_id(1)}/a.sst"
