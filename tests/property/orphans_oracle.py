@@ -16,7 +16,7 @@ Terms = tuple[int, int, int, int, int]
 
 
 def terms(case: Orphans, who: Sequence[int]) -> Terms:
-    """(sum rate x load^2, sum cell^2, -returned, sum state^2, -at target); lower is better."""
+    """Return (rate x load^2, cell^2, -returned, state^2, -at target) as sums; less is better."""
     given = np.asarray(who, dtype=np.int64)
     cell = case.settled.copy()
     np.add.at(cell, (case.group, given), 1)

@@ -106,7 +106,7 @@ def test_warmth_of_the_counts_is_the_best_of_all_assignments() -> None:
 
 
 def every_way(t: Transport, g: int) -> list[list[list[int]]]:
-    """Yield all counts of groups g and later."""
+    """Return all counts of groups g and later."""
     if g == len(t.supply):
         return [[]]
     members = len(t.rate)

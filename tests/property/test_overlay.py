@@ -366,7 +366,7 @@ async def _share(line: str) -> Share:
 
 
 class Transactional(Tables):
-    """Two transactional ids change the same partitions: each in its order, interleaved in the changelog."""
+    """Two transactional ids change the same partitions, interleaved in the changelog."""
 
     exactly_once = True
 

@@ -45,12 +45,12 @@ class GroupLife(RuleBasedStateMachine):
 
     @rule(chance=CHANCE)
     def return_with_old_data(self, chance: Random) -> None:
-        """Return a restarted member with its files."""
+        """Bring back a restarted member with its files."""
         self.world.return_with_files(chance)
 
     @rule(chance=CHANCE)
     def return_as_zombie(self, chance: Random) -> None:
-        """Return a paused member with its old claims."""
+        """Bring back a paused member with its old claims."""
         self.world.return_as_zombie(chance)
 
     @rule(chance=CHANCE)

@@ -69,7 +69,7 @@ class World:
             self.leave(rng)
 
     def return_with_files(self, rng: Random) -> None:
-        """Return a stopped member with files and perhaps its former partitions, without actives."""
+        """Bring back a stopped member with files and perhaps its former partitions."""
         if self.gone and (old := self.gone.pop()).member_id not in self.members:
             self.members[old.member_id] = _restarted(old, remembers=rng.random() < 0.7)
 
@@ -82,7 +82,7 @@ class World:
         }
 
     def return_as_zombie(self, rng: Random) -> None:
-        """Return a stopped member with claims of an old generation."""
+        """Bring back a stopped member with claims of an old generation."""
         if self.gone and (old := self.gone.pop()).member_id not in self.members:
             self.members[old.member_id] = old
 

@@ -30,7 +30,7 @@ def test_a_scenario_plays_as_written(file: str, scenario: Scenario) -> None:
 
 
 def covered() -> list[tuple[str, str, str, str]]:
-    """Yield suite, test, kind of answer, and answer."""
+    """Return suite, test, kind of answer, and answer."""
     lines = [
         line for line in COVERAGE.read_text().splitlines() if line and not line.startswith("#")
     ]

@@ -222,7 +222,7 @@ def told(made: Plan) -> Iterator[str]:
 
 
 def short(made: Plan) -> Iterator[str]:
-    """Return a large plan in two lines: figures, and a digest of owners, copies and warm-ups."""
+    """Yield a large plan in two lines: figures, and a digest of owners, copies and warm-ups."""
     figures = {k: v for k, v in made.report().items() if k != "groups" and v is not None}
     yield " ".join(f"{v:.6g}" if isinstance(v, float) else str(v) for v in figures.values())
     digest = sha256()

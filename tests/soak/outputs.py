@@ -69,7 +69,7 @@ class Outputs:
         return sum(count - 1 for times in self.seen.values() for count in times if count > 1)
 
     def wait_for_all(self, amounts: Mapping[str, Sequence[int]], patience_s: float) -> int:
-        """Read until none is missing, or none came for ``patience_s``; returns how many are missing."""
+        """Read until all outputs are there or none arrives for a while; return the missing."""
         last = time.monotonic()
         while missing := self.missing(amounts):
             if self.read(0.2):

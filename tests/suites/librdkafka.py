@@ -63,7 +63,7 @@ def kafka_path(folder: Path) -> Path:
 
 
 def reported(text: str) -> dict[str, str]:
-    """Name -> passed, failed or skipped of the runner's report, which is not always sound JSON."""
+    """Return name -> passed, failed or skipped from a report, which may be broken JSON."""
     states = re.findall(r'"name": "(\d{4}_\w+)", "state": "(\w+)"', text)
     return {name: WORDS.get(state, "failed") for name, state in states}
 

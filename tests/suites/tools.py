@@ -27,7 +27,7 @@ READ, WRITE = f"{_}consumer.ConsoleConsumer", f"{_}ConsoleProducer"
 
 @dataclass(frozen=True)
 class Step:
-    """``main_class`` with ``typed`` (with {protocol}) must print ``seen``, ``refused``: with an error."""
+    """``main_class`` with ``typed`` must print ``seen``; ``refused`` means with an error."""
 
     name: str
     main_class: str

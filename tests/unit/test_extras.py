@@ -52,7 +52,7 @@ for room in rooms:
 
 
 def requirements(extras: Iterable[str]) -> Iterator[Requirement]:
-    """Return the requirements in setup.cfg: the common core and these extras."""
+    """Yield the requirements in setup.cfg: the common core and these extras."""
     settings = configparser.ConfigParser()
     settings.read(ROOT / "setup.cfg")
     texts = [settings["options"]["install_requires"]]

@@ -37,7 +37,7 @@ MOST_RINGS = 100  # maximum in one wait; a timer that fires more often is set to
 
 
 async def _no_turn(size: int = 0) -> None:
-    """Yield to no other task."""
+    """Let no other task run."""
 
 
 def _at_once(handler: Coroutine[Any, Any, Any]) -> Any:

@@ -88,7 +88,7 @@ class Client:
             self.member_id = ""
 
     def switch(self) -> None:
-        """Return with the other protocol, as after a software upgrade."""
+        """Use the other protocol from now on, as after a software upgrade."""
         self.out()
         self.classic = not self.classic
         self.member_id = ""

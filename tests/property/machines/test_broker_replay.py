@@ -173,7 +173,7 @@ class Life:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_nothing_acknowledged_is_lost_wherever_the_broker_dies(seed: int) -> None:
-    """The same life, cut after its 1st, 2nd, ... write; then reopened, checked, and lived on."""
+    """The life ends after its 1st, 2nd, ... write, is reopened and checked, and continues."""
     for lifetime in range(0, 120, 1 + seed % 3):
         store = MortalStore(lifetime)
         life = Life(store, seed)

@@ -20,7 +20,7 @@ LONG = 1_000_000
 
 @dataclass
 class Fleet:
-    """Members and how far each has come in each changelog partition; all of these are ``LONG``."""
+    """Members and their positions; each changelog partition has ``LONG`` records."""
 
     partitions: dict[str, int]
     policy: WarmupPolicy

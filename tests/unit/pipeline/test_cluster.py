@@ -21,7 +21,7 @@ SASL = {
 
 
 def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
-    """A password in the environment replaces the file's; the file's name is no property."""
+    """The environment's password replaces the file's; the file's name is no property."""
     path = tmp_path / "client.properties"
     path.write_text("sasl.username=of the file\nsasl.password=of the file\n")
     environment = {
@@ -35,7 +35,7 @@ def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
 
 
 def test_the_option_goes_before_the_file_that_the_environment_names(tmp_path: Path) -> None:
-    """--config FILE."""
+    """The option is --config FILE."""
     for name in ("mine", "other"):
         (tmp_path / name).write_text(f"client.id={name}\n")
     environment = {"FAUST_ASSIGNER_KAFKA_CONFIG": str(tmp_path / "other")}
@@ -43,7 +43,7 @@ def test_the_option_goes_before_the_file_that_the_environment_names(tmp_path: Pa
 
 
 def test_brokers_that_are_named_go_before_the_propertys() -> None:
-    """And are no property of the cluster."""
+    """The brokers are then no property of the cluster."""
     properties = {"bootstrap.servers": "a:1", "client.id": "me"}
     assert cluster_of(None, properties) == Cluster("a:1", {"client.id": "me"})
     assert cluster_of("b:2", properties).bootstrap == "b:2"
@@ -63,7 +63,7 @@ def test_spark_is_told_a_login_once_and_escaped() -> None:
 
 
 def test_a_login_in_jaas_is_read_as_kafka_reads_it() -> None:
-    """Quoted with escapes, in single quotes, or bare."""
+    """A value is quoted with escapes, in single quotes, or bare."""
     for jaas in (
         r'x required username="worker" password="pa\"ss\\word";',
         """x required username='worker' password='pa"ss\\word';""",
@@ -93,7 +93,7 @@ def test_an_unknown_protocol_is_refused_by_name() -> None:
 
 
 def test_a_hosts_name_is_checked_unless_that_is_switched_off() -> None:
-    """ssl.endpoint.identification.algorithm: https by default, empty as in Kafka itself."""
+    """The algorithm is https by default, and empty to switch the check off, as in Kafka."""
     checked = Cluster("a:1", {"security.protocol": "SSL"}).connection()["ssl_context"]
     assert checked.check_hostname
     name = "ssl.endpoint.identification.algorithm"
@@ -102,7 +102,7 @@ def test_a_hosts_name_is_checked_unless_that_is_switched_off() -> None:
 
 
 def test_secrets_are_in_no_repr() -> None:
-    """Logs and tracebacks show the brokers alone."""
+    """Logs and tracebacks show only the brokers."""
     assert repr(Cluster("a:1", SASL)) == "Cluster(bootstrap='a:1')"
 
 
@@ -135,7 +135,7 @@ def test_what_is_no_address_is_refused_before_anybody_is_asked(servers: str) -> 
     "servers", ["a", "a:1", "a:1,b:65535", "a:1, b:2", "::1", "[::1]:9092", "[::1]"]
 )
 def test_addresses_as_kafkas_clients_take_them_pass(servers: str) -> None:
-    """With a port or without, IPv6 too."""
+    """An address may have a port or none, and may be IPv6."""
     assert cluster_of(servers, {}).bootstrap == servers
 
 
@@ -180,7 +180,7 @@ def test_a_keystore_that_is_not_pem_is_refused_with_the_way_to_one(
 def test_a_misspelled_property_is_refused_with_the_nearest_name(
     tmp_path: Path, name: str, meant: str
 ) -> None:
-    """Ignored, security.protocal would mean a connection without TLS."""
+    """If ignored, security.protocal would mean a connection without TLS."""
     path = tmp_path / "client.properties"
     path.write_text(f"{name}=x\n")
     with pytest.raises(ConfigError, match=f"client.properties: .*'{name}'; did you mean {meant}"):
@@ -188,7 +188,7 @@ def test_a_misspelled_property_is_refused_with_the_nearest_name(
 
 
 def test_a_misspelled_property_in_the_environment_is_refused() -> None:
-    """As in the file, by the property's name."""
+    """The rule is that of the file, and the error has the property's name."""
     with pytest.raises(ConfigError, match=r"KAFKA_.*'sasl\.pasword'.*sasl\.password"):
         client_properties(None, {"FAUST_ASSIGNER_KAFKA_SASL_PASWORD": "x"})
 
@@ -206,7 +206,7 @@ def test_a_vendors_property_is_logged_and_kept(
 
 
 def test_variables_of_kubernetes_are_no_properties(caplog: pytest.LogCaptureFixture) -> None:
-    """Each pod beside a Service faust-assigner-kafka has them; Spark's connector must not get them."""
+    """Every pod beside a Service faust-assigner-kafka has them; Spark must not get them."""
     environment = {
         "FAUST_ASSIGNER_KAFKA_SERVICE_HOST": "10.0.0.1",
         "FAUST_ASSIGNER_KAFKA_PORT_9092_TCP": "tcp://10.0.0.1:9092",
@@ -217,7 +217,7 @@ def test_variables_of_kubernetes_are_no_properties(caplog: pytest.LogCaptureFixt
 
 
 def test_a_connection_has_only_what_its_protocol_needs() -> None:
-    """Each broker; a login with SASL alone; the time limit as a number."""
+    """The connection has each broker, a login only with SASL, and a numeric time limit."""
     plain = Cluster("a:1,b:2", {"sasl.mechanism": "PLAIN", "request.timeout.ms": "700"})
     assert plain.connection() == {
         "bootstrap_servers": ["a:1", "b:2"],
@@ -249,7 +249,7 @@ def test_a_connection_has_only_what_its_protocol_needs() -> None:
 def test_spark_is_told_a_login_only_if_it_needs_one(
     given: dict[str, str], mechanism: str | None, has_login: bool
 ) -> None:
-    """A login of the user's own stays; other properties are passed on."""
+    """The user's own login stays; other properties are passed on."""
     told = Cluster("a:1", given).spark_options()
     assert told.get("kafka.sasl.mechanism") == mechanism
     login = told.get("kafka.sasl.jaas.config", "")
@@ -272,7 +272,7 @@ def test_spark_is_told_a_login_only_if_it_needs_one(
     ],
 )
 def test_properties_are_read_as_java_reads_them(text: str, found: dict[str, str]) -> None:
-    """Continued lines, comments and escapes."""
+    """The format has continued lines, comments and escapes."""
     assert cluster.parse_properties(text) == found
 
 

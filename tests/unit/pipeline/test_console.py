@@ -56,7 +56,7 @@ MANIFEST = Manifest(
 
 
 def test_columns_are_as_wide_as_their_widest_cell(capsys: pytest.CaptureFixture[str]) -> None:
-    """And no line ends in blanks."""
+    """No line ends with blanks."""
     show("Title", ("a", "head"), [("long cell", "x"), ("y", "")])
     lines = capsys.readouterr().out.splitlines()
     assert lines == ["Title", "a          head", "long cell  x", "y"]
@@ -90,7 +90,7 @@ def test_what_programs_read_is_json_alone(capsys: pytest.CaptureFixture[str]) ->
 def test_what_would_be_removed_is_told_from_what_was(
     capsys: pytest.CaptureFixture[str], dry_run: bool, title: str
 ) -> None:
-    """With its size and the reason."""
+    """Both have the size and the reason."""
     show_removals([Removal(path="p", size=5_000, reason="old")], dry_run=dry_run)
     lines = capsys.readouterr().out.splitlines()
     assert (lines[0], lines[2].split()) == (title, ["p", "5,000", "old"])

@@ -14,7 +14,7 @@ from faust_assigner.pipeline.doctor import FAILED, OK, WARNING, Finding
 
 
 def by_code(findings: list[Finding]) -> dict[str, Finding]:
-    """Findings by code."""
+    """Return the findings by code."""
     return {finding.code: finding for finding in findings}
 
 
@@ -33,14 +33,14 @@ def versions(monkeypatch: pytest.MonkeyPatch, **found: str | None) -> None:
     ],
 )
 def test_java_versions_old_and_new(said: str, version: int | None) -> None:
-    """Java 8 called itself 1.8."""
+    """Java 8's version is 1.8."""
     assert doctor.java_version(said) == version
 
 
 def test_machine_without_java_is_told_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """On PATH or in JAVA_HOME."""
+    """Java may be on PATH or in JAVA_HOME."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     finding = doctor.check_java()
@@ -51,7 +51,7 @@ def test_machine_without_java_is_told_what_to_install(
 
 
 def test_old_java_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Spark 4 needs 17."""
+    """Spark 4 needs Java 17."""
     (tmp_path / "bin").mkdir()
     java = tmp_path / "bin" / "java"
     java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
@@ -75,7 +75,7 @@ def test_old_java_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 def test_each_wrong_package_has_its_fix(
     monkeypatch: pytest.MonkeyPatch, found: dict[str, str | None], code: str, fix: str
 ) -> None:
-    """And makes the machine unfit."""
+    """The package makes the machine unfit."""
     versions(monkeypatch, **{"pyspark": "4.2.0", "pandas": "2.3.3", **found})
     findings = doctor.examine()
     assert by_code(findings)[code].status == FAILED
@@ -133,7 +133,7 @@ def test_command_prints_plain_lines_and_json(monkeypatch: pytest.MonkeyPatch) ->
 def test_wrong_arguments_are_one_line_before_spark_starts(
     arguments: list[str], code: int, said: str
 ) -> None:
-    """And exit code 2."""
+    """The exit code is 2."""
     result = CliRunner().invoke(main, ["history", *arguments])
     assert result.exit_code == code
     assert said in result.output

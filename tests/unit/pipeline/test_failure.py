@@ -73,7 +73,7 @@ def test_a_job_that_is_not_there_is_a_wrong_question(capsys: pytest.CaptureFixtu
 
 
 def test_an_error_that_begins_with_its_own_name_says_it_once() -> None:
-    """As Kafka's client makes them."""
+    """Kafka's client creates such errors."""
     found = verdict(
         error_of("aiokafka", "KafkaConnectionError", "KafkaConnectionError: nobody there")
     )

@@ -67,7 +67,7 @@ def _write(place: Path, *, fails: bool = False) -> None:
 
 
 def test_a_run_without_output_leaves_no_folder(tmp_path: Path) -> None:
-    """A run with output leaves its folder; an object store has no lock."""
+    """A run with output keeps its folder; an object store has no lock."""
     place = tmp_path / "new" / "out"
     with only_writer(str(place)):
         assert place.is_dir()
@@ -142,7 +142,7 @@ def _outside(module: str, text: str, cause: Exception | None = None) -> Exceptio
 def test_an_error_from_outside_is_permanent_or_temporary(
     error: Exception, found: tuple[str, int] | None
 ) -> None:
-    """By its own name and by its causes; a bug has no verdict."""
+    """The error's name and causes decide; a bug has no verdict."""
     assert verdict(error) == found
 
 
@@ -198,7 +198,7 @@ def test_a_period_without_bounds_holds_everything() -> None:
 def test_a_lock_is_on_the_folder_that_readers_and_writers_find(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run without output may remove the folder between open and lock; then the lock is taken again."""
+    """A run without output may remove the folder before the lock; the lock is then retried."""
     import fcntl
 
     folder = tmp_path / "out"

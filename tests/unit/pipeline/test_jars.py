@@ -1,4 +1,4 @@
-"""Jars from Maven: fetched once, complete or not there, and of the installed Spark."""
+"""Jars from Maven: fetched once, complete or absent, and made for the installed Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from faust_assigner.pipeline.maven import JarsError, fetch_jars
 
 
 class Maven:
-    """Maven, which fills its output folder or fails."""
+    """A fake Maven, which fills its output folder or fails."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, cache: Path, code: int = 0) -> None:
         self.commands: list[list[str]] = []
@@ -50,7 +50,7 @@ def test_jars_are_fetched_once_into_a_folder_that_is_then_complete(
 def test_of_two_processes_that_fetch_the_first_one_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second removes its own folder."""
+    """The second process removes its own folder."""
     fake = Maven(monkeypatch, tmp_path)
     target = tmp_path / "jars"
 

@@ -1,4 +1,4 @@
-"""The whole output of the pipeline's commands, and the findings of its doctor."""
+"""The complete output of the pipeline's commands, and the doctor's findings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from faust_assigner.snapshots.upkeep import Removal, Verdict
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """The printed lines."""
+    """Return the printed lines."""
     return capsys.readouterr().out.splitlines()
 
 
@@ -52,12 +52,12 @@ def test_columns_are_as_wide_as_their_widest_cell(capsys: pytest.CaptureFixture[
 
 
 def day(number: int, **more: Any) -> dict[str, Any]:
-    """A row of a daily table."""
+    """Return a row of a daily table."""
     return {"group_id": "g", "dt": date(2026, 11, number), **more}
 
 
 def test_the_whole_text_of_a_history(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its summary, its headline, its tables in a fixed order, the first refused lines, the folder."""
+    """The text has the summary, headline, ordered tables, first refused lines and the folder."""
     tables: dict[str, Any] = {name: [] for name in REPORTED}
     counts = {"decisions": 3, "assigned": 12, "moved": 5, "cold_moves": 1, "standby_hits": 2}
     tables["movement"] = [day(20, policy="p", **counts)]
@@ -127,7 +127,7 @@ def test_snapshots_are_shown_with_their_layers_and_new_bytes(
 
 
 def test_verdicts_and_removals_as_tables_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """With all of their facts."""
+    """Both forms have all facts."""
     verdicts = [Verdict("a", MANIFEST, None), Verdict("b", None, "no manifest")]
     removals = [
         Removal(path="x/1.sst", size=1_024, reason="old"),
@@ -204,7 +204,7 @@ def test_all_checks_run_in_their_order_and_a_session_only_after_good_ones(
 
 
 def test_each_finding_about_java(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On PATH or in JAVA_HOME; the fix is the same for each failure."""
+    """Java may be on PATH or in JAVA_HOME; each failure has the same fix."""
     said = ['openjdk version "17.0.15" 2025-04-15']
     asked: list[Any] = []
 
@@ -269,7 +269,7 @@ WANTED = f">={LEAST[0]}.{LEAST[1]},<{BEYOND[0]}.{BEYOND[1]}"
 def test_each_finding_about_pyspark(
     monkeypatch: pytest.MonkeyPatch, version: str | None, finding: Finding
 ) -> None:
-    """Its range includes the lowest version and not the highest."""
+    """The range includes its lowest version and excludes its highest."""
     monkeypatch.setattr(doctor, "installed", lambda _: version)
     assert doctor.check_pyspark() == finding
 

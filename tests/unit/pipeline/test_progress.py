@@ -18,7 +18,7 @@ def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_line_has_the_stage_and_only_the_known_figures() -> None:
-    """Rows grow while they are read; days appear when they are known."""
+    """The number of rows grows during the read; days appear once known."""
     now = [5.0]
     progress = Progress("history", clock=lambda: now[0])
     lines = Refused()
@@ -45,7 +45,7 @@ def test_a_job_that_reads_no_lines_has_no_figures_of_lines() -> None:
 def test_without_a_terminal_the_line_is_logged_at_each_interval(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On stderr, with the time; stdout is the command's own."""
+    """The log goes to stderr with the time; stdout is for the command's output."""
     ends = iter([False, False, True])
     waits = []
 
@@ -72,7 +72,7 @@ class Waiting:
         self._wait, self._done = wait, done
 
     def wait(self, timeout: float) -> bool:
-        """The next answer of the test."""
+        """Return the test's next answer."""
         ended = bool(self._wait(self, timeout))  # type: ignore[operator]
         if ended:
             self._done.set()
@@ -83,7 +83,7 @@ class Waiting:
 
 
 def test_the_log_ends_with_the_run(capsys: pytest.CaptureFixture[str]) -> None:
-    """A short run logs no line, and no thread stays."""
+    """A short run logs no line, and no thread remains."""
     before = threading.active_count()
     with shown(Progress("history")):
         assert threading.active_count() == before + 1
@@ -92,7 +92,7 @@ def test_the_log_ends_with_the_run(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_session_without_a_page_has_no_address() -> None:
-    """Spark Connect has no SparkContext; its error is the version's own."""
+    """Spark Connect has no SparkContext; the error depends on the version."""
 
     class Connect:
         @property

@@ -20,7 +20,7 @@ from tests.integration.spark.ledgers import ASSIGNMENT, DECISION, SAMPLE, Ledger
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A ledger, and no pictures."""
+    """A ledger, without pictures."""
     monkeypatch.setattr(plots, "draw", lambda report: {})
     monkeypatch.chdir(tmp_path)
     ledger = Ledger(tmp_path / "ledger")
@@ -29,7 +29,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(home: Path, text: str, *more: str) -> Result:
-    """A run by a file of this text."""
+    """Run with a file of this text."""
     (home / "pipeline.toml").write_text(f"[pipeline]\nno-spark = true\n{text}")
     return CliRunner().invoke(
         main, ["pipeline", "run", "--config", str(home / "pipeline.toml"), *more]
@@ -82,7 +82,7 @@ def test_a_failure_for_good_goes_before_trying_again(
     ],
 )
 def test_a_wrong_file_is_refused_before_anything_runs(home: Path, text: str, said: str) -> None:
-    """By section and option; exit code 2."""
+    """The error has the section and the option; the exit code is 2."""
     refused = run(home, WEIGHTS + text if text.startswith("[") else text + WEIGHTS)
     assert (refused.exit_code, said in refused.output) == (2, True), refused.output
     assert not (home / "weights.json").exists()
@@ -109,7 +109,7 @@ def test_the_main_for_spark_submit_takes_the_commands_options(home: Path) -> Non
 def test_the_shared_session_has_the_settings_of_deltas_tables(
     home: Path, monkeypatch: pytest.MonkeyPatch, kind: str, is_set: bool
 ) -> None:
-    """A session takes them at its start alone, before the section of the history is run."""
+    """A session takes them only at its start, before the history's section runs."""
     started: list[Any] = []
 
     @contextlib.contextmanager

@@ -39,7 +39,7 @@ def test_a_server_of_ones_own_has_no_bucket_in_its_name() -> None:
 def test_a_given_setting_has_priority_over_the_environment_and_the_defaults(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Files of jars and packages are added to them."""
+    """Jar files and packages are added to the settings."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://environment")
     zone, endpoint = "spark.sql.session.timeZone", "spark.hadoop.fs.s3a.endpoint"
     plain = session._settings("local[3]", (), (), {})
@@ -72,7 +72,7 @@ def test_jars_of_a_download_that_broke_off_are_none(
 
 
 def test_a_question_mark_makes_a_column_optional_and_is_no_part_of_its_name() -> None:
-    """columns("a int, b? string")."""
+    """The example is columns("a int, b? string")."""
     assert columns("a int, b? string") == (Column("a", "int", False), Column("b", "string", True))
 
 
@@ -104,7 +104,7 @@ class Builder:
 
 
 def started(monkeypatch: pytest.MonkeyPatch, runs: str) -> Builder:
-    """Return the builder of the next session; shipping is noted among its calls."""
+    """Return the next session's builder, which also records the shipping."""
     builder = Builder(runs)
     monkeypatch.setattr("pyspark.sql.SparkSession.builder", builder)
     monkeypatch.setattr(session, "ship", lambda spark: builder.calls.append("shipped"))
@@ -143,7 +143,7 @@ def test_this_package_is_sent_to_the_executors_of_a_cluster_alone(
 
 
 def test_the_interpreters_of_the_submitter_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The workers of a cluster have their own; the same holds for the address of this machine."""
+    """A cluster's workers have their own; the same holds for this machine's address."""
     started(monkeypatch, "local[2]")
     given = {"PYSPARK_PYTHON": "a", "PYSPARK_DRIVER_PYTHON": "b", "SPARK_LOCAL_IP": "127.0.0.2"}
     for name, value in given.items():
@@ -205,6 +205,6 @@ def test_commands_share_a_held_session_which_ends_after_a_failure_too(
     ],
 )
 def test_a_cluster_is_as_wide_as_its_executors_cores(conf: dict[str, str], tasks: int) -> None:
-    """Two tasks without settings."""
+    """Without settings the width is two tasks."""
     spark: Any = SimpleNamespace(conf=SimpleNamespace(get=lambda name, d="": conf.get(name, d)))
     assert session.width(spark) == tasks

@@ -40,7 +40,7 @@ class Session:
         return self
 
     def mapInArrow(self, task: Callable[..., Any], schema: str) -> Session:  # noqa: N802 - Spark's
-        """The task of the next ``collect()``."""
+        """Record the task of the next ``collect()``."""
         self.task = cloudpickle.dumps(task)
         return self
 
@@ -53,20 +53,20 @@ class Session:
         return [SimpleNamespace(lacks=done.stdout.decode().strip())]
 
     def addArtifacts(self, archive: str, *, pyfile: bool) -> None:  # noqa: N802 - Spark's
-        """The executor has the package from now on."""
+        """Give the package to the executor."""
         self.sent.append(Path(archive))
         self.lacks.remove(PACKAGE)
 
 
 def test_the_package_is_sent_to_executors_that_lack_it() -> None:
-    """Once, as a zip file; the second check finds all modules."""
+    """The package is sent once as a zip file; the second check finds all modules."""
     session: Any = Session(PACKAGE)
     ship(session)
     assert [file.name for file in session.sent] == [f"{PACKAGE}.zip"]
 
 
 def test_a_dependency_that_the_executors_lack_is_named_at_once() -> None:
-    """The package could be sent, its dependencies not: without the check the first job fails later."""
+    """Only the package can be sent; without the check, the first job fails later."""
     session: Any = Session("pyarrow.compute")
     with pytest.raises(ExecutorsLackPackages, match=r"no module 'pyarrow\.compute'"):
         ship(session)

@@ -1,4 +1,4 @@
-"""A folder of results: its files are whole or not there."""
+"""A folder of results: its files are whole or absent."""
 
 from __future__ import annotations
 

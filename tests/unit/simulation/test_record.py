@@ -117,7 +117,7 @@ def told() -> list[str]:
 
 
 def said(number: int, members: Sequence[Member]) -> Iterator[str]:
-    """Return a round's members in lines."""
+    """Yield a round's members in lines."""
     yield f"round {number}"
     for one in members:
         head = f"{one.member_id} {one.generation} {one.rack_id} {one.capacity}"

@@ -245,7 +245,7 @@ async def test_polls_are_short_and_other_calls_of_the_consumers_thread_are_count
         """Poll."""
 
     async def position() -> None:
-        """Return a position."""
+        """Ask for the position."""
 
     async def call(function: Any, *args: Any, **options: Any) -> Any:
         counts.append(made._calls)

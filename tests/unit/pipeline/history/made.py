@@ -24,7 +24,7 @@ def at(day: str, hour: int, moved: int = 1, **more: Any) -> list[Line]:
 
 
 def stored(folder: Path, days: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> Store:
-    """A store with these rows of each day's tables, and 12 refused lines; other columns have no value."""
+    """Return a store with these rows by day and table, and 12 refused lines."""
     store = Store(str(folder))
     entries = {}
     for day, facts in days.items():
@@ -48,12 +48,12 @@ class History:
         self.options = HistoryOptions((str(self.ledger.folder),), str(self.out), **options)
 
     def run(self, *lines: Line) -> Any:
-        """A run over these lines alone; its report."""
+        """Run over these lines alone; return the report."""
         self.ledger.write("w.jsonl", lines)
         return run_here(self.options)
 
     def tables(self) -> dict[str, list[Any]]:
-        """All rows of all tables, by the manifest."""
+        """Return all rows of all tables, by the manifest."""
         store = Store(str(self.out))
         manifest = store.load()
         found = {
@@ -64,7 +64,7 @@ class History:
         return {name: rows for name, rows in found.items() if rows}
 
     def files(self) -> dict[str, list[Any]]:
-        """All rows of all tables, as a reader of the folders finds them."""
+        """Return all rows of all tables, as found by a reader of the folders."""
         found: dict[str, list[Any]] = {}
         for path in sorted(self.out.glob("*/dt=*/*.parquet")):
             name = f"{path.parts[-3]} {path.parts[-2].removeprefix('dt=')}"
@@ -72,7 +72,7 @@ class History:
         return found
 
     def daily(self, table: str) -> list[Any]:
-        """A table's rows, over the days in order."""
+        """Return a table's rows over the days, in order."""
         return [
             row
             for name, rows in sorted(self.tables().items())

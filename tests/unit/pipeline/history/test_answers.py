@@ -30,12 +30,12 @@ def hour(days_ago: int, **more: Any) -> dict[str, Any]:
 
 
 def tables(**found: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """A report's tables, empty but for these."""
+    """Return a report's tables, empty except for these."""
     return {**{name: [] for name in ("timeline", "standstills", "rebalances")}, **found}
 
 
 def test_a_week_is_seven_days_and_is_compared_with_the_seven_before() -> None:
-    """The seventh day ago is the week before, the fourteenth is in neither."""
+    """The seventh day ago is in the week before; the fourteenth is in neither week."""
     rows = [hour(0), hour(6), hour(7), hour(13), hour(13), hour(14)]
     found = {row["figure"]: row for row in week_rows(tables(timeline=rows))}
     told = found["rebalances"]
@@ -43,13 +43,13 @@ def test_a_week_is_seven_days_and_is_compared_with_the_seven_before() -> None:
 
 
 def test_without_a_week_before_there_is_no_comparison() -> None:
-    """A dash is not a zero."""
+    """A missing comparison is a dash, not a zero."""
     found = {row["figure"]: row for row in week_rows(tables(timeline=[hour(0), hour(1)]))}
     assert (found["rebalances"]["week before"], found["rebalances"]["change"]) == ("-", "")
 
 
 def test_a_standstill_of_the_week_is_in_the_summary_and_an_older_one_in_the_table() -> None:
-    """The summary is of the week; the table is of all days, the longest first."""
+    """The summary is of the week; the table is of all days, longest first."""
     common = {
         "group_id": "g", "decision_id": "d", "topic": "t", "partition": 1, "member": "worker-1",
         "source": "replay", "records": 1_200, "trigger": None, "cause": "owner gone",
@@ -101,7 +101,7 @@ def test_releases_are_compared_per_round() -> None:
 
 
 def test_a_history_without_lines_has_an_answer() -> None:
-    """A sentence instead of an empty page."""
+    """The page has a sentence instead of empty tables."""
     assert summary(tables()) == ["The history has no line."]
 
 
@@ -135,7 +135,7 @@ def rich_weeks() -> dict[str, list[dict[str, Any]]]:
 
 
 def test_each_figure_of_two_weeks_has_its_own_sum_or_extreme_and_its_change() -> None:
-    """Hours without members, lag or standstill count for none of the extremes."""
+    """Hours without members, lag or standstill do not affect the extremes."""
     found = [tuple(row.values()) for row in week_rows(rich_weeks())]
     assert found == [
         ("rebalances", "3", "6", "-3 (-50%)"),
@@ -171,7 +171,7 @@ def test_figures_that_are_equal_or_unknown_have_no_change() -> None:
 def test_releases_are_new_only_if_the_history_is_older_than_the_week(
     days_ago: int, row: tuple[str, ...]
 ) -> None:
-    """The three last names of the new releases are shown."""
+    """Only the last three names of new releases are shown."""
     rounds = [
         {"group_id": "g", "decision_id": deploy, "deploy": deploy, "dt": END, "trigger": ""}
         for deploy in "adbec"
@@ -191,7 +191,7 @@ def test_releases_of_an_older_week_without_a_new_one_are_counted() -> None:
 
 
 def standstill(seconds: float, **more: Any) -> dict[str, Any]:
-    """A standstill at noon of the last day."""
+    """Return a standstill at noon of the last day."""
     return {
         "group_id": "g", "decision_id": "d", "topic": "t", "partition": 3, "member": "w",
         "source": "local", "records": 4_000, "trigger": None, "cause": None,
@@ -250,14 +250,14 @@ def test_a_row_of_a_standstill_has_all_its_columns_and_the_trigger_of_its_own_gr
 
 
 def test_ten_standstills_are_shown() -> None:
-    """The shortest of eleven is not."""
+    """The shortest of eleven is left out."""
     rows = [standstill(float(n)) for n in range(11)]
     found = standstill_rows(tables(standstills=rows))
     assert [row["seconds"] for row in found] == [float(n) for n in range(10, 0, -1)]
 
 
 def test_a_release_of_a_group_has_the_figures_of_its_own_rounds() -> None:
-    """Two groups share a release's name; a round without recovery counts for no standstill."""
+    """Two groups share a release's name; a round without recovery has no standstill."""
 
     def round_(group: str, deploy: str, minute: int, moved: int, cold: int, took: Any) -> Any:
         return {
@@ -314,7 +314,7 @@ def test_the_summary_of_one_quiet_day_is_one_sentence() -> None:
 def test_a_zero_is_a_figure_and_no_missing_one(
     now: int, before: int, told: tuple[str, ...]
 ) -> None:
-    """Of a week without recoveries the change is known; without a divisor there is no share."""
+    """The change of a week without recoveries is known; without a divisor there is no share."""
     rows = [hour(0, recoveries=now), hour(7, recoveries=before)]
     (row,) = [row for row in week_rows(tables(timeline=rows)) if row["figure"] == "recoveries"]
     assert tuple(row.values()) == ("recoveries", *told)

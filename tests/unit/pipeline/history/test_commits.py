@@ -21,7 +21,7 @@ from faust_assigner.pipeline.one_writer import FolderInUse
 
 
 def rows(table: str, *names: str, group: str = "g") -> pa.Table:
-    """Rows of decisions; other columns have no value."""
+    """Return rows of decisions without values in other columns."""
     schema = table_schema(table)
     empty: dict[str, Any] = dict.fromkeys(schema.names)
     told = [{**empty, "group_id": group, "decision_id": name} for name in names]
@@ -29,7 +29,7 @@ def rows(table: str, *names: str, group: str = "g") -> pa.Table:
 
 
 def commit(store: Store, days: dict[str, Day | None], **more: Any) -> Manifest:
-    """A commit of days upon the present manifest."""
+    """Commit days upon the present manifest."""
     before = store.load()
     refused = (store.read_refused(before), more.pop("refused", 0))
     return store.commit(before, days, refused=refused, sources=more.pop("sources", {}))
@@ -41,7 +41,7 @@ def decided(store: Store, day: str, *names: str, group: str = "g") -> Day:
 
 
 def files(store: Store, folder: Path) -> dict[str, int]:
-    """The data files and their rows; an empty file is left out."""
+    """Return the data files and their rows, without empty files."""
     found = {
         str(path.relative_to(folder)): pq.ParquetFile(path).metadata.num_rows
         for path in folder.rglob("*.parquet")
@@ -50,14 +50,14 @@ def files(store: Store, folder: Path) -> dict[str, int]:
 
 
 def where(store: Store, *names: str) -> dict[tuple[str, str], str]:
-    """The days of decisions, by the index."""
+    """Return the days of decisions, from the index."""
     return store.day_of(store.load(), pa.array(names, pa.string()))
 
 
 def test_a_commit_writes_its_manifest_after_its_files_and_removes_the_mark_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A reader of the folder is warned until no file of the former version is left."""
+    """The mark warns readers while files of the former version remain."""
     store = Store(str(tmp_path))
     commit(store, {"2026-11-01": decided(store, "2026-11-01", "a")})
     before = store.load()

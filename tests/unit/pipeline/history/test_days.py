@@ -118,7 +118,7 @@ def test_placements_that_wait_are_bounded_and_those_that_sort_first_are_dropped(
 
 
 def test_the_same_placements_that_wait_are_not_written_again(history: History) -> None:
-    """The second run adds a day and leaves their file alone."""
+    """The second run adds a day and leaves the file of pending placements."""
     orphan = good({**ASSIGNMENT, "decision_id": "none"})
     history.run(*at(DAY, 1), orphan)
     before = Store(str(history.out)).load().days[PENDING]
@@ -127,7 +127,7 @@ def test_the_same_placements_that_wait_are_not_written_again(history: History) -
 
 
 def test_a_table_without_a_day_has_an_empty_file_until_it_has_one(history: History) -> None:
-    """A reader of the folder finds the columns, and later no file beside the days."""
+    """A reader of the folder finds the columns, and later only the days' files."""
     history.run(decision("lonely", DAY))
     empty = history.out / "moves" / "empty.parquet"
     found = pq.ParquetFile(empty).read()
@@ -151,7 +151,7 @@ def test_a_history_of_a_later_format_is_an_error_that_names_both_formats(history
 def test_files_of_a_run_that_was_killed_go_also_from_days_that_later_runs_do_not_touch(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next run reads a ledger from which the killed run's lines are gone."""
+    """The next run reads a ledger without the killed run's lines."""
     history.run(*at(DAY, 1))
     with monkeypatch.context() as patch:
         patch.setattr(Store, "commit", Mock(side_effect=KeyboardInterrupt))
@@ -165,7 +165,7 @@ def test_files_of_a_run_that_was_killed_go_also_from_days_that_later_runs_do_not
 def test_refused_lines_beyond_those_that_are_kept_are_counted(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the report and in the manifest."""
+    """Both the report and the manifest have the count."""
     monkeypatch.setattr(refused, "KEPT", 2)
     report = history.run(*at(DAY, 1), *(bad(b"x", "JSON") for _ in range(4)))
     assert (report.refused, len(report.tables["quarantine"])) == (4, 2)

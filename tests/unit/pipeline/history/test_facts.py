@@ -15,14 +15,14 @@ from faust_assigner.pipeline.schema import FACTS
 
 
 def placement(**more: Any) -> dict[str, Any]:
-    """The owner of partition 0, which had no owner before."""
+    """Return the owner of partition 0, without an owner before."""
     given = {"group_id": "g", "decision_id": "d", "topic": "t", "partition": 0, "role": "active"}
     flags = {"moved": True, "standby_hit": False, "cold": True}
     return {**given, "member_id": "m", "prev_member_id": None, **flags, **more}
 
 
 def sample(**more: Any) -> dict[str, Any]:
-    """A sample of partition 0; its other columns have no value."""
+    """Return a sample of partition 0 without values in other columns."""
     names = [name for name in table_schema("samples").names if name not in ("ts", "cpu_ms")]
     given: dict[str, Any] = dict.fromkeys(names) | {"group_id": "g", "topic": "t", "partition": 0}
     return {**given, "ts": 0, "cpu_ms": 0.5, **more}
@@ -80,12 +80,12 @@ def test_a_decision_that_leaves_a_day_takes_its_placements_along() -> None:
 
 
 def table(fact: str, *rows: dict[str, Any]) -> pa.Table:
-    """Rows of a fact."""
+    """Return rows of a fact."""
     return pa.Table.from_pylist(list(rows), schema=table_schema(fact))
 
 
 def decision(**more: Any) -> dict[str, Any]:
-    """A decision of the group ``g``."""
+    """Return a decision of group ``g``."""
     given = {"group_id": "g", "decision_id": "d", "ts": 5, "generation": 3, "trigger": "join"}
     member = {"member_id": "m", "rack": "r", "capacity": 2.0, "epoch": 4, "instance_id": "i"}
     said = {"policy": "p", "config": {"b": "2", "a": "1"}, "members": [member], "solve_ms": 0.5}
@@ -127,7 +127,7 @@ def test_decisions_are_in_the_order_of_time_then_group_then_id() -> None:
 def test_of_two_lines_of_a_decision_the_smaller_stands(
     one: dict[str, Any], other: dict[str, Any]
 ) -> None:
-    """Compared by time, policy, release, members and then every other column, in this order."""
+    """The order is by time, policy, release, members and then every other column."""
     rows = [decision(**more) for more in (one, other)]
     (found,) = kept("decisions", rows)
     (wanted,) = table(
@@ -150,7 +150,7 @@ def test_a_decision_has_its_longest_recovery_of_all_lines(
 
 
 def recovery(took: int, **more: Any) -> dict[str, Any]:
-    """A recovery of so many microseconds."""
+    """Return a recovery of ``duration`` microseconds."""
     given = {"group_id": "g", "decision_id": "d", "topic": "t", "partition": 0, "member_id": "m"}
     rest = {"source": "local", "start_offset": 1, "end_offset": 2, "records": 3, "bytes": 4}
     return {**given, "started": 1_000, "ended": 1_000 + took, **rest, **more}
@@ -190,7 +190,7 @@ def test_recoveries_stand_once_in_the_order_of_group_and_start() -> None:
 
 @pytest.mark.parametrize("column", ["moved", "standby_hit", "cold", "prev_member_id"])
 def test_of_two_lines_about_one_holder_the_smaller_stands(column: str) -> None:
-    """Compared by the former owner, then by the flags."""
+    """The order is by the former owner, then by the flags."""
     low, high = ("a", "b") if column == "prev_member_id" else (False, True)
     rows = [placement(role="standby", **{column: value}) for value in (high, low)]
     (found,) = kept("placements", rows)
@@ -198,7 +198,7 @@ def test_of_two_lines_about_one_holder_the_smaller_stands(column: str) -> None:
 
 
 def test_placements_are_in_the_order_of_decision_place_role_and_holder() -> None:
-    """A partition has its active first, then its standbys by their members."""
+    """A partition's active is first, then its standbys by member."""
     rows = [
         placement(role="standby", member_id="z"),
         placement(role="standby", member_id="b"),
@@ -214,7 +214,7 @@ def test_placements_are_in_the_order_of_decision_place_role_and_holder() -> None
 
 
 def test_all_rows_of_the_named_decisions_are_found_in_their_order() -> None:
-    """By group and id together."""
+    """The match is by group and id."""
     rows = [placement(partition=n) for n in (2, 0)]
     rows += [placement(group_id="h"), placement(decision_id="e"), placement(decision_id="x")]
     found = of_decisions(table("placements", *rows), iter([("g", "d"), ("g", "e"), ("h", "e")]))
@@ -222,7 +222,7 @@ def test_all_rows_of_the_named_decisions_are_found_in_their_order() -> None:
 
 
 def test_a_decision_that_leaves_takes_nothing_else_along() -> None:
-    """Its own row goes; recoveries and samples stay on their day."""
+    """Only the decision's own row goes; recoveries and samples stay on their day."""
     facts = {
         "decisions": table("decisions", decision(), decision(decision_id="e")),
         "placements": table("placements", placement()),

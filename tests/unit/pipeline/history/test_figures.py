@@ -1,4 +1,4 @@
-"""Each picture's bars, lines, points and axes, with their places, values, colours and names."""
+"""Each picture's bars, lines, points and axes: places, values, colours and names."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ NEXT = dt.date(2026, 11, 21)
 
 
 def hour(count: int) -> dt.datetime:
-    """An hour of the first day."""
+    """Return an hour of the first day."""
     return dt.datetime(2026, 11, 20, count, tzinfo=dt.UTC)
 
 
 def bars(axes: Any) -> list[tuple[Any, ...]]:
-    """(middle, bottom, height, width, colour) of each bar."""
+    """Return (middle, bottom, height, width, colour) of each bar."""
     return [
         (
             round(bar.get_x() + bar.get_width() / 2, 6),
@@ -51,7 +51,7 @@ def bars(axes: Any) -> list[tuple[Any, ...]]:
 
 
 def segments(axes: Any) -> list[tuple[Any, ...]]:
-    """(start, end, colour) of each line of the collections."""
+    """Return (start, end, colour) of each line of the collections."""
     return [
         (
             *(tuple(round(float(number), 6) for number in point) for point in segment),
@@ -64,7 +64,7 @@ def segments(axes: Any) -> list[tuple[Any, ...]]:
 
 
 def points(axes: Any) -> list[tuple[Any, ...]]:
-    """(place, value, colour) of each point."""
+    """Return (place, value, colour) of each point."""
     return [
         (*(round(float(number), 6) for number in point), to_hex(each.get_facecolor()[0]))
         for each in axes.collections
@@ -79,13 +79,13 @@ def legend(drawn: Any) -> list[str]:
 
 
 def labels(axes: Any) -> list[tuple[float, str]]:
-    """The places and the texts below the bars."""
+    """Return the places and the texts below the bars."""
     texts = [label.get_text() for label in axes.get_xticklabels()]
     return list(zip(map(float, axes.get_xticks()), texts, strict=True))
 
 
 def limits(pair: Any) -> tuple[float, ...]:
-    """The limits of an axis."""
+    """Return the limits of an axis."""
     return tuple(round(float(number), 6) for number in pair)
 
 
@@ -95,7 +95,7 @@ def members(group: str, count: int, members: Any) -> dict[str, Any]:
 
 
 def test_each_group_has_a_step_line_of_its_members_in_the_order_of_time() -> None:
-    """The largest group first; a step holds until the next rebalance."""
+    """The largest group comes first; a step lasts until the next rebalance."""
     rows = [members("b", 5, 2), members("a", 1, 3), members("b", 3, 7), members("c", 2, 3)]
     drawn = figure("members", {"rebalances": [*rows, members("b", 4, 0), members("x", 9, None)]})
     (axes,) = drawn.axes
@@ -128,12 +128,12 @@ def test_a_single_group_needs_no_legend() -> None:
 
 
 def line(count: int, **more: Any) -> dict[str, Any]:
-    """An hour of a group's timeline."""
+    """Return an hour of a group's timeline."""
     return {"hour": hour(count), "standstill_s": None, "lag_sum": None, "lag_max": None, **more}
 
 
 def test_a_standstill_is_a_line_and_a_dot_at_the_longest_of_the_hour() -> None:
-    """In the order of time, over all groups; an hour without a recovery is left out."""
+    """The hours are in order of time over all groups; hours without a recovery are left out."""
     rows = [line(7, standstill_s=0.5), line(3, standstill_s=2.0), line(7, standstill_s=4.0)]
     rows += [line(3, standstill_s=1.0), line(5)]
     (axes,) = figure("standstill", {"timeline": rows}).axes
@@ -156,7 +156,7 @@ def test_a_picture_of_zeros_has_an_axis(name: str, column: str) -> None:
 
 
 def test_the_lag_is_summed_over_the_groups_and_the_worst_partition_is_the_highest() -> None:
-    """Hour by hour in the order of time."""
+    """The hours are in order of time."""
     rows = [line(7, lag_sum=30, lag_max=20), line(3, lag_sum=5, lag_max=4)]
     rows += [line(7, lag_sum=1_970, lag_max=900), line(3, lag_sum=2, lag_max=1), line(4)]
     drawn = figure("lag", {"timeline": rows})
@@ -173,13 +173,13 @@ def test_the_lag_is_summed_over_the_groups_and_the_worst_partition_is_the_highes
 
 
 def moved(day: dt.date, gone: int, balance: int, new: int, cold: int) -> dict[str, Any]:
-    """An hour with moves."""
+    """Return an hour with moves."""
     names = ("tasks_gone", "tasks_balance", "tasks_new", "tasks_cold")
     return {"dt": day, **dict(zip(names, (gone, balance, new, cold), strict=True))}
 
 
 def test_causes_are_stacked_per_day_and_cold_moves_are_marked() -> None:
-    """The sums of the hours; a day without a cold move has no mark."""
+    """Each bar sums the hours; a day without a cold move has no mark."""
     rows = [moved(NEXT, 5, 6, 7, 0), moved(DAY, 1, 2, 3, 4), moved(DAY, 10, 20, 30, 5)]
     drawn = figure("causes", {"timeline": [*rows, moved(NEXT, 0, 0, 0, 9)]})
     (axes,) = drawn.axes
@@ -199,13 +199,13 @@ def test_causes_are_stacked_per_day_and_cold_moves_are_marked() -> None:
 
 
 def test_a_cause_without_tasks_is_not_in_the_legend() -> None:
-    """A single cause has its name."""
+    """The legend has the name of a single cause."""
     drawn = figure("causes", {"timeline": [moved(DAY, 0, 2, 0, 0)]})
     assert (legend(drawn), bars(drawn.axes[0])) == (["balance"], [(0, 0, 2, 0.8, WARM)])
 
 
 def release(name: str, count: int, tasks: int, took: float | None) -> dict[str, Any]:
-    """A rebalance of a release."""
+    """Return a rebalance of a release."""
     told = {"group_id": "g", "deploy": name, "ts": hour(count), "longest_recovery_s": took}
     return {**told, "tasks_moved": tasks, "tasks_cold": 0}
 
@@ -232,12 +232,12 @@ def test_the_newest_fifteen_releases_are_drawn() -> None:
 
 
 def owner(group: str, member: str, tasks: int) -> dict[str, Any]:
-    """A member and its tasks."""
+    """Return a member and its tasks."""
     return {"group_id": group, "member": member, "tasks": tasks}
 
 
 def test_owners_are_sorted_within_their_group_with_a_line_at_its_mean() -> None:
-    """The most tasks first, then by name; the legend names the mean once."""
+    """The most tasks come first, then the name; the legend names the mean once."""
     rows = [owner("h", "d", 8), owner("g", "b", 2), owner("h", "c", 8), owner("g", "a", 5)]
     rows += [owner("g", "z", 2), owner("h", "e", 0)]
     drawn = figure("owners", {"owners": rows})
@@ -254,7 +254,7 @@ def test_owners_are_sorted_within_their_group_with_a_line_at_its_mean() -> None:
 
 
 def spread(group: str, day: dt.date, policy: str, worst: float, mean: float) -> dict[str, Any]:
-    """A row of the balance."""
+    """Return a row of the balance."""
     return {
         "group_id": group,
         "dt": day,
@@ -290,14 +290,14 @@ def test_balance_has_a_wide_bar_for_the_worst_and_a_narrow_bar_for_the_mean() ->
 def test_a_bar_names_the_group_and_the_policy_that_differ(
     group: str, policy: str, texts: list[str]
 ) -> None:
-    """Above and below the day."""
+    """The names are above and below the day."""
     rows = [spread("g", DAY, "p", 4.0, 1.5), spread(group, NEXT, policy, 3.0, 2.5)]
     (axes,) = figure("balance", {"balance": rows}).axes
     assert [text for _, text in labels(axes)] == texts
 
 
 def recovered(day: dt.date, source: str, *seconds: float) -> dict[str, Any]:
-    """A row of the recoveries."""
+    """Return a row of the recoveries."""
     times = dict(zip(("p50_s", "p90_s", "max_s"), seconds, strict=True))
     return {"group_id": "g", "dt": day, "source": source, **times}
 
@@ -324,7 +324,7 @@ def test_recoveries_are_lines_side_by_side_with_a_dot_at_ninety_percent() -> Non
 
 @pytest.mark.parametrize(("longest", "named"), [(10.0, True), (10.1, False)])
 def test_small_ticks_have_labels_within_one_decade_only(longest: float, named: bool) -> None:
-    """Beyond they would overlap; a single source has its name in the legend."""
+    """Over several decades the labels would overlap; the legend names a single source."""
     drawn = figure("recovery", {"recovery": [recovered(DAY, "local", 1.0, 2.0, longest)]})
     (axes,) = drawn.axes
     assert (axes.yaxis.get_minor_formatter()(4.0, 0) == "4") is named
@@ -333,13 +333,13 @@ def test_small_ticks_have_labels_within_one_decade_only(longest: float, named: b
 
 
 def share(partition: int, day: dt.date, value: float, **more: Any) -> dict[str, Any]:
-    """A partition's share of a day."""
+    """Return a partition's share of a day."""
     told = {"group_id": "g", "topic": "orders", "partition": partition, "dt": day}
     return {**told, "share": value, **more}
 
 
 def test_heaviest_partitions_are_drawn_on_their_worst_day_beside_an_even_share() -> None:
-    """The heaviest at the top; each topic of each group has its own even share."""
+    """The heaviest is at the top; each topic of each group has its own even share."""
     rows = [
         share(0, DAY, 0.2),
         share(0, NEXT, 0.6),
@@ -390,7 +390,7 @@ def test_ten_partitions_are_drawn_and_a_few_do_not_fill_the_height() -> None:
     [(9, 5, 9), (10, 5, 5), (2, 60, 2), (4, 60, 2), (1, 1, 1), (49, 1, 25)],
 )
 def test_labels_below_bars_are_as_many_as_fit(count: int, width: int, shown: int) -> None:
-    """Each second or third is left out; long lines are cut at 18 characters."""
+    """Every second or third label is left out; long lines are cut at 18 characters."""
     (axes,) = figure("members", {"rebalances": [members("a", 1, 3)]}).axes
     _categories(axes, [f"{n % 10}" + "x" * (width - 1) for n in range(count)])
     every = -(-count // shown)
@@ -403,7 +403,7 @@ def test_labels_below_bars_are_as_many_as_fit(count: int, width: int, shown: int
 
 @pytest.mark.parametrize(("hours", "edge"), [([3], 0.02), ([21, 3], 0.02), ([0, 23 * 24], 0.46)])
 def test_a_time_axis_has_an_edge_on_both_sides(hours: list[int], edge: float) -> None:
-    """A fiftieth of the time, and half an hour at least."""
+    """The edge is a fiftieth of the time, and at least half an hour."""
     start = hour(0)
     moments = [start + dt.timedelta(hours=count) for count in hours]
     (axes,) = figure("members", {"rebalances": [members("a", 1, 3)]}).axes
@@ -416,7 +416,7 @@ def test_a_time_axis_has_an_edge_on_both_sides(hours: list[int], edge: float) ->
     ("text", "most", "shown"), [("abc", 3, "abc"), ("abcd", 3, "ab…"), ("", 1, "")]
 )
 def test_a_name_is_cut_beyond_its_length(text: str, most: int, shown: str) -> None:
-    """With an ellipsis as its last character."""
+    """The last character is an ellipsis."""
     assert _short(text, most) == shown
 
 
@@ -425,7 +425,7 @@ def test_a_name_is_cut_beyond_its_length(text: str, most: int, shown: str) -> No
     [(0, "0"), (999, "999"), (1_000, "1k"), (1e6, "1M"), (1e9, "1G"), (-2_500, "-2.5k")],
 )
 def test_a_count_on_an_axis(value: float, shown: str) -> None:
-    """Its unit begins at a thousand."""
+    """The unit starts at a thousand."""
     assert plain_count(value) == shown
 
 
@@ -436,7 +436,7 @@ def test_seconds_on_an_axis(value: float, shown: str) -> None:
 
 
 def test_pictures_with_data_are_drawn_and_an_element_has_neither_size_nor_ids() -> None:
-    """Rows without a value are no data."""
+    """Rows without a value count as no data."""
     names = ("rebalances", "timeline", "owners", "balance", "recovery", "skew")
     tables: dict[str, Any] = {name: [] for name in names}
     still = {**line(3), **moved(DAY, 0, 0, 0, 1)}

@@ -28,7 +28,7 @@ from tests.unit.pipeline.history.test_lakehouse import CATALOG, Session
 
 
 class Calls:
-    """Any chain of calls, which ends in a list of them."""
+    """Any chain of calls, which ends in a list of the calls."""
 
     def __init__(self, into: list[Any], *calls: Any) -> None:
         self.into, self.calls = into, calls
@@ -47,7 +47,7 @@ class Calls:
 
 
 def test_packages_have_the_versions_of_spark_and_scala_in_their_names() -> None:
-    """Delta's only from Spark 4.1 on."""
+    """Delta has such names only from Spark 4.1 on."""
     spark: Any = Session()
     delta, iceberg = Delta(spark, "/out"), Iceberg(spark, "/out")
     names = [delta.package(version, "2.13") for version in ("3.5", "4.0", "4.1", "4.10", "10.0")]
@@ -62,7 +62,7 @@ def test_packages_have_the_versions_of_spark_and_scala_in_their_names() -> None:
 
 
 def test_a_delta_table_is_named_by_its_folder() -> None:
-    """A backtick in the folder is doubled; the place is the folder of all tables."""
+    """A backtick in the folder is doubled; all tables share the folder."""
     spark: Any = Session()
     made = Delta(spark, "/o`ut")
     assert (made.name("moves"), made.place) == ("delta.`/o``ut/moves`", "/o`ut")
@@ -94,7 +94,7 @@ def test_a_folders_catalog_has_its_settings_and_the_sessions_own_catalog_keeps_i
 def test_a_whole_table_is_replaced_in_one_commit(
     monkeypatch: pytest.MonkeyPatch, by: tuple[str, ...], partitioned: bool
 ) -> None:
-    """By day, or without days."""
+    """The table may have days or not."""
     done: list[Any] = []
     rows: Any = Calls(done)
     spark: Any = Session()
@@ -121,7 +121,7 @@ def test_a_whole_table_is_replaced_in_one_commit(
 
 
 def test_a_session_gets_the_settings_of_its_format_at_its_start() -> None:
-    """Parquet and Iceberg need none; Delta's last setting shows whether a session has them."""
+    """Parquet and Iceberg need no settings; Delta's last setting shows a prepared session."""
     assert settings_of("parquet") == settings_of(ICEBERG) == {}
     assert settings_of(DELTA) == Delta.settings
     assert [*Delta.settings][-1] == "spark.sql.catalog.spark_catalog"
@@ -141,7 +141,7 @@ class Checked(Session):
 
 
 def tables(folder: Path, spark: Any, kind: str = DELTA) -> LakehouseTables:
-    """The tables of a store."""
+    """Return the tables of a store."""
     return LakehouseTables(spark, Store(str(folder)), kind)
 
 
@@ -180,7 +180,7 @@ def test_a_session_without_the_format_is_told_which_package_to_load(
 
 
 def test_a_session_without_the_settings_of_its_start_is_told_them(tmp_path: Path) -> None:
-    """A session with them passes."""
+    """A session with the settings passes."""
     missing = AnalysisException("[PATH_NOT_FOUND] no table")
     tables(tmp_path, Checked(missing, Delta.settings)).check()
     tables(tmp_path, Checked(missing), ICEBERG).check()
@@ -206,28 +206,28 @@ class Reader(Session):
         return self
 
     def option(self, name: str, value: str) -> Reader:
-        """An option of the reader."""
+        """Record an option of the reader."""
         self.steps.append((name, value))
         return self
 
     def parquet(self, *paths: str) -> Reader:
-        """The files."""
+        """Record the files."""
         self.steps.append(("parquet", *paths))
         return self
 
     def select(self, *names: str) -> str:
-        """The columns in their order."""
+        """Record the columns in order."""
         self.steps.append(("select", names))
         return "rows"
 
     def createDataFrame(self, rows: Any, schema: Any) -> str:  # noqa: N802 - Spark's name
-        """A frame."""
+        """Record an empty frame."""
         self.steps.append(("empty", rows, schema.names))
         return "nothing"
 
 
 def test_the_files_of_days_are_read_in_their_order_with_their_day(tmp_path: Path) -> None:
-    """The day is in the folder's name; a table without rows has its columns."""
+    """The folder's name has the day; a table without rows has its columns."""
     spark = Reader()
     made = tables(tmp_path, spark)
     found = made._rows("decisions", {"2026-11-02": "b", "2026-11-01": "a"})
@@ -250,7 +250,7 @@ def test_the_files_of_days_are_read_in_their_order_with_their_day(tmp_path: Path
 
 
 def test_a_table_has_its_day_once_and_the_refused_lines_have_none() -> None:
-    """Facts get a day in front; a daily table has its own."""
+    """Facts get a day column in front; a daily table has its own."""
     for table, columns in TABLES.items():
         names = lakehouse._schema(table).names
         assert names.count("dt") == 1
@@ -360,7 +360,7 @@ def test_the_record_of_published_tables_grows_with_each_table(
 
 
 def batch(*days: str) -> pa.RecordBatch:
-    """Rows of days, numbered."""
+    """Return numbered rows of days."""
     numbers = pa.array(range(len(days)))
     return pa.RecordBatch.from_arrays([pa.array(days, pa.string()), numbers], names=["day", "n"])
 

@@ -57,12 +57,12 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def run(*arguments: str) -> Result:
-    """``faust-assigner history --no-spark``."""
+    """Run ``faust-assigner history --no-spark``."""
     return CliRunner().invoke(main, ["history", "--no-spark", *arguments])
 
 
 def read(out: Path) -> dict[str, Any]:
-    """report.json."""
+    """Return the report of report.json."""
     found: dict[str, Any] = json.loads((out / "report.json").read_text())
     return found
 
@@ -70,7 +70,7 @@ def read(out: Path) -> dict[str, Any]:
 def test_without_pyspark_installed_the_tables_are_the_models(
     ledger: Ledger, tmp_path: Path
 ) -> None:
-    """Every table row for row, every refused line with its place; Parquet, pictures and page beside them."""
+    """Every table matches row for row, and every refused line has its place."""
     out = tmp_path / "out"
     done = subprocess.run(
         [
@@ -188,7 +188,7 @@ def test_empty_and_refused_ledgers_are_held_to_the_same(ledger: Ledger, tmp_path
 
 
 def test_the_page_tells_each_rebalance_and_who_owns_what(tmp_path: Path) -> None:
-    """Period, sources, version; tasks moved with their cause; the members by instance id."""
+    """The page has the period, sources, version, moves with causes, and members by instance id."""
     ledger = Ledger(tmp_path / "ledger")
     members = [
         {

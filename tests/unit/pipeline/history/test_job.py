@@ -27,7 +27,7 @@ from tests.unit.pipeline.history.test_quality import NOW
 
 @pytest.fixture(autouse=True)
 def _no_pictures(no_pictures: None) -> None:
-    """They take most of a run."""
+    """Draw no pictures: they take most of a run's time."""
 
 
 class Stages(Progress):
@@ -45,14 +45,14 @@ class Stages(Progress):
 
 
 def visit(history: History, *lines: Any) -> tuple[Report, Stages]:
-    """A run over these lines, with its stages."""
+    """Run over these lines; return the report and the stages."""
     history.ledger.write("w.jsonl", lines)
     shown = Stages()
     return run_here(history.options, shown), shown
 
 
 def test_a_run_shows_its_stages_its_lines_and_its_days(tmp_path: Path) -> None:
-    """The days of earlier runs are kept; a day without news is touched all the same."""
+    """The days of earlier runs are kept; a day without new lines is touched too."""
     history = History(tmp_path)
     _, first = visit(history, *at("2026-11-20", 1), bad(b"x", "JSON"))
     stages = ["listing the ledgers", "reading the lines", "merging days", "writing the page"]
@@ -110,7 +110,7 @@ def test_refused_lines_are_those_of_the_run_or_with_a_stream_of_all_visits(
 
 
 def test_an_unfinished_line_of_a_stream_is_no_refused_line(tmp_path: Path) -> None:
-    """Neither for the tolerance nor in the counts on the terminal."""
+    """The line counts neither for the tolerance nor on the terminal."""
     history = History(tmp_path, stream=True, max_refused=Tolerance(most=0))
     history.ledger.write("w.jsonl", at("2026-11-20", 1), end=b"\n{")
     shown = Stages()
@@ -163,7 +163,7 @@ def test_a_ledger_without_lines_fails_if_asked_or_if_it_would_replace_a_history(
 
 
 def test_a_stream_that_stands_takes_a_visit_of_refused_lines_alone(tmp_path: Path) -> None:
-    """Its first visit does not."""
+    """The stream's first visit does not."""
     history = History(tmp_path, stream=True)
     with pytest.raises(EmptyLedger):
         visit(history, bad(b"x", "JSON"))
@@ -175,7 +175,7 @@ def test_a_stream_that_stands_takes_a_visit_of_refused_lines_alone(tmp_path: Pat
 def test_daily_tables_of_an_earlier_version_are_computed_before_the_lines_are_read(
     tmp_path: Path,
 ) -> None:
-    """The refused lines and the read positions stay; the days are not read from the ledger."""
+    """The refused lines and read positions stay; the days are not read from the ledger."""
     history = History(tmp_path, stream=True)
     visit(history, *at("2026-11-20", 1), *at("2026-11-21", 1), bad(b"x", "JSON"))
     manifest = history.out / "manifest.json"
@@ -195,7 +195,7 @@ def test_daily_tables_of_an_earlier_version_are_computed_before_the_lines_are_re
 
 
 class Enough(BaseException):
-    """The test has seen enough visits."""
+    """The test has enough visits."""
 
 
 def test_a_repeated_visit_prints_its_line_and_sleeps_between_visits(
@@ -246,7 +246,7 @@ def test_the_line_of_a_run_has_each_figure_and_each_gate(
 def test_options_are_checked_before_a_session_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each topic, the paths, and the folder of the history."""
+    """The checks cover each topic, the paths, and the history's folder."""
     asked: list[str] = []
     monkeypatch.setattr(topic_source, "topic_now", lambda topic: asked.append(topic.topic))
     topics = ("kafka://h:1/one", "kafka://h:1/two")

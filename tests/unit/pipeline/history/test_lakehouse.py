@@ -21,7 +21,7 @@ from faust_assigner.pipeline.history.store import PENDING, TABLES, Day, Manifest
 
 
 class Session:
-    """The settings of a session, as ``spark.conf``, and its statements; each table in ``tables`` exists."""
+    """A session with settings as ``spark.conf``, its statements, and the existing ``tables``."""
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         self.settings = dict(settings or {})
@@ -30,7 +30,7 @@ class Session:
         self.statements: list[str] = []
 
     def get(self, name: str, default: str) -> str:
-        """A setting."""
+        """Return a setting."""
         return self.settings.get(name, default)
 
     def set(self, name: str, value: str) -> None:
@@ -42,15 +42,15 @@ class Session:
         self.statements.append(statement)
 
     def format(self, kind: str) -> Session:
-        """The reader of a format."""
+        """Return the reader of a format."""
         return self
 
     def load(self, path: str) -> Any:
-        """No folder is a table."""
+        """Fail: no folder is a table."""
         raise AnalysisException(f"no table {path}")
 
     def table(self, name: str) -> Any:
-        """A table, or the error of Spark."""
+        """Return a table, or raise Spark's error."""
         if name not in self.tables:
             raise AnalysisException(f"no table {name}")
         return SimpleNamespace(columns=[])
@@ -142,7 +142,7 @@ def test_the_next_visit_completes_an_interrupted_one(tmp_path: Path) -> None:
 
 
 def test_each_format_has_its_own_record_of_written_tables(tmp_path: Path) -> None:
-    """A visit with a second format writes all of its tables; the first format's record stays."""
+    """A visit with a second format writes all its tables; the first format's record stays."""
     for kind in (DELTA, ICEBERG):
         first, second = (Recorded(tmp_path, kind=kind) for _ in range(2))
         first.publish(FIRST)
@@ -164,7 +164,7 @@ def test_each_folder_of_iceberg_tables_has_its_own_catalog(tmp_path: Path) -> No
 
 
 def test_the_sessions_own_catalog_holds_the_iceberg_tables(tmp_path: Path) -> None:
-    """They are in its default namespace, which the first visit creates; no other catalog is set."""
+    """The tables are in the default namespace, created by the first visit."""
     settings = {CATALOG: "org.example.Catalog", f"{CATALOG}.default-namespace": "shop.history"}
     session = Session(settings)
     tables = Recorded(tmp_path, kind=ICEBERG, session=session)

@@ -30,25 +30,25 @@ MEMBERS: list[dict[str, Any]] = []
 
 
 def time(day: int, hour: int = 5) -> datetime:
-    """A time in November 2026."""
+    """Return a time in November 2026."""
     return datetime(2026, 11, day, hour, tzinfo=UTC)
 
 
 def decision(name: str, day: int, **more: Any) -> dict[str, Any]:
-    """A decision of the group ``g``."""
+    """Return a decision of group ``g``."""
     told = {"group_id": "g", "decision_id": name, "ts": time(day), "generation": 1, "policy": "p"}
     return {**told, "trigger": "t", "config": {}, "members": MEMBERS, "solve_ms": 1.0, **more}
 
 
 def placement(name: str, partition: int, **more: Any) -> dict[str, Any]:
-    """An active placement of a decision."""
+    """Return an active placement of a decision."""
     told = {"group_id": "g", "decision_id": name, "topic": "t", "partition": partition}
     flags = {"moved": True, "standby_hit": False, "cold": False}
     return {**told, "role": "active", "member_id": "m", **flags, **more}
 
 
 def recovery(name: str, day: int, seconds: int = 0, **more: Any) -> dict[str, Any]:
-    """A recovery after a decision."""
+    """Return a recovery after a decision."""
     told = {"group_id": "g", "decision_id": name, "topic": "t", "partition": 0, "member_id": "m"}
     ended = time(day) + timedelta(seconds=seconds)
     rest = {"source": "local", "records": 3, "started": time(day), "ended": ended}
@@ -56,12 +56,12 @@ def recovery(name: str, day: int, seconds: int = 0, **more: Any) -> dict[str, An
 
 
 def sample(day: int, **more: Any) -> dict[str, Any]:
-    """A sample."""
+    """Return a sample."""
     return {"group_id": "g", "topic": "t", "partition": 0, "ts": time(day), **more}
 
 
 def facts(**rows: list[dict[str, Any]]) -> dict[str, pa.Table]:
-    """Facts with these rows; a column without a value is null."""
+    """Return facts with these rows; a column without a value is null."""
     found = {}
     for fact in FACTS:
         schema = table_schema(fact)
@@ -72,14 +72,14 @@ def facts(**rows: list[dict[str, Any]]) -> dict[str, pa.Table]:
 
 
 def keys(rows: Any) -> list[tuple[Any, ...]]:
-    """(group, decision, partition) of each row; a decision has no partition."""
+    """Return (group, decision, partition) of each row; a decision has no partition."""
     return [
         (row["group_id"], row.get("decision_id"), row.get("partition")) for row in rows.to_pylist()
     ]
 
 
 def test_the_facts_of_a_visit_go_to_their_days() -> None:
-    """Placements to the day of their decision, recoveries to their start and, as echoes, to the decision."""
+    """Placements go to their decision's day, recoveries to their start and as echoes."""
     found = by_day(
         facts(
             decisions=[decision("b", 21), decision("a", 20), decision("c", 21)],
@@ -135,7 +135,7 @@ def test_each_decision_is_named_with_its_earliest_time() -> None:
 
 
 def base(folder: Path) -> Store:
-    """Three days with a decision each; placements and recoveries of ``late`` and ``never`` are pending."""
+    """Return three days with a decision each, and pending facts of ``late`` and ``never``."""
     days = {}
     for day, names in ((20, "a"), (21, "bc"), (22, "d")):
         days[f"2026-11-{day}"] = {
@@ -188,7 +188,7 @@ def test_a_decision_belongs_to_the_earlier_of_its_stored_and_its_named_day(tmp_p
 
 
 def test_two_decisions_of_a_day_may_leave_it_to_two_days(tmp_path: Path) -> None:
-    """Each takes its own rows."""
+    """Each decision takes its own rows."""
     store = base(tmp_path)
     found = resolve(store, store.load(), {("g", "b"): time(18), ("g", "c"): time(17)})
     assert dict(found.moves.go) == {"2026-11-21": {("g", "b"), ("g", "c")}}
@@ -219,7 +219,7 @@ def test_a_decision_that_nothing_waits_for_wakes_nothing(tmp_path: Path) -> None
 
 
 def read(store: Store, day: str, entry: Day | None) -> dict[str, list[tuple[Any, ...]]]:
-    """The keys of each fact of a day's entry; facts without rows are left out."""
+    """Return the keys of each fact of a day's entry, without empty facts."""
     assert entry is not None
     return {fact: keys(store.read(fact, day, entry)) for fact in FACTS if entry.rows.get(fact)}
 
@@ -335,7 +335,7 @@ def test_pending_facts_that_found_their_day_leave_and_new_ones_wait(tmp_path: Pa
 def test_pending_placements_are_cut_at_their_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, left: list[int]
 ) -> None:
-    """The last in sort order stay, of placements and of recoveries each."""
+    """The last in sort order stay, both of placements and of recoveries."""
     monkeypatch.setattr(merge, "PENDING_KEPT", most)
     store = Store(str(tmp_path))
     new = facts(placements=[placement("p", number) for number in (7, 5, 6)])

@@ -70,7 +70,7 @@ def test_a_report_that_is_broken_is_written_again(tmp_path: Path, broken: bytes)
 def test_the_report_is_of_the_newest_days_and_names_the_older(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The Parquet folders hold them all."""
+    """The Parquet folders have all days."""
     monkeypatch.setattr(output, "REPORT_DAYS", 2)
     days = ("2026-11-20", "2026-11-21", "2026-11-22")
     Ledger(tmp_path / "ledger").write(
@@ -134,7 +134,7 @@ def test_a_member_that_is_told_twice_is_one() -> None:
 
 
 def test_a_counter_that_was_reset_takes_nothing_away() -> None:
-    """An amount below zero is none."""
+    """An amount below zero is ignored."""
     rows = [
         {**SAMPLE, "records_in": 10},
         {**SAMPLE, "records_in": -7, "ts": stamp(START.replace(minute=1))},
@@ -143,7 +143,7 @@ def test_a_counter_that_was_reset_takes_nothing_away() -> None:
 
 
 def test_recoveries_and_placements_that_are_told_twice_count_once() -> None:
-    """And standbys are no placements of actives."""
+    """Standbys do not count as placements of actives."""
     standby = {**ASSIGNMENT, "role": "standby", "member_id": "n", "partition": 5}
     found = rows_of(DECISION, ASSIGNMENT, ASSIGNMENT, standby, RECOVERY, RECOVERY)
     assert [(row["assigned"], row["moved"]) for row in found["movement"]] == [(1, 1)]
@@ -159,7 +159,7 @@ def report(**tables: list[dict[str, Any]]) -> Report:
 
 
 def test_the_newest_rebalance_leads_the_page_and_times_are_utc() -> None:
-    """Rows are in order of time; the page turns them round."""
+    """Rows are in order of time; the page reverses them."""
     times = [START, START.replace(hour=22)]
     counts = dict.fromkeys(("members", "tasks_moved", "tasks_cold", "tasks_orphaned", "moved"), 0)
     said = {"group_id": "g", "decision_id": "d", "trigger": "join", "policy": "p", "deploy": "v"}
@@ -185,7 +185,7 @@ def test_partition_numbers_are_told_as_spans(numbers: list[int], said: str) -> N
 
 
 def test_the_headline_names_each_figure_and_sums_over_the_days() -> None:
-    """Its lines are on the page, on the terminal and in the job's last line."""
+    """The lines are on the page, on the terminal and in the job's last line."""
     move = {"decisions": 1_000, "assigned": 30, "moved": 7, "standby_hits": 5}
     tables = report(
         movement=[move, move],
@@ -218,7 +218,7 @@ def test_the_headline_names_each_figure_and_sums_over_the_days() -> None:
 
 @pytest.mark.parametrize(("longest", "shown"), [(None, ""), (0.0, 0.0), (2.5, 2.5)])
 def test_a_recovery_without_a_duration_is_shown(longest: float | None, shown: object) -> None:
-    """The cell is empty only if the decision has no recovery."""
+    """The cell is empty only for a decision without a recovery."""
     counts = dict.fromkeys(("members", "tasks_moved", "tasks_orphaned", "tasks_cold", "moved"), 1)
     words = dict.fromkeys(("ts", "group_id", "trigger", "policy"), "x")
     outcome = {**counts, **words, "solve_ms": 1.0, "longest_recovery_s": longest}

@@ -15,7 +15,7 @@ DAY = dt.date(2026, 11, 1)
 
 
 def rows(table: str, count: int) -> list[dict[str, Any]]:
-    """``count`` rows of a table, with names as long as they come."""
+    """Return ``count`` rows of a table, with the longest possible names."""
     days = [DAY + dt.timedelta(days=number) for number in range(count)]
     if table == "skew":
         return [
@@ -72,14 +72,14 @@ TABLES = {
 
 
 def drawing(name: str, found: list[dict[str, Any]]) -> Any:
-    """The drawing of these rows."""
+    """Return the drawing of these rows."""
     return figure(name, {TABLES[name]: found})
 
 
 @pytest.mark.parametrize("count", [1, 2, 10, 40, 365])
 @pytest.mark.parametrize("table", list(TABLES))
 def test_labels_do_not_overlap(table: str, count: int) -> None:
-    """However many days and however long the names; and none is cut off at the picture's edge."""
+    """The rule holds for many days and long names; no label is cut off at the edge."""
     drawn = drawing(table, rows(table, count))
     drawn.canvas.draw()
     axes = drawn.axes[0]
@@ -93,7 +93,7 @@ def test_labels_do_not_overlap(table: str, count: int) -> None:
 
 @pytest.mark.parametrize(("low", "high"), [(0.004, 1_500_000.0), (0.9, 4.0), (0.0, 0.002)])
 def test_the_axis_of_seconds_has_no_exponents(low: float, high: float) -> None:
-    """``0.3`` and ``20``, not 3e-01 and a power of ten."""
+    """The labels are ``0.3`` and ``20``, not 3e-01 or a power of ten."""
     drawn = drawing(
         "recovery",
         [{**row, "p50_s": low, "p90_s": high, "max_s": high} for row in rows("recovery", 2)],
@@ -119,7 +119,7 @@ def test_of_a_partition_its_worst_day_is_drawn() -> None:
 
 
 def test_colours_are_the_pages_and_names_are_text() -> None:
-    """No colour of the drawing is left; a name with a dollar or an angle bracket is itself."""
+    """The page's colours replace the drawing's; dollars and angle brackets stay in names."""
     found = [{**row, "member": "a$b$ <i>"} for row in rows("owners", 2)]
     told = svg("owners", {"owners": found})
     assert not [colour for colour in COLOURS if colour in told]
@@ -131,7 +131,7 @@ def test_colours_are_the_pages_and_names_are_text() -> None:
 
 @pytest.mark.parametrize("years", [(2026, 9999), (1, 2026), (9999, 9999), (1, 1), (1, 9999)])
 def test_a_clock_at_either_end_of_the_calendar_is_drawn(years: tuple[int, int]) -> None:
-    """A line of such a worker must not keep the page from being written."""
+    """A worker's wrong clock must not keep the page from being written."""
     found = [
         {"group_id": "g", "ts": dt.datetime(year, month, day, 23, tzinfo=dt.UTC), "members": 2}
         for year, month, day in zip(years, (1, 12), (1, 31), strict=True)
@@ -140,7 +140,7 @@ def test_a_clock_at_either_end_of_the_calendar_is_drawn(years: tuple[int, int]) 
 
 
 def test_a_day_without_a_settled_round_is_no_bar() -> None:
-    """Its spread is not known; the other days are drawn."""
+    """The spread of the day is unknown; the other days are drawn."""
     first, second = rows("balance", 2)
     waiting = {**second, "max_spread": None, "mean_spread": None}
     assert [bar.get_height() for bar in drawing("balance", [first]).axes[0].patches] == [2.0, 1.0]

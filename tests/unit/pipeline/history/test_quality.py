@@ -34,11 +34,11 @@ NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
 
 @pytest.fixture(autouse=True)
 def _no_pictures(no_pictures: None) -> None:
-    """They take most of a run."""
+    """Draw no pictures: they take most of a run's time."""
 
 
 def quality(history: History, *lines: Line, **wanted: Any) -> Quality:
-    """The quality of the history with these lines, at noon of the 25th."""
+    """Return the quality of the history with these lines, at noon of the 25th."""
     report = history.run(*lines)
     store = Store(str(history.out))
     gates = (Gates(**wanted), Tolerance())
@@ -46,7 +46,7 @@ def quality(history: History, *lines: Line, **wanted: Any) -> Quality:
 
 
 def test_days_without_a_line_are_named(tmp_path: Path) -> None:
-    """Between the first and the last day; a day in the future is counted apart."""
+    """Days between the first and the last count; a day in the future counts separately."""
     lines = [*at("2026-11-20", 1), *at("2026-11-23", 1), *at("2027-01-01", 1)]
     found = quality(History(tmp_path), *lines)
     assert (found.days, found.days_missing, found.missing) == (3, 2, ("2026-11-21", "2026-11-22"))
@@ -73,7 +73,7 @@ def test_min_days_counts_the_days_of_the_history(tmp_path: Path, days: int, pass
 
 @pytest.mark.parametrize(("hours", "passed"), [(11.0, True), (10.9, False)])
 def test_max_age_is_of_the_newest_line(tmp_path: Path, hours: float, passed: bool) -> None:
-    """A line of eleven hours ago, at its limit and beyond."""
+    """The newest line is eleven hours old, at its limit and beyond."""
     (gate,) = quality(History(tmp_path), *at("2026-11-25", 1), max_age_s=hours * 3600).gates
     assert (gate["gate"], gate["passed"]) == ("max-age", passed)
 
@@ -92,7 +92,7 @@ def test_partitions_without_samples_are_counted(tmp_path: Path) -> None:
 
 
 def run(home: Path, *options: str) -> Result:
-    """The command over the folder ``ledger``."""
+    """Run the command over the folder ``ledger``."""
     folders = ("--ledger", str(home / "ledger"), "--out", str(home / "out"))
     return CliRunner().invoke(main, ["history", "--no-spark", *folders, *options])
 
@@ -117,7 +117,7 @@ def test_a_missed_gate_ends_with_3_and_the_history_is_written(tmp_path: Path) ->
 
 
 def test_gates_are_options_of_the_schedule_and_its_code_is_3(tmp_path: Path) -> None:
-    """``pipeline run`` goes on with its other sections."""
+    """``pipeline run`` continues with its other sections."""
     now = {"ts": stamp(datetime.now(UTC))}
     lines = [good({**DECISION, **now}), good({**SAMPLE, **now})]
     Ledger(tmp_path / "ledger").write("w.jsonl", lines)
@@ -155,7 +155,7 @@ def of(store: Store, now: datetime, refused: Refused | None = None, **more: Any)
 
 
 def utc(day: int, hour: int, minute: int = 0) -> datetime:
-    """A time in November 2026."""
+    """Return a time in November 2026."""
     return datetime(2026, 11, day, hour, minute, tzinfo=UTC)
 
 
@@ -248,7 +248,7 @@ NO_GATES = (Gates(), Tolerance())
 def test_a_line_of_a_clock_that_is_ahead_by_an_hour_is_the_newest(
     tmp_path: Path, kind: str, hour: int, minute: int
 ) -> None:
-    """Its age is zero and not below; a line beyond the hour is in the future."""
+    """The age is zero, not negative; a line beyond the hour is in the future."""
     column = {"recoveries": "ended"}.get(kind, "ts")
     ahead = utc(25, hour, minute)
     beyond = [{"ts": utc(25, 13, 1)}]
@@ -274,7 +274,7 @@ def test_the_next_day_is_in_the_future_until_an_hour_before_it(
 def test_the_newest_of_the_missing_days_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All are counted; the page names three of them."""
+    """All missing days are counted; the page names three."""
     monkeypatch.setattr(quality_module, "DAYS_NAMED", 4)
     days = {f"2026-11-{day}": {"samples": [{"ts": utc(day, 1)}]} for day in (10, 17)}
     found = of(stored(tmp_path, days), NOW)
@@ -349,7 +349,7 @@ def test_a_tolerance_of_nothing_is_a_gate_too(
 
 
 def test_an_age_without_a_line_is_missed_and_says_so(tmp_path: Path) -> None:
-    """Also with a limit of years."""
+    """The limit may even be years."""
     (gate,) = of(stored(tmp_path, {}), NOW, gates=Gates(max_age_s=90.0)).gates
     assert gate == {
         "gate": "max-age",

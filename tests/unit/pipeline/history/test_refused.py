@@ -18,7 +18,7 @@ from tests.unit.pipeline.history.made import at
 
 
 def collected(*rows: tuple[str, int, int, int, str | None]) -> RefusedLines:
-    """Refused lines and closing rows: (file, chunk, pos, line, reason)."""
+    """Return refused lines and closing rows: (file, chunk, pos, line, reason)."""
     found = RefusedLines()
     for row in rows:
         found.take(*row)
@@ -42,7 +42,7 @@ def progress(at: int, size: int) -> Progress:
 
 
 def test_refused_lines_are_numbered_from_the_first_line_of_their_file() -> None:
-    """Over chunks, in any order of them, and over earlier visits; an unfinished line is left out."""
+    """Numbers continue over chunks in any order and over visits; unfinished lines have none."""
     lines = collected(*ROWS)
     assert lines.lines() == {"b": 11, "a": 3}
     visit = Visit(files={"a": progress(30, 40)}, lines_before={"b": 100, "a": 20})
@@ -79,7 +79,7 @@ def test_refused_lines_beyond_the_limit_have_no_place(monkeypatch: pytest.Monkey
 def test_stored_and_new_refused_lines_are_joined_once_each(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Sorted by place; beyond the limit the lines of earlier visits are dropped."""
+    """The lines are sorted by place; beyond the limit earlier visits' lines are dropped."""
     stand = table_of([("g", 1, "r"), ("g", 2, "r"), ("h", 1, "r")])
     new = [("h", 1, "r"), ("a", 5, "s"), ("g", 2, "other")]
 
@@ -98,7 +98,7 @@ def test_stored_and_new_refused_lines_are_joined_once_each(
 
 
 def test_watched_batches_count_each_line_and_stay_as_they_are(tmp_path: Path) -> None:
-    """An accepted line, two refused lines with their first reason, and the closing row."""
+    """The batch has an accepted line, two refused lines and the closing row."""
     ledger = Ledger(tmp_path)
     path = ledger.write("w.jsonl", [bad(b"x", "JSON"), *at("2026-11-20", 1, 2), bad(b"[]", "JSON")])
     chunks = whole([str(tmp_path)], HistoryOptions((), "").period, {}).chunks

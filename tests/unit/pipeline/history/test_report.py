@@ -1,4 +1,4 @@
-"""The report of a store's newest days: merged over days, cut, sorted, and shown on the page."""
+"""The report of a store's newest days: merged, cut, sorted and shown on the page."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ FIRST, LAST = date(2026, 11, 20), date(2026, 11, 21)
 
 
 def at(day: int, hour: int) -> datetime:
-    """A time in November 2026."""
+    """Return a time in November 2026."""
     return datetime(2026, 11, day, hour, tzinfo=UTC)
 
 
 def days(first: dict[str, Any], last: dict[str, Any]) -> dict[str, Any]:
-    """Rows of the two days; each row has the values of its table's test."""
+    """Return rows of the two days; each row has the values of its table's test."""
     return {"2026-11-20": first, "2026-11-21": last}
 
 
 def report(folder: Path, rows: Any) -> Report:
-    """The report of a store with these rows."""
+    """Return the report of a store with these rows."""
     store = stored(folder, rows)
     options = HistoryOptions(("one", "two"), str(folder))
     return output.report_of(store, store.load(), options, Refused(accepted=6, lines=2))
 
 
 def movement(group: str, deploy: str, hour: int, *counts: int, policy: str = "p") -> dict[str, Any]:
-    """A row of the table of deploys, on the day of its test."""
+    """Return a row of the table of deploys, on the day of its test."""
     names = ("decisions", "assigned", "moved", "cold_moves", "standby_hits")
     told = {"group_id": group, "deploy": deploy, "policy": policy, "first": hour}
     return {**told, **dict(zip(names, counts, strict=True))}
 
 
 def test_deploys_are_summed_over_days_by_group_release_and_policy(tmp_path: Path) -> None:
-    """In the order of the first decision within each group."""
+    """The rows are in the order of the first decision within each group."""
     before = [
         movement("g", "v1", 9, 1, 20, 3, 4, 5),
         movement("g", "v1", 8, 9, 9, 9, 9, 9, policy="q"),
@@ -77,7 +77,7 @@ def test_deploys_are_summed_over_days_by_group_release_and_policy(tmp_path: Path
 
 
 def slow(partition: int, seconds: float, source: str, recoveries: int, **more: Any) -> Any:
-    """A row of the slowest recoveries."""
+    """Return a row of the slowest recoveries."""
     told = {"group_id": "g", "topic": "t", "partition": partition, "max_s": seconds}
     counts = {"recoveries": recoveries, "records": 10 * recoveries}
     return {**told, **counts, "source": source, "decision_id": source.upper(), **more}
@@ -123,7 +123,7 @@ def test_owners_are_those_of_the_newest_day_of_each_group(tmp_path: Path) -> Non
 
 
 def rebalance(group: str, name: str, when: datetime, moved: int, cold: int) -> dict[str, Any]:
-    """A row of the rebalances."""
+    """Return a row of the rebalances."""
     told = {"group_id": group, "decision_id": name, "ts": when}
     return {**told, "tasks_moved": moved, "tasks_cold": cold}
 
@@ -170,7 +170,7 @@ def test_the_report_of_a_store_counts_its_days_its_tasks_and_its_losses(
 
 
 def test_rows_of_several_days_are_in_the_order_of_their_keys(tmp_path: Path) -> None:
-    """Groups before days, and policies last."""
+    """Groups come before days, and policies last."""
 
     def row(group: str, policy: str) -> dict[str, Any]:
         return {"group_id": group, "policy": policy, "decisions": 1}
@@ -244,7 +244,7 @@ def test_a_rebalance_on_the_page(moved: int, orphaned: int, why: str) -> None:
 
 @pytest.mark.parametrize(("rack", "shown"), [("r1", "r1"), (None, "")])
 def test_an_owner_on_the_page(rack: str | None, shown: str) -> None:
-    """By its name, with its partitions by topic."""
+    """The owner has its name, and its partitions by topic."""
     row = {"group_id": "g", "member": "w", "rack": rack, "tasks": 3, "active": "t 0-2"}
     assert owner_shown({**row, "standby_partitions": 5, "member_id": "w-1"}) == {
         "group": "g",
@@ -295,7 +295,7 @@ def test_a_column_is_of_numbers_if_each_value_is_a_number_or_missing() -> None:
 
 
 def section(name: str, rows: list[dict[str, Any]], refused: int = 0) -> dict[str, Any]:
-    """A section of the page over these rows."""
+    """Return a section of the page over these rows."""
     return _section(name, Report({name: rows}, refused=refused))
 
 
@@ -303,7 +303,7 @@ def section(name: str, rows: list[dict[str, Any]], refused: int = 0) -> dict[str
 def test_the_worst_rows_of_a_section_are_shown_and_the_others_counted(
     name: str, column: str
 ) -> None:
-    """Fifty of 53, the highest value first."""
+    """Fifty of 53 rows are shown, the highest value first."""
     found = section(name, [{column: n / 100} for n in range(53)])
     assert found == {
         "id": name,
@@ -327,7 +327,7 @@ def test_rows_of_other_sections_stay_in_their_order() -> None:
 
 
 def test_two_hundred_owners_are_shown() -> None:
-    """In their order."""
+    """The owners are in order."""
     row = {"group_id": "g", "rack": None, "tasks": 1, "active": "", "standby_partitions": 0}
     found = section("owners", [{**row, "member": f"w{n}"} for n in range(201)])
     assert (found["total"], found["hidden"], len(found["rows"])) == (201, 1, 200)

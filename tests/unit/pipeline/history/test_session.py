@@ -1,4 +1,4 @@
-"""Which jars the session of ``history`` is started with."""
+"""The jars in the session of ``history``."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from tests.unit.pipeline.history.made import DAY, NEXT, History, at
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They take most of a run."""
+    """Draw no pictures: they take most of a run's time."""
     monkeypatch.setattr(plots, "draw", lambda report: {})
 
 
@@ -133,7 +133,7 @@ def test_a_run_without_news_writes_nothing(history: History) -> None:
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """The process has been killed."""
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -174,7 +174,7 @@ def test_a_run_killed_at_any_write_leaves_the_store_of_the_run_before_or_after(
 def test_a_run_without_news_completes_one_that_died_behind_its_manifest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: bool
 ) -> None:
-    """No file of two versions, no mark, and an empty file for each table without a day."""
+    """No file has two versions, no mark remains, and a table without a day has an empty file."""
     history = History(tmp_path, stream=stream)
     history.run(*at(DAY, 1))
     with monkeypatch.context() as patch:
@@ -191,7 +191,7 @@ def test_a_run_without_news_completes_one_that_died_behind_its_manifest(
 
 
 def _countdown(act: Any, left: list[int]) -> Any:
-    """``act``, but for the call with which ``left`` falls below zero."""
+    """Return ``act``, which fails at the call with ``left`` below zero."""
 
     def counted(*given: Any) -> Any:
         left[0] -= 1
@@ -259,7 +259,7 @@ def test_a_damaged_manifest_is_an_error_that_names_it(history: History) -> None:
 def test_a_manifest_that_another_run_wrote_meanwhile_is_not_replaced(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On an object store no lock keeps the other away."""
+    """An object store has no lock against the other run."""
     history.run(*at(DAY, 1))
     begin = Store.begin
 
@@ -292,7 +292,7 @@ def test_moves_name_their_cause(history: History) -> None:
 
 
 def test_an_amount_beyond_a_long_is_cut_and_does_not_wrap(history: History) -> None:
-    """Two samples of the largest long."""
+    """The two samples have the largest long."""
     from tests.integration.spark.ledgers import SAMPLE
 
     most = 2**63 - 1

@@ -19,12 +19,12 @@ from tests.unit.pipeline.history.test_output import rows_of
 
 
 def minute(count: float) -> datetime:
-    """A time after the day's first decision."""
+    """Return a time after the day's first decision."""
     return START + timedelta(minutes=count)
 
 
 def member(name: str, instance: str | None = None, rack: str | None = None) -> dict[str, Any]:
-    """A member of a decision."""
+    """Return a member of a decision."""
     told = {"capacity": 1.0, "epoch": 1, "instance_id": instance}
     return {"member_id": name, "rack": rack, **told}
 
@@ -45,7 +45,7 @@ def put(decision: str, place: str, owner: str, before: str | None = None, said: 
 
 
 def took(seconds: float, partition: int, member_id: str, **more: Any) -> dict[str, Any]:
-    """A recovery of the changelog."""
+    """Return a recovery of the changelog."""
     start = more.pop("start", 0)
     ended = stamp(minute(start) + timedelta(seconds=seconds))
     told = {"topic": "log", "partition": partition, "member_id": member_id, "decision_id": "d1"}
@@ -61,7 +61,8 @@ def sampled(place: str, count: int, records: int, size: int, end: int, committed
 
 
 A, B, N = member("a", "wa", "r1"), member("b", "wb"), member("n")
-#: Group g starts, takes in a member with a warm-up, and moves two tasks; h has a decision of the same id.
+#: Group g starts, adds a member with a warm-up, and moves two tasks; h has a decision with the same
+#: id.
 DAY = [
     decision("d1", 0, "v1", A, member("b"), trigger="start", solve_ms=1.5),
     *(put("d1", place, "a", None, "mc") for place in ("in/0", "in/1", "log/0", "log/1")),
@@ -90,7 +91,7 @@ DAY = [
     sampled("log/0", 61, 0, 1, 7, 7),
     {**sampled("in/0", 1, 5, 6, 7, -1), "group_id": "h"},
 ]
-#: Table -> its columns, and its rows in their order.
+#: Table -> its columns and its ordered rows.
 EXPECTED: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
     "movement": (
         "group_id policy decisions assigned moved cold_moves standby_hits",
@@ -266,12 +267,12 @@ def found() -> dict[str, list[dict[str, Any]]]:
 
 @pytest.mark.parametrize("table", list(EXPECTED))
 def test_a_daily_table_has_these_rows(found: dict[str, Any], table: str) -> None:
-    """Each column of each row, in the order of the table's keys."""
+    """The rows have each column, in the order of the table's keys."""
     columns, rows = EXPECTED[table]
     assert [tuple(row.values()) for row in found[table]] == rows
     assert all(" ".join(row) == columns for row in found[table])
 
 
 def test_a_day_has_these_tables_alone(found: dict[str, Any]) -> None:
-    """A table beside them would have no test."""
+    """Any further table would have no test."""
     assert set(found) == set(EXPECTED)

@@ -21,22 +21,22 @@ HOUR = START.replace(minute=0, second=0)
 
 @pytest.fixture(autouse=True)
 def _no_pictures(no_pictures: None) -> None:
-    """They take most of a run."""
+    """Draw no pictures: they take most of a run's time."""
 
 
 def members(*names: str) -> list[dict[str, Any]]:
-    """Members of these ids, with an instance id each."""
+    """Return members with these ids, each with an instance id."""
     told = {"rack": None, "capacity": 1.0, "epoch": 1}
     return [{"member_id": name, "instance_id": f"worker-{name}", **told} for name in names]
 
 
 def placed(partition: int, **more: Any) -> dict[str, Any]:
-    """An active placement of the odd decision."""
+    """Return an active placement of the odd decision."""
     return {**ASSIGNMENT, "partition": partition, **more}
 
 
 def recovered(partition: int, seconds: float, **more: Any) -> dict[str, Any]:
-    """A recovery of so many seconds."""
+    """Return a recovery of ``seconds``."""
     ended = stamp(START + timedelta(seconds=seconds))
     return {**RECOVERY, "partition": partition, "ended": ended, **more}
 
@@ -64,7 +64,7 @@ def test_an_hour_has_its_members_moves_by_cause_and_longest_standstill() -> None
 
 
 def test_a_lag_is_the_highest_of_the_hour_and_sums_over_partitions() -> None:
-    """A partition without a commit has none; a commit beyond a stale end is no lag."""
+    """A partition without a commit has no lag; a commit beyond an outdated end is no lag."""
     told = [
         (0, 0, 100, 60),
         (0, 1, 100, 90),
@@ -129,7 +129,7 @@ def test_the_longest_standstills_are_kept() -> None:
 
 
 def test_a_round_with_warm_ups_is_in_no_spread() -> None:
-    """The new member of such a round is empty on purpose; the round is counted apart."""
+    """The new member of such a round is empty on purpose; the round counts separately."""
     both = members("m", "n")
     waiting = {"decision_id": "waiting", "prev_member_id": "m", "moved": False, "cold": False}
     found = rows_of(

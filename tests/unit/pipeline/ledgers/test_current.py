@@ -9,7 +9,7 @@ from faust_assigner.weights.trial import score
 
 
 def rows(owners: str, *, weightless: str = "", name: str = "d", ts: int = 1) -> list[Row]:
-    """A decision over ``a`` and ``b``: three orders by their ``owners``, and the topic ``lead`` on ``a``."""
+    """Return a decision over ``a`` and ``b``: three orders by ``owners``, and ``lead`` on ``a``."""
     said = {
         "group_id": "shop",
         "decision_id": name,
@@ -43,7 +43,7 @@ def test_what_weighs_nothing_moves_nothing_when_planned_again() -> None:
 
 
 def test_a_trial_of_weights_weighs_no_idle_topic() -> None:
-    """Neither in its plans nor in its loads."""
+    """The topic is neither in the plans nor in the loads."""
     (idle,) = current_here(rows("aab", weightless="lead"))
     found = score(idle.members, idle.partitions, {("lead", 0): 50.0}, weightless=idle.weightless)
     assert (found.counted_moves, found.before, found.counted) == (0, 4 / 3, 4 / 3)
@@ -65,7 +65,7 @@ def test_older_decisions_have_their_own_placements_newest_first() -> None:
 
 
 def placed(topic: str, partition: int, member_id: str, role: str = "active") -> dict[str, object]:
-    """A placement."""
+    """Return a placement."""
     return {"topic": topic, "partition": partition, "member_id": member_id, "role": role}
 
 
@@ -84,14 +84,14 @@ def test_members_keep_their_rack_their_instance_and_their_capacity() -> None:
 
 
 def test_the_count_of_a_topic_is_above_its_highest_number_in_any_order_of_the_rows() -> None:
-    """Spark returns the rows in no order."""
+    """Spark returns rows in any order."""
     (row, *_) = rows("a")
     found = current_of(row.values, [placed("t", 2, "a"), placed("t", 0, "b"), placed("t", 1, "a")])
     assert found.partitions == {"t": 3}
 
 
 def test_a_topic_with_standbys_or_with_the_suffix_of_changelogs_is_a_changelog() -> None:
-    """A table may name its changelog otherwise; a table may be without standbys."""
+    """A table may use another changelog name or no standbys."""
     (row, *_) = rows("a")
     found = current_of(
         row.values,

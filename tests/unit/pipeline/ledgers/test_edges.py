@@ -1,4 +1,4 @@
-"""Edges of ledgers: damaged packed files, limits of a period, several paths, and topics without ids."""
+"""Edge cases of ledgers: damaged compressed files, periods, paths, and topics without ids."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ START = datetime(2026, 11, 21, 20, tzinfo=UTC)
 def test_each_kind_of_damage_of_a_packed_file_is_told_with_its_place(
     tmp_path: Path, name: str, data: bytes
 ) -> None:
-    """The file stays in the list of a period, since its reader then counts the damage."""
+    """The file stays in the list of a period, and its reader counts the damage."""
     path = tmp_path / name
     path.write_bytes(data)
     with pytest.raises(LedgerDamaged, match="not read further: ") as damage:
@@ -71,7 +71,7 @@ def test_several_paths_are_listed_and_a_missing_one_is_left_out(tmp_path: Path) 
 
 
 def test_a_file_whose_size_is_the_time_of_another_is_read(tmp_path: Path) -> None:
-    """Size and time are compared each with its own."""
+    """The size is compared with the size, and the time with the time."""
     path, reader = tmp_path / "w.jsonl", Reader(tmp_path)
     path.write_bytes(b"1\n" * 5)
     os.utime(path, (12.0, 12.0))
@@ -99,7 +99,7 @@ def test_a_topic_without_ids_of_which_the_last_partition_fell_is_read_again_whol
 
 
 def test_messages_of_two_files_keep_their_places_and_an_empty_batch_has_no_rows() -> None:
-    """An offset is the line; a tombstone is no row."""
+    """The offset is the line number; a tombstone has no row."""
     given = {
         "file": ["t/0", "t/1", "t/1"],
         "pos": [7, 8, 9],
@@ -123,7 +123,7 @@ def test_opening_a_file_counts_as_four_kilobytes() -> None:
 
 
 def test_a_link_to_a_listed_file_is_listed_under_the_files_first_name(tmp_path: Path) -> None:
-    """In the order of the names."""
+    """The order of names decides."""
     (tmp_path / "b.jsonl").touch()
     (tmp_path / "z.jsonl").symlink_to(tmp_path / "b.jsonl")
     (tmp_path / "y").mkdir()

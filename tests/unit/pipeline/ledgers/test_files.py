@@ -25,7 +25,7 @@ LINES = [b"a", b"", b"bcdefghijkl", b"mn", b"opqrstuvwxyz0123456789", b"end"]
 
 @pytest.fixture
 def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A file of short and long lines, which is read four bytes at a time."""
+    """A file of short and long lines, read four bytes at a time."""
     monkeypatch.setattr(files, "BLOCK_BYTES", 4)
     path = tmp_path / "ledger.jsonl"
     path.write_bytes(b"\n".join(LINES) + b"\n")
@@ -103,7 +103,7 @@ def test_a_file_that_was_removed_since_is_damage_and_not_an_empty_one(tmp_path: 
 
 @pytest.mark.parametrize("key", ["mtime", "LastModified", "last_modified"])
 def test_the_time_of_a_change_is_found_under_each_name_that_a_storage_gives_it(key: str) -> None:
-    """The size of an object may be missing."""
+    """An object may have no size."""
     fs = fsspec.filesystem("memory")
     found = files._describe(fs, {"name": "/b/w.jsonl", "size": None, key: "2026-11-21"})
     assert (found.size, found.modified, found.inode) == (0, "2026-11-21", 0)
@@ -118,7 +118,7 @@ def test_a_packed_file_that_is_gone_is_missing_and_not_damaged() -> None:
 def test_the_place_of_damage_is_behind_the_last_line_that_was_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In bytes of the unpacked content."""
+    """The place is in bytes of the decompressed content."""
     path = tmp_path / "w.jsonl.gz"
     path.write_bytes(gzip.compress(b"one\ntwo\n") + b"no member of a packed file")
     monkeypatch.setattr(files, "BLOCK_BYTES", 4)

@@ -31,7 +31,7 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 def test_files_of_several_paths_are_listed_by_name_with_their_facts(tmp_path: Path) -> None:
-    """A glob stands for its files, and for the ledgers of its folders."""
+    """A glob means its files, and the ledgers of its folders."""
     for name in ("b/w.jsonl", "b/deep/v.jsonl.gz", "b/x.txt", "a.jsonl", "c.jsonl"):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ def test_files_of_several_paths_are_listed_by_name_with_their_facts(tmp_path: Pa
 def test_a_path_that_cannot_be_read_is_named_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """A file system without its package, too; both are wrong questions."""
+    """A file system without its package is a usage error too."""
 
     def isdir(_: str) -> bool:
         raise error
@@ -68,7 +68,7 @@ def test_a_name_without_the_characters_of_a_pattern_is_no_pattern(tmp_path: Path
 
 
 def test_loads_have_the_largest_chunks_first_and_their_own_order() -> None:
-    """Each load is sorted by name and place; a task without a chunk is left out."""
+    """Each load is sorted by name and position; a task without a chunk is left out."""
     big, small = Chunk("b", 10, 90_010), [Chunk("a", n * 10, n * 10 + 10) for n in range(3)]
     assert pack([*small, big], 2) == [(big,), tuple(small)]
     assert pack([big], 4) == [(big,)]
@@ -107,7 +107,7 @@ def test_a_file_is_looked_for_under_its_later_names_before_it_counts_as_removed(
 
 
 def test_two_chunks_have_their_lines_and_a_closing_row_each() -> None:
-    """Line numbers begin anew in each chunk; a blank line counts and has no row."""
+    """Line numbers restart in each chunk; a blank line counts and has no row."""
 
     def read(chunk: Chunk) -> Any:
         yield from ((chunk.start + n, line) for n, line in enumerate((b"[]", b"", b"x")))
@@ -126,7 +126,7 @@ def test_two_chunks_have_their_lines_and_a_closing_row_each() -> None:
 
 
 def at(hours: float) -> datetime:
-    """A time after noon."""
+    """Return a time after noon."""
     return NOON + timedelta(hours=hours)
 
 
@@ -142,7 +142,7 @@ def at(hours: float) -> datetime:
     ],
 )
 def test_a_bound_is_an_age_a_day_or_a_time(text: str, moment: datetime) -> None:
-    """As either bound; without bounds a period is none."""
+    """A bound may be either end; a period without bounds is empty."""
     assert Period.parse(text, None, now=NOON) == Period(moment)
     assert Period.parse(None, text, now=NOON) == Period(None, moment)
     assert bool(Period.parse(text, None, now=NOON)) is True
@@ -151,14 +151,14 @@ def test_a_bound_is_an_age_a_day_or_a_time(text: str, moment: datetime) -> None:
 
 
 def row(table: str, moment: datetime | None, **more: Any) -> Row:
-    """A row of a table."""
+    """Return a row of a table."""
     column = {"decision": "ts", "recovery": "started", "partition_sample": "ts"}.get(table)
     told = {"group_id": "g", "decision_id": "d", "ended": at(99)}
     return Row(table, {**told, **({column: moment} if column else {}), **more})
 
 
 def test_the_rows_of_a_period_in_their_order() -> None:
-    """A recovery has the time of its start; a placement belongs to the decision of its own group."""
+    """A recovery has the time of its start; a placement belongs to its own group's decision."""
     given = [
         row("assignment", None, decision_id="in"),
         row("decision", at(0), decision_id="in"),

@@ -77,7 +77,7 @@ def test_the_newest_records_are_shared_evenly_among_the_partitions(
 
 
 def test_the_url_of_a_topic_is_the_parsed_one() -> None:
-    """With all of its brokers."""
+    """The URL has all brokers."""
     url = "kafka://a:1,b:2/ledger"
     source = TopicSource.from_url(url, {"client.id": "me"})
     assert (source.url, source.topic, source.cluster.bootstrap) == (url, "ledger", "a:1,b:2")
@@ -91,7 +91,7 @@ class Frame:
 
     @property
     def read(self) -> Frame:
-        """A reader."""
+        """Return a reader."""
         return Frame()
 
     def __getattr__(self, name: str) -> Any:
@@ -154,7 +154,7 @@ def test_topics_are_read_by_sparks_connector_if_the_session_has_it(
 
 
 def test_each_span_is_read_by_a_task_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its partition and its offsets."""
+    """The task has the span's partition and offsets."""
     monkeypatch.setattr(topics, "read_span", lambda *given: [given])
     source = TopicSource(Cluster("a:1"), "t")
     spans = [Span(source, 4, 3, 9), Span(source, 1, 0, 2)]

@@ -54,7 +54,7 @@ def decided(day: int, name: str) -> bytes:
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Path:
-    """Three files of a worker, of five days each; each was last changed when its last line was written."""
+    """Three files of a worker, with five days each; each file's time is that of its last line."""
     for number in range(3):
         days = range(1 + 5 * number, 6 + 5 * number)
         path = tmp_path / f"w.jsonl.{number + 1}"
@@ -124,7 +124,7 @@ def test_a_file_whose_age_is_not_told_is_read() -> None:
     ],
 )
 def test_what_is_no_period_is_said(since: str | None, until: str | None) -> None:
-    """With the option's name."""
+    """The error names the option."""
     with pytest.raises(ConfigError, match=r"--since|--until"):
         Period.parse(since, until, now=NOW)
 
@@ -142,7 +142,7 @@ def test_a_period_begins_with_its_first_moment_and_ends_before_its_last() -> Non
 
 
 def test_a_file_that_begins_within_the_slack_after_the_period_is_opened(ledger: Path) -> None:
-    """The clock of its worker may be fast."""
+    """The clock of the file's worker may be fast."""
     files = find_files([str(ledger)])
     noon = DAY + timedelta(days=5, hours=12)
     assert Period(until=noon - timedelta(minutes=30)).files(files) == files[:2]
@@ -167,7 +167,7 @@ def test_a_file_that_is_gone_before_its_first_line_is_read_stays_in_the_list(
 
 
 def test_a_file_that_begins_with_an_assignment_begins_at_its_first_time(tmp_path: Path) -> None:
-    """A rotation parts a decision from its assignments, which have no time of their own."""
+    """A rotation separates a decision from its assignments, which have no time of their own."""
     decision, assignment = decided(6, "d6").splitlines(keepends=True)
     (tmp_path / "w.jsonl").write_bytes(assignment + decision)
     files = find_files([str(tmp_path)])

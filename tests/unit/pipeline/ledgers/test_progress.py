@@ -34,7 +34,7 @@ class Reader:
 
 
 def lines_of(visit: Visit) -> dict[str, int]:
-    """As a reader of the chunks counts them."""
+    """Return the number of lines, counted like a reader of the chunks."""
     return {chunk.name: sum(1 for _ in read_lines(chunk)) for chunk in visit.chunks}
 
 
@@ -105,7 +105,7 @@ def test_a_file_that_was_replaced_by_one_of_equal_size_is_read_from_its_start(
 def test_an_open_line_and_a_packed_file_are_not_read_again_for_a_newer_date(
     tmp_path: Path, name: str, whole: bytes
 ) -> None:
-    """Only news is read: the lines would count twice."""
+    """The lines would be counted twice."""
     path, reader = tmp_path / name, Reader(tmp_path)
     path.write_bytes(whole or gzip.compress(b"one\n"))
     reader.visit()
@@ -116,7 +116,7 @@ def test_an_open_line_and_a_packed_file_are_not_read_again_for_a_newer_date(
 
 
 def test_a_file_that_was_cut_behind_its_head_is_read_from_its_start(tmp_path: Path) -> None:
-    """Its head is the same, but the known position lies behind its end."""
+    """The head is the same, but the known position is behind the end."""
     path, reader = tmp_path / "w.jsonl", Reader(tmp_path)
     path.write_bytes(b"x\n" * 1000)
     reader.visit()
@@ -125,7 +125,7 @@ def test_a_file_that_was_cut_behind_its_head_is_read_from_its_start(tmp_path: Pa
 
 
 def test_a_file_without_an_inode_is_not_another_file_with_the_same_head() -> None:
-    """Object stores have no inodes: the workers' files there begin alike."""
+    """Object stores have no inodes, and the workers' files there begin alike."""
     import fsspec
 
     fs = fsspec.filesystem("memory")
@@ -158,7 +158,7 @@ def test_a_file_that_is_gone_since_the_listing_is_left_to_the_next_visit(
 
 
 def test_records_that_retention_removed_are_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The known offset lies before the topic's first record."""
+    """The known offset is before the topic's first record."""
     log = Changelog("ledger", {0: Extent(20, 30)}, 0, "a")
     monkeypatch.setattr(progress, "topic_now", lambda _: log)
     found = news(["kafka://a:1/ledger"], {"topics": {"ledger:a": {"0": 10}}}, {})

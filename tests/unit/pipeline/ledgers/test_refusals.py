@@ -77,7 +77,7 @@ def decided(name: str, ts: int) -> Row:
 
 
 def owned(decision: str, partition: int) -> Row:
-    """An active placement of its member."""
+    """Return an active placement of the member."""
     values: dict[str, Any] = {
         "group_id": "g",
         "decision_id": decision,
@@ -123,7 +123,7 @@ def test_each_row_stands_at_its_own_lines_place() -> None:
 
 
 def lines_of(chunk: Chunk) -> Iterator[tuple[int, bytes]]:
-    """As many good lines as the chunk has bytes; a chunk named "torn" is damaged behind them."""
+    """Yield as many good lines as the chunk has bytes; a chunk named "torn" ends with damage."""
     for number in range(chunk.end):
         yield number, good(SAMPLE).data
     if chunk.name == "torn":
@@ -134,7 +134,7 @@ def lines_of(chunk: Chunk) -> Iterator[tuple[int, bytes]]:
 def test_batches_end_at_either_bound_and_hold_each_line_once(
     monkeypatch: pytest.MonkeyPatch, rows: int, lines: int
 ) -> None:
-    """By rows, or by the bytes of all their lines together."""
+    """A batch ends at the limit of rows or of the lines' bytes."""
     monkeypatch.setattr(parse_module, "BATCH_ROWS", rows)
     monkeypatch.setattr(parse_module, "BATCH_BYTES", lines * len(good(SAMPLE).data))
     batches = list(parse_chunks([Chunk("f", 0, 5)], lines_of))
@@ -152,7 +152,7 @@ def test_the_place_of_damage_counts_as_a_line_with_a_short_reason() -> None:
 
 
 def test_all_lines_may_be_refused_on_request() -> None:
-    """A hundred percent is a share; more is not."""
+    """A share of 100 percent is valid; a larger share is not."""
     Tolerance.parse("100%").check(Refused(accepted=0, lines=7))
     with pytest.raises(ConfigError, match="--max-refused"):
         Tolerance.parse("100.1%")

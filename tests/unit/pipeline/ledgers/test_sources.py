@@ -30,13 +30,13 @@ from tests.integration.spark.ledgers import DECISION, SAMPLE, good
 
 
 def lines_of(path: Path, chunk_bytes: int) -> list[tuple[int, bytes]]:
-    """All lines of a file read in chunks."""
+    """Return all lines of a file read in chunks."""
     chunks = cut(str(path), 0, path.stat().st_size, chunk_bytes)
     return [line for chunk in chunks for line in read_lines(chunk)]
 
 
 def test_folder_gives_its_ledgers_and_nothing_else(tmp_path: Path) -> None:
-    """``*.jsonl`` and ``*.jsonl.N`` at any depth, packed too; a file named by itself may have any name."""
+    """``*.jsonl`` and ``*.jsonl.N`` are found at any depth; a given file may have any name."""
     ledgers = ("a.jsonl", "a.jsonl.1", "a.jsonl.1.xz", "a.jsonl.2.gz", "a.jsonl.gz", "b/c.jsonl.12")
     for name in (*ledgers, "a.jsonl.1.tmp", "a.gz", "x.json", "log"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -47,7 +47,7 @@ def test_folder_gives_its_ledgers_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_packing_that_is_not_read_is_an_error_and_no_silence() -> None:
-    """Its lines would be missing from every figure."""
+    """Otherwise its lines would be missing from every figure."""
     fs = fsspec.filesystem("memory")
     for name in ("a.jsonl", "a.jsonl.1.zst"):
         fs.pipe_file(f"/packed/{name}", b"")
@@ -98,7 +98,7 @@ def test_torn_packed_file_gives_the_lines_before_and_one_refusal(
 def test_file_reached_in_many_ways_is_found_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By folder, glob, link, relative and absolute path."""
+    """The ways are a folder, a glob, a link, and relative and absolute paths."""
     (tmp_path / "a.jsonl").touch()
     (tmp_path / "link.jsonl").symlink_to(tmp_path / "a.jsonl")
     monkeypatch.chdir(tmp_path)
@@ -107,13 +107,13 @@ def test_file_reached_in_many_ways_is_found_once(
 
 
 def test_name_with_glob_characters_is_a_name_when_it_exists(tmp_path: Path) -> None:
-    """``[1]`` in a file's name is no pattern."""
+    """A file's name may contain ``[1]``."""
     (tmp_path / "led[1].jsonl").touch()
     assert len(find_files([str(tmp_path / "led[1].jsonl")])) == 1
 
 
 def test_a_set_of_characters_is_a_pattern_when_no_such_file_exists(tmp_path: Path) -> None:
-    """As in a shell."""
+    """The rule is that of a shell."""
     for number in range(3):
         (tmp_path / f"w{number}.jsonl").touch()
     found = find_files([str(tmp_path / "w[12].jsonl")])
@@ -143,7 +143,7 @@ def test_ledgers_need_not_be_local() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_chunks_of_any_size_give_the_files_lines(tmp_path: Path, seed: int) -> None:
-    """Cut inside lines, between them, at newlines: the same lines at the same places, none twice."""
+    """Chunks end inside or between lines or at newlines; each line occurs once, in place."""
     rng = random.Random(seed)
     data = b"\n".join(bytes(rng.choices(b"ab\r ", k=rng.choice([0, 1, 5, 40]))) for _ in range(200))
     path = tmp_path / "w.jsonl"
@@ -158,7 +158,7 @@ def test_chunks_of_any_size_give_the_files_lines(tmp_path: Path, seed: int) -> N
 
 
 def test_long_line_is_cut_and_the_next_is_whole(tmp_path: Path) -> None:
-    """Memory stays bounded whatever a line's length; positions stay right."""
+    """Memory is bounded for lines of any length; positions stay right."""
     path = tmp_path / "w.jsonl"
     path.write_bytes(b"x" * (2 * MAX_LINE_BYTES) + b"\nnext\n")
     (_, long), (at, after) = lines_of(path, 1 << 30)
@@ -167,7 +167,7 @@ def test_long_line_is_cut_and_the_next_is_whole(tmp_path: Path) -> None:
 
 
 def test_loads_are_even_and_whole() -> None:
-    """Every chunk once; no load twice as heavy as need be."""
+    """Every chunk occurs once, and no load is needlessly twice as heavy."""
     sizes = [1000, 10, 990, 500, 480, 0, 30]
     chunks = [chunk for n, size in enumerate(sizes) for chunk in cut(f"f{n}", 0, size)]
     loads = pack(chunks, 2)
@@ -177,7 +177,7 @@ def test_loads_are_even_and_whole() -> None:
 
 
 def test_open_line_is_found_from_the_end(tmp_path: Path) -> None:
-    """Return the start of a half-written line, or the size without such a line."""
+    """The result is the start of a half-written line, or the size without such a line."""
     path = tmp_path / "w"
     path.write_bytes(b"one\ntwo\nthr")
     assert last_line_start(str(path), 0, 11) == 8

@@ -1,4 +1,4 @@
-"""Whole states: of read positions, of a group, and of refused lines."""
+"""Whole states: read positions, a group, and refused lines."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 def at(hours: float) -> datetime:
-    """A time after noon."""
+    """Return a time after noon."""
     return NOON + timedelta(hours=hours)
 
 
 def row(table: str, moment: datetime | None, **more: Any) -> Row:
-    """A row of a table."""
+    """Return a row of a table."""
     column = {"decision": "ts", "recovery": "started", "partition_sample": "ts"}.get(table)
     told = {"group_id": "g", "decision_id": "d", "ended": at(99)}
     return Row(table, {**told, **({column: moment} if column else {}), **more})
@@ -48,7 +48,7 @@ def row(table: str, moment: datetime | None, **more: Any) -> Row:
 
 
 def test_the_whole_state_of_a_visit() -> None:
-    """Lines add up over visits; an unfinished line is not counted, an unread file keeps its count."""
+    """Lines add up over visits; unfinished lines do not count, unread files keep their count."""
 
     def read(at: int, size: int, lines: int = 0) -> Progress:
         return Progress(at, size, "h", 3, "m", 7, lines)
@@ -75,7 +75,7 @@ def test_the_whole_state_of_a_visit() -> None:
 
 @pytest.mark.parametrize(("chunks", "spans", "reads"), [(1, 0, True), (0, 1, True), (0, 0, False)])
 def test_a_visit_reads_if_it_has_a_chunk_or_a_span(chunks: int, spans: int, reads: bool) -> None:
-    """Its files alone are no news."""
+    """A list of files alone is no new content."""
     source = TopicSource(Cluster("a:1"), "t")
     visit = Visit(
         chunks=[Chunk("f", 0, 1)] * chunks,
@@ -88,7 +88,7 @@ def test_a_visit_reads_if_it_has_a_chunk_or_a_span(chunks: int, spans: int, read
 def test_a_whole_visit_has_all_files_of_its_period_and_all_topics(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the inode of each file and the properties of the client."""
+    """The visit has each file's inode and the client's properties."""
     for name in ("a", "b"):
         (tmp_path / f"{name}.jsonl").write_bytes(b"x" * 5)
     monkeypatch.setattr(
@@ -110,7 +110,7 @@ def test_a_whole_visit_has_all_files_of_its_period_and_all_topics(
 
 
 def test_news_of_two_topics_keep_each_position(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A topic without an entry is read from its start; partitions are in their order."""
+    """A topic without an entry is read from its start; partitions are in order."""
     logs = {
         "t": Changelog("t", {1: Extent(0, 9), 0: Extent(3, 8)}, 0, "id"),
         "u": Changelog("u", {0: Extent(1, 4)}, 0, "id-u"),
@@ -127,7 +127,7 @@ def test_news_of_two_topics_keep_each_position(monkeypatch: pytest.MonkeyPatch) 
 
 
 def decided(name: str, ts: datetime, group: str = "g", **more: Any) -> Row:
-    """A decision over two members."""
+    """Return a decision over two members."""
     members = [
         {"member_id": "b", "rack": "r2", "capacity": 2.0, "instance_id": "i-b"},
         {"member_id": "a", "rack": None, "capacity": 1.0},
@@ -137,13 +137,13 @@ def decided(name: str, ts: datetime, group: str = "g", **more: Any) -> Row:
 
 
 def put(name: str, topic: str, number: int, owner: str, role: str = "active", **more: Any) -> Row:
-    """A placement."""
+    """Return a placement."""
     told = {"group_id": "g", "decision_id": name, "topic": topic, "partition": number}
     return Row("assignment", {**told, "member_id": owner, "role": role, **more})
 
 
 def test_the_whole_state_of_two_groups() -> None:
-    """Groups by name; members, topics and idle topics sorted; a repeated decision has its later line."""
+    """Groups, members and topics are sorted; a repeated decision's later line counts."""
     given = [
         decided("d", at(2), "h"),
         put("d", "log", 1, "a"),
@@ -214,7 +214,7 @@ def test_counts_are_told_with_the_first_refused_line() -> None:
     ],
 )
 def test_a_tolerance_takes_so_many_lines(tolerance: Tolerance, lines: int, text: str) -> None:
-    """Its error has both numbers."""
+    """The error has both numbers."""
     refused = Refused(accepted=2_000, lines=lines)
     if not text:
         tolerance.check(refused)
@@ -226,7 +226,7 @@ def test_a_tolerance_takes_so_many_lines(tolerance: Tolerance, lines: int, text:
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "1.5", "1e3", "%", "101%", "1 0"])
 def test_another_text_is_no_tolerance(text: str) -> None:
-    """Blanks around a number are none."""
+    """Blanks around a number are not permitted."""
     with pytest.raises(ConfigError, match="--max-refused"):
         Tolerance.parse(text)
     assert Tolerance.parse(" 7 ") == Tolerance(most=7)
@@ -248,7 +248,7 @@ def test_an_empty_ledger_is_refused_with_its_counts_and_the_result_that_stays() 
 def test_a_ledger_is_read_with_its_period_and_its_tolerance(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The given counter counts; the rows outside of the period are read and left out."""
+    """The given counter counts; rows outside the period are read and dropped."""
     asked: list[Any] = []
     given = [row("partition_sample", at(hours)) for hours in (0, 1)]
 

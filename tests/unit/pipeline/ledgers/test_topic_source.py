@@ -41,18 +41,18 @@ async def _send(bootstrap: str, lines: list[bytes | None], partitions: int) -> N
 
 @pytest.fixture
 def broker() -> EmbeddedBroker:
-    """Its topics have two partitions."""
+    """A broker with topics of two partitions."""
     return EmbeddedBroker(settings={"num.partitions": 2})
 
 
 def fill(broker: EmbeddedBroker, *lines: bytes | None) -> str:
-    """The topic as a ledger, filled."""
+    """Fill the topic with a ledger's lines."""
     asyncio.run(_send(broker.bootstrap, list(lines), 2))
     return f"kafka://{broker.bootstrap}/ledger"
 
 
 def test_rows_of_a_topic_are_those_of_a_file(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    """Refused lines are counted under partition and offset; a tombstone is none; files may be named too."""
+    """Refused lines have a partition and an offset; a tombstone does not count."""
     (tmp_path / "w.jsonl").write_bytes(line(7))
     refused = Refused(keep=9)
     with broker:
@@ -103,7 +103,7 @@ def test_a_story_has_the_lines_of_its_group_without_samples(broker: EmbeddedBrok
 
 
 def test_of_a_long_topic_the_newest_records_are_read_and_it_is_said(broker: EmbeddedBroker) -> None:
-    """So many of all partitions together; none after its time is over."""
+    """The limit is shared by all partitions; a read ends after its time."""
     with broker:
         fill(broker, *(line(number) for number in range(40)))
         where = {"bootstrap_servers": [broker.bootstrap]}
@@ -143,7 +143,7 @@ def test_a_topic_that_is_not_there_is_an_error(broker: EmbeddedBroker) -> None:
 def test_why_tells_from_a_topic_as_from_files(
     broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two leaders; the client's properties come from --config."""
+    """There are two leaders; the client's properties come from --config."""
     found = told()
     found.leave("m1").round()
     for name, lines in found.ledgers.items():
@@ -181,7 +181,7 @@ def test_the_client_properties_of_a_topic_reach_its_connection() -> None:
 
 
 def test_a_story_ends_with_its_time(broker: EmbeddedBroker) -> None:
-    """Its limit reaches the reader."""
+    """The limit reaches the reader."""
     with broker:
         fill(broker, line(0))
         where = {"bootstrap_servers": [broker.bootstrap]}
@@ -192,7 +192,7 @@ def test_a_story_ends_with_its_time(broker: EmbeddedBroker) -> None:
 def test_a_span_has_its_records_and_a_period_the_offsets_of_its_time(
     broker: EmbeddedBroker,
 ) -> None:
-    """The end is not in the span; a partition without a later record begins at its end."""
+    """The end is exclusive; a partition without a later record begins at its end."""
     begun = datetime.now(UTC)
     with broker:
         source = TopicSource.from_url(fill(broker, *(line(number) for number in range(6))))

@@ -21,11 +21,11 @@ class Consumer:
         self._position = 0
 
     async def position(self, tp: object) -> int:
-        """The next offset."""
+        """Return the next offset."""
         return self._position
 
     async def getmany(self, tp: object, **more: int) -> dict[object, list[Any]]:
-        """The next answer."""
+        """Return the next answer."""
         offsets, self._position = self._answers.pop(0)
         return {tp: [SimpleNamespace(offset=offset) for offset in offsets]}
 
@@ -42,7 +42,7 @@ class Consumer:
 def test_a_fetch_gives_records_before_the_end_or_a_position_that_moved(
     answers: list[tuple[Sequence[int], int]], expected: tuple[list[int], int]
 ) -> None:
-    """Control records move the position alone; an answer without either is asked for again."""
+    """Control records only move the position; an answer with neither is requested again."""
     tp = TopicPartition("t", 0)
     records, position = asyncio.run(topic_source._fetch(Consumer(*answers), tp, 3))
     assert ([record.offset for record in records], position) == expected

@@ -37,7 +37,7 @@ from tests.unit.pipeline.simulate.test_settings import row as result
 
 
 def test_the_load_of_rates_has_a_value_for_each_place() -> None:
-    """Arrivals per second, records and bytes of the state."""
+    """The load has arrivals per second, and records and bytes of the state."""
     rates = [
         PartitionRate("g", "in", 0, 2, 2_000.0, 10, 100, 1.0, 0, START, 9, 30.0, 4),
         PartitionRate("g", "log-changelog", 1, 2, 1_000.0, 5, 50, 1.0, 700, START, 90, 0.0, 0),
@@ -122,7 +122,7 @@ def test_members_are_removed_by_instance_or_member_id() -> None:
 
 
 def test_the_whole_text_of_a_simulation(capsys: pytest.CaptureFixture[str]) -> None:
-    """Two arms, a line, an advice and an event, with empty lines between the parts."""
+    """There are two arms, a line, an advice and an event, with empty lines between the parts."""
     told = report(
         sim_summary=[summary("ours"), summary("stock", first=3.0), summary("x", state="large")],
         sim_settings=[LINE],
@@ -144,7 +144,7 @@ def test_the_whole_text_of_a_simulation(capsys: pytest.CaptureFixture[str]) -> N
 def test_the_group_of_a_change_is_the_named_one_or_the_only_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its load is of its own samples."""
+    """The load comes from the group's own samples."""
     rows = [*ROWS, sampled("in/0", 50, 7, 0, group_id="h")]
     for number, row in enumerate(rows):
         if row.table == "decision":
@@ -163,7 +163,7 @@ def test_the_group_of_a_change_is_the_named_one_or_the_only_one(
 
 
 def test_rows_and_reports_may_go_to_another_file_system(tmp_path: Path) -> None:
-    """The former rows are replaced there, too."""
+    """The former rows are replaced there too."""
     import fsspec
 
     fs = fsspec.filesystem("memory")
@@ -246,7 +246,7 @@ def test_the_slowest_worker_decides_how_long_a_change_stops_the_group() -> None:
 
 
 def test_a_partition_that_two_members_claim_has_not_moved_to_either() -> None:
-    """Both are its owners."""
+    """Both members are owners."""
     members = (
         Member("a", ["in"], actives={"in": [0, 1]}, generation=1),
         Member("b", ["in"], actives={"in": [1]}, generation=1),
@@ -259,7 +259,7 @@ def test_a_partition_that_two_members_claim_has_not_moved_to_either() -> None:
 def test_a_report_of_a_ledger_has_its_replay_its_events_and_its_advice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The advice over the weeks is the verdict of each line; a line has the score of its own arm."""
+    """Each line has the advice's verdict and its own arm's score."""
     facts = facts_of(ROWS)
     asked: list[Any] = []
 

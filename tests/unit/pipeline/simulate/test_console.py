@@ -93,7 +93,7 @@ def event(number: int, predicted: int, group: str = "g", cold: int = 0) -> dict[
 
 
 def report(**more: Any) -> dict[str, Any]:
-    """The report of a simulation."""
+    """Return the report of a simulation."""
     base = {
         "options": {"scenarios": 40, "seed": 7},
         "sim_summary": [summary("ours"), summary("ours", state="large", first=50.0)],
@@ -107,7 +107,7 @@ def report(**more: Any) -> dict[str, Any]:
 def test_the_distributions_are_those_over_all_fleets(
     shown: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Tasks are whole, loads have two digits, and the folder is named at the end."""
+    """Tasks are whole numbers, loads have two digits, and the last line names the folder."""
     show_simulation(report(), "out")
     table = shown[0]
     assert table["title"] == "40 scenarios, seed 7; p50 / p90 / p99"
@@ -128,7 +128,7 @@ def test_the_distributions_are_those_over_all_fleets(
 def test_recommended_settings_stand_beside_the_other_policy_and_the_record(
     shown: list[dict[str, Any]],
 ) -> None:
-    """Each value with its own interval; a line without a rival or a record has empty cells."""
+    """Each value has its own interval; a line without a rival or a record has empty cells."""
     show_simulation(report(), "out")
     (row,) = shown[1]["rows"]
     assert cells(row) == {
@@ -212,7 +212,7 @@ def test_the_recorded_rebalances_that_differ_most_are_printed_by_group_and_time(
 def test_the_effect_of_a_change_is_shown_for_each_number_of_standbys(
     shown: list[dict[str, Any]],
 ) -> None:
-    """Bytes as MB; racks with actives, then standbys."""
+    """Bytes are in MB; the racks have actives, then standbys."""
     row = {
         "standbys": 1,
         "members": 5,
@@ -276,7 +276,7 @@ def test_learned_weights_are_shown_with_their_places_and_their_doubts(
     more: dict[str, Any],
     lines: list[str],
 ) -> None:
-    """Ages in hours, shares in percent; a first version has no drift."""
+    """Ages are in hours, shares in percent; a first version has no drift."""
     base = {
         "version": 7,
         "by": "cpu",

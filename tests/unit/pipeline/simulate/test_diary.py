@@ -24,7 +24,7 @@ SESSION_S = 30.0
 
 
 def decided(at_s: float, trigger: str, *members: str | tuple[str, str]) -> dict[str, Any]:
-    """A decision; a member is a member id, or (member id, instance id)."""
+    """Return a decision; a member is a member id or (member id, instance id)."""
     named = [member if isinstance(member, tuple) else (member, None) for member in members]
     return {
         "group_id": "shop",
@@ -40,7 +40,7 @@ def decided(at_s: float, trigger: str, *members: str | tuple[str, str]) -> dict[
 
 
 def told(*decisions: dict[str, Any], **seen: Sequence[tuple[str, float]]) -> tuple[Event, ...]:
-    """The events; ``seen`` is by decision id: members and when they were last sampled."""
+    """Return the events; ``seen`` has, by decision id, the last sample of each member."""
     last_seen = {
         ("shop", f"d{float(name[1:])}", member): MONDAY + timedelta(seconds=at)
         for name, moments in seen.items()
@@ -75,7 +75,7 @@ def test_a_static_member_under_a_new_id_was_restarted_within_its_session() -> No
 
 
 def test_a_new_instance_is_a_join() -> None:
-    """Not somebody else's return."""
+    """The join is no return of another worker."""
     start = decided(0, "first", ("m1", "w1"), ("m2", "w2"))
     events = told(
         start, decided(100, "leave", ("m2", "w2")), decided(110, "join", ("m2", "w2"), ("m3", "w3"))

@@ -28,7 +28,7 @@ START = datetime(2026, 11, 1, tzinfo=UTC)
 
 
 def decided(name: str, at: datetime, *members: str, **config: str) -> Row:
-    """A decision with these members."""
+    """Return a decision with these members."""
     told = [
         {"member_id": m, "rack": None, "capacity": 1.0, "epoch": 1, "instance_id": None}
         for m in members
@@ -39,7 +39,7 @@ def decided(name: str, at: datetime, *members: str, **config: str) -> Row:
 
 
 def placed(name: str, partition: int, member: str, *, moved: bool) -> Row:
-    """An active placement."""
+    """Return an active placement."""
     values = {"group_id": "g", "decision_id": name, "topic": "t", "partition": partition,
               "role": "active", "member_id": member, "moved": moved, "cold": False}  # fmt: skip
     return Row("assignment", values)
@@ -59,7 +59,7 @@ def joined_twice() -> Facts:
 
 
 def test_each_recorded_rebalance_has_its_prediction() -> None:
-    """Of the first join six moves are predicted and five recorded, of the second four and none."""
+    """The first join has six predicted and five recorded moves, the second four and none."""
     facts = joined_twice()
     rows = event_rows(Run(1, week(facts)), facts, "stock")
     told = [
@@ -93,7 +93,7 @@ def test_a_predicted_round_counts_with_the_nearest_recorded_round(at: float, pla
 
 
 def test_the_recorded_settings_are_the_newest_decisions() -> None:
-    """Its standbys; static if all of its members have an instance id."""
+    """The membership is static if all members have an instance id."""
     old = decided("d1", START, "a", replicas="0").values
     new = decided("d2", START, "a", "b", replicas="2").values
     assert recorded_arm([old, new], "ours+static").replicas == 2
@@ -103,7 +103,7 @@ def test_the_recorded_settings_are_the_newest_decisions() -> None:
 
 
 def scenario(*events: Event) -> Scenario:
-    """Three workers, of which two start."""
+    """Return three workers, two of them at the start."""
     workers = tuple(Worker(name) for name in "abc")
     ones = np.ones(4)
     group = TaskGroup("t", 4, "t-changelog")
@@ -157,7 +157,7 @@ def test_an_interval_over_few_weeks_is_students() -> None:
 def test_a_change_is_advised_only_if_the_interval_excludes_zero(
     interval: list[float] | None, said: str
 ) -> None:
-    """On the better side."""
+    """The interval must be on the better side."""
     assert verdict(("ours", 0), ("ours", 1), interval) == said
     assert verdict(("ours", 1), ("ours", 1), [-3.0, -1.0]).startswith("keep: the recorded settings")
 

@@ -23,19 +23,19 @@ class Draw:
         self.chances: list[list[float]] = []
 
     def integers(self, low: int, high: int | None = None) -> int:
-        """The next whole number of the script."""
+        """Return the script's next integer."""
         low, high = (0, low) if high is None else (low, high)
         found = self.wholes.pop(0)
         assert low <= found < high, (low, found, high)
         return found
 
     def uniform(self, low: float, high: float) -> float:
-        """The lower bound."""
+        """Return the lower bound."""
         self.bounds.append((round(float(low), 3), round(float(high), 3)))
         return low
 
     def choice(self, of: Any, size: int | None = None, **more: Any) -> Any:
-        """The first cuts, the next incident, or the last number of racks."""
+        """Return the first cuts, the next incident, or the last number of racks."""
         if size is not None:
             assert more == {"replace": False}
             return of[:size][::-1]
@@ -45,11 +45,11 @@ class Draw:
         return ODDS.index(self.incidents.pop(0))
 
     def permutation(self, count: int) -> Any:
-        """The partitions from the last to the first."""
+        """Return the partitions in reverse."""
         return np.arange(count)[::-1]
 
     def lognormal(self, mean: float, sigma: float, count: int) -> Any:
-        """No noise but on the last task."""
+        """Return noise for the last task alone."""
         assert (mean, sigma) == (0.0, 0.1)
         return np.array([1.0] * (count - 1) + [2.0])
 
@@ -60,7 +60,7 @@ def drawn(
     incidents: Sequence[str],
     racks: tuple[int, ...] = (1, 2),
 ) -> tuple[Scenario, Draw]:
-    """The scenario of a script: partitions, groups, the group without state, members, incidents, victims."""
+    """Return the scenario of a script."""
     draw = Draw(wholes, incidents)
     monkeypatch.setattr(np.random, "default_rng", lambda seed: draw)
     odds = dict(zip(ODDS, (2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0), strict=True))

@@ -87,7 +87,7 @@ def test_settings_are_judged_on_other_scenarios_if_there_are_enough(
 
 
 def test_the_rows_of_a_simulation_replace_the_former_ones(tmp_path: Path) -> None:
-    """Other files of the folder's parent stay; none of the former rows is left."""
+    """Other files of the parent folder stay; no former row remains."""
     folder = tmp_path / "sim_result"
     folder.mkdir()
     (folder / "part-00007.parquet").touch()
@@ -98,7 +98,7 @@ def test_the_rows_of_a_simulation_replace_the_former_ones(tmp_path: Path) -> Non
 
 
 def test_a_ledger_is_read_with_the_options_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And its lines are counted in the progress."""
+    """The progress counts the lines."""
     asked: list[Any] = []
 
     def read(ledgers: Any, tolerance: Any, *, properties: Any, refused: Any) -> Any:
@@ -117,7 +117,7 @@ def test_a_ledger_is_read_with_the_options_of_the_command(monkeypatch: pytest.Mo
 def test_the_effect_of_a_change_is_written_on_request(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """With every number of standbys; a generated fleet starts with the most of them."""
+    """Each number of standbys has a row; a generated fleet starts with the most."""
     asked: list[Any] = []
 
     def generated(scenario: Any, replicas: int) -> Any:

@@ -1,4 +1,4 @@
-"""The limits of a simulation: first placements, silences, weeks, intervals and single changes."""
+"""The limits of a simulation: first placements, silences, weeks, intervals and changes."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_silence_of_nearly_a_session_is_a_crash() -> None:
 
 
 def test_a_member_under_a_second_id_of_its_instance_is_the_same_worker() -> None:
-    """Its former process is still listed: no join."""
+    """The former process is still listed, so there is no join."""
     start = decided(0, "first", ("m1", "w1"), ("m2", "w2"))
     both = decided(10, "join", ("m1", "w1"), ("m2", "w2"), ("m3", "w1"))
     assert told(start, both) == ()
@@ -201,7 +201,7 @@ def test_an_event_at_the_end_of_a_week_is_in_the_next_week_and_the_dead_do_not_s
 
 
 def test_an_interval_that_ends_at_zero_includes_it() -> None:
-    """On either side."""
+    """The rule holds on either side."""
     includes = "keep: the interval over the weeks includes zero"
     assert verdict(("ours", 0), ("ours", 1), [0.0, 2.0]) == includes
     assert verdict(("ours", 0), ("ours", 1), [-2.0, 0.0]) == includes
@@ -220,7 +220,7 @@ def test_the_last_entry_of_students_table_is_used(count: int, factor: float) -> 
 def test_the_difference_is_recommended_minus_recorded_seconds_of_a_partition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Negative is better; a week's seconds are divided by its partitions."""
+    """A negative value is better; a week's seconds are divided by the partitions."""
     stopped = {"ours": 40.0, "ours+static": 8.0}
 
     def simulate(week: Any, arm: Any, *_: Any, **__: Any) -> Any:
@@ -251,7 +251,7 @@ def _weeks() -> Facts:
 
 
 def test_the_interval_of_a_quantile_stays_within_the_values() -> None:
-    """Few values have their lowest and their highest as bounds."""
+    """With few values, the bounds are the lowest and the highest value."""
     values = np.array([3.0, 1.0, 2.0])
     assert quantile_interval(values, 0.1) == (1.0, 3.0)
     assert quantile_interval(values, 0.9) == (2.0, 3.0)

@@ -1,4 +1,4 @@
-"""Whole advice, events, rows of a run, distributions and settings."""
+"""Whole advice, events, rows, distributions and settings."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_the_members_at_the_begin_of_each_week() -> None:
 
 
 def test_the_whole_rows_of_recorded_rebalances(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Predicted rounds are summed at the nearest recorded round; a round without outcome moved none."""
+    """Predicted rounds add to the nearest recorded round; a round without outcome moved none."""
     asked: list[Any] = []
 
     def simulate(made: Scenario, arm: Any, _: Any, *, costs: Any, trace: list[Any]) -> None:
@@ -181,7 +181,7 @@ def test_a_number_of_standbys_that_is_no_number_is_an_error() -> None:
 
 
 def test_an_arm_has_the_settings_of_its_policy_and_its_switches() -> None:
-    """In the order of policies, then of standbys."""
+    """The order is by policy, then by standbys."""
     found = arms(("ours+weights+eager", "stock+static", "aiokafka-roundrobin"), (2, 0))
     told = [
         (arm.policy, arm.replicas, arm.claims_files, arm.static, arm.weighted, arm.cooperative)
@@ -197,7 +197,7 @@ def test_an_arm_has_the_settings_of_its_policy_and_its_switches() -> None:
 
 
 def test_our_policy_passes_its_arguments_to_the_planner(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each under its own name."""
+    """Each argument keeps its name."""
     asked: list[Any] = []
     monkeypatch.setattr(policies, "plan", lambda *given, **more: asked.append((given, more)))
     members: Sequence[Any] = ("member",)
@@ -210,7 +210,7 @@ def test_our_policy_passes_its_arguments_to_the_planner(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("policy", [policies.aiokafka_roundrobin, policies.aiokafka_sticky])
 def test_aiokafkas_policies_place_the_sources_alone(policy: Any) -> None:
-    """Sticky keeps the claims; neither has standbys or awaits a member."""
+    """Sticky keeps the claims; neither policy has standbys or awaited members."""
     members = [
         Member("a", ["in", "log"], actives={"in": [3], "log": [3]}, generation=4),
         Member("b", ["in", "log"], actives={"in": [0, 1, 2]}, generation=4),
@@ -233,7 +233,7 @@ def test_a_placement_answers_by_member() -> None:
 
 
 def test_a_whole_row_of_a_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each figure of the outcome in its own column; arms share a memory, scenarios do not."""
+    """Each figure has its own column; arms share a memo, scenarios do not."""
     memories: list[Any] = []
 
     def simulate(made: Scenario, arm: Any, _: Any, *, costs: Any, memo: Any) -> Any:
@@ -313,7 +313,7 @@ def test_the_whole_distribution_of_an_arm() -> None:
 
 
 def test_a_whole_line_of_the_settings_table() -> None:
-    """Our settings against the calmest other policy with as many standbys."""
+    """The rival is the calmest other policy with as many standbys."""
     rows = [
         result(n, policy, standbys, seconds + n, load, moved=moved, cold_moves=n)
         for n in range(3)
@@ -353,7 +353,7 @@ def test_a_whole_line_of_the_settings_table() -> None:
 
 
 def test_of_equal_settings_the_fewest_switches_and_then_the_name_are_taken() -> None:
-    """After the fewest standbys."""
+    """The fewest standbys come first."""
     names = ("ours+static+weights", "ours+weights", "ours+static")
     rows = [result(n, name, 1, 50.0) for n in range(3) for name in names]
     assert recommend(summarise(rows), policy="ours")[0].policy == "ours+static"
@@ -367,7 +367,7 @@ def test_of_equal_settings_the_fewest_switches_and_then_the_name_are_taken() -> 
 
 
 def test_summaries_are_in_the_order_of_states_racks_policies_and_standbys() -> None:
-    """Growing state, all fleets first."""
+    """States ascend after the line of all fleets."""
     names = [
         ("large", "one", "a", 0),
         ("small", "several", "a", 0),
@@ -385,14 +385,14 @@ def test_summaries_are_in_the_order_of_states_racks_policies_and_standbys() -> N
 
 @pytest.mark.parametrize("interval", [(-2.0, 0.0), (0.0, 2.0), (0.0, 0.0), None])
 def test_an_interval_up_to_zero_makes_no_policy_calmer(interval: Any) -> None:
-    """On either side."""
+    """The rule holds on either side."""
     assert _calmer("ours", "stock", interval) == "even"
     assert _calmer("ours", "stock", (-2.0, -0.1)) == "ours"
     assert _calmer("ours", "stock", (0.1, 2.0)) == "stock"
 
 
 def test_a_rival_that_was_not_compared_gives_no_verdict() -> None:
-    """Its figures stand beside ours without a difference."""
+    """The rival's figures are shown without a difference."""
     summaries = summarise(
         [result(n, policy, 1, 50.0 + n) for n in range(3) for policy in ("ours", "stock")]
     )
@@ -430,7 +430,7 @@ def test_a_policy_is_tried_out_with_one_member_and_two_topics() -> None:
 
 
 def test_sticky_keeps_the_claims_of_all_topics() -> None:
-    """Of each topic each number."""
+    """Each number of each topic is kept."""
     claims = {"a-in": [2, 3], "b-in": [0, 1]}
     others = {"a-in": [0, 1], "b-in": [2, 3]}
     members = [

@@ -27,14 +27,14 @@ def decided(group: str, name: str, at: datetime = START, **more: Any) -> Row:
 
 
 def placed(group: str, topic: str, **more: Any) -> Row:
-    """An active placement."""
+    """Return an active placement."""
     values = {"group_id": group, "decision_id": "d", "topic": topic, "partition": 0, "role": "active",
               "member_id": "m", "moved": False, "cold": False}  # fmt: skip
     return Row("assignment", values | more)
 
 
 def recovered(group: str) -> Row:
-    """A recovery of a second."""
+    """Return a recovery of one second."""
     values = {"group_id": group, "decision_id": "d", "member_id": "m", "topic": "t", "partition": 0}
     ended = START + timedelta(seconds=1)
     return Row(
@@ -43,7 +43,7 @@ def recovered(group: str) -> Row:
 
 
 def test_a_decision_stands_from_its_very_moment_on() -> None:
-    """Before the first there is none."""
+    """Before the first decision there is no decision."""
     moments = [START, START + timedelta(seconds=10)]
     times = (moments, ["a", "b"])
     seconds = (-1, 0, 9, 10, 11)
@@ -109,7 +109,7 @@ def test_each_scenario_has_a_seed_of_its_own() -> None:
 
 
 def test_the_hot_partitions_are_also_the_large_ones() -> None:
-    """In each group with state, load and state go together."""
+    """In each group with state, load and state grow together."""
     for number in range(20):
         scenario = generate(Shape(zipf=(1.0, 1.2)), number, scenario_seed(4, number))
         start = 0
@@ -123,7 +123,7 @@ def test_the_hot_partitions_are_also_the_large_ones() -> None:
 
 
 def test_differences_are_taken_scenario_by_scenario() -> None:
-    """Two arms of the same scenarios: a constant difference has no width, however the scenarios differ."""
+    """A constant difference between two arms has an interval of width zero."""
     mine = {"a": 1.0, "b": 100.0, "c": 7.0, "only mine": 9.0}
     theirs = {"c": 9.0, "a": 3.0, "b": 102.0}
     assert difference(mine, theirs) == {"scenarios": 3, "mean": -2.0, "interval": [-2.0, -2.0]}
@@ -242,7 +242,7 @@ def test_days_are_drawn_whole_and_each_part_has_its_own() -> None:
 
 
 def test_a_worker_that_joins_on_a_day_that_is_drawn_twice_joins_once() -> None:
-    """And the last worker does not leave."""
+    """The last worker never leaves."""
     day = 86_400.0
     events = (
         Event(10.0, Kind.JOIN, "w1"), Event(20.0, Kind.LEAVE, "w0"), Event(30.0, Kind.LEAVE, "w1"),

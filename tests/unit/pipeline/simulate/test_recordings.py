@@ -1,4 +1,4 @@
-"""Recorded groups: rows of a ledger, their facts, and scenarios of them."""
+"""Recorded groups: a ledger's rows, the facts, and scenarios."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ START = datetime(2026, 11, 16, tzinfo=UTC)
 
 
 def later(seconds: float) -> datetime:
-    """A time after the first decision."""
+    """Return a time after the first decision."""
     return START + timedelta(seconds=seconds)
 
 
 def member(name: str, rack: str | None = None, **more: Any) -> dict[str, Any]:
-    """A member of a decision."""
+    """Return a member of a decision."""
     told = {"member_id": name, "rack": rack, "capacity": 1.0, "epoch": 1, "instance_id": None}
     return {**told, **more}
 
 
 def decision(name: str, at_s: float, *members: Any, group: str = "g", **more: Any) -> Row:
-    """A decision."""
+    """Return a decision."""
     told = {"group_id": group, "decision_id": name, "ts": later(at_s), "trigger": "join"}
     told |= {"config": {}, "members": list(members), "session_timeout_s": 10.0}
     return Row("decision", {**told, **more})
@@ -53,7 +53,7 @@ def placed(name: str, place: str, owner: str, said: str = "", **more: Any) -> Ro
 
 
 def sampled(place: str, at_s: float, records: int, end: int, **more: Any) -> Row:
-    """A sample."""
+    """Return a sample."""
     topic, _, partition = place.partition("/")
     told = {"group_id": "g", "topic": topic, "partition": int(partition), "ts": later(at_s)}
     amounts = {"records_in": records, "bytes_in": 10 * records, "cpu_ms": 0.0}
@@ -102,7 +102,7 @@ ROWS = [
 
 
 def scenario(group: str, *events: Event) -> Scenario:
-    """Two workers start, a third may join; five tasks."""
+    """Return a scenario: two workers start, a third may join, and there are five tasks."""
     workers = tuple(Worker(name) for name in "abc")
     groups = (TaskGroup("t", 4, "t-changelog"), TaskGroup("u", 1))
     arrays = (np.arange(1.0, 6.0), np.array([10.0, 20.0, 30.0, 40.0, 0.0]))
@@ -113,7 +113,7 @@ def scenario(group: str, *events: Event) -> Scenario:
 
 
 def test_the_whole_facts_of_a_ledger() -> None:
-    """In any order of its lines: decisions, topics, recoveries, last samples, outcomes."""
+    """The facts are decisions, topics, recoveries, last samples and outcomes, in any line order."""
     for rows in (ROWS, ROWS[::-1]):
         facts = facts_of(rows)
         told = [(each["decision_id"], each["trigger"], each["ts"]) for each in facts.decisions]
@@ -151,7 +151,7 @@ def test_the_whole_facts_of_a_ledger() -> None:
 
 
 def test_the_facts_of_a_group_are_its_own() -> None:
-    """Decisions, topics, rates of all three times, and recoveries."""
+    """The facts are decisions, topics, rates of all three times, and recoveries."""
     facts = facts_of([*ROWS, sampled("in/0", 20, 1, 1, group_id="h")])
     mine = facts.of_group("h")
     assert [each["decision_id"] for each in mine.decisions] == ["e1", "e2"]
@@ -165,7 +165,7 @@ def test_the_facts_of_a_group_are_its_own() -> None:
 
 
 def test_a_whole_recording_has_its_groups_loads_and_learned_weights() -> None:
-    """Loads are of the second half, weights of the first; an unknown state has the usual size."""
+    """Loads come from the second half, weights from the first; unknown state has the usual size."""
     rows = [
         *ROWS,
         sampled("in/2", 10, 120, 0),
@@ -199,7 +199,7 @@ def test_a_group_that_the_ledger_lacks_is_named_beside_those_it_has() -> None:
 
 
 def test_a_topic_group_is_named_by_its_source_and_its_first_changelog() -> None:
-    """A changelog without a source has a source of its own."""
+    """A changelog without a source is its own source."""
     names = ("z-in", "a-in", "own", "b-changelog")
     topics = [TopicFact("g", name, 4, name == "own") for name in names]
     topics += [TopicFact("g", "only-changelog", 2, False), TopicFact("g", "in", 7, False)]
@@ -216,7 +216,7 @@ def test_a_topic_group_is_named_by_its_source_and_its_first_changelog() -> None:
 
 
 def test_all_costs_that_a_ledger_measures() -> None:
-    """Replays over all groups together, takeovers by their median, the longest session of the newest."""
+    """Replays cover all groups, takeovers use the median, and the longest newest session counts."""
     costs = Costs(acceptable_recovery_lag=50.0)
     recoveries = [
         RecoveryFact("g", "d", name, seconds, records, cold)
@@ -245,12 +245,12 @@ def test_all_costs_that_a_ledger_measures() -> None:
 
 
 def diary(*decisions: Row) -> Diary:
-    """The diary of decisions."""
+    """Return the diary of decisions."""
     return Diary([row.values for row in decisions])
 
 
 def test_the_workers_of_a_diary_are_sorted_and_have_their_first_rack_and_capacity() -> None:
-    """A restarted worker keeps them."""
+    """A restarted worker keeps its rack and capacity."""
     found = diary(
         decision("d1", 0, member("b", "r2", capacity=2.0), member("a", "r1", capacity=0.5)),
         decision("d2", 50, member("b", "r2", capacity=2.0)),
@@ -274,7 +274,7 @@ def test_the_workers_of_a_diary_are_sorted_and_have_their_first_rack_and_capacit
     "word", ["crash", "Kill -9", "poll TIMEOUT", "expired", "lost", "dead", "fenced"]
 )
 def test_each_word_of_a_crash_in_the_trigger_counts(word: str) -> None:
-    """In any case, and within a longer text; the crash is a session before the decision."""
+    """The case and the context do not matter; the crash is a session before the decision."""
     found = diary(
         decision("d1", 0, member("a"), member("b")),
         decision("d2", 50, member("b"), trigger=f"member {word}!"),
@@ -283,7 +283,7 @@ def test_each_word_of_a_crash_in_the_trigger_counts(word: str) -> None:
 
 
 def test_a_member_of_another_rack_is_no_return() -> None:
-    """A member of the same rack is, and a member under its own id in any rack is."""
+    """A member of the same rack is a return, as is a member with its own id in any rack."""
     start = decision("d1", 0, member("a", "r1"), member("b", "r2"))
     gone = decision("d2", 50, member("b", "r2"))
     other = diary(start, gone, decision("d3", 60, member("b", "r2"), member("x", "r2")))
@@ -314,7 +314,7 @@ def test_a_worker_may_be_absent_twice() -> None:
 
 
 def test_a_variation_permutes_loads_within_their_group_together() -> None:
-    """A partition keeps its rate, its state and its weight; pauses differ, and so do the victims."""
+    """A partition keeps its rate, state and weight; the pauses and the victims differ."""
     made = scenario("g", *(Event(at, Kind.RESTART, "a", 3.0) for at in (100.0, 250.0)))
     source = Week((made, replace(made, group_id="h")))
     varied = source.scenario(3, 11)

@@ -57,7 +57,7 @@ class InOneRack:
     """A fleet that starts in a single rack; later workers are in two more racks."""
 
     def scenario(self, scenario_id: int, seed: int) -> Scenario:
-        """A generated scenario with other racks."""
+        """Return a generated scenario with other racks."""
         made = generate(Shape(members=(3, 3), partitions=(4, 4)), scenario_id, seed)
         workers = [
             replace(one, rack_id="first" if one.member_id in made.start else f"rack-{n % 2}")
@@ -66,7 +66,7 @@ class InOneRack:
         return replace(made, workers=tuple(workers))
 
     def part_of(self, scenario_id: int) -> int | None:
-        """No part."""
+        """Return None: there are no parts."""
         return None
 
 

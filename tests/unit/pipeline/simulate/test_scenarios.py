@@ -25,7 +25,7 @@ MONDAY = dt.datetime(2026, 11, 16, 8, 0, tzinfo=dt.UTC).timestamp()
 
 @pytest.mark.parametrize(("groups", "stateless"), [(1, 0), (2, 1), (3, 1)])
 def test_one_group_of_several_has_no_state(groups: int, stateless: int) -> None:
-    """An only group always has."""
+    """A sole group always has state."""
     for number in range(20):
         shape = Shape(groups=(groups, groups))
         scenario = generate(shape, number, scenario_seed(9, number))
@@ -61,7 +61,7 @@ def test_a_generated_scenario_keeps_to_its_shape(scenario_id: int) -> None:
 
 
 def test_all_kinds_of_incident_are_generated() -> None:
-    """Over 200 scenarios every event kind and several racks occur."""
+    """200 scenarios have every kind of event and several racks."""
     scenarios = [generate(Shape(), number, scenario_seed(1, number)) for number in range(200)]
     kinds = Counter(event.kind for scenario in scenarios for event in scenario.events)
     assert set(kinds) == set(Kind)
@@ -72,7 +72,7 @@ def test_all_kinds_of_incident_are_generated() -> None:
 
 
 def test_the_same_seed_gives_the_same_scenario_in_another_process() -> None:
-    """No hash order, no global randomness: a fresh interpreter draws the same numbers."""
+    """A new interpreter draws the same numbers, without hash order or global randomness."""
     program = (
         "from faust_assigner.pipeline.simulate.scenarios import *; import json;"
         "s = generate(Shape(), 7, scenario_seed(3, 7));"
@@ -98,13 +98,13 @@ def test_the_same_seed_gives_the_same_scenario_in_another_process() -> None:
 
 
 def test_zipf_shares_follow_the_law() -> None:
-    """Exponent 1: the heaviest of four carries 12/25; exponent 0: all carry the same."""
+    """With exponent 1 the heaviest of four has 12/25; with 0 all are equal."""
     assert zipf_shares(4, 1.0, np.array([2, 0, 1, 3]))[2] == pytest.approx(12 / 25)
     assert zipf_shares(4, 0.0, np.arange(4)) == pytest.approx([0.25] * 4)
 
 
 def decision(number: int, at_s: float, trigger: str, *members: str) -> bytes:
-    """A decision of group ``shop`` so many seconds into the week."""
+    """Return a decision of group ``shop`` at ``seconds`` into the week."""
     return encode(
         "decision",
         {
@@ -125,7 +125,7 @@ def decision(number: int, at_s: float, trigger: str, *members: str) -> bytes:
 
 
 def placement(topic: str, partition: int, role: str, member: str) -> bytes:
-    """A placement of the first decision."""
+    """Return a placement of the first decision."""
     return encode(
         "assignment",
         {
@@ -144,7 +144,7 @@ def placement(topic: str, partition: int, role: str, member: str) -> bytes:
 
 
 def sample(topic: str, partition: int, at_s: float, records: int, end_offset: int = 0) -> bytes:
-    """A sample: 50 bytes a record; of a changelog, its end."""
+    """Return a sample with 50 bytes a record, and the end offset of a changelog."""
     return encode(
         "partition_sample",
         {
@@ -205,7 +205,7 @@ def test_a_recorded_week_is_read_as_it_happened(recorded_week: Path) -> None:
 def test_variations_of_a_week_keep_its_incidents_and_change_their_victims(
     recorded_week: Path,
 ) -> None:
-    """The kinds and their order stay; over some variations somebody else crashes, and other times."""
+    """The kinds and their order stay; the crashed workers and the times vary."""
     source = week(facts_of(accepted_rows([str(recorded_week)])))
     variations = [source.scenario(number, scenario_seed(1, number)) for number in range(1, 30)]
 
@@ -226,7 +226,7 @@ def test_a_ledger_without_decisions_is_refused_by_name(tmp_path: Path) -> None:
 def test_what_the_replay_predicts_stands_beside_what_was_recorded(
     recorded_week: Path, tmp_path: Path
 ) -> None:
-    """For each arm, with each recommendation, and on the terminal."""
+    """Both are shown for each arm, with each recommendation, and on the terminal."""
     out = tmp_path / "out"
     asked = ["--ledger", str(recorded_week), "--scenarios", "24", "--replicas", "0,1"]
     asked += ["--policies", "ours,ours+eager", "--no-spark", "--jobs", "1", "--out", str(out)]
@@ -243,6 +243,6 @@ def test_what_the_replay_predicts_stands_beside_what_was_recorded(
         predicted = line["replay"]["predicted"]["rebalances"]
         assert f"{predicted} / 4" in done.output
         assert line["chosen_at"] is not None
-        # Less than a week is recorded: the variations of this week recommend no change.
+        # Less than a week is recorded: variations of this week recommend no change.
         assert line["verdict"] == "keep: the recorded settings are the recommended settings"
         assert line["scenarios"] == 11  # the half of 23 variations used for judging

@@ -101,7 +101,7 @@ def test_of_equally_calm_settings_the_even_ones_are_kept() -> None:
 
 
 def test_the_table_has_a_line_per_class_of_fleet() -> None:
-    """State and racks divide the fleets; all of them come first."""
+    """State and racks divide the fleets; the line of all fleets is first."""
     rows = [row(0, "ours", 1, 1.0), row(1, "ours", 1, 1.0, state="large", racks=3)]
     lines = recommend(summarise(rows), policy="ours")
     assert [(line.state, line.racks) for line in lines] == [
@@ -165,7 +165,7 @@ def test_what_is_no_policy_is_refused_in_one_line(name: str, said: str) -> None:
 
 
 def answers_nothing(*_args: Any, **_said: Any) -> None:
-    """Called as a policy is, but gives no plan."""
+    """Give no plan, although called as a policy."""
 
 
 def answers_text(*_args: Any, **_said: Any) -> Placement:
@@ -174,7 +174,7 @@ def answers_text(*_args: Any, **_said: Any) -> Placement:
 
 
 def leaves(*_args: Any, **_said: Any) -> None:
-    """A script's main."""
+    """End the process, like a script's main."""
     raise SystemExit("usage: leaves")
 
 
@@ -184,7 +184,7 @@ def test_a_policy_may_be_any_callable_of_the_callers() -> None:
 
 
 def test_processes_and_a_loop_give_identical_rows() -> None:
-    """Bit for bit: floats are compared as they are."""
+    """Floats are compared bit by bit."""
     run = Run(5, arms=arms(["ours+static", "stock"], [1]))
     rows = play_here(run, 6)
     assert play_here(run, 6, jobs=2) == rows
@@ -192,7 +192,7 @@ def test_processes_and_a_loop_give_identical_rows() -> None:
 
 
 def test_every_built_in_policy_plays_every_scenario() -> None:
-    """Numbers are finite, moves are whole, and stock never claims files."""
+    """Numbers are finite, moves are whole numbers, and stock never claims files."""
     names = [
         "ours",
         "ours+static+weights",
@@ -211,7 +211,7 @@ def test_every_built_in_policy_plays_every_scenario() -> None:
 
 
 def test_the_command_writes_rows_and_a_report_twice_the_same(tmp_path: Path) -> None:
-    """``simulate --no-spark``: a table of the columns pipeline.md names, first; a rerun changes no byte."""
+    """``simulate --no-spark`` prints the columns named in pipeline.md; a rerun changes no byte."""
     import pyarrow.parquet as pq
 
     seen = []
@@ -261,7 +261,7 @@ def test_the_command_writes_rows_and_a_report_twice_the_same(tmp_path: Path) -> 
 
 
 def test_it_runs_where_neither_spark_nor_arrow_is_installed(tmp_path: Path) -> None:
-    """The base install: the same rows as JSON lines."""
+    """The base install writes the same rows as JSON lines."""
     program = (
         "import sys\n"
         "for name in ('pyspark', 'pandas', 'pyarrow', 'fsspec'): sys.modules[name] = None\n"
@@ -317,7 +317,7 @@ def test_impossible_options_are_said_with_exit_code_2(arguments: list[str], tmp_
 
 
 def test_a_topic_whose_brokers_are_away_is_tried_again_later(tmp_path: Path) -> None:
-    """Exit code 75, as on Spark."""
+    """The exit code is 75, as on Spark."""
     done = CliRunner().invoke(
         main,
         [
@@ -416,7 +416,7 @@ def test_settings_are_chosen_on_one_part_and_judged_on_another() -> None:
 
 
 def test_ours_plays_cooperative_rounds_unless_told_otherwise() -> None:
-    """As workers do by default; stock Faust's rounds are eager."""
+    """Workers use cooperative rounds by default; stock Faust's rounds are eager."""
     found = {arm.label: arm.cooperative for arm in arms(("ours", "ours+eager", "stock"), (1,))}
     assert found == {"ours": True, "ours+eager": False, "stock": False}
 

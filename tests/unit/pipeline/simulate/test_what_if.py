@@ -20,7 +20,7 @@ from faust_assigner.pipeline.simulate.what_if import Change, Load, changed, gene
 from faust_assigner.simulation.fleet import Costs
 
 COSTS = Costs(rebalance_pause_s=0.5, warm_takeover_s=1.0, replay_records_per_s=1_000.0)
-#: 4 tasks of 10,000 records and 1 MB; records arrive at 100/s.
+#: 4 tasks of 10,000 records and 1 MB; 100 records arrive a second.
 LOAD = Load(
     {("t", number): 100.0 for number in range(4)},
     {("c", number): 1e4 for number in range(4)},
@@ -29,7 +29,7 @@ LOAD = Load(
 
 
 def group(standbys: bool = True) -> Current:
-    """a and b in two racks own two tasks each, and stand by for each other."""
+    """Return a and b in two racks: each owns two tasks and has the other's standbys."""
     members = tuple(
         Member(
             name,
@@ -59,7 +59,7 @@ def test_losing_a_rack_with_standbys_elsewhere_is_warm() -> None:
 
 
 def test_without_standbys_the_replay_is_in_the_figures() -> None:
-    """Two cold tasks: 20,000 records at 1,000/s, 2 MB, and 100/s wait meanwhile."""
+    """Two cold tasks replay 20,000 records at 1,000/s and 2 MB; 100/s wait meanwhile."""
     row = one(Change(remove=("b",)), group(standbys=False), replicas=0)
     assert (row["moves"], row["cold"], row["bytes_to_restore"]) == (2, 2, 2_000_000)
     assert row["stopped_s"] == pytest.approx(21.5)
@@ -94,7 +94,7 @@ def test_an_impossible_change_is_refused(change: Change, said: str) -> None:
 
 
 def test_the_command_answers_without_spark_and_writes_when_asked(tmp_path: Path) -> None:
-    """``simulate --add 2`` on a generated fleet: a table, and what_if.json under --out."""
+    """``simulate --add 2`` on a generated fleet prints a table and writes what_if.json in --out."""
     arguments = [
         "simulate",
         "--members",
@@ -207,7 +207,7 @@ def test_the_newest_decision_of_a_ledger_is_where_the_change_starts(ledger: Path
 
 
 def test_a_group_the_ledger_does_not_know_is_said(ledger: Path) -> None:
-    """Exit code 2 with the groups there are."""
+    """The exit code is 2, and the error lists the groups."""
     done = CliRunner().invoke(
         main, ["simulate", "--ledger", str(ledger), "--add", "1", "--group", "bank"]
     )
@@ -216,7 +216,7 @@ def test_a_group_the_ledger_does_not_know_is_said(ledger: Path) -> None:
 
 
 def test_a_generated_fleet_runs_with_the_scenarios_own_load() -> None:
-    """Of each task its rate and its records; bytes by the given size; only workers of the start."""
+    """Each task has its rate and records; only workers of the start count."""
     shape = Shape(groups=(3, 3), members=(4, 4))
     scenario = generate(shape, 0, 7)
     scenario = replace(scenario, start=scenario.start[:3])

@@ -38,7 +38,7 @@ class Log:
         self._unread: Records = []
 
     def write(self, records: Records) -> None:
-        """Append."""
+        """Append records."""
         self._unread += records
         self.end += len(records)
         for key, value in records:
@@ -78,7 +78,7 @@ class Log:
 
 
 def filled(url: str, *, snapshots: int, max_layers: int = 8, keys: int = 400) -> Log:
-    """A log of ``keys`` rows, and snapshots with few changes between them."""
+    """Return a log of ``keys`` rows, and snapshots with a few changes between them."""
     log, noise = Log(url, max_layers=max_layers), random.Random(7)
     log.write([(b"%04d" % number, noise.randbytes(40)) for number in range(keys)])
     log.take()
@@ -96,7 +96,7 @@ def problems(log: Log) -> list[str | None]:
 
 @pytest.mark.parametrize("where", ["folder", "memory://chain-{}"])
 def test_each_snapshot_of_a_chain_has_the_rows_of_its_time(tmp_path: Path, where: str) -> None:
-    """In a folder and downloaded from an object store, beyond the bound of layers; verify agrees."""
+    """The rule holds on disk and in an object store, beyond the limit of layers."""
     url = where.format(uuid.uuid4().hex) if "://" in where else str(tmp_path / where)
     log, noise = Log(url, max_layers=2), random.Random(3)
     log.write([(b"%04d" % number, noise.randbytes(40)) for number in range(300)])
@@ -116,7 +116,7 @@ def test_each_snapshot_of_a_chain_has_the_rows_of_its_time(tmp_path: Path, where
 
 
 def test_a_store_as_faust_opens_it_takes_all_layers_in_one_step(tmp_path: Path) -> None:
-    """A deleted key is not there, a changed key has its last value, the offset is the newest."""
+    """A deleted key is gone, a changed key has its last value, and the offset is the newest."""
     from faust.stores.rocksdb import RocksDBOptions
 
     log = filled(str(tmp_path / "s"), snapshots=4)
@@ -131,7 +131,7 @@ def test_a_store_as_faust_opens_it_takes_all_layers_in_one_step(tmp_path: Path) 
 
 
 def test_an_untouched_partition_names_the_files_of_the_snapshot_before(tmp_path: Path) -> None:
-    """Layers included, with no byte written."""
+    """The layers are included, and no byte is written."""
     log = filled(str(tmp_path), snapshots=3)
     before = log.catalog.snapshots(TOPIC, 0)[0]
     after = log.take()
@@ -180,7 +180,7 @@ def test_the_size_of_a_removal_is_that_of_the_removed_files(tmp_path: Path) -> N
 
 
 class Killed(Exception):
-    """In the place of a SIGKILL."""
+    """A stand-in for a SIGKILL."""
 
 
 def test_gc_that_ends_at_any_removal_leaves_visible_snapshots_whole(
@@ -211,7 +211,7 @@ def test_gc_that_ends_at_any_removal_leaves_visible_snapshots_whole(
         visible = problems(log)
         assert set(visible) == {None}, f"after {allowed} removals"
         assert len(visible) >= 2
-        # Long after the grace, by the clock of the files.
+        # The time is long after the grace, by the files' clock.
         collect_garbage(log.catalog, now_ms=4 * NOW_MS, keep=2)
         shutil.rmtree(tmp_path / "calm", ignore_errors=True)
         shutil.copytree(tmp_path / "all", tmp_path / "calm")
@@ -261,7 +261,7 @@ def test_a_damaged_file_damages_each_snapshot_that_lists_it(tmp_path: Path) -> N
 
 
 def test_retention_that_removed_records_ends_the_chain(tmp_path: Path) -> None:
-    """A windowed table's changelog is ``compact,delete``: rows of removed records are in no snapshot."""
+    """A windowed table's changelog is ``compact,delete``: rows of removed records are gone."""
     log = filled(str(tmp_path), snapshots=3)
     assert log.job().spans[0].base is not None
     log.write([(b"0001", b"late"), (b"new", b"1")])
@@ -291,7 +291,7 @@ def test_gc_removes_nothing_beside_a_manifest_of_a_later_format(
 
 
 def test_the_bound_of_layers_is_the_jobs(tmp_path: Path) -> None:
-    """0: no layers, the changed ranges are written anew each time."""
+    """With 0 there are no layers, and the changed ranges are rewritten each time."""
     log = filled(str(tmp_path), snapshots=2, max_layers=0)
     newest = log.catalog.snapshots(TOPIC, 0)[0]
     assert len(newest.layers or (1,)) == 1

@@ -45,7 +45,7 @@ def written(given: Job, partition: int) -> Part:
 
 
 def test_records_that_come_twice_or_from_beyond_are_an_error(tmp_path: Path) -> None:
-    """Ascending, each once, below the end."""
+    """Offsets must ascend without repeats, below the end."""
     given = job(tmp_path, 5)
     for first, last in ((0, 1), (1, 1), (1, 2), (1, 0), (3, 5)):
         with SpanWriter(given, given.spans[0]) as writer:
@@ -195,7 +195,7 @@ def test_a_topic_that_was_made_anew_meanwhile_is_not_published(
 
 
 def test_a_topic_that_only_grew_is_published(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The usual case."""
+    """This is the usual case."""
     monkeypatch.setattr(snapshot_run, "look_at", lambda *_: log(end=9))
     refuse_recreated(log(), CLUSTER)
 
@@ -243,7 +243,7 @@ def test_a_name_that_no_topic_can_have_is_refused_before_anything_is_asked() -> 
 def test_a_topic_that_was_made_anew_while_it_was_read_leaves_no_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its files would be published under the topic of before; and a lease covers the whole run."""
+    """Otherwise the files would belong to the former topic; a lease covers the whole run."""
     looks = iter([log("id-1"), log("id-2")])
     steps: list[str] = []
 

@@ -1,4 +1,4 @@
-"""The steps of a run: its options, its batches, and its parts as rows of Spark."""
+"""The steps of a run: options, batches, and parts as rows of Spark."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ OPTIONS = SnapshotOptions(
 def test_a_run_on_spark_has_the_jars_of_its_connector_and_releases_its_session(
     monkeypatch: pytest.MonkeyPatch, connector: str, files: list[str]
 ) -> None:
-    """After a failure, too; all options reach the run."""
+    """The session is released after a failure too; all options reach the run."""
     asked: list[Any] = []
     spark = SimpleNamespace(sparkContext=SimpleNamespace(uiWebUrl="http://127.0.0.1:9"))
     monkeypatch.setattr(jars, "cached_connector_jars", lambda: ["cached"])
@@ -104,7 +104,7 @@ def test_a_run_on_spark_has_the_jars_of_its_connector_and_releases_its_session(
 
 
 def test_a_run_without_spark_starts_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its result is returned."""
+    """The result is returned."""
     monkeypatch.setattr(session, "spark_session", lambda *_, **__: 1 / 0)
     monkeypatch.setattr(run_module, "take_snapshot", lambda *_, **more: sorted(more))
     found: Any = run(replace(OPTIONS, no_spark=True), None)
@@ -116,7 +116,7 @@ def test_a_run_without_spark_starts_no_session(monkeypatch: pytest.MonkeyPatch) 
 
 
 def changelog(*extents: tuple[int, int], topic_id: str | None = "id") -> Changelog:
-    """A changelog of partitions with these starts and ends."""
+    """Return a changelog of partitions with these starts and ends."""
     found = {number: Extent(*extent) for number, extent in enumerate(extents)}
     return Changelog("t", found, 1_000, topic_id)
 
@@ -181,7 +181,7 @@ def test_a_run_plans_reads_and_publishes_what_its_options_say(
 def test_a_given_time_is_the_snapshots_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Zero is a time."""
+    """Time zero is valid."""
     seen: list[Any] = []
     monkeypatch.setattr(run_module, "look_at", lambda *_: changelog((0, 1)))
     monkeypatch.setattr(
@@ -230,29 +230,29 @@ class Spark:
         self.batches: list[pa.RecordBatch] = []
 
     def range(self, *given: int) -> Spark:
-        """A column of numbers."""
+        """Return a column of numbers."""
         self.calls.append(("range", *given))
         numbers = pa.array(range(given[1]), pa.int64())
         self.batches = [pa.RecordBatch.from_arrays([numbers], names=["id"])]
         return self
 
     def format(self, kind: str) -> Spark:
-        """A reader."""
+        """Return a reader."""
         self.calls.append(("format", kind))
         return self
 
     def options(self, **given: str) -> Spark:
-        """The options of the reader."""
+        """Record the options of the reader."""
         self.calls.append(given)
         return self
 
     def load(self) -> Spark:
-        """The records."""
+        """Return the records."""
         self.batches = [] if self.records is None else [self.records]
         return self
 
     def select(self, *names: str) -> Spark:
-        """The columns."""
+        """Return the columns."""
         self.calls.append(("select", *names))
         return self
 
@@ -263,13 +263,13 @@ class Spark:
         return self
 
     def collect(self) -> list[Any]:
-        """The rows."""
+        """Return the rows."""
         rows = [row for batch in self.done for row in batch.to_pylist()]
         return [SimpleNamespace(asDict=lambda row=row: row) for row in rows]
 
 
 def records(*rows: tuple[int, int, bytes, bytes | None]) -> pa.RecordBatch:
-    """Records: partition, offset, key, value."""
+    """Return records: partition, offset, key, value."""
     columns = list(zip(*rows, strict=True)) or [(), (), (), ()]
     kinds = (pa.int32(), pa.int64(), pa.binary(), pa.binary())
     arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
@@ -277,7 +277,7 @@ def records(*rows: tuple[int, int, bytes, bytes | None]) -> pa.RecordBatch:
 
 
 def test_a_part_is_the_same_after_its_way_through_spark() -> None:
-    """Each field, with and without values."""
+    """Each field survives, with and without values."""
     frame: Any = Spark()
     frame.done = [run_module._row(PART), run_module._row(Part(0, 1, 0, 0, "", (), 0, 0))]
     assert collect(frame) == [PART, Part(0, 1, 0, 0, "", (), 0, 0)]
@@ -302,12 +302,12 @@ def test_a_batch_is_cut_by_partition_and_its_offsets_ascend() -> None:
 
 
 def job(folder: Path, *given: Span) -> Job:
-    """A job of raw records into a folder."""
+    """Return a job of raw records into a folder."""
     return Job("t", str(folder), given, 1_700_000_000_000, topic_id="id", codecs=("raw", "raw"))
 
 
 def test_records_of_two_partitions_become_two_parts_in_their_order(tmp_path: Path) -> None:
-    """Over several batches; deleted keys are no rows."""
+    """The records span several batches; deleted keys have no rows."""
     batches = [
         records((4, 0, b"a", b"1"), (0, 3, b"x", b"1"), (0, 4, b"y", b"2")),
         records((4, 2, b"a", b"2"), (4, 5, b"b", b"3"), (0, 8, b"y", None)),
@@ -369,7 +369,7 @@ def test_sparks_connector_reads_the_spans_with_records_and_writes_the_silent_one
 
 
 def test_without_a_record_in_any_span_no_records_are_read(tmp_path: Path) -> None:
-    """All spans are silent."""
+    """No span has records."""
     spark: Any = Spark()
     made = job(tmp_path, Span(1, 5, 5), Span(0, 2, 2))
     parts = run_module.run_connector(spark, made, CLUSTER)
@@ -389,7 +389,7 @@ def test_without_a_record_in_any_span_no_records_are_read(tmp_path: Path) -> Non
 def test_the_connector_of_a_session_is_used_if_it_is_there_or_named(
     monkeypatch: pytest.MonkeyPatch, connector: str, has: bool, wanted: str
 ) -> None:
-    """Else aiokafka reads inside the tasks; without a session in this process."""
+    """Otherwise aiokafka reads inside the tasks, or without a session in this process."""
     monkeypatch.setattr("faust_assigner.pipeline.ledgers.topics.has_connector", lambda _: has)
     monkeypatch.setattr(run_module, "run_connector", lambda *given: ("connector", *given))
     monkeypatch.setattr(run_module, "run_fetching", lambda *given: ("fetching", *given))
@@ -401,7 +401,7 @@ def test_the_connector_of_a_session_is_used_if_it_is_there_or_named(
 
 
 def test_each_partition_is_fetched_by_a_task_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the order of their numbers."""
+    """The tasks are in the order of partition numbers."""
     asked: list[Any] = []
 
     def read(*given: Any) -> Part:

@@ -1,4 +1,4 @@
-"""The spans of a run: their bases, their batches, their parts and their whole manifests."""
+"""The spans of a run: bases, batches, parts and whole manifests."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ PART = Part(
 
 
 def changelog(*extents: tuple[int, int], topic_id: str | None = "id") -> Changelog:
-    """A changelog of partitions with these starts and ends."""
+    """Return a changelog of partitions with these starts and ends."""
     found = {number: Extent(*extent) for number, extent in enumerate(extents)}
     return Changelog("t", found, 1_000, topic_id)
 
 
 def job(folder: Path, *given: Span) -> Job:
-    """A job of raw records into a folder."""
+    """Return a job of raw records into a folder."""
     return Job("t", str(folder), given, 1_700_000_000_000, topic_id="id", codecs=("raw", "raw"))
 
 
 def test_the_whole_manifest_of_a_part(tmp_path: Path) -> None:
-    """Each field is the part's, the span's or the job's."""
+    """Each field comes from the part, the span or the job."""
     made = Job("t", str(tmp_path), (Span(4, 5, 7, None, 2),), 1_700_000_000_123, topic_id="id")
     assert spans._manifest(made, made.spans[0], PART) == Manifest(
         topic="t",
@@ -83,7 +83,7 @@ def test_a_part_counts_its_records_keys_and_new_bytes(tmp_path: Path) -> None:
 
 
 def test_a_batch_from_another_place_names_its_offsets(tmp_path: Path) -> None:
-    """And the topic's partition, the last offset and the end."""
+    """The error also has the partition, the last offset and the end."""
     made = job(tmp_path, Span(3, 2, 9))
     with SpanWriter(made, made.spans[0]) as writer:
         writer.add([b"a"], [b"1"], first_offset=2, last_offset=4)
@@ -93,7 +93,7 @@ def test_a_batch_from_another_place_names_its_offsets(tmp_path: Path) -> None:
 
 
 def test_a_plan_has_a_span_for_each_partition_in_their_order(tmp_path: Path) -> None:
-    """Without --previous from the first offset; the job has all options."""
+    """Without --previous a span starts at the first offset; the job has all options."""
     log = Changelog("t", {7: Extent(3, 9), 0: Extent(1, 1)}, 1_000, "id")
     found = plan_job(
         log,
@@ -132,7 +132,7 @@ def test_a_plan_has_a_span_for_each_partition_in_their_order(tmp_path: Path) -> 
 def test_a_snapshot_that_is_no_base_has_its_reason(
     start: int | None, types: Any, codecs: tuple[str, str], reason: str | None
 ) -> None:
-    """Its start, its codecs; an empty set of types is JSON, too."""
+    """The reason is the start or the codecs; an empty set of types counts as JSON."""
     manifest: Any = SimpleNamespace(start_offset=start, key_types=types[0], value_types=types[1])
     found = spans._unfit(manifest, 4, codecs)
     assert (found or "").startswith(reason or "")

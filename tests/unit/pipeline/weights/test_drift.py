@@ -20,19 +20,19 @@ NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 def row(partition: int, weight: float, group: str = "g") -> WeightRow:
-    """A weight of a partition."""
+    """Return a weight of a partition."""
     return WeightRow(
         group, "2026-11-21", 1, NOW, "t", partition, weight, 0.0, 0.0, 0.0, 0, 0.0, 9
     )  # fmt: skip
 
 
 def before(*weights: float, group: str = "g") -> list[dict[str, Any]]:
-    """The published rows of partitions 0, 1, ..."""
+    """Return the published rows of partitions 0, 1, ..."""
     return [row(number, weight, group)._asdict() for number, weight in enumerate(weights)]
 
 
 def test_drift_is_the_share_of_weight_that_lies_elsewhere() -> None:
-    """Of 1:3 to 3:1, half; the scale of all weights is no drift."""
+    """From 1:3 to 3:1 the drift is a half; the scale of all weights does not matter."""
     assert drift(before(1.0, 3.0), [row(0, 3.0), row(1, 1.0)]) == {"g": 0.5}
     assert drift(before(1.0, 3.0), [row(0, 2.0), row(1, 6.0)]) == {"g": 0.0}
 
@@ -61,7 +61,7 @@ def test_a_limit_is_a_share(text: str) -> None:
 
 
 def learn(home: Path, loads: tuple[int, int], *options: str) -> Result:
-    """The command over two samples with these records."""
+    """Run the command over two samples with these records."""
     lines = [
         good({**SAMPLE, "partition": number, "records_in": load, "end_offset": 0})
         for number, load in enumerate(loads)
@@ -88,7 +88,7 @@ def test_weights_that_drifted_too_far_are_not_published(tmp_path: Path) -> None:
 
 
 def test_unreadable_published_weights_are_replaced(tmp_path: Path) -> None:
-    """Assignors count partitions under such a file; its successor must not be held back."""
+    """Assignors count partitions under such a file; its successor must not be blocked."""
     (tmp_path / "weights.json").write_bytes(b"{oops")
     done = learn(tmp_path, (100, 300), "--max-drift", "0%")
     assert done.exit_code == 0, done.output

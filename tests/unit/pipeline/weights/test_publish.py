@@ -57,7 +57,7 @@ def test_a_reader_finds_the_old_file_or_the_new_one(
 def test_a_document_too_large_for_a_record_is_said_before_anything_is_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With the group and both sizes."""
+    """The error has the group and both sizes."""
     sent: list[object] = []
     monkeypatch.setattr(publish, "MAX_RECORD_BYTES", 10)
     monkeypatch.setattr(publish, "_send", lambda *given: sent.append(given))
@@ -96,7 +96,7 @@ def test_each_groups_record_has_the_time_of_its_newest_sample(
 def test_weights_that_no_assignor_would_take_are_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are read back before they go out."""
+    """The weights are decoded before the publication."""
     monkeypatch.setattr(job, "encode", lambda *_, **__: b"{oops")
     with pytest.raises(Exception, match=r"."):
         job._finish(Request(["somewhere"], NOW, str(tmp_path / "w")), learned(), Progress())
@@ -104,7 +104,7 @@ def test_weights_that_no_assignor_would_take_are_not_written(
 
 
 def test_samples_that_are_too_old_to_count_are_told(tmp_path: Path) -> None:
-    """The newest of them decides."""
+    """The newest sample decides."""
     old = NOW - timedelta(seconds=MAX_AGE_S + 1)
     request = Request(["somewhere"], NOW, str(tmp_path / "w"))
     stale = job._finish(request, learned(rate(0, newest=old), rate(1, newest=old)), Progress())

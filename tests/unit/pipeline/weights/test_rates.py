@@ -56,7 +56,7 @@ def test_a_rate_is_what_came_in_over_the_time_the_samples_cover() -> None:
 
 
 def test_order_and_duplicates_change_nothing() -> None:
-    """Shuffled, every sample three times: the same rates."""
+    """The samples are shuffled and repeated three times."""
     samples = [
         sample(partition, 60.0 * number, 10 * partition + number)
         for partition in range(4)
@@ -68,7 +68,7 @@ def test_order_and_duplicates_change_nothing() -> None:
 
 
 def test_of_two_samples_of_one_moment_the_larger_counts() -> None:
-    """Two workers during a hand-over: a hand-over is no doubling."""
+    """During a hand-over two workers write samples; the load is not doubled."""
     (found,) = rates_of(
         [sample(0, 0, 10), sample(0, 60, 600), sample(0, 60, 3)], half_life_s=NO_DECAY
     )
@@ -159,14 +159,14 @@ def test_a_partition_that_nobody_consumes_costs_what_its_topic_does() -> None:
 
 @pytest.mark.parametrize(("gap_s", "covered_s"), [(600, 600), (601, 60)])
 def test_a_hole_is_longer_than_ten_intervals(gap_s: int, covered_s: int) -> None:
-    """A wait of just ten is an interval."""
+    """A wait of exactly ten intervals counts as one interval."""
     moments = (0, 60, 120, 180, 180 + gap_s)
     [rate] = rates_of([sample(0, at, 60) for at in moments], half_life_s=NO_DECAY)
     assert rate.covered_ms == (4 * 60 + covered_s) * 1_000.0
 
 
 def test_a_hole_takes_the_share_of_what_came_in_it_that_its_time_counts() -> None:
-    """Three hours unsampled at the same rate: the rate is the same."""
+    """The rate stays after three hours without samples at the same rate."""
     moments = (0, 60, 120, 10_920, 10_980)
     holed = rates_of([sample(0, at, 0, end_offset=at * 5) for at in moments], half_life_s=NO_DECAY)
     assert holed[0].arrived_per_s == pytest.approx(
@@ -196,7 +196,7 @@ def test_weights_are_relative_to_the_median_and_clamped() -> None:
 
 
 def test_the_blend_takes_what_was_measured() -> None:
-    """Equal records, unequal CPU: by records all are alike, by CPU and in the blend they are not."""
+    """Records are equal and CPU is not: CPU and the blend differ, records do not."""
     rates = rates_of(
         sample(partition, 60, 100, cpu_ms=cpu) for partition, cpu in enumerate([1.0, 1.0, 3.0])
     )
@@ -221,7 +221,7 @@ def test_the_same_samples_give_the_same_version() -> None:
 
 
 def test_the_time_to_recover_is_estimated_from_the_state() -> None:
-    """370,000 records of 100 bytes at 3,700 records/s: 100 s."""
+    """370,000 records of 100 bytes at 3,700 records/s take 100 s."""
     _, (row,) = weigh(rates_of([sample(0, 0, 10, state_bytes=37_000_000)]), computed_at=NOON)
     assert row.recovery_s_est == pytest.approx(100.0)
 
@@ -390,7 +390,7 @@ def test_what_cannot_be_done_is_said(
 def test_the_command_learns_from_a_period_and_the_document_is_as_old_as_its_samples(
     tmp_path: Path,
 ) -> None:
-    """A month old: the assignor weighs by 1.0 although the file was written just now."""
+    """The samples are a month old: the assignor uses 1.0 for a file written just now."""
     now = dt.datetime.now(dt.UTC)
     lines = [
         encode("partition_sample", {**sample(n, 0, load), "ts": now.timestamp() - days * 86_400})
@@ -426,7 +426,7 @@ def test_an_end_that_falls_back_brings_no_records() -> None:
 
 
 def test_a_task_weighs_what_its_topics_weigh_together() -> None:
-    """Whichever of them comes last by name."""
+    """The topics' names do not matter."""
     for quiet, busy in (("a", "b"), ("b", "a")):
         samples = [
             sample(partition, 60 * number, records, topic=topic)
@@ -470,14 +470,14 @@ def test_a_load_that_all_partitions_share_by_day_and_night_costs_no_confidence()
 
 
 def test_a_share_that_differs_between_the_hours_costs_confidence() -> None:
-    """By the ratio estimate's formula: residuals 5 and -5 over 20 records of two hours."""
+    """The ratio estimate's residuals are 5 and -5 over 20 records of two hours."""
     (first, second) = rates_of(hourly((15, 5), (5, 15)), half_life_s=NO_DECAY)
     assert first.error == second.error == pytest.approx((2 * (25 + 25)) ** 0.5 / 20)
     assert first.confidence == pytest.approx(1 - 1.96 * 0.5)
 
 
 def test_samples_of_one_hour_give_no_confidence() -> None:
-    """The difference between hours is not known, however many samples there are."""
+    """The difference between hours is unknown for any number of samples."""
     (found,) = rates_of([{**row, "ts": NOON + dt.timedelta(minutes=n)} for n in range(30)
                          for row in hourly((5,))])  # fmt: skip
     assert (found.samples, found.hours, found.confidence) == (30, 1, 0.0)
@@ -513,7 +513,7 @@ def test_a_single_record_in_two_hours_is_no_sure_share() -> None:
 
 
 def test_an_older_hour_counts_less_for_the_error_too() -> None:
-    """7.5 and 5 of 10 and 20 records: residuals of 3.33 and -3.33 over 12.5 records of two hours."""
+    """7.5 and 5 of 10 and 20 records have residuals of 3.33 and -3.33 over 12.5 records."""
     (found, _) = rates_of(hourly((15, 5), (5, 15)), half_life_s=3_600.0)
     assert found.records_in == 12.5
     assert found.error == pytest.approx((2 * 2 * (10 / 3) ** 2) ** 0.5 / 12.5)

@@ -37,11 +37,11 @@ class Broker:
     stop = close
 
     async def list_topics(self) -> list[str]:
-        """The topics' names."""
+        """Return the topics' names."""
         return list(self.topics_)
 
     async def describe_cluster(self) -> dict[str, Any]:
-        """The brokers."""
+        """Return the brokers."""
         return {"brokers": [{}] * self.brokers}
 
     async def create_topics(self, topics: list[Any]) -> None:
@@ -52,12 +52,12 @@ class Broker:
         ]
 
     async def send_and_wait(self, topic: str, value: bytes, *, key: bytes) -> None:
-        """Record a record."""
+        """Record the sent record."""
         self.calls.append((topic, key, value))
 
 
 def sends(monkeypatch: pytest.MonkeyPatch, broker: Broker, replication: int | None) -> list[Any]:
-    """The calls of a publication of two groups."""
+    """Return the calls of a publication of two groups."""
     import asyncio
 
     monkeypatch.setattr(publish, "AIOKafkaAdminClient", broker)
@@ -90,7 +90,7 @@ def test_a_missing_topic_is_created_compacted_before_the_records_are_sent(
 
 
 def test_a_topic_that_exists_is_not_created(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its settings are its owner's."""
+    """The existing topic's settings belong to its owner."""
     calls = sends(monkeypatch, Broker({"weights": 1}), None)
     assert calls == [{"bootstrap_servers": ["a:1"]}, "start", "close", *SENT]
 
@@ -104,7 +104,7 @@ class Reader(Broker):
         self.now = 0.0
 
     async def topics(self) -> list[str]:
-        """The topics' names."""
+        """Return the topics' names."""
         return list(self.topics_)
 
     def assign(self, places: Any) -> None:
@@ -116,15 +116,15 @@ class Reader(Broker):
         self.calls.append(("seek", place))
 
     async def end_offsets(self, places: Any) -> dict[Any, int]:
-        """The end."""
+        """Return the end."""
         return dict.fromkeys(places, self.end)
 
     async def position(self, place: Any) -> int:
-        """The next offset."""
+        """Return the next offset."""
         return self.at
 
     async def getmany(self, *, timeout_ms: int) -> dict[Any, Any]:
-        """The next answer; half a minute passes without records."""
+        """Return the next answer; half a minute passes without records."""
         records, self.at = self.answers.pop(0) if self.answers else ([], self.at)
         self.now += 0.0 if records else 30.0
         return {"weights": records}
@@ -133,21 +133,21 @@ class Reader(Broker):
 def read_back(
     monkeypatch: pytest.MonkeyPatch, reader: Reader, topic: str = "weights"
 ) -> list[bytes]:
-    """The published records."""
+    """Return the published records."""
     monkeypatch.setattr(publish, "AIOKafkaConsumer", reader)
     monkeypatch.setattr(publish, "time", SimpleNamespace(monotonic=lambda: reader.now))
     return published_records(Cluster("a:1"), topic)
 
 
 def record(key: bytes, value: bytes | None) -> Any:
-    """A record."""
+    """Return a record."""
     return SimpleNamespace(key=key, value=value)
 
 
 def test_the_newest_record_of_each_group_is_read_up_to_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In the order of groups; a tombstone removes its group; the consumer is stopped."""
+    """Groups are in order; a tombstone removes its group; the consumer is stopped."""
     first = [record(b"h", b"1"), record(b"g", b"2"), record(b"x", b"3")]
     second = [record(b"h", b"4"), record(b"x", None), record(b"y", None)]
     reader = Reader(9, (first, 3), ([], 5), ([], 6), (second, 9))

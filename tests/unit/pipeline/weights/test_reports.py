@@ -1,4 +1,4 @@
-"""Whole rows of rates and weights, the report of a run, and its steps."""
+"""Whole rows of rates and weights, the report of a run, and the run's steps."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ NOON = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)
 
 
 def after(seconds: float) -> dt.datetime:
-    """A time after noon."""
+    """Return a time after noon."""
     return NOON + dt.timedelta(seconds=seconds)
 
 
 def sample(place: str, at_s: float, *amounts: float, group: str = "g") -> dict[str, Any]:
-    """A sample: records, bytes, CPU time, bytes of state, end offset."""
+    """Return a sample: records, bytes, CPU time, bytes of state, end offset."""
     topic, _, partition = place.partition("/")
     names = ("records_in", "bytes_in", "cpu_ms", "state_bytes", "end_offset")
     told = {"group_id": group, "topic": topic, "partition": int(partition), "ts": after(at_s)}
@@ -51,7 +51,7 @@ def sample(place: str, at_s: float, *amounts: float, group: str = "g") -> dict[s
 
 
 def test_the_whole_rates_of_two_groups() -> None:
-    """Each group has its own interval and its own newest sample, from which ages count."""
+    """Each group has its own interval; ages count from its own newest sample."""
     samples = [
         sample("t/0", 120, 40, 400, 4.0, 9, 120),
         sample("t/0", 0, 10, 100, 1.0, 5, 100),
@@ -73,7 +73,7 @@ def test_the_whole_rates_of_two_groups() -> None:
 
 
 def rate(place: str, **more: Any) -> PartitionRate:
-    """A partition with ten minutes of samples, of which 6,000 records arrived."""
+    """Return a partition with ten minutes of samples and 6,000 arrived records."""
     topic, _, partition = place.partition("/")
     base = PartitionRate(
         "g", topic, int(partition), 10, 600_000.0, 3_000.0, 60_000.0, 90.0, 0, NOON, 0, 6_000.0, 5
@@ -82,7 +82,7 @@ def rate(place: str, **more: Any) -> PartitionRate:
 
 
 def test_a_whole_weight_has_its_rates_per_second_and_its_source() -> None:
-    """Consumed bytes and CPU time, arrived records; the version is the newest sample's time."""
+    """Bytes and CPU time are consumed, records arrived; the version is the newest sample's time."""
     rates = [
         rate("t/1", arrived=12_000.0, newest=after(-60)),
         rate("t/0"),
@@ -127,7 +127,7 @@ def test_a_group_has_the_day_of_its_own_newest_sample() -> None:
     ],
 )
 def test_records_of_a_state(more: dict[str, Any], kept: float) -> None:
-    """By the offset, else by the bytes of a consumed record, else by a hundred bytes a record."""
+    """The offset decides, else the bytes of a consumed record, else 100 bytes a record."""
     assert records_kept(rate("t/0", **more)) == kept
 
 
@@ -135,7 +135,7 @@ def test_records_of_a_state(more: dict[str, Any], kept: float) -> None:
 
 
 def document(group: str, *weights: float) -> bytes:
-    """A published document."""
+    """Return a published document."""
     rows = [
         WeightRow(group, "2026-11-21", 1, NOON, "t", n, weight, 0.0, 0.0, 0.0, 0, 0.0, 9)
         for n, weight in enumerate(weights)
@@ -144,7 +144,7 @@ def document(group: str, *weights: float) -> bytes:
 
 
 def test_the_worst_group_above_the_limit_is_named() -> None:
-    """Of two equal groups the last by name; a group at the limit passes."""
+    """Of two equal groups the last by name is named; a group at the limit passes."""
     found = {"a": 0.5, "c": 0.75, "d": 0.75, "b": 0.6}
     with pytest.raises(DriftedTooFar) as refused:
         check(found, 0.7)
@@ -303,7 +303,7 @@ def test_of_equal_weights_the_last_partition_is_the_heaviest(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("late_s", "stale"), [(0, False), (1, True)])
 def test_samples_are_stale_beyond_their_age(tmp_path: Path, late_s: int, stale: bool) -> None:
-    """At the limit they still count."""
+    """Samples at the limit still count."""
     request = Request(["l"], after(job.MAX_AGE_S + late_s), str(tmp_path / "w.json"))
     found = job._finish(request, Learned([rate("t/0")], (), 0), Progress())
     assert found["stale_samples"] is stale
@@ -319,7 +319,7 @@ def test_nothing_is_learned_without_a_sample(tmp_path: Path) -> None:
 
 
 def test_a_run_reads_the_samples_of_its_period_with_its_half_life(tmp_path: Path) -> None:
-    """Refused lines are counted; decisions are read for a score alone."""
+    """Refused lines are counted; decisions are read only for a score."""
     lines = [
         good({**SAMPLE, "partition": n, "ts": stamp(after(at)), "records_in": records})
         for n, at, records in ((0, 0, 10), (0, 60, 10), (1, 0, 40), (1, 60, 10), (1, -9_000, 999))
@@ -348,7 +348,7 @@ def test_a_run_reads_the_samples_of_its_period_with_its_half_life(tmp_path: Path
     assert shown.lines is not None
     assert (shown.lines.accepted, shown.lines.lines, found["quarantined"]) == (11, 1, 1)
     assert (found["groups"][0]["samples"], found["shadow"]) == (4, [])
-    # Of partition 1 the older sample counts half: 20 + 10 records against 5 + 10.
+    # The older sample of partition 1 counts half: 20 + 10 records against 5 + 10.
     rows = json.loads((tmp_path / "w.json").read_bytes())["partition_weight"]
     assert [row["weight"] for row in rows] == [pytest.approx(2 / 3, abs=1e-6), 1.333333]
     scored = learn_here(Request(**{**vars(request), "shadow": True}))
@@ -361,5 +361,5 @@ def test_a_run_reads_the_samples_of_its_period_with_its_half_life(tmp_path: Path
     ("text", "seconds"), [("12h", 43_200.0), ("500ms", 0.5), ("2d", 172_800.0)]
 )
 def test_a_half_life_is_a_duration(text: str, seconds: float) -> None:
-    """In seconds."""
+    """The duration is in seconds."""
     assert half_life_s(text) == seconds
