@@ -133,7 +133,7 @@ def test_stop_all_start_all_moves_nothing(members: int, replicas: int) -> None:
 def test_three_workers_of_six_partitions_come_back_as_they_were(
     owned: dict[str, list[int]], spare: dict[str, list[int]]
 ) -> None:
-    """Two partitions and one standby each; no partition moves although all files are everywhere."""
+    """Each worker owned two partitions and has files of two more; no partition moves."""
     members = [
         Member(
             m,

@@ -55,7 +55,7 @@ def longest_first(members: list[Member], weights: Weights) -> float:
 def test_a_fresh_plan_is_no_heavier_than_counting_nor_than_largest_first(
     capacities: list[float],
 ) -> None:
-    """The load is never above counting or LPT; a second plan moves no task to a heavier load."""
+    """The heaviest load is never above counting or LPT; a second plan does not raise it."""
     against_lpt = []
     for seed in range(examples(300, 60)):
         rng = Random(f"{capacities} {seed}")

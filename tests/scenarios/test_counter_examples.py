@@ -103,7 +103,7 @@ def test_nothing_moves_when_nothing_changed() -> None:
 
 
 def test_the_livelock_of_stock_faust_answers_at_once() -> None:
-    """Stock's copartitioned assignor never ends with 14 partitions, 7 members and two replicas."""
+    """Stock's copartitioned assignor may never end: 14 partitions, 7 members and two replicas."""
     names = [f"m{i}" for i in range(7)]
     answer = plan([Member(n, ["t"]) for n in names], {"t": 14}, replicas=2, changelogs=["t"])
     for gone in names:

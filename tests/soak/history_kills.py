@@ -9,7 +9,7 @@ and may be killed again. Lives with a growing ledger (``--stream``) alternate wi
 ledger loses each visit's lines after the next two visits. ``--spark`` adds kills of the whole
 command with its JVM and its Python workers, at a random time of its writes. The run ends with 1 if
 
-- after a kill the store differs from the states before and after the visit;
+- after a kill the store equals neither its state before the visit nor the state after it;
 - at a life's end the rows, the refused lines or the files differ from a run from nothing.
 """
 

@@ -265,7 +265,7 @@ def test_the_certificate_finds_a_chain_of_three() -> None:
 
 
 def test_a_changelog_is_led_by_a_unit_that_is_equally_wide() -> None:
-    """The sources have as many members, and only one member of a source reads the changelog."""
+    """The source and its changelog have two members each; one member reads both."""
     members = [Member("a", ["s"]), Member("b", ["s", "log"]), Member("c", ["log"])]
     found = units_of(members, {"s": 2, "log": 2}, frozenset({"log"}), frozenset())
     assert [(unit.topics, unit.leader) for unit in found] == [(("log",), 1), (("s",), None)]

@@ -118,7 +118,7 @@ def test_placements_that_wait_are_bounded_and_those_that_sort_first_are_dropped(
 
 
 def test_the_same_placements_that_wait_are_not_written_again(history: History) -> None:
-    """The second run adds a day and leaves the file of pending placements."""
+    """The second run adds a day and leaves the file of pending placements unchanged."""
     orphan = good({**ASSIGNMENT, "decision_id": "none"})
     history.run(*at(DAY, 1), orphan)
     before = Store(str(history.out)).load().days[PENDING]

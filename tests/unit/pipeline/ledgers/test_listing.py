@@ -142,7 +142,7 @@ def at(hours: float) -> datetime:
     ],
 )
 def test_a_bound_is_an_age_a_day_or_a_time(text: str, moment: datetime) -> None:
-    """A bound may be either end; a period without bounds is empty."""
+    """Each text may be either bound; without bounds there is no period."""
     assert Period.parse(text, None, now=NOON) == Period(moment)
     assert Period.parse(None, text, now=NOON) == Period(None, moment)
     assert bool(Period.parse(text, None, now=NOON)) is True

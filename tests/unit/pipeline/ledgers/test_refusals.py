@@ -47,7 +47,7 @@ def test_only_so_many_refused_lines_are_kept_and_all_are_counted() -> None:
 
 
 def test_an_empty_ledger_replaces_nothing_good() -> None:
-    """An empty ledger is fine without a history to replace; only refused lines never are."""
+    """An empty ledger without a former result is accepted; a ledger of refused lines is not."""
     refuse_empty(Refused(), wanted=None, replaces=None)
     refuse_empty(Refused(), wanted=False, replaces="out")
     for refused, wanted, replaces in (

@@ -226,7 +226,7 @@ def test_a_tolerance_takes_so_many_lines(tolerance: Tolerance, lines: int, text:
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "1.5", "1e3", "%", "101%", "1 0"])
 def test_another_text_is_no_tolerance(text: str) -> None:
-    """Blanks around a number are not permitted."""
+    """Blanks around a number are permitted."""
     with pytest.raises(ConfigError, match="--max-refused"):
         Tolerance.parse(text)
     assert Tolerance.parse(" 7 ") == Tolerance(most=7)

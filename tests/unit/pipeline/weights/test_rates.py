@@ -503,7 +503,7 @@ def test_each_weight_has_its_own_newest_sample() -> None:
 
 
 def test_a_single_record_in_two_hours_is_no_sure_share() -> None:
-    """A sum of one or less is a sum: only without any record is there no error."""
+    """A sum of one record or less counts: only without any record is there no error."""
     loads = hourly((1, 0), (5, 5))
     (first, _) = rates_of(loads, half_life_s=NO_DECAY)
     assert first.error == pytest.approx((2 * (5 / 11) ** 2 + 2 * (5 / 11) ** 2) ** 0.5, rel=0.1)
