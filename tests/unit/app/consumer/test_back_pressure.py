@@ -1,4 +1,4 @@
-"""Records are held back while the overlay is full, for a bounded time, and rows land at a revocation."""
+"""A full overlay holds back records for a bounded time; rows land before the revocation ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from faust_assigner.app.consumer.back_pressure import LONGEST_S, LOOK_S, BackPre
 
 
 class Stock:
-    """Of the consumer beneath; ``acts`` are in turn."""
+    """Stand in for Faust's consumer; list its calls in ``acts``."""
 
     def __init__(self, app: Any) -> None:
         self.app, self.acts = app, list[Any]()
@@ -33,16 +33,16 @@ class Stock:
         self.acts.append("commit")
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
-        """Take them away."""
+        """Note the revoked partitions."""
         self.acts.append(("revoked", revoked))
 
 
 class Consumer(BackPressure, Stock):  # type: ignore[misc]
-    """Ours over it."""
+    """BackPressure over the stand-in."""
 
 
 class Held:
-    """A consumer whose overlay is full for ``full_s`` seconds of a clock that pauses move."""
+    """A consumer whose overlay is full for ``full_s`` seconds of a clock moved by its pauses."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, full_s: float) -> None:
         self.now = 100.0
@@ -58,7 +58,7 @@ class Held:
         self.it = Consumer("app")
 
     async def deliver(self, tp: str = "orders") -> float:
-        """Deliver a record; the seconds for which it was held back."""
+        """Deliver a record; return the seconds for which the consumer holds it back."""
         began = self.now
         assert await self.it.callback(SimpleNamespace(tp=tp)) == "given"
         return round(self.now - began, 6)
@@ -70,7 +70,7 @@ class Held:
 async def test_a_record_is_held_back_until_there_is_room_or_for_a_second(
     monkeypatch: pytest.MonkeyPatch, full_s: float, held_s: float
 ) -> None:
-    """An agent may wait for another record, which would never come."""
+    """The consumer delivers after LONGEST_S: the agent may wait for a record that never comes."""
     held = Held(monkeypatch, full_s)
     assert await held.deliver() == pytest.approx(held_s, abs=LOOK_S)
     assert held.it.acts == [("delivered", "orders")]
@@ -80,18 +80,18 @@ async def test_a_record_is_held_back_until_there_is_room_or_for_a_second(
 async def test_a_record_is_held_back_for_the_longest_time_and_no_longer(
     monkeypatch: pytest.MonkeyPatch, full_s: float, held_s: float
 ) -> None:
-    """To the check: the one at the end of the time lets the record go."""
+    """The check at the end of LONGEST_S delivers the record."""
     monkeypatch.setattr(module, "LOOK_S", 0.25)
     assert await Held(monkeypatch, full_s).deliver() == held_s
 
 
 async def test_records_of_changelogs_are_never_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They make the room."""
+    """Changelog records free room in the overlay."""
     assert await Held(monkeypatch, 60.0).deliver("log") == 0.0
 
 
 async def test_a_transaction_is_committed_to_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once; nothing of it lands before. Where there is room it goes on."""
+    """The consumer commits once, before the first delivery, and not again while there is room."""
     held = Held(monkeypatch, 0.1)
     held.it.in_transaction = True
     await held.deliver()
@@ -100,7 +100,7 @@ async def test_a_transaction_is_committed_to_make_room(monkeypatch: pytest.Monke
 
 
 async def test_a_consumer_that_stops_holds_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its worker waits for the streams."""
+    """A stopping worker waits for its streams, so its consumer delivers at once."""
     held = Held(monkeypatch, 60.0)
     held.it.should_stop = True
     assert await held.deliver() == 0.0
@@ -109,7 +109,7 @@ async def test_a_consumer_that_stops_holds_nothing_back(monkeypatch: pytest.Monk
 async def test_rows_are_given_up_after_the_revocation_has_been_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """First what the final commit made landable lands."""
+    """Rows of the final commit land before the consumer discards the other rows."""
     held = Held(monkeypatch, 0.0)
 
     async def noted() -> None:
@@ -122,7 +122,7 @@ async def test_rows_are_given_up_after_the_revocation_has_been_told(
 
 
 async def test_what_is_told_in_two_turns_of_the_loop_has_been_told() -> None:
-    """A future's callback runs in the next turn, and what that calls soon in the one after."""
+    """A future's callback runs in the next turn, and its own ``call_soon`` in the turn after."""
     acts: list[str] = []
     loop, future = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
     future.add_done_callback(lambda _: loop.call_soon(acts.append, "landed"))

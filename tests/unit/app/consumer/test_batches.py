@@ -1,4 +1,4 @@
-"""How records are collected into batches, when a batch is handed out, and whose record it is meanwhile."""
+"""How records are collected into batches, when a batch is ready, and the current event."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Event:
 
 
 class Stock:
-    """Of Faust's stream, whose reader is the test."""
+    """Stand in for Faust's stream; the test is its reader."""
 
     def __init__(self) -> None:
         self.should_stop, self.enable_acks = False, True
@@ -59,7 +59,7 @@ class Stock:
         self.held.append(event.value)
 
     def add_processor(self, processor: Any) -> None:
-        """As Faust's."""
+        """Add a processor, as in Faust."""
         self._processors.append(processor)
 
     def _enable_passive(self, channel: Any) -> None:
@@ -69,17 +69,17 @@ class Stock:
         return self
 
     async def ack(self, event: Any) -> None:
-        """As Faust's."""
+        """Note the acknowledged value."""
         self.acked.append(event.value)
 
     async def wait(self, event: Any) -> Any:
-        """As mode's."""
+        """Wait for the event or the stop, as in mode."""
         while not (event.is_set() or self.should_stop):
             await asyncio.sleep(0.001)
         return SimpleNamespace(stopped=self.should_stop)
 
     async def wait_for_stopped(self, *events: Any, timeout: float | None = None) -> bool:
-        """As mode's: True where it stops, and where time runs out."""
+        """Return True when the service stops or the time runs out, as in mode."""
         loop = asyncio.get_running_loop()
         end = None if timeout is None else loop.time() + timeout
         while not (self.should_stop or any(event.is_set() for event in events)):
@@ -90,10 +90,10 @@ class Stock:
 
 
 class Stream(TransactionalBatches, Stock):  # type: ignore[misc]
-    """Ours over it, under ``exactly_once``."""
+    """TransactionalBatches over the stand-in, under ``exactly_once``."""
 
     async def read(self, *events: Event) -> None:
-        """The reader: each record goes through the processors."""
+        """Pass each record through the processors, as the stream's reader does."""
         for event in events:
             self.current_event = event
             assert self._basket is not None
@@ -101,14 +101,14 @@ class Stream(TransactionalBatches, Stock):  # type: ignore[misc]
 
 
 async def next_of(batches: Any) -> list[Any]:
-    """The next batch."""
-    async with asyncio.timeout(5.0):  # no task of its own: the current event is of this one
+    """Return the next batch."""
+    async with asyncio.timeout(5.0):  # no task of its own: the current event belongs to this task
         found: list[Any] = await anext(batches)
     return found
 
 
 async def nothing_of(batches: Any, seconds: float = 0.3) -> Any:
-    """A task that waits for the next batch, which is not there within that time."""
+    """Return a task that waits for the next batch, still pending after ``seconds``."""
     waiting = asyncio.ensure_future(anext(batches))
     await asyncio.sleep(seconds)
     assert not waiting.done()
@@ -122,7 +122,7 @@ async def made() -> Stream:
 
 
 async def test_a_full_batch_is_handed_out_at_once_and_the_next_begins_empty(made: Stream) -> None:
-    """It is not handed out before: there is no time limit."""
+    """Without a time limit the stream hands out full batches only."""
     batches = made.take(2, None)
     waiting = await nothing_of(batches, 0.01)
     await made.read(Event(1), Event(2))
@@ -135,7 +135,7 @@ async def test_a_full_batch_is_handed_out_at_once_and_the_next_begins_empty(made
 
 
 async def test_a_value_without_a_record_is_refused(made: Stream) -> None:
-    """It has no partition, so that no batch is its own."""
+    """A value without an event has no partition, so it fits in no batch."""
     made.take(2, None)
     assert made._basket is not None
     made.current_event = None
@@ -146,7 +146,7 @@ async def test_a_value_without_a_record_is_refused(made: Stream) -> None:
 
 @pytest.mark.parametrize("method", ["take", "take_events", "take_with_timestamp", "noack_take"])
 async def test_without_transactions_batches_are_fausts_own(method: str) -> None:
-    """With the same arguments; the stream keeps its processors and its acknowledgements."""
+    """Faust gets the same arguments; the stream keeps its processors and acknowledgements."""
     stream, asked = Stream(), list[Any]()
 
     def stock(self: Any, *args: Any) -> str:
@@ -164,7 +164,7 @@ async def test_without_transactions_batches_are_fausts_own(method: str) -> None:
 
 
 async def test_events_are_handed_out_as_they_are(made: Stream) -> None:
-    """With their values, and acknowledged as those of ``take``."""
+    """``take_events`` yields whole events and acknowledges them as ``take`` does."""
     batches = made.take_events(2, 0.05)
     events = [Event(1), Event(2)]
     await made.read(*events)
@@ -174,7 +174,7 @@ async def test_events_are_handed_out_as_they_are(made: Stream) -> None:
 
 
 async def test_what_a_time_limit_finds_is_handed_out(made: Stream) -> None:
-    """In whole batches, one for each partition, the oldest record's first."""
+    """The stream hands out a batch per partition, beginning with the oldest record's partition."""
     batches = made.take(9, 0.05)
     await made.read(Event(1, B), Event(2), Event(3, B))
     assert await next_of(batches) == [1, 3]
@@ -182,14 +182,14 @@ async def test_what_a_time_limit_finds_is_handed_out(made: Stream) -> None:
 
 
 async def test_a_time_limit_that_finds_nothing_begins_again(made: Stream) -> None:
-    """No empty batch is handed out."""
+    """The stream hands out no empty batch."""
     waiting = await nothing_of(made.take(9, 0.02), 0.1)
     await made.read(Event(1))
     assert await asyncio.wait_for(waiting, 5.0) == [1]
 
 
 async def test_the_reader_waits_while_a_batch_is_full(made: Stream) -> None:
-    """It goes on once that is taken, and where the stream stops."""
+    """The reader continues once the agent takes the batch, or once the stream stops."""
     batches = made.take(1, None)
     await made.read(Event(1))
     reading = asyncio.ensure_future(made.read(Event(2)))
@@ -204,7 +204,7 @@ async def test_the_reader_waits_while_a_batch_is_full(made: Stream) -> None:
 
 
 async def test_a_batch_is_acknowledged_when_the_agent_asks_for_the_next(made: Stream) -> None:
-    """Until then its last record is the current one: what is sent belongs to all of it."""
+    """Until then the batch's last event is current, so sends belong to the whole batch."""
     batches = made.take(2, 0.05)
     assert not made.enable_acks, "the reader would acknowledge each at once"
     await made.read(Event(1), Event(2))
@@ -222,7 +222,7 @@ async def test_a_batch_is_acknowledged_when_the_agent_asks_for_the_next(made: St
 
 
 async def test_an_agent_that_acknowledges_by_itself_is_left_to_it(made: Stream) -> None:
-    """Its records may wait for the next ones: they are not held back either."""
+    """The stream neither acknowledges these records nor waits for a commit before the batch."""
     batches = made.noack_take(3, 0.05)
     await made.read(Event(1), Event(2))
     assert [event.value for event in await next_of(batches)] == [1, 2]
@@ -231,7 +231,7 @@ async def test_an_agent_that_acknowledges_by_itself_is_left_to_it(made: Stream) 
 
 
 async def test_a_batch_is_held_back_by_its_first_record(made: Stream) -> None:
-    """A commit may wait for the records before it."""
+    """A commit may wait for the records before the first record of the batch."""
     batches = made.take(2, 0.05)
     await made.read(Event(1), Event(2))
     await next_of(batches)
@@ -239,7 +239,7 @@ async def test_a_batch_is_held_back_by_its_first_record(made: Stream) -> None:
 
 
 async def test_records_of_a_former_generation_are_in_no_batch(made: Stream) -> None:
-    """Their next owner reads them."""
+    """The next owner of their partitions reads these records again."""
     batches = made.take(3, 0.05)
     await made.read(Event(3, B, generation=2), Event(1, generation=2), Event(2))
     assert await next_of(batches) == [2]
@@ -247,7 +247,7 @@ async def test_records_of_a_former_generation_are_in_no_batch(made: Stream) -> N
 
 @pytest.mark.parametrize("field", ["at", ""])
 async def test_values_that_are_dicts_get_the_time_of_their_record(made: Stream, field: str) -> None:
-    """Under the name that was given, if one was."""
+    """The agent's field name is used; an empty name adds no field."""
     batches = made.take_with_timestamp(2, 0.05, field)
     await made.read(Event({"a": 1, "at": 7.0}), Event("text"))
     stamped = {"a": 1, "at": 42.0 if field else 7.0}
@@ -255,7 +255,7 @@ async def test_values_that_are_dicts_get_the_time_of_their_record(made: Stream, 
 
 
 async def test_the_next_agent_takes_up_what_was_read_with_its_own_size(made: Stream) -> None:
-    """The processor is added once; batches are closed with the stream."""
+    """The stream adds its processor once and closes both batch generators at its end."""
     first = made.take(5, None)
     await made.read(Event(1))
     second = made.take(2, None)
@@ -269,7 +269,7 @@ async def test_the_next_agent_takes_up_what_was_read_with_its_own_size(made: Str
 async def test_a_batch_that_something_waits_for_is_handed_out_as_it_is(
     made: Stream, reason: str
 ) -> None:
-    """A round, a stop or a commit; an empty one is not."""
+    """A stop, a rebalance or a commit ends the wait for a batch with records only."""
     batches = made.take(9, 3_600.0)
     waiting = await nothing_of(batches, 0.01)
     if reason == "stops":
@@ -287,7 +287,7 @@ async def test_a_batch_that_something_waits_for_is_handed_out_as_it_is(
 
 
 async def test_a_partition_that_leaves_takes_no_batch_of_others_along(made: Stream) -> None:
-    """They fill up as before."""
+    """The batch of a kept partition continues to fill."""
     batches = made.take(9, 3_600.0)
     made.consumer.leaving = frozenset({B})
     await made.read(Event(1))
@@ -297,7 +297,7 @@ async def test_a_partition_that_leaves_takes_no_batch_of_others_along(made: Stre
 
 
 def test_the_streams_processors_begin_with_the_one_that_holds_back(made: Stream) -> None:
-    """Before those that send; once, and not where the agent acknowledges by itself."""
+    """The holding processor comes before all senders; a self-acknowledging agent has none."""
     made.enable_acks = False
     iter_of = made.__aiter__
     iter_of()
@@ -311,26 +311,26 @@ def test_the_streams_processors_begin_with_the_one_that_holds_back(made: Stream)
 
 
 class Plain(BatchesInTime, Stock):  # type: ignore[misc]
-    """Ours over it, where Faust makes the batches."""
+    """BatchesInTime over the stand-in, where Faust builds the batches."""
 
 
 @pytest.fixture
 async def plain() -> Plain:
-    """A stream with one record under way, of ``A``."""
+    """A stream with an unacknowledged record of ``A``."""
     stream = Plain()
     stream.consumer._unacked_messages = {Held(A)}
     return stream
 
 
 class Held:
-    """A record in a batch that is being made."""
+    """A record in an unfinished batch."""
 
     def __init__(self, tp: TP) -> None:
         self.tp = tp
 
 
 async def wait(stream: Plain, *, full: bool = False, timeout: float = 60.0) -> bool:
-    """What ``take`` waits by."""
+    """Wait as Faust's ``take`` does."""
     event = asyncio.Event()
     if full:
         event.set()
@@ -339,7 +339,7 @@ async def wait(stream: Plain, *, full: bool = False, timeout: float = 60.0) -> b
 
 
 async def test_a_wait_for_a_batch_ends_when_it_is_full_or_its_time_is_over(plain: Plain) -> None:
-    """The former is no stop."""
+    """The wait returns False for a full batch and True at the end of its time."""
     assert not await wait(plain, full=True)
     began = asyncio.get_running_loop().time()
     assert await wait(plain, timeout=0.25)
@@ -350,7 +350,7 @@ async def test_a_wait_for_a_batch_ends_when_it_is_full_or_its_time_is_over(plain
 async def test_a_wait_for_a_batch_ends_where_its_records_hold_up_a_round(
     plain: Plain, reason: str
 ) -> None:
-    """Long before its time."""
+    """The wait ends long before its time limit."""
     if reason == "stops":
         plain.app.should_stop = True
     elif reason == "flow":
@@ -364,7 +364,7 @@ async def test_a_wait_for_a_batch_ends_where_its_records_hold_up_a_round(
 async def test_a_wait_for_a_batch_goes_on_where_it_holds_up_nothing(
     plain: Plain, reason: str
 ) -> None:
-    """A batch is as large as it may be."""
+    """The batch may fill up to its size or time limit."""
     if reason == "other partitions":
         plain.consumer.leaving = frozenset({B})
     else:
@@ -381,7 +381,7 @@ async def test_a_wait_for_a_batch_goes_on_where_it_holds_up_nothing(
 
 
 class Waited:
-    """A stream in a Faust whose waits take their whole time; ``asked`` are their arguments."""
+    """A stream whose Faust waits take their whole time; ``asked`` lists the waits' arguments."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, most: int = 9) -> None:
         self.now, self.asked, self.most = 1000.0, list[Any](), most
@@ -399,14 +399,14 @@ class Waited:
 
     @property
     def times(self) -> list[float | None]:
-        """The seconds of each wait."""
+        """Return the seconds of each wait."""
         return [timeout for _, timeout in self.asked]
 
 
 async def test_a_batch_is_looked_at_every_moment_until_its_time_is_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The last wait is as long as the time that is left; each of the events ends it."""
+    """The last wait is as long as the remaining time; each of the events ends the wait."""
     waited = Waited(monkeypatch)
     assert await waited.stream.wait_for_stopped(*waited.events, timeout=2.5 * LOOK_S)
     assert waited.times == [LOOK_S, LOOK_S, LOOK_S / 2]
@@ -421,7 +421,7 @@ async def test_a_batch_is_looked_at_every_moment_until_its_time_is_over(
 
 
 async def test_a_wait_for_other_things_is_fausts_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its own time; one that is no event is enough."""
+    """A wait for anything else than events goes to Faust with the caller's timeout."""
     waited, channel = Waited(monkeypatch), object()
     assert await waited.stream.wait_for_stopped(channel, waited.events[0], timeout=7.0)
     assert waited.asked == [((channel, waited.events[0]), 7.0)]
@@ -430,7 +430,7 @@ async def test_a_wait_for_other_things_is_fausts_own(monkeypatch: pytest.MonkeyP
 async def test_a_batch_is_filled_until_its_time_is_over_look_by_look(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Under transactions as well; without a limit until it is full."""
+    """Under transactions the waits are the same; without a limit they end with a full batch."""
     waited, stream = Waited(monkeypatch), Stream()
     stream.take(5, None)
     basket = stream._basket

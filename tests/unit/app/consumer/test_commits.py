@@ -1,4 +1,4 @@
-"""Which offsets may be committed while records are under way, and what a revocation commits last."""
+"""Which offsets a commit may include, and the last commit at a revocation."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SOURCE, OTHER = TP("orders", 0), TP("orders", 1)
 
 
 class Stock:
-    """Of Faust's consumer: one more than the last offset acknowledged."""
+    """Stand in for Faust's consumer: the offset after the last acknowledged record."""
 
     def _filter_committable_offsets(self, tps: Iterable[Any]) -> dict[Any, int]:
         return {tp: max(self._acked[tp]) + 1 for tp in tps if self._acked[tp]}  # type: ignore[attr-defined]
 
 
 class Consumer(FinalCommit, Stock):  # type: ignore[misc]
-    """Record 4 is under way, 3 and 5 are done."""
+    """Record 4 is in progress; records 3 and 5 are acknowledged."""
 
     def __init__(self) -> None:
         self.app = SimpleNamespace(consumer_generation_id=1)
@@ -34,7 +34,7 @@ class Consumer(FinalCommit, Stock):  # type: ignore[misc]
 
 
 def test_what_was_done_beyond_a_record_under_way_is_committed_once_that_is_done() -> None:
-    """It is hidden from one commit, not forgotten."""
+    """The filter hides offsets 5 and 6 from the first commit and keeps them for the next."""
     consumer = Consumer()
     assert consumer._filter_committable_offsets([SOURCE]) == {SOURCE: 4}
     consumer.under_way.acked = True
@@ -43,14 +43,14 @@ def test_what_was_done_beyond_a_record_under_way_is_committed_once_that_is_done(
 
 
 def test_a_record_of_the_generation_before_holds_back_no_commit() -> None:
-    """It is processed again, by whoever owns its partition now."""
+    """The partition's current owner processes the record again."""
     consumer = Consumer()
     consumer.under_way.generation_id = 0
     assert consumer._filter_committable_offsets([SOURCE]) == {SOURCE: 6}
 
 
 def test_the_first_of_several_records_under_way_is_the_bound() -> None:
-    """Whatever order they are kept in."""
+    """The order of the unacknowledged records does not matter."""
     consumer = Consumer()
     later = SimpleNamespace(tp=SOURCE, offset=6, acked=False, generation_id=1)
     for under_way in ([consumer.under_way, later], [later, consumer.under_way]):
@@ -60,7 +60,7 @@ def test_the_first_of_several_records_under_way_is_the_bound() -> None:
 
 
 class Revoking(FinalCommit):
-    """Over a Faust that notes what it is asked, and in which state of the books."""
+    """FinalCommit over a stand-in that notes each call with the state of the offset books."""
 
     def __init__(self, *, waits: bool) -> None:
         span = contextlib.nullcontext()
@@ -79,7 +79,7 @@ class Revoking(FinalCommit):
         self.acts.append(("app", set(self._active_partitions), dict(self._acked)))
 
     async def commit_and_end_transactions(self) -> None:
-        """The last commit."""
+        """Note the last commit."""
         self.acts.append(("commit", dict(self._acked)))
 
 
@@ -87,7 +87,7 @@ class Revoking(FinalCommit):
 async def test_books_are_closed_after_the_final_commit(
     monkeypatch: pytest.MonkeyPatch, waits: bool
 ) -> None:
-    """The app makes it where it waits for streams; else the consumer does. Nothing new is fetched."""
+    """With stream_wait_empty the app makes the last commit, else the consumer does."""
     monkeypatch.setattr(commits, "traced_from_parent_span", lambda span: traced)
     consumer = Revoking(waits=waits)
     await consumer.on_partitions_revoked({SOURCE})
@@ -100,7 +100,7 @@ async def test_books_are_closed_after_the_final_commit(
 
 
 def test_all_partitions_that_go_are_forgotten() -> None:
-    """In each of the books, whether it has them or not."""
+    """Each book drops the partitions, including partitions it never had."""
     consumer = Revoking(waits=True)
     del consumer._gap[OTHER]  # type: ignore[attr-defined]
     consumer._forget({SOURCE, OTHER, TP("bills", 0)})
@@ -110,13 +110,13 @@ def test_all_partitions_that_go_are_forgotten() -> None:
 
 
 def traced(function: Any, **told: Any) -> Any:
-    """As Faust's, without a span, which names the partitions."""
+    """Check the partitions and return the function without a span, in place of Faust's helper."""
     assert told == {"partitions": {SOURCE}}
     return function
 
 
 async def test_the_last_commit_comes_after_one_that_is_under_way() -> None:
-    """Else it would do nothing, and what was acknowledged meanwhile would be repeated."""
+    """Else the last commit does nothing, and records acknowledged meanwhile are processed twice."""
     acts: list[str] = []
 
     class Stock:
@@ -127,14 +127,14 @@ async def test_the_last_commit_comes_after_one_that_is_under_way() -> None:
             acts.append("committed")
 
     class Ending(FinalCommit, Stock):  # type: ignore[misc]
-        """Ours over it."""
+        """FinalCommit over the stand-in."""
 
     await Ending().commit_and_end_transactions()
     assert acts == ["waited", "committed"]
 
 
 def test_each_partition_is_bounded_by_its_own_records() -> None:
-    """Whatever is asked for: a generator, one of two, or a partition without records under way."""
+    """The bound holds for a generator, for a subset, and for a partition without open records."""
     third = TP("bills", 0)
 
     def made() -> Consumer:
@@ -161,7 +161,7 @@ def test_each_partition_is_bounded_by_its_own_records() -> None:
 
 
 def test_what_was_hidden_comes_back_though_the_commit_fails() -> None:
-    """The next commit has it."""
+    """The next commit includes the hidden offsets."""
 
     class Failing(FinalCommit):
         def __init__(self) -> None:

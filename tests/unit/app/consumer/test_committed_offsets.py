@@ -1,4 +1,4 @@
-"""What is committed, by the coordinator's answer."""
+"""The committed offsets of partitions, as the group coordinator answers them."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ HERE, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
 class Coordinator:
-    """Answers with an error for the whole question, or with offset 7 and one that was never committed."""
+    """Answer with an error for all, or with offset 7 and a never committed partition."""
 
     group_id = "g"
 
     def __init__(self, error_code: int = 0) -> None:
         self.error_code, self.dead = error_code, 0
         self.rows = [(0, 7), (1, -1)]
-        #: Partition -> its own error; the errors of the next requests as a whole.
+        #: Partition -> its own error; the errors of the next whole requests.
         self.errors: dict[int, int] = {}
         self.refusals: list[Exception] = []
         self.requests: list[Any] = []
 
     def coordinator_dead(self) -> None:
-        """Count."""
+        """Count the call."""
         self.dead += 1
 
     async def _send_req(self, request: Any) -> Any:
@@ -52,13 +52,13 @@ class Coordinator:
             for number, offset in self.rows
         ]
         said: dict[str, Any] = {"topics": [{"topic": "orders", "partitions": parts}]}
-        if isinstance(request, _OffsetFetch):  # older versions have no error of the whole request
+        if isinstance(request, _OffsetFetch):  # older versions lack this field
             said["error_code"] = self.error_code
         return SimpleNamespace(to_object=lambda: said)
 
 
 async def test_a_partition_that_was_never_committed_is_left_out() -> None:
-    """The broker answers -1 for it, which is no offset to go on from."""
+    """The broker answers -1 for the partition, and -1 is no start offset."""
     assert await committed(Coordinator(), [HERE, OTHER]) == {HERE: OffsetAndMetadata(7, "")}
 
 
@@ -73,7 +73,7 @@ async def test_a_partition_that_was_never_committed_is_left_out() -> None:
 async def test_a_coordinator_that_is_none_any_more_is_looked_for_anew(
     error: type[errors.KafkaError], is_dead: bool
 ) -> None:
-    """The same broker would be asked for ever; one that loads the group is the right one."""
+    """A broker without the coordinator is replaced; a broker that loads the group is kept."""
     coordinator = Coordinator(error.errno)
     with pytest.raises(error):
         await committed(coordinator, [HERE])
@@ -81,7 +81,7 @@ async def test_a_coordinator_that_is_none_any_more_is_looked_for_anew(
 
 
 async def test_offsets_that_a_transaction_is_about_to_commit_are_asked_for_again() -> None:
-    """The request asks for stable ones, topic by topic; the refusal is retriable."""
+    """The request asks for stable offsets, grouped by topic; the error is retriable."""
     with pytest.raises(errors.KafkaError) as found:
         await committed(Coordinator(UNSTABLE_OFFSET_COMMIT), [HERE])
     assert found.value.retriable
@@ -96,7 +96,7 @@ async def test_offsets_that_a_transaction_is_about_to_commit_are_asked_for_again
 async def test_a_broker_before_stable_offsets_is_asked_in_its_own_version(
     refusal: Exception,
 ) -> None:
-    """For the same partitions, by topic."""
+    """The older request names the same partitions, grouped by topic."""
     coordinator = Coordinator()
     coordinator.refusals = [refusal]
     assert await committed(coordinator, [OTHER, HERE]) == {HERE: OffsetAndMetadata(7, "")}
@@ -106,7 +106,7 @@ async def test_a_broker_before_stable_offsets_is_asked_in_its_own_version(
 
 
 async def test_a_partition_that_the_coordinator_does_not_know_costs_no_other(caplog: Any) -> None:
-    """Its topic was deleted, say; it counts as never committed, and the log names it."""
+    """A partition of a deleted topic counts as never committed, and the log names the partition."""
     coordinator = Coordinator()
     coordinator.errors = {1: 3}
     assert await committed(coordinator, [HERE, OTHER]) == {HERE: OffsetAndMetadata(7, "")}
@@ -119,7 +119,7 @@ async def test_a_partition_that_the_coordinator_does_not_know_costs_no_other(cap
 async def test_an_error_of_one_partition_is_one_of_the_request(
     code: int, error: type[errors.KafkaError]
 ) -> None:
-    """Its offset is unknown, which is not the same as none."""
+    """The committed offset is unknown, which differs from "never committed"."""
     coordinator = Coordinator()
     coordinator.errors = {1: code}
     with pytest.raises(error, match="partition=1"):
@@ -127,7 +127,7 @@ async def test_an_error_of_one_partition_is_one_of_the_request(
 
 
 async def test_an_offset_of_zero_is_committed() -> None:
-    """The group has processed nothing yet, and begins there."""
+    """Offset 0 is a valid start position of the group."""
     coordinator = Coordinator()
     coordinator.rows = [(0, 0)]
     assert await committed(coordinator, [HERE]) == {HERE: OffsetAndMetadata(0, "")}
@@ -140,7 +140,7 @@ async def test_an_offset_of_zero_is_committed() -> None:
 async def test_a_refusal_that_passes_is_logged_once(
     error: type[errors.KafkaError], lines: int, caplog: Any
 ) -> None:
-    """aiokafka asks again every moment; any other error is logged by whoever asked."""
+    """aiokafka retries at once; the caller logs any other error."""
     caplog.set_level("INFO")
     coordinator: Any = Coordinator(error.errno)
     ask_for_all(coordinator)
@@ -154,7 +154,7 @@ async def test_a_refusal_that_passes_is_logged_once(
 
 
 async def test_an_answer_has_each_partition_with_its_offset_and_metadata() -> None:
-    """Of every topic; the group's name is in the request."""
+    """The result covers every topic; the request carries the group id."""
     coordinator: Any = Coordinator()
 
     def part(number: int, offset: int, metadata: str) -> dict[str, Any]:
@@ -187,7 +187,7 @@ async def test_an_answer_has_each_partition_with_its_offset_and_metadata() -> No
 
 
 async def test_each_kind_of_refusal_is_logged_and_an_answer_is_passed_on(caplog: Any) -> None:
-    """A second kind at once; what aiokafka asked for is what is asked for."""
+    """The first refusal of each kind is logged; the request names aiokafka's partitions."""
     caplog.set_level("INFO")
     coordinator: Any = Coordinator()
     ask_for_all(coordinator)
@@ -207,7 +207,7 @@ async def test_each_kind_of_refusal_is_logged_and_an_answer_is_passed_on(caplog:
 async def test_a_partitions_error_may_be_that_of_a_former_coordinator(
     error: type[errors.KafkaError], is_dead: bool
 ) -> None:
-    """Brokers before Kafka 0.10.2 answer so; the next request looks for it again."""
+    """Brokers before Kafka 0.10.2 answer so; the next request looks up the coordinator again."""
     coordinator = Coordinator()
     coordinator.errors = {0: error.errno}
     with pytest.raises(error):

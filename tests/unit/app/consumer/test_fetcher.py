@@ -1,4 +1,4 @@
-"""What the prompt fetcher hands out in a turn, and how long a broker may hold what it asks for."""
+"""The records that FairFetcher hands out in a turn, and the time a broker may hold a fetch."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ A, B, C, D = (TopicPartition("t", number) for number in range(4))
 
 
 class Fetched:
-    """Parsed records of one fetch."""
+    """Parsed records of a fetch."""
 
     def __init__(self, first: int, count: int) -> None:
         self.next_fetch_offset, self.end = first, first + count
@@ -45,17 +45,17 @@ class Fetched:
 
 
 class State:
-    """Of a partition; by identity, as aiokafka's."""
+    """A partition's state, compared by identity, as in aiokafka."""
 
     position, highwater, paused, has_valid_position = 0, 0, False, True
 
     def consumed_to(self, offset: int) -> None:
-        """All before it has been taken."""
+        """Set the position to ``offset``."""
         self.position = offset
 
 
 class Turns:
-    """A fetcher without a client that owns ``tps``; what is fetched, and what each turn takes."""
+    """A fetcher without a client: ``tps`` are assigned, tests add records and take turns."""
 
     def __init__(self, *tps: TopicPartition) -> None:
         self.states = {tp: State() for tp in tps}
@@ -80,7 +80,7 @@ class Turns:
         fetcher._notify = lambda _: None
 
     def fetched(self, tp: TopicPartition, count: int) -> None:
-        """So many records are there, to the end of its log."""
+        """Add ``count`` records, up to the end of the partition's log."""
         self.states[tp].highwater = self.states[tp].position + count
         self.fetcher._records[tp] = FetchResult(
             tp,
@@ -92,18 +92,18 @@ class Turns:
     async def take(
         self, most: int | None = 10, tps: Any = None, timeout: float = 0
     ) -> dict[int, int]:
-        """Partition -> how many records of it are taken."""
+        """Return the number of records taken per partition."""
         found = await self.fetcher.fetched_records(tps, timeout, most)
         return {tp.partition: len(records) for tp, records in found.items()}
 
     async def keeps_up(self, *tps: TopicPartition) -> None:
-        """All that was there of them has been taken."""
+        """Take the only record of each partition, so that the partition counts as caught up."""
         for tp in tps:
             self.fetched(tp, 1)
             assert await self.take() == {tp.partition: 1}
 
     def asks(self, monkeypatch: pytest.MonkeyPatch) -> set[TopicPartition]:
-        """What aiokafka is shown, which asks for it."""
+        """Return the partitions of which aiokafka requests records."""
         monkeypatch.setattr(
             Fetcher, "_get_actions_per_node", lambda self, assignment: set(assignment.tps)
         )
@@ -112,7 +112,7 @@ class Turns:
 
 
 def test_a_share_is_a_part_of_what_is_asked_for() -> None:
-    """None and nothing at all mean everything there, as aiokafka has it."""
+    """None and an empty set stand for all partitions, as in aiokafka."""
 
     def of(share: Share) -> set[int]:
         return {number for number in range(5) if number in share}
@@ -125,7 +125,7 @@ def test_a_share_is_a_part_of_what_is_asked_for() -> None:
 
 
 async def test_what_keeps_up_takes_no_more_than_half_beside_a_backlog() -> None:
-    """Whichever was fetched first; the odd record, and what the other half has no use for, is its own."""
+    """The fetch order is irrelevant; the odd record and the unused half go to the backlog."""
     turns = Turns(A, B)
     await turns.keeps_up(A)
     turns.fetched(A, 100)
@@ -139,7 +139,7 @@ async def test_what_keeps_up_takes_no_more_than_half_beside_a_backlog() -> None:
 
 
 async def test_what_kept_up_and_has_nothing_now_takes_no_part() -> None:
-    """A whole turn is for the backlogs."""
+    """The backlogs get the whole turn."""
     turns = Turns(A, B, C)
     await turns.keeps_up(A)
     turns.fetched(B, 100)
@@ -148,7 +148,7 @@ async def test_what_kept_up_and_has_nothing_now_takes_no_part() -> None:
 
 
 async def test_backlogs_share_a_turn_and_leave_what_they_do_not_need_to_the_later_ones() -> None:
-    """A busy worker processes a turn of records in seconds: no backlog waits for the turns of the others."""
+    """A busy worker needs seconds for a turn's records, so each backlog has a part in each turn."""
     turns = Turns(A, B, C)
     for tp, count in ((A, 100), (B, 1), (C, 100)):
         turns.fetched(tp, count)
@@ -158,7 +158,7 @@ async def test_backlogs_share_a_turn_and_leave_what_they_do_not_need_to_the_late
 
 
 async def test_a_turn_of_many_backlogs_passes_over_no_partition() -> None:
-    """Else a worker with a thousand partitions would check fifty thousand of them for fifty records."""
+    """Else a worker with 1,000 partitions would make 50,000 checks for 50 records."""
     turns = Turns(*(TopicPartition("t", number) for number in range(40)))
     for tp in turns.states:
         turns.fetched(tp, 100)
@@ -170,7 +170,7 @@ async def test_a_turn_of_many_backlogs_passes_over_no_partition() -> None:
 
 
 async def test_who_kept_up_counts_among_those_that_have_records() -> None:
-    """However many others keep up and have none."""
+    """The number of caught-up partitions without records is irrelevant."""
     turns = Turns(A, B, C, D)
     await turns.keeps_up(A, B, C)
     turns.fetched(D, 100)
@@ -179,7 +179,7 @@ async def test_who_kept_up_counts_among_those_that_have_records() -> None:
 
 
 async def test_nobody_waits_beside_records_nor_leaves_room_for_what_nobody_asks_for() -> None:
-    """Sources are asked for beside copies that have records, and copies beside sources."""
+    """A turn of sources has the whole limit although copies have records, and the reverse."""
     turns = Turns(A, B)
     turns.fetcher._create_fetch_waiter = None
     await turns.keeps_up(A)
@@ -193,7 +193,7 @@ async def test_nobody_waits_beside_records_nor_leaves_room_for_what_nobody_asks_
 async def test_nobody_waits_beside_records_of_before_a_seek(
     sought: TopicPartition, taken: dict[int, int]
 ) -> None:
-    """They are dropped; the others are there."""
+    """The fetcher drops those records and returns the records of the other partition at once."""
     turns = Turns(A, B)
     turns.fetcher._create_fetch_waiter = None
     await turns.keeps_up(A)
@@ -204,7 +204,7 @@ async def test_nobody_waits_beside_records_of_before_a_seek(
 
 
 async def test_what_keeps_up_alone_takes_all_in_turns() -> None:
-    """There is no backlog to be fair to."""
+    """Without a backlog the caught-up partitions share the whole turn."""
     turns = Turns(A, B)
     await turns.keeps_up(A, B)
     turns.fetched(A, 30)
@@ -213,7 +213,7 @@ async def test_what_keeps_up_alone_takes_all_in_turns() -> None:
 
 
 async def test_only_what_is_asked_for_is_taken() -> None:
-    """Of both kinds; and without a limit all of it."""
+    """The filter covers both kinds of partitions; without a limit the turn takes all records."""
     turns = Turns(A, B, C, D)
     await turns.keeps_up(A, C)
     for tp in (A, B, C, D):
@@ -236,7 +236,7 @@ async def test_only_what_is_asked_for_is_taken() -> None:
 async def test_a_broker_may_hold_a_fetch_while_no_partition_is_left_out(
     at_hand: str, wait_ms: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else only for a moment, and what is left out is asked for with the next one."""
+    """If a partition is left out, the broker holds the fetch for WAIT_MS only."""
     turns = Turns(A, B)
     if at_hand.startswith("records"):
         turns.fetched(B, 1)
@@ -253,7 +253,7 @@ async def test_a_broker_may_hold_a_fetch_while_no_partition_is_left_out(
 async def test_the_fetcher_looks_again_only_where_a_fetch_has_been_dealt_with(
     ended: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else it would look all the time; a look-up that is under way is no fetch."""
+    """Else the fetcher would loop; a pending offset look-up does not count as a fetch."""
     turns, looks = Turns(A, B), list[object]()
     fetcher = turns.fetcher
     fetcher._notify = looks.append
@@ -265,7 +265,7 @@ async def test_the_fetcher_looks_again_only_where_a_fetch_has_been_dealt_with(
 
 
 async def test_a_look_up_under_way_is_not_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor is a partition looked up whose node is not known; once it has ended it may be."""
+    """A partition without a known node is not looked up; a finished look-up may repeat."""
     turns, begun, may_end = Turns(A, B, C), list[Any](), asyncio.Event()
     turns.nodes.update({B: -1, C: None})
 
@@ -286,13 +286,13 @@ async def test_a_look_up_under_way_is_not_begun_again(monkeypatch: pytest.Monkey
     assert not turns.fetcher._looked_up
 
 
-# -- what comes back, what is looked up, and what cannot be read
+# -- returning partitions, offset look-ups and unreadable records
 
 
 async def test_a_partition_that_comes_back_is_a_backlog_at_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It has been elsewhere meanwhile."""
+    """A different member owned the partition in between."""
     turns = Turns(A, B)
     await turns.keeps_up(A, B)
     turns.assignment.tps = frozenset({B})
@@ -304,7 +304,7 @@ async def test_a_partition_that_comes_back_is_a_backlog_at_first(
 
 
 async def test_what_is_taken_without_reaching_its_end_keeps_up_no_more() -> None:
-    """It has a backlog by now, and a turn of its own."""
+    """The partition has a backlog now and gets the share of a backlog."""
     turns = Turns(A, B, C)
     await turns.keeps_up(A)
     turns.fetched(A, 100)
@@ -316,7 +316,7 @@ async def test_what_is_taken_without_reaching_its_end_keeps_up_no_more() -> None
 
 
 async def test_under_transactions_the_end_is_that_of_what_is_committed() -> None:
-    """What is open behind it cannot be read yet."""
+    """Records of an open transaction cannot be read yet."""
     turns = Turns(A)
     turns.fetcher._isolation_level = READ_COMMITTED
     turns.fetched(A, 1)
@@ -327,7 +327,7 @@ async def test_under_transactions_the_end_is_that_of_what_is_committed() -> None
 
 @pytest.mark.parametrize("found", [True, False])
 async def test_cluster_metadata_is_asked_for_where_a_position_was_not_found(found: bool) -> None:
-    """Another broker may lead the partition by now."""
+    """The partition's leader may have moved to a different broker."""
     turns, asked = Turns(A), list[str]()
     turns.states[A].has_valid_position = False
     turns.fetcher._client.force_metadata_update = lambda: asked.append("x")
@@ -346,7 +346,7 @@ async def test_cluster_metadata_is_asked_for_where_a_position_was_not_found(foun
 
 
 class Unreadable(Fetched):
-    """Records of which the second is corrupt."""
+    """Records with a corrupt second record."""
 
     def __iter__(self) -> Iterator[int]:
         yield self.next_fetch_offset
@@ -354,7 +354,7 @@ class Unreadable(Fetched):
 
 
 def corrupt(turns: Turns, tp: TopicPartition) -> None:
-    """What was fetched of it cannot be read."""
+    """Make the fetched records of ``tp`` unreadable."""
     turns.fetcher._records[tp] = FetchResult(
         tp,
         assignment=turns.assignment,
@@ -364,15 +364,15 @@ def corrupt(turns: Turns, tp: TopicPartition) -> None:
 
 
 class Seeking(State):
-    """A state that can be set back."""
+    """A state with a ``seek`` method."""
 
     def seek(self, offset: int) -> None:
-        """As aiokafka's."""
+        """Set the position, as in aiokafka."""
         self.position = offset
 
 
 async def test_a_partition_that_cannot_be_read_costs_the_others_nothing() -> None:
-    """What was taken of them in that turn is fetched again; it is set aside, and counted."""
+    """The fetcher sets the partition aside, counts it, and fetches the other records again."""
     turns = Turns(A, B)
     turns.states.update({A: Seeking(), B: Seeking()})
     turns.fetched(A, 2)
@@ -390,7 +390,7 @@ async def test_a_partition_that_cannot_be_read_costs_the_others_nothing() -> Non
 
 
 async def test_an_error_that_people_have_to_mend_is_raised() -> None:
-    """Nothing is set aside for it: the worker ends."""
+    """The fetcher sets no partition aside: the worker ends."""
     turns = Turns(A)
     turns.fetcher._records[A] = FetchError(error=TopicAuthorizationFailedError("t"), backoff=0)
     with pytest.raises(TopicAuthorizationFailedError):
@@ -399,7 +399,7 @@ async def test_an_error_that_people_have_to_mend_is_raised() -> None:
 
 
 async def test_a_record_that_was_cut_off_is_tried_again_from_its_offset() -> None:
-    """aiokafka passes over it."""
+    """aiokafka alone would skip the record."""
     turns = Turns(A)
     state = turns.states[A] = Seeking()
     state.position = 7
@@ -412,7 +412,7 @@ async def test_a_record_that_was_cut_off_is_tried_again_from_its_offset() -> Non
 
 
 async def test_a_wait_for_records_ends_with_what_went_wrong_in_the_group() -> None:
-    """Or with nothing, when its time is over."""
+    """At its timeout the wait returns no records."""
     turns = Turns(A)
     waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     turns.fetcher._create_fetch_waiter = lambda: waiter
@@ -430,7 +430,7 @@ async def test_a_wait_for_records_ends_with_what_went_wrong_in_the_group() -> No
 def refused(
     turns: Turns, *well: TopicPartition, asked: int = 0, stale: int | None = None
 ) -> set[TopicPartition]:
-    """What is left alone after all were asked for from that offset, and ``well`` were answered."""
+    """Return the refused partitions after a fetch from ``asked`` with answers for ``well`` only."""
     for tp, state in turns.states.items():
         state.timestamp = 1_000 if tp in well else stale
     turns.fetcher._note_refusals(turns.assignment, [(tp, asked) for tp in turns.states], 1_000)
@@ -438,7 +438,7 @@ def refused(
 
 
 def test_a_partition_that_a_broker_refuses_beside_others_is_left_alone() -> None:
-    """Until it is answered; where none is, aiokafka waits by itself."""
+    """The pause lasts until an answer comes; if the broker refuses all, aiokafka waits itself."""
     turns = Turns(A, B)
     assert refused(turns) == set()
     assert refused(turns, A) == {B}
@@ -449,7 +449,7 @@ def test_a_partition_that_a_broker_refuses_beside_others_is_left_alone() -> None
 
 @pytest.mark.parametrize("reason", ["sought", "no position", "records", "not assigned"])
 def test_a_partition_that_was_answered_by_then_or_went_is_not_refused(reason: str) -> None:
-    """Only where nothing came of the request."""
+    """A partition is refused only if the request had no effect on it."""
     turns = Turns(A, B)
     if reason == "sought":
         turns.states[B].position = 5
@@ -466,7 +466,7 @@ def test_a_partition_that_was_answered_by_then_or_went_is_not_refused(reason: st
 async def test_a_fetch_that_was_cancelled_is_given_up_at_once(
     monkeypatch: pytest.MonkeyPatch, is_cancelled: bool
 ) -> None:
-    """aiokafka swallows that; its answer tells nothing of any partition."""
+    """aiokafka swallows the cancellation; the fetch then reports on no partition."""
     turns, noted, may_end = Turns(A), list[Any](), asyncio.Event()
 
     async def fetch(*_: Any) -> bool:
@@ -488,7 +488,7 @@ async def test_a_fetch_that_was_cancelled_is_given_up_at_once(
 
 
 async def test_what_is_left_of_a_partition_that_was_put_back_is_fetched_again() -> None:
-    """It begins behind what was put back."""
+    """The remaining records lie behind the position after the reset."""
     turns = Turns(A, B)
     turns.states.update({A: Seeking(), B: Seeking()})
     await turns.keeps_up(A)
@@ -500,7 +500,7 @@ async def test_what_is_left_of_a_partition_that_was_put_back_is_fetched_again() 
 
 
 async def test_a_turn_waits_for_an_assignment_that_is_changing() -> None:
-    """Then it takes what there is."""
+    """After the wait the turn takes the available records."""
     turns, waits = Turns(A), list[str]()
 
     async def wait_for_assignment() -> None:
@@ -514,7 +514,7 @@ async def test_a_turn_waits_for_an_assignment_that_is_changing() -> None:
 
 
 class Clock:
-    """Time that sleeps move; ``slept`` are the seconds of each."""
+    """A clock that sleeps advance; ``slept`` lists their seconds."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.slept = 500.0, list[float]()
@@ -522,7 +522,7 @@ class Clock:
         monkeypatch.setattr(fetching, "time", lambda: self.now + 0.0625)
 
     async def sleep(self, seconds: float) -> None:
-        """As asyncio's."""
+        """Advance the clock, in place of asyncio's sleep."""
         self.slept.append(seconds)
         self.now += seconds
 
@@ -540,7 +540,7 @@ class Clock:
 async def test_a_fetch_that_ends_early_without_records_has_the_rest_of_its_time_to_wait(
     monkeypatch: pytest.MonkeyPatch, brought: bool, took_s: float, slept: list[float]
 ) -> None:
-    """After an error aiokafka would ask again at once; the answer tells of each partition with its offset."""
+    """After an error aiokafka would fetch at once; the note has each partition and its offset."""
     turns, clock, noted = Turns(A, B), Clock(monkeypatch), list[Any]()
 
     async def fetch(_: Any, assignment: Any, node: Any, request: Any) -> bool:
@@ -561,7 +561,7 @@ async def test_a_fetch_that_ends_early_without_records_has_the_rest_of_its_time_
 async def test_partitions_that_are_set_aside_are_not_asked_for_until_their_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Those that cannot be read and those that a broker refuses; a look-up waits as well."""
+    """This covers unreadable and refused partitions; an offset look-up waits as well."""
     turns, clock, begun = Turns(A, B, C), Clock(monkeypatch), list[Any]()
 
     async def look_up(*asked: Any) -> None:
@@ -585,7 +585,7 @@ async def test_partitions_that_are_set_aside_are_not_asked_for_until_their_time(
 async def test_records_that_arrive_during_a_wait_are_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A wait that brings none, as of records before a seek, goes on for the time that is left."""
+    """A wait that brings no wanted records continues for the remaining time."""
     turns, clock, waits = Turns(A, B), Clock(monkeypatch), list[float]()
 
     async def wait(waiters: list[Any], *, timeout: float) -> tuple[list[Any], list[Any]]:
@@ -607,7 +607,7 @@ async def test_records_that_arrive_during_a_wait_are_taken(
 
 
 async def test_a_partition_that_is_not_asked_for_is_not_blamed_for_an_error() -> None:
-    """It is the first in the queue, and its records stay."""
+    """The partition is first in the queue, and its records stay."""
     turns = Turns(A, B, C)
     turns.states.update({tp: Seeking() for tp in (A, B, C)})
     turns.fetched(A, 2)
@@ -619,7 +619,7 @@ async def test_a_partition_that_is_not_asked_for_is_not_blamed_for_an_error() ->
 
 
 async def test_records_of_a_position_that_did_not_move_stay_after_an_error_elsewhere() -> None:
-    """Only what was taken in the turn is fetched again."""
+    """Only records taken in the failed turn are fetched again."""
     turns = Turns(A, B, C)
     turns.states.update({tp: Seeking() for tp in (A, B, C)})
     turns.fetched(A, 2)
@@ -634,7 +634,7 @@ async def test_records_of_a_position_that_did_not_move_stay_after_an_error_elsew
 
 
 async def test_an_error_of_a_partition_that_is_no_longer_assigned_is_raised() -> None:
-    """There is no state to set aside."""
+    """An unassigned partition has no state to set aside."""
     turns = Turns(A, B)
     corrupt(turns, B)
     turns.assignment.tps = frozenset({A})
@@ -647,7 +647,7 @@ async def test_an_error_of_a_partition_that_is_no_longer_assigned_is_raised() ->
 
 
 async def test_each_partition_that_was_read_is_well_again() -> None:
-    """And no other: that one goes on to be left alone."""
+    """The third partition stays set aside."""
     turns = Turns(A, B, C)
     for tp in (A, B, C):
         turns.fetcher.aside.unreadable(tp, turns.states[tp], ValueError("corrupt"), 0.0)
@@ -660,7 +660,7 @@ async def test_each_partition_that_was_read_is_well_again() -> None:
 async def test_other_errors_of_a_partition_are_left_to_the_fetcher(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nothing is set aside; the error is raised where records are taken."""
+    """The error is raised when records are taken; no partition is set aside."""
     turns, errors = Turns(A), list[Any]()
     monkeypatch.setattr(Fetcher, "_set_error", lambda self, tp, error: errors.append((tp, error)))
     error = OffsetOutOfRangeError({A: 7})
@@ -676,7 +676,7 @@ async def test_other_errors_of_a_partition_are_left_to_the_fetcher(
 def test_a_partition_is_at_its_end_where_its_position_is_no_earlier(
     position: int, highwater: int | None, is_at_end: bool
 ) -> None:
-    """An end that is not known delays no partition."""
+    """A partition with an unknown end counts as caught up and delays no other partition."""
     turns = Turns(A)
     turns.states[A].position, turns.states[A].highwater = position, highwater  # type: ignore[assignment]
     assert turns.fetcher._is_at_end(A) is is_at_end
@@ -685,7 +685,7 @@ def test_a_partition_is_at_its_end_where_its_position_is_no_earlier(
 async def test_a_look_up_that_found_nothing_is_made_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each partition has a look-up of its own, and one that has a position has none."""
+    """Each partition has its own look-up; a partition with a position has none."""
     turns, begun = Turns(A, B, C), list[Any]()
     turns.nodes[B] = 5
 
@@ -705,7 +705,7 @@ async def test_a_look_up_that_found_nothing_is_made_again(
 async def test_a_partition_that_the_app_does_not_want_is_neither_asked_for_nor_looked_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Until it is wanted again."""
+    """The fetcher requests the partition once the app wants it again."""
     turns, begun = Turns(A, B), list[Any]()
 
     async def look_up(*asked: Any) -> None:
@@ -721,7 +721,7 @@ async def test_a_partition_that_the_app_does_not_want_is_neither_asked_for_nor_l
 
 
 async def test_a_turn_without_a_time_to_wait_takes_what_there_is() -> None:
-    """None is no time."""
+    """A timeout of None means no wait."""
     turns = Turns(A)
     turns.fetcher._create_fetch_waiter = None
     assert await turns.fetcher.fetched_records(None, None, 5) == {}
@@ -730,7 +730,7 @@ async def test_a_turn_without_a_time_to_wait_takes_what_there_is() -> None:
 
 
 async def test_even_the_smallest_turn_of_two_is_shared() -> None:
-    """One record for the partition that keeps up, one for the backlog."""
+    """The caught-up partition and the backlog get a record each."""
     turns = Turns(A, B)
     await turns.keeps_up(A)
     turns.fetched(A, 9)
@@ -739,7 +739,7 @@ async def test_even_the_smallest_turn_of_two_is_shared() -> None:
 
 
 async def test_an_error_for_people_blames_no_other_partition() -> None:
-    """aiokafka has removed the partition by then, and the next one in the queue is well."""
+    """aiokafka has already removed the failed partition; the next partition is healthy."""
     turns = Turns(A, B)
     turns.fetcher._records[A] = FetchError(error=TopicAuthorizationFailedError("t"), backoff=0)
     turns.fetched(B, 2)

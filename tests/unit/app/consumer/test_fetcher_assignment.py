@@ -1,4 +1,4 @@
-"""aiokafka's assignment, changed in place: what becomes of states, records and waits of what goes."""
+"""An in-place change of aiokafka's assignment: states, records and waits of revoked partitions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ A, B, C = (TopicPartition("orders", number) for number in range(3))
 
 
 class Made:
-    """An assignment of ``A`` and ``B`` with positions and records, and who is woken."""
+    """An assignment of ``A`` and ``B`` with positions and records; ``acts`` lists wake-ups."""
 
     def __init__(self) -> None:
         self.own: Any = Assignment({A, B})
@@ -33,18 +33,18 @@ class Made:
         )
 
     def to(self, *tps: TopicPartition) -> None:
-        """Change it."""
+        """Change the assignment."""
         change_assignment(self.own, tps, self.subscriptions, self.fetcher)
 
 
 @pytest.fixture
 async def made() -> Made:
-    """One."""
+    """An assignment of ``A`` and ``B``."""
     return Made()
 
 
 async def test_what_stays_keeps_its_state_and_its_records(made: Made) -> None:
-    """What comes has a state without a position; whoever waits for either is woken."""
+    """A new partition has a state without a position; both kinds of waiters are woken."""
     kept = made.own.state_value(A)
     made.to(A, C)
     assert made.own.tps == {A, C}
@@ -56,7 +56,7 @@ async def test_what_stays_keeps_its_state_and_its_records(made: Made) -> None:
 
 
 async def test_answers_that_are_under_way_for_what_goes_find_no_position(made: Made) -> None:
-    """Its old state is not the one they look at, and a pause of it does not last."""
+    """The old state is detached, and its pause ends."""
     old = made.own.state_value(B)
     old.pause()
     made.to(A)
@@ -66,7 +66,7 @@ async def test_answers_that_are_under_way_for_what_goes_find_no_position(made: M
 
 
 async def test_who_waits_for_a_committed_offset_of_what_goes_goes_on(made: Made) -> None:
-    """The node of the partition would be "in flight" for ever; a wait that was answered stays so."""
+    """Else the partition's node stays "in flight" for ever; an answered wait keeps its answer."""
     loop = asyncio.get_running_loop()
     waiting, answered = loop.create_future(), loop.create_future()
     answered.set_result("committed")
@@ -77,7 +77,7 @@ async def test_who_waits_for_a_committed_offset_of_what_goes_goes_on(made: Made)
 
 
 async def test_a_partition_that_comes_back_begins_without_a_position(made: Made) -> None:
-    """Its next owner may have gone on meanwhile."""
+    """The next owner may have processed records meanwhile."""
     made.to(A)
     made.to(A, B)
     assert not made.own.state_value(B).has_valid_position

@@ -1,4 +1,4 @@
-"""The consumer thread's fetch: records of sources and of standbys in one batch."""
+"""The consumer thread fetches records of sources and of standbys in the same batch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SOURCE, STANDBY = TP("orders", 0), TP("log", 0)
 
 
 class Thread:
-    """The consumer's thread of an app, and a client that has these records at hand."""
+    """The consumer thread of an app, with a client that has the records ``at_hand``."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Thread:
     async def fetch(
         self, active: Any = frozenset({SOURCE, STANDBY}), max_records: int | None = None
     ) -> dict[TP, int]:
-        """Partition -> how many records one turn hands over."""
+        """Return the number of records per partition of a turn."""
         found = await fetch_or_put_back(
             self,
             self._fetch,
@@ -76,7 +76,7 @@ class Thread:
 
 
 async def test_both_kinds_come_in_one_turn_of_which_each_has_so_much() -> None:
-    """Without waiting, where there is some; however much more a turn may take."""
+    """The turn does not wait while records are available; a larger limit changes no share."""
     for most, (few, some) in (
         (None, (LIVE_BATCH, STANDBY_BATCH)),
         (100_000, (LIVE_BATCH, STANDBY_BATCH)),
@@ -90,14 +90,14 @@ async def test_both_kinds_come_in_one_turn_of_which_each_has_so_much() -> None:
 
 @pytest.mark.parametrize("at_hand", [{SOURCE: 1}, {STANDBY: 1}])
 async def test_nobody_waits_where_one_kind_has_records(at_hand: dict[TP, int]) -> None:
-    """The others come with the next turn."""
+    """The other kind's records come with the next turn."""
     thread = Thread(at_hand)
     assert await thread.fetch() == at_hand
     assert [timeout for _, timeout, _ in thread.asked] == [0, 0]
 
 
 async def test_where_there_is_nothing_one_waits_for_the_first_of_either_kind() -> None:
-    """And without tables for the first of all."""
+    """Without tables the thread waits for the first record of any partition."""
     thread = Thread({})
     assert await thread.fetch() == {}
     assert thread.asked[2:] == [({SOURCE, STANDBY}, 5.0, LIVE_BATCH)]
@@ -107,7 +107,7 @@ async def test_where_there_is_nothing_one_waits_for_the_first_of_either_kind() -
 
 
 async def test_a_recovery_takes_all_it_can() -> None:
-    """There is nobody else to be fair to."""
+    """A recovery has no live processing beside it, so there is no limit per kind."""
     thread = Thread({STANDBY: 3}, in_recovery=True)
     assert await thread.fetch(max_records=9) == {STANDBY: 3}
     assert await thread.fetch(None, max_records=9) == {STANDBY: 3}
@@ -115,7 +115,7 @@ async def test_a_recovery_takes_all_it_can() -> None:
 
 
 async def test_what_arrives_while_the_flow_is_stopped_is_put_back_whole() -> None:
-    """As far as it is still assigned; it is not what was read first."""
+    """Only assigned partitions are set back; their records do not count as first read."""
     thread = Thread({SOURCE: 2, STANDBY: 2})
     assert await thread.fetch() == {SOURCE: 2, STANDBY: 2}
     assert [set(noted) for noted in thread.noted] == [{SOURCE, STANDBY}]
@@ -127,7 +127,7 @@ async def test_what_arrives_while_the_flow_is_stopped_is_put_back_whole() -> Non
 
 @pytest.mark.parametrize("asked", [None, [TP("orders", p) for p in (0, 1, 2, 3, 9)]])
 async def test_one_seeks_what_is_committed_else_what_was_read_first(asked: list[TP] | None) -> None:
-    """Of what is assigned, before the answer and after it; offset 0 is an offset."""
+    """The answer covers partitions assigned before and after the request; 0 is a valid offset."""
     a, b, c, d, other = (TP("orders", p) for p in (0, 1, 2, 3, 4))
     assigned, sought, named = {a, b, c, d, other}, dict[TP, int](), list[TP]()
 
@@ -150,7 +150,7 @@ async def test_one_seeks_what_is_committed_else_what_was_read_first(asked: list[
 
 
 async def test_a_partition_that_is_given_up_holds_up_no_other_with_its_offset() -> None:
-    """A transaction that does not end holds its offset back; its former owner asks no more for it."""
+    """An open transaction delays the offset; the former owner stops asking for it."""
     stays, goes = TP("orders", 0), TP("orders", 1)
     assigned, sought, asked = {stays, goes}, dict[TP, int](), list[list[TP]]()
 
@@ -172,7 +172,7 @@ async def test_a_partition_that_is_given_up_holds_up_no_other_with_its_offset() 
 
 
 async def test_all_partitions_given_up_end_the_wait_for_their_offsets() -> None:
-    """Nothing is sought."""
+    """The consumer seeks no partition."""
     only = TP("orders", 0)
     assigned = {only}
 
@@ -189,7 +189,7 @@ async def test_all_partitions_given_up_end_the_wait_for_their_offsets() -> None:
 
 
 def test_the_first_record_of_a_source_is_noted_once() -> None:
-    """Until it is assigned anew; of changelogs tables know."""
+    """A new assignment starts over; tables track their changelogs themselves."""
     consumer = object.__new__(FlowGate)
     consumer.first_read = {}
     consumer._is_changelog_tp = lambda tp: tp == STANDBY
@@ -201,7 +201,7 @@ def test_the_first_record_of_a_source_is_noted_once() -> None:
 
 
 async def test_an_error_of_a_standby_costs_no_record_of_a_source() -> None:
-    """aiokafka has moved the source's position by then: it is set back, and the error is passed on."""
+    """aiokafka has already moved the source's position; it is set back, and the error is raised."""
     sought: dict[TP, int] = {}
 
     async def fetch(_: Any, wanted: Any, **limits: Any) -> Any:
@@ -220,7 +220,7 @@ async def test_an_error_of_a_standby_costs_no_record_of_a_source() -> None:
 
 
 class Host:
-    """What of Faust's consumer is asked at a rebalance, and in which state."""
+    """Stand in for Faust's consumer; note calls and their state at a rebalance."""
 
     def __init__(self) -> None:
         self.acts: list[Any] = []
@@ -233,34 +233,34 @@ class Host:
         self._buffered_partitions, self._paused_partitions = {SOURCE}, {STANDBY}
 
     def stop_flow(self) -> None:
-        """As Faust's."""
+        """Note the call."""
         self.acts.append("stop flow")
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
-        """As Faust's, which waits for streams: a queue gets full, or has room again."""
+        """Mark a full queue during the wait for streams, as Faust may."""
         self._buffered_partitions.add(STANDBY)
 
     async def on_partitions_assigned(self, assigned: Any, generation_id: int) -> None:
-        """As Faust's."""
+        """Note the generation and both sets of partitions."""
         self.acts.append(
             (generation_id, set(self._buffered_partitions), set(self._paused_partitions))
         )
 
     def resume_partitions(self, tps: Any) -> None:
-        """As Faust's."""
+        """Note the call."""
         self.acts.append(("resume", tps))
 
     def on_buffer_drop(self, tp: TP) -> None:
-        """As Faust's."""
+        """Note the call."""
         self.acts.append(("room", tp))
 
 
 class Steady(FlowGate, Host):  # type: ignore[misc]
-    """Ours over it."""
+    """FlowGate over the stand-in."""
 
 
 async def test_nothing_of_the_last_generation_wakes_anything_in_the_next() -> None:
-    """All that is assigned is paused, and all streams stand, before agents and topics are told."""
+    """All partitions are paused and all streams stopped before agents get the assignment."""
     consumer = Steady()
     await consumer.on_partitions_revoked({SOURCE})
     assert consumer._buffered_partitions == set()
@@ -271,7 +271,7 @@ async def test_nothing_of_the_last_generation_wakes_anything_in_the_next() -> No
 
 
 def test_what_is_paused_is_resumed_by_its_recovery_alone() -> None:
-    """Not by a queue that has room, nor before that recovery has begun."""
+    """A queue with free room does not resume the partition, nor does a call before the recovery."""
     consumer = Steady()
     consumer._buffered_partitions, consumer._paused_partitions = {SOURCE, STANDBY}, {STANDBY}
     for tp in (SOURCE, STANDBY):
@@ -286,7 +286,7 @@ def test_what_is_paused_is_resumed_by_its_recovery_alone() -> None:
 
 
 def test_what_was_read_first_is_forgotten_with_all_else() -> None:
-    """Of a new assignment other records are the first."""
+    """A new assignment has its own first records."""
     consumer = Steady()
     consumer.first_read = {SOURCE: 7}
     consumer._reset_state()
@@ -294,7 +294,7 @@ def test_what_was_read_first_is_forgotten_with_all_else() -> None:
 
 
 def test_what_was_read_first_of_a_partition_that_left_is_forgotten() -> None:
-    """When it returns, another owner may have read on: without a commit it would begin there anew."""
+    """A different owner may have processed records; the old offset would repeat them."""
     consumer = object.__new__(FinalCommit)
     for book in ("_gap", "_acked", "_acked_index", "_read_offset", "_committed_offset"):
         setattr(consumer, book, {SOURCE: 1, STANDBY: 2})
@@ -305,7 +305,7 @@ def test_what_was_read_first_of_a_partition_that_left_is_forgotten() -> None:
 
 
 def test_streams_take_nothing_while_all_must_stand_still() -> None:
-    """Whatever was said last: another member may own it by now."""
+    """A former resume has no effect: a different member may own the partition."""
     flow = FlowControl()
     flow.resume()
     assert flow.is_active()
@@ -314,7 +314,7 @@ def test_streams_take_nothing_while_all_must_stand_still() -> None:
 
 
 def test_a_flow_that_runs_drops_nothing_when_it_is_asked_to_run() -> None:
-    """Faust asks up to four times in a recovery; each would empty the queues."""
+    """Faust resumes up to four times per recovery; each resume would empty the queues."""
 
     class Queue:
         cleared = 0
@@ -331,7 +331,7 @@ def test_a_flow_that_runs_drops_nothing_when_it_is_asked_to_run() -> None:
 
 
 def test_nothing_wanted_is_not_everything() -> None:
-    """aiokafka takes an empty collection for "all"; ours is seen live."""
+    """aiokafka takes an empty collection for "all partitions"; Wanted reads the live set."""
     active: set[TP] = set()
     wanted = Wanted(active, but_not={"log"})
     assert bool(wanted)
@@ -341,7 +341,7 @@ def test_nothing_wanted_is_not_everything() -> None:
 
 
 def test_the_recovery_asks_whether_records_are_fetched_at_all() -> None:
-    """Not while the flow is stopped, nor of what is paused."""
+    """Records are fetched neither while the flow is stopped nor for paused partitions."""
     consumer = Steady()
     consumer._active_partitions, consumer.flow_active = {SOURCE}, True
     assert consumer.may_fetch(SOURCE)
@@ -351,7 +351,7 @@ def test_the_recovery_asks_whether_records_are_fetched_at_all() -> None:
 
 
 class Idle(FlowGate):
-    """A consumer of which nothing is active yet."""
+    """A consumer without active partitions."""
 
     def __init__(self) -> None:
         self.app: Any = SimpleNamespace(client_only=False)
@@ -359,7 +359,7 @@ class Idle(FlowGate):
         self._resumed, self.can_resume_flow = asyncio.Event(), asyncio.Event()
 
     async def wait(self, event: asyncio.Event, timeout: float | None = None) -> None:
-        """As mode's."""
+        """Wait for the event, as in mode."""
         try:
             async with asyncio.timeout(timeout):
                 await event.wait()
@@ -368,7 +368,7 @@ class Idle(FlowGate):
 
 
 async def test_a_fetch_without_active_partitions_waits_until_some_are_resumed() -> None:
-    """Stock sleeps for a second; without any it comes back with nothing."""
+    """Faust sleeps for a second; without a resume the fetch returns no records."""
     consumer = Idle()
     assert await consumer._wait_next_records(0.01) == ({}, set())
     waiting = asyncio.ensure_future(consumer._wait_next_records(0.5))
@@ -379,7 +379,7 @@ async def test_a_fetch_without_active_partitions_waits_until_some_are_resumed() 
 
 
 async def test_a_fetch_waits_while_the_flow_is_stopped() -> None:
-    """Whoever comes back then seeks everything to what is committed."""
+    """A fetch that returned would seek all partitions to their committed offsets."""
     consumer = Idle()
     consumer.flow_active = False
     waiting = asyncio.ensure_future(consumer._wait_next_records(0.01))
@@ -390,20 +390,20 @@ async def test_a_fetch_waits_while_the_flow_is_stopped() -> None:
 
 
 def test_the_partitions_of_an_unknown_topic_are_unknown() -> None:
-    """None of them would be a mismatch."""
+    """A topic with no partitions would count as a partition mismatch."""
 
     class Stock:
         def topic_partitions(self, topic: str) -> int | None:
             return {"orders": 4, "young": 0}.get(topic)
 
     class Known(KnownPartitions, Stock):  # type: ignore[misc]
-        """Ours over it."""
+        """KnownPartitions over the stand-in."""
 
     assert [Known().topic_partitions(t) for t in ("orders", "young", "gone")] == [4, None, None]
 
 
 async def test_a_seek_to_committed_offsets_is_made_again_while_the_broker_is_silent() -> None:
-    """Stock takes the end of its time for a stop."""
+    """Faust mistakes the timeout for a stop."""
     answers: list[Any] = [TimeoutError(), None]
 
     class Stock:
@@ -414,13 +414,13 @@ async def test_a_seek_to_committed_offsets_is_made_again_while_the_broker_is_sil
                 raise answer
 
         async def sleep(self, seconds: float) -> None:
-            """As mode's."""
+            """Return at once."""
 
     class Seeking(FlowGate, Stock):  # type: ignore[misc]
-        """Ours over it."""
+        """FlowGate over the stand-in."""
 
         def __init__(self) -> None:
-            """Nothing else is asked."""
+            """Set no attributes."""
 
     await Seeking().perform_seek()
     assert answers == []
@@ -430,7 +430,7 @@ async def test_a_seek_to_committed_offsets_is_made_again_while_the_broker_is_sil
 async def test_the_client_of_a_group_seeks_all_partitions_by_one_request(
     monkeypatch: pytest.MonkeyPatch, has_group: bool
 ) -> None:
-    """Another client has no group's offsets: Faust seeks them one by one."""
+    """A client without a group has no committed offsets: Faust seeks each partition by itself."""
     calls: list[Any] = []
     coordinator = SimpleNamespace(fetch_committed_offsets=None) if has_group else SimpleNamespace()
     client = SimpleNamespace(_coordinator=coordinator)
@@ -453,7 +453,7 @@ async def test_the_client_of_a_group_seeks_all_partitions_by_one_request(
 
 
 async def test_ends_are_asked_of_the_broker_on_the_consumers_thread() -> None:
-    """For all partitions at once."""
+    """A single request covers all partitions."""
     consumer, asked = Steady(), list[Any]()
     client = SimpleNamespace(end_offsets="end offsets")
 
@@ -467,7 +467,7 @@ async def test_ends_are_asked_of_the_broker_on_the_consumers_thread() -> None:
 
 
 async def test_each_fetch_is_counted_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The records of the fetch before have reached their queues by then."""
+    """The previous fetch's records have reached their queues by then."""
     consumer, seen = Steady(), list[Any]()
 
     async def getmany(self: Any, active: Any, timeout: float) -> dict[TP, list[Any]]:
@@ -486,7 +486,7 @@ async def test_each_fetch_is_counted_before_it_begins(monkeypatch: pytest.Monkey
 async def test_a_fetch_with_partitions_or_of_a_client_alone_is_fausts_own(
     monkeypatch: pytest.MonkeyPatch, active: set[TP], client_only: bool
 ) -> None:
-    """It begins at once, with its own time."""
+    """The fetch begins at once, with the caller's timeout."""
     consumer, asked = Steady(), list[float]()
     consumer.app.client_only, consumer._active_partitions = client_only, active
 
@@ -502,7 +502,7 @@ async def test_a_fetch_with_partitions_or_of_a_client_alone_is_fausts_own(
 def test_a_flow_starts_only_once_the_recovery_of_its_generation_has_begun(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A recovery that a rebalance has overtaken does not start it."""
+    """A recovery of an earlier generation does not start the flow."""
     consumer = Steady()
     monkeypatch.setattr(
         Host, "resume_flow", lambda self: self.acts.append("resume flow"), raising=False
@@ -518,7 +518,7 @@ def test_a_flow_starts_only_once_the_recovery_of_its_generation_has_begun(
 
 
 def test_a_flow_control_takes_the_queues_and_the_state_of_the_one_before() -> None:
-    """Queues that were made earlier follow it."""
+    """Existing queues follow the new flow control."""
     before = FlowControlEvent()
     queue: Any = asyncio.Queue[int]()
     before.manage_queue(queue)
@@ -531,7 +531,7 @@ def test_a_flow_control_takes_the_queues_and_the_state_of_the_one_before() -> No
 
 
 def test_live_partitions_are_of_the_topics_that_are_wanted() -> None:
-    """Each of the two bounds by itself, and both."""
+    """Each bound works alone and together with the other bound."""
     other = TP("bills", 1)
     active = {SOURCE, STANDBY, other}
     for bounds, found in (
@@ -547,7 +547,7 @@ def test_live_partitions_are_of_the_topics_that_are_wanted() -> None:
 
 
 async def test_an_answer_after_the_partitions_have_left_seeks_none_of_them() -> None:
-    """And a request that ends with an error is an error of the seek."""
+    """A failed request raises its error from the seek."""
     stays, goes = TP("orders", 0), TP("orders", 1)
     assigned, sought = {stays, goes}, dict[TP, int]()
 
@@ -569,7 +569,7 @@ async def test_an_answer_after_the_partitions_have_left_seeks_none_of_them() -> 
 
 
 async def test_a_fetch_while_no_partition_is_active_asks_for_none() -> None:
-    """None stands for all of them; an empty set does not."""
+    """None stands for all partitions; an empty set stands for no partition."""
     thread = Thread({SOURCE: 3, STANDBY: 3})
     assert await thread.fetch(frozenset()) == {}
     assert [asked for asked, _, _ in thread.asked] == [set(), set(), set()]
@@ -578,7 +578,7 @@ async def test_a_fetch_while_no_partition_is_active_asks_for_none() -> None:
 
 
 def test_the_first_record_of_each_source_in_a_batch_is_noted() -> None:
-    """Of several records the first; a source that comes later has its own."""
+    """The first of several records counts; a later source gets its own entry."""
     other = TP("bills", 3)
     consumer = object.__new__(FlowGate)
     consumer.first_read = {}
@@ -595,7 +595,7 @@ def test_the_first_record_of_each_source_in_a_batch_is_noted() -> None:
 async def test_a_generation_is_over_before_faust_acts_on_its_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A recovery that ends meanwhile starts nothing; an assignment without a revocation is one, too."""
+    """A recovery ending meanwhile starts no flow; an assignment alone ends the generation, too."""
     consumer, seen = Steady(), list[Any]()
 
     async def note(self: Any, tps: Any, generation_id: int | None = None) -> None:
@@ -611,7 +611,7 @@ async def test_a_generation_is_over_before_faust_acts_on_its_end(
 
 
 async def test_a_resume_of_an_earlier_wait_ends_no_later_one() -> None:
-    """The fetch would look again and again while no partition is active."""
+    """Else the fetch would loop while no partition is active."""
     consumer = Idle()
     consumer._resumed.set()
     waiting = asyncio.ensure_future(consumer._wait_next_records(3600.0))
@@ -622,7 +622,7 @@ async def test_a_resume_of_an_earlier_wait_ends_no_later_one() -> None:
 
 
 def test_partitions_that_are_resumed_end_the_wait_for_some() -> None:
-    """Between two generations nothing is resumed, and the wait goes on."""
+    """Between generations no partition is resumed, and the wait continues."""
     consumer = Steady()
     consumer._between_generations = True
     consumer.resume_partitions({SOURCE})

@@ -11,25 +11,25 @@ from faust_assigner.app.consumer.lanes import Lanes, install
 
 
 def event(partition: int, offset: int) -> Any:
-    """What a stream's queue holds."""
+    """Return an item of a stream's queue."""
     return SimpleNamespace(message=SimpleNamespace(tp=("orders", partition), offset=offset))
 
 
 def taken(lanes: Lanes) -> list[tuple[int, int]]:
-    """Everything, in order."""
+    """Return all items in their order."""
     items = [lanes.popleft() for _ in range(len(lanes))]
     return [(item.message.tp[1], item.message.offset) for item in items]
 
 
 def test_a_backlog_does_not_queue_ahead_of_others() -> None:
-    """The one record of a kept partition is second, whatever waits of the one taken over."""
+    """The single record of a kept partition comes second, before the rest of the backlog."""
     lanes = Lanes(event(0, offset) for offset in range(100))
     lanes.append(event(1, 7))
     assert taken(lanes)[:3] == [(0, 0), (1, 7), (0, 1)]
 
 
 def test_within_a_partition_the_order_is_kept() -> None:
-    """However lanes come and go."""
+    """The order holds while lanes appear and empty."""
     lanes, found = Lanes(), []
     for offset in range(50):
         for partition in (0, 1, 2):
@@ -43,7 +43,7 @@ def test_within_a_partition_the_order_is_kept() -> None:
 
 
 def test_it_is_what_a_queue_needs() -> None:
-    """Length, truth, iteration, clearing; what is no record waits, too."""
+    """Lanes support length, truth, iteration and clear; plain values queue as well."""
     lanes = Lanes([event(0, 0), "a value"])
     assert (len(lanes), bool(lanes), len(list(lanes))) == (2, True, 2)
     lanes.clear()
@@ -53,7 +53,7 @@ def test_it_is_what_a_queue_needs() -> None:
 
 
 def test_what_is_no_record_has_a_turn_as_a_partition_has() -> None:
-    """In its own order; the length follows each step, and an emptied lane comes back last."""
+    """Plain values keep their order; the length follows each step; an emptied lane returns last."""
     lanes = Lanes([event(0, 1), event(0, 2), "a", "b", event(1, 3)])
     assert [getattr(one, "message", one) for one in lanes] == [
         *(one.message for one in (lanes._lanes[("orders", 0)])),
@@ -77,7 +77,7 @@ def test_what_is_no_record_has_a_turn_as_a_partition_has() -> None:
 
 
 def test_queues_that_an_app_makes_have_lanes_and_keep_their_arguments() -> None:
-    """And what was put in before."""
+    """Items already in the queue move into lanes."""
     made: list[Any] = []
 
     def make(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A producer's questions to the cluster: all its topics, with pauses, and coordinators asked for again."""
+"""A producer's cluster requests: all its topics, pauses between them, coordinator look-ups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from faust_assigner.app.consumer.produced_topics import install
 
 
 class Client:
-    """aiokafka's client; ``calls`` are in turn, and each answers or raises what ``answers`` says."""
+    """Stand in for aiokafka's client: list ``calls``, return or raise ``answers`` in turn."""
 
     def __init__(self) -> None:
         self._topics, self._retry_backoff = set[str](), 0.1
@@ -40,18 +40,18 @@ class Client:
         return await self._say("update", *what)
 
     async def coordinator_lookup(self, *whose: Any) -> Any:
-        """Look it up."""
+        """Look up the coordinator."""
         return await self._say("lookup", *whose)
 
 
 def made(producer: Any) -> Any:
-    """The client of a producer of aiokafka's that ``producer``, Faust's, creates."""
+    """Return the aiokafka client that Faust's ``producer`` creates."""
     return producer._new_producer("one", two=2).client
 
 
 @pytest.fixture
 def producer() -> Any:
-    """Faust's, with and without a thread of its own."""
+    """Faust's producer, with a creator for the threaded producer."""
     faust = object.__new__(driver.Producer)
     faust._new_producer = lambda one, two: SimpleNamespace(client=Client(), given=(one, two))
     faust.threaded_producer = SimpleNamespace(_new_producer=faust._new_producer)
@@ -60,7 +60,7 @@ def producer() -> Any:
 
 
 async def test_each_topic_that_is_sent_to_is_asked_for_from_then_on(producer: Any) -> None:
-    """Those that are known, too: the first unknown one would make aiokafka forget them."""
+    """Known topics stay in the request: aiokafka would drop them at the first unknown topic."""
     for creator in (producer, producer.threaded_producer):
         client = made(creator)
         client.answers = [{0, 1}, {2}]
@@ -71,7 +71,7 @@ async def test_each_topic_that_is_sent_to_is_asked_for_from_then_on(producer: An
 
 
 def test_a_producer_without_a_thread_and_one_of_another_driver_are_left_alone() -> None:
-    """Nothing to ask there."""
+    """The thread's creator is absent there, and a foreign driver has no client to wrap."""
     faust = object.__new__(driver.Producer)
     faust._new_producer = lambda: SimpleNamespace(client=Client())
     faust.threaded_producer = None
@@ -85,7 +85,7 @@ def test_a_producer_without_a_thread_and_one_of_another_driver_are_left_alone() 
 async def test_a_pause_is_between_two_questions(
     producer: Any, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
-    """From the end of the one to the begin of the next, whether it was answered or not."""
+    """The pause runs from the end of a request to the next, after an answer or an error."""
     now, pauses = 100.0, list[float]()
 
     async def sleep(seconds: float) -> None:
@@ -120,7 +120,7 @@ async def test_a_pause_is_between_two_questions(
 async def test_a_coordinator_is_looked_for_again_after_a_lost_connection(
     producer: Any, error: Exception, asked_again: bool
 ) -> None:
-    """By an error after which aiokafka does so; all others are raised as they are."""
+    """The look-up raises an error that makes aiokafka retry; unrelated errors stay as they are."""
     client = made(producer)
     client.answers = [3, error]
     assert await client.coordinator_lookup(1, "id") == 3

@@ -1,4 +1,4 @@
-"""How long a partition that cannot be read is left alone: longer each time, and anew once it was well."""
+"""The pause of an unreadable partition: longer with each failure, short again after a success."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ SOURCE = TP("orders", 7)
 
 
 class State(SimpleNamespace):
-    """aiokafka's state of a partition, by identity."""
+    """aiokafka's state of a partition, compared by identity."""
 
     __hash__ = object.__hash__
 
 
 def pause(it: SetAside, state: Any, now: float) -> float:
-    """Seconds that one more failed try leaves it alone."""
+    """Return the pause in seconds after a failed attempt."""
     it.unreadable(SOURCE, state, ValueError("corrupt"), now)
     return next(s / 10 for s in range(1, 1000) if not it.is_left_alone(state, now + s / 10 + 1e-9))
 
 
 def test_each_failed_try_waits_twice_as_long_up_to_the_most() -> None:
-    """A partition that stays corrupt costs two requests a minute."""
+    """A corrupt partition costs two requests a minute."""
     it, state = SetAside(), State(position=1)
     assert [pause(it, state, 0.0) for _ in range(7)] == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
     assert (RETRY_S, MOST_RETRY_S) == (1.0, 30.0)
 
 
 def test_what_a_broker_refuses_is_asked_for_again_every_second_at_least() -> None:
-    """The broker has a leader again soon; a corrupt record stays corrupt."""
+    """A partition without a leader recovers soon; a corrupt record stays corrupt."""
     it, state = SetAside(), State(position=1)
 
     def refused() -> float:
@@ -44,7 +44,7 @@ def test_what_a_broker_refuses_is_asked_for_again_every_second_at_least() -> Non
 
 
 def test_what_was_well_again_begins_with_the_short_pause() -> None:
-    """The trouble of an hour ago says nothing about the next one."""
+    """An earlier failure does not predict the length of the next failure."""
     it, state, other = SetAside(), State(position=1), State(position=1)
     for _ in range(4):
         pause(it, state, 0.0)
@@ -55,7 +55,7 @@ def test_what_was_well_again_begins_with_the_short_pause() -> None:
 
 
 def test_what_is_set_aside_is_named_and_counted_until_it_is_well() -> None:
-    """For one reason or the other; the same partition once, and a state that is gone is none."""
+    """Both reasons count; a repeated failure counts once, and a deleted state does not count."""
     it, states = SetAside(), [State(position=n) for n in range(3)]
     assert (len(it), it.partitions()) == (0, [])
     tps = [TP("orders", n) for n in range(3)]
@@ -73,7 +73,7 @@ def test_what_is_set_aside_is_named_and_counted_until_it_is_well() -> None:
 
 
 def test_a_partition_is_left_alone_until_the_time_of_its_next_try() -> None:
-    """To the second, and only that partition."""
+    """The pause ends at its exact second and covers a single partition."""
     it, state, other = SetAside(), State(position=1), State(position=1)
     it.unreadable(SOURCE, state, ValueError("corrupt"), 10.0)
     assert [it.is_left_alone(state, now) for now in (10.0, 10.99, 11.0, 12.0)] == [
@@ -90,7 +90,7 @@ def test_a_partition_is_left_alone_until_the_time_of_its_next_try() -> None:
 def test_the_log_names_the_partition_its_offset_the_error_and_the_next_try(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """An operator finds the batch by it; a refusal is no error."""
+    """An operator finds the corrupt batch by the line; a refusal is logged as INFO."""
     caplog.set_level("INFO")
     it, state = SetAside(), State(position=41)
     for _ in range(2):

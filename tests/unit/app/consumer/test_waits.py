@@ -1,4 +1,4 @@
-"""How long a rebalance or a commit may wait, and what the log says of it meanwhile."""
+"""How long a rebalance or a commit may wait, and the log lines about the wait."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from faust_assigner.app.retry import SAY_EVERY_S
 
 
 def app_with(poll_s: float | None, request_s: float, rebalance_s: float) -> Any:
-    """An app with these settings."""
+    """Return an app with these settings."""
     return SimpleNamespace(
         conf=SimpleNamespace(
             broker_max_poll_interval=poll_s,
@@ -36,13 +36,13 @@ def app_with(poll_s: float | None, request_s: float, rebalance_s: float) -> Any:
 def test_brokers_have_a_request_and_a_rebalance_agents_as_long_as_a_record(
     poll_s: float | None, agents: float
 ) -> None:
-    """But never less than brokers."""
+    """The limit for agents is never below the limit for brokers."""
     app = app_with(poll_s, 90.0, 60.0)
     assert (broker_s(app), agents_s(app)) == (150.0, agents)
 
 
 def test_a_wait_that_has_ended_is_counted_no_more() -> None:
-    """Whichever of several that is, and however it ended."""
+    """Any of several waits may end, by an error as well."""
     waits = Waits()
     first, second = waits.during("first", "a", 10.0), waits.during("second", "b", 100.0)
     first.__enter__()
@@ -55,7 +55,7 @@ def test_a_wait_that_has_ended_is_counted_no_more() -> None:
 
 
 def test_the_oldest_of_several_waits_is_shown() -> None:
-    """Of those by these names, whatever follows the name."""
+    """The caller selects waits by the beginning of their names."""
     waits = Waits()
     with waits.during(f"{HAND_OVER} of 3 partitions", "a", 100.0):
         waits.look(5.0, group_answers=True)
@@ -66,7 +66,7 @@ def test_the_oldest_of_several_waits_is_shown() -> None:
 
 
 def test_a_next_step_has_its_own_description_and_the_same_deadline() -> None:
-    """It is named in the log and in the problem."""
+    """The log and the problem name the current step."""
     waits = Waits()
     with waits.during(COMMIT, "delivery", 10.0, lambda: "3 batches") as wait:
         waits.look(4.0, group_answers=True)
@@ -79,7 +79,7 @@ def test_a_next_step_has_its_own_description_and_the_same_deadline() -> None:
 
 
 def test_seconds_of_silence_count_for_the_log_and_not_for_the_deadline() -> None:
-    """The next line comes a minute after the one before, silent or not."""
+    """The next line comes a minute after the last line, whether the group answers or not."""
     waits = Waits()
     with waits.during(COMMIT, "an answer", 10.0):
         assert len(waits.look(5.0, group_answers=False)) == 1
@@ -92,7 +92,7 @@ def test_seconds_of_silence_count_for_the_log_and_not_for_the_deadline() -> None
 
 
 def test_undelivered_batches_are_named_of_all_producers() -> None:
-    """Those of a thread and of transactions too; of queues and of what is being sent."""
+    """The list covers threaded and transactional producers, queued and in-flight batches."""
 
     def producer(waiting: str, sending: str) -> Any:
         batches = [SimpleNamespace(tp=TP(topic, 0)) for topic in (sending, "all")]
@@ -109,7 +109,7 @@ def test_undelivered_batches_are_named_of_all_producers() -> None:
 
 
 class Stock:
-    """Of Faust's consumer; notes the waits that are under way at each step."""
+    """Stand in for Faust's consumer; note the pending waits at each step."""
 
     def __init__(self) -> None:
         self.app = app_with(1_000.0, 90.0, 60.0)
@@ -120,24 +120,24 @@ class Stock:
         self.seen += [(w.what, w.step, w.limit_s) for w in waits_of(self.app)._waits]
 
     async def force_commit(self, topics: Any, start_new_transaction: bool) -> bool:
-        """Commit."""
+        """Note the waits and commit."""
         assert (topics, start_new_transaction) == ({1}, False)
         self._note()
         return bool(await self._commit({}))  # type: ignore[attr-defined]
 
     async def on_partitions_revoked(self, revoked: set[Any]) -> None:
-        """Revoked."""
+        """Note the waits."""
         assert revoked == {1, 2}
         self._note()
 
     async def on_partitions_assigned(self, assigned: set[Any], generation_id: int = 0) -> None:
-        """Assigned."""
+        """Note the waits."""
         assert (assigned, generation_id) == ({1, 2, 3}, 7)
         self._note()
 
 
 class Books(Stock):
-    """Beneath the commit."""
+    """The stand-in's commit."""
 
     async def _commit(self, offsets: Any) -> bool:
         assert offsets == {}
@@ -146,11 +146,11 @@ class Books(Stock):
 
 
 class Consumer(DeadlineWaits, Books):  # type: ignore[misc]
-    """Ours over it."""
+    """DeadlineWaits over the stand-in."""
 
 
 async def test_a_commit_has_the_brokers_time_and_rebalances_the_agents() -> None:
-    """A commit has two steps; nothing is waited for afterwards."""
+    """A commit has two steps; afterwards no wait remains."""
     consumer = Consumer()
     assert await consumer.force_commit({1}, False)
     await consumer.on_partitions_revoked({1, 2})
@@ -165,7 +165,7 @@ async def test_a_commit_has_the_brokers_time_and_rebalances_the_agents() -> None
 
 
 def test_the_first_wait_beyond_its_deadline_is_the_problem() -> None:
-    """Whatever waits in time before it, and whatever is late after it."""
+    """Earlier waits within their deadline and later overdue waits do not matter."""
     waits = Waits()
     with (
         waits.during("first", "a", 100.0) as first,
@@ -182,7 +182,7 @@ def test_the_first_wait_beyond_its_deadline_is_the_problem() -> None:
 
 
 def test_a_step_is_noted_in_all_waits_of_that_name_alone() -> None:
-    """Two threads may wait at once; the deadline of each goes on."""
+    """Two threads may wait at once; each wait keeps its own deadline."""
     waits = Waits()
     with (
         waits.during(COMMIT, "a", 10.0) as first,
@@ -199,7 +199,7 @@ def test_a_step_is_noted_in_all_waits_of_that_name_alone() -> None:
 
 
 def test_the_line_of_a_wait_has_all_that_an_operator_needs() -> None:
-    """From half of its deadline on, to the second."""
+    """The line appears from half of the deadline on, to the second."""
     waits = Waits()
     with waits.during("The commit", "the flush", 40.0, lambda: "orders"):
         assert waits.look(19.5, group_answers=True) == []

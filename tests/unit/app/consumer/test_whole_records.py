@@ -23,66 +23,66 @@ ID, OTHER = IDS.values()
 
 
 class Transactions:
-    """Of the consumer: what was sent into each, and every call in ``acts``."""
+    """Stand in for the consumer's transactions: sent offsets, and each call in ``acts``."""
 
     def __init__(self, acts: list[Any]) -> None:
         self.acts = acts
         self.is_fenced = False
-        #: The last offset of each source that sent, by id.
+        #: The last offset of each source with sends, by transactional id.
         self.sent: dict[str, dict[TP, int]] = defaultdict(dict)
         self.settling: set[str] = set()
         self.failed: set[str] = set()
 
     def id_of(self, tp: TP) -> str | None:
-        """The transactional id."""
+        """Return the transactional id."""
         return IDS.get(tp)
 
     def reached(self, transactional_id: str) -> dict[TP, int]:
-        """What was sent into that one."""
+        """Return the sent offsets of the transaction."""
         return self.sent[transactional_id]
 
     def sources(self) -> dict[TP, int]:
-        """What was sent into any."""
+        """Return the sent offsets of all transactions."""
         return {tp: at for reached in self.sent.values() for tp, at in reached.items()}
 
     def hold_new_records(self, transactional_id: str) -> None:
-        """Hold back."""
+        """Hold back new records."""
         self.settling.add(transactional_id)
 
     def holds_new_records(self, transactional_id: str) -> bool:
-        """Held back."""
+        """Return whether new records are held back."""
         return transactional_id in self.settling
 
     def release_held(self, transactional_id: str) -> None:
-        """Hold back no more."""
+        """Release the held records."""
         self.settling.discard(transactional_id)
 
     def has_failed(self, transactional_id: str) -> bool:
-        """Never to be committed."""
+        """Return whether the transaction failed."""
         return transactional_id in self.failed
 
     def close(self, transactional_id: str) -> None:
-        """Closed."""
+        """Note the closed transaction."""
         self.acts.append(("close", transactional_id))
 
     def begin_next(self) -> None:
-        """The next one begins."""
+        """Note the call."""
         self.acts.append("begin next")
 
     @contextmanager
     def within(self, tp: TP) -> Iterator[None]:
-        """In the transaction of that partition."""
+        """Note the entry into and the exit from the partition's transaction."""
         self.acts.append(("within", tp))
         yield
         self.acts.append(("out of", tp))
 
     async def abandon(self, *, fenced: bool) -> None:
-        """Abort."""
+        """Note the abort."""
         self.acts.append(("abandon", fenced))
 
 
 class Stock:
-    """Of Faust's consumer, and of the repairs beneath."""
+    """Stand in for Faust's consumer and for the lower repairs."""
 
     def __init__(self) -> None:
         self.acts: list[Any] = []
@@ -96,20 +96,20 @@ class Stock:
         self._committed_offset: Any = defaultdict(lambda: None)
         self._unacked_messages: list[Any] = []
         self.error: BaseException | None = None
-        #: Commits wait for it.
+        #: Commits wait for this event.
         self.gate = asyncio.Event()
         self.gate.set()
         self.fence = SimpleNamespace(lost=False, lose=lambda: self.acts.append("lost"))
         super().__init__()
 
     def begin(self, tp: TP, offset: int) -> Any:
-        """A record is under way."""
+        """Start processing a record."""
         message = SimpleNamespace(tp=tp, offset=offset, acked=False)
         self._unacked_messages.append(message)
         return message
 
     def end(self, message: Any) -> None:
-        """It is done."""
+        """Acknowledge the record."""
         message.acked = True
         self._unacked_messages.remove(message)
         self._acked[message.tp].append(message.offset)
@@ -136,36 +136,36 @@ class Stock:
         return True
 
     async def crash(self, error: BaseException) -> None:
-        """Note it."""
+        """Note the error."""
         self.acts.append(("crash", error))
 
     async def maybe_wait_for_commit_to_finish(self) -> bool:
-        """Wait."""
+        """Note the wait."""
         self.acts.append("waited")
         return False
 
     async def commit(self) -> None:
-        """Commit all."""
+        """Note the commit."""
         self.acts.append("commit soon")
 
     def add_future(self, coro: Any) -> Any:
-        """A task."""
+        """Return a task."""
         return asyncio.ensure_future(coro)
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """The final commit."""
+        """Note the final commit."""
         self.acts.append("final commit")
 
 
 class Consumer(RecordBoundaryCommits, Stock):  # type: ignore[misc]
-    """Ours over it."""
+    """RecordBoundaryCommits over the stand-in."""
 
     def __init__(self) -> None:
         Stock.__init__(self)
         self._late_since = {}
 
     def done(self, tp: TP, *offsets: int, sent: bool = True) -> None:
-        """Records that are done, and sent."""
+        """Process records to their end, with sends if ``sent``."""
         for offset in offsets:
             self.end(self.begin(tp, offset))
             if sent:
@@ -173,17 +173,17 @@ class Consumer(RecordBoundaryCommits, Stock):  # type: ignore[misc]
 
     @property
     def commits(self) -> list[dict[TP, int]]:
-        """What was committed."""
+        """Return the committed offsets."""
         return [act[1] for act in self.acts if act[0] == "commit"]
 
     async def commit_all(self) -> bool:
-        """One commit."""
+        """Commit both partitions."""
         return await self._commit_tps([ORDERS, PAYMENTS], start_new_transaction=True)
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Consumer:
-    """A consumer, whose commits wait for a tenth of a second."""
+    """A consumer whose commits wait for 0.1 s."""
     monkeypatch.setattr(whole_records, "PATIENCE_S", 0.1)
     return Consumer()
 
@@ -191,7 +191,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Consumer:
 async def test_all_transactions_are_committed_whatever_topics_were_asked_for(
     made: Consumer,
 ) -> None:
-    """Each is closed, and what waits for the commit goes on after it."""
+    """The commit closes each transaction; records waiting for the commit continue after it."""
     made.done(ORDERS, 3, 4)
     made.done(PAYMENTS, 8)
     assert await made._commit_tps([ORDERS], start_new_transaction=True)
@@ -201,7 +201,7 @@ async def test_all_transactions_are_committed_whatever_topics_were_asked_for(
 
 
 async def test_a_fenced_consumer_commits_nothing(made: Consumer) -> None:
-    """Others may own its partitions."""
+    """Other members may own the partitions."""
     made.transactions.is_fenced = True
     made.done(ORDERS, 3)
     assert not await made.commit_all()
@@ -209,7 +209,7 @@ async def test_a_fenced_consumer_commits_nothing(made: Consumer) -> None:
 
 
 async def test_a_commit_goes_on_if_its_caller_is_cancelled(made: Consumer) -> None:
-    """Half a commit leaves no transaction open, and the next send ends the worker. The next commit waits."""
+    """Half a commit leaves no transaction open, and the next send fails; the next commit waits."""
     made.gate.clear()
     made.done(ORDERS, 3)
     caller = asyncio.ensure_future(made.commit_all())
@@ -228,7 +228,7 @@ async def test_a_commit_goes_on_if_its_caller_is_cancelled(made: Consumer) -> No
 
 
 async def test_two_commits_that_wait_for_a_third_follow_one_another(made: Consumer) -> None:
-    """Side by side each would close the transactions that the other one commits."""
+    """Concurrent commits would close each other's transactions."""
     made.gate.clear()
     made.done(ORDERS, 3)
     waiting = [asyncio.ensure_future(made.commit_all()) for _ in range(3)]
@@ -245,7 +245,7 @@ async def test_two_commits_that_wait_for_a_third_follow_one_another(made: Consum
 async def test_an_error_of_a_commit_without_a_caller_ends_the_worker(
     made: Consumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is raised in a future of the consumer, as the error of the commit's timer."""
+    """A future of the consumer raises the error, as with the commit timer."""
     futures: list[Any] = []
     monkeypatch.setattr(
         made, "add_future", lambda coro: futures.append(asyncio.ensure_future(coro))
@@ -265,7 +265,7 @@ async def test_an_error_of_a_commit_without_a_caller_ends_the_worker(
 async def test_a_commit_waits_for_a_record_that_has_sent(
     made: Consumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """New ones are held back meanwhile, and go on once it is closed."""
+    """New records are held back meanwhile and continue once the transaction is closed."""
     monkeypatch.setattr(whole_records, "PATIENCE_S", 60.0)
     made.done(ORDERS, 3)
     under_way = made.begin(ORDERS, 4)
@@ -281,7 +281,7 @@ async def test_a_commit_waits_for_a_record_that_has_sent(
 
 
 async def test_a_record_that_has_not_sent_yet_holds_up_nothing(made: Consumer) -> None:
-    """What it sends belongs to the next transaction."""
+    """Sends of that record belong to the next transaction."""
     made.done(ORDERS, 3)
     made.begin(ORDERS, 4)
     assert await made.commit_all()
@@ -289,7 +289,7 @@ async def test_a_record_that_has_not_sent_yet_holds_up_nothing(made: Consumer) -
 
 
 async def test_a_transaction_that_waits_is_left_to_the_next_commit(made: Consumer) -> None:
-    """The others are committed; it is held back still, so that the next commit finds its moment."""
+    """Other transactions are committed; new records stay held back for the next commit."""
     made.done(PAYMENTS, 8)
     made.done(ORDERS, 3)
     made.begin(ORDERS, 4)
@@ -302,7 +302,7 @@ async def test_a_transaction_that_waits_is_left_to_the_next_commit(made: Consume
 async def test_a_transaction_that_has_failed_is_neither_committed_nor_held_back(
     made: Consumer,
 ) -> None:
-    """The others are; it is the broker that aborts it."""
+    """Other transactions are committed; the broker aborts the failed transaction."""
     made.done(PAYMENTS, 8)
     made.done(ORDERS, 3)
     made.transactions.failed.add(ID)
@@ -312,7 +312,7 @@ async def test_a_transaction_that_has_failed_is_neither_committed_nor_held_back(
 
 
 async def test_a_commit_follows_once_the_record_ends_that_held_it_up(made: Consumer) -> None:
-    """One, after the commit under way; not while another record of the transaction has sent."""
+    """A single commit follows the current commit, once no open record of it has sent."""
     first, second = made.begin(ORDERS, 4), made.begin(ORDERS, 5)
     made.transactions.sent[ID][ORDERS] = 5
     made.transactions.hold_new_records(ID)
@@ -330,7 +330,7 @@ async def test_a_commit_follows_once_the_record_ends_that_held_it_up(made: Consu
 
 
 async def test_a_record_that_ends_without_a_commit_begins_none(made: Consumer) -> None:
-    """Commits come by the clock."""
+    """Commits follow the timer."""
     made.done(ORDERS, 4)
     made.record_ended(ORDERS)
     await asyncio.sleep(0.01)
@@ -340,7 +340,7 @@ async def test_a_record_that_ends_without_a_commit_begins_none(made: Consumer) -
 async def test_without_a_moment_for_too_long_a_commit_is_made_anyway(
     made: Consumer, caplog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The time counts from the first commit that was held up, and the log says so."""
+    """The time counts from the first delayed commit, and the log reports the forced commit."""
     monkeypatch.setattr(whole_records, "LONGEST_S", 0.15)
     made.done(ORDERS, 3)
     made.begin(ORDERS, 4)
@@ -356,7 +356,7 @@ async def test_without_a_moment_for_too_long_a_commit_is_made_anyway(
 async def test_a_commit_that_found_its_moment_ends_the_time_without_one(
     made: Consumer, caplog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Held up twice with a commit in between is not held up for long."""
+    """Two short delays with a commit between them do not add up."""
     monkeypatch.setattr(whole_records, "LONGEST_S", 0.25)
     for offset in (4, 6):
         under_way = made.begin(ORDERS, offset)
@@ -371,7 +371,7 @@ async def test_a_commit_that_found_its_moment_ends_the_time_without_one(
 
 
 async def test_a_gap_before_what_was_sent_leaves_the_books_as_they_were(made: Consumer) -> None:
-    """What may not be committed yet is committed by the next, with the gap closed."""
+    """The next commit includes the offsets once the gap is closed."""
     made._gap[ORDERS] = [2]
     made._acked[ORDERS], made._acked_index[ORDERS] = [1], {1}
     made.transactions.sent[ID][ORDERS] = 3
@@ -382,7 +382,7 @@ async def test_a_gap_before_what_was_sent_leaves_the_books_as_they_were(made: Co
 
 
 async def test_the_record_at_the_committed_offset_is_not_committed(made: Consumer) -> None:
-    """It has sent, and a commit up to it would leave its sends in the transaction before it."""
+    """The record has sent; a commit of its offset would split it over two transactions."""
     made.done(ORDERS, 3, sent=False)
     made.transactions.sent[ID][ORDERS] = 4
     assert not await made.commit_all()
@@ -394,7 +394,7 @@ async def test_the_record_at_the_committed_offset_is_not_committed(made: Consume
 async def test_windows_closed_after_their_records_were_committed_are_committed(
     made: Consumer,
 ) -> None:
-    """They send as part of a record that is committed already; its offset is committed again."""
+    """The window sends with a committed record; the commit repeats the record's offset."""
     made._committed_offset[ORDERS] = 5
     made.transactions.sent[ID][ORDERS] = 4
     assert await made.commit_all()
@@ -402,7 +402,7 @@ async def test_windows_closed_after_their_records_were_committed_are_committed(
 
 
 async def test_a_record_at_the_committed_offset_is_waited_for_by_no_commit(made: Consumer) -> None:
-    """It has nothing to commit yet; the commit would only take its time."""
+    """The record has no offset to commit yet, so a wait would only delay the commit."""
     made._committed_offset[ORDERS] = 5
     made.transactions.sent[ID][ORDERS] = 5
     made.begin(ORDERS, 5)
@@ -415,7 +415,7 @@ async def test_a_record_at_the_committed_offset_is_waited_for_by_no_commit(made:
 async def test_what_is_published_on_commit_is_of_the_records_before_the_offset(
     made: Consumer,
 ) -> None:
-    """In the transaction of its partition."""
+    """The attached messages are sent in the partition's transaction."""
     made.done(ORDERS, 4)
     await made.commit_all()
     at = made.acts.index(("within", ORDERS))
@@ -430,7 +430,7 @@ async def test_what_is_published_on_commit_is_of_the_records_before_the_offset(
 async def test_a_send_that_failed_ends_the_worker_unless_it_was_fenced(
     made: Consumer, is_fenced: bool
 ) -> None:
-    """A fenced one joins again; in both cases nothing waits for ever."""
+    """A fenced worker joins again; in both cases no record waits for ever."""
 
     async def commit(offsets: Any, start_new_transaction: bool) -> bool:
         made.transactions.is_fenced = is_fenced
@@ -447,7 +447,7 @@ async def test_a_send_that_failed_ends_the_worker_unless_it_was_fenced(
 async def test_what_the_final_commit_left_is_abandoned_after_it(
     made: Consumer, is_lost: bool
 ) -> None:
-    """As fenced where the group may have given the partitions away; the next generation has its own time."""
+    """After a lost membership the abandon counts as fenced; the next generation starts anew."""
     made.fence.lost = is_lost
     made._late_since[ID] = 1.0
     await made.on_partitions_revoked({ORDERS})
@@ -459,7 +459,7 @@ async def test_what_the_final_commit_left_is_abandoned_after_it(
 async def test_a_member_that_is_fenced_joins_again_without_what_it_had(
     made: Consumer, is_cooperative: bool
 ) -> None:
-    """On the consumer's thread; the fence closes at once."""
+    """The consumer thread requests the join; the fence closes at once."""
     coordinator = SimpleNamespace(request_rejoin="rejoin")
     if is_cooperative:
         coordinator.give_everything_up = "give up"
@@ -472,12 +472,12 @@ async def test_a_member_that_is_fenced_joins_again_without_what_it_had(
 
 
 def test_the_end_of_each_record_is_reported_with_its_partition() -> None:
-    """By a sensor, which only an app with transactions has."""
+    """A sensor reports the record; only an app with transactions has the sensor."""
     for in_transaction in (True, False):
         sensors, ended = list[Any](), list[TP]()
 
         class Plain(RecordBoundaryCommits):
-            """Without the books of ``Stock``."""
+            """RecordBoundaryCommits without the offset books of ``Stock``."""
 
             app: Any = SimpleNamespace(sensors=SimpleNamespace(add=sensors.append))
             record_ended = staticmethod(ended.append)  # type: ignore[assignment]
@@ -493,7 +493,7 @@ def test_the_end_of_each_record_is_reported_with_its_partition() -> None:
 async def test_without_transactions_a_commit_is_fausts_own(
     made: Consumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the partitions that were asked for."""
+    """Faust commits the requested partitions."""
     asked: list[Any] = []
 
     async def stock(self: Any, tps: Any, *, start_new_transaction: bool) -> str:
@@ -509,7 +509,7 @@ async def test_without_transactions_a_commit_is_fausts_own(
 
 
 async def test_a_last_commit_starts_no_new_transaction(made: Consumer) -> None:
-    """What the caller says is passed on, and so is a commit that did not go through."""
+    """The commit passes on the caller's flag and returns Faust's result."""
     asked: list[bool] = []
 
     async def commit(offsets: Any, start_new_transaction: bool) -> bool:
@@ -526,7 +526,7 @@ async def test_a_last_commit_starts_no_new_transaction(made: Consumer) -> None:
 async def test_topics_of_one_transaction_are_committed_together(
     made: Consumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With what each publishes at the commit; a partition without an id is left out."""
+    """The commit includes each topic's attached messages; a partition without an id is left out."""
     bills, foreign = TP("bills", 0), TP("other", 0)
     monkeypatch.setitem(IDS, bills, ID)
     made.done(ORDERS, 3)
@@ -542,7 +542,7 @@ async def test_topics_of_one_transaction_are_committed_together(
 async def test_a_window_of_one_transaction_is_committed_beside_records_of_another(
     made: Consumer,
 ) -> None:
-    """Each source that has sent since its last commit, whatever the others did."""
+    """The commit covers each source with sends since its last commit."""
     for tp, of in ((ORDERS, ID), (PAYMENTS, OTHER)):
         made._committed_offset[tp] = 5
         made.transactions.sent[of][tp] = 4
@@ -554,7 +554,7 @@ async def test_a_window_of_one_transaction_is_committed_beside_records_of_anothe
 async def test_a_commit_that_fails_leaves_no_transaction_open_to_be_closed(
     made: Consumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A record that ends later would close it outside of every commit."""
+    """A later record end would close the transaction outside of a commit."""
 
     def fail(tp: TP) -> None:
         raise ValueError("a bug")
@@ -574,7 +574,7 @@ async def test_a_commit_that_fails_leaves_no_transaction_open_to_be_closed(
 async def test_a_transaction_that_was_left_to_the_next_commit_is_closed_by_it_alone(
     made: Consumer,
 ) -> None:
-    """Its record ends between the two, which begins the next one."""
+    """The record ends between the two commits and starts the second commit."""
     made.done(ORDERS, 3)
     under_way = made.begin(ORDERS, 4)
     made.transactions.sent[ID][ORDERS] = 4
@@ -588,7 +588,7 @@ async def test_a_transaction_that_was_left_to_the_next_commit_is_closed_by_it_al
 
 
 async def test_a_failed_transaction_that_is_held_back_is_let_go(made: Consumer) -> None:
-    """Its records would wait for a commit that never comes."""
+    """Its held records would wait for a commit that never comes."""
     made.done(ORDERS, 3)
     made.transactions.hold_new_records(ID)
     made.transactions.failed.add(ID)
@@ -600,7 +600,7 @@ async def test_a_failed_transaction_that_is_held_back_is_let_go(made: Consumer) 
 async def test_a_source_without_its_offset_keeps_the_books_of_all_of_its_transaction(
     made: Consumer, monkeypatch: pytest.MonkeyPatch, reached: int
 ) -> None:
-    """Not even the first record of a log is committed by an offset of none."""
+    """Not even offset 0 is committed without an offset of its own."""
     bills = TP("bills", 0)
     monkeypatch.setitem(IDS, bills, ID)
     for tp, offset in ((ORDERS, reached), (bills, 3)):
@@ -617,7 +617,7 @@ async def test_a_source_without_its_offset_keeps_the_books_of_all_of_its_transac
 
 
 class Clock:
-    """A loop whose time is moved by the sleeps of commits."""
+    """A loop clock that the sleeps of commits advance."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.slept = 1000.0, list[float]()
@@ -641,7 +641,7 @@ class Clock:
 async def test_two_transactions_that_find_no_moment_are_both_closed_after_the_longest_time(
     made: Consumer, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    """Counted from the begin of the first commit that they held up, to the second; each has a line."""
+    """The time counts from the first delayed commit, to the second; each has a log line."""
     clock = Clock(monkeypatch)
     for tp, of in ((ORDERS, ID), (PAYMENTS, OTHER)):
         made.begin(tp, 2)
@@ -661,7 +661,7 @@ async def test_two_transactions_that_find_no_moment_are_both_closed_after_the_lo
 
 
 async def test_what_a_commit_publishes_belongs_to_no_record_at_hand(made: Consumer) -> None:
-    """A record of the caller may be in the next transaction, which waits for this commit."""
+    """The caller's record may be in the next transaction, which waits for this commit."""
     seen: list[Any] = []
 
     async def attached(offsets: Mapping[TP, int]) -> None:
