@@ -1,4 +1,4 @@
-"""A consumer's fetcher and coordinator of ours are made as aiokafka makes its own."""
+"""Our fetcher and coordinator of a consumer get the options of aiokafka's own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiokafka.consumer.group_coordinator import GroupCoordinator
 
 from faust_assigner.app.host.clients import options_of, replace_coordinator, replace_fetcher
 
-#: Each option differs from aiokafka's default, so that a forgotten option is seen.
+#: Each option differs from aiokafka's default, so that a forgotten option shows.
 SETTINGS: dict[str, Any] = {
     "group_id": "g",
     "group_instance_id": "g-1",
@@ -42,7 +42,7 @@ SETTINGS: dict[str, Any] = {
 
 
 class Made:
-    """The options that aiokafka passes."""
+    """Keep aiokafka's options."""
 
     def __init__(self, client: Any, subscription: Any, **options: Any) -> None:
         self.options = options
@@ -50,11 +50,11 @@ class Made:
 
 @pytest.fixture
 async def consumer(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AIOKafkaConsumer]:
-    """Not started, without a broker."""
+    """A consumer without a broker, not started."""
     made = AIOKafkaConsumer(bootstrap_servers="127.0.0.1:1", **SETTINGS)
 
     async def bootstrap() -> None:
-        """No broker is asked."""
+        """Ask no broker."""
 
     monkeypatch.setattr(made._client, "bootstrap", bootstrap)
     yield made
@@ -64,7 +64,7 @@ async def consumer(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AIOKafkaCon
 async def test_the_options_are_those_that_the_consumer_passes_itself(
     consumer: AIOKafkaConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of them, whatever their attributes are called."""
+    """All options match, regardless of their attributes' names."""
     expected = {kind: options_of(consumer, kind) for kind in (Fetcher, GroupCoordinator)}
     monkeypatch.setattr(aiokafkas, "Fetcher", Made)
     monkeypatch.setattr(aiokafkas, "GroupCoordinator", Made)
@@ -77,7 +77,7 @@ async def test_the_options_are_those_that_the_consumer_passes_itself(
 async def test_the_former_parts_are_closed_and_see_no_metadata(
     consumer: AIOKafkaConsumer,
 ) -> None:
-    """Else two coordinators would answer one change of topics."""
+    """Else two coordinators would react to the same change of topics."""
     await consumer.start()
     former = consumer._fetcher, consumer._coordinator
     made = (

@@ -1,4 +1,4 @@
-"""Each method of the host that ours replace has a row, and each of its duties a place or a reason."""
+"""Each replaced method of the host has a row, and each of its duties a place or a reason."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.support.host.source import always_refers, duties_of, tree_of
 
 CALLING = [(f"{ours}.{name}", name) for ours, names in CALLS.items() for name in names.split()]
 
-#: What a place says that fulfils a duty of this kind.
+#: The word in the source of a place that fulfils a duty of this kind.
 WORDS = {"raises": "raise", "logs": "log", "does": "", "state": "", "transaction": "ids"}
 
 
 def of_host(ref: str) -> Any:
-    """What ``module:Class.name`` of the host is; AttributeError where it is not there."""
+    """Return the host's ``module:Class.name``; raise AttributeError if it is absent."""
     module, _, path = ref.partition(":")
     *owners, name = path.split(".")
     found = importlib.import_module(module)
@@ -33,17 +33,17 @@ def of_host(ref: str) -> Any:
 
 
 def of_ours(ref: str) -> Any:
-    """The same of ours, without the name of the package."""
+    """Return an object of this package by its reference without the package name."""
     return of_host(PACKAGE + ref)
 
 
 def by_name(row: Taken | Put) -> str:
-    """An id for a test."""
+    """Return a test id."""
     return row.site if isinstance(row, Put) else f"{row.host}<-{row.ours}"
 
 
 def test_every_method_that_hides_one_of_the_hosts_has_a_row() -> None:
-    """Found in the classes that an app of ours is made of; and no row is of a method that hides nothing."""
+    """The rows equal the overridden methods in the classes of an app with our assignor."""
     hidden = overrides()
     calling = {ours for ours, _ in CALLING}
     replacing = {row.ours: row.host for row in TAKEN}
@@ -64,7 +64,7 @@ def test_every_method_that_hides_one_of_the_hosts_has_a_row() -> None:
 
 
 def test_every_attribute_of_the_host_that_is_given_something_of_ours_has_a_row() -> None:
-    """Found in the source of the app's modules."""
+    """The places are found in the source of the app's modules."""
     sites, found = [row.site for row in PUT], replacements()
     assert len(found) > 45, "the places were found"
     assert len(set(sites)) == len(sites)
@@ -75,13 +75,13 @@ def test_every_attribute_of_the_host_that_is_given_something_of_ours_has_a_row()
 
 @pytest.mark.parametrize(("ours", "name"), CALLING)
 def test_what_is_said_to_call_the_hosts_on_every_path_does(ours: str, name: str) -> None:
-    """An early return before it, or a branch without it, makes it a replaced one, with duties."""
+    """An early return or a branch without the call makes the method a replacement with duties."""
     assert always_refers(of_ours(ours), f"super().{name}")
 
 
 @pytest.mark.parametrize("row", PUT, ids=by_name)
 def test_what_is_put_in_a_place_calls_what_was_there_or_says_why_not(row: Put) -> None:
-    """On every path; and both sides exist."""
+    """The replacement calls the original on every path, and both objects exist."""
     made = of_ours(row.made)
     attribute = row.host.rpartition(":")[2]
     if "." in attribute and not attribute.endswith("on_message"):
@@ -91,7 +91,7 @@ def test_what_is_put_in_a_place_calls_what_was_there_or_says_why_not(row: Put) -
 
 @pytest.mark.parametrize("row", TAKEN, ids=by_name)
 def test_every_duty_of_a_replaced_method_has_a_row(row: Taken) -> None:
-    """As the host's source has them: one more or one less, and whoever replaces the method has to look."""
+    """The duties match the host's source; a difference makes the maintainer check the method."""
     said = [duty.what for duty in row.duties]
     assert len(said) == len(set(said))
     listed = sorted(what for what in said if not what.startswith("also "))
@@ -100,7 +100,7 @@ def test_every_duty_of_a_replaced_method_has_a_row(row: Taken) -> None:
 
 @pytest.mark.parametrize("row", TAKEN, ids=by_name)
 def test_every_duty_has_a_place_that_exists_or_a_reason(row: Taken) -> None:
-    """Nothing is dropped without a word."""
+    """No duty is dropped without a reason."""
     of_ours(row.ours)
     assert row.why or row.duties
     for duty in row.duties:
@@ -121,7 +121,7 @@ def test_the_page_is_the_tables(tmp_path: Path) -> None:
 
 
 class Host:
-    """One of each duty."""
+    """A class with a duty of each kind."""
 
     def __init__(self) -> None:
         self.app: Any = None
@@ -129,7 +129,7 @@ class Host:
         self.log: Any = None
 
     async def method(self, fut: Any, T: Any) -> None:
-        """Whatever a host does."""
+        """Perform a duty of each kind."""
         assert self.app is not None
         self.completed.set()
         self.log.info(f"Done with {fut}")
@@ -144,7 +144,7 @@ class Host:
 
 
 def test_duties_are_read_from_the_source() -> None:
-    """Signals, sensors, checks, flags, log lines, transactions, futures: each in its words."""
+    """Signals, sensors, checks, flags, log lines, transactions and futures have their own words."""
     assert set(duties_of(Host.method)) == {
         "asserts self.app is not None",
         "event completed.set",
@@ -160,50 +160,50 @@ def test_duties_are_read_from_the_source() -> None:
 
 
 class Ours:
-    """Ways to call the host's, or not."""
+    """Methods that call the host's function always or sometimes."""
 
     async def with_block(self, lock: Any, host: Any) -> Any:
-        """On every path."""
+        """Call the function on every path."""
         async with lock:
             return await host()
 
     def either(self, host: Any) -> Any:
-        """On every path."""
+        """Call the function on every path."""
         if self:
             return host(1)
         return host(2)
 
     def in_an_error(self, host: Any) -> Any:
-        """On every path that ends well."""
+        """Call the function on every path that ends well."""
         if not self:
             raise ValueError
         return host()
 
     def early(self, host: Any) -> Any:
-        """Not where it returns before."""
+        """Return before the call on a path."""
         if self:
             return None
         return host()
 
     def sometimes(self, host: Any) -> None:
-        """Not always."""
+        """Call the function on a single path."""
         if self:
             host()
 
     def in_a_loop(self, host: Any) -> None:
-        """Perhaps never."""
+        """Call the function in an empty loop."""
         for _ in ():
             host()
 
     def handled(self, host: Any) -> None:
-        """It is begun on every path."""
+        """Begin the call on every path."""
         try:
             host()
         except ValueError:
             self.failed = True
 
     def in_a_handler(self, host: Any) -> None:
-        """Only where something fails."""
+        """Call the function only after an error."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -224,5 +224,5 @@ class Ours:
     ],
 )
 def test_a_path_without_the_hosts_is_seen(name: str, always: bool) -> None:
-    """Whatever its shape."""
+    """Each control flow shape is recognised."""
     assert always_refers(getattr(Ours, name), "host") is always

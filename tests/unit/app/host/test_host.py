@@ -1,4 +1,4 @@
-"""The table of private names is complete, equals its page, and is checked before a part is installed."""
+"""The table of private names is complete, equals its page, and is checked before an install."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _host_is_looked_at_anew() -> Iterator[None]:
 
 
 def test_the_installed_host_fits() -> None:
-    """All of it, the comparison with stock included."""
+    """All rows fit, including the comparison with stock Faust."""
     demand(PARTS)
     assert check.main() == 0
 
@@ -61,7 +61,7 @@ def test_the_page_is_the_tables(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("test", sorted({api.test for api in PRIVATE_APIS}))
 def test_every_named_test_exists(test: str) -> None:
-    """By file and function."""
+    """The test's file defines the named function."""
     file, _, name = test.partition("::")
     tree = ast.parse((ROOT / file).read_text())
     found = [
@@ -71,13 +71,13 @@ def test_every_named_test_exists(test: str) -> None:
 
 
 def test_no_name_is_listed_twice_and_every_reason_is_given() -> None:
-    """One row for each owner and name."""
+    """Each owner and name has a single row."""
     assert len({(api.owner, api.name) for api in PRIVATE_APIS}) == len(PRIVATE_APIS)
     assert all(api.why and api.parts and "?" not in api.shape for api in PRIVATE_APIS)
 
 
 def test_the_versions_are_those_of_setup_cfg() -> None:
-    """What pip may install and what an app starts with."""
+    """The check accepts the same versions as pip."""
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")
     extras = setup["options.extras_require"]
@@ -87,7 +87,7 @@ def test_the_versions_are_those_of_setup_cfg() -> None:
 
 
 def _names_of(owner: type) -> set[str]:
-    """Private names of a class and its bases: methods, values, what methods set."""
+    """Return the private names of a class and its bases: methods, values, set attributes."""
     names: set[str] = set()
     for base in owner.__mro__:
         for known, made in vars(base).items():
@@ -101,7 +101,7 @@ def _names_of(owner: type) -> set[str]:
 
 
 def _host_names() -> set[str]:
-    """Those of all classes in the table."""
+    """Return the private names of all classes in the table."""
     owners = {tuple(api.owner.split(":")) for api in PRIVATE_APIS if ":" in api.owner}
     return {
         name
@@ -111,7 +111,7 @@ def _host_names() -> set[str]:
 
 
 def _private_uses(tree: ast.AST, inside: str | None = None) -> Iterator[tuple[str | None, str]]:
-    """(class where it is used on self, else None; name)."""
+    """Yield (class of a use on self, else None; name)."""
     for node in ast.iter_child_nodes(tree):
         if (
             isinstance(node, ast.Attribute)
@@ -124,7 +124,7 @@ def _private_uses(tree: ast.AST, inside: str | None = None) -> Iterator[tuple[st
 
 
 def test_every_private_name_the_app_uses_is_in_the_table() -> None:
-    """On self only in classes that are mixed over the host's: others have names of their own."""
+    """Uses on self count only in classes mixed over the host's classes."""
     host = _host_names()
     of_mixins = {kind: _names_of(owner) for kind, (owner,) in HOSTS.items()}
     for path in sorted(APP.rglob("*.py")):
@@ -138,7 +138,7 @@ def test_every_private_name_the_app_uses_is_in_the_table() -> None:
 
 
 def _overridden() -> Iterator[tuple[str, str]]:
-    """(our class, name) for each method in a class of the app's that hides one of Faust's or mode's."""
+    """Yield (our class, name) for each method that overrides a method of Faust or mode."""
     for path in sorted(APP.rglob("*.py")):
         module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
         for kind in vars(module).values():
@@ -206,19 +206,19 @@ def _hosts() -> dict[str, tuple[type, ...]]:
 
 HOSTS = _hosts()
 
-#: Described by Faust, for everybody to override.
+#: Classes whose base Faust documents for overriding.
 PUBLIC = {"Fixup", "LedgerSensor", "RecordsEnd", "PartitionAssignor"}
 
 
 def test_every_method_the_mixins_override_is_in_the_table() -> None:
-    """Another signature would not even be noticed at the call."""
+    """A changed signature would pass unnoticed at the call."""
     found = {(kind, name) for kind, name in _overridden() if kind not in PUBLIC}
     assert len({kind for kind, _ in found}) >= 12
     assert not {(kind, name) for kind, name in found if name not in NAMES}
 
 
 def test_the_protocols_say_what_the_host_has() -> None:
-    """mypy checks the mixins against the protocols, this the protocols against Faust, by name and kind."""
+    """mypy checks the mixins against the protocols; this test checks them against Faust."""
     hosts = {
         bases.ConsumerBase: HOSTS["FlowGate"],
         bases.TransactionsBase: HOSTS["PartitionTransactions"],
@@ -233,7 +233,7 @@ def test_the_protocols_say_what_the_host_has() -> None:
             if inspect.isfunction(said) and not name.startswith(("__", "_proto", "_no_init")):
                 expected = check.signature(getattr(host, name)).removeprefix("async ")
                 found = check.signature(said).removeprefix("async ")
-                # mode's own helpers take a few keywords more than we need.
+                # mode's helpers accept a few more keywords than the protocols list.
                 helpers = ("wait", "crash", "sleep", "wait_for_stopped")
                 assert found == expected or name in helpers, (protocol, name)
         private = {name for name in protocol.__annotations__ if name.startswith("_")}
@@ -241,20 +241,20 @@ def test_the_protocols_say_what_the_host_has() -> None:
 
 
 def fresh_app(**options: Any) -> faust.App:
-    """An app that chose our assignor and was not asked for its settings yet."""
+    """Return an app with our assignor, before Faust reads its settings."""
     return faust.App(
         "shop", PartitionAssignor=OURS, broker="kafka://127.0.0.1:1", web_enabled=False, **options
     )
 
 
 def another_commit(self: Any, offsets: Any, *, atomically: bool = False) -> None:
-    """A signature that Faust does not have."""
+    """Stand in with a signature unknown to Faust."""
 
 
 async def test_on_a_host_with_another_signature_the_app_does_not_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The error names owner, version, what was expected and found, and the ways out; nothing is installed."""
+    """The error names owner, version, both signatures and the ways out; no part is installed."""
     monkeypatch.setattr(Consumer, "_commit_offsets", another_commit)
     app = fresh_app()
     with pytest.raises(HostMismatch) as found:
@@ -281,7 +281,7 @@ async def test_on_a_host_with_another_signature_the_app_does_not_start(
     ],
 )
 def test_what_is_gone_is_named(owner: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A method that went, or one that no longer sets what we look for."""
+    """The error covers a removed method and a method that no longer sets an attribute."""
     monkeypatch.setattr(owner, name, lambda self: None)
     with pytest.raises(HostMismatch, match=r"found (nothing of that name|set in start|\(self\))"):
         fresh_app().finalize()
@@ -289,7 +289,7 @@ def test_what_is_gone_is_named(owner: Any, name: str, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("said", ["0.15.0rc1", "0.15", "0.13.9", "not installed"])
 def test_another_version_is_named(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
-    """Whatever its signatures."""
+    """The version alone is a mismatch, regardless of the signatures."""
     monkeypatch.setattr(check, "_version", lambda name: said if name == "aiokafka" else "0.15.3")
     with pytest.raises(
         HostMismatch,
@@ -302,7 +302,7 @@ def test_another_version_is_named(monkeypatch: pytest.MonkeyPatch, said: str) ->
 def test_the_first_and_the_last_fitting_versions_are_taken(
     monkeypatch: pytest.MonkeyPatch, said: str
 ) -> None:
-    """The lower bound itself fits."""
+    """The range includes its lower bound."""
     monkeypatch.setattr(check, "_version", lambda name: said if name == "aiokafka" else "0.15.3")
     demand(())
 
@@ -310,7 +310,7 @@ def test_the_first_and_the_last_fitting_versions_are_taken(
 async def test_without_repairs_the_app_starts_without_what_does_not_fit(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As the error promises: each part is there in full, or left out and said."""
+    """Each part is installed in full, or left out with a log line."""
     monkeypatch.setattr(Consumer, "_commit_offsets", another_commit)
     monkeypatch.setattr(Recovery, "on_rebalance", another_commit)
     app = fresh_app(faust_assigner_repairs="0")
@@ -330,12 +330,12 @@ async def test_without_repairs_the_app_starts_without_what_does_not_fit(
     ],
 )
 def test_a_shape_is_names_and_kinds(function: Any, shape: str) -> None:
-    """Annotations and values of defaults may change."""
+    """Annotations and default values may change."""
     assert check.signature(function) == shape
 
 
 def test_a_shape_is_of_one_kind_only() -> None:
-    """A property is no attribute of the class, and a method not the attribute it sets."""
+    """A property is no class attribute, and a method differs from the attribute it sets."""
     here = f"{__name__}:Kinds"
     shapes = {
         "method": "async (self)",
@@ -350,7 +350,7 @@ def test_a_shape_is_of_one_kind_only() -> None:
 
 
 class Kinds:
-    """One of each."""
+    """A member of each kind."""
 
     value = 1
 
@@ -363,14 +363,14 @@ class Kinds:
         return 1
 
     def made_here(self) -> None:
-        """Sets one."""
+        """Set an attribute."""
         self.made = 1
 
 
 async def test_where_cooperative_rounds_do_not_fit_the_app_does_not_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One coordinator serves eager and cooperative rounds."""
+    """The same coordinator serves eager and cooperative rounds."""
     monkeypatch.setattr(GroupCoordinator, "_on_join_complete", another_commit)
     expected = r"GroupCoordinator\._on_join_complete: expected async \(self, generation, "
     with pytest.raises(HostMismatch, match=expected):
@@ -379,7 +379,7 @@ async def test_where_cooperative_rounds_do_not_fit_the_app_does_not_start(
 
 @pytest.mark.parametrize("options", [{}, {"faust_assigner_cooperative": False}])
 def test_one_recovery_serves_cooperative_and_eager_rounds(options: dict[str, Any]) -> None:
-    """By the name of what tables are mixed from."""
+    """Both settings mix the tables from RepairedTables."""
     app = fresh_app(**options)
     app.finalize()
     assert "RepairedTables" in object.__getattribute__(app.conf, "TableManager").__qualname__

@@ -1,4 +1,4 @@
-"""Classes of ours over those that an app names, and the check of a host for some parts."""
+"""Our classes over the classes that an app names, and the check of a host for some parts."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from faust_assigner.errors import ConfigError, HostMismatch
 
 
 def host(name: str, *bases: type, module: str = "faust.tables") -> Any:
-    """A class of Faust's or of an app's."""
+    """Return a class of Faust or of an app."""
     return type(name, bases or (object,), {"__module__": module})
 
 
 def ours(name: str, *bases: type) -> Any:
-    """A class of this package's."""
+    """Return a class of this package."""
     return type(name, bases or (object,), {"__module__": "faust_assigner.app.tables"})
 
 
@@ -29,7 +29,7 @@ Ours = ours("Repaired", Host)
 
 
 def test_a_class_of_ours_goes_before_the_apps_under_the_apps_name() -> None:
-    """Mode finds a service's tasks by module and qualified name: both are its own."""
+    """Mode finds a service's tasks by module and qualified name, so the result has its own name."""
     made = over(Ours, Own)
     assert made.__bases__ == (Ours, Own)
     assert (made.__name__, made.__module__) == ("OwnTable", "shop")
@@ -38,7 +38,7 @@ def test_a_class_of_ours_goes_before_the_apps_under_the_apps_name() -> None:
 
 
 def test_over_fausts_own_class_ours_stands_alone() -> None:
-    """It derives from that class already; the name is Faust's."""
+    """Our class already derives from the host; the result has Faust's name."""
     made = over(Ours, Host)
     assert made.__bases__ == (Ours,)
     assert (made.__name__, made.__module__, made.__qualname__) == (
@@ -49,7 +49,7 @@ def test_over_fausts_own_class_ours_stands_alone() -> None:
 
 
 def test_a_second_class_of_ours_keeps_the_apps_name() -> None:
-    """Its own name and those of ours would hide it."""
+    """Internal class names would hide the app's name."""
     mixin, first = ours("Mixin"), over(Ours, Own)
     made = over(mixin, first)
     assert made.__bases__ == (mixin, first)
@@ -59,7 +59,7 @@ def test_a_second_class_of_ours_keeps_the_apps_name() -> None:
 
 
 def test_a_class_beside_fausts_is_refused_by_both_names() -> None:
-    """A part without a base of Faust's goes before any class."""
+    """A mixin without a base of Faust fits over any class."""
     stranger = host("Stranger", module="shop")
     expected = r"shop\.Stranger must be a subclass of faust\.tables\.Table, which Repaired replaces"
     with pytest.raises(ConfigError, match=expected):
@@ -68,25 +68,25 @@ def test_a_class_beside_fausts_is_refused_by_both_names() -> None:
 
 
 def test_the_host_of_a_class_is_its_first_base_that_is_not_ours() -> None:
-    """The class itself, if it is none of ours."""
+    """A class outside this package is its own host."""
     assert (host_of(Own), host_of(Ours), host_of(ours("Mixin"))) == (Own, Host, object)
     assert host_of(ours("Sub", Own)) is Own
 
 
 def test_each_app_has_its_own_parts() -> None:
-    """The same set at each call."""
+    """Each call returns the same set."""
     first, second = SimpleNamespace(), SimpleNamespace()
     parts_of(first).add("repairs")
     assert (parts_of(first), parts_of(second)) == ({"repairs"}, set())
 
 
 def api(name: str, shape: str, *parts: str) -> PrivateApi:
-    """A row of the table for the installed Faust."""
+    """Return a row of the table for the installed Faust."""
     return PrivateApi("faust.tables.manager:TableManager", name, shape, parts, f"of {name}", "")
 
 
 def test_only_the_rows_of_the_wanted_parts_are_checked() -> None:
-    """Each that does not fit is named in the order of the table, with what was found and the reason."""
+    """The error names each misfit in the table's order, with the found shape and the reason."""
     rows = [
         api("gone", "(self)", "repairs", "page"),
         api("add", "(self, table)", "repairs"),
@@ -109,7 +109,7 @@ def test_only_the_rows_of_the_wanted_parts_are_checked() -> None:
 
 
 def test_versions_are_compared_as_numbers_and_named_with_the_rows() -> None:
-    """All that is wrong is told at once; a later letter changes nothing."""
+    """The error lists all misfits at once; a version suffix changes no comparison."""
     with pytest.raises(HostMismatch) as found:
         demand(
             {"page"},

@@ -1,4 +1,4 @@
-"""Who answers for a key: every case of what is here, what is asked and what is allowed."""
+"""The worker that answers for a key, for each state, request and bound."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def tried(
     owner: str | None = "b",
     copies: tuple[str, ...] = (),
 ) -> list[str]:
-    """The steps of worker a, in short."""
+    """Return the steps of worker a in short form."""
     found = steps(here, asked, bound_s, own="a", owner=owner, copies=copies)
     return [
         step.at or {Who.OWNER_HERE: "owner here", Who.COPY_HERE: "copy here"}[step.who]
@@ -32,52 +32,52 @@ def tried(
 
 @pytest.mark.parametrize("asked", [Asked(), FORWARDED, CHANGING])
 def test_an_owner_that_is_sure_answers_itself(asked: Asked) -> None:
-    """Whoever else the directory names: it may be of the round before."""
+    """The directory may name the owner of the round before."""
     assert tried(Here(is_owner=True), asked, copies=("c",)) == ["owner here"]
 
 
 def test_the_owner_comes_before_copies_and_the_copy_here_before_others() -> None:
-    """Fresh rows first, then what costs no way."""
+    """Fresh rows come first; then the local copy saves a request."""
     assert tried(FRESH, copies=("a", "c", "b", "d")) == ["b", "copy here", "c", "d"]
 
 
 @pytest.mark.parametrize("here", [OLD, COLD, Here(lag=0)])
 def test_a_copy_that_is_too_old_or_of_unknown_age_is_not_read(here: Here) -> None:
-    """However few records it is known to lack."""
+    """A known small lag does not help."""
     assert tried(here, copies=("c",)) == ["b", "c"]
 
 
 def test_a_bound_of_zero_allows_no_copy() -> None:
-    """Not even one that lacks nothing at this moment."""
+    """Not even a copy without lag passes."""
     assert not Here(lag=0, age_s=0.0).is_fresh(0.0)
     assert Here(lag=0, age_s=0.0).is_fresh(0.1)
 
 
 def test_an_owner_that_restores_reads_its_copy_within_the_bound() -> None:
-    """It stood by until a moment ago; a cold one asks those who have copies."""
+    """The owner was a standby before; a cold owner asks the workers with copies."""
     assert tried(FRESH, owner="a", copies=("c",)) == ["copy here", "c"]
     assert tried(COLD, owner="a", copies=("c",)) == ["c"]
     assert tried(COLD, owner="a") == []
 
 
 def test_what_was_forwarded_goes_no_further() -> None:
-    """Two workers that each take the other for the owner would send it on for ever."""
+    """Two workers with different directories would forward the request for ever."""
     assert tried(FRESH, FORWARDED, copies=("c",)) == ["copy here"]
     assert tried(COLD, FORWARDED, copies=("c",)) == []
 
 
 def test_what_may_change_something_goes_to_the_owner_only() -> None:
-    """A copy cannot take it, and nobody knows whether a worker that broke off has done it."""
+    """A copy cannot take a write, and a failed worker may have done the write."""
     assert tried(FRESH, CHANGING, copies=("c",)) == ["b"]
 
 
 def test_without_a_bound_no_copy_answers() -> None:
-    """The default."""
+    """A bound of 0 is the default."""
     assert tried(Here(lag=0, age_s=0.0), bound_s=0.0, copies=("c",)) == ["b"]
 
 
 def test_few_copies_are_asked() -> None:
-    """Each may take its time, and somebody waits."""
+    """Each worker may be slow, and the client waits."""
     assert tried(COLD, copies=tuple("cdefgh")) == ["b", *"cdefgh"[:MOST_COPIES]]
 
 
@@ -94,7 +94,7 @@ def test_few_copies_are_asked() -> None:
     ],
 )
 def test_no_case_reads_what_must_not_be_read(case: Any) -> None:
-    """Over all cases: as owner only by one, from a copy only in bounds, never to itself, nor twice to one."""
+    """Owner steps need an owner, copies need the bound, and no worker is asked twice."""
     here, asked, bound_s, owner, copies = case
     found = steps(here, asked, bound_s, own="a", owner=owner, copies=copies)
     assert (OWNER in found) == here.is_owner
@@ -110,6 +110,6 @@ def test_no_case_reads_what_must_not_be_read(case: Any) -> None:
 
 
 def test_a_copy_as_old_as_the_bound_is_fresh() -> None:
-    """To the second."""
+    """The bound itself is included."""
     for age_s, is_fresh in ((4.999, True), (5.0, True), (5.001, False), (0.0, True)):
         assert Here(lag=3, age_s=age_s).is_fresh(5.0) is is_fresh

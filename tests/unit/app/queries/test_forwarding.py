@@ -1,4 +1,4 @@
-"""A request for a key of another worker: where it may go, with which headers, and what comes back."""
+"""A request for a remote key: its possible targets, its headers and its answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from faust_assigner.settings import table
 OWN, OTHER = URL("http://w0:6066"), URL("http://w1:6067")
 
 
-#: Headers that are between two hosts; a forwarded request has its own.
+#: Headers of a single connection; a forwarded request has its own.
 CONNECTIONS = (
     "Connection",
     "Content-Length",
@@ -33,7 +33,7 @@ CONNECTIONS = (
     "Transfer-Encoding",
     "Upgrade",
 )
-#: Headers of the other worker's answer that the client gets.
+#: Headers that the client gets from the answering worker.
 PASSED = {
     "Content-Type": "application/json",
     "Location": "/elsewhere",
@@ -45,14 +45,14 @@ PASSED = {
 
 
 class Http:
-    """The app's HTTP client; ``asked`` has what each request said."""
+    """The app's HTTP client; ``asked`` lists the arguments of each request."""
 
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
         self.headers = {"Content-Type": "application/json"}
 
     def request(self, **asked: Any) -> Any:
-        """Send a request."""
+        """Note the request."""
         self.asked.append(asked)
         return self
 
@@ -67,7 +67,7 @@ class Http:
 
 
 class Made:
-    """A careful router of the worker at ``OWN`` under these settings."""
+    """An AllowlistRouter of the worker at ``OWN`` under these settings."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **said: Any) -> None:
         values = {table.URLS: said.get("urls", ()), table.CREDENTIALS_TO: said.get("trusted", ())}
@@ -78,7 +78,7 @@ class Made:
         self.router: Any = over(AllowlistRouter, Router)(app)  # type: ignore[arg-type]
 
     async def forward(self, url: URL = OTHER, **options: Any) -> Any:
-        """A POST with credentials, forwarded there."""
+        """Forward a POST with credentials."""
 
         async def read() -> bytes:
             return b"body"
@@ -101,7 +101,7 @@ class Made:
 async def test_a_request_is_forwarded_with_its_body_and_without_credentials(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Headers of the connection stay, too; no redirect is followed."""
+    """Connection headers are dropped as well, and redirects are not followed."""
     it = Made(monkeypatch)
     it.http.headers |= {**PASSED, "Set-Cookie": "no", "Server": "no"}
     body, status, headers = await it.forward(also={"X-Hop": "1"}, timeout=7)
@@ -123,7 +123,7 @@ async def test_a_request_is_forwarded_with_its_body_and_without_credentials(
 async def test_credentials_go_to_the_workers_that_a_setting_names(
     monkeypatch: pytest.MonkeyPatch, trusted: tuple[str, ...], are_sent: bool
 ) -> None:
-    """To no other one."""
+    """Other workers get no credentials."""
     it = Made(monkeypatch, trusted=trusted)
     await it.forward()
     names = {name for name, _ in it.http.asked[0]["headers"]}
@@ -134,7 +134,7 @@ async def test_credentials_go_to_the_workers_that_a_setting_names(
 async def test_a_request_for_this_worker_is_not_sent(
     monkeypatch: pytest.MonkeyPatch, url: URL
 ) -> None:
-    """By host and port; with another port it is another worker."""
+    """Host and port decide; a different port is a different worker."""
     it = Made(monkeypatch)
     with pytest.raises(SameNode):
         await it.forward(url)
@@ -146,7 +146,7 @@ async def test_a_request_for_this_worker_is_not_sent(
 async def test_a_url_that_is_not_allowed_is_refused_counted_and_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each by itself."""
+    """Each URL has its own count."""
     it = Made(monkeypatch, urls=("w1",))
     evil, worse = URL("http://evil:80"), URL("http://169.254.169.254")
     for url in (evil, worse, evil):
@@ -159,7 +159,7 @@ async def test_a_url_that_is_not_allowed_is_refused_counted_and_logged_once(
 
 
 def test_a_router_is_made_careful_once() -> None:
-    """The app's own class stays beneath."""
+    """The app's own class stays a base."""
 
     class Own(FaustRouter):  # type: ignore[misc]
         pass

@@ -1,4 +1,4 @@
-"""How old a copy may be."""
+"""The age of a copy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.examples import examples
 
 
 def marks(*looks: tuple[float, int]) -> Marks:
-    """After these looks."""
+    """Return the marks after these looks."""
     found = Marks()
     for look in looks:
         found.note(Look(*look))
@@ -18,12 +18,12 @@ def marks(*looks: tuple[float, int]) -> Marks:
 
 
 def test_a_copy_nobody_looked_at_has_no_age() -> None:
-    """Nor a lag: how much it lacks is not known."""
+    """Its lag is unknown as well."""
     assert (marks().fresh_at(100), marks().lag(100)) == (None, None)
 
 
 def test_a_copy_is_as_old_as_the_last_look_whose_end_it_has_reached() -> None:
-    """Later looks tell what it lacks."""
+    """Later looks show its lag."""
     seen = marks((1.0, 10), (2.0, 20), (3.0, 30))
     assert seen.fresh_at(8) is None
     assert (seen.fresh_at(9), seen.lag(9)) == (1.0, 20)
@@ -32,19 +32,19 @@ def test_a_copy_is_as_old_as_the_last_look_whose_end_it_has_reached() -> None:
 
 
 def test_a_copy_that_is_not_looked_at_any_more_grows_old() -> None:
-    """What the broker does not say is not taken for nothing new."""
+    """Without new looks a copy does not count as current."""
     assert marks((1.0, 10)).fresh_at(50) == 1.0
 
 
 def test_a_copy_that_begins_anew_has_reached_nothing() -> None:
-    """Its files were set aside: what it had reached says nothing about them."""
+    """The copy's files were set aside, and its former offset does not count for new files."""
     seen = marks((1.0, 10), (2.0, 20))
     assert seen.fresh_at(19) == 2.0
     assert seen.fresh_at(4) is None
 
 
 def test_a_marker_at_the_end_is_no_record_that_is_lacking() -> None:
-    """As long as the copy stands where it stood when the marker was passed."""
+    """This holds while the copy stays at the offset of the marker."""
     seen = marks((1.0, 10))
     assert seen.fresh_at(8) is None
     seen.read_through(8, 10)
@@ -53,7 +53,7 @@ def test_a_marker_at_the_end_is_no_record_that_is_lacking() -> None:
 
 
 def test_looks_are_bounded() -> None:
-    """A copy that never catches up costs no memory."""
+    """A copy that never catches up needs bounded memory."""
     seen = marks(*((float(n), n + 1) for n in range(10 * MOST_LOOKS)))
     assert len(seen.looks) == MOST_LOOKS
     assert seen.fresh_at(0) is None
@@ -62,7 +62,7 @@ def test_looks_are_bounded() -> None:
 @settings(max_examples=examples(300, 60), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=40))
 def test_the_age_is_never_less_than_it_is(history: list[tuple[int, bool]]) -> None:
-    """Against a model that knows when each record was written: all that is older has been applied."""
+    """A model with write times checks that the copy has applied all older records."""
     seen, written, applied = Marks(), list[float](), -1
     for now, (records, looks) in enumerate(history):
         written += [now + 0.5] * records
@@ -75,7 +75,7 @@ def test_the_age_is_never_less_than_it_is(history: list[tuple[int, bool]]) -> No
 
 
 def test_what_a_copy_has_reached_drops_the_looks_before_and_keeps_the_rest() -> None:
-    """Of two looks with one end the later proves more; an end far ahead stays to be reached."""
+    """Of two looks with equal ends the later counts; a far end stays in the list."""
     seen = marks((1.0, 10), (2.0, 10), (3.0, 25), (4.0, 30))
     assert seen.fresh_at(9) == 2.0
     assert seen.looks == [Look(2.0, 10), Look(3.0, 25), Look(4.0, 30)]
@@ -85,14 +85,14 @@ def test_what_a_copy_has_reached_drops_the_looks_before_and_keeps_the_rest() -> 
 
 
 def test_the_oldest_looks_are_dropped_first() -> None:
-    """The newest end is what the copy lacks."""
+    """The newest end determines the lag."""
     seen = marks(*((float(n), 10 * n) for n in range(MOST_LOOKS + 3)))
     assert seen.looks[0] == Look(3.0, 30)
     assert seen.looks[-1].asked_at == MOST_LOOKS + 2
 
 
 def test_markers_that_were_passed_count_while_the_copy_stands_there() -> None:
-    """A record behind them is applied later, and is the first that it may lack again."""
+    """A record behind the markers moves the copy, and the markers no longer count."""
     seen = marks((1.0, 12))
     seen.read_through(8, 12)
     assert [seen.next_offset(applied) for applied in (7, 8, 9, 15)] == [8, 12, 10, 16]

@@ -1,4 +1,4 @@
-"""Which rows an answer for a key may read, and what it says of itself."""
+"""The rows that an answer for a key may read, and the headers that describe the copy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from faust_assigner.app.tables.store import WriteBehindStore
 
 
 def test_an_answer_from_two_copies_names_the_greatest_lag_and_the_greatest_age() -> None:
-    """The copy that is read last may be the better one."""
+    """A better copy may be read last."""
     known = {TP("a", 0): Here(lag=7, age_s=2.0), TP("b", 0): Here(lag=1, age_s=0.5)}
     standing: Any = SimpleNamespace(
         app=SimpleNamespace(tables={}), bound_s=30.0, here=known.__getitem__
@@ -34,7 +34,7 @@ def test_an_answer_from_two_copies_names_the_greatest_lag_and_the_greatest_age()
 
 
 class Store:
-    """A store of a table; keys are text."""
+    """A store of a table with text keys."""
 
     def __init__(
         self, name: str, *, windowed: bool = False, partitions: tuple[int, ...] = (0,)
@@ -56,7 +56,7 @@ A0, A1, A2 = (TP("a", number) for number in range(3))
 
 
 class Worker:
-    """A standing: which partitions are owned, and what is known of the others."""
+    """A worker's status: its owned partitions and the known state of its copies."""
 
     bound_s = 30.0
 
@@ -68,16 +68,16 @@ class Worker:
         )
 
     def is_owner(self, tp: TP) -> bool:
-        """Owned."""
+        """Return whether the partition is owned."""
         return tp in self.owned
 
     def here(self, tp: TP) -> Here:
-        """What is known."""
+        """Return the known state."""
         return Here(is_owner=True) if tp in self.owned else self.known.get(tp, Here())
 
 
 def test_an_owner_looks_for_the_key_in_its_partition_first() -> None:
-    """Then in those that it owns and has open: a producer may place keys in its own way."""
+    """Then it reads its other open partitions: a producer may use its own partitioner."""
     store = Store("a", partitions=(2, 0, 1))
     reading = Reading(Worker(A0, A2), store.table, "k", A2, Who.OWNER_HERE)  # type: ignore[arg-type]
     assert reading.partitions_for(store, b"k") == [2, 0]
@@ -87,7 +87,7 @@ def test_an_owner_looks_for_the_key_in_its_partition_first() -> None:
 
 
 def test_an_owner_that_lost_the_partition_meanwhile_does_not_answer() -> None:
-    """The next one has newer rows."""
+    """The next owner has newer rows."""
     store = Store("a")
     reading = Reading(Worker(), store.table, "k", A0, Who.OWNER_HERE)  # type: ignore[arg-type]
     with pytest.raises(NotHere):
@@ -95,7 +95,7 @@ def test_an_owner_that_lost_the_partition_meanwhile_does_not_answer() -> None:
 
 
 def test_from_a_copy_the_row_of_the_key_alone_is_read() -> None:
-    """Of its table and of those that are partitioned alike; windows of it are rows of it."""
+    """Tables with equal partitioning may be read as well; a window of the key counts as its row."""
     worker = Worker(b2=2)
     worker.known = {tp: Here(lag=0, age_s=1.0) for tp in (A1, TP("b", 1), TP("w", 1))}
     store = Store("a", partitions=(0, 1))
@@ -109,7 +109,7 @@ def test_from_a_copy_the_row_of_the_key_alone_is_read() -> None:
 
 
 def test_an_old_copy_does_not_answer() -> None:
-    """Neither at first nor where another table is read for it."""
+    """The check runs at first and for each further table."""
     worker = Worker()
     worker.known = {A0: Here(lag=9, age_s=31.0)}
     with pytest.raises(NotHere, match="too old"):
@@ -125,7 +125,7 @@ def test_an_old_copy_does_not_answer() -> None:
     [(Who.OWNER_HERE, False, True), (Who.COPY_HERE, True, True), (Who.COPY_HERE, False, False)],
 )
 def test_only_an_owner_reads_a_table_as_a_whole(who: Who, is_global: bool, may: bool) -> None:
-    """And everybody a global one."""
+    """Any worker may read a global table."""
     worker = Worker()
     worker.known = {A0: Here(lag=0, age_s=0.0)}
     reading = Reading(worker, None, "k", A0, who)  # type: ignore[arg-type]
@@ -138,13 +138,13 @@ def test_only_an_owner_reads_a_table_as_a_whole(who: Who, is_global: bool, may: 
 
 
 class View:
-    """A view of Faust's."""
+    """Stand in for a Faust view."""
 
     web = SimpleNamespace(json=lambda said, **options: (said["error"], options))
 
 
 async def answered(reading: Any, answer: Any) -> Any:
-    """What a view answers to a request that carries this reading."""
+    """Return a view's answer to a request with this reading."""
     seen: list[Any] = []
 
     async def view(view: Any, request: Any) -> Any:
@@ -158,7 +158,7 @@ async def answered(reading: Any, answer: Any) -> Any:
 
 
 async def test_a_view_reads_in_the_scope_of_its_request_and_the_answer_says_so() -> None:
-    """A request without a reading is answered as ever."""
+    """A request without a reading has no extra headers."""
     reading = Reading(Worker(A0), None, "k", A0, Who.OWNER_HERE)  # type: ignore[arg-type]
     response = await answered(reading, lambda: SimpleNamespace(headers={"a": "b"}))
     assert response.headers == {"a": "b", ROLE: "owner"}
@@ -167,7 +167,7 @@ async def test_a_view_reads_in_the_scope_of_its_request_and_the_answer_says_so()
 
 
 async def test_a_view_that_may_not_read_is_a_503_that_says_when_to_ask_again() -> None:
-    """Any other error is the app's; the scope ends in both cases."""
+    """Any other error is raised; the scope ends in both cases."""
     reading = Reading(Worker(A0), None, "k", A0, Who.OWNER_HERE)  # type: ignore[arg-type]
 
     def fail(error: Exception) -> Any:
@@ -182,23 +182,23 @@ async def test_a_view_that_may_not_read_is_a_503_that_says_when_to_ask_again() -
 
 
 class Stored:
-    """A table whose rows are in a store of that class."""
+    """A table whose rows are in a store of class ``kind``."""
 
     def __init__(self, kind: type, name: str = "rows") -> None:
         self.name, self.data = name, kind.__new__(kind)
 
 
 class Guarded(ScopedTable):
-    """A table that the app has made by its own methods."""
+    """A table created by the app's own methods."""
 
     data: Any = "in memory"
 
     def __init__(self) -> None:
-        """Nothing else is asked."""
+        """Set no attributes."""
 
 
 def test_a_copy_answers_only_where_every_table_of_the_app_is_guarded() -> None:
-    """A view may read any of them; an owner's view reads as ever."""
+    """A view may read any table; the owner's view is not restricted."""
     worker = Worker()
     worker.known = {A0: Here(lag=2, age_s=3.0)}
     worker.app.tables = {"rows": Stored(WriteBehindStore), "guarded": Guarded()}
@@ -211,7 +211,7 @@ def test_a_copy_answers_only_where_every_table_of_the_app_is_guarded() -> None:
 
 
 def test_a_copy_that_has_become_the_owner_meanwhile_lacks_nothing() -> None:
-    """A copy of an unknown lag counts as complete up to its age."""
+    """A copy of unknown lag counts as complete up to its age."""
     worker = Worker(A0)
     reading = Reading(worker, None, "k", A0, Who.COPY_HERE)  # type: ignore[arg-type]
     assert reading.headers() == {ROLE: "standby", LAG: "0", AGE: "0.000"}
@@ -222,14 +222,14 @@ def test_a_copy_that_has_become_the_owner_meanwhile_lacks_nothing() -> None:
 
 
 def test_a_key_that_does_not_decode_is_another_key() -> None:
-    """An owner may look for it everywhere."""
+    """The owner may search all its partitions for the key."""
     store = Store("a")
     reading = Reading(Worker(A0), store.table, "k", A0, Who.OWNER_HERE)  # type: ignore[arg-type]
     assert reading.partitions_for(store, b"\xff") is None
 
 
 def test_tables_of_one_topic_need_no_common_group() -> None:
-    """The key's own table is found before its group is known."""
+    """The check finds the key's own table before it looks up groups."""
     worker = Worker()
     worker.known = {A0: Here(lag=0, age_s=1.0)}
     worker.app.assignor.group_for_topic = None  # type: ignore[attr-defined]
@@ -239,7 +239,7 @@ def test_tables_of_one_topic_need_no_common_group() -> None:
 
 
 async def test_a_view_gets_its_arguments_and_any_answer_is_passed_on() -> None:
-    """Also an answer without headers, or with headers that do not change, and a call without a request."""
+    """Answers without mutable headers and calls without a request pass unchanged."""
     reading = Reading(Worker(A0), None, "k", A0, Who.OWNER_HERE)  # type: ignore[arg-type]
     seen: list[Any] = []
 
@@ -263,7 +263,7 @@ async def test_a_view_gets_its_arguments_and_any_answer_is_passed_on() -> None:
 
 
 async def test_the_routes_of_tables_read_in_the_scope_of_their_request() -> None:
-    """The app's own method makes the route, with all its arguments."""
+    """The app's own method declares the route with all its arguments."""
     declared: list[Any] = []
 
     def declare(*args: Any, **options: Any) -> Any:
@@ -280,7 +280,7 @@ async def test_the_routes_of_tables_read_in_the_scope_of_their_request() -> None
 
 
 def test_an_owners_other_partitions_are_searched_in_order() -> None:
-    """The key's own first, whatever the order in which they were opened."""
+    """The key's own partition comes first, regardless of the order of opening."""
     store = Store("a", partitions=(3, 1, 0, 2, 4))
     owned = (TP("a", number) for number in (0, 1, 2, 3))
     reading = Reading(Worker(*owned), store.table, "k", A2, Who.OWNER_HERE)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Who owns a partition, how far a copy has come, and what proves that it has everything."""
+"""Who owns a partition, the age of a copy, and the proof that the copy is complete."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COPY = TP("log", 0)
 
 
 class Following:
-    """A worker under transactions with one copy at offset 4; its changelog ends at 8 with markers."""
+    """A transactional worker with a copy at offset 4; its changelog ends at 8 with markers."""
 
     def __init__(self) -> None:
         recovery: Any = SimpleNamespace(
@@ -41,21 +41,21 @@ class Following:
         self.standing._applied = lambda tp: 4  # type: ignore[method-assign]
 
     async def look(self) -> float | None:
-        """One look after the fetcher went round; since when the copy is fresh."""
+        """Run a look and a fetch round; return the time at which the copy was fresh."""
         await self.standing._pass_markers([COPY])
         self.app.consumer.fetch_rounds += 1
         return self.marks.fresh_at(4)
 
 
 async def test_what_was_handed_out_a_round_ago_has_been_written() -> None:
-    """Nothing but markers is between the copy and the end."""
+    """Only markers lie between the copy and the end."""
     it = Following()
     assert await it.look() is None
     assert await it.look() == 100.0
 
 
 async def test_what_was_handed_out_in_this_round_of_the_fetcher_may_be_on_its_way() -> None:
-    """It is in the queue one round later."""
+    """The record is in the queue a fetch round later."""
     it = Following()
     for _ in range(3):
         await it.standing._pass_markers([COPY])
@@ -64,7 +64,7 @@ async def test_what_was_handed_out_in_this_round_of_the_fetcher_may_be_on_its_wa
 
 @pytest.mark.parametrize("began", ["generation", "consumer_generation_id", "recovery"])
 async def test_what_was_handed_out_before_proves_nothing_of_what_began_since(began: str) -> None:
-    """A round, or a recovery, dropped what waited: the copy lacks it, and looked fresh."""
+    """A rebalance or a recovery drops queued records, which the copy then lacks."""
     it = Following()
     assert await it.look() is None
     match began:
@@ -80,7 +80,7 @@ async def test_what_was_handed_out_before_proves_nothing_of_what_began_since(beg
 
 @pytest.mark.parametrize("reason", ["queue", "buffer", "behind", "no position", "paused"])
 async def test_records_that_may_be_on_their_way_prove_nothing(reason: str) -> None:
-    """In the queue, in the buffer, at the broker, or of a partition that is not fetched."""
+    """A record may be queued, buffered, at the broker, or of a paused partition."""
     it = Following()
     recovery, consumer = it.app.tables.recovery, it.app.consumer
     if reason == "queue":
@@ -98,11 +98,11 @@ async def test_records_that_may_be_on_their_way_prove_nothing(reason: str) -> No
     assert [await it.look() for _ in range(3)] == [None] * 3
 
 
-# -- who owns, and what is known of a copy
+# -- owners, and the known state of a copy
 
 
 class Table:
-    """A table whose copy is at offset 4, unless it is in memory."""
+    """A table with a copy at offset 4, in files or in memory."""
 
     is_global = False
 
@@ -122,7 +122,7 @@ class Files(WriteBehindStore):
 
 
 class Knowing:
-    """A worker with one partition, ``role`` of which is the assignor's word."""
+    """A worker with a partition; ``role`` is its role in the assignment."""
 
     def __init__(self, role: str = "standby", *, in_files: bool = True) -> None:
         self.role, self.restored, self.sure, self.owner = role, True, True, "http://w/"
@@ -167,7 +167,7 @@ class Knowing:
 def test_rows_are_this_workers_once_restored_and_while_it_is_surely_a_member(
     reason: str | None,
 ) -> None:
-    """Of an owner nothing else is asked."""
+    """For an owner no further condition counts."""
     it = Knowing("standby" if reason == "copy" else "active")
     it.restored, it.sure = reason != "restoring", reason != "unsure"
     assert it.standing.is_owner(COPY) == (reason is None)
@@ -178,7 +178,7 @@ def test_rows_are_this_workers_once_restored_and_while_it_is_surely_a_member(
     ("owner", "is_owner"), [("http://w/", True), ("http://v", False), ("", True)]
 )
 def test_a_global_table_is_its_writers(owner: str, is_owner: bool) -> None:
-    """Every worker has all of it; where no writer is known each answers."""
+    """Every worker has all rows; without a known writer each worker counts as owner."""
     it = Knowing("active")
     it.table.is_global, it.owner = True, owner
     assert it.standing.is_owner(COPY) == is_owner
@@ -186,7 +186,7 @@ def test_a_global_table_is_its_writers(owner: str, is_owner: bool) -> None:
 
 @pytest.mark.parametrize("reason", ["memory", "closed", "neither", "no offset"])
 async def test_what_is_no_copy_is_not_known(reason: str) -> None:
-    """What is in memory does not say how far it has come."""
+    """A copy in memory has no known offset."""
     it = Knowing("none" if reason == "neither" else "standby", in_files=reason != "memory")
     if reason == "closed":
         it.table.data._dbs.clear()
@@ -199,7 +199,7 @@ async def test_what_is_no_copy_is_not_known(reason: str) -> None:
 
 @pytest.mark.parametrize("reason", [None, "recovery", "between generations", "nothing"])
 def test_what_was_read_counts_once_it_is_written(reason: str | None) -> None:
-    """It is written for that, but not beside a recovery."""
+    """The status flushes the buffers, except during a recovery."""
     it = Knowing()
     it.recovery.buffers = {} if reason == "nothing" else {it.table: ["record"]}
     it.recovery.in_recovery = reason == "recovery"
@@ -210,7 +210,7 @@ def test_what_was_read_counts_once_it_is_written(reason: str | None) -> None:
 
 
 async def test_a_look_asks_the_broker_for_all_copies_at_once() -> None:
-    """What is no copy any more is forgotten, and not asked for."""
+    """A former copy is dropped and not asked for."""
     it = Knowing()
     await it.standing.look()
     assert it.asked == [("end_offsets", [COPY])]
@@ -224,7 +224,7 @@ async def test_a_look_asks_the_broker_for_all_copies_at_once() -> None:
 async def test_a_copy_is_as_old_as_the_request_whose_end_it_has_reached(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Records may come between the request and its answer: the time of the answer proves nothing."""
+    """Records may arrive between request and answer, so only the request's time counts."""
     it, now = Knowing(), 100.0
     monkeypatch.setattr(replica_status, "monotonic", lambda: now)
     asked = it._ask
@@ -248,7 +248,7 @@ async def test_a_copy_is_as_old_as_the_request_whose_end_it_has_reached(
 async def test_copies_are_looked_at_four_times_within_the_bound(
     bound_s: float, sleeps: list[float]
 ) -> None:
-    """Not more often than ten times a second, at least twice, and on after a look that failed."""
+    """The looks are 0.1 to 0.5 s apart and continue after a failed look."""
     it, slept = Knowing(), list[float]()
     it.standing.bound_s = bound_s
 
@@ -266,7 +266,7 @@ async def test_copies_are_looked_at_four_times_within_the_bound(
 
 
 async def test_the_mark_of_a_copy_that_becomes_the_owner_stays() -> None:
-    """It answers as a copy until it is restored."""
+    """The worker answers as a copy until it has restored the partition."""
     it = Knowing()
     await it.standing.look()
     it.role = "active"
@@ -278,7 +278,7 @@ async def test_the_mark_of_a_copy_that_becomes_the_owner_stays() -> None:
 async def test_a_copy_that_leaves_while_the_broker_is_asked_holds_up_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its mark is not there; under transactions the others were not looked at then."""
+    """The revoked copy has no mark; the look still covers the other copies."""
     it, passed = Knowing(), list[Any]()
     stays = TP("log", 1)
     it.recovery.standby_tps, it.app.in_transaction = {COPY, stays}, True
@@ -299,7 +299,7 @@ async def test_a_copy_that_leaves_while_the_broker_is_asked_holds_up_no_other(
 
 
 async def test_two_copies_are_known_each_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broker is asked for both in order; one without an end keeps its last mark, and its age grows."""
+    """A single request covers both; without an end a copy keeps its mark, and its age grows."""
     it, now, other = Knowing(), 100.0, TP("log", 1)
     monkeypatch.setattr(replica_status, "monotonic", lambda: now)
     it.table.data._dbs[1] = {b"offset": b"20"}
@@ -317,7 +317,7 @@ async def test_two_copies_are_known_each_by_itself(monkeypatch: pytest.MonkeyPat
 
 
 async def test_a_copy_that_is_not_looked_up_yet_is_not_known() -> None:
-    """Its files alone say nothing; nor does a mark without files."""
+    """Neither files without a mark nor a mark without files count."""
     it = Knowing()
     assert it.standing.here(COPY) == Here()
     it.standing.marks[TP("log", 1)] = Marks()
@@ -325,7 +325,7 @@ async def test_a_copy_that_is_not_looked_up_yet_is_not_known() -> None:
 
 
 async def test_markers_are_passed_for_each_copy_by_itself() -> None:
-    """One that is behind, or left, changes nothing for the other; a later end begins anew."""
+    """A lagging copy does not affect the other copy; a later end starts over."""
     it, other = Following(), TP("log", 1)
     it.app.tables.recovery.tp_to_table[other] = "table"
     marks = it.standing.marks[other] = Marks()
@@ -340,7 +340,7 @@ async def test_markers_are_passed_for_each_copy_by_itself() -> None:
 
 
 async def test_what_was_handed_out_to_a_copy_that_was_closed_proves_nothing() -> None:
-    """It is opened again from its files; a later round of the fetcher may prove it."""
+    """The copy reopens from its files; a later fetch round may prove the records."""
     it = Following()
     assert await it.look() is None
     for applied in (None, 4):
@@ -352,7 +352,7 @@ async def test_what_was_handed_out_to_a_copy_that_was_closed_proves_nothing() ->
 
 
 async def test_zero_is_an_offset_an_end_and_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A copy of one record, a log without any, and a look at the first moment of the clock."""
+    """Offset 0, an empty log and clock time 0 are valid values."""
     it, now, empty = Knowing(), 0.0, TP("log", 1)
     monkeypatch.setattr(replica_status, "monotonic", lambda: now)
     it.table.data._dbs = {0: {b"offset": b"0"}, 1: {b"offset": b"0"}}
@@ -367,7 +367,7 @@ async def test_zero_is_an_offset_an_end_and_a_time(monkeypatch: pytest.MonkeyPat
 async def test_each_look_is_kept_until_the_copy_has_reached_its_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A copy that is never at the end has an age all the same."""
+    """A copy that never reaches the end still has an age."""
     it, now = Knowing(), 100.0
     monkeypatch.setattr(replica_status, "monotonic", lambda: now)
     for end in (5, 9, 12):
@@ -381,7 +381,7 @@ async def test_each_look_is_kept_until_the_copy_has_reached_its_end(
 
 
 async def test_all_copies_that_left_are_forgotten_and_no_other() -> None:
-    """Whatever their order; one that this worker now owns is none of them."""
+    """The order does not matter; a copy that this worker now owns stays."""
     it = Knowing()
     tps = [TP("log", number) for number in range(5)]
     for tp in tps:
@@ -394,7 +394,7 @@ async def test_all_copies_that_left_are_forgotten_and_no_other() -> None:
 
 
 async def test_markers_are_passed_to_the_newest_end_by_a_copy_of_one_record() -> None:
-    """A position that has reached an older end proves nothing of the newest."""
+    """A position at an older end proves no newer end."""
     it = Following()
     it.standing._applied = lambda tp: 0  # type: ignore[method-assign]
     it.marks.note(Look(105.0, 11))

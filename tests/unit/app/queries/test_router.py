@@ -1,4 +1,4 @@
-"""Which workers are asked for a key, in which order and for how long, and what is answered then."""
+"""Which workers are asked for a key, their order and time limits, and the answer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COUNTS: Any = SimpleNamespace(changelog_topic=SimpleNamespace(get_topic_name=lam
 
 
 class Request(dict[Any, Any]):
-    """A request, forwarded by another worker or not."""
+    """A request, direct or forwarded."""
 
     def __init__(self, method: str = "GET", *, is_forwarded: bool = False) -> None:
         self.method, self.headers = method, {HOP: "1"} if is_forwarded else {}
@@ -47,7 +47,7 @@ class Answer:
 
 
 class Careful(AllowlistRouter):
-    """The router beneath: workers answer by URL, and ``asked`` has each with what was said to it."""
+    """The base router: workers answer by URL, and ``asked`` lists each request."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
@@ -55,7 +55,7 @@ class Careful(AllowlistRouter):
         self.asked: list[tuple[URL, Any, Any]] = []
 
     async def forward(self, url: URL, web: Any, request: Any, *, also: Any, timeout: Any) -> Any:
-        """Send it."""
+        """Note the request and return the worker's answer."""
         self.asked.append((url, also, timeout))
         answer = self.answers.get(url, Answer())
         if isinstance(answer, BaseException):
@@ -63,13 +63,13 @@ class Careful(AllowlistRouter):
         return answer
 
     async def route_topic_req(self, topic: Any, key: Any, web: Any, request: Any) -> Any:
-        """Send it to the reader of the topic."""
+        """Forward the request to the topic's reader."""
         assert (topic, key, type(web), type(request)) == ("orders", "a", SimpleNamespace, Request)
         return await self.forward(OWNER, None, None, also=None, timeout=None)
 
 
 class Made:
-    """The router of a worker at ``OWN``; the key's partition is 3, which ``OWNER`` has."""
+    """The router of a worker at ``OWN``; ``OWNER`` owns the key's partition 3."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, here: Here, bound_s: float = 30.0) -> None:
         self.now, self.owner, self.joined = 100.0, OWNER, True
@@ -110,7 +110,7 @@ class Made:
         return self.owner
 
     async def get(self, *method: str, is_forwarded: bool = False) -> Any:
-        """The answer, and the role in which this worker is to answer by itself."""
+        """Return the answer, or the role in which this worker answers itself."""
         request = Request(*method, is_forwarded=is_forwarded)
         try:
             return await self.router.route_req("counts", "a", self.web, request)
@@ -119,7 +119,7 @@ class Made:
 
     @property
     def asked(self) -> list[URL]:
-        """The workers that were asked, in order."""
+        """Return the asked workers in order."""
         return [url for url, *_ in self.router.asked]
 
 
@@ -127,7 +127,7 @@ NOT_HERE, FRESH = Here(), Here(lag=2, age_s=1.0)
 
 
 async def test_the_owner_answers_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For the key that was asked, in its partition."""
+    """The reading has the key, its partition and its table."""
     it = Made(monkeypatch, Here(is_owner=True))
     assert await it.get() is Who.OWNER_HERE
     request = Request()
@@ -139,7 +139,7 @@ async def test_the_owner_answers_by_itself(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 async def test_another_worker_is_asked_as_the_owner(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hop is marked; the limit is that of a read, or a patient one for what may change something."""
+    """The request has the hop header and the time limit of a read or of a write."""
     it = Made(monkeypatch, FRESH)
     for method in ("GET", "HEAD", "POST"):
         assert (await it.get(method)).status == 200
@@ -169,7 +169,7 @@ async def test_another_worker_is_asked_as_the_owner(monkeypatch: pytest.MonkeyPa
 async def test_a_copy_stands_in_for_an_owner_that_does_not_answer(
     monkeypatch: pytest.MonkeyPatch, failure: Any
 ) -> None:
-    """The one here first; where none is, those of others in turn."""
+    """The local copy answers first, else the remote copies in order."""
     it = Made(monkeypatch, FRESH)
     it.router.answers[OWNER] = failure
     assert await it.get() is Who.COPY_HERE
@@ -184,7 +184,7 @@ async def test_a_copy_stands_in_for_an_owner_that_does_not_answer(
 async def test_an_answer_that_its_view_gave_is_passed_on(
     monkeypatch: pytest.MonkeyPatch, answer: Answer
 ) -> None:
-    """An error of the app's own is one, too; no copy is asked."""
+    """The app's own errors pass as well; no copy is asked."""
     it = Made(monkeypatch, NOT_HERE)
     it.router.answers[OWNER] = answer
     assert await it.get() is answer
@@ -194,7 +194,7 @@ async def test_an_answer_that_its_view_gave_is_passed_on(
 async def test_a_worker_that_did_not_answer_is_asked_last_for_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As long as a copy can stand in; an answer without a role is no silence."""
+    """This needs a copy that can answer; a 503 with role "none" is no silence."""
     it = Made(monkeypatch, NOT_HERE)
     it.router.answers[OWNER] = OSError()
     await it.get()
@@ -214,7 +214,7 @@ async def test_a_worker_that_did_not_answer_is_asked_last_for_a_while(
 async def test_a_copy_that_grows_old_while_the_owner_is_asked_does_not_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The next one is asked."""
+    """The router asks the next copy."""
     it = Made(monkeypatch, FRESH)
 
     class Silent(OSError):
@@ -244,7 +244,7 @@ async def test_a_copy_that_grows_old_while_the_owner_is_asked_does_not_answer(
 async def test_nobody_who_can_answer_means_503_with_a_reason(
     monkeypatch: pytest.MonkeyPatch, case: str, reason: str
 ) -> None:
-    """After each worker that might."""
+    """Each possible worker is asked before."""
     it = Made(monkeypatch, NOT_HERE)
     it.joined, it.copies = case != "not joined", []
     if case == "no owner":
@@ -259,7 +259,7 @@ async def test_nobody_who_can_answer_means_503_with_a_reason(
 async def test_a_request_for_a_topic_is_for_its_reader_alone(
     monkeypatch: pytest.MonkeyPatch, failure: Exception | None
 ) -> None:
-    """503 where that does not answer; a bug is raised."""
+    """A silent reader causes a 503; a bug is raised."""
     it = Made(monkeypatch, FRESH)
     if failure is not None:
         it.router.answers[OWNER] = failure
@@ -279,22 +279,22 @@ async def test_a_request_for_a_topic_is_for_its_reader_alone(
             )
 
 
-# -- where a key is
+# -- the location of a key
 
 
 class Topic:
-    """A topic with these names, whose keys are made like that."""
+    """A topic with these names, whose keys ``make`` serializes."""
 
     def __init__(self, make: Any, *names: str) -> None:
         self.topics, self._make = names, make
 
     def prepare_key(self, key: str, _: None) -> tuple[bytes, None]:
-        """Make it."""
+        """Serialize the key."""
         return self._make(key), None
 
 
 def serialized(*topics: Topic, use_partitioner: bool = False, joined: bool = True) -> bytes:
-    """The key "a" of a table beside these topics; "orders" and "clicks" are in its group."""
+    """Serialize "a" for a table beside these topics; "orders" and "clicks" are in its group."""
     groups = {LOG: 1, "orders": 1, "clicks": 1, "other": 2} if joined else {}
     app = SimpleNamespace(
         topics=topics,
@@ -309,7 +309,7 @@ def serialized(*topics: Topic, use_partitioner: bool = False, joined: bool = Tru
 
 
 def broken(key: str) -> bytes:
-    """Keys of another kind."""
+    """Fail as for a key of a different type."""
     raise TypeError(key)
 
 
@@ -335,12 +335,12 @@ RAW, JSON = (lambda key: b"raw"), (lambda key: b"json")
 def test_a_key_has_the_form_that_it_has_in_the_streams_beside_the_table(
     topics: tuple[Topic, ...], expected: bytes
 ) -> None:
-    """Where these topics agree; else that of the changelog."""
+    """If these topics disagree, the changelog's form counts."""
     assert serialized(*topics) == expected
 
 
 def test_rows_that_are_placed_by_the_table_have_the_form_of_its_changelog() -> None:
-    """And so it is before the group is joined."""
+    """The same holds before the worker joins the group."""
     orders = Topic(RAW, "orders")
     assert serialized(orders, use_partitioner=True) == b"changelog"
     assert serialized(orders, joined=False) == b"changelog"
@@ -349,7 +349,7 @@ def test_rows_that_are_placed_by_the_table_have_the_form_of_its_changelog() -> N
 async def test_each_silent_worker_is_asked_last_for_its_own_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """At the end of it the worker has its turn again; the one here is never put off."""
+    """After that time the worker has its turn again; the local worker is never delayed."""
     it = Made(monkeypatch, NOT_HERE)
     it.router.answers = {OWNER: OSError(), COPY: TimeoutError()}
     await it.get()
@@ -375,7 +375,7 @@ async def test_each_silent_worker_is_asked_last_for_its_own_time(
 async def test_a_forwarded_request_goes_no_further_and_one_that_changes_something_to_the_owner(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By its header and its method."""
+    """The header and the method decide."""
     it = Made(monkeypatch, NOT_HERE)
     status, said = await it.get("GET", is_forwarded=True)
     assert (status, "being moved or restored" in said, it.asked) == (503, True, [])
@@ -390,7 +390,7 @@ async def test_a_forwarded_request_goes_no_further_and_one_that_changes_somethin
 async def test_what_is_known_of_the_owner_is_asked_for_the_keys_partition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """So are the copies, and this worker's own state."""
+    """The copies and this worker's own state are asked for the same partition."""
     it, asked = Made(monkeypatch, NOT_HERE), list[Any]()
     assignor = it.router.app.assignor
     assignor.owner_of = lambda tp: asked.append(("owner", tp)) or OWNER
