@@ -1,4 +1,4 @@
-"""The steps of a cooperative member's round, beside an aiokafka that notes what it is asked."""
+"""The steps of a cooperative member's round, over an aiokafka that notes its calls."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ A, B, C = (TopicPartition("orders", number) for number in range(3))
 
 
 class Listener:
-    """The app, with every call in ``acts``."""
+    """Stand in for the app; list each call in ``acts``."""
 
     def __init__(self, acts: list[Any]) -> None:
         self.acts, self.flows, self.error = acts, True, list[Exception]()
         self.waits: list[str] = []
 
     def waiting(self, step: str) -> Any:
-        """A wait."""
+        """Note the wait's step."""
         self.waits.append(step)
         return nullcontext()
 
     def is_flowing(self) -> bool:
-        """Whether partitions are processed."""
+        """Return whether partitions are processed."""
         return self.flows
 
     def joins(self) -> None:
-        """A round begins."""
+        """Note the begin of a round."""
         self.acts.append("joins")
 
     async def gives_up(self) -> None:
-        """All is revoked."""
+        """Note the revocation of all partitions."""
         self.acts.append("gives up")
 
     async def revoke(self, revoked: Collection[Any]) -> None:
-        """Some go."""
+        """Note the revoked partitions."""
         self.acts.append(("let go", set(revoked)))
         if self.error:
             raise self.error.pop()
@@ -57,23 +57,23 @@ class Listener:
     async def assigned(
         self, tps: Any, revoked: Any, gained: Any, roles: Any, generation: int
     ) -> None:
-        """Some come."""
+        """Note the assignment."""
         await asyncio.sleep(0.01 if generation == 7 else 0)
         self.acts.append(("assigned", set(tps), set(revoked), set(gained), roles, generation))
         if self.error:
             raise self.error.pop()
 
     def gave_away(self, everything: bool) -> None:
-        """A member that leaves is done."""
+        """Note the end of a leaving member's hand-over."""
         self.acts.append(("gave away", everything))
 
     async def stand_still(self) -> None:
-        """Streams stop."""
+        """Note the stop of the streams."""
         self.acts.append("stand still")
 
 
 class Assignor:
-    """What the last round said."""
+    """Stand in for the assignor with the last round's result."""
 
     holds = stops_nobody = leaves = False
 
@@ -83,57 +83,57 @@ class Assignor:
         self.actives, self.standbys = {A, B}, {C}
 
     def is_followed(self, assignment: Any) -> bool:
-        """Whether a second round follows."""
+        """Return whether a second round follows."""
         return self.follows
 
     def torn(self, assignment: Any) -> frozenset[TopicPartition]:
-        """Whose transactions end."""
+        """Return the partitions whose transactions end."""
         return self.changed_ids
 
     def on_assignment(self, assignment: Any) -> None:
-        """Told."""
+        """Note the call."""
         self.acts.append("on assignment")
 
     def assigned_actives(self) -> set[TopicPartition]:
-        """Owned."""
+        """Return the owned partitions."""
         return self.actives
 
     def assigned_standbys(self) -> set[TopicPartition]:
-        """Followed."""
+        """Return the standbys."""
         return self.standbys
 
     def look_at_files(self, topics: Any) -> None:
-        """Look."""
+        """Note the look at the files."""
         assert topics == {"orders"}
         self.acts.append("look at files")
 
 
 class Fence:
-    """Open while ``sure``."""
+    """A fence, open while ``sure``."""
 
     sure, lost = True, False
 
     def is_sure(self) -> bool:
-        """Open."""
+        """Return whether the fence is open."""
         return self.sure
 
     def silent_s(self) -> float:
-        """Seconds."""
+        """Return the seconds of silence."""
         return 12.0
 
     def hear(self, asked_at: float) -> None:
-        """An answer."""
+        """Ignore the answer."""
 
 
 def answer(*tps: TopicPartition) -> bytes:
-    """The group's answer."""
+    """Return the group's answer with these partitions."""
     partitions = sorted(tp.partition for tp in tps)
     packed: bytes = ConsumerProtocolMemberAssignment(0, [("orders", partitions)], b"").encode()
     return packed
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    """Wait for it; TimeoutError after a while."""
+    """Wait for the condition; raise TimeoutError after 10 s."""
     async with asyncio.timeout(10.0):
         while not is_so():
             await asyncio.sleep(0.001)
@@ -148,7 +148,7 @@ class Made:
         #: Method of aiokafka -> the arguments of its last call.
         self.given: dict[str, Any] = {}
         self.meanwhile: Any = lambda: None
-        #: The heartbeats beside a round after which it is answered.
+        #: The number of heartbeats before the round is answered.
         self.beats = 0
         acts = self.acts
         fetcher = SimpleNamespace(
@@ -229,20 +229,20 @@ class Made:
         return True
 
     async def complete(self, *tps: TopicPartition, protocol: str = COOPERATIVE) -> None:
-        """The round is answered, and the app has been told."""
+        """Answer the round and wait until the app has the assignment."""
         await self.it._on_join_complete(7, "m-1", protocol, answer(*tps))
         if self.member.telling is not None:
             await self.member.telling
 
     @property
     def told(self) -> Any:
-        """What the app was told last."""
+        """Return the app's last assignment."""
         return next(act for act in reversed(self.acts) if act[0] == "assigned")
 
 
 @pytest.fixture
 async def made(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Made]:
-    """One, whose tasks end with the test."""
+    """A coordinator whose tasks end with the test."""
     monkeypatch.setattr(ours, "BREATH_S", 0.0)
     it = Made(monkeypatch)
     yield it
@@ -255,7 +255,7 @@ async def made(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Made]:
 
 
 async def test_a_member_that_flows_keeps_everything_while_it_joins(made: Made) -> None:
-    """The app hears that a round begins; aiokafka makes its request anew."""
+    """The app is notified of the round; aiokafka rebuilds its request."""
     await made.it._on_join_prepare(made.own)
     assert made.acts == ["joins"]
     assert made.assignor.holds
@@ -266,7 +266,7 @@ async def test_a_member_that_flows_keeps_everything_while_it_joins(made: Made) -
 async def test_a_member_that_cannot_keep_anything_gives_everything_up(
     made: Made, reason: str
 ) -> None:
-    """The app is told first; then aiokafka revokes."""
+    """The app revokes first; then aiokafka revokes."""
     previous: Any = made.own
     if reason == "lost":
         made.member.lost = True
@@ -287,7 +287,7 @@ async def test_a_member_that_cannot_keep_anything_gives_everything_up(
 
 
 async def test_what_was_given_up_is_not_revoked_again_at_the_next_try(made: Made) -> None:
-    """Nor is it claimed as kept."""
+    """The join does not claim the revoked partitions."""
     made.member.gave_up = True
     await made.it._on_join_prepare(made.own)
     assert made.acts == []
@@ -295,7 +295,7 @@ async def test_what_was_given_up_is_not_revoked_again_at_the_next_try(made: Made
 
 
 async def test_nothing_is_revoked_before_the_app_knows_the_last_round(made: Made) -> None:
-    """It hears of rounds in their order."""
+    """The app handles the rounds in their order."""
     await made.it._on_join_complete(7, "m-1", COOPERATIVE, answer(A, B, C))
     made.member.lost = True
     await made.it._on_join_prepare(made.own)
@@ -310,7 +310,7 @@ async def test_nothing_is_revoked_before_the_app_knows_the_last_round(made: Made
 async def test_a_member_lost_within_a_round_prepares_again(
     made: Made, lost: bool, gave_up: bool
 ) -> None:
-    """Unless everything has been given up."""
+    """After a complete revocation the member does not prepare again."""
     made.member.lost, made.member.gave_up = lost, gave_up
     await made.it.ensure_active_group("subscription", "assignment")
     assert made.given["ensure_active_group"] == ("subscription", "assignment")
@@ -319,7 +319,7 @@ async def test_a_member_lost_within_a_round_prepares_again(
 
 @pytest.mark.parametrize("fails", [True, False])
 async def test_a_round_is_under_way_until_it_is_answered_or_fails(made: Made, fails: bool) -> None:
-    """Whoever waits for it goes on in both cases; files are looked at before."""
+    """Waiters continue in both cases; the member reads its table files before the join."""
     rounds: list[Any] = []
     made.refusals = [errors.RebalanceInProgressError()] if fails else []
     rejoin = GroupCoordinator._do_rejoin_group
@@ -328,7 +328,7 @@ async def test_a_round_is_under_way_until_it_is_answered_or_fails(made: Made, fa
         rounds.append(made.member.round)
         return await rejoin(*args)
 
-    GroupCoordinator._do_rejoin_group = note  # the fixture puts the first back
+    GroupCoordinator._do_rejoin_group = note  # monkeypatch restores the original
     subscription = SimpleNamespace(topics={"orders"})
     if fails:
         with pytest.raises(errors.RebalanceInProgressError):
@@ -342,14 +342,14 @@ async def test_a_round_is_under_way_until_it_is_answered_or_fails(made: Made, fa
 
 
 def request_of(kind: type[Any]) -> Any:
-    """Of aiokafka, with what is read of it."""
+    """Return a request of aiokafka with two group protocols."""
     request = kind.__new__(kind)
     request._group_protocols = [(COOPERATIVE, b"old"), (EAGER, b"said")]
     return request
 
 
 async def test_rounds_have_a_connection_of_their_own_and_heartbeats_beside_it(made: Made) -> None:
-    """Both names carry the same words; other requests go as ever."""
+    """Both protocols carry the same metadata; other requests keep their connection."""
     made.beats, request = 2, request_of(JoinGroupRequest)
     await made.it._send_req(request)
     assert len(asyncio.all_tasks()) == 1, (
@@ -364,7 +364,7 @@ async def test_rounds_have_a_connection_of_their_own_and_heartbeats_beside_it(ma
 
 
 async def test_a_member_of_eager_rounds_offers_no_cooperative_protocol(made: Made) -> None:
-    """One such member makes the rounds of the whole group eager."""
+    """Such a member makes the rounds of the whole group eager."""
     made.member.offers, request = False, request_of(JoinGroupRequest)
     await made.it._send_req(request)
     assert request._group_protocols == [(EAGER, b"said")]
@@ -379,14 +379,14 @@ async def test_an_assignor_with_a_name_of_its_own_joins_by_this_name(made: Made)
 
 
 async def test_heartbeats_beside_a_round_go_on_after_one_that_was_refused(made: Made) -> None:
-    """The round itself will tell."""
+    """The answer to the round shows whether the member is still known."""
     made.beats, made.refusals = 2, [errors.GroupCoordinatorNotAvailableError()]
     await made.it._send_req(request_of(SyncGroupRequest))
     assert made.refusals == []
 
 
 async def test_a_member_that_gave_up_sends_no_heartbeats_beside_its_round(made: Made) -> None:
-    """It has nothing to keep."""
+    """The member has no partitions to keep."""
     made.member.gave_up = True
     made.it._client.send = lambda *_, **__: asyncio.sleep(0.05)
     await made.it._send_req(request_of(JoinGroupRequest))
@@ -396,7 +396,7 @@ async def test_a_member_that_gave_up_sends_no_heartbeats_beside_its_round(made: 
 async def test_heartbeats_have_begun_before_a_round_ends_them(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A task that is cancelled before its first step cancels whoever waits for it."""
+    """A task cancelled before its first step would cancel its waiter."""
     begun: list[str] = []
 
     async def beat() -> None:
@@ -415,7 +415,7 @@ async def test_heartbeats_have_begun_before_a_round_ends_them(
 async def test_a_round_that_could_not_be_sent_has_the_coordinator_looked_for_again(
     made: Made,
 ) -> None:
-    """As aiokafka does."""
+    """aiokafka does the same."""
     made.member.gave_up = True
     made.refusals = [errors.NodeNotReadyError()]
     with pytest.raises(errors.NodeNotReadyError):
@@ -429,7 +429,7 @@ async def test_a_round_that_could_not_be_sent_has_the_coordinator_looked_for_aga
 async def test_other_requests_go_on_the_connection_they_always_went(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Answers of one connection come in turn."""
+    """A connection returns answers in the order of its requests."""
     sent: list[Any] = []
 
     async def send(_: Any, request: Any) -> None:
@@ -446,7 +446,7 @@ async def test_other_requests_go_on_the_connection_they_always_went(
 
 
 async def test_what_stays_is_not_told_as_gone_or_come(made: Made, caplog: Any) -> None:
-    """What goes is finished before the assignment changes; heartbeats begin at once."""
+    """Revoked partitions are finished before the assignment changes; heartbeats begin at once."""
     caplog.set_level("INFO")
     await made.complete(A, C)
     assert caplog.messages == ["Generation 7: 1 partitions kept, 1 revoked, 1 assigned"]
@@ -458,7 +458,7 @@ async def test_what_stays_is_not_told_as_gone_or_come(made: Made, caplog: Any) -
 
 
 async def test_a_second_round_is_asked_for_where_it_follows(made: Made, caplog: Any) -> None:
-    """Before the app is told of the first."""
+    """The request precedes the app's notification of the first round."""
     caplog.set_level("INFO")
     made.assignor.follows = True
     await made.complete(A)
@@ -467,7 +467,7 @@ async def test_a_second_round_is_asked_for_where_it_follows(made: Made, caplog: 
 
 
 async def test_nothing_is_let_go_before_the_app_knows_what_it_has(made: Made) -> None:
-    """It would be told to let go of what it never took."""
+    """Else the app would revoke partitions before their assignment."""
     await made.it._on_join_complete(7, "m-1", COOPERATIVE, answer(A, B, C))
     await made.it._on_join_complete(8, "m-1", COOPERATIVE, answer(A, B))
     assert [act[0] for act in made.acts if act[0] in ("assigned", "let go")][:2] == [
@@ -479,9 +479,9 @@ async def test_nothing_is_let_go_before_the_app_knows_what_it_has(made: Made) ->
 
 
 async def test_the_app_hears_of_rounds_in_their_order(made: Made) -> None:
-    """Though it is slow to take the first one in."""
+    """The order holds although the app handles the first round slowly."""
     await made.it._on_join_complete(7, "m-1", COOPERATIVE, answer(A, B, C))
-    await made.complete(A, B, C)  # a slow one
+    await made.complete(A, B, C)  # the app needs 10 ms for generation 7
     generations = [act[5] for act in made.acts if act[0] == "assigned"]
     assert generations == [7, 7]
     made.acts.clear()
@@ -493,7 +493,7 @@ async def test_the_app_hears_of_rounds_in_their_order(made: Made) -> None:
 
 
 async def test_a_partition_whose_transaction_ends_goes_and_comes_in_one_round(made: Made) -> None:
-    """It is let go and begun again, under its new id."""
+    """The partition is revoked and assigned again, under its new transactional id."""
     made.assignor.changed_ids = frozenset({A, C})
     await made.complete(A, B)
     assert ("let go", {A}) in made.acts
@@ -503,7 +503,7 @@ async def test_a_partition_whose_transaction_ends_goes_and_comes_in_one_round(ma
 async def test_a_partition_whose_new_id_another_member_may_hold_comes_in_the_second_round(
     made: Made,
 ) -> None:
-    """Until then it is nobody's here."""
+    """Until the second round this member does not own the partition."""
     made.assignor.follows, made.assignor.changed_ids = True, frozenset({A})
     await made.complete(A, B)
     assert made.told == ("assigned", {B}, {A}, set(), ({B}, {C}), 7)
@@ -513,7 +513,7 @@ async def test_a_partition_whose_new_id_another_member_may_hold_comes_in_the_sec
 async def test_a_partition_that_could_not_be_finished_goes_nevertheless(
     made: Made, caplog: Any
 ) -> None:
-    """Its next owner waits for nobody; the app hears of the rest, and its failures are logged."""
+    """The next owner does not wait; the app gets the rest, and both failures are logged."""
     made.listener.error = [RuntimeError("second"), RuntimeError("first")]
     await made.complete(A)
     assert made.own.tps == {A}
@@ -522,7 +522,7 @@ async def test_a_partition_that_could_not_be_finished_goes_nevertheless(
 
 
 async def test_an_answer_to_a_subscription_that_is_over_changes_nothing(made: Made) -> None:
-    """It changed while partitions were let go."""
+    """The subscription changed during the revocation."""
 
     async def revoke(revoked: Any) -> None:
         made.it._subscription.subscription.assignment = Assignment({C})
@@ -537,7 +537,7 @@ async def test_an_answer_to_a_subscription_that_is_over_changes_nothing(made: Ma
 async def test_a_member_that_leaves_is_told_whether_it_has_given_everything_away(
     made: Made, actives: set[TopicPartition]
 ) -> None:
-    """It takes nothing on any more, and asks for no second round: the others wait for it there."""
+    """A leaving member gets no partitions and requests no second round, which would be delayed."""
     made.assignor.leaves, made.assignor.follows, made.assignor.actives = True, True, actives
     await made.complete(*actives)
     assert made.acts[-1] == ("gave away", not actives)
@@ -546,7 +546,7 @@ async def test_a_member_that_leaves_is_told_whether_it_has_given_everything_away
 
 
 async def test_a_member_that_was_lost_gives_up_before_it_takes_its_answer(made: Made) -> None:
-    """The coordinator had been silent for too long: nothing flows, and aiokafka assigns all anew."""
+    """The coordinator was silent too long: all flows stop, and aiokafka assigns all anew."""
     made.member.lost = made.member.stood = True
     await made.complete(A, B)
     assert made.acts == ["gives up", "_on_join_prepare", "_on_join_complete"]
@@ -557,7 +557,7 @@ async def test_a_member_that_was_lost_gives_up_before_it_takes_its_answer(made: 
 
 
 async def test_a_member_without_anything_takes_only_the_second_of_two_rounds(made: Made) -> None:
-    """The answer of the first is not complete; it is no lost member any more."""
+    """The first round's answer is incomplete; the member no longer counts as lost."""
     made.member.gave_up = made.member.lost = made.member.stood = made.assignor.follows = True
     await made.complete(A)
     assert made.acts == ["on assignment", "request_rejoin"]
@@ -566,7 +566,7 @@ async def test_a_member_without_anything_takes_only_the_second_of_two_rounds(mad
 
 
 async def test_an_eager_answer_is_remembered_as_one(made: Made) -> None:
-    """The next round gives everything up."""
+    """The next round revokes all partitions."""
     made.member.gave_up = made.assignor.stops_nobody = True
     await made.complete(A, protocol=EAGER)
     assert made.member.chosen == EAGER
@@ -586,7 +586,7 @@ async def commit(made: Made, **offsets: int) -> None:
 
 @pytest.mark.parametrize("how", ["lost", "overdue", "stood"])
 async def test_a_former_member_commits_nothing(made: Made, how: str) -> None:
-    """Others may have committed further."""
+    """The new owners may have committed later offsets."""
     if how == "lost":
         made.member.lost = True
     else:
@@ -598,11 +598,11 @@ async def test_a_former_member_commits_nothing(made: Made, how: str) -> None:
 
 
 async def test_a_commit_that_meets_a_round_is_sent_again_after_it(made: Made) -> None:
-    """For what is still owned then; the round goes on, whoever gives up waiting."""
+    """The repeated commit has the kept partitions only; a cancelled waiter ends no round."""
     made.member.round = asyncio.get_running_loop().create_future()
     made.refusals = [errors.RebalanceInProgressError()]
     first = asyncio.ensure_future(commit(made, a=5, b=6))
-    for _ in range(50):  # turns of the loop, however long they take
+    for _ in range(50):  # turns of the loop, regardless of their duration
         await asyncio.sleep(0)
     assert made.acts == [("commit", {A: 5, B: 6})]
     ours.change_assignment(made.own, {A}, made.it._subscription, made.member.fetcher)
@@ -612,7 +612,7 @@ async def test_a_commit_that_meets_a_round_is_sent_again_after_it(made: Made) ->
 
 
 async def test_a_commit_that_is_cancelled_cancels_no_round(made: Made) -> None:
-    """Other commits wait for it as well."""
+    """Other commits wait for the same round."""
     made.member.round = asyncio.get_running_loop().create_future()
     made.refusals = [errors.RebalanceInProgressError()]
     waiting = asyncio.ensure_future(commit(made, a=5))
@@ -623,7 +623,7 @@ async def test_a_commit_that_is_cancelled_cancels_no_round(made: Made) -> None:
 
 
 async def test_a_commit_of_the_generation_before_is_sent_again(made: Made) -> None:
-    """The round has been answered while it was under way."""
+    """The group answered the round during the commit."""
 
     def next_generation() -> None:
         made.it.generation = 7
@@ -634,7 +634,7 @@ async def test_a_commit_of_the_generation_before_is_sent_again(made: Made) -> No
 
 
 async def test_a_commit_that_the_group_refuses_without_a_round_is_dropped(made: Made) -> None:
-    """It has gone on without this worker."""
+    """The group continues without this worker."""
     made.refusals = [errors.UnknownMemberIdError()]
     with pytest.raises(errors.CommitFailedError):
         await commit(made, a=5)
@@ -648,7 +648,7 @@ async def test_a_commit_that_the_group_refuses_without_a_round_is_dropped(made: 
 async def test_an_error_of_a_commit_that_passes_is_tried_again(
     made: Made, error: type[errors.KafkaError], again: bool
 ) -> None:
-    """Any other is the caller's."""
+    """The commit raises any other error."""
     made.refusals = [error()]
     if again:
         await commit(made, a=5)
@@ -659,7 +659,7 @@ async def test_an_error_of_a_commit_that_passes_is_tried_again(
 
 
 async def test_a_commit_that_is_sent_is_not_cancelled_with_whoever_waits(made: Made) -> None:
-    """Half a request on a connection would take the next answer for its own."""
+    """The next answer on the connection would be taken for the answer to a half-sent request."""
     gate, done = asyncio.Event(), list[bool]()
 
     async def slow(*_: Any) -> None:
@@ -677,7 +677,7 @@ async def test_a_commit_that_is_sent_is_not_cancelled_with_whoever_waits(made: M
 
 
 async def beside(made: Made, what: str, *, generation: int = 6) -> None:
-    """aiokafka's reaction to a refusal, within a commit of that generation."""
+    """Call aiokafka's reaction to a refusal, within a commit of ``generation``."""
     token = ours._BESIDE.set(generation)
     try:
         getattr(made.it, what)()
@@ -691,7 +691,7 @@ async def beside(made: Made, what: str, *, generation: int = 6) -> None:
 async def test_a_refused_commit_resets_the_generation_it_was_of_alone(
     made: Made, generation: int, in_round: bool, is_reset: bool
 ) -> None:
-    """And not within a round, which tells by itself."""
+    """During a round the round's own answer decides."""
     if in_round:
         made.member.round = asyncio.get_running_loop().create_future()
     await beside(made, "reset_generation", generation=generation)
@@ -700,7 +700,7 @@ async def test_a_refused_commit_resets_the_generation_it_was_of_alone(
 
 
 async def test_a_round_that_is_refused_resets_the_generation(made: Made) -> None:
-    """Whatever it is beside."""
+    """The reset happens regardless of commits beside the round."""
     made.member.round = asyncio.get_running_loop().create_future()
     made.it.reset_generation()
     assert made.acts == ["reset_generation"]
@@ -714,7 +714,7 @@ async def test_a_round_that_is_refused_resets_the_generation(made: Made) -> None
 async def test_a_commit_that_meets_a_round_asks_for_no_other(
     made: Made, is_beside: bool, in_round: bool, rejoins: bool
 ) -> None:
-    """It would be a round in vain; everybody else may ask."""
+    """A second round would be useless; requests from elsewhere pass."""
     if in_round:
         made.member.round = asyncio.get_running_loop().create_future()
     if is_beside:
@@ -724,11 +724,11 @@ async def test_a_commit_that_meets_a_round_asks_for_no_other(
     assert made.acts == (["request_rejoin"] if rejoins else [])
 
 
-# -- a coordinator that is silent
+# -- a silent coordinator
 
 
 async def test_what_stood_still_once_stands_until_all_is_given_up(made: Made) -> None:
-    """Records were passed over meanwhile; an answer does not bring them back."""
+    """The streams skipped records meanwhile; a later answer does not restore the records."""
     assert not made.it.must_stand_still()
     made.fence.sure = False
     assert made.it.must_stand_still()
@@ -738,7 +738,7 @@ async def test_what_stood_still_once_stands_until_all_is_given_up(made: Made) ->
 
 @pytest.mark.parametrize("reason", ["gave up", "nothing"])
 async def test_a_member_that_owns_nothing_is_not_overdue(made: Made, reason: str) -> None:
-    """Nobody can have been given what it has not."""
+    """A member without partitions cannot have lost any."""
     made.fence.sure = False
     if reason == "gave up":
         made.member.gave_up = True
@@ -750,7 +750,7 @@ async def test_a_member_that_owns_nothing_is_not_overdue(made: Made, reason: str
 async def test_a_silent_coordinator_is_noted_once_and_joined_anew(
     made: Made, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    """Streams stop before the next round is asked for."""
+    """Streams stop before the member requests the next round."""
     monkeypatch.setattr(ours, "LOOK_S", 0.005)
     watching = asyncio.ensure_future(made.it._watch())
     await asyncio.sleep(0.02)
@@ -766,7 +766,7 @@ async def test_a_silent_coordinator_is_noted_once_and_joined_anew(
 
 @pytest.mark.parametrize("reason", [None, "lost", "closing"])
 async def test_everything_is_given_up_once(made: Made, reason: str | None) -> None:
-    """Not by a member that does so already, nor by one that leaves."""
+    """A lost member and a leaving member do not repeat the revocation."""
     made.member.lost = reason == "lost"
     if reason == "closing":
         made.it._closing.set_result(None)
@@ -777,7 +777,7 @@ async def test_everything_is_given_up_once(made: Made, reason: str | None) -> No
 
 
 async def test_no_task_outlives_the_coordinator(made: Made) -> None:
-    """Each is cancelled after the group was left."""
+    """``close`` leaves the group and then cancels each task."""
     tasks = [asyncio.ensure_future(asyncio.sleep(60)) for _ in range(3)]
     made.member.watching, made.member.telling, made.member.standing = tasks  # type: ignore[assignment]
     await made.it.close()
@@ -791,7 +791,7 @@ async def test_no_task_outlives_the_coordinator(made: Made) -> None:
 async def test_a_member_without_a_subscription_sends_no_heartbeats_beside_its_round(
     made: Made,
 ) -> None:
-    """It processes nothing."""
+    """Such a member processes no partitions."""
     made.it._subscription.subscription = None
     made.it._client.send = lambda *_, **__: asyncio.sleep(0.05)
     await made.it._send_req(request_of(JoinGroupRequest))
@@ -799,7 +799,7 @@ async def test_a_member_without_a_subscription_sends_no_heartbeats_beside_its_ro
 
 
 async def test_a_member_has_given_up_before_it_waits_for_its_app(made: Made) -> None:
-    """Silence of the coordinator is no loss from then on."""
+    """From then on a silent coordinator is no loss."""
     await made.it._on_join_complete(7, "m-1", COOPERATIVE, answer(A, B, C))
     made.member.lost, made.fence.sure = True, False
     preparing = asyncio.ensure_future(made.it._on_join_prepare(made.own))
@@ -810,7 +810,7 @@ async def test_a_member_has_given_up_before_it_waits_for_its_app(made: Made) -> 
 
 
 async def test_a_round_is_over_for_commits_once_it_is_answered(made: Made) -> None:
-    """The last commit of a partition that goes would else wait for itself."""
+    """Else the last commit of a revoked partition would wait for its own round."""
     made.member.round = under_way = asyncio.get_running_loop().create_future()
     states: list[Any] = []
 
@@ -825,7 +825,7 @@ async def test_a_round_is_over_for_commits_once_it_is_answered(made: Made) -> No
 async def test_a_member_without_anything_waits_a_moment_before_its_second_round(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The others let go of theirs meanwhile; it counts as a member again by then."""
+    """The other members revoke their partitions meanwhile; the member no longer counts as lost."""
     member, sleep = made.member, asyncio.sleep
 
     async def moment(seconds: float) -> None:
@@ -842,7 +842,7 @@ async def test_a_member_without_anything_waits_a_moment_before_its_second_round(
 async def test_a_member_counts_as_one_while_its_app_takes_all_anew(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The app may commit and process at once; it has given up until then."""
+    """The app may commit and process at once; ``gave_up`` holds until all is assigned."""
     states: list[Any] = []
 
     async def complete(*_: Any) -> None:
@@ -859,7 +859,7 @@ async def test_a_member_counts_as_one_while_its_app_takes_all_anew(
 def test_both_protocols_are_of_the_apps_assignor(
     made: Made, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Any other name is aiokafka's to find."""
+    """aiokafka looks up any other name."""
     monkeypatch.setattr(
         GroupCoordinator, "_lookup_assignor", lambda self, name: f"{name} of aiokafka"
     )
@@ -879,7 +879,7 @@ def test_both_protocols_are_of_the_apps_assignor(
 def test_a_line_about_a_round_is_dropped_beside_a_round_alone(
     text: str, in_round: bool, is_logged: bool
 ) -> None:
-    """It is false there; others are for an operator."""
+    """During a round the line is false; other lines inform the operator."""
     token = ours._BESIDE.set(6 if in_round else None)
     try:
         record = logging.LogRecord("aiokafka", logging.INFO, "", 1, text, ("g",), None)
@@ -889,7 +889,7 @@ def test_a_line_about_a_round_is_dropped_beside_a_round_alone(
 
 
 async def test_kept_torn_lost_and_new_partitions_are_told_apart(made: Made, caplog: Any) -> None:
-    """Topics outside of the subscription are none; with a second round the torn ones come there."""
+    """Unsubscribed topics are ignored; a second round assigns partitions with changed ids."""
     caplog.set_level("INFO")
     d, e = (TopicPartition("orders", number) for number in (3, 4))
     other = TopicPartition("bills", 0)
@@ -925,11 +925,11 @@ async def test_kept_torn_lost_and_new_partitions_are_told_apart(made: Made, capl
 async def test_a_consumer_that_has_started_gets_our_fetcher_and_coordinator(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With the app's assignor, listener and fence; from then on it is watched."""
+    """Both get the app's assignor, listener and fence; the watch begins."""
     acts: list[Any] = []
 
     class Coordinator:
-        """Notes its membership."""
+        """Note the membership."""
 
         def __init__(self, client: Any, *, membership: CooperativeMember) -> None:
             self.client, self.membership = client, membership
@@ -970,7 +970,7 @@ async def test_a_consumer_that_has_started_gets_our_fetcher_and_coordinator(
 async def test_a_commit_that_passes_waits_between_its_tries_and_is_repeated_whole(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A member that was lost meanwhile commits nothing more."""
+    """A member lost meanwhile commits no further."""
     slept, sleep = list[float](), asyncio.sleep
 
     async def note(seconds: float) -> None:
@@ -991,7 +991,7 @@ async def test_a_commit_that_passes_waits_between_its_tries_and_is_repeated_whol
 
 
 async def test_a_commit_of_partitions_that_all_went_in_the_round_is_over(made: Made) -> None:
-    """There is nothing left to repeat."""
+    """No partition remains for a second commit."""
     made.member.round = asyncio.get_running_loop().create_future()
     made.refusals = [errors.UnknownMemberIdError()]
     waiting = asyncio.ensure_future(commit(made, a=5))
@@ -1004,7 +1004,7 @@ async def test_a_commit_of_partitions_that_all_went_in_the_round_is_over(made: M
 
 @pytest.mark.parametrize("what", ["reset_generation", "request_rejoin"])
 async def test_the_first_generation_of_a_group_is_one(made: Made, what: str) -> None:
-    """A commit beside its round neither resets it nor asks for another round."""
+    """A commit beside the round neither resets the generation nor requests a round."""
     made.it.generation = 0
     made.member.round = asyncio.get_running_loop().create_future()
     await beside(made, what, generation=0)
@@ -1012,7 +1012,7 @@ async def test_the_first_generation_of_a_group_is_one(made: Made, what: str) -> 
 
 
 async def test_a_commit_is_marked_with_its_generation_for_its_own_task_alone(made: Made) -> None:
-    """So are heartbeats beside a round; a round itself is beside nothing."""
+    """Heartbeats beside a round are marked as well; the round itself is not."""
     marks: list[int | None] = []
     made.meanwhile = lambda: marks.append(ours._BESIDE.get())
     await commit(made, a=5)
@@ -1025,7 +1025,7 @@ async def test_a_commit_is_marked_with_its_generation_for_its_own_task_alone(mad
         marks.append(ours._BESIDE.get())
         return await beat(coordinator)
 
-    GroupCoordinator._do_heartbeat = noted  # the fixture puts the first back
+    GroupCoordinator._do_heartbeat = noted  # monkeypatch restores the original
     await made.it._send_req(request_of(SyncGroupRequest))
     assert set(marks) == {6}
     assert len(marks) >= 2

@@ -1,4 +1,4 @@
-"""Who may write to changelogs, step by step: the fence, the producer's requests and the commit."""
+"""When a member may write to changelogs: the fence, the producer's requests and the commit."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ CHANGES, OUTPUTS = TP("changes", 0), TP("outputs", 0)
 
 
 class Clock:
-    """Seconds that the test moves."""
+    """A clock that the test moves."""
 
     now = 100.0
 
     def __call__(self) -> float:
-        """The time."""
+        """Return the time."""
         return self.now
 
 
 @pytest.fixture
 def clock() -> Clock:
-    """At 100 s."""
+    """A clock at 100 s."""
     return Clock()
 
 
 @pytest.fixture
 def fence(clock: Clock) -> HeartbeatFence:
-    """Of a session of 10 s that has just begun."""
+    """A fence of a 10 s session that has just begun."""
     return HeartbeatFence(10.0, clock)
 
 
 def test_an_answer_that_was_asked_for_earlier_shortens_no_session(
     fence: HeartbeatFence, clock: Clock
 ) -> None:
-    """Answers of two requests may come in the other order."""
+    """Two answers may arrive in reverse order."""
     clock.now = 108.0
     fence.hear(107.0)
     fence.hear(101.0)
@@ -60,7 +60,7 @@ def test_an_answer_that_was_asked_for_earlier_shortens_no_session(
 
 
 def test_a_session_is_over_when_its_time_is(fence: HeartbeatFence, clock: Clock) -> None:
-    """At that moment the group may remove the member."""
+    """From then on the group may remove the member."""
     clock.now = 109.9
     assert fence.is_sure()
     clock.now = 110.0
@@ -70,7 +70,7 @@ def test_a_session_is_over_when_its_time_is(fence: HeartbeatFence, clock: Clock)
 def test_changes_made_before_a_membership_was_lost_are_stale_after_the_next_join(
     fence: HeartbeatFence, clock: Clock
 ) -> None:
-    """And all of them until then; a join of a member that lost nothing makes none stale."""
+    """Until the join all changes are stale; the join of an intact member makes none stale."""
     clock.now = 105.0
     fence.join()
     assert not fence.is_stale(101.0)
@@ -82,7 +82,7 @@ def test_changes_made_before_a_membership_was_lost_are_stale_after_the_next_join
 
 
 def test_each_lost_membership_counts(fence: HeartbeatFence) -> None:
-    """A request looks whether one was lost while it waited."""
+    """A waiting request compares the number of losses."""
     fence.lose()
     fence.join()
     fence.lose()
@@ -90,7 +90,7 @@ def test_each_lost_membership_counts(fence: HeartbeatFence) -> None:
 
 
 class Coordinator:
-    """aiokafka's, without rounds of ours."""
+    """aiokafka's coordinator, without cooperative rounds."""
 
     def __init__(self, *, is_known: bool = True) -> None:
         self.is_known, self.member_id = is_known, "m-1"
@@ -104,7 +104,7 @@ class Coordinator:
         return SimpleNamespace(error_code=0)
 
     def reset_generation(self) -> None:
-        """The group does not know it."""
+        """Drop the member id, as for an unknown member."""
         self.member_id = ""
 
 
@@ -112,7 +112,7 @@ class Coordinator:
 async def test_a_heartbeat_counts_from_when_it_was_sent_and_where_it_is_answered_well(
     monkeypatch: pytest.MonkeyPatch, clock: Clock, is_known: bool, heard: bool
 ) -> None:
-    """A refusal shows that the group goes on without this worker."""
+    """A refusal shows that the group continues without this worker."""
     monkeypatch.setattr(membership, "monotonic", clock)
     coordinator, fence = Coordinator(is_known=is_known), HeartbeatFence(10.0, clock)
     assert watch(coordinator, fence)
@@ -129,7 +129,7 @@ async def test_a_heartbeat_counts_from_when_it_was_sent_and_where_it_is_answered
 async def test_a_coordinator_without_rounds_of_ours_has_its_syncs_watched(
     monkeypatch: pytest.MonkeyPatch, clock: Clock, rounds: dict[str, Any], silent_s: float
 ) -> None:
-    """One of ours has watched its own from the start, and tells the fence itself."""
+    """Our coordinator watches its own rounds and reports to the fence itself."""
     monkeypatch.setattr(membership, "monotonic", clock)
     coordinator, fence = Coordinator(), HeartbeatFence(10.0, clock)
     vars(coordinator).update(rounds)
@@ -140,7 +140,7 @@ async def test_a_coordinator_without_rounds_of_ours_has_its_syncs_watched(
 
 
 def test_a_generation_that_is_reset_while_the_member_is_known_loses_nothing() -> None:
-    """Cooperative rounds keep the member id where the group still knows it."""
+    """Cooperative rounds keep a member id which the group still knows."""
     coordinator, fence = Coordinator(), HeartbeatFence(10.0)
     coordinator.reset_generation = lambda: None  # type: ignore[method-assign]
     watch(coordinator, fence)
@@ -149,7 +149,7 @@ def test_a_generation_that_is_reset_while_the_member_is_known_loses_nothing() ->
 
 
 def test_a_member_that_the_group_does_not_know_has_lost_its_membership() -> None:
-    """Once, however often its coordinator is watched."""
+    """The loss counts once, although the coordinator is watched twice."""
     coordinator, fence = Coordinator(), HeartbeatFence(10.0)
     assert watch(coordinator, fence)
     assert watch(coordinator, fence)
@@ -158,7 +158,7 @@ def test_a_member_that_the_group_does_not_know_has_lost_its_membership() -> None
 
 
 def test_a_consumer_without_a_group_is_not_watched() -> None:
-    """It has no heartbeats, and owns whatever it was told."""
+    """Such a consumer has no heartbeats and owns its assigned partitions."""
     assert not watch(SimpleNamespace(), HeartbeatFence(10.0))
 
 
@@ -174,7 +174,7 @@ def test_a_consumer_without_a_group_is_not_watched() -> None:
 async def test_the_answer_to_sync_group_alone_begins_a_session(
     monkeypatch: pytest.MonkeyPatch, clock: Clock, kind: type[Any], code: int, heard: bool
 ) -> None:
-    """The group admits a member with it; heartbeats are noted where they are sent."""
+    """The answer admits the member to the group; heartbeats are noted at their send time."""
     monkeypatch.setattr(membership, "monotonic", clock)
     fence = HeartbeatFence(10.0, clock)
     clock.now = 105.0
@@ -188,32 +188,32 @@ async def test_the_answer_to_sync_group_alone_begins_a_session(
 
 
 class Batch:
-    """aiokafka's, with one record."""
+    """An aiokafka batch with a record."""
 
     def __init__(self, made_at: float = 100.0) -> None:
         self._ctime, self._msg_futures = made_at, ["of a record"]
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def failure(self, *, exception: BaseException) -> None:
-        """As aiokafka's, which tells each record."""
+        """Set the error, as aiokafka does for each record."""
         assert not self._msg_futures
         self.future.set_exception(exception)
 
 
 class Sender:
-    """aiokafka's."""
+    """Stand in for aiokafka's sender."""
 
     def __init__(self) -> None:
         self._muted_partitions, self._in_flight = {CHANGES, OUTPUTS}, {1}
         self.sent: list[TP] = []
 
     async def send(self, node: int, batches: Mapping[TP, Batch]) -> None:
-        """Note it."""
+        """Note the batches."""
         self.sent += batches
 
 
 async def attempt(fence: HeartbeatFence, batches: Mapping[TP, Batch]) -> tuple[Sender, int]:
-    """One produce request, and how often it was told that changes were dropped."""
+    """Send a produce request; return the sender and the number of reports of dropped changes."""
     sender, dropped = Sender(), list[bool]()
     await asyncio.wait_for(
         send_as_member(
@@ -233,7 +233,7 @@ async def attempt(fence: HeartbeatFence, batches: Mapping[TP, Batch]) -> tuple[S
 async def test_dropped_changes_leave_their_partition_and_their_node_free(
     fence: HeartbeatFence,
 ) -> None:
-    """Else nothing is ever sent to either again; the batch has its error for whoever flushes."""
+    """Else neither is used again; a flush reads the batch's error."""
     fence.lose()
     batch = Batch()
     sender, dropped = await attempt(fence, {CHANGES: batch})
@@ -246,7 +246,7 @@ async def test_dropped_changes_leave_their_partition_and_their_node_free(
 async def test_what_goes_to_other_topics_is_sent_by_a_former_member(
     fence: HeartbeatFence, clock: Clock
 ) -> None:
-    """At least once: a fence that nobody has opened does not hold it up either."""
+    """Outputs are sent at least once, and a closed fence does not delay them."""
     clock.now = 150.0
     sender, dropped = await attempt(fence, {OUTPUTS: Batch()})
     assert (sender.sent, dropped) == ([OUTPUTS], 0)
@@ -256,7 +256,7 @@ async def test_what_goes_to_other_topics_is_sent_by_a_former_member(
 
 
 class Client:
-    """aiokafka's client; ``meanwhile`` happens while its connection is made."""
+    """aiokafka's client; ``meanwhile`` runs while the client connects."""
 
     def __init__(self, meanwhile: Any = None, *, is_ready: bool = True) -> None:
         self.meanwhile, self.is_ready, self.sent = meanwhile, is_ready, 0
@@ -268,20 +268,20 @@ class Client:
         return self.is_ready
 
     async def send(self, node: int, request: Any) -> str:
-        """Send."""
+        """Count the request."""
         self.sent += 1
         return "answer"
 
 
 def request(topic: str = "changes") -> Any:
-    """A produce request."""
+    """Return a produce request."""
     return SimpleNamespace(_topics=[(topic, [])])
 
 
 async def test_a_membership_lost_and_won_again_while_a_request_waited_sends_nothing(
     fence: HeartbeatFence,
 ) -> None:
-    """Its batches may be of the membership before: the sender looks at them anew."""
+    """Its batches may belong to the old membership, so the sender checks them again."""
 
     def meanwhile() -> None:
         fence.lose()
@@ -296,7 +296,7 @@ async def test_a_membership_lost_and_won_again_while_a_request_waited_sends_noth
 async def test_changes_are_not_written_to_a_node_without_a_connection(
     fence: HeartbeatFence,
 ) -> None:
-    """The client would wait for one between the look and the write."""
+    """Else the client would connect between the check and the write."""
     client = Client(is_ready=False)
     with pytest.raises(NodeNotReadyError):
         await MembersClient(client, fence, lambda topic: True).send(1, request())
@@ -304,14 +304,14 @@ async def test_changes_are_not_written_to_a_node_without_a_connection(
 
 
 async def test_a_request_without_changes_is_not_held_up(fence: HeartbeatFence) -> None:
-    """Whatever the group says."""
+    """A lost membership does not delay the request."""
     fence.lose()
     members = MembersClient(Client(is_ready=False), fence, lambda topic: topic == "changes")
     assert await members.send(1, request("outputs")) == "answer"
 
 
 class Stock:
-    """Of Faust's consumer."""
+    """Stand in for Faust's consumer."""
 
     in_transaction = False
 
@@ -332,7 +332,7 @@ class Stock:
         self.committed: list[Any] = []
 
     async def on_partitions_assigned(self, assigned: Any, generation_id: int = 0) -> None:
-        """Assigned."""
+        """Do nothing."""
 
     async def _commit(self, offsets: Any) -> bool:
         self.committed.append(offsets)
@@ -340,10 +340,10 @@ class Stock:
 
 
 class Consumer(MembershipFence, Stock):  # type: ignore[misc]
-    """Ours over it."""
+    """MembershipFence over the stand-in."""
 
     def change(self, topic: str = "changes") -> asyncio.Future[None]:
-        """A table sends a change."""
+        """Send a change as a table does."""
         future: Any = asyncio.get_running_loop().create_future()
         channel = SimpleNamespace(get_topic_name=lambda: topic)
         future.message = SimpleNamespace(channel=channel)
@@ -353,7 +353,7 @@ class Consumer(MembershipFence, Stock):  # type: ignore[misc]
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Consumer:
-    """A consumer that has been assigned nothing yet."""
+    """A consumer before its first assignment."""
     consumer = Consumer()
 
     def discard(app: Any) -> None:
@@ -366,7 +366,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Consumer:
 async def test_a_commit_waits_for_the_changes_before_it_and_for_no_later_ones(
     made: Consumer,
 ) -> None:
-    """Under load there is always one under way."""
+    """Under load a later change is always in flight."""
     first = made.change()
     committing = asyncio.ensure_future(made._commit({CHANGES: 1}))
     await asyncio.sleep(0.02)
@@ -378,7 +378,7 @@ async def test_a_commit_waits_for_the_changes_before_it_and_for_no_later_ones(
 
 
 async def test_a_commit_waits_for_no_record_of_another_topic(made: Consumer) -> None:
-    """Faust flushes those."""
+    """Faust flushes the other topics."""
     made.change("outputs")
     assert await asyncio.wait_for(made._commit({}), 5.0)
 
@@ -387,7 +387,7 @@ async def test_a_commit_waits_for_no_record_of_another_topic(made: Consumer) -> 
 async def test_nothing_is_committed_once_a_change_is_in_no_changelog(
     made: Consumer, how: str
 ) -> None:
-    """Nor is anything waited for: its record is processed again."""
+    """The commit fails at once, and the record is processed again."""
     lost = made.change()
     made.change()
     if how == "cancelled":
@@ -408,7 +408,7 @@ async def test_nothing_is_committed_once_a_change_is_in_no_changelog(
 async def test_a_new_generation_begins_without_the_changes_of_the_last(
     made: Consumer, unwritten: bool
 ) -> None:
-    """Rows that wait behind a change that never arrives go back."""
+    """The store discards rows behind a change that never arrives."""
     made.change()
     made._unwritten = unwritten
     await made.on_partitions_assigned(set())
@@ -423,7 +423,7 @@ async def test_a_new_generation_begins_without_the_changes_of_the_last(
 async def test_a_producer_with_a_fence_of_its_own_is_left_as_it_is(
     made: Consumer, is_transactional: bool, is_idempotent: bool, is_guarded: bool
 ) -> None:
-    """An idempotent one would lack a batch in the middle."""
+    """An idempotent producer would miss a batch in its sequence."""
     made.in_transaction = is_transactional
     made.sender._txn_manager = "manager" if is_idempotent else None
     for _ in range(2):
@@ -436,7 +436,7 @@ async def test_a_producer_with_a_fence_of_its_own_is_left_as_it_is(
 async def test_before_the_first_assignment_and_without_a_group_nobody_else_owns_anything(
     made: Consumer,
 ) -> None:
-    """Then the group decides."""
+    """After the first assignment the group's answers decide."""
     made.fence.lose()
     assert made.is_surely_member()
     await made.on_partitions_assigned(set())
@@ -447,7 +447,7 @@ async def test_before_the_first_assignment_and_without_a_group_nobody_else_owns_
 async def test_changes_wait_until_the_membership_is_sure_and_all_are_sent(
     fence: HeartbeatFence, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Look by look; the batches that came with them wait as well."""
+    """The sender repeats the check; batches of other topics wait in the same request."""
     clock.now, slept = 111.0, list[float]()
 
     async def sleep(seconds: float) -> None:
@@ -467,7 +467,7 @@ async def test_changes_wait_until_the_membership_is_sure_and_all_are_sent(
 async def test_of_two_memberships_the_changes_of_the_last_are_sent(
     fence: HeartbeatFence, clock: Clock, caplog: Any
 ) -> None:
-    """By the time at which each batch was begun; the number of dropped partitions is logged once."""
+    """Each batch's creation time decides; the log has the number of dropped partitions once."""
     fence.lose()
     clock.now = 105.0
     fence.join()
@@ -487,20 +487,20 @@ async def test_of_two_memberships_the_changes_of_the_last_are_sent(
 async def test_a_request_with_changes_waits_for_the_connection_and_for_the_membership(
     fence: HeartbeatFence, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both are looked at again after each wait; then the node gets the request with its options."""
+    """Both are checked again after each wait; then the node gets the request with its options."""
     asked: list[Any] = []
     clock.now = 111.0
 
     class Connected(Client):
-        """Notes the nodes."""
+        """Note the nodes and requests."""
 
         async def ready(self, node: int) -> bool:
-            """Connect."""
+            """Note the node."""
             asked.append(("ready", node))
             return True
 
         async def send(self, node: int, request: Any, **options: Any) -> str:
-            """Send."""
+            """Note the request."""
             asked.append(("send", node, request, options))
             return "answer"
 
@@ -521,7 +521,7 @@ async def test_a_request_with_changes_waits_for_the_connection_and_for_the_membe
 async def test_a_request_of_a_member_that_is_lost_already_is_given_back(
     fence: HeartbeatFence,
 ) -> None:
-    """Before a loss during its wait."""
+    """The loss precedes the request's wait."""
     fence.lose()
     client = Client()
     with pytest.raises(RequestTimedOutError):
@@ -532,7 +532,7 @@ async def test_a_request_of_a_member_that_is_lost_already_is_given_back(
 async def test_an_assignment_is_passed_on_after_the_fence_and_the_producer_are_set_up(
     made: Consumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the number of its generation; a member that was lost has joined by then."""
+    """The call keeps its generation; a lost member has joined by then."""
     seen: list[Any] = []
 
     async def assigned(self: Any, tps: Any, generation_id: int = 0) -> None:
@@ -557,7 +557,7 @@ async def test_an_assignment_is_passed_on_after_the_fence_and_the_producer_are_s
 async def test_what_has_not_started_yet_is_guarded_at_a_later_assignment(
     made: Consumer, missing: str
 ) -> None:
-    """And a client without a group keeps its fence as it is."""
+    """A client without a group keeps its fence unchanged."""
     if missing == "sender":
         made.app.producer._producer._sender = None
     elif missing == "producer":
@@ -572,7 +572,7 @@ async def test_what_has_not_started_yet_is_guarded_at_a_later_assignment(
 
 
 async def test_a_change_is_sent_as_ever_and_counts_until_it_has_arrived(made: Consumer) -> None:
-    """One that fails takes the wait for all others with it; the check is the watchdog's."""
+    """A failed change ends the commit's wait; the watchdog reads the problem."""
     first, second = made.change(), made.change()
     other = made.change("outputs")
     assert made.soon == [first, second, other]
@@ -591,7 +591,7 @@ async def test_a_change_is_sent_as_ever_and_counts_until_it_has_arrived(made: Co
 
 
 def test_a_producer_of_transactions_sends_changes_as_ever() -> None:
-    """Kafka fences it."""
+    """Kafka itself fences the producer."""
 
     class Transactional(MembershipFence, Stock):  # type: ignore[misc]
         in_transaction = True

@@ -1,4 +1,4 @@
-"""When a member leaves because it took no records, and when its idle time begins anew."""
+"""When a member leaves for lack of fetches, and when its idle time starts again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from faust_assigner.app.membership.leave_request import IDLE, STOPS, LeaveGroup
 
 
 class Coordinator:
-    """aiokafka's, of a member with these partitions."""
+    """aiokafka's coordinator of a member with these partitions."""
 
     group_id, member_id, _max_poll_interval = "g", "m-1", 300.0
     generation, _group_instance_id = 3, None
@@ -45,7 +45,7 @@ class Coordinator:
             raise self.error
 
     def reset_generation(self) -> None:
-        """No member any more."""
+        """Note the call."""
         self.acts.append("forget the generation")
 
     async def _stop_heartbeat_task(self) -> None:
@@ -53,7 +53,7 @@ class Coordinator:
 
     @property
     def idle_since(self) -> float:
-        """When the last fetch ended."""
+        """Return the end time of the last fetch."""
         return float(self._subscription._last_fetch_ended)
 
 
@@ -61,7 +61,7 @@ LEFT = ["leave", "forget the generation"]
 
 
 def sent(coordinator: Any) -> tuple[str, str, str]:
-    """Group, member and reason of its one request, as a broker of today reads them."""
+    """Return group, member and reason of the request, as a current broker reads them."""
     (request,) = coordinator.requests
     prepared = request.prepare({13: (0, 5)}).encode()
     entity, _ = entity_reader(load_request_schema(13, 5))(prepared, 0)
@@ -72,20 +72,20 @@ def sent(coordinator: Any) -> tuple[str, str, str]:
 
 @pytest.fixture(autouse=True)
 def now(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """It is 500 s."""
+    """Set the clock to 500 s."""
     monkeypatch.setattr(idle, "monotonic", lambda: 500.0)
     return
 
 
 async def started(*partitions: int) -> Any:
-    """The coordinator of a consumer that has started."""
+    """Return the coordinator of a started consumer."""
     consumer = SimpleNamespace(_coordinator=Coordinator([], *partitions))
     comes_back(consumer)
     return consumer._coordinator
 
 
 async def test_a_member_with_partitions_leaves_and_says_why(caplog: Any) -> None:
-    """And what to do."""
+    """The log names the setting."""
     coordinator = await started(0)
     await coordinator._maybe_leave_group()
     assert coordinator.acts == LEFT
@@ -94,7 +94,7 @@ async def test_a_member_with_partitions_leaves_and_says_why(caplog: Any) -> None
 
 
 async def test_a_member_without_partitions_stays_and_counts_anew() -> None:
-    """aiokafka would ask at each heartbeat; a fetch under way ends the idle time itself."""
+    """Else aiokafka would repeat the check at each heartbeat; a fetch ends the idle time itself."""
     coordinator = await started()
     await coordinator._maybe_leave_group()
     assert (coordinator.acts, coordinator.idle_since) == ([], 500.0)
@@ -108,7 +108,7 @@ async def test_a_member_without_partitions_stays_and_counts_anew() -> None:
 async def test_a_consumer_that_stops_leaves_without_a_word(
     caplog: Any, partitions: tuple[int, ...]
 ) -> None:
-    """Whatever it has."""
+    """The number of partitions does not matter."""
     coordinator = await started(*partitions)
     coordinator._closing.set_result(None)
     await coordinator._maybe_leave_group()
@@ -120,7 +120,7 @@ async def test_a_consumer_that_stops_leaves_without_a_word(
 async def test_nobody_leaves_who_is_no_member_or_a_static_one(
     generation: int, instance: str | None
 ) -> None:
-    """A static member keeps its partitions while it restarts; the generation is over all the same."""
+    """A static member keeps its partitions over a restart; its generation ends nevertheless."""
     coordinator = await started(0)
     coordinator.generation, coordinator._group_instance_id = generation, instance
     coordinator._closing.set_result(None)
@@ -129,7 +129,7 @@ async def test_nobody_leaves_who_is_no_member_or_a_static_one(
 
 
 async def test_a_broker_that_cannot_be_told_holds_nobody_up(caplog: Any) -> None:
-    """The member is forgotten on its side, and removed after its session on the other."""
+    """The worker drops its member id; the group removes the member after its session timeout."""
     coordinator = await started(0)
     coordinator._closing.set_result(None)
     coordinator.error = NodeNotReadyError("away")
@@ -139,7 +139,7 @@ async def test_a_broker_that_cannot_be_told_holds_nobody_up(caplog: Any) -> None
 
 
 def test_an_older_broker_is_not_told_why() -> None:
-    """Versions 3 and 4 of the request have members, and no reason: the second version is sent there."""
+    """Versions 3 and 4 have members and no reason, so the second version is sent."""
     request = LeaveGroup("g", "m-1", STOPS)
     assert request.prepare({13: (0, 4)}).encode() == b"\x00\x01g\x00\x03m-1"
     assert STOPS.encode() in request.prepare({13: (0, 5)}).encode()
@@ -158,7 +158,7 @@ def test_an_older_broker_is_not_told_why() -> None:
 async def test_the_time_of_a_join_is_idle_only_where_something_is_kept(
     partitions: tuple[int, ...], membership: Any, is_anew: bool
 ) -> None:
-    """What was given up cannot be fetched; heartbeats stop as ever."""
+    """Revoked partitions cannot be fetched; heartbeats stop as in aiokafka."""
     coordinator = await started(*partitions)
     if membership is not None:
         coordinator.membership = membership
@@ -168,7 +168,7 @@ async def test_the_time_of_a_join_is_idle_only_where_something_is_kept(
 
 
 async def test_a_member_of_the_first_generation_leaves_as_any_other() -> None:
-    """Kafka counts from 1."""
+    """Kafka's first generation is 1."""
     coordinator = await started(0)
     coordinator.generation = 1
     await coordinator._maybe_leave_group()

@@ -1,4 +1,4 @@
-"""What a static member asks and hears before it joins again."""
+"""The checks of a static member before it joins again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from faust_assigner.app.membership.instance import (
 
 
 class Coordinator:
-    """aiokafka's, which answers with these error codes, one after the other."""
+    """aiokafka's coordinator; it answers with these error codes in turn."""
 
     group_id, _group_instance_id = "g", "worker-1"
 
@@ -37,7 +37,7 @@ class Coordinator:
 
 
 class Made:
-    """A guard, and the reasons why its worker ends."""
+    """A guard; ``ends`` lists the reasons for the worker's end."""
 
     def __init__(self) -> None:
         self.coordinator, self.ends = Coordinator(), list[InstanceFenced]()
@@ -48,7 +48,7 @@ class Made:
         asyncio.get_running_loop().call_later(0.01, self.coordinator._closing.set_result, None)
 
     async def join(self, member_id: str = "", *codes: int) -> Any:
-        """One JoinGroup, as that member."""
+        """Send a JoinGroup with this member id."""
         self.coordinator.codes = list(codes)
         request = JoinGroupRequest.__new__(JoinGroupRequest)
         request._member_id = member_id
@@ -56,29 +56,29 @@ class Made:
 
     @property
     def asked(self) -> list[Any]:
-        """What the heartbeats carried."""
+        """Return the fields of the sent heartbeats."""
         return [one._fields for one in self.coordinator.sent if isinstance(one, StaticHeartbeat)]
 
 
 @pytest.fixture
 async def made() -> Made:
-    """One that has not joined."""
+    """A guard before its first join."""
     return Made()
 
 
 async def test_a_member_that_joins_anew_asks_once_who_has_its_instance(made: Made) -> None:
-    """With the ids of its last round; while nobody took it, it joins."""
+    """The heartbeat has the ids of the last round; without a replacement the member joins."""
     await made.join()
     await made.join("m-1")
     assert made.asked == []
-    await made.join("", 0, 25)  # the heartbeat is answered well, the join refused
+    await made.join("", 0, 25)  # the heartbeat succeeds, and the join is refused
     await made.join()
     assert made.asked == [("g", 7, "m-1", "worker-1")]
     assert made.ends == []
 
 
 async def test_a_join_that_is_refused_changes_nothing_of_what_was_joined(made: Made) -> None:
-    """A member id that is told with a refusal is no member's yet."""
+    """The member id in a refusal belongs to no member yet."""
     await made.join("", 79)
     await made.join()
     assert made.asked == []
@@ -86,7 +86,7 @@ async def test_a_join_that_is_refused_changes_nothing_of_what_was_joined(made: M
 
 @pytest.mark.parametrize("at", ["the question", "the join", "the sync"])
 async def test_a_replaced_member_ends_and_asks_for_nothing_more(made: Made, at: str) -> None:
-    """It waits until its worker ends; its request fails then. The reason names the instance id."""
+    """Its request fails at the worker's end; the reason names the instance id."""
     await made.join()
     if at == "the question":
         request = made.join("", FENCED_INSTANCE_ID)
@@ -104,14 +104,14 @@ async def test_a_replaced_member_ends_and_asks_for_nothing_more(made: Made, at: 
 
 
 async def test_answers_to_other_requests_are_passed_on(made: Made) -> None:
-    """Their code means something else there."""
+    """The code has a different meaning there."""
     made.coordinator.codes = [FENCED_INSTANCE_ID]
     answer = await made.guard.send(HeartbeatRequest.__new__(HeartbeatRequest))
     assert (answer.error_code, made.ends) == (FENCED_INSTANCE_ID, [])
 
 
 class Joined(Coordinator):
-    """A coordinator whose consumer subscribes to ``orders``; ``taken`` are the answers that it gets."""
+    """A coordinator whose consumer subscribes to ``orders``; ``taken`` lists its answers."""
 
     def __init__(self, instance_id: str | None = "worker-1") -> None:
         super().__init__()
@@ -124,13 +124,13 @@ class Joined(Coordinator):
 
 
 def packed(*topics: str) -> bytes:
-    """The group's answer: partition 3 of each topic."""
+    """Return the group's answer with partition 3 of each topic."""
     said = ConsumerProtocolMemberAssignment(1, [(topic, [3]) for topic in topics], b"ours")
     return bytes(said.encode())
 
 
 async def test_a_static_member_takes_what_it_still_subscribes_to(caplog: Any) -> None:
-    """Its former assignment comes without a round; aiokafka would end at the topic that is gone."""
+    """A restart returns the old assignment; aiokafka would end at the unsubscribed topic."""
     caplog.set_level("INFO")
     coordinator: Any = Joined()
     guard_instance(SimpleNamespace(_coordinator=coordinator), SimpleNamespace())
@@ -145,7 +145,7 @@ async def test_a_static_member_takes_what_it_still_subscribes_to(caplog: Any) ->
 
 
 async def test_a_replaced_member_ends_its_app_on_the_apps_own_loop() -> None:
-    """The guard is called on the consumer's thread."""
+    """The guard runs on the consumer's thread."""
     ended: list[Any] = []
 
     async def crash(reason: InstanceFenced) -> None:
@@ -163,14 +163,14 @@ async def test_a_replaced_member_ends_its_app_on_the_apps_own_loop() -> None:
 
 @pytest.mark.parametrize("coordinator", [Joined, SimpleNamespace], ids=["dynamic", "no group"])
 async def test_a_member_without_an_instance_id_is_not_guarded(coordinator: Any) -> None:
-    """No other worker can take its place."""
+    """No worker can take the place of a dynamic member."""
     made = coordinator(None) if coordinator is Joined else coordinator()
     guard_instance(SimpleNamespace(_coordinator=made), SimpleNamespace())
     assert not {"_send_req", "_on_join_complete"} & vars(made).keys()
 
 
 async def test_a_good_answer_to_another_request_is_no_join(made: Made) -> None:
-    """There is nobody to ask for before the first one."""
+    """Before the first join the member has no id to check."""
     for kind in (SyncGroupRequest, HeartbeatRequest):
         answer = await made.guard.send(kind.__new__(kind))
         assert answer.error_code == 0

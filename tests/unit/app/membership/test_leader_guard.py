@@ -1,4 +1,4 @@
-"""What the leader reads of other members' metadata, and what is left of it for aiokafka."""
+"""How the leader checks the members' metadata before aiokafka reads it."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from faust_assigner.wire.bounded import TOPICS
 
 
 def packed(*topics: str, version: int = 3, user_data: bytes = b"words") -> bytes:
-    """As a member sends it."""
+    """Return the metadata of a member."""
     raw: bytes = ConsumerProtocolMemberMetadata(version, list(topics), user_data).encode()
     return raw
 
 
 @pytest.mark.parametrize("name", ["x" * 249, "a.b_c-D9"])
 def test_every_name_that_a_topic_can_have_is_passed_on(name: str) -> None:
-    """With the very bytes that the member has sent."""
+    """The member's bytes pass unchanged."""
     raw = packed(name)
     assert readable("m", raw) is raw
 
 
 @pytest.mark.parametrize("name", ["", "x" * 250, "a b", "orders\n", "täglich"])
 def test_a_name_that_no_topic_can_have_is_left_out_alone(name: str, caplog: Any) -> None:
-    """The rest of the member's words stays."""
+    """The rest of the member's metadata stays."""
     said = ConsumerProtocolMemberMetadata.decode(readable("m-7", packed("a", name, "b")))
     assert (said.version, said.subscription, said.user_data) == (3, ["a", "b"], b"words")
     assert "Member m-7 subscribes to 1 names" in caplog.text
 
 
 def test_a_subscription_has_a_bounded_length() -> None:
-    """The broker is asked for each name."""
+    """The client asks the broker for each name."""
     raw = packed(*(f"topic-{number}" for number in range(TOPICS + 5)))
     assert len(ConsumerProtocolMemberMetadata.decode(readable("m", raw)).subscription) == TOPICS
 
 
 def test_a_member_that_does_not_decode_subscribes_to_nothing(caplog: Any) -> None:
-    """The others get their parts; the log names it."""
+    """The other members get their partitions; the log names the faulty member."""
     said = ConsumerProtocolMemberMetadata.decode(readable("m-7", b"\x00\x04\xff"))
     assert (said.subscription, said.user_data) == ([], b"")
     assert "Member m-7 gets no partitions" in caplog.text
@@ -81,11 +81,11 @@ async def test_ids_and_order_of_members_stay_as_they_are(
 async def test_the_topics_of_all_members_are_looked_for_in_one_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Round after round with what was looked for in vain; a consumer without a group has no leader."""
+    """Each round gets the set of absent topics; a consumer without a group has no leader."""
     looked: list[Any] = []
 
     async def perform(response: Any) -> None:
-        """Assign."""
+        """Do nothing."""
 
     async def find_topics(client: Any, topics: set[str], absent: set[str]) -> None:
         looked.append((topics, set(absent)))
@@ -104,7 +104,7 @@ async def test_the_topics_of_all_members_are_looked_for_in_one_step(
 
 
 class Client:
-    """aiokafka's; the broker knows ``topics``, and ``comes`` from request number ``comes_at`` on."""
+    """aiokafka's client; the broker knows ``topics``, and ``comes`` from request ``comes_at``."""
 
     def __init__(self, *topics: str) -> None:
         self.named = set(topics)
@@ -114,11 +114,11 @@ class Client:
         )
 
     def set_topics(self, topics: set[str]) -> None:
-        """What to ask for."""
+        """Keep the wanted topics."""
         self.wanted = topics
 
     async def force_metadata_update(self) -> None:
-        """One request."""
+        """Count the request."""
         self.asked += 1
         if self.asked == self.comes_at:
             assert self.comes in self.wanted
@@ -135,7 +135,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_topic_waited_for_in_vain_holds_up_no_further_round(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The leader asks again only for a new topic, and for no longer than that one takes."""
+    """The leader asks again for a new topic only, until the broker knows the new topic."""
     client, absent = Client("orders"), set[str]()
     await leader_guard._find_topics(client, {"orders", "gone"}, absent)
     assert (client.asked >= 2, absent) == (True, {"gone"})
@@ -150,7 +150,7 @@ async def test_a_topic_waited_for_in_vain_holds_up_no_further_round(
 
 @pytest.mark.usefixtures("_impatient")
 async def test_a_topic_that_was_found_is_waited_for_when_it_is_lost_again() -> None:
-    """An operator deletes a topic and makes it again: its table must be restored in the same round."""
+    """A deleted and created topic must be known again in the same round, to restore its table."""
     client, absent = Client(), set[str]()
     await leader_guard._find_topics(client, {"orders"}, absent)
     assert absent == {"orders"}
@@ -164,7 +164,7 @@ async def test_a_topic_that_was_found_is_waited_for_when_it_is_lost_again() -> N
 
 @pytest.mark.usefixtures("_impatient")
 async def test_a_topic_that_the_broker_has_by_now_costs_one_request() -> None:
-    """The metadata that the client keeps is older than the topic."""
+    """The client's metadata is older than the topic."""
     client, absent = Client(), set[str]()
     client.comes, client.comes_at = "new", 1
     await leader_guard._find_topics(client, {"new"}, absent)

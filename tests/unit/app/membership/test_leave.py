@@ -1,4 +1,4 @@
-"""How long a worker that is stopped waits for others to take over, and when it does not ask them."""
+"""How long a stopping worker waits for its hand-over, and when it requests none."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from faust_assigner.app.membership.leave import hand_over, install, is_to_retire
 
 
 class Coordinator(CooperativeCoordinator):
-    """Notes that a round was asked for."""
+    """Count the requested rounds."""
 
     def __init__(self, assignor: Any, instance_id: str | None, chosen: str) -> None:
         self._group_instance_id, self.asked = instance_id, 0
         self.membership = CooperativeMember(None, assignor, None, None, chosen=chosen)  # type: ignore[arg-type]
 
     def request_rejoin(self) -> None:
-        """Count it."""
+        """Count the request."""
         self.asked += 1
 
 
 class Stopped:
-    """A worker that was told to stop; ``answer()`` is the group's to its round."""
+    """A stopping worker; ``answer()`` is the group's answer to its round."""
 
     def __init__(
         self,
@@ -71,20 +71,20 @@ class Stopped:
         static = self.coordinator._group_instance_id is not None
         self.acts.append(
             "close" if static else "leave"
-        )  # aiokafka sends LeaveGroup of no static one
+        )  # aiokafka sends no LeaveGroup for a static member
 
     async def stop_consumer(self) -> None:
-        """As Faust does."""
+        """Note Faust's stop."""
         self.acts.append("stop")
 
     def answer(self, *actives: str) -> None:
-        """The round that gives everything away, but for ``actives``."""
+        """Answer the round: all partitions but ``actives`` are reassigned."""
         self.actives = set(actives)
         self.consumer.left.set()
 
 
 async def test_it_leaves_once_everything_was_given_away() -> None:
-    """Before that it goes on, and says that it leaves."""
+    """Before the answer the worker continues, with its leave flag set."""
     it = Stopped()
     leaving = asyncio.ensure_future(hand_over(it.app, 30.0))
     await asyncio.sleep(0.01)
@@ -95,7 +95,7 @@ async def test_it_leaves_once_everything_was_given_away() -> None:
 
 
 async def test_it_stops_all_the_same_when_nobody_answers(caplog: pytest.LogCaptureFixture) -> None:
-    """After the time that was set, with a line that says so."""
+    """The wait ends after its limit, with a log line."""
     it = Stopped()
     assert not await hand_over(it.app, 0.05)
     assert (it.assignor.leaves, it.acts) == (False, [])
@@ -103,7 +103,7 @@ async def test_it_stops_all_the_same_when_nobody_answers(caplog: pytest.LogCaptu
 
 
 async def test_it_stops_all_the_same_when_asking_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever goes wrong, Faust's own stop follows."""
+    """Faust's own stop follows any error."""
     it = Stopped()
     monkeypatch.setattr(it.coordinator, "request_rejoin", None)
     async with asyncio.timeout(20.0):
@@ -114,7 +114,7 @@ async def test_it_stops_all_the_same_when_asking_fails(monkeypatch: pytest.Monke
 async def test_steps_after_a_last_commit_that_failed_are_taken(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Else the consumer's thread would go on as a member that processes nothing."""
+    """Else the consumer's thread would remain a member that processes no partitions."""
     it = Stopped()
     it.consumer._thread.should_stop = True
 
@@ -132,7 +132,7 @@ async def test_steps_after_a_last_commit_that_failed_are_taken(
 
 
 async def test_a_round_that_nobody_answered_is_over_before_faust_stops() -> None:
-    """Faust's fetcher, stopped while the app is rebalancing, takes that for a crash."""
+    """Faust mistakes a fetcher stopped during a rebalance for a crash."""
     it = Stopped()
     it.consumer.rounds = SimpleNamespace(end=lambda: it.acts.append("round ends"))
     it.app._default_options = {"": {}}
@@ -142,7 +142,7 @@ async def test_a_round_that_nobody_answered_is_over_before_faust_stops() -> None
 
 
 async def test_what_is_not_given_away_goes_as_stock_lets_it_go() -> None:
-    """Nobody else subscribes to it: nobody is waited for."""
+    """No other member subscribes to the topic, so the worker does not wait."""
     it = Stopped()
     leaving = asyncio.ensure_future(hand_over(it.app, 30.0))
     await asyncio.sleep(0.01)
@@ -155,21 +155,21 @@ async def test_what_is_not_given_away_goes_as_stock_lets_it_go() -> None:
 async def test_who_is_expected_back_or_would_stop_everybody_asks_for_no_round(
     it: dict[str, Any],
 ) -> None:
-    """A static member's partitions wait for it; an eager round stops all of them."""
+    """The group keeps a static member's partitions; an eager round stops the whole group."""
     stopped = Stopped(**it)
     assert not await hand_over(stopped.app, 30.0)
     assert (stopped.coordinator.asked, stopped.assignor.leaves) == (0, False)
 
 
 async def test_no_time_is_no_hand_over() -> None:
-    """The setting is 0."""
+    """A limit of 0 disables the hand-over."""
     it = Stopped()
     assert not await hand_over(it.app, 0.0)
     assert it.coordinator.asked == 0
 
 
 async def answered(it: Stopped) -> None:
-    """The group answers the worker's round, if there is one, while it stops."""
+    """Stop the worker and answer its round, if it requested a round."""
     stopping = asyncio.ensure_future(stop(it.app, it.stop_consumer))
     await asyncio.sleep(0.01)
     it.answer()
@@ -181,7 +181,7 @@ async def answered(it: Stopped) -> None:
 async def test_a_static_member_that_retires_hands_over_and_leaves(
     tmp_path: Path, named: bool
 ) -> None:
-    """The operator's file says so; it is used up."""
+    """The operator's file requests the hand-over; the worker removes the file."""
     file = tmp_path / ("scale-in" if named else "retire")
     file.touch()
     settings = {"faust_assigner_retire_file": str(file)} if named else {}
@@ -192,7 +192,7 @@ async def test_a_static_member_that_retires_hands_over_and_leaves(
 
 
 async def test_a_static_member_without_that_file_is_expected_back(tmp_path: Path) -> None:
-    """No round, and no LeaveGroup when its consumer stops."""
+    """The worker requests no round, and its consumer sends no LeaveGroup."""
     it = Stopped(instance_id="one", folder=tmp_path)
     await answered(it)
     assert (it.coordinator.asked, it.acts) == (0, ["stop"])
@@ -200,7 +200,7 @@ async def test_a_static_member_without_that_file_is_expected_back(tmp_path: Path
 
 
 async def test_a_folder_of_that_name_retires_nobody(tmp_path: Path) -> None:
-    """It is no file that an operator has put there."""
+    """Only a file counts as the operator's request."""
     it = Stopped(instance_id="one", folder=tmp_path)
     (tmp_path / "retire").mkdir()
     await answered(it)
@@ -211,7 +211,7 @@ async def test_a_folder_of_that_name_retires_nobody(tmp_path: Path) -> None:
 async def test_a_static_member_that_retires_leaves_all_the_same(
     tmp_path: Path, trouble: str
 ) -> None:
-    """Where it cannot hand over, its consumer still sends LeaveGroup when it stops."""
+    """Without a hand-over its consumer still sends LeaveGroup at its stop."""
     (tmp_path / "retire").touch()
     it = Stopped(
         instance_id="one",
@@ -226,7 +226,7 @@ async def test_a_static_member_that_retires_leaves_all_the_same(
 
 
 async def test_the_file_says_nothing_to_a_dynamic_member(tmp_path: Path) -> None:
-    """It leaves in any case; the file stays for whom it is meant."""
+    """A dynamic member leaves in any case and keeps the file."""
     (tmp_path / "retire").touch()
     it = Stopped(folder=tmp_path)
     await answered(it)
@@ -235,7 +235,7 @@ async def test_the_file_says_nothing_to_a_dynamic_member(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("reason", ["recovering", "crashed", "thread", "lost", "gave up", "apart"])
 async def test_a_worker_that_has_nothing_to_hand_over_asks_for_no_round(reason: str) -> None:
-    """Its partitions are reassigned when it exits."""
+    """The group reassigns its partitions when the worker exits."""
     it = Stopped()
     member = it.coordinator.membership
     if reason == "recovering":
@@ -253,7 +253,7 @@ async def test_a_worker_that_has_nothing_to_hand_over_asks_for_no_round(reason: 
 
 
 async def test_an_app_hands_over_once_however_often_this_is_installed() -> None:
-    """Before Faust's own stop, which follows once."""
+    """The hand-over precedes Faust's own stop, which runs once."""
     it = Stopped()
     it.app._stop_consumer = it.stop_consumer
     for _ in range(2):
@@ -269,7 +269,7 @@ async def test_an_app_hands_over_once_however_often_this_is_installed() -> None:
 async def test_a_file_that_cannot_be_removed_retires_its_member(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any, is_there: bool
 ) -> None:
-    """The operator has put it there; the log says that it stays."""
+    """The operator's request counts; the log reports the remaining file."""
     file = tmp_path / "retire"
     if is_there:
         file.touch()
@@ -285,7 +285,7 @@ async def test_a_file_that_cannot_be_removed_retires_its_member(
 
 
 async def test_a_member_that_is_told_of_no_answer_is_no_cooperative_one() -> None:
-    """Another consumer has no such event."""
+    """A consumer without the cooperative rounds has no ``left`` event."""
     it = Stopped()
     it.consumer.left = "no event"
     assert not await hand_over(it.app, 30.0)
@@ -297,7 +297,7 @@ async def test_a_member_that_is_told_of_no_answer_is_no_cooperative_one() -> Non
 
 
 async def test_a_member_that_could_not_leave_goes_on_with_its_stop() -> None:
-    """It leaves no more: a later round gives it partitions again."""
+    """Its leave flag is cleared, so a later round may assign partitions again."""
     it = Stopped()
 
     async def fail() -> None:

@@ -1,4 +1,4 @@
-"""How a worker that stops says goodbye to brokers: in which order, and how long it waits for them."""
+"""A stopping worker's last requests to brokers: their order and their time limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from faust_assigner.app.rebalance.consumer_thread import RepairedThread
 
 
 async def test_what_one_wait_uses_the_next_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the end each has the least time only, and ``over`` is set for whoever waits beside them."""
+    """Afterwards each step has the least time only, and ``over`` is set for other waiters."""
     now = 100.0
     monkeypatch.setattr(shutdown, "monotonic", lambda: now)
     it = ShutdownBudget(SimpleNamespace(should_stop=True), seconds=4.0)
@@ -47,7 +47,7 @@ async def test_what_one_wait_uses_the_next_lacks(monkeypatch: pytest.MonkeyPatch
 async def test_a_wait_uses_up_what_it_took_even_within_its_least_time(
     monkeypatch: pytest.MonkeyPatch, left: float, spent: float, after: float, is_over: bool
 ) -> None:
-    """The least time of a step is beyond the budget, not a part of it."""
+    """The least time of a step comes on top of the budget."""
     now = 100.0
     monkeypatch.setattr(shutdown, "monotonic", lambda: now)
     it = ShutdownBudget(SimpleNamespace(should_stop=True), seconds=left)
@@ -61,13 +61,13 @@ async def test_a_wait_uses_up_what_it_took_even_within_its_least_time(
 
 
 async def test_a_last_request_has_its_least_time_when_all_is_used_up() -> None:
-    """A broker that answers at once is not taken for a silent one."""
+    """A broker that answers at once does not count as silent."""
     it = ShutdownBudget(SimpleNamespace(should_stop=True), seconds=-1.0)
     assert await it.within("Leaving the group", asyncio.sleep, 0.01, "answered") == "answered"
 
 
 async def test_an_app_that_goes_on_uses_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commits while it works are not the goodbye."""
+    """Commits of a running worker are no part of the shutdown."""
     now = 100.0
     monkeypatch.setattr(shutdown, "monotonic", lambda: now)
     it = ShutdownBudget(SimpleNamespace(should_stop=False), seconds=4.0)
@@ -82,7 +82,7 @@ async def test_an_app_that_goes_on_uses_up_nothing(monkeypatch: pytest.MonkeyPat
 
 
 async def test_a_step_that_times_out_by_itself_is_an_error_of_its_own() -> None:
-    """It is not taken for a silent broker, nor is any other error."""
+    """Neither its timeout nor its other errors count as a silent broker."""
 
     async def fail(error: Exception) -> None:
         raise error
@@ -93,7 +93,7 @@ async def test_a_step_that_times_out_by_itself_is_an_error_of_its_own() -> None:
             await it.within("Last flush", fail, error)
 
 
-#: A process whose main thread ends while a service's thread goes on; ``Worker`` is the class of that thread.
+#: A process whose main thread ends while a service's ``Worker`` thread still runs.
 LEFT_RUNNING = """
 import asyncio, sys
 from mode.threads import ServiceThread, WorkerThread
@@ -109,7 +109,7 @@ asyncio.new_event_loop().run_until_complete(main())
 
 @pytest.mark.parametrize("kind", ["EndsWithItsProcess", "WorkerThread"])
 def test_a_consumers_thread_that_nobody_stopped_keeps_no_process_alive(kind: str) -> None:
-    """Faust's does: it sends heartbeats for ever, and no other member gets the partitions."""
+    """Faust's thread sends heartbeats for ever and so keeps the partitions."""
     command = [sys.executable, "-c", LEFT_RUNNING, kind]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -125,12 +125,12 @@ def test_a_consumers_thread_that_nobody_stopped_keeps_no_process_alive(kind: str
 
 
 def test_the_consumers_thread_is_of_that_kind() -> None:
-    """The thread of a repaired consumer names it."""
+    """The thread of a repaired consumer names the class."""
     assert RepairedThread.Worker is shutdown.EndsWithItsProcess
 
 
 class Stock:
-    """Of Faust's consumer, with every call in ``acts``."""
+    """Stand in for Faust's consumer; list each call in ``acts``."""
 
     def __init__(self) -> None:
         self.acts: list[str] = []
@@ -154,12 +154,12 @@ class Stock:
         return note
 
     async def force_commit(self, topics: Any, start_new_transaction: bool) -> bool:
-        """Commit."""
+        """Note the commit."""
         self.acts.append(f"force commit {topics} {start_new_transaction}")
         return True
 
     async def commit_and_end_transactions(self) -> None:
-        """Commit all."""
+        """Note the commit."""
         self.acts.append("commit")
 
     async def wait_empty(self) -> None:
@@ -170,12 +170,12 @@ class Stock:
 
 
 class Consumer(BoundedShutdown, Stock):  # type: ignore[misc]
-    """Ours over it."""
+    """BoundedShutdown over the stand-in."""
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Consumer]:
-    """A consumer of an app that stops; a broker has a moment for each last step."""
+    """A consumer of a stopping app; each last step has 0.02 s."""
     monkeypatch.setattr(shutdown, "LEAST_S", 0.02)
     consumer = Consumer()
     consumer._budget.left = 0.02
@@ -189,13 +189,13 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Consumer]:
 
 
 async def test_the_group_is_left_after_all_was_sent_committed_and_written(made: Consumer) -> None:
-    """Rows land when their records have been told; after that they are another worker's."""
+    """Rows land once their records are acknowledged; then a different worker may own them."""
     await made.leave_group()
     assert made.acts == ["flush", "commit", "told", "discard", "leave"]
 
 
 async def test_a_thread_that_has_crashed_is_asked_for_nothing(made: Consumer) -> None:
-    """It leaves by itself."""
+    """Such a thread leaves the group itself."""
     made._thread.should_stop = True
     await made.leave_group()
     assert not await made.force_commit()
@@ -203,7 +203,7 @@ async def test_a_thread_that_has_crashed_is_asked_for_nothing(made: Consumer) ->
 
 
 async def test_a_commit_goes_through_a_thread_that_works(made: Consumer) -> None:
-    """Also while the app stops; and through one that stops while the app goes on."""
+    """The thread or the app may be stopping, as long as the other still runs."""
     assert await made.force_commit({1}, False)
     made.app.should_stop, made._thread.should_stop = False, True
     assert await made.force_commit()
@@ -212,7 +212,7 @@ async def test_a_commit_goes_through_a_thread_that_works(made: Consumer) -> None
 
 @pytest.mark.parametrize("stops", [True, False])
 async def test_streams_are_waited_for(made: Consumer, stops: bool) -> None:
-    """In a worker that goes on as Faust does."""
+    """A running worker waits as Faust does."""
     made.app.should_stop = stops
     made._budget.over.set() if not stops else None
     waiting = asyncio.ensure_future(made.wait_empty())
@@ -223,7 +223,7 @@ async def test_streams_are_waited_for(made: Consumer, stops: bool) -> None:
 
 
 async def test_streams_that_wait_for_a_silent_broker_are_left(made: Consumer) -> None:
-    """Nothing goes on waiting for them."""
+    """No task continues to wait for the streams."""
     waiting = asyncio.ensure_future(made.wait_empty())
     await asyncio.sleep(0.01)
     made._budget.over.set()
@@ -232,15 +232,15 @@ async def test_streams_that_wait_for_a_silent_broker_are_left(made: Consumer) ->
 
 
 async def test_streams_that_are_left_have_ended_before_the_consumer_goes_on(made: Consumer) -> None:
-    """What they do at their end would meet a closed client."""
+    """Their last steps would meet a closed client."""
 
     class Slow(asyncio.Event):
-        """Streams that need a few turns of the loop to end."""
+        """Streams that need 20 turns of the loop to end."""
 
         has_ended = False
 
         async def wait(self) -> Any:
-            """Wait."""
+            """Wait, and end slowly."""
             try:
                 return await super().wait()
             finally:
@@ -258,7 +258,7 @@ async def test_streams_that_are_left_have_ended_before_the_consumer_goes_on(made
 
 
 async def test_an_error_of_the_streams_is_raised(made: Consumer) -> None:
-    """It is why they are empty."""
+    """The error is the reason for the empty streams."""
     made.stream_error = RuntimeError("a stream has crashed")
     made.streams.set()
     with pytest.raises(RuntimeError, match="crashed"):
@@ -266,14 +266,14 @@ async def test_an_error_of_the_streams_is_raised(made: Consumer) -> None:
 
 
 async def for_ever() -> None:
-    """A broker that never answers."""
+    """Wait as for a broker that never answers."""
     await asyncio.sleep(3600)
 
 
 async def test_the_client_of_a_consumer_that_could_not_leave_is_closed(
     made: Consumer, caplog: Any
 ) -> None:
-    """Its connections are not left open; the log says what the group does."""
+    """Its connections are closed; the log names the consequence for the group."""
     await made.stop_client(made._thread, made._thread._consumer._coordinator.close)
     assert (made.acts, caplog.text) == (["leave"], "")
     await made.stop_client(made._thread, for_ever)
@@ -284,7 +284,7 @@ async def test_the_client_of_a_consumer_that_could_not_leave_is_closed(
 
 
 async def test_all_clients_of_a_producer_that_could_not_stop_are_closed(made: Consumer) -> None:
-    """Those of its transactions as well."""
+    """The clients of its transactions are closed as well."""
 
     def sender(name: str) -> Any:
         return SimpleNamespace(client=SimpleNamespace(close=made._noting(name)))
@@ -302,7 +302,7 @@ async def test_all_clients_of_a_producer_that_could_not_stop_are_closed(made: Co
 async def test_a_producer_stops_within_what_is_left_or_the_least_time(
     made: Consumer, monkeypatch: pytest.MonkeyPatch, left: float, given: float
 ) -> None:
-    """As the other last steps."""
+    """The limit equals the limit of the other last steps."""
     limits = []
 
     async def done_within(seconds: float, step: Any) -> bool:
@@ -316,7 +316,7 @@ async def test_a_producer_stops_within_what_is_left_or_the_least_time(
 
 
 async def test_a_step_that_is_cancelled_from_within_is_not_done() -> None:
-    """Where the whole task is cancelled, that goes on."""
+    """A cancellation of the whole task is passed on."""
 
     async def cancelled() -> None:
         raise asyncio.CancelledError
@@ -335,7 +335,7 @@ async def test_a_step_that_is_cancelled_from_within_is_not_done() -> None:
 async def test_a_commit_under_way_is_waited_for_within_what_is_left(
     made: Consumer, monkeypatch: pytest.MonkeyPatch, waited: bool | None, found: bool
 ) -> None:
-    """One that a silent broker does not end is none."""
+    """A commit that a silent broker delays counts as absent."""
 
     async def wait(self: Any) -> bool:
         if waited is None:
@@ -349,7 +349,7 @@ async def test_a_commit_under_way_is_waited_for_within_what_is_left(
 async def test_flush_and_commit_are_steps_of_one_budget_with_their_names(
     made: Consumer, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    """The producer of the app is asked through it; the log names the step and its limit."""
+    """The app's producer is flushed within the budget; the log names the step and its limit."""
     consumer = Consumer()
     monkeypatch.setattr(consumer.app.producer.flush.func.__self__, "left", 0.03)
     assert consumer._budget.app is consumer.app
@@ -371,7 +371,7 @@ async def test_flush_and_commit_are_steps_of_one_budget_with_their_names(
 
 @pytest.mark.parametrize("coordinator", [None, SimpleNamespace()])
 async def test_a_client_without_a_group_leaves_none(made: Consumer, coordinator: Any) -> None:
-    """It is flushed and committed all the same."""
+    """Its records are flushed and committed nevertheless."""
     made._thread._consumer._coordinator = coordinator
     await made.leave_group()
     assert made.acts == ["flush", "commit", "told", "discard"]
@@ -381,7 +381,7 @@ async def test_a_client_without_a_group_leaves_none(made: Consumer, coordinator:
 async def test_the_group_and_the_client_are_left_within_what_is_left_or_the_least_time(
     made: Consumer, monkeypatch: pytest.MonkeyPatch, left: float, given: float
 ) -> None:
-    """Of which one more is for the client that could not leave."""
+    """The client gets a further least time if it could not leave."""
     limits: list[tuple[float, Any]] = []
 
     async def done_within(seconds: float, step: Any) -> bool:
@@ -401,7 +401,7 @@ async def test_the_group_and_the_client_are_left_within_what_is_left_or_the_leas
 
 
 async def test_a_client_that_fails_while_it_stops_is_not_done(caplog: Any) -> None:
-    """The error is logged; the next step follows."""
+    """The error is logged, and the next step follows."""
 
     async def fail() -> None:
         raise OSError("reset by peer")
@@ -413,7 +413,7 @@ async def test_a_client_that_fails_while_it_stops_is_not_done(caplog: Any) -> No
 async def test_the_producer_of_the_app_stops_within_the_budget(
     monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    """Faust itself waits for ever; its client is closed."""
+    """Faust waits for ever; here the producer's client is closed."""
     noting = Stock._noting
     monkeypatch.setattr(shutdown, "LEAST_S", 0.02)
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""Topics and tables that do not fit: when they are looked at, and what is told."""
+"""Topics and tables that do not fit: when the check runs, and what it reports."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from faust_assigner.app.membership.watchdog import Watched
 
 
 class Stock(dict[str, Any]):
-    """Of Faust's table manager."""
+    """Stand in for Faust's table manager."""
 
     def __init__(self, app: Any) -> None:
         super().__init__()
         self.app, self.rounds = app, 0
 
     def add(self, table: Any) -> Any:
-        """Manage it."""
+        """Add the table."""
         self[table.name] = table
         return table
 
     async def on_start(self) -> None:
-        """It starts."""
+        """Note the start."""
         self.rounds = -1
 
     async def on_rebalance(self, *round_: Any) -> None:
-        """A round."""
+        """Note the round."""
         self.rounds += 1
         self.last_round = round_
 
 
 class Tables(Watched, Stock):  # type: ignore[misc]
-    """Ours over it."""
+    """Watched over the stand-in."""
 
 
 class Made:
-    """A manager of an app with a topic and a table; ``counts`` are partitions that are known."""
+    """A manager of an app with a topic and a table; ``counts`` has the known partitions."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int | None] = {"orders": 4, "log": 4}
@@ -73,14 +73,14 @@ class Made:
 
 @pytest.fixture
 def made() -> Made:
-    """One whose topics fit."""
+    """A manager whose topics fit."""
     return Made()
 
 
 async def test_a_changelog_unlike_its_source_ends_the_worker_at_its_first_partitions(
     made: Made,
 ) -> None:
-    """A worker that is given none cannot know yet."""
+    """A worker without partitions does not check yet."""
     made.counts["log"] = 5
     await made.tables.on_rebalance(set(), {1}, {2}, 7)
     assert made.tables.last_round == (set(), {1}, {2}, 7)
@@ -93,7 +93,7 @@ async def test_a_changelog_unlike_its_source_ends_the_worker_at_its_first_partit
 def test_a_table_that_any_partition_may_write_needs_no_source_like_it(
     made: Made, kind: str
 ) -> None:
-    """Its keys choose the partition."""
+    """The table's keys choose the partition."""
     made.counts["log"] = 5
     setattr(made.table, kind, True)
     assert made.tables.topic_problem() is None
@@ -101,7 +101,7 @@ def test_a_table_that_any_partition_may_write_needs_no_source_like_it(
 
 @pytest.mark.parametrize("unknown", ["orders", "log"])
 def test_topics_are_looked_at_until_all_counts_are_known(made: Made, unknown: str) -> None:
-    """What is unknown fits meanwhile."""
+    """An unknown count passes the check meanwhile."""
     known, made.counts[unknown] = made.counts[unknown], None
     assert made.tables.topic_problem() is None
     made.counts[unknown] = 5
@@ -114,7 +114,7 @@ def test_topics_are_looked_at_until_all_counts_are_known(made: Made, unknown: st
 
 
 async def test_a_mismatch_at_a_write_ends_worker_and_agent(made: Made) -> None:
-    """The agent alone would leave a worker without work; where it fits nothing happens."""
+    """The agent's error alone would leave an idle worker; a matching topic passes."""
     made.app.loop = asyncio.get_running_loop()
     made.table._verify_source_topic_partitions("orders")
     made.counts["log"] = 5
@@ -125,14 +125,14 @@ async def test_a_mismatch_at_a_write_ends_worker_and_agent(made: Made) -> None:
 
 
 def agent(pattern: str | None) -> Any:
-    """One that reads a pattern of topics, or names."""
+    """Return an agent with a topic pattern, or with topic names."""
     return SimpleNamespace(
         channel=SimpleNamespace(pattern=pattern and SimpleNamespace(pattern=pattern))
     )
 
 
 async def test_with_an_agent_that_reads_a_pattern_no_table_starts(made: Made) -> None:
-    """Nothing of Faust's has begun by then."""
+    """The error precedes Faust's own start."""
     made.app.agents["a"] = agent("orders-.*")
     with pytest.raises(ImproperlyConfigured, match="Agent a"):
         await made.tables.on_start()
@@ -143,14 +143,14 @@ async def test_with_an_agent_that_reads_a_pattern_no_table_starts(made: Made) ->
 
 
 def test_the_first_agent_by_name_with_a_pattern_is_named() -> None:
-    """Agents with names of topics, and channels, are well."""
+    """Agents with topic names and channels pass."""
     refuse_patterns([("a", agent(None)), ("b", SimpleNamespace(channel=SimpleNamespace()))])
     with pytest.raises(ImproperlyConfigured, match="Agent c"):
         refuse_patterns([("d", agent("x")), ("c", agent("y")), ("a", agent(None))])
 
 
 def table(name: str, changelog: str, **more: Any) -> Any:
-    """A table with its changelog."""
+    """Return a table with its changelog."""
     return SimpleNamespace(
         **{
             "name": name,
@@ -163,7 +163,7 @@ def table(name: str, changelog: str, **more: Any) -> Any:
 
 
 def test_each_table_that_fits_no_source_is_described_by_name() -> None:
-    """One source like it is enough; counts that are not known yet are none."""
+    """A single equal source is enough; unknown counts are left out."""
     counts = {"orders": 4, "bills": 6, "new": 0, "log-a": 6, "log-b": 5, "log-c": 3, "log-d": 0}
     app = SimpleNamespace(
         topics=[
@@ -192,7 +192,7 @@ def test_each_table_that_fits_no_source_is_described_by_name() -> None:
 
 
 async def test_a_table_is_managed_as_ever_and_a_round_is_passed_on_whole(made: Made) -> None:
-    """With the number of its generation."""
+    """The call keeps its generation."""
     other = table("other", "log", _verify_source_topic_partitions=made._verify)
     assert made.tables.add(other) is other
     assert set(made.tables) == {"counts", "other"}

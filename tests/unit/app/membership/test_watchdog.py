@@ -1,4 +1,4 @@
-"""What the watchdog counts, what it misses, and when it begins a recovery again."""
+"""The watchdog's waits, its missing tasks, and its restart of a stalled recovery."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from faust_assigner.app.retry import SAY_EVERY_S, RateLimitedLog
 def test_the_time_that_a_process_was_stopped_counts_as_no_wait(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """After an hour of sleep nothing has waited for an hour."""
+    """An hour of sleep adds two looks at most to a wait."""
     counted: list[tuple[float, bool]] = []
 
     def look(seconds: float, *, group_answers: bool) -> list[str]:
@@ -47,7 +47,7 @@ def test_the_time_that_a_process_was_stopped_counts_as_no_wait(
 def test_a_stalled_recovery_has_its_time_again_each_time_it_begins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is not begun at each look once it was late."""
+    """The restart does not repeat at each look."""
     begun: list[float] = []
     now = 0.0
     monkeypatch.setattr(watchdog, "monotonic", lambda: now)
@@ -69,11 +69,11 @@ def test_a_stalled_recovery_has_its_time_again_each_time_it_begins(
     assert begun == [STALLED_S, 2 * STALLED_S + 1]
 
 
-# -- what must be running
+# -- required services and threads
 
 
 def service(*running: str, started: bool = True, stops: bool = False) -> Any:
-    """A service with tasks; those that have ended are not in ``running``."""
+    """Return a service with tasks; only the tasks in ``running`` still run."""
     tasks = [
         SimpleNamespace(
             __wrapped__=SimpleNamespace(__name__=name), done=lambda name=name: name not in running
@@ -90,7 +90,7 @@ def service(*running: str, started: bool = True, stops: bool = False) -> Any:
 def test_a_task_that_has_ended_is_missed_in_a_service_that_runs(
     started: bool, stops: bool, is_running: bool
 ) -> None:
-    """One that has not begun, or stops, has no tasks."""
+    """A service before its start or during its stop has no tasks."""
     assert runs(service(started=started, stops=stops), "_fetcher") is is_running
     assert runs(service("_fetcher"), "_fetcher")
     assert not runs(service("_fetcher"), "_another")
@@ -98,7 +98,7 @@ def test_a_task_that_has_ended_is_missed_in_a_service_that_runs(
 
 @pytest.mark.parametrize("which", ["_coordination_task", "_fetch_task"])
 async def test_a_task_of_aiokafkas_that_has_ended_is_a_problem(which: str) -> None:
-    """In a client that was not closed."""
+    """A closed client has no problem."""
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     consumer = SimpleNamespace(
         _closed=False, _coordinator=SimpleNamespace(), _fetcher=SimpleNamespace()
@@ -117,7 +117,7 @@ async def test_a_task_of_aiokafkas_that_has_ended_is_a_problem(which: str) -> No
 
 
 def test_an_error_that_stops_the_group_coordinator_is_a_problem() -> None:
-    """It is kept for a caller that never asks, while the coordinator does nothing more."""
+    """aiokafka keeps the error for a later call, and its coordinator stays idle."""
     coordinator = SimpleNamespace(_pending_exception=ValueError("not authorized"))
     consumer = SimpleNamespace(_closed=False, _coordinator=coordinator, _fetcher=None)
     problem = "the group coordinator gave up: ValueError('not authorized')"
@@ -130,7 +130,7 @@ def test_an_error_that_stops_the_group_coordinator_is_a_problem() -> None:
 
 
 class Manager(Watched):
-    """A table manager whose worker works."""
+    """A table manager of a healthy worker."""
 
     should_stop = False
 
@@ -152,48 +152,48 @@ class Manager(Watched):
         )
 
     def topic_problem(self) -> str | None:
-        """Of topics."""
+        """Return the mismatch."""
         return self.mismatch
 
     async def sleep(self, seconds: float) -> None:
-        """As mode's."""
+        """Yield to the loop."""
         await asyncio.sleep(0)
 
 
 def ended_recovery(manager: Any) -> None:
-    """Its loop."""
+    """End the recovery's first loop."""
     manager.recovery = service("_slurp_changelogs")
 
 
 def ended_replay(manager: Any) -> None:
-    """Its other loop."""
+    """End the recovery's second loop."""
     manager.recovery = service("_restart_recovery")
 
 
 def ended_fetcher(manager: Any) -> None:
-    """The fetcher."""
+    """End the fetcher."""
     manager.app._fetcher = service()
 
 
 def ended_thread(manager: Any) -> None:
-    """The consumer's thread."""
+    """End the consumer's thread."""
     manager.thread._thread.is_alive = lambda: False
 
 
 def uneven_topics(manager: Any) -> None:
-    """Topics that cannot work."""
+    """Report a topic mismatch."""
     manager.mismatch = "a mismatch"
 
 
 def overdue_wait(manager: Any) -> None:
-    """A commit beyond its deadline."""
+    """Let a commit exceed its deadline."""
     manager.wait = waits_of(manager.app).during("The commit", "an answer", 1.0)
     manager.wait.__enter__()
     waits_of(manager.app).look(2.0, group_answers=True)
 
 
 def another_rooms(manager: Any) -> None:
-    """What another room has named."""
+    """Report a problem of a registered check."""
     must_run(manager.app, "its own", lambda: "its thread")
 
 
@@ -212,7 +212,7 @@ PROBLEMS: list[tuple[Callable[[Any], None], str]] = [
 async def test_a_worker_without_something_it_needs_ends_after_three_looks(
     end: Callable[[Any], None], text: str
 ) -> None:
-    """It names what is missing; a worker that works has no problem, nor has one that stops."""
+    """The problem names the missing part; a healthy or stopping worker has none."""
     manager = Manager()
     assert list(manager.problems()) == []
     end(manager)
@@ -222,7 +222,7 @@ async def test_a_worker_without_something_it_needs_ends_after_three_looks(
 
 
 async def looks(found: list[str | None], *, stops: bool = False) -> None:
-    """One look after the other, each of which finds that; then the service stops."""
+    """Run a look per entry of ``found``, then stop the service."""
 
     class Looked(Manager):
         def problems(self) -> Any:
@@ -239,7 +239,7 @@ async def looks(found: list[str | None], *, stops: bool = False) -> None:
 
 
 async def test_a_problem_of_three_looks_in_a_row_ends_the_worker() -> None:
-    """What comes and goes does not, nor does anything in a worker that stops."""
+    """An interrupted problem does not, and a stopping worker never ends so."""
     await looks(["has ended", "has ended", None, "has ended", "has ended"])
     await looks(["has ended", "another", "has ended"])
     await looks(["has ended"] * 3, stops=True)
@@ -251,7 +251,7 @@ async def test_a_problem_of_three_looks_in_a_row_ends_the_worker() -> None:
 def test_a_recovery_is_not_begun_again_while_somebody_runs_it(
     monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
-    """Nor where nothing is left to recover."""
+    """A complete recovery and an empty assignment cause no restart either."""
     now = 0.0
     monkeypatch.setattr(watchdog, "monotonic", lambda: now)
     recovery = SimpleNamespace(
@@ -272,7 +272,7 @@ def test_a_recovery_is_not_begun_again_while_somebody_runs_it(
 
 
 def test_each_step_that_a_recovery_waits_for_is_logged_after_a_minute(caplog: Any) -> None:
-    """The same step of a later recovery has a line of its own."""
+    """The same step of a later recovery has its own line."""
     said, manager = RateLimitedLog(), Manager()
     for since, lines in ((SAY_EVERY_S - 5.0, 0), (SAY_EVERY_S + 5.0, 1), (SAY_EVERY_S + 9.0, 2)):
         waiting = ("seek offsets", watchdog.monotonic() - since)
@@ -283,7 +283,7 @@ def test_each_step_that_a_recovery_waits_for_is_logged_after_a_minute(caplog: An
 
 
 def test_every_problem_is_found_by_its_name_in_order() -> None:
-    """None hides another, but that of a thread that has ended its client's."""
+    """All problems are listed; only a dead thread hides the problem of its client."""
     manager = Manager()
     consumer = SimpleNamespace(
         _closed=False,
@@ -318,7 +318,7 @@ def test_every_problem_is_found_by_its_name_in_order() -> None:
 
 @pytest.mark.parametrize("reason", ["not started", "stops", "no thread", "no consumer"])
 def test_a_consumers_thread_that_does_not_run_yet_or_any_more_has_no_problem(reason: str) -> None:
-    """Its client is not asked either."""
+    """The check skips its client as well."""
     manager = Manager()
     ended_thread(manager)
     if reason == "not started":
@@ -333,7 +333,7 @@ def test_a_consumers_thread_that_does_not_run_yet_or_any_more_has_no_problem(rea
 
 
 async def test_a_task_that_was_cancelled_has_no_reason_and_other_objects_are_no_tasks() -> None:
-    """A client without a group has no coordinator of that kind."""
+    """A client without a group has no coordination task."""
     cancelled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     cancelled.cancel()
     consumer = SimpleNamespace(
@@ -349,7 +349,7 @@ async def test_a_task_that_was_cancelled_has_no_reason_and_other_objects_are_no_
 async def test_each_look_counts_the_waits_and_tries_the_recovery(
     monkeypatch: pytest.MonkeyPatch, stops: str
 ) -> None:
-    """Every second, each with the result of the look before, until the service or its app stops."""
+    """Each look gets the last look's result, once a second, until the service or its app stops."""
     acts: list[Any] = []
 
     class Looked(Manager):
@@ -387,7 +387,7 @@ async def test_each_look_counts_the_waits_and_tries_the_recovery(
 def test_a_recovery_that_waits_for_nothing_has_no_line(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor one that has waited for less than a minute; at a minute it has, with the seconds."""
+    """A wait below a minute has no line; at a minute the line has the seconds."""
     manager, said = Manager(), RateLimitedLog()
     manager._say_what_it_waits_for(said)
     monkeypatch.setattr(watchdog, "monotonic", lambda: 500.0)
