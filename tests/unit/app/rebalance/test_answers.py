@@ -1,4 +1,4 @@
-"""The leader's answers: partitions without an owner, second rounds, sizes, and a cluster that fails."""
+"""The leader's answers: unowned partitions, second rounds, sizes, and a failing cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.shop import LOG, assignor_of, group
 
 
 def test_an_ordinary_round_is_followed_by_no_other() -> None:
-    """A number of members would make each of them join again at once."""
+    """A value of ``among`` would make each member join again at once."""
     found = group(2)
     found.rebalance()
     for raw in found.synced.values():
@@ -29,7 +29,7 @@ def test_an_ordinary_round_is_followed_by_no_other() -> None:
 
 
 def test_without_an_answer_of_the_cluster_each_member_has_an_answer_without_partitions() -> None:
-    """The next round asks again; a worker whose leader raised would stand still for good."""
+    """The next round asks again; an exception in the leader would stop its worker for good."""
     found = group(2)
     metadata = {
         m: ConsumerProtocolMemberMetadata.decode(raw) for m, raw in found.join_bytes().items()
@@ -41,7 +41,7 @@ def test_without_an_answer_of_the_cluster_each_member_has_an_answer_without_part
 
 
 def directory(*owners: int, standbys: Any = None, with_standbys: bool = False) -> Any:
-    """Of members a, b and c, of which each partition's owner is one by number, -1 for nobody."""
+    """Return the directory of members a, b and c; ``owners`` has a member number, or -1."""
     names = ("a", "b", "c")
     nothing: dict[str, Any] = {name: {} for name in names}
     placement = Placement(
@@ -57,7 +57,7 @@ def directory(*owners: int, standbys: Any = None, with_standbys: bool = False) -
 
 @pytest.mark.parametrize("owners", [(1, -1, 0), (-1, -1, -1), (2, 2, -1)])
 def test_a_partition_that_nobody_owns_has_no_url(owners: tuple[int, ...]) -> None:
-    """The last member is not taken for its owner."""
+    """The index -1 does not select the last member."""
     found = directory(*owners)
     for partition, owner in enumerate(owners):
         if owner < 0:
@@ -68,7 +68,7 @@ def test_a_partition_that_nobody_owns_has_no_url(owners: tuple[int, ...]) -> Non
 
 
 def test_copies_are_named_by_partition_in_the_order_of_their_members() -> None:
-    """One, two or none."""
+    """A partition may have two copies, a single copy or none."""
     standbys = {"a": {LOG: [1]}, "b": {LOG: [0, 2]}, "c": {LOG: [0, 1]}}
     found = directory(0, 1, 2, 2, standbys=standbys, with_standbys=True)
     urls = [tuple(u for u in found.standby_urls(LOG, p) if u) for p in range(4)]
@@ -80,7 +80,7 @@ def test_copies_are_named_by_partition_in_the_order_of_their_members() -> None:
 def test_a_members_share_of_the_groups_record_has_all_that_kafka_stores(
     packed: bytes | None, size: int
 ) -> None:
-    """Its id twice, both payloads, the topics of its subscription, and those of its answer with numbers."""
+    """The id counts twice, with both payloads, subscribed topics and assigned partitions."""
     one: Any = SimpleNamespace(member_id="abc", topics=("ab", "cde"))
     said = SimpleNamespace(user_data=packed)
     answer = ConsumerProtocolMemberAssignment(4, [("ab", [1, 2, 3]), ("cde", [])], b"1234567")

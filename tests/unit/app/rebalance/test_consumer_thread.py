@@ -1,4 +1,4 @@
-"""The consumer's thread with our parts: its start, its fetches, its seeks and its stop."""
+"""The consumer's thread with our parts: its start, fetches, seeks and stop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from faust_assigner.app.rebalance.consumer_thread import AssigningThread, Repair
 async def test_a_fetch_keeps_its_time_and_its_number_of_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Faust's own fetch gets both limits, and the client and the partitions."""
+    """Faust's fetch gets both limits, the client and the partitions."""
     asked: list[Any] = []
 
     async def put_back(thread: Any, fetch: Any, consumer: Any, active: Any, **limits: Any) -> Any:
@@ -32,7 +32,7 @@ async def test_a_fetch_keeps_its_time_and_its_number_of_records(
 
 
 class Noted:
-    """A thread of that class without Faust's start; ``acts`` are the calls in their order."""
+    """A thread of class ``kind`` without Faust's start; ``acts`` lists the calls in order."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, kind: type[Any]) -> None:
         self.acts: list[Any] = []
@@ -59,7 +59,7 @@ class Noted:
 async def test_a_client_is_guarded_once_its_parts_are_ours(
     monkeypatch: pytest.MonkeyPatch, kind: type[Any]
 ) -> None:
-    """A coordinator that is replaced after it was guarded would have no guard."""
+    """A coordinator replaced after its guard would be unguarded."""
     noted = Noted(monkeypatch, kind)
     await noted.thread.on_start()
     assert noted.acts == [
@@ -75,7 +75,7 @@ async def test_a_client_is_guarded_once_its_parts_are_ours(
 def test_a_client_joins_with_the_apps_assignor(
     monkeypatch: pytest.MonkeyPatch, is_asked: bool
 ) -> None:
-    """Where Faust chose another one; the thread then informs the app's of revocations."""
+    """If Faust chose a different assignor, the thread reports revocations to the app's assignor."""
     ours, theirs = object(), object()
     client = SimpleNamespace(_partition_assignment_strategy="Faust's choice")
     monkeypatch.setattr(
@@ -89,7 +89,7 @@ def test_a_client_joins_with_the_apps_assignor(
 
 
 async def test_the_client_of_fausts_own_consumer_keeps_its_parts() -> None:
-    """Only the repairs replace them."""
+    """Only the repairs replace the parts."""
     client = SimpleNamespace(_coordinator="aiokafka's", _fetcher="aiokafka's")
     await object.__new__(AssigningThread)._replace_parts(client)
     assert vars(client) == {"_coordinator": "aiokafka's", "_fetcher": "aiokafka's"}
@@ -98,7 +98,7 @@ async def test_the_client_of_fausts_own_consumer_keeps_its_parts() -> None:
 async def test_the_steps_of_a_repaired_thread_are_its_consumers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The stop within its time, the seek by one request, and the check of a partition that is wanted."""
+    """The thread delegates its bounded stop, its seek and the check of a wanted partition."""
     asked: list[Any] = []
 
     async def stop_client(thread: Any, stop: Any) -> None:

@@ -1,4 +1,4 @@
-"""A decided round as a whole: every input of the plan, every answer, and the record for the next round."""
+"""A decided round as a whole: the plan's inputs, each answer, and the record for the next round."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ POLICY = WarmupPolicy(
 
 
 def said(url: str, *, version: int = 4, noise: bool = False, **data: Any) -> Any:
-    """A member's metadata as aiokafka decodes it."""
+    """Return a member's metadata as aiokafka decodes it."""
     told = JoinData(url, changelogs=LOGS, globals_={RATES: False}, **{"cooperative": True, **data})
     packed = b"noise" if noise else encode_join(told, TOPICS)
     return SimpleNamespace(version=version, subscription=list(TOPICS), user_data=packed)
 
 
 def owns(*numbers: int) -> dict[str, Any]:
-    """Claims on the task topics."""
+    """Return claims on the task topics."""
     return {"orders": list(numbers), LOG: list(numbers)}
 
 
-#: ``a`` leads, ``b`` hands its partitions over, ``c`` is new and ``d``'s metadata does not decode.
+#: ``a`` leads, ``b`` leaves, ``c`` is new, and ``d``'s metadata does not decode.
 GROUP = {
     "a": said(
         "http://a",
@@ -61,7 +61,7 @@ GROUP = {
 
 
 def view(**more: Any) -> LeaderView:
-    """The leader's view of generation 8."""
+    """Return the leader's view of generation 8."""
     settled: dict[str, Any] = {
         "generation": 8,
         "last": Directory(("http://a", "http://b", "http://x"), {}),
@@ -74,17 +74,17 @@ def view(**more: Any) -> LeaderView:
 
 
 def decided(group: Mapping[str, Any] = GROUP, **more: Any) -> Round:
-    """The round of ``group``."""
+    """Decide the round of ``group``."""
     return decide(view(**more), lambda topic: range(COUNTS.get(topic, 0)), group)
 
 
 def answers(found: Round) -> dict[str, Answer]:
-    """The answers by member."""
+    """Return the answers by member."""
     return {m: decode_answer(answer.user_data) for m, answer in found.answers.items()}
 
 
 def test_the_inputs_of_a_decision_are_those_of_all_members() -> None:
-    """A leaving member gives its partitions away and is known all the same; a refused one is stateless."""
+    """A leaving member gets no partitions and stays known; a refused member is stateless."""
     asked: list[bool] = []
 
     def warmups(is_cooperative: bool) -> WarmupPolicy:
@@ -128,7 +128,7 @@ def test_the_inputs_of_a_decision_are_those_of_all_members() -> None:
 def test_the_last_directory_is_an_input_where_another_member_led_the_last_round(
     known: int | None, last: int, is_kept: bool
 ) -> None:
-    """Else the leader's own last decision is known to the ledger."""
+    """Else the ledger already has the leader's own last decision."""
     before = None
     if known is not None:
         before = replace(decided().inputs, generation=known)
@@ -152,7 +152,7 @@ def test_the_last_directory_is_an_input_where_another_member_led_the_last_round(
 def test_without_kafkas_number_a_round_is_later_than_all_that_is_known(
     last: int, generations: tuple[int, int], former: tuple[int, int], formed: int
 ) -> None:
-    """The leader's last round, each member's claims, and each member's former process."""
+    """The round follows the leader's last round, all claims and all claims of former processes."""
     group = {
         name: said(
             f"http://{name}",
@@ -166,7 +166,7 @@ def test_without_kafkas_number_a_round_is_later_than_all_that_is_known(
 
 
 def test_every_member_has_its_own_answer_and_the_protocol_of_the_oldest() -> None:
-    """Of a global table all partitions are actives, and ``writes`` has the member's own."""
+    """All partitions of a global table are active; ``writes`` has the member's own."""
     found = decided(
         {m: GROUP[m] for m in "abc"}, names_standbys=True, first=Outcome(trigger="subscription")
     )
@@ -232,7 +232,7 @@ HOLDING = {
 
 
 def test_a_round_that_waits_for_owners_is_recorded_with_its_promises() -> None:
-    """The record is the claims of truthful members in the next round; ``among`` counts who stays."""
+    """Truthful members claim the record in the next round; ``among`` counts the staying members."""
     found = decided(HOLDING)
     told = answers(found)
     assert found.follows
@@ -256,14 +256,14 @@ def test_a_round_that_waits_for_owners_is_recorded_with_its_promises() -> None:
 
 
 def test_a_round_without_a_second_one_is_recorded_among_none() -> None:
-    """The next round plans anew."""
+    """The next round makes a new plan."""
     found = decided({m: GROUP[m] for m in "ac"})
     assert not found.follows
     assert {given.among for given in found.record.given.values()} == {0}
 
 
 def test_the_awaited_standbys_are_in_the_answers_and_in_the_record() -> None:
-    """A member that reports them back is truthful."""
+    """A member that claims its awaited standbys is truthful."""
     group = {
         "a": said(
             "http://a",
@@ -296,12 +296,12 @@ def test_the_awaited_standbys_are_in_the_answers_and_in_the_record() -> None:
 def test_a_group_with_a_stock_member_is_not_uniform_and_has_the_oldest_of_our_versions(
     monkeypatch: pytest.MonkeyPatch, versions: dict[str, int], is_uniform: bool, version: int
 ) -> None:
-    """A leaving member of ours reads its answer as well."""
+    """A leaving member with our assignor reads its answer as well."""
     made: list[dict[str, Any]] = []
     read = leader.read_members
 
     class Writer(leader.AnswerWriter):
-        """Notes how it was made."""
+        """Note the options."""
 
         def __init__(self, *args: Any, **options: Any) -> None:
             made.append(options)
@@ -320,7 +320,7 @@ def test_a_group_with_a_stock_member_is_not_uniform_and_has_the_oldest_of_our_ve
 
 
 def test_a_record_of_exactly_the_limit_keeps_the_directory() -> None:
-    """One byte less leaves first the standbys' holders out, then the directory, and the size is reported."""
+    """A lower limit drops first the standbys' holders, then the owners, and reports the size."""
 
     def size_of(found: Round) -> int:
         return sum(
@@ -349,7 +349,7 @@ def test_a_record_of_exactly_the_limit_keeps_the_directory() -> None:
 def test_a_second_round_with_warm_ups_adds_those_of_the_next_round(
     monkeypatch: pytest.MonkeyPatch, warmups: WarmupPolicy | None
 ) -> None:
-    """Only where it keeps the first round's target, and a failure keeps the plan as it is."""
+    """This needs the first round's target; a failure keeps the plan unchanged."""
     calls: list[int] = []
     made: Any = SimpleNamespace(landed=True)
 
@@ -393,7 +393,7 @@ def test_a_failing_planner_deals_with_the_ids_and_tables_that_are_known(
 def test_claims_are_dated_before_kafkas_number_of_the_round(
     forming: int, claimed: int, dated: int
 ) -> None:
-    """Also before the first number of all; without Kafka's number a claim has its own date."""
+    """This includes Kafka's first generation; without a number a claim keeps its own date."""
     group = {"a": said("http://a", actives=owns(0), generation=claimed)}
     found = decided(group, generation=forming, last_generation=forming - 1 if forming > 0 else -1)
     assert [member.generation for member in found.inputs.members] == [dated]
@@ -402,10 +402,10 @@ def test_claims_are_dated_before_kafkas_number_of_the_round(
 def test_members_beyond_the_rounds_budget_are_refused_with_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whether any other claim is refused or not; each with its own reason."""
+    """The budget counts with and without other refusals; each refusal has its own reason."""
     monkeypatch.setattr(member_claims, "LEAST_BUDGET", 0)
     many = {t: list(range(n)) for t, n in COUNTS.items()}
-    # Each claim is a topic's runs of its own: seven kinds of four topics exceed eight times the total.
+    # Each claim has its own runs: seven kinds of four topics exceed eight times the total.
     greedy = said(
         "http://g",
         actives=many,
@@ -441,7 +441,7 @@ def test_members_beyond_the_rounds_budget_are_refused_with_the_others(
 def test_the_warm_up_policy_is_asked_whether_all_members_are_cooperative(
     offers: tuple[bool, bool], leaves: bool, is_cooperative: bool
 ) -> None:
-    """A member that leaves is in the round as well, and may make it an eager one."""
+    """A leaving member joins the round as well and may make the round eager."""
     asked: list[bool] = []
     group = {
         "a": said("http://a", cooperative=offers[0]),
@@ -466,7 +466,7 @@ def test_the_warm_up_policy_is_asked_whether_all_members_are_cooperative(
 def test_a_member_is_new_without_an_assignment_or_outside_of_the_last_directory(
     generation: int, url: str, last: tuple[str, ...], is_new: bool
 ) -> None:
-    """Without a directory only the first of the two is known."""
+    """Without a directory only the missing assignment shows a new member."""
     group = {"n": said(url, actives=owns(0) if generation >= 0 else {}, generation=generation)}
     inputs = decided(group, last=Directory(last, {})).inputs
     assert inputs.joined == ({url} if is_new else set())
@@ -474,7 +474,7 @@ def test_a_member_is_new_without_an_assignment_or_outside_of_the_last_directory(
 
 
 def test_the_time_of_the_planner_is_told_in_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From before the plan to after the step."""
+    """The time covers the plan and the step."""
     times = iter([10.0, 10.25])
     monkeypatch.setattr(leader, "perf_counter", lambda: next(times))
     assert decided({"a": GROUP["a"]}).inputs.solve_ms == 250.0
@@ -483,7 +483,7 @@ def test_the_time_of_the_planner_is_told_in_milliseconds(monkeypatch: pytest.Mon
 def test_the_next_round_is_planned_once_where_no_second_round_follows(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With warm-ups the plan itself has it; a plan that fails costs the round nothing."""
+    """With warm-ups the plan includes the next round; a failed plan does not affect the round."""
     asked: list[Any] = []
 
     def awaited(found: Any, members: Any, plan: Any) -> dict[str, Any]:
@@ -504,7 +504,7 @@ def test_the_next_round_is_planned_once_where_no_second_round_follows(
 
 
 def test_a_static_member_is_in_the_directory_by_its_name_from_its_first_round_on() -> None:
-    """It may restart before the next one."""
+    """The member may restart before the next round."""
     found = decided({"a": GROUP["a"], "n": said("http://n", instance_id="two")})
     directory = read_directory(answers(found)["a"].directory)
     assert dict(zip(directory.urls, directory.instances, strict=True)) == {
@@ -520,7 +520,7 @@ OLD = {
 
 
 def test_the_members_that_delay_a_round_are_counted_in_a_row() -> None:
-    """Ten rounds long; then the claims count as none, and the member is refused by name."""
+    """After ten rounds the member's claims are refused, and the refusal names the member."""
     found = decided(OLD, held_up={"a": 3, "z": 2})
     assert (found.follows, found.held_up, dict(found.refused)) == (True, {"a": 4}, {})
     found = decided(OLD, held_up={"a": MOST_HELD_UP})
@@ -529,7 +529,7 @@ def test_the_members_that_delay_a_round_are_counted_in_a_row() -> None:
 
 
 def test_where_all_members_leave_their_partitions_stay() -> None:
-    """There is nobody who could take them over."""
+    """No member remains to take over the partitions."""
     group = {
         m: said(f"http://{m}", actives=owns(*n), generation=7, leaves=True)
         for m, n in (("a", (0, 1)), ("b", (2, 3)))
@@ -544,7 +544,7 @@ def test_where_all_members_leave_their_partitions_stay() -> None:
 
 
 def test_a_group_without_the_leader_topic_has_none_without_weight() -> None:
-    """Topics that the cluster does not know are left out, in order."""
+    """Topics unknown to the cluster are left out and listed in order."""
     found = decide(view(), lambda t: range(4 if t == "orders" else 0), {"a": GROUP["a"]})
     assert found.inputs.weightless == frozenset()
     assert found.inputs.partitions == {"orders": 4}

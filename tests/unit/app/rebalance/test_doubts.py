@@ -1,4 +1,4 @@
-"""False claims: they are refused where they enter, cost the group no rounds, and their member is named."""
+"""False claims: the leader refuses them, they cause no rounds, and the log names their member."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.shop import group as wire_group
 
 EVERYTHING = {topic: range(number) for topic, number in TOPICS.items()}
 
-#: What a liar claims in the round after generation ``now``.
+#: The claims of a liar in the round after generation ``now``.
 LIES: dict[str, Callable[[int], dict[str, Any]]] = {
     "far ahead": lambda now: {"generation": 2_000_000_000 + now, "holds": True},
     "the round being formed": lambda now: {"generation": now + 1, "holds": True},
@@ -41,7 +41,7 @@ LIES: dict[str, Callable[[int], dict[str, Any]]] = {
 @pytest.mark.parametrize("lie", LIES)
 @pytest.mark.parametrize("records", [0, 1_000_000])
 def test_a_liar_that_joins_again_and_again_causes_no_second_rounds(lie: str, records: int) -> None:
-    """Forty joins: second rounds only until the liar has its share, and others keep what they own."""
+    """In forty joins second rounds end with the liar's share; the others' partitions stay."""
     group = Group(same_leader=True, records=records)
     group.join("a")
     group.join("b")
@@ -69,7 +69,7 @@ def test_a_liar_that_joins_again_and_again_causes_no_second_rounds(lie: str, rec
 
 
 def test_under_a_new_leader_each_time_a_claim_from_the_future_blocks_and_takes_nothing() -> None:
-    """A leader without a record takes the liar for a new member; others are never disbelieved for it."""
+    """A leader without a record takes the liar for a new member and refuses no other member."""
     group = Group()
     group.join("a")
     group.join("b")
@@ -87,7 +87,7 @@ def test_under_a_new_leader_each_time_a_claim_from_the_future_blocks_and_takes_n
 
 
 def word(member_id: str, generation: int, *partitions: int, **said: Any) -> MemberClaims:
-    """One member's claim on orders."""
+    """Return a member's claim on orders."""
     data = JoinData(
         f"http://{member_id}", {"orders": Runs.of(partitions)}, generation=generation, **said
     )
@@ -103,14 +103,14 @@ RECORD = Record(9, {"a": JoinData(actives={"orders": [0, 1, 2]}, generation=9)})
         word("a", 9, 0, 1, 2, holds=True),
         word("a", 9, 1),
         word("a", 9),
-        word("a", 8, 4, 5, holds=True),  # it missed the answer and processes what it had
+        word("a", 8, 4, 5, holds=True),  # it missed the answer and processes its old partitions
         word("x", 8, 4, 5, holds=True),
         word("x", -1, 4),
         word("x", -1),
     ],
 )
 def test_truthful_claims_are_taken_as_they_are(truthful: MemberClaims) -> None:
-    """Less than was given, older ones, and those of a member that has just come."""
+    """A claim may lag behind the record, be older, or come from a new member."""
     assert checked([truthful], 10, 9, RECORD) == (truthful,)
 
 
@@ -130,7 +130,7 @@ def test_truthful_claims_are_taken_as_they_are(truthful: MemberClaims) -> None:
     ],
 )
 def test_false_claims_are_replaced_by_the_leaders_record(false: MemberClaims, why: str) -> None:
-    """Or by nothing where the leader gave that member nothing."""
+    """A member without a record gets no claims."""
     (found,) = checked([false], 10, 9, RECORD)
     given = RECORD.given.get(false.member_id, JoinData())
     assert str(found.refused).startswith(why)
@@ -139,7 +139,7 @@ def test_false_claims_are_replaced_by_the_leaders_record(false: MemberClaims, wh
 
 
 def test_of_a_refused_member_nothing_is_left_but_what_the_leader_gave_it() -> None:
-    """Its other claims are as false: files, copies, promises, ids of groups, positions."""
+    """Files, copies, promises, group ids and positions are refused with the rest."""
     log, given = {"log": [1]}, {"log": [0]}
     data = JoinData(
         "http://a",
@@ -165,7 +165,7 @@ def test_of_a_refused_member_nothing_is_left_but_what_the_leader_gave_it() -> No
 
 
 def test_a_member_that_comes_back_under_another_name_contests_nothing() -> None:
-    """It was expelled: its claims of the last round are older than those of the members of that round."""
+    """The group removed the member, so its claims are older than those of the last round."""
     (found,) = checked([word("returned", 9, 0, 1, 4)], 10, 9, RECORD)
     assert found.refused is None
     assert found.data.generation == 8
@@ -176,20 +176,20 @@ def test_a_member_that_comes_back_under_another_name_contests_nothing() -> None:
 def test_where_the_count_began_anew_or_is_unknown_nothing_is_refused(
     generation: int, own: int
 ) -> None:
-    """The leader's own last generation is no older than the one being formed."""
+    """The leader's own last generation is at least the number of the forming round."""
     said = (word("a", 500, 0, holds=True), word("b", 12, 1))
     assert checked(said, generation, own, RECORD) == said
 
 
 def test_a_record_of_another_round_is_not_used() -> None:
-    """Another leader has answered since; a new member's claims are no older for it."""
+    """A different leader has answered since; a new member's claims keep their date."""
     new = (word("n", -1, 5), word("o", -1, 2, holds=True))
     said = (word("a", 9, 0, 3), word("x", 9, 4, holds=True), *new)
     assert checked(said, 11, 10, RECORD) == said
 
 
 def test_two_billion_claimed_partitions_cost_nothing() -> None:
-    """They are compared as runs."""
+    """The claims are compared as runs."""
     false = word("a", 9)
     many = replace(false, data=replace(false.data, actives={"orders": Runs([0], [2_000_000_000])}))
     (found,) = checked([many], 10, 9, RECORD)
@@ -199,7 +199,7 @@ def test_two_billion_claimed_partitions_cost_nothing() -> None:
 def test_the_leader_names_the_liar_and_counts_it(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the log of each round, with the reason and what counts instead."""
+    """Each round's log line has the reason and the claims that count instead."""
     now = count(5)
     forming = next(now)
     monkeypatch.setattr(assignor, "kafka_generation", lambda _: forming)
@@ -227,7 +227,7 @@ def test_the_leader_names_the_liar_and_counts_it(
 
 
 def test_a_refusal_names_the_first_three_of_the_false_topics_in_order() -> None:
-    """Of four that are false; a topic whose claims were given is not among them."""
+    """Four topics are false; a topic with a true claim is not named."""
     topics = ("log", "orders", "clicks", "bills", "audit")
     claims = {topic: Runs.of([4]) for topic in topics}
     data = JoinData("http://a", {**claims, "given": Runs.of([0])}, generation=9)
@@ -241,7 +241,7 @@ def test_a_refusal_names_the_first_three_of_the_false_topics_in_order() -> None:
 
 @pytest.mark.parametrize("generation", [7, 8, 10, 11])
 def test_a_record_counts_for_the_round_right_after_its_own(generation: int) -> None:
-    """Neither an older nor a newer one says what a member was given since."""
+    """Neither an older nor a newer record knows the member's last assignment."""
     record = replace(RECORD, generation=generation)
     (found,) = checked([word("a", 10, 0)], 10, 6, record)
     assert str(found.refused).endswith("; it counts as a new member")

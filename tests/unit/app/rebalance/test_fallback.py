@@ -1,4 +1,4 @@
-"""Answers from names and counts alone: valid for stock members and ours, whatever is broken."""
+"""Answers from names and counts alone, valid for stock members and ours after any failure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from faust_assigner.app.rebalance.leader import PROTOCOL_VERSION
 
 
 def member(url: str, subscription: Any) -> Any:
-    """A member's metadata as aiokafka decodes it."""
+    """Return a member's metadata as aiokafka decodes it."""
     return SimpleNamespace(subscription=subscription, user_data=json.dumps({"url": url}).encode())
 
 
 def partitions_of(topic: str) -> set[int]:
-    """Four, four, three and none; of one topic the cluster fails to tell."""
+    """Return four, four, three or no partitions; fail for an unknown topic."""
     counts = {"orders": 4, "shop-totals-changelog": 4, "clicks": 3, "empty": 0}
     if topic not in counts:
         raise ValueError(topic)
@@ -25,7 +25,7 @@ def partitions_of(topic: str) -> set[int]:
 
 
 def test_each_member_has_a_whole_answer() -> None:
-    """Sources without copies, changelogs with them; no topic that is empty, unknown or no text."""
+    """Only changelogs have copies; empty, unknown and non-text topics are left out."""
     cluster: Any = SimpleNamespace(partitions_for_topic=partitions_of)
     log = "shop-totals-changelog"
     said = {
@@ -53,7 +53,7 @@ def test_each_member_has_a_whole_answer() -> None:
 
 
 def test_plain_metadata_has_the_url_and_no_claim() -> None:
-    """The leader takes its member for a new one."""
+    """The leader takes the member for a new member."""
     app = SimpleNamespace(conf=SimpleNamespace(canonical_url="http://w:6066"))
     assert json.loads(plain_metadata(app)) == {
         "assignment": {"actives": {}, "standbys": {}},

@@ -1,4 +1,4 @@
-"""The problems of a round: each is logged with its extent, and counted in its own unit."""
+"""The problems of a round: each is logged with its extent and counted in its own unit."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ COUNTERS = (
 
 @pytest.fixture(autouse=True)
 def _one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The leader's line of the round itself is tested elsewhere."""
+    """Replace the leader's line of the round, which has its own test."""
     monkeypatch.setattr(findings, "outcome", lambda found: "a round")
     monkeypatch.setattr(findings, "why_eager", lambda found: None)
 
 
 def said(caplog: Any, **problems: Any) -> tuple[dict[str, int], list[str]]:
-    """The counters and the warnings of a round with these problems."""
+    """Return the counters and warnings of a round with these problems."""
     quiet = {
         "failure": None,
         "refused": {},
@@ -60,7 +60,7 @@ def said(caplog: Any, **problems: Any) -> tuple[dict[str, int], list[str]]:
 
 
 def test_a_round_without_a_problem_is_one_line(caplog: Any) -> None:
-    """And no counter but that of the rounds moves."""
+    """Only the counter of rounds increases."""
     assert said(caplog) == ({}, [])
 
 
@@ -106,7 +106,7 @@ def test_a_round_without_a_problem_is_one_line(caplog: Any) -> None:
 def test_each_problem_is_counted_in_its_unit(
     caplog: Any, problems: dict[str, Any], counter: str, count: int, text: str
 ) -> None:
-    """Topics, positions, URLs, changelogs, rounds or members."""
+    """The units are topics, positions, URLs, changelogs, rounds and members."""
     counters, lines = said(caplog, **problems)
     assert counters == {counter: count}
     assert len(lines) == 1
@@ -114,7 +114,7 @@ def test_each_problem_is_counted_in_its_unit(
 
 
 def test_urls_beyond_the_first_are_counted_and_not_named(caplog: Any) -> None:
-    """A thousand members behind one proxy are one line, a thousand pairs are twenty."""
+    """A thousand members behind a proxy make a single line; a thousand pairs make twenty."""
     shared = {f"http://{number:03}": ["a", "b"] for number in reversed(range(MOST_NAMED + 5))}
     counters, lines = said(caplog, shared_urls=shared)
     assert (counters, len(lines)) == ({"duplicate_urls": MOST_NAMED + 5}, MOST_NAMED)
@@ -122,7 +122,7 @@ def test_urls_beyond_the_first_are_counted_and_not_named(caplog: Any) -> None:
 
 
 def test_members_without_a_url_share_none() -> None:
-    """A member whose metadata does not decode has no URL, and no request is sent to it."""
+    """A member with undecodable metadata has no URL and gets no requests."""
     claims = [
         SimpleNamespace(member_id=name, data=JoinData(url))
         for name, url in (
@@ -138,7 +138,7 @@ def test_members_without_a_url_share_none() -> None:
 
 
 def test_a_global_table_is_neither_warm_nor_cold() -> None:
-    """Each member has all of it, and restores it before anything flows."""
+    """Each member has the whole table and restores it before any flow starts."""
     memory = Memory(None, 3, {"log": Runs.of([0]), "prices": Runs.of(range(5))})
     own = TableFacts(frozenset({"log", "prices"}), {"prices": True})
     line = taken(memory, JoinData("http://w", {"log": Runs.of([0])}), own)
@@ -148,7 +148,7 @@ def test_a_global_table_is_neither_warm_nor_cold() -> None:
 
 
 def test_a_changelog_is_warm_where_any_claim_has_it() -> None:
-    """Owned, copied or on disk: one of the three is enough, and two of them count once."""
+    """An owned, copied or stored partition is warm; two kinds of claims count once."""
     memory = Memory(None, 5, {"log": Runs.of(range(6))}, {"log": Runs.of([7, 8])})
     claimed = JoinData(
         "http://w", {"log": Runs.of([0, 1])}, {"log": Runs.of([1, 2])}, {"log": Runs.of([2, 3, 9])}

@@ -1,4 +1,4 @@
-"""The worker's service that asks for a follow-up round: when, when not, and that it ends."""
+"""The worker's service that requests a follow-up round: when, when not, and its end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GENERATION = 7
 
 
 class Thread:
-    """The consumer's thread, with aiokafka's coordinator behind it."""
+    """The consumer's thread with aiokafka's coordinator."""
 
     def __init__(self) -> None:
         self.rejoins = 0
@@ -31,17 +31,17 @@ class Thread:
         self.thread_loop = asyncio.get_running_loop()
 
     def request_rejoin(self) -> None:
-        """As aiokafka's."""
+        """Count the request, as in aiokafka."""
         self.rejoins += 1
         self.on_rejoin()
 
     async def call_thread(self, function: Any, *arguments: Any) -> Any:
-        """Here there is one thread."""
+        """Run the function: the test has a single thread."""
         return await function(*arguments)
 
 
 class App:
-    """What the service asks of a Faust app; ``ends`` are the broker's, ``read`` the recovery's offsets."""
+    """The parts of an app that the service reads: the broker's ``ends``, ``read`` offsets."""
 
     def __init__(self, ends: dict[TP, int], read: dict[TP, int | None]) -> None:
         self.ends, self.positions = ends, dict.fromkeys(ends, 0)
@@ -63,23 +63,23 @@ class App:
         )
 
     async def end_offsets(self, tps: list[TP]) -> dict[TP, int]:
-        """As the broker knows them; aiokafka asks on and on for what is gone."""
+        """Return the broker's end offsets; hang for a deleted changelog, as aiokafka does."""
         if not self.ends.keys() >= set(tps):
             await asyncio.sleep(5)
         return {tp: self.ends[tp] for tp in tps}
 
     async def position(self, tp: TP) -> int:
-        """Where the consumer will read on."""
+        """Return the consumer's position."""
         return self.positions[tp]
 
 
 def service(app: App, cool_down_s: float | None = 30.0) -> FollowUp:
-    """The service of ``app``, not started: the test looks."""
+    """Return the service of ``app``, not started: the test calls ``look``."""
     return FollowUp(app, cool_down_s)
 
 
 async def looks(watch: FollowUp, *times: float) -> int:
-    """Look at these times; how many rounds have been asked for by then."""
+    """Look at these times and return the number of requested rounds."""
     for now in times:
         await watch.look(now)
     return watch.app.thread.rejoins
@@ -88,7 +88,7 @@ async def looks(watch: FollowUp, *times: float) -> int:
 async def test_one_round_is_asked_for_once_all_have_caught_up(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Counted, said, and never twice for one assignment."""
+    """The request is counted, logged and never repeated for the same assignment."""
     caplog.set_level(logging.INFO)
     app = App({A: 10, B: 5}, {A: 9, B: 4})
     assert await looks(service(app), 0, 31, 32, 33, 34, 99) == 1
@@ -103,7 +103,7 @@ async def test_one_round_is_asked_for_once_all_have_caught_up(
 async def test_by_default_one_waits_less_where_rounds_stop_nobody(
     stops_nobody: bool, least_s: float
 ) -> None:
-    """What the last round was, counts."""
+    """The last round's protocol decides."""
     app = App({A: 10}, {A: 9})
     app.assignor.stops_nobody = stops_nobody
     watch = service(app, None)
@@ -112,7 +112,7 @@ async def test_by_default_one_waits_less_where_rounds_stop_nobody(
 
 
 async def test_what_is_waited_for_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """At the beginning, with the time that is left; then once a minute how much is left to read."""
+    """The first line has the remaining time; then a line a minute has the remaining records."""
     caplog.set_level(logging.INFO)
     app = App({A: 10, B: 500_000}, {A: 9, B: 4})
     assert await looks(service(app), 0, 60, 61, 62, 120, 121, 122) == 0
@@ -126,7 +126,7 @@ async def test_what_is_waited_for_is_told(caplog: pytest.LogCaptureFixture) -> N
 
 
 async def test_how_far_was_read_is_said_with_the_round_that_is_asked_for() -> None:
-    """The leader would not believe a copy of a log that ends with what is no record."""
+    """The leader would not believe a copy of a log that ends with a marker."""
     app = App({A: 10, B: 7}, {A: None, B: 6})
     app.positions[A] = 10
     said: list[Any] = []
@@ -137,7 +137,7 @@ async def test_how_far_was_read_is_said_with_the_round_that_is_asked_for() -> No
 
 @pytest.mark.parametrize(("ahead", "said"), [("generation", {}), ("rejoin", {A: 10})])
 async def test_how_far_was_read_is_of_one_assignment(ahead: str, said: dict[TP, int]) -> None:
-    """One that came meanwhile has forgotten it; a round that has only begun is told."""
+    """A new assignment drops the positions; a round that has just begun reports them."""
     app = App({A: 10}, {A: 9})
     app.thread.under_way = ahead == "rejoin"
     app.thread.generation += ahead == "generation"
@@ -146,7 +146,7 @@ async def test_how_far_was_read_is_of_one_assignment(ahead: str, said: dict[TP, 
 
 
 async def test_a_round_that_could_not_be_asked_for_is_asked_for_at_the_next_look() -> None:
-    """Its consumer was being made, say; there may be no other round for days."""
+    """The consumer may be restarting, and no other round may come for days."""
     app = App({A: 10}, {A: 9})
     watch = service(app)
     coordinator, app.asked._coordinator = app.asked._coordinator, None
@@ -158,7 +158,7 @@ async def test_a_round_that_could_not_be_asked_for_is_asked_for_at_the_next_look
 
 
 async def test_one_that_is_behind_holds_the_round_back() -> None:
-    """Until it has all that was there a look ago."""
+    """The round waits until the copy has the end of the last look."""
     app = App({A: 10, B: 500_000}, {A: 9, B: 4})
     watch = service(app)
     assert await looks(watch, 0, 31, 32, 33, 34) == 0
@@ -167,7 +167,7 @@ async def test_one_that_is_behind_holds_the_round_back() -> None:
 
 
 async def test_a_changelog_that_grows_all_the_time_can_be_caught_up_with() -> None:
-    """A look behind is caught up; falling further behind is not."""
+    """A copy may lag by a single look; a copy that falls back has not caught up."""
     app = App({A: 10}, {A: 0})
     watch = service(app)
     for now in range(31, 40):
@@ -182,7 +182,7 @@ async def test_a_changelog_that_grows_all_the_time_can_be_caught_up_with() -> No
 
 
 async def test_an_end_that_is_no_record_is_read_when_nothing_waits() -> None:
-    """A transaction's marker has an offset and is never given to anybody."""
+    """A transaction's marker has an offset, and no reader receives it."""
     app = App({A: 10}, {A: 8})
     watch = service(app)
     assert await looks(watch, 0, 31, 32, 33) == 0
@@ -194,7 +194,7 @@ async def test_an_end_that_is_no_record_is_read_when_nothing_waits() -> None:
 
 
 async def test_records_of_others_that_wait_hold_up_no_end() -> None:
-    """A worker that follows many has always some on their way."""
+    """A worker with many standbys always has queued records."""
     app = App({A: 10}, {A: None})
     app.positions[A] = 10
     app.tables.changelog_queue.put_nowait(SimpleNamespace(message=SimpleNamespace(tp=B)))
@@ -202,7 +202,7 @@ async def test_records_of_others_that_wait_hold_up_no_end() -> None:
 
 
 async def test_where_the_consumer_knows_no_position_what_was_applied_counts() -> None:
-    """As of a partition that it is still looked up for."""
+    """The consumer has no position while it looks up the partition."""
     app = App({A: 10}, {A: 9})
     app.positions[A] = None  # type: ignore[assignment]
     assert await looks(service(app), 0, 31, 32) == 1
@@ -210,13 +210,13 @@ async def test_where_the_consumer_knows_no_position_what_was_applied_counts() ->
 
 @pytest.mark.parametrize("end", [None, 0])
 async def test_an_end_that_is_not_known_is_not_reached(end: int | None) -> None:
-    """Under transactions it is known after the first fetch; an empty changelog is read at once."""
+    """A transactional end is known after the first fetch; an empty changelog is read at once."""
     app = App({A: end}, {A: None})  # type: ignore[dict-item]
     assert await looks(service(app), 0, 31, 32, 33) == (end is not None)
 
 
 async def test_a_copy_whose_database_may_lack_records_has_not_caught_up() -> None:
-    """Its offset counts records that the database has lost; it is read anew first."""
+    """Its offset counts lost records; the copy is restored first."""
     app = App({A: 10}, {A: 9})
     doubtful = {A}
     app.tables.recovery.is_doubtful = doubtful.__contains__
@@ -229,7 +229,7 @@ async def test_a_copy_whose_database_may_lack_records_has_not_caught_up() -> Non
 async def test_a_copy_beyond_a_shorter_end_makes_up_for_no_other(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Each copy lacks at least no records: the sum never hides the copy that is behind."""
+    """No copy lacks fewer than zero records, so the sum never hides a lagging copy."""
     caplog.set_level(logging.INFO)
     app = App({A: 100, B: 10}, {A: 0, B: 4})
     watch = service(app)
@@ -240,7 +240,7 @@ async def test_a_copy_beyond_a_shorter_end_makes_up_for_no_other(
 
 
 async def test_a_refused_request_is_not_repeated_for_the_same_assignment() -> None:
-    """A round is due already, and its answer begins the next wait."""
+    """A round is already due, and its answer begins the next wait."""
     app = App({A: 1}, {A: 0})
     app.thread.under_way = True
     calls: list[Any] = []
@@ -266,7 +266,7 @@ async def test_a_round_cools_down_whoever_caused_it() -> None:
 
 
 async def test_where_a_log_ended_for_the_last_assignment_is_not_where_it_ends() -> None:
-    """Long ago, perhaps, and the copy was begun anew."""
+    """The end may be old, and the copy may have started over."""
     app = App({A: 10}, {A: 9})
     watch = service(app)
     assert await looks(watch, 0, 31) == 0
@@ -276,7 +276,7 @@ async def test_where_a_log_ended_for_the_last_assignment_is_not_where_it_ends() 
 
 @pytest.mark.parametrize("busy", ["rebalancing", "recovery", "taking on", "stopping"])
 async def test_never_while_there_is_something_under_way(busy: str) -> None:
-    """A rebalance, the restore of a table, of some beside streams that flow, the worker's end."""
+    """The service waits during a rebalance, a recovery, a partial restore and the worker's stop."""
     app = App({A: 1}, {A: 0})
     watch = service(app)
 
@@ -303,7 +303,7 @@ async def test_never_while_there_is_something_under_way(busy: str) -> None:
 
 @pytest.mark.parametrize("ahead", ["generation", "rejoin"])
 async def test_a_round_that_has_begun_is_not_asked_for_again(ahead: str) -> None:
-    """The consumer's thread knows first; what it knows is not counted as asked for."""
+    """The consumer's thread knows the round first; such a round is not counted."""
     app = App({A: 1}, {A: 0})
     app.thread.under_way = ahead == "rejoin"
     app.thread.generation += ahead == "generation"
@@ -312,7 +312,7 @@ async def test_a_round_that_has_begun_is_not_asked_for_again(ahead: str) -> None
 
 
 async def test_an_assignment_that_comes_during_a_look_counts() -> None:
-    """What was found out is of the former one."""
+    """The result of the look belongs to the former assignment."""
     app = App({A: 1}, {A: 0})
     watch = service(app)
     assert await looks(watch, 0, 31) == 0
@@ -326,7 +326,7 @@ async def test_an_assignment_that_comes_during_a_look_counts() -> None:
 
 
 async def test_a_rebalance_that_begins_during_a_look_counts() -> None:
-    """It is the round that was to be asked for."""
+    """The rebalance replaces the request."""
     app = App({A: 1}, {A: 0})
     watch = service(app)
     assert await looks(watch, 0, 31) == 0
@@ -340,7 +340,7 @@ async def test_a_rebalance_that_begins_during_a_look_counts() -> None:
 
 
 async def test_nobody_who_awaits_nothing_asks_the_broker() -> None:
-    """All other workers, nearly always."""
+    """Nearly all workers await no standby."""
     app = App({}, {})
     app.asked.end_offsets = None  # type: ignore[assignment]
     assert await looks(service(app), 0, 31, 32) == 0
@@ -350,13 +350,13 @@ async def test_nobody_who_awaits_nothing_asks_the_broker() -> None:
 
 
 def warming(app: App, deadline_s: float = 900.0) -> FollowUp:
-    """The service where rounds move only what has caught up; not started."""
+    """Return the service with warm-ups, not started."""
     app.assignor.overdue = frozenset()
     return FollowUp(app, 30.0, deadline_s=deadline_s)
 
 
 async def test_those_that_are_done_do_not_wait_for_ever() -> None:
-    """Four cool-downs; the leader keeps back what has not caught up."""
+    """The service waits for four cool-downs; the leader holds back lagging copies."""
     app = App({A: 10, B: 500_000}, {A: 9, B: 4})
     watch = warming(app)
     assert await looks(watch, 0, 31, 32, 118, 119) == 0
@@ -365,7 +365,7 @@ async def test_those_that_are_done_do_not_wait_for_ever() -> None:
 
 
 async def test_a_changelog_that_is_gone_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broker says of all others where they end; and it is given up like any that takes too long."""
+    """The broker reports all other ends; the changelog's copy is overdue after the deadline."""
     monkeypatch.setattr(follow_up, "ASK_S", 0.01)
     app = App({A: 10}, {A: 9})
     app.assignor.awaited = Awaited(GENERATION, frozenset({A, B}))
@@ -382,7 +382,7 @@ async def test_a_changelog_that_is_gone_holds_up_no_other(monkeypatch: pytest.Mo
 async def test_a_position_that_is_never_known_ends_with_its_look(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """aiokafka waits for ever for that of what cannot be looked up."""
+    """aiokafka waits for ever for a position that cannot be looked up."""
     monkeypatch.setattr(follow_up, "ASK_S", 0.01)
     app = App({A: 10, B: 10}, {A: 9, B: 3})
     ended: list[TP] = []
@@ -401,7 +401,7 @@ async def test_a_position_that_is_never_known_ends_with_its_look(
 
 
 async def test_those_that_are_done_wait_less_where_rounds_stop_nobody() -> None:
-    """Four of its cool-downs."""
+    """The service waits for four of the short cool-downs."""
     app = App({A: 10, B: 500_000}, {A: 9, B: 4})
     app.assignor.stops_nobody = True
     assert await looks(FollowUp(app, None, deadline_s=900.0), 0, 6, 18, 19) == 0
@@ -411,13 +411,13 @@ async def test_those_that_are_done_wait_less_where_rounds_stop_nobody() -> None:
 
 
 async def test_logs_of_no_known_group_are_tasks_of_their_own() -> None:
-    """Each by its name."""
+    """Each topic makes its own task."""
     app = App({A: 10, TP("rates", 0): 3}, {A: 9, TP("rates", 0): 0})
     assert app.assignor.awaited.whole(frozenset({A})) == {A}
 
 
 async def test_a_part_of_a_tasks_state_is_not_what_is_waited_for() -> None:
-    """A small changelog beside a large one of the same task is there at once; a round would move nothing."""
+    """A small changelog of the task catches up first, and a round would move no task."""
     small = TP("rates", 0)
     app = App({A: 10, B: 10, small: 3}, {A: 2, B: 2, small: 2})
     watch = warming(app)
@@ -428,13 +428,13 @@ async def test_a_part_of_a_tasks_state_is_not_what_is_waited_for() -> None:
 
 
 async def test_without_warm_ups_one_waits_for_all() -> None:
-    """A round would move those that are behind, too."""
+    """A round would move the lagging standbys, too."""
     app = App({A: 10, B: 500_000}, {A: 9, B: 4})
     assert await looks(service(app), 0, 31, 32, 120, 121, 2000) == 0
 
 
 async def test_one_that_takes_too_long_is_given_up() -> None:
-    """The leader is told with the round that is asked for; and a member that has none done asks as well."""
+    """The request reports overdue copies to the leader, even if no copy has caught up."""
     app = App({A: 10}, {A: 0})
     watch = warming(app, 600.0)
     app.assignor.overdue = frozenset({B})
@@ -444,7 +444,7 @@ async def test_one_that_takes_too_long_is_given_up() -> None:
 
 
 async def test_a_copy_that_is_awaited_though_it_was_given_up_is_asked_for_later() -> None:
-    """The round that gave it up was in vain: the next one comes after twice the time."""
+    """The last round was useless, so the next round comes after twice the time."""
     app = App({A: 10}, {A: 0})
     watch = warming(app, 100.0)
     assert await looks(watch, 0, 31, 100) == 1
@@ -454,7 +454,7 @@ async def test_a_copy_that_is_awaited_though_it_was_given_up_is_asked_for_later(
 
 
 async def test_one_that_has_caught_up_at_last_is_not_given_up() -> None:
-    """However long it took, and whatever is given up beside it."""
+    """Neither its duration nor an overdue copy beside it matters."""
     app = App({A: 10, B: 10}, {A: 0, B: 0})
     watch = warming(app, 100.0)
     assert await looks(watch, 0, 99) == 0
@@ -464,7 +464,7 @@ async def test_one_that_has_caught_up_at_last_is_not_given_up() -> None:
 
 
 async def test_a_deadline_runs_over_rounds() -> None:
-    """Others may cause rounds all the time; what is waited for anew has its whole time."""
+    """Other members may cause rounds at any time; a newly awaited copy has its whole time."""
     app = App({A: 10, B: 10}, {A: 0, B: 0})
     watch = warming(app, 100.0)
     app.assignor.awaited = Awaited(GENERATION, frozenset({A}))
@@ -482,7 +482,7 @@ async def test_a_deadline_runs_over_rounds() -> None:
 
 
 async def test_a_round_that_changed_nothing_makes_the_next_one_later() -> None:
-    """Twice as long each time, up to a limit; once something else is waited for, as ever."""
+    """The wait doubles up to a limit and is short again once a different copy is awaited."""
     app = App({A: 1}, {A: 0})
     app.assignor.overdue = frozenset()
     watch = warming(app)
@@ -501,7 +501,7 @@ async def test_a_round_that_changed_nothing_makes_the_next_one_later() -> None:
 
 
 async def test_new_standbys_do_not_wait_at_the_pace_of_the_former_ones() -> None:
-    """Rounds in vain doubled the delay; the round of another member then brings a new standby."""
+    """Useless rounds doubled the delay; then the round of another member brings a new standby."""
     app = App({A: 1}, {A: 0})
     watch = warming(app)
     now = 0.0
@@ -518,7 +518,7 @@ async def test_new_standbys_do_not_wait_at_the_pace_of_the_former_ones() -> None
 
 
 async def test_a_round_that_moved_what_was_done_makes_the_next_one_no_later() -> None:
-    """The others are waited for still, and that is no sign of a round in vain."""
+    """Still awaited copies are no sign of a useless round."""
     app = App({A: 10, B: 10}, {A: 9, B: 0})
     watch = warming(app)
     assert await looks(watch, 0, 31, 120) == 1
@@ -528,7 +528,7 @@ async def test_a_round_that_moved_what_was_done_makes_the_next_one_no_later() ->
 
 
 async def test_the_first_of_two_rounds_changes_nothing_of_what_is_waited_for() -> None:
-    """Its answer names none of it: a look in between, or none, comes to the same."""
+    """The first answer names no awaited copies, whether a look comes in between or not."""
     for looks_between in (False, True):
         app = App({A: 10, B: 10}, {A: 9, B: 0})
         watch = warming(app, 600.0)
@@ -542,7 +542,7 @@ async def test_the_first_of_two_rounds_changes_nothing_of_what_is_waited_for() -
 
 
 async def test_who_has_caught_up_is_not_late_whatever_came_between() -> None:
-    """Rounds of others; the first look at an assignment cannot tell, and the second one asks."""
+    """The first look at an assignment has no end to compare; the second look requests the round."""
     app = App({A: 10, B: 10}, {A: 9, B: 0})
     watch = warming(app, 100.0)
     assert await looks(watch, 0) == 0
@@ -552,7 +552,7 @@ async def test_who_has_caught_up_is_not_late_whatever_came_between() -> None:
 
 
 async def test_what_the_leader_never_believes_is_given_up() -> None:
-    """A log that was cut off ends earlier than its owner says; there would be rounds in vain for ever."""
+    """A truncated log ends before its owner's offset, so each round would be useless."""
     app = App({A: 10}, {A: 9})
     watch, now = warming(app), 0.0
     while not app.assignor.overdue and now < 4_000:
@@ -566,7 +566,7 @@ async def test_what_the_leader_never_believes_is_given_up() -> None:
 
 
 async def test_a_static_member_with_another_capacity_asks_for_one_round() -> None:
-    """It came back without a round, so that no leader knows; at rest, once, and without a cool-down."""
+    """The member returned without a round; it requests a round once, at rest, without delay."""
     app = App({}, {})
     watch = service(app)
     assert await looks(watch, 0.0, 100.0) == 0
@@ -578,7 +578,7 @@ async def test_a_static_member_with_another_capacity_asks_for_one_round() -> Non
 
 
 async def test_a_broker_that_refuses_one_end_hides_no_other() -> None:
-    """Its copy counts as behind; nothing is raised."""
+    """The refused copy counts as lagging, and no error is raised."""
     app = App({A: 10, B: 5}, {A: 9, B: 4})
     ends = app.end_offsets
 
@@ -597,7 +597,7 @@ async def test_a_broker_that_refuses_one_end_hides_no_other() -> None:
 
 
 async def test_copies_are_read_as_far_as_the_best_of_what_is_known() -> None:
-    """The recovery's offset, or the consumer's position where it is further and nothing waits."""
+    """The recovery's offset counts, or a higher consumer position if no record is queued."""
     c, d = TP("log", 2), TP("log", 3)
     app = App({A: 10, B: 10, c: 10, d: 10}, {A: 4, B: 6, c: None, d: 9})
     app.positions = {A: 8, B: 3, c: 2, d: 50}
@@ -609,13 +609,13 @@ async def test_copies_are_read_as_far_as_the_best_of_what_is_known() -> None:
 
 
 def test_partitions_are_claimed_by_topic_in_order() -> None:
-    """As claims of any kind."""
+    """The order holds for claims of any kind."""
     tps = [TP("b", 2), TP("a", 7), TP("b", 0), TP("a", 3)]
     assert follow_up.by_topic(tps) == {"a": [3, 7], "b": [0, 2]}
 
 
 def test_a_task_is_whole_once_all_of_its_changelogs_have_caught_up() -> None:
-    """By group and partition number; a changelog without a group is a task of its own."""
+    """Group and partition number make a task; a changelog without a group is its own task."""
     tps = {name: TP(name[0], int(name[1])) for name in ("a0", "a1", "b0", "b1", "c0")}
     awaited = Awaited(1, frozenset(tps.values()), {"a": 4, "b": 4})
     for done, whole in (
@@ -632,7 +632,7 @@ def test_a_task_is_whole_once_all_of_its_changelogs_have_caught_up() -> None:
 async def test_each_request_that_takes_too_long_ends_with_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """None of them goes on beside the next look; what was answered in time counts."""
+    """No request outlives its look; answers in time count."""
     monkeypatch.setattr(follow_up, "ASK_S", 0.02)
     c = TP("log", 2)
     app, ended = App({A: 10, B: 5, c: 7}, {}), list[TP]()
@@ -651,7 +651,7 @@ async def test_each_request_that_takes_too_long_ends_with_the_others(
 
 
 async def test_a_deadline_of_zero_gives_a_copy_up_as_soon_as_it_is_known_to_be_behind() -> None:
-    """It is a deadline, and not none."""
+    """0 is a deadline and differs from None."""
     app = App({A: 10, B: 5}, {A: 2, B: 4})
     watch = warming(app, 0.0)
     assert await looks(watch, 0, 31) == 0
@@ -660,7 +660,7 @@ async def test_a_deadline_of_zero_gives_a_copy_up_as_soon_as_it_is_known_to_be_b
 
 
 async def test_a_cool_down_begins_after_the_round_of_an_unheard_member() -> None:
-    """The look that requests that round does nothing else."""
+    """The look that requests the member's round does nothing else."""
     app = App({A: 10}, {A: 9})
     app.assignor.is_unheard = True
     watch = service(app)
@@ -669,7 +669,7 @@ async def test_a_cool_down_begins_after_the_round_of_an_unheard_member() -> None
 
 
 async def test_a_round_that_moved_a_part_of_what_was_asked_for_was_not_in_vain() -> None:
-    """The rest is asked for after the usual time."""
+    """The rest is requested after the usual time."""
     app = App({A: 10, B: 10}, {A: 9, B: 9})
     watch = warming(app)
     assert await looks(watch, 0, 31, 32) == 1
@@ -678,7 +678,7 @@ async def test_a_round_that_moved_a_part_of_what_was_asked_for_was_not_in_vain()
 
 
 async def test_what_took_too_long_is_known_when_the_member_joins() -> None:
-    """The leader reads it in the metadata of that round."""
+    """The leader reads the overdue copies in the metadata of the requested round."""
     app = App({A: 10}, {A: 0})
     said: list[Any] = []
     app.thread.on_rejoin = lambda: said.append(app.assignor.overdue)
@@ -687,7 +687,7 @@ async def test_what_took_too_long_is_known_when_the_member_joins() -> None:
 
 
 async def test_a_member_that_has_lost_its_generation_asks_for_no_round() -> None:
-    """It joins by itself; a number below that of its assignment is none of it."""
+    """The member joins again anyway; a lower generation than the assignment's shows the loss."""
     app = App({A: 1}, {A: 0})
     app.thread.generation = -1
     assert await looks(service(app), 0, 31, 32, 33) == 0

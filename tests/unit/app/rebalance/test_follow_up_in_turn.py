@@ -1,4 +1,4 @@
-"""Follow-up rounds that would be in vain."""
+"""Useless follow-up rounds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.unit.app.rebalance.test_follow_up import GENERATION, A, App, B, looks
 
 
 async def test_two_who_ask_in_turn_wait_longer_all_the_same() -> None:
-    """A round that another asked for, and that changed nothing either, is no reason to begin anew."""
+    """A useless round of the other worker does not reset the delay."""
     apps = [App({tp: 1}, {tp: 0}) for tp in (A, B)]
     watches = [warming(app) for app in apps]
     rounds, now = list[float](), 0.0
@@ -25,7 +25,7 @@ async def test_two_who_ask_in_turn_wait_longer_all_the_same() -> None:
 
 
 async def test_a_copy_that_could_not_be_written_has_not_caught_up() -> None:
-    """Its records were read, and are read again once its database has been opened anew."""
+    """Its records are read again once its database is open again."""
     app, full = App({A: 10}, {A: 9}), {A}
     app.tables.recovery.is_doubtful = full.__contains__
     watch = service(app)

@@ -1,4 +1,4 @@
-"""The service that asks for follow-up rounds: that it is installed as it is set, and ends with its worker."""
+"""The service that requests follow-up rounds: its installation, its settings and its end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.app.rebalance.test_follow_up import A, App, service
 
 
 async def test_the_service_ends_with_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No task is left, not even when every look fails."""
+    """No task remains, not even after failing looks."""
     monkeypatch.setattr(follow_up, "LOOK_INTERVAL_S", 0.001)
     app = App({A: 1}, {A: 0})
     looked = 0
@@ -40,14 +40,14 @@ async def test_the_service_ends_with_its_worker(monkeypatch: pytest.MonkeyPatch)
 
 
 def configured(**options: Any) -> Any:
-    """An app whose settings have been asked for: Faust calls our fixup then."""
+    """Return an app whose settings were read, so that Faust has called our fixup."""
     app = make_app("http://w", **options)
     assert app.conf.id == "shop"
     return app
 
 
 def test_it_is_installed_with_the_app() -> None:
-    """Once, as one of the app's services."""
+    """The app has the service once, among its services."""
     app = configured()
     assert [type(s) for s in app._extra_services] == [FollowUp]
     assert install(app) is app._extra_services[0]
@@ -68,13 +68,13 @@ def test_it_is_installed_with_the_app() -> None:
     ],
 )
 def test_the_setting_is_seconds_and_zero_turns_it_off(said: Any, taken: list[float | None]) -> None:
-    """What is no number of seconds is said, and the default taken."""
+    """An invalid value is logged and replaced by the default."""
     app = configured(faust_assigner_follow_up_s=said)
     assert [s.cool_down_s for s in app._extra_services] == taken
 
 
 def test_the_deadline_is_a_setting_and_off_with_warm_ups() -> None:
-    """As an app is set."""
+    """The default is 900 s."""
     assert configured()._extra_services[0].deadline_s == 900
     assert configured(faust_assigner_warmup_deadline_s="60")._extra_services[0].deadline_s == 60
     assert configured(faust_assigner_warmups="0")._extra_services[0].deadline_s is None
@@ -83,7 +83,7 @@ def test_the_deadline_is_a_setting_and_off_with_warm_ups() -> None:
 async def test_a_service_looks_once_a_second_by_the_clock_of_its_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """After a pause each time; a look that fails is no reason to stop looking."""
+    """Each look follows a pause; a failed look does not end the service."""
     watch, acts = service(App({A: 1}, {A: 0})), list[Any]()
     monkeypatch.setattr(
         follow_up.asyncio, "get_running_loop", lambda: SimpleNamespace(time=lambda: 77.5)

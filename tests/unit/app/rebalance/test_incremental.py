@@ -1,4 +1,4 @@
-"""What the consumer does with partitions that go and come, step by step, beside a Faust that notes it."""
+"""The consumer's steps with revoked and assigned partitions, over a Faust that notes its calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ A, B, C, LOG = TP("orders", 0), TP("orders", 1), TP("orders", 2), TP("log", 0)
 
 
 class Host:
-    """What of Faust's consumer is asked, with every call in ``app.acts``."""
+    """Stand in for Faust's consumer; list each call in ``app.acts``."""
 
     def __init__(self, app: Any, active: Iterable[TP]) -> None:
         self.app, self.callback = app, self._handed
@@ -47,7 +47,7 @@ class Host:
         self.fetcher = SimpleNamespace(wake=lambda: self.woken.append(set(self._active_partitions)))
 
     def noting(self, what: str) -> Any:
-        """An awaitable of Faust's."""
+        """Return a coroutine function that notes its call."""
 
         async def note(*args: Any, **kwargs: Any) -> None:
             self.app.acts.append((what, *args, *kwargs.values()) if args or kwargs else what)
@@ -69,26 +69,26 @@ class Host:
         return self._active_partitions
 
     def pause_partitions(self, tps: Iterable[TP]) -> None:
-        """As Faust's."""
+        """Pause, as Faust does."""
         self._paused_partitions |= set(tps)
         self._active_partitions -= set(tps)
 
     def resume_partitions(self, tps: Iterable[TP]) -> None:
-        """As Faust's."""
+        """Resume, as Faust does."""
         self._paused_partitions -= set(tps)
         self._active_partitions |= set(tps)
 
     def assignment(self) -> set[TP]:
-        """As Faust's."""
+        """Return the assigned partitions."""
         return {A, B}
 
     async def maybe_wait_for_commit_to_finish(self) -> bool:
-        """Whether there was one."""
+        """Return whether a commit was in progress."""
         self.commits_under_way -= 1
         return self.commits_under_way >= 0
 
     async def commit(self, topics: Any = None) -> None:
-        """Of some or all."""
+        """Note the commit."""
         self.app.acts.append(
             ("commit", topics, max(0, self.commits_under_way), set(self._paused_partitions))
         )
@@ -100,27 +100,27 @@ class Host:
         self.app.acts.append(("forget", tps))
 
     def stop_flow(self) -> None:
-        """As Faust's."""
+        """Note the call."""
         self.app.acts.append("stop flow")
 
 
 class Consumer(IncrementalRebalance, Host):  # type: ignore[misc]
-    """Ours over it."""
+    """IncrementalRebalance over the stand-in."""
 
 
 class Queue:
-    """A stream's."""
+    """The queue of a stream."""
 
     def __init__(self, *events: Any) -> None:
         self._queue, self._putters = deque(events), deque[Any]()
         self.acts: list[str] = []
 
     def maybe_endorse_pressure_drop(self) -> None:
-        """There is room."""
+        """Note the free room."""
         self.acts.append("room")
 
     def full(self) -> bool:
-        """Of two places."""
+        """Return whether both places are taken."""
         return len(self._queue) + len(self.acts[1:]) >= 2
 
     def _wakeup_next(self, putters: Any) -> None:
@@ -128,12 +128,12 @@ class Queue:
 
 
 def event(tp: TP) -> Any:
-    """A record in a stream."""
+    """Return a record in a stream."""
     return SimpleNamespace(message=SimpleNamespace(tp=tp))
 
 
 def consumer_of(*active: TP) -> Any:
-    """A consumer that reads ``active``."""
+    """Return a consumer that reads ``active``."""
     acts: list[Any] = []
 
     def note(what: str) -> Any:
@@ -176,7 +176,7 @@ def consumer_of(*active: TP) -> Any:
 
 @pytest.fixture(autouse=True)
 def _overlay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rest of the tables' changes, noted by the app that is asked."""
+    """Note ``told`` and the pause of the overlay."""
 
     async def told() -> None:
         TOLD.append("told")
@@ -195,7 +195,7 @@ TOLD: list[str] = []
 async def test_what_goes_is_finished_committed_and_written_down_in_this_order(
     in_transaction: bool,
 ) -> None:
-    """And forgotten at the end; what stays is neither paused nor committed."""
+    """The partition is forgotten last; the kept partition is neither paused nor committed."""
     consumer = consumer_of(A, B)
     consumer.in_transaction, consumer.commits_under_way = in_transaction, 2
     batches = {A: [1], B: [2]}
@@ -227,7 +227,7 @@ async def test_what_goes_is_finished_committed_and_written_down_in_this_order(
 
 
 async def test_handlers_are_told_of_what_goes_while_it_is_still_here() -> None:
-    """Its records are committed by then; and a handler that fails ends the worker, as in Faust."""
+    """Its records are committed by then; a failed handler ends the worker, as in Faust."""
     consumer = consumer_of(A, B)
     seen: list[Any] = []
 
@@ -244,7 +244,7 @@ async def test_handlers_are_told_of_what_goes_while_it_is_still_here() -> None:
 async def test_a_handler_that_awaits_a_cancelled_task_ends_no_round(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Its cancellation would pass for the round's own, and end aiokafka's coordination."""
+    """Else the handler's cancellation would end aiokafka's coordination task."""
     consumer = consumer_of(A, B)
 
     async def handler(revoked: set[TP]) -> None:
@@ -262,7 +262,7 @@ async def test_a_handler_that_awaits_a_cancelled_task_ends_no_round(
 async def test_a_handler_that_does_not_return_holds_up_a_round_for_half_of_its_time(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It goes on beside the round, and how it ends is logged."""
+    """The handler continues beside the round, and its late error is logged."""
     consumer, may_end = consumer_of(A, B), asyncio.Event()
 
     async def wait(tasks: set[Any], *, timeout: float) -> tuple[set[Any], set[Any]]:
@@ -286,7 +286,7 @@ async def test_a_handler_that_does_not_return_holds_up_a_round_for_half_of_its_t
 
 
 async def test_what_goes_is_forgotten_though_it_cannot_be_committed() -> None:
-    """The next owner repeats it."""
+    """The next owner processes the records again."""
     consumer = consumer_of(A, B)
     seen: list[Any] = []
 
@@ -305,7 +305,7 @@ async def test_what_goes_is_forgotten_though_it_cannot_be_committed() -> None:
 async def test_a_worker_that_stops_hands_over_only_where_it_leaves_so(
     leaves: bool, acts: int
 ) -> None:
-    """Else all of it ends at once."""
+    """Otherwise all partitions end at once."""
     consumer = consumer_of(A)
     consumer.app.should_stop, consumer.app.assignor.leaves = True, leaves
     await consumer.revoke({A})
@@ -322,7 +322,7 @@ async def test_records_under_way_have_half_of_the_rebalances_time(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Those that streams have begun, where the app waits for them; the next owner repeats the rest."""
+    """Records begun by streams are awaited if the app waits; the next owner repeats the rest."""
     consumer, clock = consumer_of(A, B), iter(range(0, 1000, 10))
     monkeypatch.setattr(handing_over, "monotonic", lambda: next(clock))
     monkeypatch.setattr(handing_over, "LOOK_S", 0)
@@ -337,7 +337,7 @@ async def test_records_under_way_have_half_of_the_rebalances_time(
 
 
 class SimpleNamespaceOf(SimpleNamespace):
-    """With a place in sets."""
+    """A hashable namespace."""
 
     __hash__ = object.__hash__
 
@@ -345,7 +345,7 @@ class SimpleNamespaceOf(SimpleNamespace):
 async def test_a_record_that_is_being_handed_over_is_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is in no stream yet; and what waits in queues goes."""
+    """The record is in no stream yet; queued records are dropped."""
     consumer = consumer_of(A, B)
     (queue,) = consumer.app.flow_control._queues
     queue._queue.extend([event(A), event(B)])
@@ -362,7 +362,7 @@ async def test_a_record_that_is_being_handed_over_is_waited_for(
 
 
 async def test_what_comes_is_paused_and_told_to_agents_topics_and_tables() -> None:
-    """With what stays as it was; what a full queue holds back stays held back."""
+    """Kept partitions stay unchanged; a partition with a full queue stays buffered."""
     consumer = consumer_of(A, B, C)
     consumer._paused_partitions, consumer._buffered_partitions = {C}, {B, C}
     assigned, gone, gained = {A, B, LOG}, {C}, {LOG}
@@ -384,7 +384,7 @@ async def test_what_comes_is_paused_and_told_to_agents_topics_and_tables() -> No
 
 
 async def test_a_round_is_answered_once_the_app_knows_what_it_has() -> None:
-    """Handlers of the signal are part of the round."""
+    """The handlers of the signal are part of the round."""
     consumer = consumer_of(A)
     consumer.rounds.is_unanswered = True
     await consumer.assign({A}, set(), {A}, ({A}, set()), 7)
@@ -392,7 +392,7 @@ async def test_a_round_is_answered_once_the_app_knows_what_it_has() -> None:
 
 
 async def test_transactions_learn_of_all_that_is_assigned() -> None:
-    """They know which of it is new."""
+    """The transactions find the new partitions themselves."""
     consumer = consumer_of(A)
     consumer.in_transaction = True
     await consumer.assign({A, B}, set(), {B}, (), 7)
@@ -401,7 +401,7 @@ async def test_transactions_learn_of_all_that_is_assigned() -> None:
 
 
 async def test_a_worker_that_stops_takes_nothing_on_and_one_that_fails_crashes() -> None:
-    """Else it would live on without its partitions."""
+    """Else the worker would run on without its partitions."""
     consumer = consumer_of(A)
     consumer.app.agents.on_rebalance = None
     await consumer.assign({A}, set(), {A}, (), 7)
@@ -416,7 +416,7 @@ async def test_a_worker_that_stops_takes_nothing_on_and_one_that_fails_crashes()
 async def test_what_is_read_again_is_paused_and_nothing_of_it_waits(
     delivering: TP | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a buffer, at hand, in the queue, or on its way into that."""
+    """A record may be buffered, fetched, queued, or on its way into the queue."""
     consumer, queue = consumer_of(A, LOG), Queue(event(LOG), event(A))
     consumer.app.tables.changelog_queue = queue
     consumer._buffered_partitions, consumer._in_hand = {A, LOG}, {A: [1], LOG: [2, 3]}
@@ -435,7 +435,7 @@ async def test_what_is_read_again_is_paused_and_nothing_of_it_waits(
 
 
 async def test_records_of_what_does_not_flow_are_neither_kept_at_hand_nor_handed_over() -> None:
-    """It may be resumed, from an earlier record, by the time that their turn comes."""
+    """The partition may restart from an earlier offset before these records are delivered."""
     consumer = consumer_of(A)
     consumer._buffered_partitions, consumer._paused_partitions = {B}, {C}
     consumer.found = {A: [1], B: [2], C: [3]}
@@ -448,14 +448,14 @@ async def test_records_of_what_does_not_flow_are_neither_kept_at_hand_nor_handed
 
 
 def test_what_is_paused_is_not_wanted_though_its_queue_was_full() -> None:
-    """It is resumed from somewhere else."""
+    """The partition resumes from a different offset."""
     consumer = consumer_of(A)
     consumer._buffered_partitions, consumer._paused_partitions = {B, C}, {C}
     assert [tp for tp in (A, B, C, LOG) if consumer.is_wanted(tp)] == [A, B]
 
 
 async def test_committed_offsets_are_where_commits_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of those sought; what was never committed has none."""
+    """The offsets count for the sought partitions; a partition without a commit has none."""
 
     async def sought(client: str, first_read: Any, tps: set[TP]) -> dict[TP, int | None]:
         assert (client, first_read, tps) == ("client", {C: 4}, {A, B, C, LOG})
@@ -471,7 +471,7 @@ async def test_committed_offsets_are_where_commits_go_on(monkeypatch: pytest.Mon
 
 
 async def test_who_may_have_been_given_up_stops_at_once() -> None:
-    """First what is plain, from another thread; then all the rest."""
+    """The calling thread closes the fence and the flow first; the app's loop does the rest."""
     consumer = consumer_of(A, B)
     consumer.stop_flow_now()
     assert (consumer.flow_active, consumer.app.acts) == (False, ["lose"])
@@ -481,7 +481,7 @@ async def test_who_may_have_been_given_up_stops_at_once() -> None:
 
 
 def test_a_partition_that_was_paused_has_its_time_for_records_again() -> None:
-    """Faust complains of records that do not come; the first look after a pause tells nothing."""
+    """Faust warns about missing records; the first check after a pause reports nothing."""
     consumer, complaints = consumer_of(A), list[float]()
     for now, is_paused in ((1.0, False), (2.0, False), (3.0, True), (4.0, False), (5.0, False)):
         consumer._paused_partitions = {A} if is_paused else set()
@@ -490,7 +490,7 @@ def test_a_partition_that_was_paused_has_its_time_for_records_again() -> None:
 
 
 async def test_a_partition_that_comes_back_has_its_time_for_records_again() -> None:
-    """It was looked at before it went."""
+    """The last check was before the revocation."""
     consumer, complaints = consumer_of(A), list[float]()
     consumer.verify(lambda at, tp: complaints.append(at), 1.0, A)
     await consumer.assign({A}, set(), {A}, ({A}, set()), 7)
@@ -502,14 +502,14 @@ async def test_a_partition_that_comes_back_has_its_time_for_records_again() -> N
 
 
 def test_the_fetcher_is_woken_once_there_is_something_to_fetch() -> None:
-    """Not before: it would find nothing, and wait again."""
+    """An earlier wake-up would find no partition to fetch."""
     consumer = consumer_of(A)
     consumer.resume_partitions({B})
     assert consumer.woken == [{A, B}]
 
 
 def test_who_waits_for_room_is_woken_where_there_is_some() -> None:
-    """As many as there are places; nobody where nothing was dropped."""
+    """As many waiters are woken as there are places, and only after a drop."""
     queue = Queue(event(A), event(A))
     queue._putters.extend(["first", "second", "third"])
     drop(queue, {B})
@@ -522,7 +522,7 @@ def test_who_waits_for_room_is_woken_where_there_is_some() -> None:
 async def test_a_client_that_has_started_is_told_whom_to_ask(
     monkeypatch: pytest.MonkeyPatch, cooperative: bool
 ) -> None:
-    """What is wanted, whether more is about to be, and whether all must stand still."""
+    """The fetcher gets ``is_wanted`` and ``is_hurried``; the flow gets ``must_stand_still``."""
     fetcher = SimpleNamespace()
     coordinator = SimpleNamespace(
         must_stand_still="still", membership=SimpleNamespace(fetcher=fetcher)
@@ -563,11 +563,11 @@ async def test_a_client_that_has_started_is_told_whom_to_ask(
         assert fetcher.is_hurried() == is_taking_on
 
 
-# -- from the consumer's thread to the app's
+# -- from the consumer's thread to the app's thread
 
 
 class Relay:
-    """A consumer's thread, its app and its consumer; ``acts`` are what the app's loop is to do."""
+    """A consumer's thread with its app and consumer; ``acts`` lists the calls to the app's loop."""
 
     def __init__(self) -> None:
         self.acts: list[Any] = []
@@ -604,17 +604,17 @@ class Relay:
 
 
 def named(name: str) -> Any:
-    """A method of that name."""
+    """Return a method with this name."""
 
     def method() -> None:
-        """Never called here."""
+        """Do nothing."""
 
     method.__name__ = name
     return method
 
 
 async def test_each_step_of_a_round_is_carried_to_the_app_with_what_it_needs() -> None:
-    """And counted as a wait of the rebalance, which agents may take long for."""
+    """Each step is a wait of the rebalance with the agents' time limit."""
     relay = Relay()
     listener = relay.listener
     await listener.gives_up()
@@ -630,7 +630,7 @@ async def test_each_step_of_a_round_is_carried_to_the_app_with_what_it_needs() -
 
 
 async def test_streams_stop_before_the_app_is_told_to_stand_still() -> None:
-    """Its thread may be busy."""
+    """The app's thread may be busy."""
     relay = Relay()
     await relay.listener.stand_still()
     assert relay.acts == ["stopped at once", ("stand_still",)]
@@ -638,14 +638,14 @@ async def test_streams_stop_before_the_app_is_told_to_stand_still() -> None:
 
 @pytest.mark.parametrize("everything", [True, False])
 async def test_a_member_that_was_told_what_it_gives_away_ends_its_round(everything: bool) -> None:
-    """The stop waits for the answer; with partitions left it does not hand over."""
+    """The worker's stop waits for the answer; with partitions left there is no hand-over."""
     relay = Relay()
     relay.listener.gave_away(everything)
     assert relay.acts == ["left", "end"]
 
 
 async def test_a_round_that_begins_is_noted_unless_the_worker_has_stopped() -> None:
-    """Its loop is closed then."""
+    """A stopped worker's loop is closed."""
     relay = Relay()
     relay.listener.joins()
     assert relay.acts == ["begin"]
@@ -655,7 +655,7 @@ async def test_a_round_that_begins_is_noted_unless_the_worker_has_stopped() -> N
 
 @pytest.mark.parametrize("is_so", [True, False])
 async def test_the_coordinator_knows_what_the_recovery_does(is_so: bool) -> None:
-    """Whether partitions flow, and whether some are about to."""
+    """The listener reports flowing partitions and a restore in progress."""
     relay = Relay()
     relay.recovery.is_flowing, relay.recovery.is_taking_on = is_so, not is_so
     assert relay.listener.is_flowing() is is_so
@@ -664,11 +664,11 @@ async def test_the_coordinator_knows_what_the_recovery_does(is_so: bool) -> None
         assert (wait.what, wait.limit_s) == ("A rebalance", 150.0)
 
 
-# -- what else is kept and noted on the way
+# -- further state and notes of a hand-over
 
 
 async def test_each_step_of_a_hand_over_is_a_wait_with_the_rebalances_time() -> None:
-    """The watchdog names the step; the topics of undelivered batches are named with the flush."""
+    """The watchdog names the step, and the topics of undelivered batches during the flush."""
     consumer = consumer_of(A, B)
     consumer.in_transaction = True
     seen: list[Any] = []
@@ -704,7 +704,7 @@ async def test_each_step_of_a_hand_over_is_a_wait_with_the_rebalances_time() -> 
 
 
 async def test_a_record_that_fails_in_its_stream_is_no_longer_on_its_way() -> None:
-    """A hand-over would wait for it."""
+    """Else a hand-over would wait for the record."""
     consumer = consumer_of(A)
 
     async def fail(message: Any) -> None:
@@ -717,7 +717,7 @@ async def test_a_record_that_fails_in_its_stream_is_no_longer_on_its_way() -> No
 
 
 async def test_a_fetch_is_fausts_own_with_its_arguments() -> None:
-    """A client-only app has no assignment, and takes all that comes."""
+    """A client-only app has no assignment and gets all records."""
     consumer, asked = consumer_of(A), list[Any]()
 
     async def getmany(self: Any, active: Any, timeout: float) -> Any:
@@ -733,7 +733,7 @@ async def test_a_fetch_is_fausts_own_with_its_arguments() -> None:
 
 
 def test_a_consumer_that_has_no_fetcher_or_no_loop_any_more_wakes_nobody() -> None:
-    """Before its client has started, and after the worker has stopped."""
+    """This holds before the client's start and after the worker's stop."""
     consumer = consumer_of(A)
     consumer.fetcher = None
     assert consumer._set_active_tps({A, B}) == {A, B}
@@ -749,7 +749,7 @@ def test_a_consumer_that_has_no_fetcher_or_no_loop_any_more_wakes_nobody() -> No
 
 @pytest.mark.parametrize("step", ["agents", "subscriptions", "topics", "take on", "signal"])
 async def test_a_step_that_fails_ends_the_worker_and_the_round_has_no_answer(step: str) -> None:
-    """The error itself is the reason; later steps are not taken."""
+    """The crash reason is the error itself; later steps are skipped."""
     consumer = consumer_of(A)
     error, crashes = ValueError("a bug"), list[Any]()
 
@@ -779,7 +779,7 @@ async def test_a_step_that_fails_ends_the_worker_and_the_round_has_no_answer(ste
 
 
 async def test_an_eager_answer_is_fausts_within_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A recovery that ends in it ends no round; a round that is given up waits for its answer."""
+    """A recovery ending within the answer ends no round; a complete revocation needs an answer."""
     consumer, seen = consumer_of(A), list[Any]()
 
     async def assigned(self: Any, tps: Any, generation_id: int) -> None:
@@ -796,7 +796,7 @@ async def test_an_eager_answer_is_fausts_within_the_round(monkeypatch: pytest.Mo
 async def test_no_more_than_the_partitions_that_go_are_taken_from_queues(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of every stream; an item that is no record stays."""
+    """This covers every stream's queue; plain values stay."""
     consumer = consumer_of(A, B)
     queues = [Queue(event(A), "a value", event(B)), Queue(event(B), event(A), event(A))]
     consumer.app.flow_control._queues = set(queues)

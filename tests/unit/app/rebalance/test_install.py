@@ -1,4 +1,4 @@
-"""An app is repaired as a whole or not at all, and one line tells why its rounds are eager."""
+"""An app is repaired as a whole or not at all, and a log line has the reason for eager rounds."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from faust_assigner.errors import ConfigError
 
 
 def app_of(broker: str = "kafka://nowhere", **settings: Any) -> Any:
-    """An app that nobody uses yet."""
+    """Return an unused app."""
     return faust.App("made-up", broker=broker, store="memory://", **settings)
 
 
 def tables_of(app: Any) -> str:
-    """What its tables are mixed from."""
+    """Return the name of the class of its tables."""
     return str(object.__getattribute__(app.conf, "TableManager").__qualname__)
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Lines about rounds."""
+    """Return the log lines about rebalances."""
     return [record.message for record in caplog.records if "rebalance" in record.message.lower()]
 
 
 def test_an_app_that_is_in_use_is_not_repaired(caplog: pytest.LogCaptureFixture) -> None:
-    """Its tables have been made."""
+    """Its tables already exist."""
     app = app_of()
     assert app.tables == {}
     compose.repair(app)
@@ -42,7 +42,7 @@ def test_an_app_that_is_in_use_is_not_repaired(caplog: pytest.LogCaptureFixture)
 
 
 def test_an_app_of_another_driver_is_not_repaired(caplog: pytest.LogCaptureFixture) -> None:
-    """Repaired tables ask their consumer for what only ours has."""
+    """Repaired tables need attributes of our consumer."""
     app = app_of("confluent://nowhere")
     before = tables_of(app), app._new_consumer, app._stop_consumer
     compose.repair(app)
@@ -63,7 +63,7 @@ def test_a_driver_that_comes_after_the_repairs_is_refused() -> None:
 
 
 def test_another_driver_is_not_asked_for_our_assignor(caplog: pytest.LogCaptureFixture) -> None:
-    """Its consumer is made as before."""
+    """Its consumer is created as before."""
     app = app_of()
     app.transport = SimpleNamespace(Consumer=object, url="confluent://nowhere")
     parts_of(app).add("driver_assignor")
@@ -73,7 +73,7 @@ def test_another_driver_is_not_asked_for_our_assignor(caplog: pytest.LogCaptureF
 
 @pytest.mark.parametrize("cooperative", [True, False])
 def test_a_repaired_app_takes_from_each_partition_in_turn(cooperative: bool) -> None:
-    """A backlog that is taken over would hold up what was here all the time."""
+    """A newly assigned backlog would delay the kept partitions."""
     app = app_of(faust_assigner_cooperative=cooperative)
     compose.repair(app)
     assert isinstance(app.FlowControlQueue(maxsize=3)._queue, Lanes)
@@ -81,7 +81,7 @@ def test_a_repaired_app_takes_from_each_partition_in_turn(cooperative: bool) -> 
 
 
 def test_a_second_repair_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """Where all is there."""
+    """All repairs are already installed."""
     app = app_of()
     for _ in range(2):
         compose.repair(app)
@@ -92,7 +92,7 @@ def test_a_second_repair_changes_nothing(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_eager_rounds_are_logged_with_their_setting(caplog: pytest.LogCaptureFixture) -> None:
-    """The same repairs serve them."""
+    """The same repairs serve eager rounds."""
     caplog.set_level(logging.INFO)
     app = app_of(faust_assigner_cooperative=False)
     compose.repair(app)

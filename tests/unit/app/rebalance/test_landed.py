@@ -1,4 +1,4 @@
-"""The second of two rounds: the first one's target, as members tell it, or what is planned anew."""
+"""The second of two rounds: the first round's target from the claims, or a new plan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COUNTS = {"clicks": 2, "log": 4, "orders": 4}
 
 
 def planned(replicas: int = 1) -> Plan:
-    """Of three who say nothing."""
+    """Return the plan of three members without claims."""
     return plan(
         [Member(m, list(COUNTS)) for m in "abc"], COUNTS, replicas=replicas, changelogs={"log"}
     )
@@ -34,7 +34,7 @@ def says(
     topics: Sequence[str] = ("orders", "log"),
     **said: Any,
 ) -> MemberClaims:
-    """A member after the first round."""
+    """Return the claims of a member after the first round."""
 
     def of(numbers: Sequence[int]) -> dict[str, Runs]:
         return {topic: Runs.of(numbers) for topic in topics} if numbers else {}
@@ -53,24 +53,24 @@ def says(
     )
 
 
-#: Unlike what is planned for them; all of it is told.
+#: These claims differ from the plan and cover all tasks.
 SAID = (says("a", [3], [0, 1, 2]), says("b", [0], [1, 2, 3], promised=[2]), says("c", [1], [0, 3]))
 
 
 def owners(found: Plan, group: str = "orders") -> list[int]:
-    """Of each partition, the place of its owner."""
+    """Return the index of each partition's owner."""
     g = next(i for i, one in enumerate(found.groups) if group in one.topics)
     return list(found.layout.of(g, found.flat_owner))
 
 
 def standbys(found: Plan) -> list[list[int]]:
-    """Of each partition of the log."""
+    """Return the standbys of each partition of the log."""
     g = next(i for i, one in enumerate(found.groups) if "log" in one.topics)
     return found.flat_standby[found.layout.start[g] : found.layout.start[g + 1]].tolist()
 
 
 def test_what_was_given_and_promised_is_the_target() -> None:
-    """Of copies only as many as there are to be, by member, and none of its owner; the rest is planned."""
+    """Copies count up to the replicas, by member and never with the owner; the rest is planned."""
     found = landed(planned(), SAID)
     assert owners(found) == [1, 2, 1, 0]
     assert standbys(found) == [[0], [0], [0], [1]]
@@ -79,7 +79,7 @@ def test_what_was_given_and_promised_is_the_target() -> None:
 
 
 def test_positions_beyond_the_end_are_reported_in_the_second_round_too() -> None:
-    """The next round is planned anew; the warning is of this one."""
+    """The next round has a new plan; the warning belongs to this round."""
     anew = planned()
     onward = Onward(anew.flat_owner, anew.flat_owner, anew.flat_owner, {"log": 2})
     found = landed(replace(anew, onward=onward), SAID)
@@ -90,7 +90,7 @@ def test_positions_beyond_the_end_are_reported_in_the_second_round_too() -> None
 
 
 def test_copies_that_nobody_has_are_not_made_between_two_rounds() -> None:
-    """The plan's own would be of other tasks."""
+    """The planned copies would belong to different tasks."""
     none = [says(one.member_id, one.data.actives.get("log", Runs.of(())).numbers()) for one in SAID]
     assert standbys(landed(planned(), none)) == [[NOBODY]] * 4
 
@@ -101,21 +101,21 @@ def test_copies_that_nobody_has_are_not_made_between_two_rounds() -> None:
     ids=["missed the answer", "was in another", "is new"],
 )
 def test_whoever_was_not_in_the_first_round_makes_it_be_planned_anew(other: MemberClaims) -> None:
-    """The target was not for it."""
+    """The first round's target does not include the member."""
     anew = planned()
     assert landed(anew, (*SAID[:2], other)) is anew
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_death_between_the_rounds_makes_it_be_planned_anew(count: int) -> None:
-    """Else its tasks would be nobody's."""
+    """Else the tasks of the dead member would have no owner."""
     anew = planned()
     assert landed(anew, SAID[:count]) is anew
 
 
 @pytest.mark.parametrize("topic", ["orders", "log"])
 def test_a_part_of_a_task_is_no_task(topic: str) -> None:
-    """What is told of one of its topics alone moves nothing."""
+    """Claims on a single topic of a task move nothing."""
     anew = planned()
     said = [says(m, topics=(topic,), owned=range(4)) for m in "abc"]
     assert owners(landed(anew, said)) == owners(anew)

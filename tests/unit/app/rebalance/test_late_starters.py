@@ -1,4 +1,4 @@
-"""Everybody stopped, and some start late: each finds its partitions again, whoever had them meanwhile."""
+"""All workers stop and some start late: each gets its former partitions back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.app.rebalance.test_stop_all import LOG, NAMES, TOPICS, owners, s
 
 
 def with_files(found: WireGroup) -> None:
-    """Each member's actives and standbys of the table lie on its disk, as RocksDB would have them."""
+    """Write each member's actives and standbys of the table to its disk, as RocksDB does."""
     for app in found.apps.values():
         for tp in app.assignor.assigned_actives() | app.assignor.assigned_standbys():
             if tp.topic == LOG:
@@ -27,7 +27,7 @@ def with_files(found: WireGroup) -> None:
 def test_who_starts_late_finds_its_partitions_again(
     order: tuple[str, ...], files: bool, tmp_path: Path
 ) -> None:
-    """One more worker a round, in any order: in the end all is where it was, with the fewest moves."""
+    """Each round adds a worker, in any order; the fewest moves restore the former assignment."""
     store: dict[str, Any] = {"store": "rocksdb://" if files else "memory://"}
     found = scrambled(tmp_path, **store)
     before = owners(found)

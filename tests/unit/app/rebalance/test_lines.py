@@ -1,4 +1,4 @@
-"""What a round leaves in the log when nothing is wrong: one line by the leader, one by each worker."""
+"""The log lines of a round without problems: a line of the leader and a line of each worker."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Round = Callable[..., tuple[list[str], list[str]]]
 
 @pytest.fixture
 def lines_of(caplog: pytest.LogCaptureFixture) -> Round:
-    """Plays a round; the lines of ours, at INFO, of its leader and of all workers."""
+    """Return a function that plays a round and returns the INFO lines of leader and workers."""
     caplog.set_level(logging.INFO)
 
     def play(found: WireGroup, leads: str | None = None) -> tuple[list[str], list[str]]:
@@ -55,12 +55,12 @@ def lines_of(caplog: pytest.LogCaptureFixture) -> Round:
 
 
 def member(found: WireGroup, name: str) -> None:
-    """One more worker, with a table."""
+    """Add a worker with a table."""
     found.add(name, make_app(f"http://{name}:6066", tables=["totals"]), TOPICS)
 
 
 def test_each_round_is_one_line_of_the_leader_and_one_of_each_worker(lines_of: Round) -> None:
-    """A start, nothing, a join, a death: why, and what became of the tasks."""
+    """The lines have the trigger and the numbers of tasks."""
     found = WireGroup(TOPICS)
     member(found, "m0")
     member(found, "m1")
@@ -81,7 +81,7 @@ def test_each_round_is_one_line_of_the_leader_and_one_of_each_worker(lines_of: R
 
 
 def test_a_join_is_named_with_what_it_moves(lines_of: Round) -> None:
-    """The newcomer holds no state: its changelogs are cold, on both sides of the log."""
+    """The new member has no state: its changelogs count as cold in both lines."""
     found = WireGroup(TOPICS)
     member(found, "m0")
     member(found, "m1")
@@ -95,7 +95,7 @@ def test_a_join_is_named_with_what_it_moves(lines_of: Round) -> None:
 
 
 def test_a_death_promotes_standbys_and_says_what_is_off_target(lines_of: Round) -> None:
-    """What was promoted is warm for the worker that takes it, and counted by its rule."""
+    """A promoted task is warm for its new owner and counts as promoted."""
     found = WireGroup(TOPICS)
     for name in ("m0", "m1", "m2"):
         member(found, name)
@@ -110,7 +110,7 @@ def test_a_death_promotes_standbys_and_says_what_is_off_target(lines_of: Round) 
 
 
 def test_after_a_death_log_and_ledger_say_the_same_number_of_moves(lines_of: Round) -> None:
-    """The tasks that the copies of a dead owner take over are moved in both, each task once."""
+    """The tasks that standbys of a dead owner take over count as moved in both, once each."""
     found = WireGroup(TOPICS)
     for name in ("m0", "m1", "m2"):
         member(found, name)
@@ -129,7 +129,7 @@ def test_after_a_death_log_and_ledger_say_the_same_number_of_moves(lines_of: Rou
 
 
 def test_a_topic_without_work_is_no_move() -> None:
-    """As the topic by which Faust finds its leader."""
+    """Faust's leader topic is such a topic."""
     members = [Member("a", ["orders", "leads"])]
     made = plan(members, {"orders": 4, "leads": 2}, weightless={"leads"})
     all_moved = np.ones(made.layout.tasks, dtype=np.bool_)
@@ -142,7 +142,7 @@ def test_a_topic_without_work_is_no_move() -> None:
     [("nothing", "rejoin"), ("join", "join"), ("leave", "leave"), ("replace", "join+leave")],
 )
 def test_a_new_leader_says_what_changed(lines_of: Round, event: str, why: str) -> None:
-    """It has decided nothing before, and compares with the assignment that it was given."""
+    """A new leader has no earlier decision and compares with its last assignment."""
     found = WireGroup(TOPICS)
     for name in ("m0", "m1", "m2"):
         member(found, name)
@@ -156,7 +156,7 @@ def test_a_new_leader_says_what_changed(lines_of: Round, event: str, why: str) -
 
 
 def test_a_newcomer_that_leads_says_that_it_joined(lines_of: Round) -> None:
-    """It was given nothing before; what others claim tells that the group is not new."""
+    """The new member has no assignment; the other members' claims show an existing group."""
     found = WireGroup(TOPICS)
     member(found, "m0")
     member(found, "m1")
@@ -167,7 +167,7 @@ def test_a_newcomer_that_leads_says_that_it_joined(lines_of: Round) -> None:
 
 
 def test_a_round_dealt_out_says_so(lines_of: Round, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether the planner failed or all of it."""
+    """The line is the same if the planner or the whole decision fails."""
     found = WireGroup(TOPICS)
     member(found, "m0")
 
@@ -186,7 +186,7 @@ def test_a_round_dealt_out_says_so(lines_of: Round, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_changelog_is_warm_that_was_owned_copied_or_on_disk() -> None:
-    """By partition; of a member that said nothing all are cold."""
+    """Partitions count; without claims all changelogs are cold."""
     memory = Memory(None, 3, {LOG: Runs.of(range(5)), "orders": Runs.of(range(5))})
     said = JoinData("http://w", {LOG: Runs.of([0])}, {LOG: Runs.of([1])}, {LOG: Runs.of([2])})
     own = TableFacts(frozenset({LOG}))
@@ -198,7 +198,7 @@ def test_a_changelog_is_warm_that_was_owned_copied_or_on_disk() -> None:
 def test_only_what_is_not_named_is_counted(
     count: int, more: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of a long list of names, and of members that are refused."""
+    """Long lists of names and of refused members are shortened alike."""
     assert _named(map(str, range(count))).partition(str(MOST_NAMED - 1))[2] == (more or "")
     counters, refused = Counter[str](), dict.fromkeys(map(str, range(count)), "why")
     _say_refused(Mock(refused=refused, inputs=Mock(generation=3)), counters)
@@ -210,7 +210,7 @@ def test_only_what_is_not_named_is_counted(
 def test_a_report_that_fails_costs_nobody_its_partitions(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is a line of a log."""
+    """The report affects the log only."""
     found = WireGroup(TOPICS)
     member(found, "m0")
     monkeypatch.setattr("faust_assigner.app.rebalance.findings.taken", None)
@@ -220,7 +220,7 @@ def test_a_report_that_fails_costs_nobody_its_partitions(
 
 
 def test_every_member_is_told_what_the_round_decided() -> None:
-    """The trigger and the counts reach all of them; who joined is in the leader's answer alone."""
+    """Trigger and counts reach all members; the joined URLs are in the leader's answer alone."""
     found = WireGroup(TOPICS)
     for name in ("m0", "m1"):
         member(found, name)

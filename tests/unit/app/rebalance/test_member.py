@@ -1,4 +1,4 @@
-"""A member's words at a join, field by field, and its memory after an answer."""
+"""A member's metadata at a join, field by field, and its memory after an answer."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from faust_assigner.wire.directory import Directory
 from faust_assigner.wire.join import JoinData
 from faust_assigner.wire.runs import Runs
 
-#: A table, a global table of which a part is written here, and one of each without a topic here.
+#: A table, a global table partly written here, and a table of each kind without a topic here.
 TABLES = TableFacts(frozenset({"log", "prices", "old", "far"}), {"prices": True, "far": False})
 TOPICS = ("log", "orders", "prices")
 
 
 class Told:
-    """What the parts around a member answer, and what they were asked."""
+    """The modules around a member, with their answers and their calls."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.files = {"log": [0, 1, 5], "old": [2]}
@@ -57,19 +57,19 @@ class Told:
         return {"log": {0: 9}}
 
     def say(self, memory: Memory, **more: Any) -> JoinData:
-        """Its words."""
+        """Return the member's metadata."""
         former = Former(4, {"orders": Runs.of([7])})
         return said_by(self.app, memory, TABLES, TOPICS, lambda: former, **more)
 
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Told:
-    """One."""
+    """The patched modules."""
     return Told(monkeypatch)
 
 
 def test_a_new_member_tells_of_its_files_and_of_its_former_process(told: Told) -> None:
-    """Global tables are with every member: their files are no claim."""
+    """Every member has the global tables, so their files are no claim."""
     assert told.say(Memory()) == JoinData(
         "http://w1",
         {},
@@ -92,7 +92,7 @@ def test_a_new_member_tells_of_its_files_and_of_its_former_process(told: Told) -
 def test_a_member_with_an_assignment_claims_that_and_files_of_promised_partitions(
     told: Told,
 ) -> None:
-    """Other files left long ago; of a global table it claims what it writes, and no copy."""
+    """Older files are ignored; of a global table the member claims its writes and no copy."""
     answer = Answer(
         {},
         {},
@@ -154,7 +154,7 @@ CLAIMS = JoinData(
 def test_a_member_with_too_many_claims_leaves_out_the_least_valuable_first(
     monkeypatch: pytest.MonkeyPatch, caplog: Any, left_out: int
 ) -> None:
-    """Positions, the former process, files, copies, and what it owns at last; the log names each."""
+    """The order is positions, former process, files, copies, actives; the log names each."""
     steps = (
         {"positions": None, "awaited": {}, "overdue": {}},
         {"former_actives": {}},
@@ -189,7 +189,7 @@ def test_a_member_with_too_many_claims_leaves_out_the_least_valuable_first(
 def test_the_copy_for_stock_leaders_is_there_while_it_may_be_read(
     monkeypatch: pytest.MonkeyPatch, size: int, is_uniform: bool, for_stock: bool
 ) -> None:
-    """A group of ours has no use for a large one."""
+    """A group with only our members does not need a large copy."""
     monkeypatch.setattr(
         member,
         "encode_join",
@@ -205,7 +205,7 @@ def test_the_copy_for_stock_leaders_is_there_while_it_may_be_read(
 def test_an_answer_is_dated_by_its_leader_by_kafka_or_by_one_more(
     answered: int, kafkas: int, generation: int
 ) -> None:
-    """A stock leader dates none, and a consumer may not know Kafka's number."""
+    """A stock leader sends no date, and a consumer may not know Kafka's generation."""
     before = Memory(generation=3, group_ids={"gone": 1, "kept": 2})
     answer = Answer({}, {}, generation=answered, group_ids={"kept": 7})
     found = remember(answer, {}, kafkas=kafkas, before=before)
@@ -214,7 +214,7 @@ def test_an_answer_is_dated_by_its_leader_by_kafka_or_by_one_more(
 
 
 def test_a_stock_leaders_distributions_are_used_as_they_are() -> None:
-    """Ours sends a directory instead, of which both are views; before any answer there is none."""
+    """Our leader sends a directory with both views; before any answer both are empty."""
     logs, others = {"http://a": {"log": [0]}}, {"http://b": {"orders": [1]}}
     stock = Memory(Answer({}, {}, changelog_distribution=logs, external_topic_distribution=others))
     assert (stock.changelog_distribution, stock.external_topic_distribution) == (logs, others)
@@ -228,7 +228,7 @@ def test_a_stock_leaders_distributions_are_used_as_they_are() -> None:
 
 
 def test_a_memory_has_what_was_given_and_each_partition_has_a_role(caplog: Any) -> None:
-    """What is given without one is restored: an empty table would be worse."""
+    """A partition without a role is restored: an empty table would be worse."""
     answer = Answer(
         {"log": Runs.of([0, 9])},
         {"log": Runs.of([1, 8]), "orders": Runs.of([0])},

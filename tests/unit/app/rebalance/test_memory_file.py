@@ -1,4 +1,4 @@
-"""What a member owned, on its disk: it comes back whole or not at all, and costs nobody anything."""
+"""A member's former partitions on its disk: read back whole or ignored, with no other effect."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ OWNED = {"orders": [0, 1, 7], "shop-totals-changelog": range(3)}
 
 
 def file_of(folder: Path, app_id: str = "shop") -> MemoryFile:
-    """A process's view of the file in ``folder``."""
+    """Return a process's view of the file in ``folder``."""
     return MemoryFile(SimpleNamespace(conf=SimpleNamespace(appdir=folder, id=app_id)), Counter())
 
 
 def counters(file: MemoryFile) -> Counter[str]:
-    """What it counted."""
+    """Return the counters of the file."""
     return file._counters
 
 
 def test_the_next_process_is_told_what_the_last_one_owned(tmp_path: Path) -> None:
-    """Generation and partitions; and a later assignment replaces the file."""
+    """The file has generation and partitions; a later assignment replaces it."""
     file_of(tmp_path).keep(6, {"orders": [3]})
     file_of(tmp_path).keep(7, OWNED)
     found = file_of(tmp_path).former()
@@ -40,14 +40,14 @@ def test_the_next_process_is_told_what_the_last_one_owned(tmp_path: Path) -> Non
 
 
 def test_the_first_process_remembers_nothing(tmp_path: Path) -> None:
-    """No file is no trouble."""
+    """A missing file is no problem."""
     file = file_of(tmp_path)
     assert file.former() == Former()
     assert not counters(file)
 
 
 def test_a_process_reads_once(tmp_path: Path) -> None:
-    """What it writes, or a neighbour in the same folder, is not what it owned before it started."""
+    """Later writes, by itself or a neighbour, do not change its former assignment."""
     file_of(tmp_path).keep(7, {"orders": [3]})
     file = file_of(tmp_path)
     assert file.former().generation == 7
@@ -56,7 +56,7 @@ def test_a_process_reads_once(tmp_path: Path) -> None:
 
 
 def test_an_app_that_was_never_started_keeps_nothing(tmp_path: Path) -> None:
-    """Faust makes the folder when a worker starts; a tool that asks an app makes no folders."""
+    """Faust creates the folder at a worker's start; a tool that loads the app creates none."""
     file = file_of(tmp_path / "never")
     file.keep(7, OWNED)
     assert not list(tmp_path.iterdir())
@@ -64,7 +64,7 @@ def test_an_app_that_was_never_started_keeps_nothing(tmp_path: Path) -> None:
 
 
 def test_whose_memory_it_is(tmp_path: Path) -> None:
-    """Another app's, in a folder that two share, counts as none."""
+    """The file of a different app in a shared folder is ignored."""
     file_of(tmp_path, "other").keep(7, OWNED)
     file = file_of(tmp_path)
     assert file.former() == Former()
@@ -75,7 +75,7 @@ GOOD: dict[str, Any] = {"version": 1, "app": "shop", "generation": 7, "actives":
 
 
 def said(**more: Any) -> bytes:
-    """A file with some of it changed."""
+    """Return the file's bytes with changed fields."""
     return json.dumps({**GOOD, **more}).encode()
 
 
@@ -112,7 +112,7 @@ HOSTILE = {
 def test_a_file_that_cannot_be_taken_counts_as_none(
     name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Said once and counted, and the bytes are not repeated."""
+    """The problem is logged once and counted, without the file's bytes."""
     (tmp_path / NAME).write_bytes(HOSTILE[name])
     file = file_of(tmp_path)
     assert file.former() == file.former() == Former()
@@ -122,7 +122,7 @@ def test_a_file_that_cannot_be_taken_counts_as_none(
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
 def test_what_is_no_file_is_not_waited_for(make: Any, tmp_path: Path) -> None:
-    """A pipe nobody writes to, a folder, a device without end."""
+    """A pipe without a writer, a folder and an endless device are no files."""
     make(tmp_path / NAME)
     file = file_of(tmp_path)
     assert file.former() == Former()
@@ -132,7 +132,7 @@ def test_what_is_no_file_is_not_waited_for(make: Any, tmp_path: Path) -> None:
 def test_a_full_disk_is_said_once_and_costs_the_memory_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Every failure is counted, the old file stays whole, nothing lies about; then it is well again."""
+    """Each failure is counted; the old file stays whole, and no temporary file remains."""
     file = file_of(tmp_path)
     file.keep(6, {"orders": [3]})
 
@@ -158,7 +158,7 @@ def test_a_full_disk_is_said_once_and_costs_the_memory_alone(
 def test_a_file_and_its_name_outlive_a_power_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The content before it has the name, then the folder that holds the name."""
+    """The content is synced before the rename, then the folder."""
     acts: list[str] = []
     fsync, replace = os.fsync, os.replace
     monkeypatch.setattr(
@@ -179,7 +179,7 @@ def test_a_file_and_its_name_outlive_a_power_cut(
 def test_a_file_as_large_as_may_be_is_written_and_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To the byte."""
+    """The limit is exact to the byte."""
     file_of(tmp_path).keep(6, OWNED)
     monkeypatch.setattr(memory_file, "MOST_BYTES", (tmp_path / NAME).stat().st_size)
     file_of(tmp_path).keep(7, OWNED)
@@ -187,7 +187,7 @@ def test_a_file_as_large_as_may_be_is_written_and_read(
 
 
 def test_a_file_too_large_to_be_read_is_not_written(tmp_path: Path) -> None:
-    """A million scattered partitions are more than a member remembers."""
+    """A million scattered partitions exceed the file's limit."""
     file = file_of(tmp_path)
     file.keep(6, {"orders": [3]})
     file.keep(7, {"orders": range(0, 2_000_000, 2)})
@@ -196,7 +196,7 @@ def test_a_file_too_large_to_be_read_is_not_written(tmp_path: Path) -> None:
 
 
 def test_the_next_process_is_told_what_the_leader_knew_of_the_last_one(tmp_path: Path) -> None:
-    """Capacity and rack; a file without them, or with other things in their place, tells nothing."""
+    """The file keeps capacity and rack; missing or invalid offers are ignored."""
     offers = {"capacity": 2.0, "rack": "r1"}
     file_of(tmp_path).keep(7, OWNED, offers)
     assert file_of(tmp_path).former().offers == offers

@@ -1,4 +1,4 @@
-"""What a follow-up round would bring home, and whom the leader tells."""
+"""The effect of a follow-up round, and the members that the leader informs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COUNTS = {"orders": 12, "log": 12}
 
 
 def member(name: str, owned: Sequence[int] = (), spare: Sequence[int] = (), **more: Any) -> Member:
-    """One that owns ``owned`` and stands by for ``spare``."""
+    """Return a member that owns ``owned`` and is a standby for ``spare``."""
     return Member(
         name,
         list(COUNTS),
@@ -38,26 +38,26 @@ def member(name: str, owned: Sequence[int] = (), spare: Sequence[int] = (), **mo
 
 
 def remembers(*owned: int) -> dict[str, Any]:
-    """What its process before this one owned."""
+    """Return claims of the member's former process."""
     return {"former_actives": {"orders": owned, "log": owned}, "former_generation": 1}
 
 
 def planned(members: Sequence[Member], replicas: int = 1) -> Plan:
-    """The planner with the rest settled."""
+    """Plan with fixed counts and changelogs."""
     return plan(members, COUNTS, replicas=replicas, changelogs={"log"})
 
 
 def waits(members: Sequence[Member], replicas: int = 1) -> dict[str, Any]:
-    """What is awaited, by member."""
+    """Return the awaited standbys by member."""
     return awaited(planned(members, replicas), members, lambda again: planned(again, replicas))
 
 
-#: The owner of 8 to 11 died; its copies are all on ``a``, so that the loads are 8, 4 and none.
+#: The owner of 8 to 11 died with all copies on ``a``, so the loads are 8, 4 and 0.
 UNEVEN = (member("a", range(4), range(8, 12)), member("b", range(4, 8)), member("c"))
 
 
 def test_the_members_that_tasks_will_move_to_wait_for_them() -> None:
-    """4 and 4 of 12 on those without a copy: what the next round moves is what they are told."""
+    """The awaited standbys are the 4 tasks that the next round moves to the empty member."""
     found = planned(UNEVEN)
     assert [len(found.actives(m)["orders"]) if found.actives(m) else 0 for m in "abc"] == [8, 4, 0]
     told = waits(UNEVEN)
@@ -76,7 +76,7 @@ def test_the_members_that_tasks_will_move_to_wait_for_them() -> None:
 
 
 def test_loads_of_three_four_and_five_wait_for_one_task() -> None:
-    """One death, copies unevenly spread: one move makes it even."""
+    """After a death with uneven copies a single move makes the loads even."""
     members = (
         member("a", [0, 1, 2]),
         member("b", [3, 4, 5], [9]),
@@ -89,7 +89,7 @@ def test_loads_of_three_four_and_five_wait_for_one_task() -> None:
 
 
 def test_what_members_owned_before_a_stop_counts_in_the_next_round_too() -> None:
-    """They go on saying it as long as they live: without it others would be told to get warm than move."""
+    """Members repeat these claims; without them the wrong standbys would be awaited."""
     members = (
         member("a", [1, 4, 11], [6]),
         member("b", [0, 6, 9], [1, 2, 4, 7, 11], **remembers(0, 3, 7, 10)),
@@ -113,28 +113,28 @@ def test_what_members_owned_before_a_stop_counts_in_the_next_round_too() -> None
 
 
 def test_nothing_is_awaited_where_the_next_round_would_move_nothing() -> None:
-    """Even loads with tasks promoted against the target: a round would stop everybody for nothing."""
+    """The loads are even although promotions missed the target, so a round would not help."""
     members = (member("a", [0, 1, 2], [9, 10, 11]), member("b", [3, 4, 5], [6, 7, 8]))
     assert waits(members) == {}
     assert waits((*UNEVEN[:2], member("c", range(8, 12)))) == {}
 
 
 def test_nothing_is_awaited_without_standbys() -> None:
-    """Nothing gets warm by waiting."""
+    """Without standbys no copy can catch up."""
     assert waits(UNEVEN, replicas=0) == {}
 
 
 def test_the_planner_is_not_asked_again_when_all_are_where_they_belong() -> None:
-    """The second plan is paid for only off target."""
+    """The second plan costs time only off target."""
     members = [member("a", range(6)), member("b", range(6, 12))]
     assert awaited(planned(members), members, Mock(side_effect=AssertionError)) == {}
 
 
-# -- told over the wire
+# -- over the wire
 
 
 def uneven(*, newcomer: Any = None) -> WireGroup:
-    """Over bytes: one of three dies in the round in which a fourth joins."""
+    """Return a wire group: a member of three dies in the round in which a fourth joins."""
     found = WireGroup(TOPICS)
     for name in "abc":
         found.add(name, make_app(f"http://{name}:6066", tables=["totals"]), TOPICS)
@@ -146,7 +146,7 @@ def uneven(*, newcomer: Any = None) -> WireGroup:
 
 
 def test_each_member_is_told_its_own() -> None:
-    """The newcomer waits for its share; nobody else waits for anything."""
+    """The new member awaits its share; all other members await no standby."""
     found = uneven()
     told = {m: app.assignor.awaited for m, app in found.apps.items()}
     assert len(told["d"].tps) == 4
@@ -162,7 +162,7 @@ def test_each_member_is_told_its_own() -> None:
 
 
 def test_a_stock_member_is_told_nothing() -> None:
-    """Its answer is Faust's own, to the key."""
+    """Its answer equals Faust's own, key by key."""
     found = uneven(newcomer=make_app("http://d:6066", assignor=StockAssignor, tables=["totals"]))
     answer = decode_answer(ConsumerProtocolMemberAssignment.decode(found.synced["d"]).user_data)
     assert (answer.awaited, answer.generation) == ({}, -1)
@@ -171,7 +171,7 @@ def test_a_stock_member_is_told_nothing() -> None:
 def test_a_round_stands_though_the_next_cannot_be_told(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Said, and nobody waits."""
+    """The failure is logged, and no member awaits a standby."""
     monkeypatch.setattr(leader, "awaited", Mock(side_effect=ZeroDivisionError))
     monkeypatch.setenv("FAUST_ASSIGNER_WARMUPS", "0")
     found = uneven()
@@ -181,7 +181,7 @@ def test_a_round_stands_though_the_next_cannot_be_told(
 
 
 def test_only_standbys_that_were_given_are_awaited() -> None:
-    """Whatever a leader says: what is not here cannot catch up."""
+    """A member cannot catch up with partitions it does not follow."""
     app = make_app("http://w", tables=["totals"])
     writer = AnswerWriter(Directory(), {}, generation=3, is_uniform=True)
     raw = writer.for_ours({"orders": [0]}, {LOG: [1]}, "http://w", awaited={LOG: range(2**31)})
@@ -192,7 +192,7 @@ def test_only_standbys_that_were_given_are_awaited() -> None:
 
 
 def test_what_a_member_says_after_a_round_differs_from_before() -> None:
-    """Kafka starts no round for a follower whose metadata is the same."""
+    """Kafka starts no round for a follower with unchanged metadata."""
     found = uneven()
     words = []
     for _ in range(3):
@@ -201,11 +201,11 @@ def test_what_a_member_says_after_a_round_differs_from_before() -> None:
     assert len(set(words)) == 3
 
 
-# -- a second round, whose target is that of the first
+# -- a second round with the first round's target
 
 
 def second(found: Plan, following: Plan, **onward: Sequence[int]) -> tuple[Plan, list[Any]]:
-    """``found`` with the warm-ups of ``following``, and the members that the next round is planned for."""
+    """Return ``found`` with ``following``'s warm-ups, and the members of the next plan."""
     nobody = np.full_like(found.flat_owner, NOBODY)
     columns = {
         name: np.array(list(onward.get(name, nobody)), dtype=np.int64)
@@ -221,7 +221,7 @@ def second(found: Plan, following: Plan, **onward: Sequence[int]) -> tuple[Plan,
 
 
 def test_the_next_round_is_planned_from_what_members_will_claim_after_this_one() -> None:
-    """All of one generation: a newcomer's tasks would else count as claims of no round."""
+    """All claims have the same generation, else a new member's tasks would be undated claims."""
     found = planned(UNEVEN)
     _, asked = second(found, found)
     assert [one.member_id for one in asked] == ["a", "b", "c"]
@@ -232,7 +232,7 @@ def test_the_next_round_is_planned_from_what_members_will_claim_after_this_one()
 
 
 def test_a_copy_that_the_next_round_awaits_is_made_now_and_awaited() -> None:
-    """A move of the next round has priority; a holder of a copy needs no further one."""
+    """A move of the next round has priority; a holder of a copy needs no further copy."""
     found = planned(UNEVEN)
     spare = [int(member) for member in found.flat_standby[:, 0]]
     warmups = [2] * len(spare)
@@ -243,7 +243,7 @@ def test_a_copy_that_the_next_round_awaits_is_made_now_and_awaited() -> None:
 
 
 def test_a_warm_up_alone_has_the_next_round_planned() -> None:
-    """Each owner is at its target, and a copy is still on its way."""
+    """Each owner is at its target, and a copy is still catching up."""
     even = planned([member("a", range(4)), member("b", range(4, 8)), member("c", range(8, 12))])
     quiet, asked = second(even, even)
     assert (quiet, asked) == (even, [])
@@ -256,7 +256,7 @@ def test_a_warm_up_alone_has_the_next_round_planned() -> None:
 
 
 def with_clicks() -> tuple[Plan, int, int]:
-    """A plan of a table and of a topic without state, and one task of each by its place."""
+    """Return a plan of a table and a stateless topic, with a task index of each."""
     counts = {**COUNTS, "clicks": 2}
     members = [Member(name, list(counts)) for name in "ab"]
     found = plan(members, counts, replicas=1, changelogs={"log"})
@@ -266,7 +266,7 @@ def with_clicks() -> tuple[Plan, int, int]:
 
 
 def test_a_task_without_state_has_no_next_round_planned() -> None:
-    """It moves whenever a round comes; nothing of it gets warm."""
+    """A stateless task moves in any round and has no copy to warm up."""
     found, stateful, stateless = with_clicks()
     members = [Member(name, [*COUNTS, "clicks"]) for name in "ab"]
     for task, is_asked in ((stateless, False), (stateful, True)):
@@ -284,7 +284,7 @@ def test_a_task_without_state_has_no_next_round_planned() -> None:
 
 
 def test_a_task_without_state_that_moves_next_gets_no_copy() -> None:
-    """Beside one with state, whose next owner has a copy made now."""
+    """A stateful task beside it gets its next owner's copy now."""
     found, stateful, stateless = with_clicks()
     members = [Member(name, [*COUNTS, "clicks"]) for name in "ab"]
     nobody = np.full_like(found.flat_owner, NOBODY)

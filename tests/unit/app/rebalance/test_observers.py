@@ -1,4 +1,4 @@
-"""Observers of decisions: each hears all of them in order, and none fails or delays a decision."""
+"""Observers of decisions: each gets all in order, and no observer fails or delays a decision."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ PLAN: Any = "plan"
 
 
 def tell(decisions: Decisions, *names: str) -> None:
-    """Decisions by name; wait until the observers were called."""
+    """Report decisions by name; wait until the observers were called."""
     for name in names:
         decisions.tell(name, PLAN)  # type: ignore[arg-type]
     decisions.join()
 
 
 def test_an_observer_hears_decisions_also_after_a_quiet_time() -> None:
-    """The thread ends between two rounds, and a later decision begins another one."""
+    """The thread ends between two rounds, and a later decision starts a new thread."""
     decisions, heard = Decisions(), list[str]()
     decisions.connect(lambda inputs, plan: heard.append(str(inputs)))
     for names in (("first", "second"), ("third",)):
@@ -32,7 +32,7 @@ def test_an_observer_hears_decisions_also_after_a_quiet_time() -> None:
 
 
 def test_an_observer_that_fails_is_counted_and_costs_no_other_a_decision(caplog: Any) -> None:
-    """Nor the next decision."""
+    """The next decision reaches all observers as well."""
     decisions, heard = Decisions(), list[str]()
 
     def fail(inputs: Any, plan: Any) -> None:
@@ -47,7 +47,7 @@ def test_an_observer_that_fails_is_counted_and_costs_no_other_a_decision(caplog:
 
 
 def test_decisions_that_wait_for_a_slow_observer_are_bounded() -> None:
-    """What is beyond is dropped and counted; without an observer nothing is kept at all."""
+    """Further decisions are dropped and counted; without observers no decision is kept."""
     decisions, may_go_on, begun = Decisions(), threading.Event(), threading.Event()
     tell(decisions, "unheard")
     assert decisions._thread is None

@@ -1,4 +1,4 @@
-"""The outcome of a round, as its members are told of it."""
+"""The outcome of a round, as its members receive it."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ COUNTS = {"orders": 4, "log": 4, "idle": 1}
 
 
 def member(name: str, owned: Sequence[int] = ()) -> Member:
-    """A member that owns these tasks; the one partition of ``idle`` carries no work."""
+    """Return a member that owns these tasks; the partition of ``idle`` carries no load."""
     claims: dict[str, Any] = {"orders": owned, "log": owned} if owned else {}
     return Member(name, list(COUNTS), actives=claims, generation=3 if owned else -1)
 
 
 def inputs_of(*members: Member, **more: Any) -> DecisionInputs:
-    """A decision about them."""
+    """Return the inputs of a decision about these members."""
     return DecisionInputs("shop", 4, members, COUNTS, 1, frozenset({"log"}), **more)
 
 
 def planned(*members: Member) -> Plan:
-    """Their plan."""
+    """Return the plan of these members."""
     return plan(members, COUNTS, replicas=1, changelogs={"log"}, weightless={"idle"})
 
 
@@ -36,7 +36,7 @@ ONE, BOTH = (member("a", range(4)),), (member("a", range(4)), member("b"))
 
 
 def test_an_outcome_counts_tasks_by_what_became_of_them() -> None:
-    """The one that carries no work is a task, and is moved for no member."""
+    """The task without load counts as a task and never as moved."""
     inputs = inputs_of(*BOTH, trigger="join", joined=frozenset({"http://b"}))
     found = planned(*BOTH)
     told = outcome_of(inputs, found, at=1_700_000_000.9)
@@ -57,7 +57,7 @@ def test_an_outcome_counts_tasks_by_what_became_of_them() -> None:
 
 
 def test_a_round_without_a_plan_tells_its_cause_alone() -> None:
-    """Its tasks are dealt out; a clock before 1970 is none."""
+    """Its tasks are dealt out; a clock before 1970 gives no time."""
     told = outcome_of(inputs_of(*BOTH, trigger="join"), None, at=-5.0)
     assert told == Outcome(trigger="join", members=2, is_planned=False, leads=True)
 
@@ -71,13 +71,13 @@ def test_a_round_without_a_plan_tells_its_cause_alone() -> None:
     ],
 )
 def test_a_second_round_has_the_cause_of_the_first(first: Outcome | None, completes: str) -> None:
-    """However many rounds it takes."""
+    """The number of rounds does not matter."""
     told = outcome_of(inputs_of(*ONE, trigger="rejoin"), None, at=1.0, first=first)
     assert (told.trigger, told.completes) == ("rejoin", completes)
 
 
 def test_who_came_and_went_is_told_in_the_second_round_as_well() -> None:
-    """Unless members came and went meanwhile; of many only some, by name, and long names are cut."""
+    """Later joins and leaves replace the names; a long list and a long name are cut."""
     first = Outcome(trigger="join", joined=("http://b",), left=("http://c",))
     told = outcome_of(inputs_of(*ONE), None, at=1.0, first=first)
     assert (told.joined, told.left) == (first.joined, first.left)
@@ -101,13 +101,13 @@ def test_who_came_and_went_is_told_in_the_second_round_as_well() -> None:
 def test_a_leader_without_a_decision_compares_with_its_last_assignment(
     owned: Sequence[int], joined: Sequence[str], left: Sequence[str], cause: str
 ) -> None:
-    """A group in which no member owns anything has just begun."""
+    """A group in which no member owns a partition has just begun."""
     now = inputs_of(member("a", owned), joined=frozenset(joined), left=frozenset(left))
     assert trigger(None, now) == cause
 
 
 def subscriber(name: str, *topics: str) -> Member:
-    """A member that owns nothing."""
+    """Return a member without claims."""
     return Member(name, list(topics))
 
 
@@ -130,7 +130,7 @@ def subscriber(name: str, *topics: str) -> Member:
 def test_a_leader_compares_with_its_last_decision(
     now: str, partitions: dict[str, int], cause: str
 ) -> None:
-    """Members by id, each member's topics in any order, and each topic's number of partitions."""
+    """Members count by id, their topics in any order, and each topic's number of partitions."""
 
     def inputs(members: str, counts: dict[str, int]) -> DecisionInputs:
         made = [one.partition(":") for one in members.split()]
@@ -149,7 +149,7 @@ def test_a_leader_compares_with_its_last_decision(
 
 
 def test_a_task_that_moves_to_a_copy_is_no_cold_one() -> None:
-    """It is moved all the same."""
+    """The task still counts as moved."""
     warm = Member("b", list(COUNTS), standbys={"log": [3]}, generation=3)
     members = (member("a", range(4)), warm)
     told = outcome_of(inputs_of(*members), planned(*members), at=1.0)

@@ -16,12 +16,12 @@ from faust_assigner.model import NOBODY
 
 
 def members(**topics: str) -> list[Member]:
-    """Members by name, with the letters of their topics."""
+    """Return members by name, each with its topics' letters."""
     return [Member(name, list(letters)) for name, letters in topics.items()]
 
 
 def test_what_is_dealt_is_even_and_no_owner_is_its_own_standby() -> None:
-    """The next subscribers by id follow; a topic without state has no standby."""
+    """The next subscribers by id are standbys; a stateless topic has no standby."""
     found = dealt(
         members(c="xyz", a="xy", b="xy"),
         {"x": 3, "y": 3, "z": 2, "w": 4},
@@ -41,7 +41,7 @@ def test_what_is_dealt_is_even_and_no_owner_is_its_own_standby() -> None:
 
 
 def test_fewer_standbys_than_members_are_those_that_come_next() -> None:
-    """In the order of ids, around the end."""
+    """The order of ids wraps around."""
     found = dealt(
         members(a="y", b="y", c="y"), {"y": 4}, replicas=1, changelogs={"y"}, previous_ids={}
     )
@@ -53,7 +53,7 @@ def test_fewer_standbys_than_members_are_those_that_come_next() -> None:
 
 
 def test_groups_that_are_dealt_keep_their_ids_unless_two_would_share_one() -> None:
-    """Topics with equal counts and subscribers are a group; an id is never given twice."""
+    """Topics with equal counts and subscribers form a group; no id is used twice."""
     found = dealt(
         members(a="wxyz"),
         {"w": 2, "x": 2, "y": 3, "z": 4},
@@ -66,7 +66,7 @@ def test_groups_that_are_dealt_keep_their_ids_unless_two_would_share_one() -> No
 
 @pytest.mark.parametrize(("is_full", "copies"), [(True, [0, 1, 2]), (False, [1])])
 def test_every_subscriber_has_all_of_a_global_table(is_full: bool, copies: list[int]) -> None:
-    """It follows the partitions of other writers; with the flag, its own as well."""
+    """A subscriber follows the other writers' partitions, and with the flag its own as well."""
     placement = Placement(
         ("a", "b", "c"),
         {"a": {"g": [0, 2], "x": [0]}, "b": {"g": [1]}, "c": {}},
@@ -88,7 +88,7 @@ def test_every_subscriber_has_all_of_a_global_table(is_full: bool, copies: list[
 
 
 def test_a_directory_ranks_members_by_their_first_partition() -> None:
-    """Also those that own nothing; a dynamic member has no instance id, and a copy is no owner."""
+    """Members without partitions are included; a dynamic member has no instance id."""
     owner = np.array([2, 0, 2, NOBODY])
     placement = Placement(
         ("a", "b", "c"),

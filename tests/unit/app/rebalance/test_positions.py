@@ -1,4 +1,4 @@
-"""How far a member's state has come, as it says when it joins."""
+"""The positions of a member's state in its join metadata."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ LOG = "shop-totals-changelog"
 
 
 def rocksdb_app(folder: Path, **options: Any) -> Any:
-    """An app with one table in RocksDB under ``folder``."""
+    """Return an app with a RocksDB table under ``folder``."""
     return make_app(
         "http://w", tables=["totals"], datadir=str(folder), store="rocksdb://", **options
     )
 
 
 def write(app: Any, partition: int, offset: int | None, *, close: bool = True) -> Any:
-    """A database as Faust leaves it, with the offset inside unless that is None."""
+    """Write a database as Faust does, with ``offset`` unless None."""
     store = app.tables["totals"].data
     path = store.partition_path(partition)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ def write(app: Any, partition: int, offset: int | None, *, close: bool = True) -
 
 
 def test_files_say_how_far_they_have_come(tmp_path: Path) -> None:
-    """The next offset to read; a database without one, and one that is not there, say nothing."""
+    """The position is the next offset; without an offset or a file there is no position."""
     app = rocksdb_app(tmp_path)
     write(app, 0, 41)
     write(app, 1, 0)
@@ -52,7 +52,7 @@ def test_files_say_how_far_they_have_come(tmp_path: Path) -> None:
 
 
 def test_what_this_member_does_not_hold_is_not_told(tmp_path: Path) -> None:
-    """A folder that is still there from long ago is no state of the group's."""
+    """An old folder is no state of the group."""
     app = rocksdb_app(tmp_path)
     write(app, 0, 41)
     app.tables.recovery.active_offsets[TP(LOG, 3)] = 9
@@ -60,7 +60,7 @@ def test_what_this_member_does_not_hold_is_not_told(tmp_path: Path) -> None:
 
 
 def test_a_copy_has_come_as_far_as_it_was_when_a_round_was_asked_for(tmp_path: Path) -> None:
-    """Of a log in which there is no record, nothing else says that it was read; only what is held is told."""
+    """For a log without records only the request has the position; unheld copies are left out."""
     app = rocksdb_app(tmp_path)
     write(app, 0, 41)
     app.assignor.read_to = {TP(LOG, 0): 40, TP(LOG, 1): 500, TP(LOG, 2): 9, TP("other", 1): 700}
@@ -68,7 +68,7 @@ def test_a_copy_has_come_as_far_as_it_was_when_a_round_was_asked_for(tmp_path: P
 
 
 def test_a_file_that_somebody_has_open_is_read_all_the_same(tmp_path: Path) -> None:
-    """And its owner can go on writing."""
+    """The file's owner can continue to write."""
     app = rocksdb_app(tmp_path)
     database = write(app, 0, 41, close=False)
     database.flush()
@@ -78,7 +78,7 @@ def test_a_file_that_somebody_has_open_is_read_all_the_same(tmp_path: Path) -> N
 
 
 def test_closed_files_are_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Opening takes milliseconds in which no thread gets on; what was written since is read anew."""
+    """Opening blocks all threads for milliseconds; a changed file is opened again."""
     app, opened = rocksdb_app(tmp_path), list[str]()
     open_ = positions._for_reading
 
@@ -98,7 +98,7 @@ def test_closed_files_are_opened_once(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_file_that_cannot_be_read_counts_as_far_behind(tmp_path: Path) -> None:
-    """Nothing raises; the others are told."""
+    """The failure raises no error, and the other positions are reported."""
     app = rocksdb_app(tmp_path)
     write(app, 0, 41)
     write(app, 1, 41)
@@ -110,7 +110,7 @@ def test_a_file_that_cannot_be_read_counts_as_far_behind(tmp_path: Path) -> None
 def test_reading_files_takes_no_longer_than_it_may(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Then the rest counts as far behind, and that is said."""
+    """The remaining files count as far behind, and the log reports them."""
     opened = Mock(side_effect=AssertionError)
     assert disk.stored_offsets(opened, {0: tmp_path, 1: tmp_path}, budget_s=-1.0) == {}
     assert "0 of 2 table files" in caplog.text
@@ -118,7 +118,7 @@ def test_reading_files_takes_no_longer_than_it_may(
 
 
 def test_an_open_table_is_asked_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a running worker: what its database says, or how far the recovery has got beyond that."""
+    """The position is the database's offset, or the recovery's offset if higher."""
     app = rocksdb_app(tmp_path)
     monkeypatch.setattr(positions, "_for_reading", opened := Mock())
     store = app.tables["totals"].data
@@ -134,7 +134,7 @@ def test_an_open_table_is_asked_itself(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_database_that_is_closed_meanwhile_hides_no_other() -> None:
-    """Another thread closes it between the list and the question."""
+    """A different thread closes the database between the listing and the read."""
     closed, there = Mock(), Mock()
     closed.get.side_effect = RuntimeError("closed")
     there.get.return_value = b"7"
@@ -143,7 +143,7 @@ def test_a_database_that_is_closed_meanwhile_hides_no_other() -> None:
 
 
 def test_what_could_not_be_written_is_not_told(tmp_path: Path) -> None:
-    """The copy has what its database holds, however far it was read."""
+    """The position is the database's offset, regardless of the read offset."""
     app = rocksdb_app(tmp_path)
     app.tables["totals"].data.set_persisted_offset(TP(LOG, 0), 10)
     app.tables.recovery.standby_offsets[TP(LOG, 0)] = 25
@@ -154,7 +154,7 @@ def test_what_could_not_be_written_is_not_told(tmp_path: Path) -> None:
 
 
 def test_what_is_written_and_not_yet_committed_counts(tmp_path: Path) -> None:
-    """Under exactly_once the database learns an owner's offset at the commit; the changelog is longer."""
+    """Under exactly_once the database gets an owner's offset at the commit, after the changelog."""
     app = rocksdb_app(tmp_path)
     store = app.tables["totals"].data
     for partition in (0, 1):
@@ -165,7 +165,7 @@ def test_what_is_written_and_not_yet_committed_counts(tmp_path: Path) -> None:
 
 
 def test_an_owner_that_is_being_restored_tells_where_its_log_ends(tmp_path: Path) -> None:
-    """What others are measured by; of what it only stands by it tells how far it has come."""
+    """The end measures the standbys' lag; a standby reports its own position instead."""
     app = rocksdb_app(tmp_path)
     for partition in (0, 1, 2):
         app.tables.recovery.active_highwaters[TP(LOG, partition)] = 999
@@ -176,7 +176,7 @@ def test_an_owner_that_is_being_restored_tells_where_its_log_ends(tmp_path: Path
 
 
 def test_tables_in_memory_are_not_waited_for(tmp_path: Path) -> None:
-    """They are replayed whenever they move: their owner says nothing of them, and so they have no end."""
+    """Memory tables are replayed after each move, so their owner reports no end."""
     app = make_app("http://w", tables=["totals"], datadir=str(tmp_path), store="memory://")
     app.tables.recovery.active_offsets[TP(LOG, 0)] = 10**6
     assert positions_of(app, {LOG: {0}}) == {}
@@ -185,7 +185,7 @@ def test_tables_in_memory_are_not_waited_for(tmp_path: Path) -> None:
 def test_a_member_that_cannot_tell_says_so_and_joins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing waits for it."""
+    """The group does not wait for its copies."""
     app = rocksdb_app(tmp_path)
     monkeypatch.setattr(member, "positions_of", Mock(side_effect=ZeroDivisionError))
     data = member.said_by(app, member.Memory(), member.TableFacts(frozenset({LOG})), [LOG])
@@ -194,7 +194,7 @@ def test_a_member_that_cannot_tell_says_so_and_joins(
 
 
 def test_positions_that_do_not_fit_are_the_first_to_be_left_out() -> None:
-    """Then nothing waits for this member; what it owns, and owned, is said all the same."""
+    """The member then has no warm-ups; its current and former partitions stay in its claims."""
     many = {LOG: {p: 1 + p * 982_451_653 % 10**12 for p in range(60_000)}}
     data = JoinData(
         "http://w",
@@ -214,7 +214,7 @@ def test_positions_that_do_not_fit_are_the_first_to_be_left_out() -> None:
 
 
 def test_two_tables_tell_each_its_own(tmp_path: Path) -> None:
-    """From every place at once: files, open databases, both kinds of restore, commits, requests and ends."""
+    """Positions come from files, databases, restores, commits, requests and ends."""
     other = "shop-counts-changelog"
     app = make_app(
         "http://w", tables=["totals", "counts"], datadir=str(tmp_path), store="rocksdb://"

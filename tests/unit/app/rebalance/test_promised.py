@@ -1,4 +1,4 @@
-"""What a member of a cooperative group was promised: its next word says so, by which any leader keeps it."""
+"""Promised partitions of a cooperative group: the member's next metadata names them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOPICS = {"orders": 6, LOG: 6}
 
 
 def grown(newcomer: Any) -> WireGroup:
-    """Two members that hold what they process, and ``newcomer`` after the first of its two rounds."""
+    """Return two members with partitions, and ``newcomer`` after the first of two rounds."""
     found = WireGroup(TOPICS)
     for name in "ab":
         found.add(name, make_app(f"http://{name}", tables=["totals"]), TOPICS)
@@ -27,12 +27,12 @@ def grown(newcomer: Any) -> WireGroup:
 
 
 def word(found: WireGroup, name: str) -> JoinData:
-    """What a member would say now."""
+    """Return a member's current metadata."""
     return decode_join(found.apps[name].assignor.metadata(TOPICS).user_data, sorted(TOPICS))
 
 
 def test_what_was_promised_is_said_and_then_given() -> None:
-    """Two of six, none of them yet; who leads the second round knows it from the word alone."""
+    """The promise is two of six partitions; the next leader knows it from the metadata."""
     found = grown(make_app("http://c", tables=["totals"]))
     before, said = found.actives("orders"), word(found, "c")
     assert "c" not in before.values()
@@ -49,7 +49,7 @@ def test_what_was_promised_is_said_and_then_given() -> None:
 
 
 def test_files_of_what_was_promised_count_until_it_is_given(tmp_path: Path) -> None:
-    """Others' files do not: after the first assignment they are of partitions that left long ago."""
+    """Other files do not count: they belong to partitions revoked long ago."""
     app = rocksdb_app(tmp_path, "totals", replicas=1)
     app.conf.canonical_url = "http://c"
     for partition in range(TOPICS[LOG]):

@@ -1,4 +1,4 @@
-"""How often the app and its sensors hear of a cooperative round, and in which order."""
+"""How often the app and its sensors get a cooperative round, and in which order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from faust_assigner.app.rebalance.rounds import Rounds
 
 
 class Topics(list[Any]):
-    """Faust's conductor: the channels, and the names that it has subscribed to."""
+    """Faust's conductor: the channels and the subscribed names."""
 
     def __init__(self) -> None:
         super().__init__([SimpleNamespace(topics=["orders"])])
@@ -21,22 +21,22 @@ class Topics(list[Any]):
 
 
 class App:
-    """Notes each call in ``acts``."""
+    """Note each call in ``acts``."""
 
     def __init__(self) -> None:
         self.rebalancing, self.acts, self.topics = False, list[str](), Topics()
 
     def on_rebalance_start(self) -> None:
-        """As Faust's."""
+        """Note the start, as Faust's app."""
         self.rebalancing = True
         self.acts.append("start")
 
     def on_rebalance_return(self) -> None:
-        """As Faust's."""
+        """Note the return, as Faust's app."""
         self.acts.append("return")
 
     def on_rebalance_end(self) -> None:
-        """As Faust's."""
+        """Note the end, as Faust's app."""
         self.rebalancing = False
         self.acts.append("end")
 
@@ -48,7 +48,7 @@ def app() -> App:
 
 
 def test_a_round_is_begun_answered_and_ended_once(app: App) -> None:
-    """Whatever is said twice."""
+    """Repeated calls have no effect."""
     rounds = Rounds(app)
     rounds.begin()
     assert app.rebalancing
@@ -60,7 +60,7 @@ def test_a_round_is_begun_answered_and_ended_once(app: App) -> None:
 
 @pytest.mark.parametrize("answered", [False, True])
 def test_a_round_that_is_overtaken_ends_before_the_next_begins(app: App, answered: bool) -> None:
-    """Answered or not: a gauge that goes up for a round comes down for it."""
+    """A gauge that a round increases is decreased at its end, with or without an answer."""
     rounds = Rounds(app)
     rounds.begin()
     if answered:
@@ -70,7 +70,7 @@ def test_a_round_that_is_overtaken_ends_before_the_next_begins(app: App, answere
 
 
 def test_an_eager_round_is_not_answered_twice(app: App) -> None:
-    """Faust itself says that it was."""
+    """Faust itself reports the answer."""
     rounds = Rounds(app)
     app.on_rebalance_start()
     assert rounds.end()
@@ -78,7 +78,7 @@ def test_an_eager_round_is_not_answered_twice(app: App) -> None:
 
 
 def test_an_eager_round_does_not_end_with_the_recovery_of_the_one_before(app: App) -> None:
-    """Which may be over between the beginning of the eager round and its answer."""
+    """The former recovery may end between the begin of the eager round and its answer."""
     rounds = Rounds(app)
     rounds.begin()
     rounds.give_up()
@@ -93,7 +93,7 @@ def test_an_eager_round_does_not_end_with_the_recovery_of_the_one_before(app: Ap
 
 
 def test_an_eager_round_ends_after_its_answer_when_nothing_is_to_be_restored(app: App) -> None:
-    """Faust tells the app of the answer last of all."""
+    """Faust reports the answer to the app last."""
     rounds = Rounds(app)
     app.on_rebalance_start()
     with rounds.answering():
@@ -105,7 +105,7 @@ def test_an_eager_round_ends_after_its_answer_when_nothing_is_to_be_restored(app
 
 @pytest.mark.parametrize("added", [False, True])
 def test_a_topic_added_during_a_round_is_subscribed_to_after_it(app: App, added: bool) -> None:
-    """Faust's conductor passes over what changes while the app is rebalancing."""
+    """Faust's conductor skips changes during a rebalance."""
     rounds = Rounds(app)
     rounds.begin()
     if added:
@@ -115,7 +115,7 @@ def test_a_topic_added_during_a_round_is_subscribed_to_after_it(app: App, added:
 
 
 def test_a_worker_that_has_not_subscribed_yet_has_nothing_to_look_at_again(app: App) -> None:
-    """Its first subscription is of everything."""
+    """The first subscription covers all topics."""
     app.topics._subscription_changed = None
     app.topics.append(SimpleNamespace(topics=["replies"]))
     rounds = Rounds(app)
@@ -124,7 +124,7 @@ def test_a_worker_that_has_not_subscribed_yet_has_nothing_to_look_at_again(app: 
 
 
 def test_what_is_restored_for_the_round_before_does_not_end_a_round(app: App) -> None:
-    """The member waits for JoinGroup: sensors would time a round that ends before it is answered."""
+    """The member waits for JoinGroup; else sensors would time a round that ends too early."""
     rounds = Rounds(app)
     rounds.begin()
     rounds.answered()
@@ -137,7 +137,7 @@ def test_what_is_restored_for_the_round_before_does_not_end_a_round(app: App) ->
 
 
 def test_a_topic_that_is_gone_since_is_no_reason_to_subscribe_anew(app: App) -> None:
-    """Only a name that the conductor does not have yet is."""
+    """Only a name unknown to the conductor causes a subscription."""
     app.topics._topic_name_index["gone"] = None
     rounds = Rounds(app)
     rounds.begin()

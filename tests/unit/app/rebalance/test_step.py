@@ -1,4 +1,4 @@
-"""One step of the two-phase rule, from what members say and where the plan puts each task."""
+"""A step of the two-phase rule, from the members' claims and the plan."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def says(
     promised: Sequence[int] = (),
     **said: Any,
 ) -> MemberClaims:
-    """A member that processes these partitions of both topics."""
+    """Return a member that processes these partitions of both topics."""
 
     def both(numbers: Sequence[int]) -> dict[str, Runs]:
         return {topic: Runs.of(numbers) for topic in ("orders", LOG)} if numbers else {}
@@ -54,7 +54,7 @@ def placed(
     members: str = "abc",
     standbys: Mapping[str, Sequence[int]] | None = None,
 ) -> Placement:
-    """Partition -> its owner, "" for nobody."""
+    """Return a placement with these owners by partition, "" for no owner."""
     column = np.array([members.index(owners[p]) if owners[p] else NOBODY for p in sorted(owners)])
     actives = {m: [p for p in sorted(owners) if owners[p] == m] for m in members}
     return Placement(
@@ -67,14 +67,14 @@ def placed(
 
 
 def given(found: Step) -> dict[str, list[int]]:
-    """Member -> what of the source it gets now."""
+    """Return the source partitions that each member gets now."""
     return {
         m: topics["orders"] for m, topics in found.placement.actives.items() if "orders" in topics
     }
 
 
 def test_what_all_of_is_promised_is_not_in_the_answer() -> None:
-    """No topic without partitions; what is not held by anybody comes at once."""
+    """A topic without partitions is left out; an unclaimed partition comes at once."""
     found = step(
         placed({0: "a", 1: "c", 2: "b", 3: "b"}), [says("a", 0, 1, 2), says("b"), says("c")]
     )
@@ -83,7 +83,7 @@ def test_what_all_of_is_promised_is_not_in_the_answer() -> None:
 
 
 def test_only_copies_that_are_there_are_followed_until_the_second_round() -> None:
-    """Of what else is promised nothing is followed, least of all a source."""
+    """Other promised partitions are not followed, and a source never is."""
     found = step(
         placed({0: "b", 1: "b", 2: "b", 3: "c"}, standbys={"b": [3]}),
         [says("a", 0, 1), says("b", standbys=(1, 2)), says("c")],
@@ -104,7 +104,7 @@ def test_only_copies_that_are_there_are_followed_until_the_second_round() -> Non
 def test_old_claims_block_ten_rounds_and_the_first_reason_of_a_refusal_stays(
     holds: bool, rounds: int, refused: str | None, reason: str | None
 ) -> None:
-    """After that the member counts as one that processes nothing."""
+    """After ten rounds the member counts as processing no partitions."""
     one = replace(says("a", 0, generation=3, holds=holds), refused=refused)
     (found,) = disbelieved([one], {"a": rounds, "b": MOST_HELD_UP})
     assert found.data.holds == (holds and rounds < MOST_HELD_UP)
@@ -113,13 +113,13 @@ def test_old_claims_block_ten_rounds_and_the_first_reason_of_a_refusal_stays(
 
 
 def test_an_owner_that_processes_a_task_keeps_it_whoever_claims_it_from_before() -> None:
-    """A member that was frozen for some rounds names what it had then."""
+    """A member frozen for some rounds claims its partitions of that time."""
     found = step(placed({0: "a", 1: "a"}), [says("a", 0, 1), says("b", 0, generation=3), says("c")])
     assert (given(found), found.promised, found.follows) == ({"a": [0, 1]}, {}, False)
 
 
 def test_what_was_promised_is_given_against_older_claims_only() -> None:
-    """A member that still processes it in the generation of the promise was not told of it."""
+    """A member that processes the task in the promise's generation has not revoked it yet."""
     plan = placed({0: "b", 1: "b"})
     old, same = says("a", 0, generation=7), says("c", 1, generation=6)
     found = step(plan, [old, says("b", promised=(0, 1), among=3), same])
@@ -128,7 +128,7 @@ def test_what_was_promised_is_given_against_older_claims_only() -> None:
 
 
 def test_a_member_delays_the_group_if_its_claims_are_old_and_block_a_move() -> None:
-    """Old claims on what stays hinder no member, and a current claim is part of each hand-over."""
+    """Old claims on kept partitions delay no member; current claims are part of each hand-over."""
     plan = placed({0: "c", 1: "c", 2: "b", 3: "c"})
     said = [says("a", 0, generation=5), says("b", 1, 2), says("c", 3, generation=6)]
     found = step(plan, said)
@@ -137,13 +137,13 @@ def test_a_member_delays_the_group_if_its_claims_are_old_and_block_a_move() -> N
 
 
 def test_a_task_that_nobody_gets_calls_for_no_second_round() -> None:
-    """The only member that reads its topic leaves."""
+    """The only subscriber of its topic leaves."""
     found = step(placed({0: "", 1: "a"}, "ab"), [says("a", 1), says("b"), says("c", 0)])
     assert (given(found), found.promised, found.follows) == ({"a": [1]}, {}, False)
 
 
 def test_beside_a_stock_member_only_who_processes_a_task_keeps_it() -> None:
-    """Not who had it once and has given it up; and who leaves gets nothing, and hinders nobody else."""
+    """A former owner does not keep the task; a leaving member gets none and blocks no member."""
     said = [says("a", 0, 1), says("b", 0, holds=False), says("c", is_stock=True), says("gone", 2)]
     found = step(placed({0: "c", 1: "a", 2: "c", 3: "b"}), said)
     assert given(found) == {"a": [0, 1], "b": [3], "c": []}
@@ -159,13 +159,13 @@ def test_where_nothing_has_to_go_there_is_one_round(said: tuple[MemberClaims, ..
 
 
 def test_rounds_are_counted_for_the_members_that_delay_this_one() -> None:
-    """In a row: a member that delays none has its count forgotten."""
+    """A round without a delay by the member resets its count."""
     assert held_up({"a": 3, "b": 1}, {"a", "c"}) == {"a": 4, "c": 1}
     assert held_up({"a": 3}, ()) == {}
 
 
 def test_several_members_are_disbelieved_each_by_its_own_count() -> None:
-    """The reason has the number of rounds; all else of a member's claims stays."""
+    """The reason has the number of rounds; the member's other claims stay."""
     said = [
         says("a", 0, 1),
         says("b", 2, standbys=(3,), promised=(4,)),
@@ -183,7 +183,7 @@ def test_several_members_are_disbelieved_each_by_its_own_count() -> None:
 
 
 def test_a_step_is_answered_as_a_whole() -> None:
-    """Each member's actives and standbys of both topics, the promises, and who delays the round."""
+    """The step has all actives, standbys and promises, and the delaying members."""
     said = [
         says("a", 0, 1, 2, standbys=(5,)),
         says("b", 3, standbys=(0, 1), generation=6),
@@ -212,7 +212,7 @@ def test_a_step_is_answered_as_a_whole() -> None:
 
 
 def test_beside_a_stock_member_the_answer_is_whole_as_well() -> None:
-    """Who keeps a task has no copy of it; the others' copies and tasks stay as planned."""
+    """An owner that keeps a task has no copy of it; the other tasks and copies stay as planned."""
     said = [says("a", 0, 1), says("b", 3, standbys=(0,)), says("c", is_stock=True)]
     plan = placed(
         {0: "c", 1: "a", 2: "b", 3: "c", 4: "c"}, standbys={"a": [0, 2], "b": [3, 4], "c": [1]}
@@ -234,7 +234,7 @@ def test_beside_a_stock_member_the_answer_is_whole_as_well() -> None:
 
 
 def test_the_age_of_a_claim_is_that_of_the_whole_group() -> None:
-    """A member that processes nothing may have the newest one."""
+    """A member that processes no partitions may have the newest claim."""
     found = step(placed({0: "b", 1: "b"}), [says("a", 0, generation=6), says("b"), says("c")])
     assert (found.promised, found.held_up_by) == ({"b": {"orders": [0], LOG: [0]}}, {"a"})
     alone = step(placed({0: "b"}, "ab"), [says("a", 0, generation=6), says("b", generation=6)])
@@ -248,7 +248,7 @@ def test_the_age_of_a_claim_is_that_of_the_whole_group() -> None:
 def test_of_two_claims_of_one_generation_the_owners_own_counts(
     generation: int, holds: bool, is_blocked: bool
 ) -> None:
-    """As long as the new owner processes the task; an older claim of it shows a missed round."""
+    """This needs the new owner to process the task; its older claim shows a missed round."""
     found = step(
         placed({0: "b"}, "ab"), [says("a", 0), says("b", 0, generation=generation, holds=holds)]
     )

@@ -1,4 +1,4 @@
-"""Everybody stops and comes back: what the leader makes of what members remember."""
+"""All workers stop and return: how the leader uses their former assignments."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NAMES = ("a", "b", "c")
 
 
 def worker(folder: Path, **options: Any) -> Any:
-    """An app as a worker starts it: its folders are there."""
+    """Return an app with its folders, as at a worker's start."""
     options.setdefault("tables", ["totals"])
     app = make_app(f"http://{folder.name}:6066", datadir=str(folder), **options)
     app._create_directories()
@@ -41,7 +41,7 @@ def started(
     prefix: str = "",
     **options: Any,
 ) -> WireGroup:
-    """A group of new processes with the folders of the old ones; Kafka gives them other member ids."""
+    """Return a group of new processes with the old folders; Kafka assigns new member ids."""
     found = WireGroup(topics or TOPICS)
     for name in names or NAMES:
         found.add(prefix + name, worker(folder / name, **options), found.partitions)
@@ -49,30 +49,30 @@ def started(
 
 
 def scrambled(folder: Path, **options: Any) -> WireGroup:
-    """Three members whose partitions follow no pattern: b, c, a in turn, then c dies and comes back."""
+    """Return three members with an irregular assignment: a dies, and a new a joins."""
     found = started(folder, **options)
     found.rebalance()
     found.remove("a")
     found.rebalance("b")
-    memory(folder, "a").unlink()  # or it would find its old partitions again
+    memory(folder, "a").unlink()  # else the new a would get its old partitions
     found.add("a", worker(folder / "a", **options), found.partitions)
     found.rebalance("b")
     return found
 
 
 def owners(found: WireGroup, topic: str = "orders") -> dict[int, str]:
-    """Partition -> the worker that owns it, whatever its member id."""
+    """Return each partition's worker, regardless of its member id."""
     return {p: m[-1] for p, m in found.actives(topic).items()}
 
 
 def memory(folder: Path, name: str) -> Path:
-    """A worker's file."""
+    """Return the path of a worker's file."""
     return folder / name / "v1" / NAME
 
 
 @pytest.mark.parametrize("prefix", ["", "zz-"])
 def test_a_restart_of_everybody_moves_nothing(prefix: str, tmp_path: Path) -> None:
-    """In no order of member ids, and although nobody claims to own anything."""
+    """The order of member ids does not matter, and no member claims current partitions."""
     before = owners(scrambled(tmp_path))
     again = started(tmp_path, prefix=prefix)
     again.rebalance()
@@ -83,7 +83,7 @@ def test_a_restart_of_everybody_moves_nothing(prefix: str, tmp_path: Path) -> No
 
 
 def test_without_the_files_it_moves(tmp_path: Path) -> None:
-    """What the test above rests on."""
+    """The test above depends on the files."""
     before = owners(scrambled(tmp_path))
     for name in NAMES:
         memory(tmp_path, name).unlink()
@@ -93,7 +93,7 @@ def test_without_the_files_it_moves(tmp_path: Path) -> None:
 
 
 def test_it_is_said_as_long_as_the_process_lives(tmp_path: Path) -> None:
-    """With the age it has, for those that start later; the file follows the assignments."""
+    """The claim keeps its generation, for late starters; the file follows the assignments."""
     scrambled(tmp_path)
     again = started(tmp_path)
     words = [
@@ -111,7 +111,7 @@ def test_it_is_said_as_long_as_the_process_lives(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_ends_remembers_what_it_owned_before(tmp_path: Path) -> None:
-    """Of those that are told to stop together the last are in rounds without the first."""
+    """In a joint stop the last workers take part in rounds without the first."""
     found = scrambled(tmp_path)
     before = owners(found)
     for app in found.apps.values():
@@ -125,7 +125,7 @@ def test_a_worker_that_ends_remembers_what_it_owned_before(tmp_path: Path) -> No
 
 
 def test_a_worker_that_lost_its_partitions_while_alive_remembers_that(tmp_path: Path) -> None:
-    """Expelled and back: its memory is of its last assignment, as ever."""
+    """After its removal from the group its file has its last assignment, as always."""
     found = started(tmp_path)
     found.rebalance()
     lost = found.apps["a"]
@@ -136,7 +136,7 @@ def test_a_worker_that_lost_its_partitions_while_alive_remembers_that(tmp_path: 
 
 
 def test_two_workers_in_one_folder_are_believed_neither(tmp_path: Path) -> None:
-    """Both remember what the last of them wrote; the third's memory stands."""
+    """Both read the last writer's assignment; the third worker's file counts."""
     found = WireGroup(TOPICS)
     for name, folder in (("a", "shared"), ("b", "shared"), ("c", "c")):
         found.add(name, worker(tmp_path / folder), TOPICS)
@@ -155,7 +155,7 @@ def test_two_workers_in_one_folder_are_believed_neither(tmp_path: Path) -> None:
 
 
 def test_a_memory_from_the_future_is_dated_below_the_round(tmp_path: Path) -> None:
-    """A file kept over the group's deletion, or edited: it counts as one of the last generation."""
+    """A file kept over a group's deletion, or edited, counts as of the last generation."""
     scrambled(tmp_path)
     path = memory(tmp_path, "a")
     path.write_text(json.dumps({**json.loads(path.read_text()), "generation": 2**31 - 2}))
@@ -167,7 +167,7 @@ def test_a_memory_from_the_future_is_dated_below_the_round(tmp_path: Path) -> No
 
 
 def test_without_kafkas_generation_the_round_is_later_than_any_memory(tmp_path: Path) -> None:
-    """And its number still travels when somebody remembers the last that can be."""
+    """The round's number stays encodable with a claim of the largest generation."""
     scrambled(tmp_path)
     path = memory(tmp_path, "a")
     path.write_text(json.dumps({**json.loads(path.read_text()), "generation": 2**31 - 2}))
@@ -179,7 +179,7 @@ def test_without_kafkas_generation_the_round_is_later_than_any_memory(tmp_path: 
 
 
 def test_an_owner_goes_before_a_memory(tmp_path: Path) -> None:
-    """One that comes back alone is given its share, and takes nothing from the living by what it says."""
+    """A member that returns alone gets its share and takes no owned partition by its claim."""
     found = started(tmp_path)
     found.rebalance()
     old = worker(tmp_path / "a")
@@ -193,7 +193,7 @@ def test_an_owner_goes_before_a_memory(tmp_path: Path) -> None:
 
 
 def test_a_memory_of_an_app_with_fewer_topics_is_one_of_those(tmp_path: Path) -> None:
-    """A deploy adds a table: sources stay, and the new changelog is where they are."""
+    """A deploy adds a table: sources stay, and the new changelog joins their owners."""
     before = owners(scrambled(tmp_path))
     new = "shop-new-changelog"
     again = started(tmp_path, topics={**TOPICS, new: 6}, tables=["totals", "new"])
@@ -203,7 +203,7 @@ def test_a_memory_of_an_app_with_fewer_topics_is_one_of_those(tmp_path: Path) ->
 
 
 def test_a_memory_of_topics_that_are_gone_or_shrunk_is_cut(tmp_path: Path) -> None:
-    """Nothing is assigned that does not exist."""
+    """Only existing partitions are assigned."""
     scrambled(tmp_path)
     again = started(tmp_path, topics={"orders": 2, LEADER: 1}, tables=[])
     again.rebalance()
@@ -211,7 +211,7 @@ def test_a_memory_of_topics_that_are_gone_or_shrunk_is_cut(tmp_path: Path) -> No
 
 
 def test_of_a_global_table_what_a_member_wrote_is_remembered(tmp_path: Path) -> None:
-    """Never the synthetic actives: everybody has all of those."""
+    """The synthetic actives are not stored: every member has all of them."""
     topics = {"orders": 6, "shop-rates-changelog": 6}
     tables = {"tables": [], "global_tables": {"rates": {}}}
     before = owners(scrambled(tmp_path, topics=topics, **tables))
@@ -224,7 +224,7 @@ def test_of_a_global_table_what_a_member_wrote_is_remembered(tmp_path: Path) -> 
 
 
 def test_a_stock_leader_takes_no_notice(tmp_path: Path) -> None:
-    """It reads the metadata as ever."""
+    """A stock leader reads the metadata as before."""
     found = started(tmp_path)
     found.rebalance()
     again = started(tmp_path)
@@ -234,7 +234,7 @@ def test_a_stock_leader_takes_no_notice(tmp_path: Path) -> None:
 
 
 def test_a_memory_that_does_not_fit_is_the_first_claim_left_out() -> None:
-    """Then files, then standbys; what is owned last of all."""
+    """Files come next, then standbys; the owned partitions come last."""
     some, many = range(0, 120_000, 2), range(0, 300_000, 2)
     topics = [f"t{i}" for i in range(3)]
     data = JoinData(
@@ -259,7 +259,7 @@ def test_a_memory_that_does_not_fit_is_the_first_claim_left_out() -> None:
 def test_a_memory_counts_in_the_rounds_budget(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Twelve that remember everything are more than a round takes: the last four go without, and say why."""
+    """Twelve complete claims exceed the limit: the last four are refused with a reason."""
     monkeypatch.setattr(member_claims, "LEAST_BUDGET", 0)
     topics = {"t4": 4, "t5": 5, "t6": 6}
     found = started(tmp_path, *"abcdefghijkl", topics=topics, tables=[])
@@ -278,7 +278,7 @@ def test_a_memory_counts_in_the_rounds_budget(
 
 
 def test_a_static_members_name_goes_before_its_memory(tmp_path: Path) -> None:
-    """The leader knows what it owns; its file is of long ago."""
+    """The leader knows the member's partitions; its file is old."""
     found = WireGroup(TOPICS)
     for name in NAMES:
         found.add(name, worker(tmp_path / name, consumer_group_instance_id=name), TOPICS)
@@ -295,11 +295,11 @@ def test_a_static_members_name_goes_before_its_memory(tmp_path: Path) -> None:
     assert found.apps["a"].assignor.last_round.plan.moves == 0
 
 
-# -- the topic by which Faust elects its leader
+# -- Faust's leader topic
 
 
 def holding(held: dict[str, dict[str, list[int]]], partitions: dict[str, int]) -> WireGroup:
-    """A group whose members were given this by a leader."""
+    """Return a group whose leader assigned these partitions."""
     found = WireGroup(partitions)
     for name, actives in held.items():
         found.add(name, make_app(f"http://{name}"), partitions)
@@ -313,7 +313,7 @@ def holding(held: dict[str, dict[str, list[int]]], partitions: dict[str, int]) -
 
 
 def test_the_leader_topic_is_no_work() -> None:
-    """4, 3 and 2 partitions with work are not even because the third member has the one without."""
+    """The loads 4, 3 and 2 are uneven although the third member has the leader topic."""
     found = holding(
         {
             "a": {"orders": [0, 1], "clicks": [0, 1]},
@@ -332,7 +332,7 @@ def test_the_leader_topic_is_no_work() -> None:
 
 
 def test_a_decision_is_planned_again_with_what_weighs_nothing() -> None:
-    """The observers' inputs say so; without it the plan would be another."""
+    """The observers' inputs have the weightless topics; without them the plan would differ."""
     found = WireGroup({"orders": 5, "clicks": 4, LEADER: 1})
     for name in NAMES:
         found.add(name, make_app(f"http://{name}"), found.partitions)
@@ -358,7 +358,7 @@ def test_a_decision_is_planned_again_with_what_weighs_nothing() -> None:
 
 
 def test_a_group_that_never_had_the_topic_has_none_without_weight() -> None:
-    """``topic_disable_leader``."""
+    """``topic_disable_leader`` is set."""
     found = WireGroup({"orders": 5})
     found.add("a", make_app("http://a"), found.partitions)
     found.rebalance()

@@ -1,4 +1,4 @@
-"""The tables of a group whose members run different code, as its leader combines them."""
+"""The tables of a group whose members run different code, as combined by the leader."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STOCKS = JoinData(version=STOCK)
 
 
 def facts(*said: JoinData, topic: str = NEW) -> tuple[set[str], dict[str, bool]]:
-    """The changelogs and global tables beside the leader's own, by members that subscribe to ``topic``."""
+    """Return the changelogs and global tables beside the leader's own, for ``topic``."""
     own = TableFacts(frozenset({OWN}))
     found = agreed(own, [([OWN, topic], one) for one in said], "shop")
     assert OWN in found.changelogs
@@ -24,7 +24,7 @@ def facts(*said: JoinData, topic: str = NEW) -> tuple[set[str], dict[str, bool]]
 
 
 def on(is_full: bool) -> JoinData:
-    """A member whose code has the new table as a global one."""
+    """Return a member whose code has the new table as a global table."""
     return JoinData(changelogs=frozenset({OWN, NEW}), globals_={NEW: is_full})
 
 
@@ -44,13 +44,13 @@ def on(is_full: bool) -> JoinData:
 def test_a_table_that_the_leader_does_not_know_is_what_all_its_members_report(
     said: list[JoinData], found: tuple[set[str], dict[str, bool]]
 ) -> None:
-    """A changelog only if all report it, a global table only if all that can report it do."""
+    """A changelog needs all members; a global table needs all members that can report it."""
     assert facts(*said) == found
 
 
 @pytest.mark.parametrize("topic", ["shop-rates", "other-rates-changelog", "rates-changelog"])
 def test_a_stock_members_topic_is_a_changelog_only_by_fausts_pattern(topic: str) -> None:
-    """The app's id, the table's name, and the ending."""
+    """The pattern is the app's id, the table's name and the ending."""
     assert facts(STOCKS, topic=topic) == (set(), {})
 
 
@@ -61,7 +61,7 @@ def test_a_stock_members_topic_is_a_changelog_only_by_fausts_pattern(topic: str)
 def test_an_apps_own_facts_are_its_changelogs_and_who_else_writes_them(
     use_partitioner: bool, synchronize: bool, is_full: bool
 ) -> None:
-    """Each partition of a global table is followed if another worker or app may write it."""
+    """All partitions of a global table are followed if a different worker or app may write them."""
 
     def table(*, is_global: bool) -> Any:
         return SimpleNamespace(
@@ -77,7 +77,7 @@ def test_an_apps_own_facts_are_its_changelogs_and_who_else_writes_them(
 
 
 def test_the_tables_of_several_apps_versions_are_combined_topic_by_topic() -> None:
-    """Each by its own subscribers; the leader's own tables are what its code says."""
+    """The subscribers of each topic decide; the leader's own tables follow its code."""
     own = TableFacts(frozenset({"own", "own-global"}), {"own-global": False})
     new = JoinData(
         changelogs=frozenset({"one", "all", "own"}),
@@ -98,7 +98,7 @@ def test_the_tables_of_several_apps_versions_are_combined_topic_by_topic() -> No
 
 
 def test_the_kind_of_a_table_of_the_leaders_own_code_is_what_that_says() -> None:
-    """Though all members with other code report another one."""
+    """The report of members with different code does not change it."""
     own = TableFacts(frozenset({OWN}))
     said = JoinData(changelogs=frozenset({OWN}), globals_={OWN: True})
     assert agreed(own, [([OWN], said), ([OWN], said)], "shop") == own

@@ -1,4 +1,4 @@
-"""What another living member still processes is given to nobody yet."""
+"""A task that a living member still processes has no new owner yet."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.shop import group as wire_group
 
 
 def grown() -> Group:
-    """Two members at rest, and a third that is about to join."""
+    """Return two settled members and a third before its join."""
     group = Group()
     group.join("a")
     group.join("b")
@@ -35,7 +35,7 @@ def grown() -> Group:
 
 
 def test_a_newcomer_gets_nothing_before_others_have_let_go() -> None:
-    """And in the second round all that it was promised."""
+    """The second round assigns all promised partitions."""
     group = grown()
     before = group.workers["a"].processed | group.workers["b"].processed
     assert before == ALL
@@ -51,7 +51,7 @@ def test_a_newcomer_gets_nothing_before_others_have_let_go() -> None:
 
 
 def test_the_second_round_keeps_to_the_first_ones_target_under_another_leader() -> None:
-    """Each member's word alone tells it: a leader of this group remembers nothing."""
+    """The members' metadata is enough: each leader of this group has no memory."""
     group = grown()
     found = group.play()
     promised = decode_answer(found.answers["c"].user_data)
@@ -66,7 +66,7 @@ def test_the_second_round_keeps_to_the_first_ones_target_under_another_leader() 
 
 
 def test_the_leader_dies_between_the_rounds() -> None:
-    """Two are left, one of them with a promise: everything is owned after one more round."""
+    """Two members remain, and either may have a promise: a further round assigns all."""
     group = grown()
     group.play()
     del group.workers["a"]
@@ -80,7 +80,7 @@ def test_the_leader_dies_between_the_rounds() -> None:
 def test_a_member_that_leaves_may_take_part_in_the_second_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It has let go, and is in no one's way: the target stands."""
+    """The leaving member has revoked its partitions and blocks no member, so the target stays."""
     group = grown()
     group.settle()
     group.workers["a"].said = replace(group.workers["a"].said, leaves=True)
@@ -109,7 +109,7 @@ def test_a_member_that_leaves_may_take_part_in_the_second_round(
 
 
 def test_where_all_leave_partitions_stay_where_they_are() -> None:
-    """Who is last to go would else be given everything, or nobody."""
+    """Else the last member would get all partitions, or no member would."""
     group = grown()
     group.settle()
     before = {name: worker.processed for name, worker in group.workers.items()}
@@ -121,7 +121,7 @@ def test_where_all_leave_partitions_stay_where_they_are() -> None:
 
 
 def test_who_leaves_is_given_no_global_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of such a table is with everybody who stays."""
+    """Each remaining member has the whole table."""
     monkeypatch.setattr(
         "tests.support.coordination.two_phase_group.TABLES",
         TableFacts(frozenset({"shop-totals-changelog", "clicks"}), {"clicks": False}),
@@ -135,7 +135,7 @@ def test_who_leaves_is_given_no_global_table(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_member_that_missed_the_answer_keeps_what_it_processes() -> None:
-    """Its claim is of an old generation, and blocks all the same."""
+    """Its claim of an old generation still blocks the move."""
     group = grown()
     kept = group.workers["a"].processed
     group.play(misses={"a"})
@@ -150,7 +150,7 @@ def test_a_member_that_missed_the_answer_keeps_what_it_processes() -> None:
 
 
 def test_what_has_been_given_up_is_given_at_once() -> None:
-    """An eager group needs one round."""
+    """An eager group needs a single round."""
     group = grown()
     group.give_up("a")
     group.give_up("b")
@@ -160,7 +160,7 @@ def test_what_has_been_given_up_is_given_at_once() -> None:
 
 
 def test_a_claim_against_what_its_member_was_told_blocks_one_round_only() -> None:
-    """A member that never lets go would otherwise keep partitions from all, and rounds would never end."""
+    """Else a member that never revokes would keep its partitions, and rounds would never end."""
     group = grown()
     stubborn = group.workers["a"].said.actives
     for _ in range(2):
@@ -172,7 +172,7 @@ def test_a_claim_against_what_its_member_was_told_blocks_one_round_only() -> Non
 
 @pytest.mark.parametrize("behind", [2, 5, 1_000])
 def test_a_member_that_claims_old_things_for_ever_is_disbelieved_after_a_while(behind: int) -> None:
-    """Each time it names a generation before it was told otherwise: rounds followed without end."""
+    """Its claims always precede its last answer; without the limit rounds would never end."""
     group = grown()
     group.settle()
     liar, orphans = group.workers["c"], group.workers["a"].processed
@@ -195,7 +195,7 @@ def test_a_member_that_claims_old_things_for_ever_is_disbelieved_after_a_while(b
 
 
 def test_who_says_that_it_processes_what_another_got_since_waits_for_that_one() -> None:
-    """An old claim of the one that is to get it says nothing of the one that has it now."""
+    """The next owner's old claim does not override the current owner's claim."""
     group = grown()
     stranger, before = (
         group.workers["c"],
@@ -217,7 +217,7 @@ def test_who_says_that_it_processes_what_another_got_since_waits_for_that_one() 
 
 
 def test_one_that_misses_a_few_answers_is_believed_all_the_same() -> None:
-    """It goes on processing; once it has taken an answer the count begins anew."""
+    """The member continues to process; an accepted answer resets its count."""
     group = grown()
     kept = group.workers["a"].processed
     for _ in range(MOST_HELD_UP):
@@ -232,7 +232,7 @@ def test_one_that_misses_a_few_answers_is_believed_all_the_same() -> None:
 
 
 def test_the_leader_remembers_who_holds_the_group_up(caplog: pytest.LogCaptureFixture) -> None:
-    """From round to round; and what it no longer believes it says and counts."""
+    """The count lasts over rounds; the refusal is logged and counted."""
     found = wire_group()
     for app in found.apps.values():
         app.assignor.holds = True
@@ -253,7 +253,7 @@ def test_the_leader_remembers_who_holds_the_group_up(caplog: pytest.LogCaptureFi
 
 
 def test_a_task_is_held_back_with_all_of_its_topics() -> None:
-    """One topic is claimed; its changelog travels with it."""
+    """A claim on a single topic holds back the changelog as well."""
     group = grown()
     for name in "ab":
         said = group.workers[name].said
@@ -264,7 +264,7 @@ def test_a_task_is_held_back_with_all_of_its_topics() -> None:
 
 
 def test_a_standby_goes_on_following_what_it_is_promised() -> None:
-    """Its copy stays open for the moment until the second round."""
+    """Its copy stays open until the second round."""
     group = Group()
     for name in "abc":
         group.join(name)
@@ -282,7 +282,7 @@ def test_a_standby_goes_on_following_what_it_is_promised() -> None:
 
 
 def test_beside_a_stock_member_what_is_processed_stays_until_all_is_given_up() -> None:
-    """A stock member cannot say what it was promised; what was let go would go back to who has its copies."""
+    """A stock member cannot report promises; revoked tasks would return to holders of copies."""
     group = grown()
     del group.workers["c"]
     before = {name: worker.processed for name, worker in group.workers.items()}
@@ -298,7 +298,7 @@ def test_beside_a_stock_member_what_is_processed_stays_until_all_is_given_up() -
 
 
 def test_what_stays_beside_a_stock_member_is_kept_warm_by_others_alone() -> None:
-    """The plan has the old owner follow what goes to the stock member: as it stays, that is no copy."""
+    """The planned copy of a kept task on its own owner is dropped."""
     group = Group(replicas=2)
     for name in "ab":
         group.join(name)
@@ -315,7 +315,7 @@ def test_what_stays_beside_a_stock_member_is_kept_warm_by_others_alone() -> None
 
 
 def test_a_word_without_promises_is_as_short_as_before() -> None:
-    """Nothing of it is written where there is nothing to say."""
+    """Absent promises need no bytes."""
     plain = JoinData("http://a", {"orders": Runs.of([1])}, generation=3)
     more = replace(plain, holds=True, among=2, promised={"orders": Runs.of([2])})
     assert len(encode_join(plain, TOPICS)) < len(encode_join(more, TOPICS))
@@ -324,7 +324,7 @@ def test_a_word_without_promises_is_as_short_as_before() -> None:
 
 
 def test_the_leader_says_which_roll_comes_next() -> None:
-    """Whom everybody waits for, and why; nothing where all are alike."""
+    """The line names the non-cooperative members and the reason; a uniform group has no line."""
     group = Group()
     for name in "ab":
         group.join(name)
@@ -352,7 +352,7 @@ def test_the_leader_says_which_roll_comes_next() -> None:
 def test_after_a_leave_loads_come_even_by_themselves(
     members: int, leaver: str, warmups: WarmupPolicy | None
 ) -> None:
-    """Copies take over where they are; the round that evens it out is asked for, by the second one too."""
+    """Copies take over first; then the members request the round that evens out the loads."""
     group = Group(warmups=warmups)
     for name in "abcdef"[:members]:
         group.join(name)
@@ -370,7 +370,7 @@ def test_after_a_leave_loads_come_even_by_themselves(
 
 @pytest.mark.parametrize("names", list(permutations("abcd")))
 def test_a_warm_up_that_the_first_round_began_goes_on_in_the_second(names: tuple[str, ...]) -> None:
-    """The last joins as shares of the first move: its copy is one more than the standbys, and is awaited."""
+    """The last member joins while a first move is pending: its extra copy is awaited."""
     group = Group(warmups=WarmupPolicy(acceptable_from_nothing=100), records=500)
     group.join(names[0])
     group.settle()

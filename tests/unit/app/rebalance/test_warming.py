@@ -1,4 +1,4 @@
-"""Warm-ups over the wire: real apps, their words as bytes, table files as they lie on disk."""
+"""Warm-ups over the wire: real apps, metadata as bytes, table files on disk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONG = 500_000
 
 
 def worker(folder: Path, name: str, **options: Any) -> Any:
-    """A worker with one table in RocksDB."""
+    """Return a worker with a RocksDB table."""
     return make_app(
         f"http://{name}:6066",
         tables=["totals"],
@@ -33,7 +33,7 @@ def worker(folder: Path, name: str, **options: Any) -> Any:
 
 
 def restored(app: Any) -> None:
-    """What it holds has been read to the end: its own and its standbys."""
+    """Mark the worker's actives and standbys as read to their ends."""
     recovery = app.tables.recovery
     for tp in app.assignor.assigned_actives() | app.assignor.assigned_standbys():
         if tp.topic == LOG:
@@ -44,7 +44,7 @@ def restored(app: Any) -> None:
 
 
 def settled(folder: Path, **options: Any) -> WireGroup:
-    """Three workers that have all they should have."""
+    """Return three workers with a complete assignment."""
     found = WireGroup(TOPICS)
     for name in "abc":
         found.add(name, worker(folder, name, **options), TOPICS)
@@ -56,12 +56,12 @@ def settled(folder: Path, **options: Any) -> WireGroup:
 
 
 def owned(found: WireGroup, name: str) -> set[int]:
-    """The partitions a worker processes."""
+    """Return the partitions that a worker processes."""
     return {p for p, m in found.actives("orders").items() if m == name}
 
 
 def test_a_joins_partitions_come_when_their_state_is_there(tmp_path: Path) -> None:
-    """First three warm-ups beside the standbys, and all go on where they are; then one round brings them."""
+    """First come three extra warm-ups; after they catch up, a round moves their tasks."""
     found = settled(tmp_path)
     before = found.actives("orders")
     found.add("d", worker(tmp_path, "d"), TOPICS)
@@ -81,7 +81,7 @@ def test_a_joins_partitions_come_when_their_state_is_there(tmp_path: Path) -> No
 
 
 def test_a_warm_up_that_is_not_done_goes_on(tmp_path: Path) -> None:
-    """A round that somebody else caused: the same replicas, and owners keep what they have."""
+    """A round of a different cause keeps the replicas and the owners."""
     found = settled(tmp_path)
     found.add("d", worker(tmp_path, "d"), TOPICS)
     found.rebalance("a")
@@ -94,7 +94,7 @@ def test_a_warm_up_that_is_not_done_goes_on(tmp_path: Path) -> None:
 
 
 def test_files_of_a_worker_that_was_away_for_long_have_to_catch_up(tmp_path: Path) -> None:
-    """Its standbys tell: an old file is a good start, and no copy to work on."""
+    """The standbys' positions show the lag: an old file is a start and no complete copy."""
     found = settled(tmp_path)
     found.remove("c")
     found.rebalance("a")
@@ -118,7 +118,7 @@ def test_files_of_a_worker_that_was_away_for_long_have_to_catch_up(tmp_path: Pat
 def test_files_of_another_log_are_disbelieved_and_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The topic was created anew while their worker was away: it gets nothing before it has a true copy."""
+    """The topic was recreated meanwhile: the worker gets no task before its copy is complete."""
     found = settled(tmp_path)
     back = worker(tmp_path, "d")
     store = back.tables["totals"].data
@@ -134,7 +134,7 @@ def test_files_of_another_log_are_disbelieved_and_said(
 
 
 def test_without_warm_ups_all_move_at_once(tmp_path: Path) -> None:
-    """The leader's setting counts; and without follow-up rounds nobody waits either."""
+    """The leader's setting counts; without follow-up rounds no task waits either."""
     off: list[tuple[str, dict[str, Any]]] = [
         ("off", {"faust_assigner_warmups": "no"}),
         ("alone", {"faust_assigner_follow_up_s": 0}),
@@ -152,7 +152,7 @@ def test_without_warm_ups_all_move_at_once(tmp_path: Path) -> None:
 def test_a_worker_that_asks_for_no_round_is_not_waited_for(
     tmp_path: Path, options: dict[str, Any]
 ) -> None:
-    """It is set otherwise than its leader, which would keep it without work for ever."""
+    """Else its leader, with a different setting, would never give the worker a task."""
     found = settled(tmp_path)
     found.add("d", worker(tmp_path, "d", **options), TOPICS)
     found.rebalance("a")
@@ -160,7 +160,7 @@ def test_a_worker_that_asks_for_no_round_is_not_waited_for(
 
 
 def test_a_stock_worker_is_not_waited_for(tmp_path: Path) -> None:
-    """It says nothing of its state, and would never ask for the round."""
+    """A stock worker reports no positions and never requests the round."""
     found = settled(tmp_path)
     found.add("d", worker(tmp_path, "d", assignor=StockAssignor), TOPICS)
     found.rebalance("a")
@@ -168,7 +168,7 @@ def test_a_stock_worker_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_what_was_given_up_is_said_in_the_next_round(tmp_path: Path) -> None:
-    """And the leader asks for other partitions."""
+    """The leader then awaits different partitions."""
     found = settled(tmp_path)
     found.add("d", worker(tmp_path, "d"), TOPICS)
     found.rebalance("a")
@@ -186,7 +186,7 @@ def test_what_was_given_up_is_said_in_the_next_round(tmp_path: Path) -> None:
 def test_the_leader_says_who_waits_and_what_warms_up(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In its one line of the round."""
+    """The leader's line of the round has both."""
     found = settled(tmp_path)
     found.add("d", worker(tmp_path, "d"), TOPICS)
     caplog.set_level("INFO")
@@ -197,7 +197,7 @@ def test_the_leader_says_who_waits_and_what_warms_up(
 
 
 def test_the_policy_is_as_the_app_is_set() -> None:
-    """By keyword; wrong values are said and the default taken."""
+    """Keywords count; a wrong value is logged and replaced by the default."""
     assert policy_of(make_app("http://w"), False) == WarmupPolicy()
     app = make_app(
         "http://w",
@@ -223,7 +223,7 @@ def test_the_policy_is_as_the_app_is_set() -> None:
 def test_newcomers_wait_for_short_tables_where_the_next_round_is_near(
     said: dict[str, str], cooperative: int, eager: int
 ) -> None:
-    """By default; what is set counts in both kinds of rounds."""
+    """The defaults differ; a setting counts in both kinds of rounds."""
     app = make_app("http://w", **said)
     found = [policy_of(app, is_cooperative) for is_cooperative in (True, False)]
     assert found == [
@@ -233,7 +233,7 @@ def test_newcomers_wait_for_short_tables_where_the_next_round_is_near(
 
 @pytest.mark.parametrize(("others", "expected"), [(True, True), (False, False)])
 def test_a_round_is_cooperative_where_all_offer_it(others: bool, expected: bool) -> None:
-    """Of the leader's own word alone it is not known."""
+    """The leader's own metadata is not enough."""
     asked: list[bool] = []
     said = {
         name: ConsumerProtocolMemberMetadata(

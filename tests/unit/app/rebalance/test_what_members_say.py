@@ -1,4 +1,4 @@
-"""What a member says when it joins, and what it makes of an answer: files, names, racks, dates."""
+"""A member's metadata at a join, and its use of an answer: files, names, racks, generations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.app.tables.test_disk import rocksdb_app, write
 
 
 def test_a_restarted_worker_claims_its_files_as_state(tmp_path: Path) -> None:
-    """At its first join, as files; once it was assigned something, the assignment tells."""
+    """The files count at the first join; afterwards the assignment replaces them."""
     app = rocksdb_app(tmp_path, "totals")
     for partition in (1, 4):
         write(app, "totals", partition)
@@ -32,7 +32,7 @@ def test_a_restarted_worker_claims_its_files_as_state(tmp_path: Path) -> None:
 
 
 def test_files_decide_which_tasks_come_back(tmp_path: Path) -> None:
-    """Of the tasks that must move to a restarted worker, those whose files it holds come first."""
+    """Among the tasks that must move, tasks with files on the restarted worker come first."""
     found = group(2)
     before = found.actives(LOG)
     app = rocksdb_app(tmp_path, "totals", replicas=1)
@@ -49,7 +49,7 @@ def test_files_decide_which_tasks_come_back(tmp_path: Path) -> None:
 
 
 def test_a_static_member_keeps_its_partitions_over_a_restart() -> None:
-    """It comes back with another member id and without memory; its instance id is enough."""
+    """It returns with a new member id and without memory; its instance id is enough."""
     found = WireGroup(TOPICS)
     for i in range(3):
         app = make_app(f"http://w{i}", tables=["totals"], consumer_group_instance_id=f"worker-{i}")
@@ -68,7 +68,7 @@ def test_a_static_member_keeps_its_partitions_over_a_restart() -> None:
 
 
 def test_a_static_member_whose_partitions_were_taken_over_does_not_get_them_back_by_name() -> None:
-    """Once the session was over and others own them, the newer claim wins."""
+    """After its session the new owners' claims are newer."""
     found = WireGroup(TOPICS)
     for i in range(3):
         app = make_app(f"http://w{i}", tables=["totals"], consumer_group_instance_id=f"worker-{i}")
@@ -89,7 +89,7 @@ def test_a_static_member_whose_partitions_were_taken_over_does_not_get_them_back
 def test_rack_and_capacity_come_from_keywords_and_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Keyword before environment; a wrong value is said and the default taken."""
+    """A keyword precedes the environment; a wrong value is logged and replaced by the default."""
     found = WireGroup(TOPICS)
     found.add(
         "m0", make_app("http://a", faust_assigner_rack="r1", faust_assigner_capacity=2), TOPICS
@@ -108,7 +108,7 @@ def test_rack_and_capacity_come_from_keywords_and_environment(
 
 
 def test_generation_is_kafkas_where_the_consumer_knows_it() -> None:
-    """aiokafka gives no generation to metadata(); the coordinator behind the app's consumer has it."""
+    """aiokafka passes no generation to metadata(); the consumer's coordinator has the number."""
     found = group(1)
     app = found.apps["m0"]
     assert kafka_generation(app) == -1
@@ -120,7 +120,7 @@ def test_generation_is_kafkas_where_the_consumer_knows_it() -> None:
 
 
 def test_without_kafkas_generation_a_logical_clock_counts() -> None:
-    """One more than the highest any member claims."""
+    """The number is the highest claimed generation plus one."""
     found = group(2)
     first = said(found, "m0").generation
     for _ in range(3):
@@ -131,7 +131,7 @@ def test_without_kafkas_generation_a_logical_clock_counts() -> None:
 def test_an_answer_that_cannot_be_read_leaves_the_worker_at_work(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """What the consumer was given counts as active: a table must rather recover than be used empty."""
+    """Assigned partitions count as active: a restore is safer than an empty table."""
     app = make_app("http://w", tables=["totals"])
     app.assignor.on_assignment(
         Mock(assignment=[("orders", [0, 1]), (LOG, [0, 1, 5])], user_data=b"noise")
@@ -148,7 +148,7 @@ def test_an_answer_that_cannot_be_read_leaves_the_worker_at_work(
 
 
 def test_what_was_not_given_is_not_claimed() -> None:
-    """Roles are cut to the partitions the consumer really has."""
+    """Roles are limited to the consumer's partitions."""
     found = group(2)
     from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 
@@ -160,7 +160,7 @@ def test_what_was_not_given_is_not_claimed() -> None:
 
 
 def test_a_leaders_two_billion_partitions_cost_nothing() -> None:
-    """Runs in an answer are looked up, never walked through."""
+    """Runs in an answer are looked up and never iterated."""
     from faust_assigner.wire.answer import AnswerWriter
     from faust_assigner.wire.directory import Directory
 
@@ -173,7 +173,7 @@ def test_a_leaders_two_billion_partitions_cost_nothing() -> None:
 
 
 def test_a_large_member_leaves_out_the_copy_for_stock_leaders() -> None:
-    """Thousands of partitions stay a few bytes when they are contiguous and all members are ours."""
+    """Thousands of contiguous partitions need few bytes among our members."""
     found = WireGroup({"orders": 9_000, LOG: 9_000})
     for m in ("m0", "m1"):
         found.add(m, make_app(f"http://{m}", tables=["totals"]), found.partitions)
@@ -185,7 +185,7 @@ def test_a_large_member_leaves_out_the_copy_for_stock_leaders() -> None:
 
 
 def static_app(folder: Path, **options: Any) -> Any:
-    """A process of the static member w1 with its data directory; the folder was made at its start."""
+    """Return a process of static member w1 with its data directory, created at its start."""
     app = make_app(
         "http://w1",
         tables=["totals"],
@@ -211,10 +211,7 @@ def static_app(folder: Path, **options: Any) -> Any:
 def test_a_static_member_knows_whether_the_leader_knows_what_it_offers_and_wants(
     tmp_path: Path, options: dict[str, Any], unheard: bool
 ) -> None:
-    """The broker gives its former assignment to one that is back within its session; no leader reads a word.
-
-    Until a round has been, each further restart says so, too.
-    """
+    """A restart within the session gets the old assignment, and no leader reads its metadata."""
     wanted = options.pop("subscribes", TOPICS)
     found = WireGroup(TOPICS)
     found.add("m0", make_app("http://w0", tables=["totals"], datadir=str(tmp_path / "0")), TOPICS)
@@ -241,7 +238,7 @@ def test_a_static_member_knows_whether_the_leader_knows_what_it_offers_and_wants
 def test_a_member_without_files_finds_other_topics_in_its_first_answer(
     tmp_path: Path, is_static: bool, wanted: list[str]
 ) -> None:
-    """The leader named no group of one, or gave it one. A dynamic member's answer is of its own words."""
+    """A static member's old answer lacks a topic or has a wrong topic; a dynamic member's never."""
     found = WireGroup(TOPICS)
     found.add("m0", make_app("http://w0", tables=["totals"], datadir=str(tmp_path / "0")), TOPICS)
     found.add("m1", static_app(tmp_path / "1"), TOPICS)
@@ -249,14 +246,14 @@ def test_a_member_without_files_finds_other_topics_in_its_first_answer(
     found.rebalance("m0")
     options = {"tables": ["totals"], "datadir": str(tmp_path / "2")}
     back = make_app("http://w1", consumer_group_instance_id="w1" if is_static else None, **options)
-    for unheard in (is_static, False):  # it asks for one round only
+    for unheard in (is_static, False):  # it requests a single round only
         back.assignor.metadata(wanted)
         back.assignor.on_assignment(ConsumerProtocolMemberAssignment.decode(found.synced["m1"]))
         assert back.assignor.is_unheard is unheard
 
 
 def test_what_a_round_tells_the_leader_is_heard(tmp_path: Path) -> None:
-    """A process that comes back through a round, after its session, has said its capacity there."""
+    """A process that returns after its session sends its capacity in the round."""
     found = WireGroup(TOPICS)
     found.add("m0", make_app("http://w0", tables=["totals"], datadir=str(tmp_path / "0")), TOPICS)
     found.add("m1", static_app(tmp_path / "1"), TOPICS)

@@ -1,4 +1,4 @@
-"""A round goes on whatever fails in it or beside it, and says so: planner, sensors, observers, members."""
+"""A round survives failures of planner, sensors, observers and members, and reports them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.shop import LOG, TOPICS, assignor_of, group
 
 
 def test_sensors_see_every_round() -> None:
-    """Start and completion with the state in between; an error when the planner fails."""
+    """Start and completion share a state; a failing planner causes an error."""
     found = group(2)
     sensor = MagicMock(name="sensor")
     found.apps["m0"].sensors.add(sensor)
@@ -29,7 +29,7 @@ def test_sensors_see_every_round() -> None:
 
 
 def test_a_tracer_gets_a_span_like_stocks() -> None:
-    """Operation, host name, default tags and the assignment."""
+    """The span has operation, host name, default tags and the assignment."""
     found = group(2)
     tracer = MagicMock(name="tracer")
     found.apps["m0"].tracer = tracer
@@ -42,14 +42,14 @@ def test_a_tracer_gets_a_span_like_stocks() -> None:
 
 
 def broken(*_: Any, **__: Any) -> Any:
-    """Raises what nobody expects."""
+    """Raise an unexpected error."""
     raise ZeroDivisionError("broken on purpose")
 
 
 def test_a_failing_planner_costs_stickiness_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Every partition is dealt out, with standbys; said, counted, and told to the sensors as an error."""
+    """Partitions are dealt out with standbys; the error is logged, counted and sent to sensors."""
     found = group(3)
     monkeypatch.setattr(leader, "plan", broken)
     sensor = MagicMock(name="sensor")
@@ -70,7 +70,7 @@ def test_a_failing_planner_costs_stickiness_and_nothing_else(
 def test_whatever_breaks_in_the_leader_the_group_has_an_answer(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """assign() never raises: aiokafka would leave every worker without partitions. Sensors see the error."""
+    """assign() never raises, else no worker would get partitions; sensors get the error."""
     found = group(3)
     monkeypatch.setattr(leader, name, broken)
     sensor = MagicMock(name="sensor")
@@ -86,7 +86,7 @@ def test_whatever_breaks_in_the_leader_the_group_has_an_answer(
 
 
 def test_failing_sensors_tracer_weights_and_observers_stop_nothing() -> None:
-    """What others plug in cannot cost the group its assignment."""
+    """Plugins cannot prevent the group's assignment."""
     found = group(2)
     app = found.apps["m0"]
     app.sensors.add(MagicMock(on_assignment_start=broken, on_assignment_completed=broken))
@@ -102,7 +102,7 @@ def test_failing_sensors_tracer_weights_and_observers_stop_nothing() -> None:
 
 
 def test_observers_are_told_inputs_and_plan() -> None:
-    """Enough to plan again and get the same."""
+    """The inputs suffice to compute the same plan again."""
     found = group(3)
     told: list[tuple[Any, Plan]] = []
     assignor_of(found).on_decision(lambda inputs, made: told.append((inputs, made)))
@@ -126,7 +126,7 @@ def test_observers_are_told_inputs_and_plan() -> None:
 
 
 def test_slow_observers_lose_decisions_instead_of_holding_the_group() -> None:
-    """What does not fit into the short queue is dropped and counted."""
+    """Decisions beyond the short queue are dropped and counted."""
     import threading
 
     found = group(1)
@@ -141,7 +141,7 @@ def test_slow_observers_lose_decisions_instead_of_holding_the_group() -> None:
 
 
 def test_weights_are_asked_for_at_every_round() -> None:
-    """What the provider returns reaches the planner."""
+    """The provider's weights reach the planner."""
     found = group(2)
     assignor_of(found).weights_provider = lambda: {("orders", 0): 3.0}
     found.rebalance("m0")
@@ -149,7 +149,7 @@ def test_weights_are_asked_for_at_every_round() -> None:
 
 
 def test_a_bad_member_is_named_once_per_round_and_counted(caplog: pytest.LogCaptureFixture) -> None:
-    """With the reason, without its bytes; and it takes part as one that remembers nothing."""
+    """The line has the reason without the bytes; the member counts as stateless."""
     found = group(2)
     metadata = {
         m: ConsumerProtocolMemberMetadata.decode(raw) for m, raw in found.join_bytes().items()
@@ -167,7 +167,7 @@ def test_a_bad_member_is_named_once_per_round_and_counted(caplog: pytest.LogCapt
 
 
 def test_a_crowd_of_bad_members_does_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """The first twenty by name, the rest as a number."""
+    """The first twenty members are named, the rest are counted."""
     found = group(1)
     metadata = {
         f"bad{i:03}": ConsumerProtocolMemberMetadata(4, ["orders"], b"x") for i in range(300)

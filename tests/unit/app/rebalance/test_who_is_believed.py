@@ -1,4 +1,4 @@
-"""Members that disagree: about ids, generations and what one of them held. The newest word counts."""
+"""Members that disagree about ids, generations and claims: the newest claim counts."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ TOPICS = ("orders",)
 
 
 def joined(member_id: str, topics: tuple[str, ...] = TOPICS, **said: Any) -> MemberClaims:
-    """One member's word."""
+    """Return the claims of a member."""
     return MemberClaims(member_id, topics, JoinData(f"http://{member_id}", **said), 4)
 
 
 def held(*members: MemberClaims, **view: Any) -> dict[str, tuple[list[int], int]]:
-    """Member -> its claims on orders and their date, as the planner takes them in generation 10."""
+    """Return each member's claims on orders and their generation, as planned in generation 10."""
     settled = {
         "generation": 10,
         "is_kafkas": True,
@@ -43,7 +43,7 @@ def held(*members: MemberClaims, **view: Any) -> dict[str, tuple[list[int], int]
 
 @pytest.mark.parametrize(("ages", "id_"), [((3, 7), 20), ((7, 3), 10), ((3, 3), 20)])
 def test_a_groups_id_is_the_newest_members_word(ages: tuple[int, int], id_: int) -> None:
-    """Transactional ids are built from it: a stale member's word would let two transactions share one."""
+    """Transactional ids include the group id: a stale id could be shared by two transactions."""
     members = [
         joined(f"m{i}", generation=age, group_ids={"orders": 10 * (i + 1)})
         for i, age in enumerate(ages)
@@ -54,7 +54,7 @@ def test_a_groups_id_is_the_newest_members_word(ages: tuple[int, int], id_: int)
 
 
 def test_of_one_age_our_word_on_ids_goes_before_stocks() -> None:
-    """Stock numbers its groups anew each time."""
+    """A stock leader numbers its groups anew in each round."""
     stock = joined("a", generation=3, group_ids={"orders": 1}, version=STOCK)
     ours = joined("b", generation=3, group_ids={"orders": 2}, version=VERSION)
     assert _previous_ids([stock, ours]) == _previous_ids([ours, stock]) == {"orders": 2}
@@ -63,7 +63,7 @@ def test_of_one_age_our_word_on_ids_goes_before_stocks() -> None:
 
 
 def test_the_answers_ids_go_before_those_a_member_remembers() -> None:
-    """Its own old one would have it open transactions under another's name; ids of gone topics stay."""
+    """An old id could name a different task's transactions; ids of deleted topics stay."""
     before = Memory(Answer({}, {}), 4, group_ids={"orders": 1, "gone": 2})
     after = remember(
         Answer({"orders": Runs.of([0])}, {}, group_ids={"orders": 7}),
@@ -77,7 +77,7 @@ def test_the_answers_ids_go_before_those_a_member_remembers() -> None:
 
 
 def test_where_kafkas_generation_is_unknown_claims_are_dated_one_on() -> None:
-    """Else what a member owns would be as old as one that never owned anything."""
+    """Else an owner's claims would be as old as a new member's."""
     before = Memory(Answer({}, {}), 4)
     assert remember(Answer({}, {}), {}, kafkas=-1, before=before).generation == 5
     assert remember(Answer({}, {}), {}, kafkas=9, before=before).generation == 9
@@ -85,14 +85,14 @@ def test_where_kafkas_generation_is_unknown_claims_are_dated_one_on() -> None:
 
 
 def directory(instance_id: str, partitions: list[int]) -> Directory:
-    """A leader's last assignment, in which ``instance_id`` owned ``partitions`` of six."""
+    """Return a leader's last assignment: ``instance_id`` owned ``partitions`` of six."""
     owner = np.full(6, -1, dtype=np.int64)
     owner[partitions] = 0
     return Directory(("http://old",), {"orders": owner}, (instance_id,))
 
 
 def test_a_members_own_memory_goes_before_an_old_directory() -> None:
-    """The directory is for those that come back without one."""
+    """The directory serves members that return without memory."""
     last = {"last": directory("static-1", [4, 5]), "last_generation": 5}
     knows = joined("m0", generation=8, actives={"orders": Runs.of([0])}, instance_id="static-1")
     assert held(knows, **last) == {"m0": ([0], 8)}
@@ -101,7 +101,7 @@ def test_a_members_own_memory_goes_before_an_old_directory() -> None:
 
 
 def test_copies_are_those_it_was_given_and_those_whose_files_it_has() -> None:
-    """Between two rounds it has both; topics may share one claim and have unlike counts."""
+    """Between two rounds a member has both; topics may share a claim and differ in counts."""
     both = Runs.of([1, 4, 5])
     one = joined(
         "m0",
@@ -127,7 +127,7 @@ def test_copies_are_those_it_was_given_and_those_whose_files_it_has() -> None:
 
 
 def test_who_claims_the_most_is_the_one_to_go_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of all claims of a round only so much is laid out."""
+    """A round accepts a bounded number of claims."""
     monkeypatch.setattr(member_claims, "LEAST_BUDGET", 0)
     greedy = joined(
         "a",
@@ -154,7 +154,7 @@ def test_who_claims_the_most_is_the_one_to_go_without(monkeypatch: pytest.Monkey
 
 
 def test_of_a_global_table_only_what_ours_writes_is_a_claim() -> None:
-    """All of it is with everybody: nobody stands by for it, waits for it or gives it up."""
+    """Every member has the whole table, so standby, awaited and overdue claims are ignored."""
     claims = {
         name: {"global": Runs.of([1])}
         for name in ("actives", "standbys", "on_disk", "awaited", "overdue")
@@ -177,7 +177,7 @@ def test_of_a_global_table_only_what_ours_writes_is_a_claim() -> None:
 
 
 def test_what_is_promised_to_a_member_counts_as_its_own() -> None:
-    """Should the second round be another than was meant."""
+    """This covers a second round with a different plan."""
     promised = joined(
         "m0",
         generation=9,
@@ -189,7 +189,7 @@ def test_what_is_promised_to_a_member_counts_as_its_own() -> None:
 
 
 def test_a_member_whose_word_is_refused_can_still_be_reached() -> None:
-    """Up to as many topics as there may be it is read."""
+    """The metadata is read up to the limit of topics."""
     topics = [f"t{number}" for number in range(MOST + 1)]
     metadata = {
         str(count): SimpleNamespace(
@@ -214,7 +214,7 @@ def test_a_member_whose_word_is_refused_can_still_be_reached() -> None:
 
 
 def test_a_claim_from_the_future_is_as_old_as_the_last_generation() -> None:
-    """Where Kafka counts, nobody is from the round being formed, or voids what the last one claims."""
+    """With Kafka's generation no claim reaches the forming round or voids the last round."""
     claimed = {"orders": Runs.of([0])}
     found = held(
         joined("liar", generation=1_000_000, actives=claimed),
@@ -231,7 +231,7 @@ def test_a_claim_from_the_future_is_as_old_as_the_last_generation() -> None:
 def test_what_a_former_process_owned_dates_only_a_member_without_an_assignment(
     generation: int, actives: dict[str, Runs], age: int
 ) -> None:
-    """One that was given nothing is as old as that round; no date is of the round being formed."""
+    """A member with an empty assignment has its round's date; no date reaches the forming round."""
     one = joined(
         "a",
         generation=generation,
@@ -254,7 +254,7 @@ def test_what_a_former_process_owned_dates_only_a_member_without_an_assignment(
 
 
 def test_claims_on_partitions_that_are_gone_are_counted_over_all_members() -> None:
-    """The warning names the topic once, with their number."""
+    """The warning names the topic once, with the number of claims."""
     found = claims_of(
         [
             joined("a", generation=9, actives={"orders": Runs.of([5, 6, 7])}),
@@ -273,7 +273,7 @@ def test_claims_on_partitions_that_are_gone_are_counted_over_all_members() -> No
 
 
 def test_members_that_say_equal_bytes_of_other_topics_are_read_apart() -> None:
-    """Topics are named by their place in the subscription; what was read counts for equal ones only."""
+    """Metadata numbers topics by subscription, so only equal subscriptions share a result."""
     said = {"a": ("alpha", "log"), "b": ("beta", "log"), "c": ("alpha", "log")}
     metadata = {
         member: SimpleNamespace(
@@ -302,7 +302,7 @@ def test_members_that_say_equal_bytes_of_other_topics_are_read_apart() -> None:
 
 
 def test_equal_bytes_of_two_fields_are_read_apart() -> None:
-    """An id 2 of t1 is written as the changelogs t3 and t4 are."""
+    """Id 2 of t1 has the same bytes as the changelogs t3 and t4."""
     topics = [f"t{i}" for i in range(6)]
     logs = JoinData("http://a", changelogs=frozenset({"t3", "t4"}))
     ids = JoinData("http://b", group_ids={"t1": 2})
@@ -322,7 +322,7 @@ def test_equal_bytes_of_two_fields_are_read_apart() -> None:
 
 
 def test_a_memory_of_the_first_generation_is_one() -> None:
-    """The directory is of that generation at the latest."""
+    """The directory has the same generation at most."""
     last = {"last": directory("static-1", [4, 5]), "last_generation": 0}
     knows = joined("m0", generation=0, actives={"orders": Runs.of([0])}, instance_id="static-1")
     assert held(knows, **last) == {"m0": ([0], 0)}
@@ -334,7 +334,7 @@ def test_a_memory_of_the_first_generation_is_one() -> None:
     ("version", "read"), [(3, 3), (-2, -2), (0, 0), (None, 0), ("3", 0), (True, 0), (2.5, 0)]
 )
 def test_a_protocol_version_is_a_number_or_the_first(version: Any, read: int) -> None:
-    """And topics are texts of a legal length, each once and in order."""
+    """Topics are texts of a legal length, without duplicates and in order."""
     names = ["b", "a", "", "b", 7, None, "x" * 100_000]
     said = SimpleNamespace(version=version, subscription=names, user_data=b"{}")
     (found,) = read_members({"m": said})
