@@ -1,4 +1,4 @@
-"""What a round changes about transactional ids: which end, which begin, which kept partitions are let go."""
+"""A round's change of transactional ids: ended ids, new ids, and revoked kept partitions."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ A5, B5, A6, B6 = TP("a", 5), TP("b", 5), TP("a", 6), TP("b", 6)
 
 
 def test_an_id_that_another_topic_still_uses_neither_ends_nor_begins() -> None:
-    """Only ids that no partition uses any more end, and only those that no partition used begin."""
+    """Only unused ids end, and only ids that were unused begin."""
     before = {A5: "app-1-5", B5: "app-1-5", A6: "app-1-6"}
     assert change(before, {A5: "app-1-5", B6: "app-2-6"}) == ({"app-1-6"}, {"app-2-6"})
 
 
 def test_a_revoked_partition_takes_the_others_of_its_transaction_along() -> None:
-    """Their offsets are in the transaction that ends."""
+    """The ending transaction includes the offsets of these partitions."""
     ids = {A5: "app-1-5", B5: "app-1-5", A6: "app-1-6"}
     assert without(ids, {B5}) == {A6: "app-1-6"}
 
@@ -53,7 +53,7 @@ def test_a_kept_partition_is_let_go_exactly_where_its_transaction_ends(
     after: Mapping[str, int],
     expected: set[TP],
 ) -> None:
-    """Its id changes, or another partition of the same transaction goes or changes."""
+    """Either its own id changes, or a partition of the same transaction moves or changes."""
     assert torn(own, stays, before, after) == expected
 
 
@@ -66,7 +66,7 @@ OWN = st.frozensets(st.builds(TP, st.sampled_from("abc"), st.integers(0, 2)))
 def test_no_transaction_ends_with_a_partition_that_flows_on(
     own: frozenset[TP], gone: frozenset[TP], before: dict[str, int], after: dict[str, int]
 ) -> None:
-    """What flows on keeps its id, and no partition that is let go shares it."""
+    """A kept partition keeps its id, and no revoked partition shares the id."""
     ids = {tp: id_for("app", before[tp.topic], tp.partition) for tp in own}
     revoke = (own & gone) | torn(own, own - gone, before, after)
     flows = own - revoke

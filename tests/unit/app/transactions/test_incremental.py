@@ -14,7 +14,7 @@ A, B, LOG = TP("orders", 0), TP("orders", 1), TP("payments", 0)
 
 
 class Transactions(PartitionTransactions):
-    """Notes the transactions that end and begin, instead of asking a broker."""
+    """Note ended and begun transactions instead of calls to a broker."""
 
     def __init__(self) -> None:
         self._ids = {A: "shop-1-0", LOG: "shop-1-0", B: "shop-1-1"}
@@ -22,32 +22,32 @@ class Transactions(PartitionTransactions):
         self.acts: list[Any] = []
 
     def ids_for(self, tps: Iterable[Any]) -> dict[Any, str]:
-        """In the groups of the last round."""
+        """Return ids in the groups of the last round."""
         return {tp: f"shop-{self.group}-{tp.partition}" for tp in tps}
 
     async def end(self, ids: Collection[str]) -> None:
-        """End; the partitions are nobody's here by then."""
+        """Note the end; the partitions no longer belong to this worker."""
         self.acts.append(("end", set(ids), set(self._ids)))
 
     async def begin(self, ids: Collection[str]) -> None:
-        """Begin."""
+        """Note the begin."""
         self.acts.append(("begin", set(ids), set(self._ids)))
 
 
 @pytest.fixture
 def made() -> Transactions:
-    """One."""
+    """Transactions of three partitions with two ids."""
     return Transactions()
 
 
 async def test_what_is_let_go_ends_with_all_of_its_transaction(made: Transactions) -> None:
-    """Late sends of it find no transaction."""
+    """Late sends of these partitions find no transaction."""
     await made.revoke({A, LOG})
     assert made.acts == [("end", {"shop-1-0"}, {B})]
 
 
 async def test_what_is_kept_keeps_its_id_though_its_group_has_another(made: Transactions) -> None:
-    """Its transaction is open; only what comes begins."""
+    """Its transaction stays open; only a new partition begins a transaction."""
     made.group = 2
     await made.revoke({A, LOG})
     await made.assign({A, B})
@@ -56,6 +56,6 @@ async def test_what_is_kept_keeps_its_id_though_its_group_has_another(made: Tran
 
 
 async def test_nothing_begins_that_is_open(made: Transactions) -> None:
-    """Kafka would end it."""
+    """Kafka would end the open transaction."""
     await made.assign({A, B, LOG})
     assert made.acts == [("begin", set(), {A, B, LOG})]

@@ -1,4 +1,4 @@
-"""The transactions of one consumer, step by step, over a producer that notes what it is asked."""
+"""The transactions of a consumer, step by step, over a producer that notes its calls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ID, OTHER = "shop-1-0", "shop-2-0"
 
 
 class Client:
-    """aiokafka's producer of one transactional id."""
+    """aiokafka's producer of a transactional id."""
 
     def __init__(self, acts: list[Any], name: str, *, is_open: bool = True) -> None:
         self.acts, self.name = acts, name
@@ -47,18 +47,18 @@ class Client:
         self.acts.append(("close", self.name))
 
     async def start(self) -> None:
-        """Start, or fail."""
+        """Start, or raise the error."""
         if self.error is not None:
             raise self.error
         self.acts.append(("start", self.name))
 
     async def begin_transaction(self) -> None:
-        """Begin."""
+        """Note the begin."""
         self.acts.append(("begin", self.name))
 
 
 class Producer:
-    """Faust's, with every call in ``acts``."""
+    """Faust's producer, with every call in ``acts``."""
 
     def __init__(self) -> None:
         self.acts: list[Any] = []
@@ -67,10 +67,10 @@ class Producer:
         self.refusal: BaseException | None = None
         self.commit_refusal: BaseException | None = None
         self.commit_refusals: dict[str, BaseException] = {}
-        #: Transactional id -> its commit ends when this is set.
+        #: Transactional id -> the event that ends its commit.
         self.commit_gates: dict[str, asyncio.Event] = {}
         self.start_refusal: BaseException | None = None
-        #: Whether the broker answers later; and the answers that are still due.
+        #: Whether the broker answers later; and the pending answers.
         self.holds_answers = False
         self.answers: list[asyncio.Future[str]] = []
         self.begins_next: list[tuple[str, bool]] = []
@@ -78,7 +78,7 @@ class Producer:
         self.beside: list[tuple[Any, Any, Any]] = []
 
     def have(self, name: str, *, is_open: bool = True) -> Client:
-        """A client that was started."""
+        """Add a started client."""
         client = self._transaction_producers[name] = Client(self.acts, name, is_open=is_open)
         self._trn_locks[name] = asyncio.Lock()
         return client
@@ -89,11 +89,11 @@ class Producer:
         return client
 
     async def abort_transaction(self, name: str) -> None:
-        """Abort."""
+        """Note the abort."""
         self.acts.append(("abort", name))
 
     async def stop_transaction(self, name: str) -> None:
-        """Stop."""
+        """Note the stop and drop the client."""
         self.acts.append(("stop", name))
         self._transaction_producers.pop(name, None)
 
@@ -108,7 +108,7 @@ class Producer:
         *,
         transactional_id: str | None = None,
     ) -> Any:
-        """Send."""
+        """Note the record and return its answer."""
         if self.refusal is not None:
             raise self.refusal
         self.acts.append(("send", topic, value, partition, transactional_id))
@@ -123,7 +123,7 @@ class Producer:
     async def commit_transactions(
         self, by_id: Mapping[str, Any], group: str, *, start_new_transaction: bool = True
     ) -> None:
-        """Commit; the manager passes on whether the next transaction begins at once."""
+        """Commit each id, or raise its refusal."""
         for name in by_id:
             if name in self.commit_gates:
                 await self.commit_gates[name].wait()
@@ -134,7 +134,7 @@ class Producer:
 
 
 class Stock:
-    """Of Faust's transaction manager."""
+    """Stand in for Faust's transaction manager."""
 
     def __init__(self, app: Any) -> None:
         self.app, self.producer = app, app.producer
@@ -152,25 +152,25 @@ class Stock:
         self.consumer.lost += 1
 
     async def crash(self, error: BaseException) -> None:
-        """Note it."""
+        """Note the error."""
         self.crashes.append(error)
 
     async def send(
         self, topic: str, key: Any, value: Any, partition: Any, timestamp: Any, headers: Any
     ) -> Any:
-        """Outside of every transaction."""
+        """Note a send outside of every transaction."""
         self.producer.acts.append("loose")
         self.producer.beside.append((key, timestamp, headers))
         return (topic, value, partition)
 
 
 class Manager(PartitionTransactions, Stock):  # type: ignore[misc]
-    """Ours over it, with a partition of orders and one of payments in two transactions."""
+    """PartitionTransactions over the stand-in."""
 
 
 @pytest.fixture
 def made() -> Manager:
-    """A manager that owns ``ORDERS`` and ``PAYMENTS``; ``COPY`` is a standby."""
+    """A manager of ``ORDERS`` and ``PAYMENTS``, in two transactions; ``COPY`` is a standby."""
     groups = {"orders": 1, "payments": 2}
     assignor = SimpleNamespace(group_for_topic=groups.__getitem__, is_standby=lambda tp: tp == COPY)
     app = SimpleNamespace(
@@ -189,7 +189,7 @@ def made() -> Manager:
 
 
 def record(offset: int, tp: TP = ORDERS) -> Any:
-    """An event."""
+    """Return a message."""
     return SimpleNamespace(offset=offset, tp=tp)
 
 
@@ -202,7 +202,7 @@ class Event:
 
 @contextmanager
 def processing(manager: Any, offset: int, tp: TP = ORDERS, *, app: Any = None) -> Iterator[Event]:
-    """While that record is processed."""
+    """Make the record current within the block."""
     event = Event(app or manager.app, offset, tp)
     token = _current_event.set(lambda: event)  # type: ignore[arg-type]
     try:
@@ -212,17 +212,17 @@ def processing(manager: Any, offset: int, tp: TP = ORDERS, *, app: Any = None) -
 
 
 async def send(manager: Any, value: bytes = b"v", topic: str = "out", partition: Any = 3) -> Any:
-    """Send within the record at hand."""
+    """Send in the context of the current record."""
     return await manager.send(topic, b"k", value, partition, None, None)
 
 
 def test_copies_have_no_transactional_id(made: Manager) -> None:
-    """Their owner has the producer of that id; a second one would end it."""
+    """The owner's producer has the id; a second producer would fence it."""
     assert made.ids_for([ORDERS, COPY, PAYMENTS]) == {ORDERS: ID, PAYMENTS: OTHER}
 
 
 async def test_an_id_that_goes_ends_before_those_that_stay_begin(made: Manager) -> None:
-    """A worker may get back under another id what it had; a fence of the last generation is over."""
+    """A worker may get its partition back under a new id; a fence of the last generation ends."""
     made.is_fenced = True
     await made.on_rebalance({PAYMENTS}, set(), set())
     assert made.producer.acts == [("abort", ID), ("stop", ID), ("begin", OTHER)]
@@ -231,7 +231,7 @@ async def test_an_id_that_goes_ends_before_those_that_stay_begin(made: Manager) 
 
 
 async def test_what_is_open_under_an_id_that_ends_is_abandoned(made: Manager) -> None:
-    """Its rows go back, and what is held back for its commit goes on."""
+    """Its rows are discarded, and records held back for its commit continue."""
     with processing(made, 4):
         share = made.share_at_hand()
     made.hold_new_records(ID)
@@ -245,13 +245,13 @@ async def test_what_is_open_under_an_id_that_ends_is_abandoned(made: Manager) ->
 async def test_the_next_transaction_begins_unless_the_consumer_stops(
     made: Manager, begins: bool
 ) -> None:
-    """The offsets are those of the app's group."""
+    """The offsets are committed to the app's group."""
     assert await made.commit({ORDERS: 5}, start_new_transaction=begins)
     assert made.producer.begins_next == [("shop", begins)]
 
 
 async def test_after_a_commit_nothing_is_sent_into_the_closed_transaction(made: Manager) -> None:
-    """Kafka has committed it: a message of the next commit belongs to the next transaction."""
+    """Kafka has committed the transaction, so a later message belongs to the next."""
     made.close(ID)
     await made.commit({ORDERS: 5})
     with made.within(ORDERS):
@@ -260,21 +260,21 @@ async def test_after_a_commit_nothing_is_sent_into_the_closed_transaction(made: 
 
 
 async def test_a_transaction_that_is_not_open_is_not_aborted(made: Manager) -> None:
-    """aiokafka raises where there is none."""
+    """aiokafka raises an error without an open transaction."""
     made.producer.have(ID, is_open=False)
     await made.end({ID})
     assert made.producer.acts == [("stop", ID)]
 
 
 async def test_a_producer_with_a_fatal_error_is_replaced(made: Manager) -> None:
-    """It is stopped first: it would never send again."""
+    """The producer is stopped first, since it can send no more."""
     made.producer._transaction_producers[ID].is_fatal = True
     await made.begin({ID})
     assert made.producer.acts == [("stop", ID), ("start", ID), ("begin", ID)]
 
 
 async def test_a_producer_whose_start_is_cancelled_leaves_no_connection(made: Manager) -> None:
-    """The worker stops meanwhile, and no other code knows the client."""
+    """The worker stops meanwhile, and no other code refers to the client."""
     made.producer._transaction_producers.clear()
     made.producer.start_refusal = asyncio.CancelledError()
     with pytest.raises(asyncio.CancelledError):
@@ -283,7 +283,7 @@ async def test_a_producer_whose_start_is_cancelled_leaves_no_connection(made: Ma
 
 
 async def test_a_producer_that_does_not_start_leaves_no_connection(made: Manager) -> None:
-    """The broker has none: the error says what to do."""
+    """The broker refuses the id, and the error names the remedy."""
     made.producer._transaction_producers.clear()
     made.producer.start_refusal = TransactionalIdAuthorizationFailed()
     with pytest.raises(TransactionsRefused, match="exactly_once"):
@@ -302,14 +302,14 @@ async def test_records_that_send_out_of_order_reach_the_highest(made: Manager) -
 
 
 async def test_a_record_of_another_app_sends_into_no_transaction_of_ours(made: Manager) -> None:
-    """Two apps may run in one process."""
+    """A process may run two apps."""
     with processing(made, 5, app=SimpleNamespace()):
         await send(made)
     assert made.producer.acts == ["loose"]
 
 
 async def test_a_record_whose_partition_has_gone_sends_nothing(made: Manager) -> None:
-    """Its next owner repeats it."""
+    """The partition's next owner processes the record again."""
     del made._ids[ORDERS]
     with processing(made, 5), pytest.raises(ProducerSendError):
         await send(made)
@@ -320,7 +320,7 @@ async def test_a_record_whose_partition_has_gone_sends_nothing(made: Manager) ->
 async def test_the_partition_is_that_of_the_key_where_the_topic_is_known(
     made: Manager, known: int | None, partition: int
 ) -> None:
-    """Else the one that was asked for."""
+    """Otherwise the caller's partition is used."""
     made.known = known
     with processing(made, 5):
         await send(made)
@@ -328,7 +328,7 @@ async def test_the_partition_is_that_of_the_key_where_the_topic_is_known(
 
 
 async def test_a_record_is_sent_with_all_that_it_was_given(made: Manager) -> None:
-    """Within a transaction and outside of any; the caller gets the producer's answer."""
+    """The same holds outside of transactions; the caller gets the producer's answer."""
     record_of = "out", b"k", b"v", 3, 12.5, {"trace": b"1"}
     with processing(made, 5):
         assert await (await made.send(*record_of)) == "sent"
@@ -337,7 +337,7 @@ async def test_a_record_is_sent_with_all_that_it_was_given(made: Manager) -> Non
 
 
 async def test_nothing_is_sent_by_a_fenced_producer(made: Manager) -> None:
-    """Everything is about to be given up."""
+    """All partitions are about to be revoked."""
     made.is_fenced = True
     with processing(made, 5), pytest.raises(ProducerSendError):
         await send(made)
@@ -347,9 +347,9 @@ async def test_nothing_is_sent_by_a_fenced_producer(made: Manager) -> None:
 async def test_a_send_that_is_cancelled_in_its_turn_does_not_hold_up_the_next(
     made: Manager,
 ) -> None:
-    """What it waited for is another send's, and goes on."""
+    """The second send does not depend on the cancelled send."""
     with processing(made, 5):
-        made.close(ID)  # a commit is under way: sends wait for the next transaction
+        made.close(ID)  # a commit is in progress: sends wait for the next transaction
         first = asyncio.ensure_future(send(made, b"1"))
         second = asyncio.ensure_future(send(made, b"2"))
         await asyncio.sleep(0)
@@ -363,7 +363,7 @@ async def test_a_send_that_is_cancelled_in_its_turn_does_not_hold_up_the_next(
 
 
 async def test_what_is_sent_during_a_commit_waits_for_the_next_transaction(made: Manager) -> None:
-    """It belongs to a record after the offset that is committed."""
+    """The send belongs to a record after the committed offset."""
     with processing(made, 4):
         await send(made, b"before")
         made.close(ID)
@@ -378,7 +378,7 @@ async def test_what_is_sent_during_a_commit_waits_for_the_next_transaction(made:
 
 
 def future(publish: Any) -> Any:
-    """A message of a buffer, published by that."""
+    """Return a buffered message that ``publish`` publishes."""
 
     async def publish_message(fut: Any, *, wait: bool) -> None:
         await publish()
@@ -388,7 +388,7 @@ def future(publish: Any) -> Any:
 
 
 async def failing() -> None:
-    """No broker."""
+    """Raise an error as without a broker."""
     raise ProducerSendError("no broker")
 
 
@@ -396,7 +396,7 @@ async def failing() -> None:
 async def test_a_change_that_cannot_be_published_ends_the_worker_unless_it_is_void(
     made: Manager, is_abandoned: bool
 ) -> None:
-    """Its transaction is never committed."""
+    """An abandoned transaction is never committed, so its errors do not matter."""
     with processing(made, 4):
         made.send_soon(future(failing))
         share = made.share_at_hand()
@@ -412,7 +412,7 @@ async def test_a_change_that_cannot_be_published_ends_the_worker_unless_it_is_vo
 
 
 async def test_a_commit_waits_for_all_that_was_sent(made: Manager) -> None:
-    """A change in the buffer is of the record before, and goes with it."""
+    """A buffered change belongs to a committed record, so its commit includes the change."""
     gate = asyncio.Event()
     with processing(made, 4):
         made.send_soon(future(gate.wait))
@@ -431,7 +431,7 @@ async def test_a_commit_waits_for_all_that_was_sent(made: Manager) -> None:
 
 
 async def test_a_change_is_sent_in_the_place_that_it_took(made: Manager) -> None:
-    """Its channel sends it later, as part of the same record: a second place would wait for the first."""
+    """The channel sends later for the same record; a second place would wait for the first."""
 
     async def publish() -> None:
         await send(made, b"change")
@@ -443,13 +443,13 @@ async def test_a_change_is_sent_in_the_place_that_it_took(made: Manager) -> None
 
 
 async def test_each_id_is_committed_by_itself_begun_in_the_order_of_ids(made: Manager) -> None:
-    """Kafka's transactions are of one id each."""
+    """A Kafka transaction has a single id."""
     assert await made.commit({PAYMENTS: 9, ORDERS: 5})
     assert made.producer.acts == [("commit", (ID, {ORDERS: 5})), ("commit", (OTHER, {PAYMENTS: 9}))]
 
 
 async def test_a_slow_commit_of_one_id_holds_up_no_send_of_another(made: Manager) -> None:
-    """A worker with many partitions stands still for one commit, not for the commits of all of them."""
+    """A busy worker waits for a single commit and not for the commits of all its partitions."""
     shares = []
     for tp in (ORDERS, PAYMENTS):
         with processing(made, 4, tp):
@@ -474,7 +474,7 @@ async def test_a_slow_commit_of_one_id_holds_up_no_send_of_another(made: Manager
 
 
 async def test_a_committed_share_is_not_undone_while_other_commits_go_on(made: Manager) -> None:
-    """A partition may go as soon as its own transaction has ended; its table changes are in Kafka."""
+    """A partition may be revoked after its own commit; its table changes are in Kafka."""
     with processing(made, 4, PAYMENTS):
         share = made.share_at_hand()
     gate = made.producer.commit_gates[ID] = asyncio.Event()
@@ -490,7 +490,7 @@ async def test_a_committed_share_is_not_undone_while_other_commits_go_on(made: M
 
 
 async def closed_with_one_send(made: Manager) -> tuple[Any, asyncio.Future[bool]]:
-    """A record of orders has sent, and its commit waits for the broker's answer."""
+    """Send for a record of orders, and commit; the commit waits for the broker's answer."""
     made.producer.holds_answers = True
     with processing(made, 4):
         await send(made)
@@ -504,7 +504,7 @@ async def closed_with_one_send(made: Manager) -> tuple[Any, asyncio.Future[bool]
 
 
 async def test_a_commit_waits_for_the_answers_to_its_sends(made: Manager) -> None:
-    """Only an answer shows whether the record is in its topic."""
+    """Only the answer shows that the topic has the record."""
     share, committing = await closed_with_one_send(made)
     made.producer.answers[0].set_result("sent")
     assert await committing
@@ -512,7 +512,7 @@ async def test_a_commit_waits_for_the_answers_to_its_sends(made: Manager) -> Non
 
 
 async def test_a_record_that_the_broker_refuses_is_never_skipped(made: Manager) -> None:
-    """aiokafka would commit the offset of its source without it."""
+    """aiokafka would commit the source's offset without the refused record."""
     share, committing = await closed_with_one_send(made)
     made.producer.answers[0].set_exception(MessageSizeTooLargeError())
     with pytest.raises(MessageSizeTooLargeError):
@@ -524,7 +524,7 @@ async def test_a_record_that_the_broker_refuses_is_never_skipped(made: Manager) 
 
 
 async def test_a_fence_in_an_answer_gives_the_partitions_up(made: Manager) -> None:
-    """The worker goes on in its next generation."""
+    """The worker continues in its next generation."""
     _, committing = await closed_with_one_send(made)
     made.producer.answers[0].set_exception(ProducerFenced())
     assert not await committing
@@ -533,7 +533,7 @@ async def test_a_fence_in_an_answer_gives_the_partitions_up(made: Manager) -> No
 
 
 async def test_an_answer_to_an_abandoned_send_ends_no_worker(made: Manager) -> None:
-    """Its transaction was aborted, and its record is processed again."""
+    """The transaction was aborted, and the record is processed again."""
     made.producer.holds_answers = True
     with processing(made, 4):
         await send(made)
@@ -545,7 +545,7 @@ async def test_an_answer_to_an_abandoned_send_ends_no_worker(made: Manager) -> N
 
 
 async def test_a_commit_waits_for_no_answer_in_a_transaction_that_failed(made: Manager) -> None:
-    """Without a right to the topic aiokafka sends nothing, and raises at the commit."""
+    """Without access to the topic aiokafka sends no records and raises the error at the commit."""
     made.producer._transaction_producers[ID].end = end = asyncio.get_running_loop().create_future()
     made.producer.commit_refusal = UnknownTopicOrPartitionError()
     _, committing = await closed_with_one_send(made)
@@ -556,7 +556,7 @@ async def test_a_commit_waits_for_no_answer_in_a_transaction_that_failed(made: M
 
 
 async def test_an_error_of_one_commit_is_raised_after_the_other_commits(made: Manager) -> None:
-    """Each transaction ends by itself; the worker ends with the error, and nothing is left half committed."""
+    """Each transaction ends by itself; the worker ends with the error."""
     shares = []
     for tp in (ORDERS, PAYMENTS):
         with processing(made, 4, tp):
@@ -576,7 +576,7 @@ async def test_an_error_of_one_commit_is_raised_after_the_other_commits(made: Ma
 
 
 async def test_a_fence_gives_everything_up_once(made: Manager, caplog: Any) -> None:
-    """Shares are abandoned, those held back go on, and the worker joins again; the log says it once."""
+    """Shares are abandoned, held records continue, the worker joins again; the log has one line."""
     shares = []
     for tp in (ORDERS, PAYMENTS):
         with processing(made, 4, tp):
@@ -595,7 +595,7 @@ async def test_a_fence_gives_everything_up_once(made: Manager, caplog: Any) -> N
 
 
 async def test_a_fence_that_aiokafka_named_at_an_earlier_call_is_one(made: Manager) -> None:
-    """The calls after it fail with an error of their own."""
+    """Later calls on the producer fail with their own errors."""
     client = made.producer._transaction_producers[ID]
     client.is_fatal, client.error = True, ProducerFenced()
     assert made._note_fence(ID, RuntimeError("illegal operation"))
@@ -604,7 +604,7 @@ async def test_a_fence_that_aiokafka_named_at_an_earlier_call_is_one(made: Manag
 
 @pytest.mark.parametrize("is_fatal", [True, False])
 async def test_another_error_of_a_commit_is_no_fence(made: Manager, is_fatal: bool) -> None:
-    """It ends the worker, which commits nothing more."""
+    """The error ends the worker, which commits no further."""
     client = made.producer._transaction_producers[ID]
     client.is_fatal, client.error = is_fatal, None if is_fatal else ProducerFenced()
     made.producer.commit_refusal = UnknownTopicOrPartitionError()
@@ -615,7 +615,7 @@ async def test_another_error_of_a_commit_is_no_fence(made: Manager, is_fatal: bo
 
 
 async def test_a_fence_while_a_commit_waits_ends_it(made: Manager) -> None:
-    """Nothing is committed after a fence; what waits for the commit goes on."""
+    """After a fence there is no commit; waiting sends continue."""
     made.close(ID)
     made.is_fenced = True
     assert not await made.commit({ORDERS: 5})
@@ -624,7 +624,7 @@ async def test_a_fence_while_a_commit_waits_ends_it(made: Manager) -> None:
 
 
 async def test_a_record_that_the_commit_has_to_wait_for_is_not_held_back(made: Manager) -> None:
-    """It has sent; the records after it wait, and go on when one of them has to be waited for, too."""
+    """The record has sent; later records wait until a record among them has sent, too."""
     with processing(made, 4):
         await send(made)
     made.hold_new_records(ID)
@@ -633,7 +633,7 @@ async def test_a_record_that_the_commit_has_to_wait_for_is_not_held_back(made: M
     later = asyncio.ensure_future(made.wait_for_commit(Event(made.app, 7)))
     await asyncio.sleep(0.01)
     assert not held.done()
-    with processing(made, 6):  # another of the same topic, which began before the commit
+    with processing(made, 6):  # a later record of the same topic, which began before the commit
         await send(made)
     await asyncio.wait_for(held, 5.0)
     assert not later.done()
@@ -642,7 +642,7 @@ async def test_a_record_that_the_commit_has_to_wait_for_is_not_held_back(made: M
 
 
 async def test_records_of_other_transactions_are_not_held_back(made: Manager) -> None:
-    """Each id is committed by itself."""
+    """Each id has its own commit."""
     made.hold_new_records(ID)
     await asyncio.wait_for(made.wait_for_commit(Event(made.app, 9, PAYMENTS)), 5.0)
     with processing(made, 9, PAYMENTS):
@@ -650,7 +650,7 @@ async def test_records_of_other_transactions_are_not_held_back(made: Manager) ->
 
 
 async def test_a_batch_is_waited_for_where_a_record_in_it_has_sent(made: Manager) -> None:
-    """Not where its records come after all that was sent, nor outside of a commit."""
+    """A batch of later records does not delay the commit, and without a commit none does."""
     with processing(made, 4):
         await send(made)
     sent, later = Event(made.app, 4), Event(made.app, 5)
@@ -664,7 +664,7 @@ async def test_a_batch_is_waited_for_where_a_record_in_it_has_sent(made: Manager
 async def test_what_is_published_on_commit_is_of_the_closed_transaction_alone(
     made: Manager,
 ) -> None:
-    """After the block a send has the transaction of its own record again."""
+    """After the block a send uses the transaction of its own record."""
     made.close(ID)
     with made.within(ORDERS):
         await send(made, b"attached")
@@ -675,7 +675,7 @@ async def test_what_is_published_on_commit_is_of_the_closed_transaction_alone(
 
 @pytest.mark.parametrize("fenced", [True, False])
 async def test_what_the_final_commit_left_open_is_aborted(made: Manager, fenced: bool) -> None:
-    """What was held back for it goes on; producers end where another worker has ended them."""
+    """Held records continue; producers stop if a different worker has fenced them."""
     with processing(made, 4):
         share = made.share_at_hand()
     made.hold_new_records(ID)
@@ -695,7 +695,7 @@ async def test_what_the_final_commit_left_open_is_aborted(made: Manager, fenced:
 async def test_a_commit_whose_transaction_was_given_up_meanwhile_commits_nothing(
     made: Manager, by: str
 ) -> None:
-    """As when a worker stops, and its last commit still waits for a send."""
+    """A stopping worker's last commit may still wait for a send."""
     with processing(made, 4):
         share = made.share_at_hand()
     assert share is not None

@@ -1,4 +1,4 @@
-"""The producers of transactional ids, and the sends, answers and shares of several ids at once."""
+"""The producers of transactional ids, and the sends, answers and shares of several ids."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BILLS = TP("bills", 0)
 
 
 def test_the_driver_of_an_app_with_transactions_keeps_its_own_producers() -> None:
-    """Two apps in one process have one driver class; an app without transactions is left alone."""
+    """Two apps of a process share the driver class; an app without transactions stays unchanged."""
     for in_transaction in (True, False):
         producer, before = Producer(), Producer()
         producer._transaction_producers = before._transaction_producers
@@ -49,7 +49,7 @@ def test_the_driver_of_an_app_with_transactions_keeps_its_own_producers() -> Non
 
 
 def test_an_id_names_the_app_the_group_and_the_partition(made: Manager) -> None:
-    """Topics of one group and one partition share it."""
+    """Topics of the same group and partition number share the id."""
     made.app.assignor.group_for_topic = {"orders": 3, "bills": 3, "payments": 5}.__getitem__
     assert made.ids_for([TP("orders", 7), TP("bills", 7), TP("payments", 2), COPY]) == {
         TP("orders", 7): "shop-3-7",
@@ -61,7 +61,7 @@ def test_an_id_names_the_app_the_group_and_the_partition(made: Manager) -> None:
 async def test_an_eager_round_ends_the_ids_that_go_and_begins_all_that_are_assigned(
     made: Manager,
 ) -> None:
-    """In the order of the ids; a started producer begins its next transaction only."""
+    """Ids are handled in their order; a started producer only begins its next transaction."""
     made.app.assignor.group_for_topic = {"orders": 4, "payments": 2, "bills": 9}.__getitem__
     await made.on_rebalance({ORDERS, PAYMENTS, BILLS}, {ORDERS}, {BILLS})
     assert made.producer.acts == [
@@ -78,7 +78,7 @@ async def test_an_eager_round_ends_the_ids_that_go_and_begins_all_that_are_assig
 
 
 async def test_a_cooperative_round_ends_and_begins_only_what_changes(made: Manager) -> None:
-    """The kept id goes on with what is open in it."""
+    """The kept id's open transaction continues."""
     with processing(made, 4, PAYMENTS):
         await send(made)
         kept = made.share_at_hand()
@@ -97,7 +97,7 @@ async def test_a_cooperative_round_ends_and_begins_only_what_changes(made: Manag
 async def test_producers_end_in_the_order_of_their_ids_also_one_that_never_began(
     made: Manager,
 ) -> None:
-    """Each is stopped; what was held back for it goes on, and that of another id does not."""
+    """Each producer is stopped; records held for the ended ids continue, and only these."""
     for one in (ID, OTHER):
         made.hold_new_records(one)
     await made.end({"shop-3-1", ID})
@@ -108,7 +108,7 @@ async def test_producers_end_in_the_order_of_their_ids_also_one_that_never_began
 async def test_a_producer_that_finds_no_coordinator_is_made_again(
     made: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first one is closed: no other code knows its connection."""
+    """The first producer is closed: no other code refers to its connection."""
     made.producer._transaction_producers.clear()
     refusals: list[Any] = [GroupCoordinatorNotAvailableError(), None]
     slept: list[float] = []
@@ -129,7 +129,7 @@ async def test_a_producer_that_finds_no_coordinator_is_made_again(
 
 
 async def test_sends_of_two_sources_of_one_id_reach_each_its_own_offset(made: Manager) -> None:
-    """The topics of a task share a transaction, and another id has its own."""
+    """The topics of a task share a transaction; a different id has its own."""
     made._ids[BILLS] = ID
     made.app.assignor.group_for_topic = {"orders": 1, "bills": 1, "payments": 2}.__getitem__
     for offset, tp in ((7, ORDERS), (3, BILLS), (5, ORDERS), (9, PAYMENTS)):
@@ -147,7 +147,7 @@ async def test_sends_of_two_sources_of_one_id_reach_each_its_own_offset(made: Ma
 
 
 async def test_partitions_of_one_id_are_committed_in_one_transaction(made: Manager) -> None:
-    """One that this worker does not own has no id."""
+    """A partition of a different worker has no id."""
     made._ids[BILLS] = ID
     assert await made.commit({ORDERS: 5, PAYMENTS: 9, BILLS: 4})
     assert made.producer.acts == [
@@ -160,7 +160,7 @@ async def test_partitions_of_one_id_are_committed_in_one_transaction(made: Manag
 async def test_what_is_sent_by_no_record_of_a_topic_is_in_no_transaction(
     made: Manager, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As from a channel in memory, a timer or a command: Faust's own send takes it."""
+    """Memory channels, timers and commands use Faust's own send."""
     soon: list[Any] = []
     monkeypatch.setattr(
         Producer, "send_soon", lambda self, fut: soon.append((self, fut)), raising=False
@@ -181,7 +181,7 @@ async def test_what_is_sent_by_no_record_of_a_topic_is_in_no_transaction(
 
 
 async def test_the_share_of_a_partition_that_has_gone_is_void(made: Manager) -> None:
-    """Its changes are undone, and it names the partition; no id gets it."""
+    """Its changes are discarded, and its name shows the partition; no id gets the share."""
     del made._ids[ORDERS]
     with processing(made, 4):
         share = made.share_at_hand()
@@ -192,7 +192,7 @@ async def test_the_share_of_a_partition_that_has_gone_is_void(made: Manager) -> 
 
 
 async def test_a_refused_answer_ends_no_worker_that_stops_or_was_fenced(made: Manager) -> None:
-    """It ends already; its transaction counts as failed all the same."""
+    """The worker is already ending; its transaction still counts as failed."""
     made.producer.holds_answers = True
     for offset, tp in ((4, ORDERS), (5, PAYMENTS)):
         with processing(made, offset, tp):
@@ -208,7 +208,7 @@ async def test_a_refused_answer_ends_no_worker_that_stops_or_was_fenced(made: Ma
 
 
 async def test_an_answer_that_is_cancelled_is_no_refusal(made: Manager) -> None:
-    """A commit does not wait for it any more."""
+    """The commit no longer waits for the answer."""
     made.producer.holds_answers = True
     with processing(made, 4):
         await send(made)
@@ -221,7 +221,7 @@ async def test_an_answer_that_is_cancelled_is_no_refusal(made: Manager) -> None:
 
 
 async def test_the_task_that_ends_a_worker_is_kept_until_it_has(made: Manager) -> None:
-    """asyncio itself keeps no task alive."""
+    """asyncio alone does not keep a task alive."""
     gate = asyncio.Event()
 
     async def crash(error: BaseException) -> None:
@@ -241,7 +241,7 @@ async def test_the_task_that_ends_a_worker_is_kept_until_it_has(made: Manager) -
 
 
 async def test_a_send_that_the_producer_refuses_is_the_callers_error(made: Manager) -> None:
-    """Of a fence the caller gets Faust's; the next send takes its turn in both cases."""
+    """For a fence the caller gets Faust's error; the next send works in both cases."""
     made.producer.refusal = RuntimeError("illegal operation")
     with processing(made, 4), pytest.raises(RuntimeError, match="illegal"):
         await send(made)
@@ -256,7 +256,7 @@ async def test_a_send_that_the_producer_refuses_is_the_callers_error(made: Manag
 
 
 async def test_an_error_without_a_producer_of_that_id_is_no_fence(made: Manager) -> None:
-    """Nor one of a producer whose own error is another."""
+    """The same holds for a producer with a different fatal error."""
     assert not made._note_fence("unknown", RuntimeError("a bug"))
     client = made.producer._transaction_producers[ID]
     client.is_fatal, client.error = True, RuntimeError("another")
@@ -265,7 +265,7 @@ async def test_an_error_without_a_producer_of_that_id_is_no_fence(made: Manager)
 
 
 async def test_one_failed_id_fails_no_other(made: Manager) -> None:
-    """A partition without an id or a share has nothing that could fail."""
+    """A partition without an id or a share cannot fail."""
     for offset, tp in ((4, ORDERS), (5, PAYMENTS)):
         with processing(made, offset, tp):
             await send(made)
@@ -278,7 +278,7 @@ async def test_one_failed_id_fails_no_other(made: Manager) -> None:
 
 
 async def test_held_records_are_waited_for_by_their_own_commit(made: Manager) -> None:
-    """Releasing one id, or holding it twice, changes nothing for the other."""
+    """A release of an id, or a second hold, does not affect the other id."""
     made.hold_new_records(ID)
     first = made._held[ID]
     made.hold_new_records(ID)
@@ -303,7 +303,7 @@ async def test_held_records_are_waited_for_by_their_own_commit(made: Manager) ->
 
 
 async def test_a_fatal_producers_error_is_read_when_it_is_abandoned(made: Manager) -> None:
-    """asyncio would log it as never retrieved; others are left alone."""
+    """asyncio would log the unread error; healthy producers are not read."""
     read: list[str] = []
     for name in (ID, OTHER):
         client = made.producer._transaction_producers[name]
@@ -317,7 +317,7 @@ async def test_a_fatal_producers_error_is_read_when_it_is_abandoned(made: Manage
 async def test_a_closed_transaction_without_sends_is_committed_and_its_next_one_begins(
     made: Manager,
 ) -> None:
-    """Sends of the next one wait until then, and only those of that id."""
+    """Sends of the next transaction of this id wait until then."""
     made.close(ID)
     shares = dict(made._shares)
     assert (shares.keys(), shares[ID].begun.done()) == ({ID}, False)
@@ -328,7 +328,7 @@ async def test_a_closed_transaction_without_sends_is_committed_and_its_next_one_
 
 
 async def test_the_first_record_of_a_log_is_held_back_as_any_other(made: Manager) -> None:
-    """Until it has sent, no commit waits for it; a value without a record passes at once."""
+    """No commit waits for the record before its first send; a value without a record passes."""
     made.hold_new_records(ID)
     first = Event(made.app, 0)
     assert not made.waits_for([first])
@@ -349,7 +349,7 @@ async def test_the_first_record_of_a_log_is_held_back_as_any_other(made: Manager
 async def test_a_change_that_a_fence_keeps_from_being_published_ends_no_worker(
     made: Manager,
 ) -> None:
-    """Everything is given up; its transaction has failed all the same."""
+    """All partitions are revoked anyway; the transaction still counts as failed."""
 
     async def publish_message(fut: Any, *, wait: bool) -> None:
         made.is_fenced = True
@@ -366,7 +366,7 @@ async def test_a_change_that_a_fence_keeps_from_being_published_ends_no_worker(
 
 
 async def test_a_commit_waits_for_the_answer_to_a_change_that_is_sent_late(made: Manager) -> None:
-    """At its begin the change was in a buffer, and no answer was due."""
+    """At the begin of the commit the change was buffered, without a pending answer."""
     gate = asyncio.Event()
 
     async def publish_message(fut: Any, *, wait: bool) -> None:
@@ -392,7 +392,7 @@ async def test_a_commit_waits_for_the_answer_to_a_change_that_is_sent_late(made:
 async def test_a_transaction_that_is_given_up_while_kafka_commits_it_flushes_no_rows(
     made: Manager,
 ) -> None:
-    """They were taken back with the partition; the next share of the id begins by itself."""
+    """The rows were discarded with the partition; the id's next share begins by itself."""
     gate = made.producer.commit_gates[ID] = asyncio.Event()
     with processing(made, 4):
         share = made.share_at_hand()
@@ -409,7 +409,7 @@ async def test_a_transaction_that_is_given_up_while_kafka_commits_it_flushes_no_
 async def test_all_that_is_held_back_goes_on_when_transactions_are_abandoned(
     made: Manager,
 ) -> None:
-    """Of every id."""
+    """This covers every id."""
     for one in (ID, OTHER):
         made.hold_new_records(one)
     waiting = [
@@ -423,7 +423,7 @@ async def test_all_that_is_held_back_goes_on_when_transactions_are_abandoned(
 
 
 async def test_a_commit_of_one_id_waits_for_no_record_of_another(made: Manager) -> None:
-    """Though that has sent as well; a partition without an id is waited for by none."""
+    """The other record has sent as well; a partition without an id delays no commit."""
     for offset, tp in ((4, ORDERS), (9, PAYMENTS)):
         with processing(made, offset, tp):
             await send(made)

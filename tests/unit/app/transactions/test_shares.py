@@ -1,4 +1,4 @@
-"""What becomes of a transaction's rows in tables when it ends: in which order, and when a store fails."""
+"""A transaction's rows in tables at its end: their order, and a failing store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from faust_assigner.app.transactions.shares import Place, Share
 
 
 async def test_a_share_counts_before_its_rows_land() -> None:
-    """A store asks the share whether its rows count."""
+    """A store checks the share's state while its rows land."""
     share = Share("shop-1-0", begun=True)
     seen: list[tuple[int, bool]] = []
     store = SimpleNamespace(flush=lambda partition: seen.append((partition, share.committed)))
@@ -21,7 +21,7 @@ async def test_a_share_counts_before_its_rows_land() -> None:
 
 
 async def test_an_abandoned_share_takes_back_its_own_rows_alone() -> None:
-    """Another transaction of the same partition goes on, or has landed."""
+    """A different transaction of the partition may be open or committed."""
     dropped: list[tuple[int, Share]] = []
     share = Share("shop-1-0", begun=True)
     store = Store(SimpleNamespace(drop=lambda partition, of: dropped.append((partition, of))))
@@ -31,7 +31,7 @@ async def test_an_abandoned_share_takes_back_its_own_rows_alone() -> None:
 
 
 async def test_a_share_stays_abandoned_where_a_store_fails() -> None:
-    """Its next send would be committed with the one after it; whoever waits for it goes on."""
+    """Else its next send would be committed; waiting sends continue."""
 
     def drop(partition: int, share: Share) -> None:
         raise OSError("the disk is gone")
@@ -45,7 +45,7 @@ async def test_a_share_stays_abandoned_where_a_store_fails() -> None:
 
 
 async def test_the_rows_of_all_stores_land_or_are_taken_back() -> None:
-    """Two tables may have the same partition; none has an order of its own."""
+    """Two tables may have the same partition, so the order needs only the partition."""
     acts: list[tuple[str, int]] = []
 
     def store(name: str) -> Store:
@@ -73,14 +73,14 @@ async def test_the_rows_of_all_stores_land_or_are_taken_back() -> None:
 
 
 class Store:
-    """A store by identity."""
+    """A store, compared by identity."""
 
     def __init__(self, acts: SimpleNamespace) -> None:
         self.__dict__.update(vars(acts))
 
 
 async def test_a_share_waits_for_the_last_answer_and_keeps_the_first_error() -> None:
-    """However many records it has sent; an answer after that changes nothing."""
+    """The number of sent records does not matter; later answers do not change the error."""
     share = Share("shop-1-0", begun=True)
     for _ in range(3):
         share.sent()
@@ -103,7 +103,7 @@ async def test_a_share_waits_for_the_last_answer_and_keeps_the_first_error() -> 
 async def test_a_share_without_an_answer_waits_no_longer_than_its_transaction(
     has_failed: bool,
 ) -> None:
-    """Whatever it ends with; and a share without records under way waits for nothing."""
+    """The transaction may end well or fail; a share without pending sends does not wait."""
     share, end = Share("shop-1-0", begun=True), asyncio.get_running_loop().create_future()
     await asyncio.wait_for(share.wait_for_answers(end), 5.0)
     share.sent()
@@ -120,7 +120,7 @@ async def test_a_share_without_an_answer_waits_no_longer_than_its_transaction(
 
 
 async def test_a_share_begins_once_and_its_tail_is_its_beginning_at_first() -> None:
-    """The first send waits for it."""
+    """The first send waits for the begin."""
     share = Share("shop-1-0", begun=False)
     assert share.tail is share.begun
     assert not share.begun.done()
@@ -131,7 +131,7 @@ async def test_a_share_begins_once_and_its_tail_is_its_beginning_at_first() -> N
 
 
 async def test_a_place_is_passed_on_once_the_one_before_is_left() -> None:
-    """Also where it has been left already, and where nobody waits for it any more."""
+    """The same holds for a place already left, and for a cancelled waiter."""
     loop = asyncio.get_running_loop()
     share = Share("shop-1-0", begun=False)
     first, second = loop.create_future(), loop.create_future()

@@ -1,4 +1,4 @@
-"""The assignor's weights: in memory, on time, never waited for; and the score in shadow."""
+"""The assignor's weights: in memory and in time, without waits; and the score in shadow mode."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NOW = dt.datetime.now(dt.UTC)
 
 
 def document(version: int, *weights: float, group_id: str = "shop", at: dt.datetime = NOW) -> bytes:
-    """Weights of orders/0, orders/1, ..."""
+    """Return a document with weights of orders/0, orders/1, ..."""
     rows = [
         WeightRow(
             group_id, "2026-11-21", version, at, "orders", number, weight, 1.0, 1.0, 1.0, 1, 1.0, 3
@@ -52,7 +52,7 @@ def document(version: int, *weights: float, group_id: str = "shop", at: dt.datet
 
 @pytest.fixture
 def provider_of() -> Iterator[Callable[..., WeightsProvider]]:
-    """Providers that look every 10 ms and are closed at the end."""
+    """A factory of providers that poll every 10 ms and are closed at the end."""
     made = []
 
     def make(path: Path, mode: Mode = Mode.ON, **more: Any) -> WeightsProvider:
@@ -80,7 +80,7 @@ def until(condition: Callable[[], bool]) -> None:
 def test_a_new_file_is_in_force_at_the_next_decision(
     tmp_path: Path, provider_of: Callable[..., WeightsProvider]
 ) -> None:
-    """Replaced in one step, picked up by version."""
+    """The file is replaced atomically; its version shows the change."""
     path = tmp_path / "weights.json"
     write_file(path, document(1, 0.5, 1.0, 2.0))
     provider = provider_of(path)
@@ -112,7 +112,7 @@ def test_without_usable_weights_everything_weighs_one_and_the_reason_is_said_onc
     data: bytes | None,
     code: str,
 ) -> None:
-    """Looked at many times, logged once."""
+    """The provider polls many times and logs once."""
     path = tmp_path / "weights.json"
     if data is not None:
         path.write_bytes(data)
@@ -128,7 +128,7 @@ def test_without_usable_weights_everything_weighs_one_and_the_reason_is_said_onc
 def test_weights_grow_stale_while_nobody_writes(
     tmp_path: Path, provider_of: Callable[..., WeightsProvider]
 ) -> None:
-    """The file did not change, the clock did."""
+    """Only the clock changed, the file did not."""
     clock = [NOW]
     path = tmp_path / "weights.json"
     path.write_bytes(document(1, 1.0, 2.0))
@@ -142,7 +142,7 @@ def test_weights_grow_stale_while_nobody_writes(
 def test_a_broken_file_takes_the_weights_out_of_force_and_a_good_one_brings_them_back(
     tmp_path: Path, provider_of: Callable[..., WeightsProvider]
 ) -> None:
-    """Invalid means 1.0, not the last good version."""
+    """After an invalid document all weights are 1.0; the last good version does not count."""
     path = tmp_path / "weights.json"
     path.write_bytes(document(1, 1.0, 2.0))
     provider = provider_of(path)
@@ -164,7 +164,7 @@ class _Stuck:
 
 
 def test_a_decision_never_waits_for_the_source() -> None:
-    """A hanging source costs the rebalance nothing: 1.0 at once."""
+    """A hanging source does not delay the rebalance: all weights are 1.0 at once."""
     provider = WeightsProvider("shop", WeightSettings(_Stuck()))
     began = time.monotonic()
     assert all(provider() is None for _ in range(100))
@@ -174,7 +174,7 @@ def test_a_decision_never_waits_for_the_source() -> None:
 
 
 class _Failing:
-    """A source that raises what nobody expects, then recovers."""
+    """A source that raises an unexpected error twice and then recovers."""
 
     def __init__(self, failure: BaseException) -> None:
         self.failure, self.failures = failure, 0
@@ -189,7 +189,7 @@ class _Failing:
 
 @pytest.mark.parametrize("failure", [RuntimeError("broker is away"), asyncio.CancelledError()])
 def test_the_thread_outlives_a_source_that_fails(failure: BaseException) -> None:
-    """Told as missing, tried again; aiokafka's own cancelled tasks are a failure like any other."""
+    """The failure counts as missing weights; aiokafka's cancelled tasks count as failures."""
     provider = WeightsProvider("shop", WeightSettings(_Failing(failure), poll_s=0.01))
     provider.start()
     until(lambda: provider.current.version == 4)
@@ -197,7 +197,7 @@ def test_the_thread_outlives_a_source_that_fails(failure: BaseException) -> None
 
 
 class _Away:
-    """A source that fails at once, fifty times; ``asked`` has the time of each try."""
+    """A source that fails fifty times; ``asked`` has the time of each attempt."""
 
     def __init__(self) -> None:
         self.asked = list[float]()
@@ -211,7 +211,7 @@ class _Away:
 
 
 def test_a_source_that_fails_is_asked_again_after_a_pause() -> None:
-    """Else its thread would take a whole processor from the streams."""
+    """Else its thread would occupy a processor that the streams need."""
     source = _Away()
     provider = WeightsProvider("shop", WeightSettings(source, poll_s=0.05))
     provider.start()
@@ -222,7 +222,7 @@ def test_a_source_that_fails_is_asked_again_after_a_pause() -> None:
 
 
 def test_the_thread_ends_with_its_provider(tmp_path: Path) -> None:
-    """An app that is gone leaves no thread behind."""
+    """A deleted app leaves no thread behind."""
     provider = WeightsProvider(
         "shop", WeightSettings(FileSource(str(tmp_path / "none")), poll_s=0.01)
     )
@@ -237,7 +237,7 @@ def test_the_thread_ends_with_its_provider(tmp_path: Path) -> None:
 
 
 class _Hostile:
-    """A source whose closing fails the way a stopping aiokafka consumer does."""
+    """A source whose close fails as in a stopping aiokafka consumer."""
 
     def __init__(self) -> None:
         self.closed = 0
@@ -253,7 +253,7 @@ class _Hostile:
 
 
 def test_closing_ends_the_thread_whatever_the_source_does(caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing is begun again, and nothing is raised in a thread where nobody sees it."""
+    """The source is not restarted, and its thread raises no unhandled error."""
     raised: list[object] = []
     before, threading.excepthook = threading.excepthook, raised.append
     try:
@@ -272,7 +272,7 @@ def test_closing_ends_the_thread_whatever_the_source_does(caplog: pytest.LogCapt
 
 
 def connections_of_this_process(port: int) -> int:
-    """Sockets that this process has open and whose other end is ``port``, in any state."""
+    """Return the number of this process's sockets connected to ``port``, in any state."""
     ours = set()
     for path in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
@@ -285,7 +285,7 @@ def connections_of_this_process(port: int) -> int:
 
 @pytest.mark.parametrize("answers", [True, False], ids=["a broker", "a listener that says nothing"])
 def test_closing_leaves_no_socket_and_no_attempt(embedded_broker: Any, answers: bool) -> None:
-    """A consumer that goes on connecting after its worker is gone disturbs whoever has the port next."""
+    """A consumer that reconnects after its worker's end would disturb the port's next user."""
     with contextlib.ExitStack() as stack:
         if answers:
             port = int(embedded_broker.bootstrap.rpartition(":")[2])
@@ -305,7 +305,7 @@ def test_closing_leaves_no_socket_and_no_attempt(embedded_broker: Any, answers: 
 
 
 async def test_the_thread_ends_with_its_app(tmp_path: Path) -> None:
-    """As one of the app's services: started with it or not, it is closed when the app stops."""
+    """The provider is a service of the app; the app's stop closes it, started or not."""
     app = app_of(faust_assigner_weights=str(tmp_path / "w.json"))
     provider = install(app)
     assert provider is not None
@@ -316,7 +316,7 @@ async def test_the_thread_ends_with_its_app(tmp_path: Path) -> None:
 
 
 def decision() -> tuple[DecisionInputs, Any]:
-    """Two members, four partitions; the two heavy ones on one member."""
+    """Return a decision: two members, four partitions, the two heavy partitions on member a."""
     members = (
         Member("a", ["orders"], actives={"orders": [0, 1]}, generation=1),
         Member("b", ["orders"], actives={"orders": [2, 3]}, generation=1),
@@ -328,7 +328,7 @@ def decision() -> tuple[DecisionInputs, Any]:
 def test_in_shadow_nothing_is_used_and_every_decision_is_scored(
     tmp_path: Path, provider_of: Callable[..., WeightsProvider]
 ) -> None:
-    """The assignor gets None; the score says what the heaviest member carries."""
+    """The assignor gets None; the score has the load of the heaviest member."""
     path = tmp_path / "weights.json"
     path.write_bytes(document(1, 4.0, 4.0, 1.0, 1.0))
     provider = provider_of(path, Mode.SHADOW)
@@ -346,7 +346,7 @@ def test_in_shadow_nothing_is_used_and_every_decision_is_scored(
 def test_a_decision_is_scored_with_all_that_it_was_planned_from(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without its standbys or its former ids, other moves would be counted."""
+    """Without standbys or former ids the score would count different moves."""
     caplog.set_level(logging.INFO)
     scored: list[Any] = []
     told = TrialScore(
@@ -389,7 +389,7 @@ def test_a_decision_is_scored_with_all_that_it_was_planned_from(
 def test_only_weights_in_force_are_scored_and_only_in_shadow(
     mode: Mode, age_s: float, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A score of weights that are too old, or in use anyway, would mislead whoever compares."""
+    """A score of weights too old or already in use would mislead the reader."""
     caplog.set_level(logging.INFO)
     wanted = WeightSettings(_Stuck(), mode, max_age_s=60.0)
     provider = WeightsProvider("shop", wanted, clock=lambda: NOW + dt.timedelta(seconds=age_s))
@@ -408,7 +408,7 @@ def app_of(**settings: Any) -> Any:
 def test_the_environment_or_the_app_says_where_the_weights_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A path, a topic of the app's own brokers, a topic elsewhere."""
+    """The place is a path, a topic of the app's brokers, or a topic elsewhere."""
     assert configured(app_of()) is None
     wanted = configured(
         app_of(faust_assigner_weights=str(tmp_path), faust_assigner_weights_mode="shadow")
@@ -419,7 +419,7 @@ def test_the_environment_or_the_app_says_where_the_weights_are(
     wanted = configured(app_of(faust_assigner_weights=str(tmp_path), **limits))
     assert wanted is not None
     assert (wanted.mode, wanted.max_age_s, wanted.limits) == (Mode.ON, 60.0, Limits(0.5, 2.0))
-    monkeypatch.setenv("FAUST_ASSIGNER_WEIGHTS_MODE", "off")  # nobody listens there
+    monkeypatch.setenv("FAUST_ASSIGNER_WEIGHTS_MODE", "off")  # no broker listens there
     monkeypatch.setenv("FAUST_ASSIGNER_WEIGHTS", "topic:weights")
     brokers = "kafka://127.0.0.1:1;kafka://127.0.0.1:2"
     wanted = configured(app_of(broker=brokers))
@@ -441,13 +441,13 @@ def test_the_environment_or_the_app_says_where_the_weights_are(
     ],
 )
 def test_an_impossible_setting_is_an_error_at_start(settings: dict[str, str]) -> None:
-    """Not a silent 1.0."""
+    """The weights do not silently become 1.0."""
     with pytest.raises(ConfigError, match="FAUST_ASSIGNER_WEIGHTS"):
         configured(app_of(**{"faust_assigner_weights": "w.json", **settings}))
 
 
 def test_installing_gives_the_assignor_its_weights(tmp_path: Path) -> None:
-    """What the fixup does when the app is configured; in mode off it does nothing."""
+    """The fixup installs the provider at the app's configuration, except in mode off."""
     app = app_of(faust_assigner_weights=str(tmp_path / "w.json"))
     provider = install(app)
     assert provider is not None
@@ -459,14 +459,14 @@ def test_installing_gives_the_assignor_its_weights(tmp_path: Path) -> None:
 
 
 def test_weights_of_an_impossible_setting_stay_off(caplog: pytest.LogCaptureFixture) -> None:
-    """The app starts, and says which setting it did not take."""
+    """The app starts, and the log names the ignored setting."""
     app = app_of(faust_assigner_weights="w.json", faust_assigner_weights_mode="maybe")
     assert install(app) is None
     assert "FAUST_ASSIGNER_WEIGHTS_MODE must be one of on, shadow, off, got 'maybe'" in caplog.text
 
 
 def test_the_limits_that_were_set_are_the_documents() -> None:
-    """A steep load needs them wider; the default would cut it to 4 times the median."""
+    """A steep load needs wide limits; the default cuts a weight to 4 times the median."""
     for limits, heaviest in ((Limits(), 4.0), (Limits(0.01, 100.0), 50.0)):
         provider = WeightsProvider("shop", WeightSettings(FileSource("nowhere"), limits=limits))
         provider.take(document(1, 1.0, 1.0, 50.0))
@@ -474,7 +474,7 @@ def test_the_limits_that_were_set_are_the_documents() -> None:
 
 
 def test_a_document_that_cannot_be_read_ends_the_one_before_for_good() -> None:
-    """Also at the looks that bring nothing new: it would come back in force without a word."""
+    """Polls without news do not bring the document back into force."""
     provider = WeightsProvider("shop", WeightSettings(FileSource("nowhere")))
     provider.take(document(1, 1.0, 2.0))
     assert provider.current.in_force
@@ -484,7 +484,7 @@ def test_a_document_that_cannot_be_read_ends_the_one_before_for_good() -> None:
 
 
 def test_each_version_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    """The source is looked at every two seconds, for as long as the worker lives."""
+    """The provider polls every two seconds for as long as the worker runs."""
     provider = WeightsProvider("shop", WeightSettings(FileSource("nowhere")))
     with caplog.at_level(logging.INFO):
         provider.take(document(1, 1.0, 2.0))
@@ -497,13 +497,13 @@ def test_each_version_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
 
 
 class Unhurried:
-    """A source whose connection takes a while to close, and a moment longer to close its socket."""
+    """A source whose connection closes slowly, and its socket a moment later."""
 
     def __init__(self) -> None:
         self.begun, self.closed = threading.Event(), threading.Event()
 
     async def follow(self, poll_s: float) -> AsyncGenerator[Found, None]:
-        """Find nothing until it is cancelled."""
+        """Find no document until the cancellation."""
         try:
             self.begun.set()
             await asyncio.Event().wait()
@@ -514,7 +514,7 @@ class Unhurried:
 
 
 def test_a_source_has_a_moment_to_close_its_socket_after_it_was_told_to() -> None:
-    """The loop runs on after the source has ended: a transport closes in a later turn."""
+    """The loop continues after the source's end: a transport closes in a later turn."""
     source = Unhurried()
     provider = WeightsProvider("shop", WeightSettings(source, Mode.ON, poll_s=0.01))  # type: ignore[arg-type]
     provider.start()
@@ -528,7 +528,7 @@ def test_a_source_has_a_moment_to_close_its_socket_after_it_was_told_to() -> Non
 def test_the_thread_that_follows_weights_keeps_no_process_alive(
     provider_of: Callable[..., WeightsProvider], tmp_path: Path
 ) -> None:
-    """Python waits for other threads before anything could close this one."""
+    """Python waits for non-daemon threads before any code could close this thread."""
     provider = provider_of(tmp_path / "weights")
     provider.start()
     assert provider._follower is not None
@@ -536,7 +536,7 @@ def test_the_thread_that_follows_weights_keeps_no_process_alive(
 
 
 def test_a_source_that_is_cancelled_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The thread would wait for the next look, or for the time a cancelled task has."""
+    """Else the thread would wait for the next poll or for CLOSE_S."""
     monkeypatch.setattr(provider_module, "CLOSE_S", 30.0)
     source = Unhurried()
     provider = WeightsProvider("shop", WeightSettings(source, Mode.ON, poll_s=30.0))  # type: ignore[arg-type]
@@ -549,7 +549,7 @@ def test_a_source_that_is_cancelled_is_not_asked_again(monkeypatch: pytest.Monke
 def test_a_thread_that_has_ended_is_started_again_at_the_next_decision(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Once, with a line; a provider that was closed has no thread any more."""
+    """The restart is logged once; a closed provider has no thread."""
     provider = WeightsProvider("shop", WeightSettings(_Stuck()))
     provider.start()
     first = provider._follower
@@ -570,7 +570,7 @@ def test_a_thread_that_has_ended_is_started_again_at_the_next_decision(
 
 
 def test_a_provider_in_mode_off_reads_nothing() -> None:
-    """It has no weights and no thread."""
+    """The provider has neither weights nor a thread."""
     provider = WeightsProvider("shop", WeightSettings(_Stuck(), Mode.OFF))
     assert provider() is None
     assert provider._follower is None
@@ -578,7 +578,7 @@ def test_a_provider_in_mode_off_reads_nothing() -> None:
 
 
 def test_each_kind_of_problem_is_logged_when_it_begins(caplog: pytest.LogCaptureFixture) -> None:
-    """Another reason of the same kind is no new line; a good version between two of them ends the first."""
+    """A second reason of the same kind adds no line; a good version in between ends the problem."""
     source = FileSource("here")
     provider = WeightsProvider("shop", WeightSettings(source), clock=lambda: NOW)
     with caplog.at_level(logging.INFO):
@@ -597,7 +597,7 @@ def test_each_kind_of_problem_is_logged_when_it_begins(caplog: pytest.LogCapture
 
 
 def test_weights_are_those_of_the_providers_group_by_its_clock_and_its_age() -> None:
-    """To the second at which they are too old."""
+    """The weights become stale at the exact second of their maximum age."""
     wanted = WeightSettings(FileSource("here"), max_age_s=60.0)
     now = [NOW]
     provider = WeightsProvider("bank", wanted, clock=lambda: now[0])
@@ -614,7 +614,7 @@ def test_weights_are_those_of_the_providers_group_by_its_clock_and_its_age() -> 
 
 
 def test_an_installed_provider_observes_decisions_and_is_watched(tmp_path: Path) -> None:
-    """The watchdog starts its thread again; the app waits for its end."""
+    """The watchdog restarts its thread; the app waits for the thread's end."""
     app = app_of(faust_assigner_weights=str(tmp_path / "w.json"))
     provider = install(app)
     assert provider is not None
@@ -627,7 +627,7 @@ def test_an_installed_provider_observes_decisions_and_is_watched(tmp_path: Path)
 
 
 def test_a_topic_is_read_with_the_apps_own_connection() -> None:
-    """Its servers, unless the setting names others, and its credentials in both cases."""
+    """The setting may name different servers; the app's credentials are always used."""
     credentials = faust.SASLCredentials(username="u", password="p")
     for place, servers, topic in (
         ("topic:weights", ["127.0.0.1:1"], "weights"),
@@ -652,6 +652,6 @@ def test_a_topic_is_read_with_the_apps_own_connection() -> None:
 
 @pytest.mark.parametrize("place", ["kafka:///topic", "kafka://host:1/", "kafka://topic"])
 def test_a_place_without_a_server_or_a_topic_is_refused(place: str) -> None:
-    """The error shows what was given."""
+    """The error shows the setting's value."""
     with pytest.raises(ConfigError, match=place):
         configured(app_of(faust_assigner_weights=place))

@@ -1,4 +1,4 @@
-"""Where weights are read from: what a source yields when the document comes, changes and goes."""
+"""The sources of weights: their results when the document appears, changes and disappears."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from faust_assigner.weights.document import MAX_BYTES
 
 
 async def test_a_file_is_read_when_it_changed_and_when_it_is_back(tmp_path: Path) -> None:
-    """Its time, its size or its inode is another one; while it is gone, the reason is yielded."""
+    """Time, size or inode show the change; without the file the source yields the reason."""
     path = tmp_path / "weights.json"
     path.write_bytes(b"one")
     os.utime(path, ns=(5, 5))
@@ -50,7 +50,7 @@ async def test_a_file_is_read_when_it_changed_and_when_it_is_back(tmp_path: Path
 
 
 async def test_a_file_that_is_too_large_is_cut_behind_the_limit(tmp_path: Path) -> None:
-    """One byte more than a document may have: whoever reads it sees that it is too large."""
+    """The result is a byte longer than the limit, so the parser refuses it."""
     path = tmp_path / "weights.json"
     path.write_bytes(b"x" * (MAX_BYTES + 10))
     follow = FileSource(str(path)).follow(0.0)
@@ -59,7 +59,7 @@ async def test_a_file_that_is_too_large_is_cut_behind_the_limit(tmp_path: Path) 
 
 
 class Consumer:
-    """aiokafka's, of a topic with these partitions; ``batches`` are what its reads bring."""
+    """aiokafka's consumer of a topic with these partitions; ``batches`` are its reads."""
 
     def __init__(self, numbers: set[int] | None = None) -> None:
         self.numbers = {0, 1} if numbers is None else numbers
@@ -75,23 +75,23 @@ class Consumer:
         return SimpleNamespace(partitions_for_topic=lambda topic: self.numbers)
 
     async def seek_to_beginning(self, *tps: TopicPartition) -> None:
-        """Seek."""
+        """Note the partitions."""
         self.begun += tps
 
     def assignment(self) -> set[TopicPartition]:
-        """The partitions."""
+        """Return the partitions."""
         return set(self.assigned)
 
     async def end_offsets(self, tps: Any) -> dict[TopicPartition, int]:
-        """Both end at 2."""
+        """Return 2 for each partition."""
         return dict.fromkeys(tps, 2)
 
     async def position(self, tp: TopicPartition) -> int:
-        """Where it reads next."""
+        """Return the next offset."""
         return self.positions.get(tp, 0)
 
     async def getmany(self, *, timeout_ms: int) -> Any:
-        """The next read; positions are behind what it brings."""
+        """Return the next batch and move the positions behind it."""
         self.timeouts.append(timeout_ms)
         batch = self.batches.pop(0) if self.batches else {}
         for tp, records in batch.items():
@@ -103,12 +103,12 @@ ZERO, ONE = TopicPartition("weights", 0), TopicPartition("weights", 1)
 
 
 def record(offset: int, value: bytes | None, *, key: bytes = b"shop", timestamp: int = 0) -> Any:
-    """A record of the topic."""
+    """Return a record of the topic."""
     return SimpleNamespace(offset=offset, value=value, key=key, timestamp=timestamp)
 
 
 async def followed(monkeypatch: pytest.MonkeyPatch, consumer: Consumer, count: int) -> list[Found]:
-    """What the source of the group "shop" yields first."""
+    """Return the first results of the source of group "shop"."""
 
     @contextlib.asynccontextmanager
     async def consumer_of(connection: Any) -> AsyncGenerator[Consumer, None]:
@@ -125,7 +125,7 @@ async def followed(monkeypatch: pytest.MonkeyPatch, consumer: Consumer, count: i
 async def test_the_newest_record_of_the_group_is_looked_for_in_the_whole_topic(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By its time, whatever the partition; records of other groups are none of ours."""
+    """The time decides, in any partition; records of other groups are ignored."""
     consumer = Consumer()
     consumer.batches = [
         {ZERO: [record(0, b"old", timestamp=5), record(1, b"theirs", key=b"b", timestamp=99)]},
@@ -142,7 +142,7 @@ async def test_the_newest_record_of_the_group_is_looked_for_in_the_whole_topic(
 async def test_a_topic_without_a_record_of_the_group_has_no_weights_yet(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The reason names both; the first record ends that."""
+    """The reason names topic and group; the first record ends the problem."""
     consumer = Consumer({0})
     consumer.batches = [
         {ZERO: [record(0, b"theirs", key=b"b"), record(1, b"theirs", key=b"b")]},
@@ -155,7 +155,7 @@ async def test_a_topic_without_a_record_of_the_group_has_no_weights_yet(
 
 
 async def test_weights_that_are_deleted_were_withdrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A record without a value; an empty one is a document, if a bad one."""
+    """A record without a value withdraws the weights; an empty value is a bad document."""
     consumer = Consumer({0})
     consumer.batches = [{ZERO: [record(0, b"a"), record(1, None)]}, {ZERO: [record(2, b"")]}]
     reason, found = await followed(monkeypatch, consumer, 2)
@@ -165,6 +165,6 @@ async def test_weights_that_are_deleted_were_withdrawn(monkeypatch: pytest.Monke
 
 
 async def test_a_topic_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not created by the question."""
+    """The request does not create the topic."""
     with pytest.raises(NoWeights, match="topic weights does not exist"):
         await followed(monkeypatch, Consumer(set()), 1)

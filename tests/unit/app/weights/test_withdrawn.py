@@ -1,4 +1,4 @@
-"""Weights that were good and are gone are out of force, and stay so while time passes."""
+"""Deleted weights are out of force and stay so as time passes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.app.weights.test_provider import NOW, document
 
 
 def test_a_file_deleted_after_a_good_one_stays_out_of_force(tmp_path: Path) -> None:
-    """Later looks that find nothing new do not bring the remembered document back."""
+    """Later polls without news do not bring back the stored document."""
     provider = WeightsProvider(
         "shop", WeightSettings(FileSource(str(tmp_path / "none"))), clock=lambda: NOW
     )
@@ -24,7 +24,7 @@ def test_a_file_deleted_after_a_good_one_stays_out_of_force(tmp_path: Path) -> N
 
 
 async def test_a_file_that_comes_back_unchanged_is_in_force_again(tmp_path: Path) -> None:
-    """Moved away and back: the same size, time and inode as what was seen last."""
+    """After a move away and back the size, time and inode equal the last seen values."""
     path, aside = tmp_path / "weights.json", tmp_path / "aside"
     path.write_bytes(document(1, 1.0, 2.0))
     async with contextlib.aclosing(FileSource(str(path)).follow(0.0)) as looks:
