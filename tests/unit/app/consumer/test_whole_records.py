@@ -312,7 +312,7 @@ async def test_a_transaction_that_has_failed_is_neither_committed_nor_held_back(
 
 
 async def test_a_commit_follows_once_the_record_ends_that_held_it_up(made: Consumer) -> None:
-    """A single commit follows the current commit, once no open record of it has sent."""
+    """A single commit follows the current commit once all senders of the transaction have ended."""
     first, second = made.begin(ORDERS, 4), made.begin(ORDERS, 5)
     made.transactions.sent[ID][ORDERS] = 5
     made.transactions.hold_new_records(ID)
@@ -447,7 +447,7 @@ async def test_a_send_that_failed_ends_the_worker_unless_it_was_fenced(
 async def test_what_the_final_commit_left_is_abandoned_after_it(
     made: Consumer, is_lost: bool
 ) -> None:
-    """After a lost membership the abandon counts as fenced; the next generation starts anew."""
+    """After a lost membership the transactions count as fenced; the next generation starts over."""
     made.fence.lost = is_lost
     made._late_since[ID] = 1.0
     await made.on_partitions_revoked({ORDERS})

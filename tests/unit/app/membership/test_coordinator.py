@@ -537,7 +537,7 @@ async def test_an_answer_to_a_subscription_that_is_over_changes_nothing(made: Ma
 async def test_a_member_that_leaves_is_told_whether_it_has_given_everything_away(
     made: Made, actives: set[TopicPartition]
 ) -> None:
-    """A leaving member gets no partitions and requests no second round, which would be delayed."""
+    """A leaving member gets no partitions; a second round would make the group wait for it."""
     made.assignor.leaves, made.assignor.follows, made.assignor.actives = True, True, actives
     await made.complete(*actives)
     assert made.acts[-1] == ("gave away", not actives)

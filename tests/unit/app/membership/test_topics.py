@@ -1,4 +1,4 @@
-"""Topics and tables that do not fit: when the check runs, and what it reports."""
+"""Mismatched topics and tables: the time of the check, and its reports."""
 
 from __future__ import annotations
 

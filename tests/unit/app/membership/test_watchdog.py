@@ -1,4 +1,4 @@
-"""The watchdog's waits, its missing tasks, and its restart of a stalled recovery."""
+"""The watchdog: counted waits, missing tasks, and the restart of a stalled recovery."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ async def looks(found: list[str | None], *, stops: bool = False) -> None:
 
 
 async def test_a_problem_of_three_looks_in_a_row_ends_the_worker() -> None:
-    """An interrupted problem does not, and a stopping worker never ends so."""
+    """An interrupted problem does not end the worker, and a stopping worker ignores problems."""
     await looks(["has ended", "has ended", None, "has ended", "has ended"])
     await looks(["has ended", "another", "has ended"])
     await looks(["has ended"] * 3, stops=True)

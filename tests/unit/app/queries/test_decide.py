@@ -94,7 +94,7 @@ def test_few_copies_are_asked() -> None:
     ],
 )
 def test_no_case_reads_what_must_not_be_read(case: Any) -> None:
-    """Owner steps need an owner, copies need the bound, and no worker is asked twice."""
+    """An owner step needs an owner, copies need the bound, and no worker is asked twice."""
     here, asked, bound_s, owner, copies = case
     found = steps(here, asked, bound_s, own="a", owner=owner, copies=copies)
     assert (OWNER in found) == here.is_owner

@@ -1,4 +1,4 @@
-"""Who owns a partition, the age of a copy, and the proof that the copy is complete."""
+"""The owner of a partition, the age of a copy, and the proof of its completeness."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ async def test_the_service_ends_with_its_worker(monkeypatch: pytest.MonkeyPatch)
 
 
 def configured(**options: Any) -> Any:
-    """Return an app whose settings were read, so that Faust has called our fixup."""
+    """Return an app after the first read of its settings, at which Faust calls our fixup."""
     app = make_app("http://w", **options)
     assert app.conf.id == "shop"
     return app

@@ -22,7 +22,7 @@ SUBSCRIBED = {"a": ("in", "log"), "b": ("in", "log"), "c": ("in",)}
 def test_subscribers_of_a_global_table_own_and_follow_its_partitions(
     all_followed: bool, copies: tuple[list[int], list[int]]
 ) -> None:
-    """A member follows all partitions if the table is set so, else those of other members."""
+    """A member follows all partitions if the table is set so, else only foreign partitions."""
     made = with_globals(PLACED, SUBSCRIBED, {"in": 3, "log": 3}, {"log": all_followed})
     assert made.actives == {"a": {"log": [0, 1, 2], "in": [0]}, "b": {"log": [0, 1, 2]}}
     assert (made.standbys["a"], made.standbys["b"]) == ({"log": copies[0]}, {"log": copies[1]})

@@ -130,7 +130,7 @@ def subscriber(name: str, *topics: str) -> Member:
 def test_a_leader_compares_with_its_last_decision(
     now: str, partitions: dict[str, int], cause: str
 ) -> None:
-    """Members count by id, their topics in any order, and each topic's number of partitions."""
+    """The comparison covers member ids, each member's topics in any order, and partition counts."""
 
     def inputs(members: str, counts: dict[str, int]) -> DecisionInputs:
         made = [one.partition(":") for one in members.split()]

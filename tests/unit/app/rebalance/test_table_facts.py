@@ -44,7 +44,7 @@ def on(is_full: bool) -> JoinData:
 def test_a_table_that_the_leader_does_not_know_is_what_all_its_members_report(
     said: list[JoinData], found: tuple[set[str], dict[str, bool]]
 ) -> None:
-    """A changelog needs all members; a global table needs all members that can report it."""
+    """A changelog needs all members' reports; a global table needs all but the stock members'."""
     assert facts(*said) == found
 
 
@@ -98,7 +98,7 @@ def test_the_tables_of_several_apps_versions_are_combined_topic_by_topic() -> No
 
 
 def test_the_kind_of_a_table_of_the_leaders_own_code_is_what_that_says() -> None:
-    """The report of members with different code does not change it."""
+    """Reports of members with different code do not change the kind."""
     own = TableFacts(frozenset({OWN}))
     said = JoinData(changelogs=frozenset({OWN}), globals_={OWN: True})
     assert agreed(own, [([OWN], said), ([OWN], said)], "shop") == own

@@ -1,4 +1,4 @@
-"""A task that a living member still processes has no new owner yet."""
+"""A task that a living member still processes gets no new owner yet."""
 
 from __future__ import annotations
 
