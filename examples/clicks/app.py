@@ -1,7 +1,7 @@
-"""Clicks on pages: how many each page got in ten seconds, and how many each visitor made in all.
+"""Clicks on pages: the clicks on each page in ten seconds, and the clicks of each visitor in all.
 
-A page's count is sent to the topic ``counted`` when its window closes, ten seconds after its end. Every
-minute the worker sends how many visitors it knows to the topic ``visitors``.
+A page's count is sent to the topic ``counted`` when its window closes, ten seconds after the window's end.
+Every minute the worker sends the number of its visitors to the topic ``visitors``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ app = faust.App(
 
 
 class Click(faust.Record, serializer="json"):
-    """One click of a visitor; its key in the topic is the page."""
+    """A click of a visitor; the record's key is the page."""
 
     visitor: str
 
@@ -33,7 +33,7 @@ visitors_topic = app.topic("visitors", key_type=str, value_serializer="json")
 
 
 async def send_count(key: tuple[str, tuple[float, float]], clicks: int) -> None:
-    """Send what a page got in the window that closes."""
+    """Send the page's count in the closed window."""
     page, (begin, _) = key
     await counted_topic.send(key=page, value={"clicks": clicks, "begin": begin})
 
@@ -46,7 +46,7 @@ totals = app.Table("totals", key_type=str, value_type=int, default=int)
 
 @app.agent(clicks_topic)
 async def count_clicks(clicks: AsyncIterable[Click]) -> None:
-    """Count each click for its page, and pass it on by visitor."""
+    """Count each click for its page, and send it on, keyed by visitor."""
     async for page, click in clicks.items():  # type: ignore[attr-defined]
         recent[page] += 1
         await visits_topic.send(key=click.visitor, value=1)
@@ -61,7 +61,7 @@ async def count_visits(visits: AsyncIterable[int]) -> None:
 
 @app.timer(60.0)
 async def send_visitors() -> None:
-    """Send how many visitors this worker knows."""
+    """Send the number of visitors in this worker's table."""
     await visitors_topic.send(key="visitors", value=len(list(totals.keys())))
 
 

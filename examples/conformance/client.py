@@ -1,4 +1,4 @@
-"""A client of the assigner service for the conformance test: it says what it works on, and when.
+"""A client of the assigner service for the conformance test: it prints each write with its time.
 
 python -m faust_assigner.service.conformance -- python -m examples.conformance.client
 """
@@ -26,14 +26,14 @@ EVERY_S = 0.05
 
 
 class Worker:
-    """Writes to each partition that it owns, as long as the client says that it may."""
+    """Write to each owned partition while the client allows it."""
 
     def __init__(self, client: AssignerClient) -> None:
         self._client = client
         self.epochs: dict[TopicPartition, int] = {}
 
     async def work(self) -> None:
-        """Write for ever."""
+        """Write forever."""
         while True:
             for partition, epoch in self.epochs.items():
                 if self._client.may_work(partition):
@@ -41,35 +41,35 @@ class Worker:
             await asyncio.sleep(EVERY_S)
 
     def write(self, partition: TopicPartition, epoch: int) -> None:
-        """One write: here, a line."""
+        """Print a line for the write."""
         now = time.clock_gettime(time.CLOCK_MONOTONIC)
         print("WORK", partition.topic, partition.partition, epoch, f"{now:.6f}", flush=True)
 
     async def assigned(self, command: Assigned) -> None:
-        """Work on these, and on no others."""
+        """Write to the owned partitions only."""
         self.epochs = {partition: grant.epoch for partition, grant in command.owned.items()}
 
     async def warm(self, command: Warm) -> None:
-        """There is nothing to load."""
+        """Do nothing: this client loads no state."""
 
     async def release(self, command: Release) -> int | None:
-        """Stop, and say where."""
+        """Stop writing to the partition; return its offset."""
         self.epochs.pop(command.partition, None)
         return 1
 
     async def abort(self, command: AbortWarm) -> None:
-        """There is nothing to drop."""
+        """Do nothing: this client has no loaded state."""
 
     async def standbys(self, command: Standbys) -> None:
-        """It keeps none."""
+        """Ignore the command: this client has no standbys."""
 
     async def lost(self, command: Lost) -> None:
-        """Stop at once."""
+        """Stop all writes at once."""
         self.epochs.clear()
 
 
 async def main() -> None:
-    """Run until the service ends it."""
+    """Run until the service ends this client."""
     target, name = os.environ["ASSIGNER_TARGET"], os.environ["ASSIGNER_NAME"]
     async with AssignerClient(target, name, topics=[os.environ["ASSIGNER_TOPIC"]]) as client:
         worker = Worker(client)

@@ -1,6 +1,7 @@
-"""One of several processes, of which one works: ``python -m examples.leased_job.job --name export-0``.
+"""A process of a job that runs once: ``python -m examples.leased_job.job --name export-0``.
 
-docs/how-to/from-leases.md walks through it.
+Start several processes: the service assigns the job to a single process. docs/how-to/from-leases.md explains
+the example step by step.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from faust_assigner.service.errors import ServiceRefused
 
 
 class Job:
-    """The work of partition 0 of the job's topic, in a task that begins and ends with the ownership."""
+    """The work of the job's partition 0: a task that starts and ends with the ownership."""
 
     def __init__(self, client: AssignerClient, job: str, sink: Sink) -> None:
         self._client, self._at, self._sink = client, (job, 0), sink
@@ -37,25 +38,25 @@ class Job:
 
     async def _work(self, epoch: int) -> None:
         while self._client.may_work(self._at):
-            # A short call: heartbeats need this loop. stop() must await a long call in a thread.
+            # Heartbeats use this loop: keep this call short. In stop(), a thread must run a long call.
             if not self._sink.write(self._at[0], epoch, self._client.name, time.time()):
                 print("a later owner has written: stopped", flush=True)
                 return
             await asyncio.sleep(0.1)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Leave if the work failed: the service hears only heartbeats, and would name no other owner."""
+        """Leave if the work failed: heartbeats continue, so the service would not replace this owner."""
         if not task.cancelled() and (error := task.exception()) is not None:
             self.error = error
             print(f"the work failed: {error}", flush=True)
             self.leave()
 
     def leave(self) -> None:
-        """Hand the job over; run() ends then."""
+        """Leave the group, which hands the job over; run() then returns."""
         self._leaving = asyncio.ensure_future(self._client.leave())
 
     async def stop(self) -> None:
-        """End the work, if there is any; a row that is being written is finished."""
+        """Stop the work if it runs; finish the row that is being written."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -63,7 +64,7 @@ class Job:
             print("stopped", flush=True)
 
     async def assigned(self, command: Assigned) -> None:
-        """Begin, stop, or go on: as OnStartedLeading."""
+        """Start, stop or continue the work, like OnStartedLeading."""
         if not self._is_registered:
             self._is_registered = True
             print(f"registered as {self._client.name}", flush=True)
@@ -79,23 +80,23 @@ class Job:
         """Load what the job needs, while the old owner still works."""
 
     async def release(self, command: Release) -> int | None:
-        """Finish, because the next owner may begin or this process leaves: as OnStoppedLeading."""
+        """Stop before the next owner starts or this process leaves, like OnStoppedLeading."""
         await self.stop()
         return None
 
     async def lost(self, command: Lost) -> None:
-        """Stop at once: the time of the registration is over."""
+        """Stop at once: the registration has expired."""
         await self.stop()
 
     async def abort(self, command: AbortWarm) -> None:
-        """Drop what was loaded."""
+        """Drop the loaded state."""
 
     async def standbys(self, command: Standbys) -> None:
-        """It keeps none."""
+        """Ignore the command: the job has no standbys."""
 
 
 async def main(options: argparse.Namespace) -> int:
-    """Run until SIGTERM; 1 if the work or a file fails, or the service refuses this process."""
+    """Run until SIGTERM; return 1 if the work or a file fails, or if the service refuses this process."""
     access = Access(ca=options.ca, token_file=options.token_file)
     sink = Sink(options.sink)
     targets = options.service.split(",")
@@ -119,7 +120,7 @@ async def main(options: argparse.Namespace) -> int:
 
 
 def read_arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description="A job that one process of several does.")
     parser.add_argument(
         "--service", default="127.0.0.1:50051", help="HOST:PORT of each instance, with commas."

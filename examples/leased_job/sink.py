@@ -1,4 +1,4 @@
-"""A table that one job writes: it takes no row of an earlier owner once a later one has written.
+"""A table with one writing job: it refuses rows of an earlier owner after a later owner has written.
 
 ``python -m examples.leased_job.sink export.db`` prints a line for each owner: its epoch, its name, the number
 of its rows, and the times of the first and the last row.
@@ -20,14 +20,14 @@ _TABLES = """
 
 
 class Sink:
-    """SQLite here; the two statements are the same on any database with transactions."""
+    """Store rows in SQLite; the two statements work on any database with transactions."""
 
     def __init__(self, path: Path) -> None:
         self._db = sqlite3.connect(path, timeout=30.0, isolation_level=None)
         self._db.executescript(_TABLES)
 
     def write(self, job: str, epoch: int, name: str, at: float) -> bool:
-        """Write a row, unless a later owner has written; whether it is written."""
+        """Write a row unless a later owner has written; return whether the row was written."""
         self._db.execute("BEGIN IMMEDIATE")
         taken = self._db.execute(
             "INSERT INTO fence VALUES (?, ?) ON CONFLICT (job) DO UPDATE SET epoch = excluded.epoch "
@@ -50,7 +50,7 @@ class Sink:
             yield epoch, name, len(times), times[0], times[-1]
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._db.close()
 
 

@@ -1,4 +1,4 @@
-"""A stateful join on Faust: orders meet their customers, totals are kept in a replicated table."""
+"""A stateful join on Faust: orders join with customers; a replicated table keeps the totals."""
 
-#: Of the topics ``customers`` and ``orders`` and of both tables: equal numbers meet on one worker.
+#: Partitions of the topics ``customers`` and ``orders`` and of both tables, all co-partitioned.
 PARTITIONS = 12

@@ -1,11 +1,11 @@
-"""The app: orders joined with customers, one total per customer.
+"""The app: orders joined with customers, a total for each customer.
 
 Run one worker against any broker that holds the topics ``customers`` and ``orders`` (12 partitions):
 
     ORDERS_BROKER=127.0.0.1:9092 faust -A examples.orders.app worker -l info --without-web
 
-Every order carries its customer's running number, so the table itself tells a repeat (a number seen
-before, left out of the total) from a loss (a number that never came).
+Every order carries its customer's sequence number. The table therefore distinguishes a repeat (an old
+number, excluded from the total) from a loss (a missing number).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ app = faust.App(
     os.environ.get("ORDERS_APP_ID", "shop"),
     broker="kafka://" + os.environ.get("ORDERS_BROKER", "127.0.0.1:9092"),
     PartitionAssignor=os.environ.get("ORDERS_ASSIGNOR", "faust_assigner:PartitionAssignor"),
-    # A static member that bounces within its session moves nothing and stops nobody.
+    # A static member that restarts within its session timeout causes no rebalance and no moves.
     consumer_group_instance_id=os.environ.get("ORDERS_INSTANCE"),
     datadir=os.environ.get("ORDERS_DATA", "shop-data"),
     store="rocksdb://",
@@ -35,14 +35,14 @@ app = faust.App(
 
 
 class Customer(faust.Record, serializer="json"):
-    """What the topic ``customers`` says of one customer: the price factor of their contract."""
+    """A record of the topic ``customers``: the price factor in the customer's contract."""
 
     customer: str
     rate: int
 
 
 class Order(faust.Record, serializer="json"):
-    """One order: ``number`` counts this customer's orders from 0 without a hole."""
+    """An order; ``number`` counts the customer's orders from 0 without gaps."""
 
     customer: str
     number: int
@@ -50,7 +50,7 @@ class Order(faust.Record, serializer="json"):
 
 
 class Totals(faust.Record, serializer="json"):
-    """The aggregate of one customer; ``repeats`` and ``missing`` are how at-least-once shows."""
+    """A customer's aggregate; ``repeats`` and ``missing`` count duplicate and lost orders."""
 
     revenue: int = 0
     next_number: int = 0
@@ -82,7 +82,7 @@ async def add_order(orders: faust.StreamT[Order]) -> None:
 
 
 def joined(before: Totals, order: Order, rate: int | None) -> Totals:
-    """The customer's totals after this order; a number seen before changes nothing but ``repeats``."""
+    """Return the customer's totals after this order; a repeated order increases only ``repeats``."""
     if order.number < before.next_number:
         return before.derive(repeats=before.repeats + 1)
     return before.derive(

@@ -1,4 +1,4 @@
-"""Watch workers join, grow, lose one to kill -9 and carry on; then stock against ours on one script.
+"""Run a script of joins, restarts and kill -9 on a Faust app, under the stock assignor and then under ours.
 
     python -m examples.orders.demo                                              # embedded, both assignors
     python -m examples.orders.demo --assignor ours --bootstrap 127.0.0.1:9092   # your Kafka on loopback
@@ -40,60 +40,60 @@ ASSIGNORS = {
 }
 NAMES = {"stock": "stock Faust", "ours": "faust_assigner (ours)"}
 SESSION_TIMEOUT_S = 6.0
-#: The control lasts about as long as an event: a longer look sees longer pauses.
+#: Length of the control event, about that of the other events: a longer wait measures longer pauses.
 CONTROL_S = 5.0
 SETTLE_TIMEOUT_S = 60.0
-#: On a machine with more work than cores the timeout grows with the work, up to this many times.
+#: The timeout grows with the load average per core, up to this factor.
 MOST_PATIENCE = 5.0
 QUIET_S = 1.5
-#: A partition flows if it had an order within this time; a commit of a transaction stops it for less.
+#: A partition flows if an order was processed within this time; a transaction's commit takes less.
 FLOWING_S = 2.5
-#: Loads that differ by more than one may wait for a copy that is being warmed up; stock never evens them out.
+#: An uneven load may wait this long for a warm-up copy; the stock assignor never evens loads out.
 UNEVEN_S = 12.0
 
 
 def patience(load_average: float, cores: int) -> float:
-    """How many times longer to wait where ``load_average`` processes want ``cores``."""
+    """Return the factor for timeouts when ``load_average`` processes share ``cores``."""
     return min(MOST_PATIENCE, max(1.0, load_average / cores))
 
 
 class NotSettledError(RuntimeError):
-    """The group did not come to rest in time."""
+    """The group did not settle in time."""
 
 
 @dataclass
 class Result:
-    """What one run of the script came to."""
+    """The results of a run of the script."""
 
     assignor: str
     events: list[EventScore] = field(default_factory=list)
     verdict: Verdict | None = None
     orders: int = 0
     stuck: str = ""
-    #: A partition that lost its owner, None where the run did not come so far.
+    #: A partition that lost its owner; None if the run stopped before that event.
     story: int | None = None
 
 
 @dataclass
 class Script:
-    """The same events for either assignor: 3 start, a 4th joins, one bounces, one dies and returns."""
+    """The events, equal for both assignors: 3 start, a 4th joins, one restarts, one dies and returns."""
 
     fleet: Fleet
     load: Load
     screen: Screen
     result: Result
-    #: Where looks at the group are saved; None: nowhere.
+    #: File for snapshots of the group's status; None writes no file.
     status: Path | None = None
     files: dict[str, frozenset[int]] = field(default_factory=dict)
-    #: Worker -> partitions it was seen to keep a copy of during this event: standbys and warm-ups.
+    #: Worker -> partitions of its standbys and warm-ups during this event.
     copies: dict[str, frozenset[int]] = field(default_factory=dict)
     longest_s: float = 0.0
     told: set[str] = field(default_factory=set)
-    #: Workers that the script has killed and not started again.
+    #: Workers that the script has killed and has not restarted.
     killed: set[str] = field(default_factory=set)
 
     async def run(self) -> Result:
-        """Play it; return the scores and the verdict on the tables."""
+        """Run the script; return the scores and the verdict on the tables."""
         async with recorded(self.status, self.fleet.bootstrap, self.fleet.app_id):
             await self._play()
         self.result.orders = self.load.orders_sent
@@ -122,13 +122,13 @@ class Script:
         finally:
             self.load.stopping = True
             await sender
-        # One that stayed where it went has the death as its last move.
+        # If worker-1 got the same partitions back, their last move is at its death.
         self.result.story = min(lost - state.actives["worker-1"] or lost)
         await self._drain("orders", self.load.orders_sent)
         self.result.verdict = compare(self.load, *self.fleet.tables())
 
     def _nothing(self, state: Settled) -> None:
-        """The control: pauses without a cause are those of the load and the machine."""
+        """Do nothing: the control measures the pauses of the load and the machine alone."""
 
     def _join(self, state: Settled) -> None:
         self.fleet.start("worker-4")
@@ -163,7 +163,7 @@ class Script:
         return after
 
     async def _settle(self, event: str, least_s: float = 0.0) -> Settled:
-        """Wait until each partition has one living owner, all of them process, and nothing moves any more."""
+        """Wait until each partition has a living owner, owners process orders and no partition moves."""
         since = calm_since = time.time()
         uneven_s = UNEVEN_S * patience(os.getloadavg()[0], os.cpu_count() or 1)
         last = None
@@ -192,7 +192,7 @@ class Script:
         )
 
     def _timeout_s(self, event: str, waited_s: float) -> float:
-        """Longer where the machine is busy with other things, which is said once an event takes long."""
+        """Return the timeout in s, longer on a busy machine; print the reason once per slow event."""
         load_average, cores = os.getloadavg()[0], os.cpu_count() or 1
         times = patience(load_average, cores)
         self.longest_s = max(self.longest_s, SETTLE_TIMEOUT_S * times)
@@ -220,7 +220,7 @@ class Script:
         )
 
     async def _drain(self, topic: str, sent: int) -> None:
-        """Wait until as many distinct records of ``topic`` were processed as were sent, or time is up."""
+        """Wait until all ``sent`` distinct records of ``topic`` are processed, or until the timeout."""
         since, event = time.time(), f"waiting for all {topic}"
         while time.time() - since < self._timeout_s(event, time.time() - since):
             self.screen.show(event, self.fleet.living(), time.time() - since)
@@ -237,7 +237,7 @@ def play(
     ledger: Path | None,
     guarantee: str,
 ) -> Result:
-    """One run of the script under one assignor, with Faust's ``guarantee``."""
+    """Run the script under an assignor, with Faust's ``guarantee``."""
     console.print(
         f"\n[bold]{NAMES[assignor]}[/bold]: {PARTITIONS} partitions, two tables, one standby "
         f"each, {Load.customers:,} customers, session {SESSION_TIMEOUT_S:.0f} s, static members, {guarantee}",
@@ -268,7 +268,7 @@ def play(
 
 
 def offer(console: Console, ledger: Path, story: int) -> None:
-    """Print the commands that answer from what the run left on disk."""
+    """Print the commands that read the run's files."""
 
     def listed(title: str, commands: tuple[tuple[str, str], ...]) -> None:
         console.print(f"\n{title}", soft_wrap=True, markup=False, highlight=False)
@@ -285,7 +285,7 @@ def offer(console: Console, ledger: Path, story: int) -> None:
 
 
 def is_right(verdict: Verdict | None, *, exactly_once: bool) -> bool:
-    """Whether a run came to its end with the model's tables, and with no repeat under exactly_once."""
+    """Return whether the run ended with the model's tables, and without repeats under exactly_once."""
     if verdict is None or not verdict.equal:
         return False
     return not (exactly_once and (verdict.repeated_orders or verdict.lost_orders))
@@ -322,10 +322,10 @@ def main(
     """Run the demo; see the module's docstring."""
     signal.signal(
         signal.SIGTERM, lambda *_: sys.exit(143)
-    )  # its workers and its broker end with it
+    )  # the workers and the broker end with this process
     logging.getLogger("aiokafka").setLevel(
         logging.ERROR
-    )  # it retries a fresh topic's missing leader
+    )  # aiokafka logs an error while a new topic has no leader
     assignors = assignors or tuple(ASSIGNORS)
     if bootstrap and len(bootstrap) != len(assignors):
         raise click.BadParameter(

@@ -1,4 +1,4 @@
-"""Worker processes: started, watched through their journals, killed, restarted with their files."""
+"""Worker processes: started, monitored through their journals, killed, restarted with their files."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from faust_assigner.testing.processes import Journaled, Processes, on_loopback
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: The script takes a minute: a sample every half would say little.
+#: Sample interval of the ledger: the script takes a minute, so the default of 30 s is too long.
 LEDGER_SAMPLE_S = 3.0
 
-#: (time in s, partition, offset) of a record that an agent was done with.
+#: (time in s, partition, offset) of a record that an agent has processed.
 Done: TypeAlias = tuple[float, int, int]
 
 
 @dataclass
 class Worker(Journaled):
-    """One worker: what its journal says."""
+    """A worker's state, read from its journal."""
 
     started_at: float
     actives: frozenset[int] | None = None
@@ -36,20 +36,20 @@ class Worker(Journaled):
             self.actives, self.standbys = frozenset(row["actives"]), frozenset(row["standbys"])
 
     def carry_on(self, before: Worker) -> None:
-        """What its former life was done with is its own."""
+        """Keep the journal position and the processed records of the worker's previous process."""
         self.position, self.done = before.position, before.done
 
 
 @dataclass
 class Fleet(Processes[Worker]):
-    """All workers of one app, by name; a restarted worker keeps its name, folder and history."""
+    """All workers of an app, by name; a restarted worker keeps its name, folder and history."""
 
     app_id: str
     bootstrap: str
     assignor: str
     folder: Path
     session_timeout_s: float
-    #: Where workers keep their ledger; None: they keep none.
+    #: Folder of the workers' ledger; None disables the ledger.
     ledger: Path | None = None
     #: Faust's processing_guarantee.
     guarantee: str = "at_least_once"
@@ -59,7 +59,7 @@ class Fleet(Processes[Worker]):
     root: ClassVar[Path] = ROOT
 
     def start(self, name: str) -> None:
-        """Start a worker, with the files of its former life when it had one."""
+        """Start a worker; a restarted worker finds the files of its previous process."""
         folder, before = self.folder / name, self.workers.get(name)
         process = self.launch(
             name,
@@ -82,7 +82,7 @@ class Fleet(Processes[Worker]):
             self.workers[name].carry_on(before)
 
     def web_options(self, name: str) -> Sequence[str]:
-        """A web server on loopback, which ``faust-assigner status`` asks."""
+        """Options of a web server on loopback, which ``faust-assigner status`` queries."""
         return on_loopback(self.ports.setdefault(name, free_port()))
 
     def _ledger_settings(self) -> dict[str, str]:
@@ -94,17 +94,17 @@ class Fleet(Processes[Worker]):
         }
 
     def stop(self) -> None:
-        """SIGTERM to every living worker; SIGKILL to one that does not end within 15 s."""
+        """Send SIGTERM to every living worker; send SIGKILL to workers still alive after 15 s."""
         self.terminate(
             *(worker.name for worker in self.workers.values() if worker.alive), timeout_s=15
         )
 
     def done(self, topic: str) -> list[Done]:
-        """Every record of ``topic`` any worker was done with, by time; repeats are in it twice."""
+        """Every processed record of ``topic`` on any worker, by time; a repeated record appears twice."""
         return sorted(row for worker in self.workers.values() for row in worker.done[topic])
 
     def last_words(self, lines: int = 3) -> str:
-        """The last log lines of every worker, without Faust's banner, for when something is wrong."""
+        """The last log lines of every worker, without Faust's banner, for error reports."""
         said = []
         for name, worker in sorted(self.workers.items()):
             logged = [line for line in worker.log_tail(20_000).splitlines() if line[:1] == "["]
@@ -112,7 +112,7 @@ class Fleet(Processes[Worker]):
         return "\n  ".join(said)
 
     def tables(self, timeout_s: float = 10.0) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
-        """The union of the workers' active parts of (rates, totals), asked for by SIGUSR1."""
+        """Request the workers' active rows by SIGUSR1; return their union as (rates, totals)."""
         rates: dict[str, int] = {}
         totals: dict[str, dict[str, int]] = {}
         for tables in self.answers("tables", timeout_s):

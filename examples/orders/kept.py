@@ -1,4 +1,4 @@
-"""What the demo leaves on disk when its workers are gone: looks at the group; and commands that read it."""
+"""The demo's files after its workers have ended: snapshots of the group's status, and commands for them."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from faust_assigner.status.build import build
 from faust_assigner.status.collect import Looks, Where
 from faust_assigner.wire.worker_status import Rounds, dumps, encode_document
 
-#: What pip installs for the commands of :func:`further`: in a clone this very source.
+#: The pip requirement for the commands of :func:`further`; in a clone it is the source tree.
 EXTRA = "-e '.[ledger]'" if Path("setup.cfg").exists() else "'faust-assigner[ledger]'"
-#: Seconds between two looks at the group; at the end it is given so long to commit all it processed.
+#: Seconds between two snapshots of the group; the longest wait for its last commits.
 EVERY_S, COMMIT_S = 2.0, 5.0
 
 
 @contextlib.asynccontextmanager
 async def recorded(file: Path | None, bootstrap: str, group: str) -> AsyncIterator[None]:
-    """Save a look at ``group`` to ``file`` every 2 s, the last one when the block has ended and nothing lags.
+    """Save a snapshot of ``group`` to ``file`` every 2 s; the last follows the block, when the lag is 0.
 
-    ``file`` None saves nothing.
+    ``file`` None saves no snapshots.
 
-    The lines are those of ``faust-assigner status --watch --json``.
+    The lines have the format of ``faust-assigner status --watch --json``.
     """
     if file is None:
         yield
@@ -62,7 +62,7 @@ async def _record(file: Path, bootstrap: str, group: str, ended: asyncio.Event) 
 
 @dataclass
 class Recorder:
-    """Writes looks at a group; and what its workers remember of the rounds whenever there was another one."""
+    """Write snapshots of a group, and the workers' recent rounds after each new round."""
 
     looks: Looks
     group: str
@@ -70,7 +70,7 @@ class Recorder:
     told_at: tuple[int, int] | None = None
 
     async def look(self) -> int | None:
-        """The group's lag in records; None where the group is not there yet or does not answer."""
+        """Return the group's lag in records; None if the group does not exist yet or does not answer."""
         try:
             evidence = await self.looks.look()
             report = build(evidence)
@@ -88,12 +88,12 @@ class Recorder:
 
 
 def status_file(ledger: Path) -> Path:
-    """Where the looks are saved: beside the ledger."""
+    """Path of the snapshots: beside the ledger."""
     return ledger.parent / "demo-status.jsonl"
 
 
 def program(name: str = "faust-assigner") -> str:
-    """A command of the running Python's environment, as it can be typed in this folder."""
+    """A command of the running Python's environment, as typed in this folder."""
     path = Path(sys.executable).with_name(name)
     with contextlib.suppress(ValueError):
         path = path.relative_to(Path.cwd())
@@ -101,7 +101,7 @@ def program(name: str = "faust-assigner") -> str:
 
 
 def to_try(ledger: Path, partition: int) -> tuple[tuple[str, str], ...]:
-    """Questions that what is left answers, each with its command; ``partition`` of orders has a story."""
+    """Questions about the saved files, each with its command, for ``partition`` of orders."""
     saved = shlex.quote(str(status_file(ledger)))
     return (
         ("What did the workers do at the end?", f"{program()} status --from {saved}"),
@@ -117,7 +117,7 @@ def to_try(ledger: Path, partition: int) -> tuple[tuple[str, str], ...]:
 
 
 def further(ledger: Path) -> tuple[tuple[str, str], ...]:
-    """Questions to the ledger alone, whose commands need the extra ``ledger``."""
+    """Questions about the ledger alone; their commands need the extra ``ledger``."""
     named = shlex.quote(str(ledger))
     page, weights = (
         shlex.quote(str(ledger.parent / name)) for name in ("demo-history", "demo-weights.json")

@@ -1,4 +1,4 @@
-"""The load of the demo and what must come of it: a seeded stream of orders and a plain-Python model.
+"""The demo's load and its expected result: a seeded stream of orders and a plain-Python model.
 
 python -m examples.orders.load --bootstrap 127.0.0.1:9092      # customers, then orders until Ctrl-C
 """
@@ -20,13 +20,13 @@ from aiokafka.partitioner import murmur2
 
 from examples.orders import PARTITIONS
 
-#: The most orders that wait for the workers: the orders of ten seconds. A busy machine gets fewer orders.
+#: The most unprocessed orders: the orders of ten seconds. A busy machine gets fewer orders.
 MOST_WAITING = 2_400
 
 
 @dataclass
 class Load:
-    """Sends customers once, then orders at a steady pace until told to stop; remembers what it sent."""
+    """Send customers once, then orders at a steady pace until ``stopping``; record all sent orders."""
 
     bootstrap: str
     customers: int = 6_000
@@ -35,11 +35,11 @@ class Load:
     rates: dict[str, int] = field(default_factory=dict)
     amounts: dict[str, list[int]] = field(default_factory=dict)
     stopping: bool = False
-    #: The orders that the workers have processed so far; None: nobody counts them, and the pace is fixed.
+    #: Number of orders that the workers have processed; None if uncounted: the pace is then fixed.
     processed: int | None = None
 
     async def create_topics(self) -> None:
-        """Create the source topics; a broker would create them with a partition count of its own."""
+        """Create the source topics; auto-creation would use the broker's own partition count."""
         admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
         await admin.start()
         try:
@@ -47,7 +47,7 @@ class Load:
                 [NewTopic(name, PARTITIONS, 1) for name in ("customers", "orders")]
             )
             for name, code, *_ in answer.topic_errors:
-                if code:  # an old topic would bring its own partitions and records
+                if code:  # an old topic has its own partition count and records
                     raise RuntimeError(
                         f"topic {name!r} cannot be created: {for_code(code).__name__}"
                     )
@@ -55,7 +55,7 @@ class Load:
             await admin.close()
 
     async def send_customers(self) -> None:
-        """One record for each customer."""
+        """Send a record for each customer."""
         rng = random.Random(self.seed)
         self.rates = {f"customer-{i:04}": rng.randint(1, 9) for i in range(self.customers)}
         async with AIOKafkaProducer(bootstrap_servers=self.bootstrap, acks="all") as producer:
@@ -67,9 +67,9 @@ class Load:
                 )
 
     async def send_orders(self) -> None:
-        """Orders at ``orders_per_s`` until ``stopping``; every one is acknowledged.
+        """Send orders at ``orders_per_s`` until ``stopping``; wait for every acknowledgement.
 
-        Partitions take turns, so that each gets its orders at even intervals: a longer pause is the group's.
+        The orders go to the partitions in turn, at even intervals: a longer pause comes from the group.
         """
         rng = random.Random(self.seed + 1)
         customers = by_partition(self.rates)
@@ -84,13 +84,13 @@ class Load:
                     customer = rng.choice(customers[number % len(customers)])
                     await producer.send("orders", **self._next_order(customer, rng))
                 sent = max(due, sent)
-                # No burst follows a wait for the workers.
+                # Send no burst after a wait for the workers.
                 began = max(began, clock() - (sent + 1) / self.orders_per_s)
                 await asyncio.sleep(0.02)
             await producer.flush()
 
     def due(self, elapsed_s: float) -> int:
-        """The number of orders that are to be sent after ``elapsed_s`` seconds at full pace."""
+        """Return the number of orders due after ``elapsed_s`` seconds at full pace."""
         due = int(elapsed_s * self.orders_per_s)
         return due if self.processed is None else min(due, self.processed + MOST_WAITING)
 
@@ -102,11 +102,11 @@ class Load:
 
     @property
     def orders_sent(self) -> int:
-        """How many orders the broker has been given."""
+        """The number of orders sent to the broker."""
         return sum(map(len, self.amounts.values()))
 
     def expected_totals(self) -> dict[str, dict[str, int]]:
-        """The model: what the table must hold, customer by customer, but for the count of repeats."""
+        """Return the model: each customer's expected row in the table, without the count of repeats."""
         return {
             customer: {
                 "revenue": sum(amounts) * self.rates[customer],
@@ -119,7 +119,7 @@ class Load:
 
 
 def by_partition(customers: Iterable[str]) -> list[list[str]]:
-    """The customers of each partition that has any, by Kafka's own hash of the key."""
+    """Group the customers by partition, by Kafka's own hash of the key; leave out empty partitions."""
     found: dict[int, list[str]] = {}
     for customer in sorted(customers):
         number = (murmur2(customer.encode()) & 0x7FFFFFFF) % PARTITIONS
@@ -129,7 +129,7 @@ def by_partition(customers: Iterable[str]) -> list[list[str]]:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The tables against the model, record for record."""
+    """The result of comparing the tables with the model, record by record."""
 
     records: int
     differing: tuple[str, ...]
@@ -138,14 +138,14 @@ class Verdict:
 
     @property
     def equal(self) -> bool:
-        """Whether every record agrees."""
+        """Whether every record equals the model's."""
         return not self.differing
 
 
 def compare(
     load: Load, rates: Mapping[str, int], totals: Mapping[str, Mapping[str, int]]
 ) -> Verdict:
-    """Hold the final tables against the model; ``repeats`` is allowed to differ and is counted."""
+    """Compare the final tables with the model; count ``repeats`` and allow a difference in them."""
     expected = load.expected_totals()
     differing = [name for name in sorted(load.rates) if rates.get(name) != load.rates[name]]
     lost = repeated = 0
@@ -160,7 +160,7 @@ def compare(
 
 
 async def send_until_stopped(load: Load) -> None:
-    """Customers once, then orders until SIGINT or SIGTERM."""
+    """Send customers once, then orders until SIGINT or SIGTERM."""
     await load.send_customers()
     click.echo(
         f"{len(load.rates)} customers sent; now {load.orders_per_s} orders a second, until Ctrl-C"

@@ -1,4 +1,4 @@
-"""What an assignor did to a group: moves, cold moves, idle workers, seconds stood still. Pure."""
+"""Measure an assignor's effect on a group: moves, cold moves, idle workers, pauses in s. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ Ownership = Mapping[str, frozenset[int]]
 
 @dataclass(frozen=True)
 class Settled:
-    """Who owned and who held copies of what, once the group stood still again."""
+    """The owners and the standbys of all partitions after the group has settled."""
 
     actives: Ownership
     standbys: Ownership
 
     def held(self, worker: str) -> frozenset[int]:
-        """Partitions whose state the worker had."""
+        """Return the partitions with state on the worker."""
         return self.actives.get(worker, frozenset()) | self.standbys.get(worker, frozenset())
 
 
 @dataclass(frozen=True)
 class EventScore:
-    """One change of the group."""
+    """The measurements of an event."""
 
     event: str
     loads: tuple[int, ...]
@@ -35,7 +35,7 @@ class EventScore:
 
     @property
     def idle(self) -> int:
-        """Workers without an active partition."""
+        """Number of workers without an active partition."""
         return sum(load == 0 for load in self.loads)
 
 
@@ -46,9 +46,9 @@ def score(
     copies: Mapping[str, frozenset[int]],
     gaps_s: Mapping[int, float],
 ) -> EventScore:
-    """Compare two settled states; ``copies``: files of workers that came back, copies made meanwhile.
+    """Compare two settled states; ``copies``: files of returned workers, and warm-up copies.
 
-    A move is cold when its new owner had neither been its active nor its standby, nor had a copy.
+    A move is cold if its new owner was neither active nor standby of the partition and had no copy.
     """
     was = {p: worker for worker, owned in before.actives.items() for p in owned}
     now = {p: worker for worker, owned in after.actives.items() for p in owned}
@@ -66,7 +66,7 @@ def score(
 
 
 def minimum_moves(before: Ownership, after: Ownership) -> int:
-    """The fewest owner changes that reach loads within one of each other on ``after``'s workers."""
+    """Return the fewest owner changes that bring ``after``'s workers to loads within 1 of each other."""
     partitions = sum(map(len, after.values()))
     share, extras = divmod(partitions, len(after))
     held = sorted((len(before.get(worker, ())) for worker in after), reverse=True)
@@ -76,9 +76,9 @@ def minimum_moves(before: Ownership, after: Ownership) -> int:
 def standstill(
     orders: Iterable[tuple[float, int, int]], since: float, until: float
 ) -> dict[int, float]:
-    """For each partition, the longest time in s without progress in [since, until].
+    """Return the longest time in s without progress in [since, until] for each partition.
 
-    Progress is an offset above all before it: a repeat fills no pause.
+    Progress is an offset above all earlier offsets: a repeated record does not end a pause.
     """
     progress: dict[int, list[float]] = {}
     reached: dict[int, int] = {}

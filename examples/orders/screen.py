@@ -1,4 +1,4 @@
-"""What a person sees of the demo: a small live table, plain lines when not a terminal, the comparison."""
+"""The demo's output: a live table, plain lines outside a terminal, and the final comparison."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from examples.orders.demo import Result
 
 
-# One line each: the console breaks it where it ends itself.
+# Each is a single line: the terminal wraps it at its own width.
 INTRODUCTION = (
     "A Faust app joins orders with customers and keeps one total per customer in a table. The same events "
     "are played under each assignor: three workers start, a fourth joins, one is killed and restarted at "
@@ -43,7 +43,7 @@ LEGEND = (
 
 
 class Screen:
-    """Ownership while it changes; on a pipe, one line for each event instead."""
+    """A live table of the owners; on a pipe, a line for each event instead."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -74,7 +74,7 @@ class Screen:
         self.live.update(table, refresh=True)
 
     def scored(self, event: EventScore) -> None:
-        """What an event came to."""
+        """Print the scores of an event."""
         loads = "/".join(map(str, event.loads))
         self.console.print(f"  {event.event}", highlight=False)
         self.console.print(
@@ -86,23 +86,23 @@ class Screen:
 
 
 def spelled(partitions: frozenset[int] | None) -> str:
-    """Partition numbers for a table cell."""
+    """Format partition numbers for a table cell."""
     return "..." if partitions is None else " ".join(map(str, sorted(partitions))) or "-"
 
 
 def spelled_gaps(event: EventScore) -> str:
-    """The pauses of moved partitions, where any moved, and of kept ones."""
+    """Format the pauses of moved partitions, if any moved, and of kept partitions."""
     moved = f"moved {pause(event.moved_gaps_s)}, " if event.moved_gaps_s else ""
     return f"{moved}kept {pause(event.kept_gaps_s)}"
 
 
 def pause(gaps_s: Sequence[float]) -> str:
-    """Median and longest pause in s."""
+    """Format the median and the longest pause in s."""
     return f"{median(gaps_s):.1f}/{max(gaps_s):.1f} s" if gaps_s else "-"
 
 
 def comparison(results: Sequence[Result]) -> RenderableType:
-    """The same script, side by side."""
+    """Return a table of both runs side by side."""
     table = Table(
         "",
         *(result.assignor for result in results),

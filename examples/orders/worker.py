@@ -1,8 +1,8 @@
-"""The app with a journal: what a worker was given and what it processed, one JSON line each.
+"""The app with a journal of its assignments and processed records: a JSON line for each.
 
-The demo and the tests start this instead of ``app.py``; the app itself knows nothing of it. Lines go
-straight to the file descriptor, so a killed worker's journal ends at its last processed record.
-SIGUSR1 makes the worker write its active part of the tables beside the journal.
+The demo and the tests start this module instead of ``app.py``; the app does not depend on it. The worker
+writes each line unbuffered, so a killed worker's journal ends at its last processed record.
+On SIGUSR1 the worker writes its active rows of the tables beside the journal.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import faust
 from examples.orders.app import app, customers_topic, orders_topic, rates, totals
 
 JOURNAL = Path(os.environ["ORDERS_JOURNAL"])
-# It may be asked before it listens, and would end by that.
+# A SIGUSR1 before the handler is installed would end the process.
 signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 SOURCES = {customers_topic.get_topic_name(), orders_topic.get_topic_name()}
 
 
 class Journal(faust.Sensor):
-    """Writes the journal from Faust's own sensor calls."""
+    """Write the journal from Faust's sensor calls."""
 
     def __post_init__(self) -> None:
         self.file = os.open(JOURNAL, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -38,7 +38,7 @@ class Journal(faust.Sensor):
     def on_stream_event_out(
         self, tp: Any, offset: int, stream: Any, event: Any, state: Any = None
     ) -> None:
-        """Journal each record once its agent is done with it."""
+        """Log each record to the journal after its agent has processed it."""
         super().on_stream_event_out(tp, offset, stream, event, state)
         if tp.topic in SOURCES:
             self.write(tp.topic, partition=tp.partition, offset=offset)
@@ -49,13 +49,13 @@ app.sensors.add(journal)
 
 
 def partitions_of(tps: Any, topic: str) -> list[int]:
-    """The partition numbers of ``topic`` among ``tps``, ascending."""
+    """Return the partition numbers of ``topic`` among ``tps``, ascending."""
     return sorted(tp.partition for tp in tps if tp.topic == topic)
 
 
 @app.on_partitions_assigned.connect
 async def write_assignment(app: Any, assigned: Any, **_: Any) -> None:
-    """Journal what this worker was given."""
+    """Log this worker's assignment to the journal."""
     changelog = totals.changelog_topic.get_topic_name()
     journal.write(
         "assigned",
@@ -66,7 +66,7 @@ async def write_assignment(app: Any, assigned: Any, **_: Any) -> None:
 
 @app.task
 async def answer_sigusr1() -> None:
-    """Write the tables on SIGUSR1, in one rename, so that a reader never sees half a file."""
+    """Write the tables on SIGUSR1, with an atomic rename: readers never see a partial file."""
 
     def dump() -> None:
         mine = set(partitions_of(app.assignor.assigned_actives(), orders_topic.get_topic_name()))

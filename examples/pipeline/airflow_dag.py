@@ -1,4 +1,4 @@
-"""The pipeline as a DAG of Airflow: each hour, one run at a time, tried again where that may help."""
+"""The pipeline as an Airflow DAG: hourly, a single run at a time, with retries of transient failures."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ TRY_AGAIN = 75
 @dag(
     schedule="17 * * * *",
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
-    # A run reads all that is new, whatever hour it is of: missed hours need no runs of their own.
+    # A run reads all new records, of any hour: missed hours need no runs.
     catchup=False,
     max_active_runs=1,
 )
 def shop_pipeline() -> None:
-    """One task."""
+    """Define the DAG's single task."""
 
     @task(retries=3, retry_delay=timedelta(minutes=5))
     def run() -> None:

@@ -1,1 +1,1 @@
-"""One active producer among several: the next takes over when it fails, and the old one is fenced."""
+"""An elected producer in a group: after a failure another member takes over, and the old writer is fenced."""

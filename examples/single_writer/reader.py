@@ -1,9 +1,9 @@
-"""What the writers wrote, in turn: ``python -m examples.single_writer.reader``.
+"""Print the writers' records without late records: ``python -m examples.single_writer.reader``.
 
-On a broker without transactions a writer that freezes between the coordinator's answer and its write gets
-that one record into the topic when it wakes, behind those of the next writer. Each record carries the
-generation in which its writer was elected, and generations only rise: a record whose generation is below one
-that was read before it in its partition is such a late word, and is not passed on.
+Without transactions, a writer may freeze between the coordinator's answer and its write. When the process
+wakes, it writes a single late record behind the records of the next writer. Each record carries the
+generation in which its writer was elected, and generations only rise. The reader drops a record whose
+generation is below that of an earlier record in its partition.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ GENERATION = "generation"
 
 
 class Turns:
-    """The highest generation seen in each partition; one for all that is read of a topic, from its begin."""
+    """The highest generation in each partition; use a single instance for a topic, from its first offset."""
 
     def __init__(self) -> None:
         self._highest: dict[int, int] = {}
         self.late = 0
 
     def passed(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Records in order of their offsets, without late ones; records without a generation all pass."""
+        """Yield records by offset, without late records; yield every record that has no generation."""
         for record in records:
             said = dict(record.headers).get(GENERATION)
             if said is not None:
@@ -39,7 +39,7 @@ class Turns:
 
 
 async def main(options: argparse.Namespace) -> None:
-    """Print whose each record is, for ever."""
+    """Print each record with its writer's name, forever."""
     turns = Turns()
     consumer = AIOKafkaConsumer(
         options.topic,
@@ -58,7 +58,7 @@ async def main(options: argparse.Namespace) -> None:
 
 
 def read_arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description="What the writers wrote, in turn.")
     parser.add_argument("--bootstrap", default="127.0.0.1:9092")
     parser.add_argument("--topic", default="written")

@@ -1,11 +1,11 @@
-"""Several of these make a group in which one writes: ``python -m examples.single_writer.writer --name a``.
+"""A member of a group with a single writer: ``python -m examples.single_writer.writer --name a``.
 
-The group elects the writer: who writes goes on writing, else the first by member id. Being elected is not
-enough to be alone: a process that was frozen does not know yet that another took over. So the writer holds
-a transactional id that all share; whoever begins with it fences the one before (``--fence transactions``).
-On a broker without transactions it asks the coordinator before each record (``--fence generation``), and
-says in each record in which generation it was elected: one that freezes between the answer and the write
-still gets that one record into the topic, and who reads with ``reader.Turns`` does not take it.
+The group elects the writer: the current writer, else the first member by id. An election alone does not
+exclude a second writer: a frozen process may not know its successor. With ``--fence transactions`` all
+members share a transactional id; a new writer's first use of the id fences the previous writer. On a broker
+without transactions (``--fence generation``) the writer asks the coordinator before each record, and adds
+the generation of its election to the record. A writer that freezes between the answer and the write still
+writes a single late record; readers with ``reader.Turns`` drop it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WRITES, WAITS = b"writes", b"waits"
 
 
 class OneWriter:
-    """The strategy: everybody waits but one."""
+    """The strategy: a single member writes, the rest wait."""
 
     name = "one-writer"
 
@@ -34,18 +34,18 @@ class OneWriter:
         self.writing = False
 
     def metadata(self) -> bytes:
-        """Whether this member writes now."""
+        """Encode whether this member writes now."""
         return WRITES if self.writing else WAITS
 
     def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """The writer there is, or the first of all."""
+        """Choose the current writer, else the first member by id."""
         writers = [member_id for member_id, said in members.items() if said == WRITES]
         chosen = min(writers or members)
         return {member_id: WRITES if member_id == chosen else WAITS for member_id in members}
 
 
 class Writer:
-    """The work: records with this process's name, as long as it may."""
+    """The work: send records with this process's name while this member is the writer."""
 
     def __init__(self, options: argparse.Namespace, strategy: OneWriter) -> None:
         self.options = options
@@ -53,7 +53,7 @@ class Writer:
         self.member: GroupMember | None = None
 
     async def on_assigned(self, share: Share) -> None:
-        """Write, if it is this member's turn."""
+        """Write if this member is elected."""
         self.strategy.writing = share.state == WRITES
         print(
             f"{self.options.name}: generation {share.generation}, {share.state.decode()}",
@@ -74,7 +74,7 @@ class Writer:
                 )
         except (ProducerFenced, NotInGroup) as reason:
             print(f"{self.options.name}: fenced ({type(reason).__name__})", flush=True)
-            await producer.client.close()  # a fenced producer raises again as it stops, half way
+            await producer.client.close()  # a fenced producer raises again during stop()
             self.strategy.writing = False
             assert self.member is not None
             self.member.rejoin()
@@ -96,18 +96,18 @@ class Writer:
             await asyncio.sleep(self.options.pause)
 
     async def on_revoked(self, share: Share, *, lost: bool) -> None:
-        """Stop writing if this member was removed; a mere rebalance does not revoke its right."""
+        """Stop writing if this member was removed; a rebalance alone does not revoke the right to write."""
         if lost:
             self.strategy.writing = False
             print(f"{self.options.name} is no longer in the group", flush=True)
 
     async def on_failed(self, reason: str) -> None:
-        """The leader's strategy raised."""
+        """Print that the leader's strategy raised an error."""
         print(f"{self.options.name}: no round: {reason}", flush=True)
 
 
 async def main(options: argparse.Namespace) -> None:
-    """Until SIGTERM or Ctrl-C."""
+    """Run until SIGTERM or Ctrl-C."""
     strategy = OneWriter()
     writer = Writer(options, strategy)
     member = writer.member = GroupMember(
@@ -130,7 +130,7 @@ async def main(options: argparse.Namespace) -> None:
 
 
 def read_arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description="One writer among several.")
     parser.add_argument("--name", required=True)
     parser.add_argument("--bootstrap", default="127.0.0.1:9092")

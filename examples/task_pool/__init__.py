@@ -1,1 +1,1 @@
-"""A pool of workers that shares out named tasks: evenly, and each stays where it runs."""
+"""A pool of workers that distributes named tasks evenly and keeps each task on its worker."""

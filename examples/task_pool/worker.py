@@ -1,7 +1,7 @@
-"""One worker of a pool: ``python -m examples.task_pool.worker --name a --tasks mail,index,clean``.
+"""A worker of a pool: ``python -m examples.task_pool.worker --name a --tasks mail,index,clean``.
 
-The leader shares the tasks out with the planner that places partitions: loads within one, and a task moves
-only where balance asks for it. Each line says what happens to a task, so that nothing runs twice is seen.
+The leader assigns the tasks with the planner for partitions: task counts differ by at most 1, and a task
+moves only for balance. Each printed line is an event of a task; the lines show that no task runs twice.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from faust_assigner.errors import MetadataRefused
 
 
 class EvenTasks:
-    """The strategy: each task to one worker. To the planner a task is a topic of one partition."""
+    """The strategy: each task runs on a single worker. To the planner, a task is a topic with 1 partition."""
 
     name = "even-tasks"
 
@@ -36,11 +36,11 @@ class EvenTasks:
         self.mine = UserData()
 
     def metadata(self) -> bytes:
-        """What this worker runs, and since which round."""
+        """Encode this worker's tasks and the round that assigned them."""
         return encode_user_data(self.mine)
 
     def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """Even, and with as few moves as can be; unreadable user_data counts as empty."""
+        """Assign the tasks evenly with the fewest moves; treat unreadable user_data as empty."""
         reports = {member_id: self._read(said) for member_id, said in members.items()}
         made = plan(
             [
@@ -64,7 +64,7 @@ class EvenTasks:
 
 
 class Worker:
-    """The work: every task of this worker, each as a loop of its own."""
+    """The work: each assigned task runs in its own loop."""
 
     def __init__(self, name: str, strategy: EvenTasks) -> None:
         self.name = name
@@ -72,11 +72,11 @@ class Worker:
         self.running: dict[str, asyncio.Task[None]] = {}
 
     def say(self, what: str) -> None:
-        """One line with the time."""
+        """Print a line with the time."""
         print(f"{time.monotonic():.3f} {self.name} {what}", flush=True)
 
     async def on_assigned(self, share: Share) -> None:
-        """Begin what the round gave."""
+        """Start the newly assigned tasks."""
         answer = decode_answer(share.state)
         self.strategy.mine = UserData(round=answer.round, active=answer.spare)
         for task in sorted(answer.spare.keys() - self.running.keys()):
@@ -85,22 +85,22 @@ class Worker:
     async def _run(self, task: str) -> None:
         self.say(f"begins {task}")
         while True:
-            await asyncio.sleep(0.1)  # the work itself
+            await asyncio.sleep(0.1)  # placeholder for the task's work
 
     async def on_revoked(self, share: Share, *, lost: bool) -> None:
-        """Before each round everything ends: another may have it in the next one."""
+        """Stop all tasks before each round: the next round may assign them to another worker."""
         for task, loop in sorted(self.running.items()):
             loop.cancel()
             self.say(f"ends {task}")
         self.running.clear()
 
     async def on_failed(self, reason: str) -> None:
-        """The leader's strategy raised."""
+        """Print that the leader's strategy raised an error."""
         self.say(f"hears that no round came about: {reason}")
 
 
 async def main(options: argparse.Namespace) -> None:
-    """Until SIGTERM or Ctrl-C."""
+    """Run until SIGTERM or Ctrl-C."""
     strategy = EvenTasks(sorted(options.tasks.split(",")))
     worker = Worker(options.name, strategy)
     async with GroupMember(
@@ -122,7 +122,7 @@ async def main(options: argparse.Namespace) -> None:
 
 
 def read_arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description="One worker of a pool.")
     parser.add_argument("--name", required=True)
     parser.add_argument("--tasks", required=True, help="all of the pool's tasks: a,b,c")

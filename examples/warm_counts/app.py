@@ -26,7 +26,7 @@ CHANGELOG = "{}-counts-changelog"
 
 
 class Counting:
-    """The work on partitions: what :class:`Partitions` asks for."""
+    """The work on partitions: the protocol of :class:`Partitions`."""
 
     def __init__(self, bootstrap: str, data: Path, journal: Path | None = None) -> None:
         self.bootstrap = bootstrap
@@ -36,19 +36,19 @@ class Counting:
         self._journal = journal
 
     async def warm(self, partition: TopicPartition, progress: Progress) -> None:
-        """Replay the changelog while its owner still writes it."""
+        """Replay the changelog while its owner still writes to it."""
         await self._replay(partition, progress)
         self.say("warm", partition, counted=self.stores[partition].next_offset)
 
     async def open(self, grant: Grant) -> int:
-        """Replay the rest, which is little after a warm-up, and go on where the counts end."""
+        """Replay the rest, which is short after a warm-up, and return the next offset to count."""
         await self._replay(grant.partition)
         store = self.stores[grant.partition]
         self.say("open", grant.partition, counted=store.next_offset, epoch=grant.epoch)
         return store.next_offset
 
     async def process(self, record: Any, grant: Grant) -> None:
-        """Count a word: first in the changelog, then here. A crash in between is mended by the replay."""
+        """Count a word: first in the changelog, then in the database. A replay repairs a crash in between."""
         word, store = record.value.decode(), self.stores[grant.partition]
         change = store.change(word, record.offset, grant.epoch)
         sent = await self.producer.send_and_wait(
@@ -61,17 +61,17 @@ class Counting:
         self.say("counted", grant.partition, offset=record.offset, epoch=grant.epoch)
 
     async def close(self, partition: TopicPartition) -> None:
-        """Every change is in the changelog already; the next owner reads its end."""
+        """Close the files: the changelog has every change, and the next owner reads it to its end."""
         self.say("close", partition, counted=self.stores[partition].next_offset)
         self.stores.pop(partition).close()
 
     async def drop(self, partition: TopicPartition) -> None:
-        """What somebody else owns by now is warmed anew."""
+        """Delete a partition that has another owner: the next warm-up starts from an empty database."""
         if (store := self.stores.pop(partition, None)) is not None:
             store.remove()
 
     async def _replay(self, partition: TopicPartition, progress: Progress | None = None) -> None:
-        """Read the changelog from where these counts end to where it ends now."""
+        """Replay the changelog from the database's position to its current end."""
         store = self.stores.get(partition)
         if store is None:
             store = self.stores[partition] = Counts(
@@ -95,7 +95,7 @@ class Counting:
             await reader.stop()
 
     def say(self, kind: str, partition: TopicPartition, **row: Any) -> None:
-        """A line in the journal, if there is one."""
+        """Append a line to the journal, if a journal is configured."""
         if self._journal is not None:
             with self._journal.open("a") as out:
                 out.write(
@@ -106,7 +106,7 @@ class Counting:
 async def run(
     service: str, bootstrap: str, name: str, topic: str, data: Path, journal: Path | None = None
 ) -> None:
-    """Count until SIGTERM or Ctrl-C, then hand everything over and end."""
+    """Count until SIGTERM or Ctrl-C, then hand all partitions over and end."""
     work = Counting(bootstrap, data, journal)
     consumer = AIOKafkaConsumer(
         bootstrap_servers=bootstrap, group_id="warm-counts", enable_auto_commit=False
@@ -122,7 +122,7 @@ async def run(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--service", default="127.0.0.1:50051")
     parser.add_argument("--kafka", default="127.0.0.1:9092")

@@ -1,8 +1,8 @@
-"""A partition's counts in RocksDB, and the changelog they are rebuilt from.
+"""A partition's counts in RocksDB, rebuilt from their changelog.
 
-Each change goes to the changelog with the offset it came from and the epoch of the owner who made it. A
-reader takes a change only if nobody with a higher epoch has written before it and its offset is new: what a
-former owner still sent counts nowhere, and what is read twice counts once.
+Each changelog record carries its source offset and its owner's epoch. A reader skips a record if a higher
+epoch has written before it, or if its offset was already counted. So late writes of a former owner do not
+count, and repeated records count once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _OFFSET, _EPOCH, _READ = "\0offset", "\0epoch", "\0read"
 
 
 class Counts:
-    """One partition's database: word -> count, and how far it is."""
+    """A partition's database: word -> count, and the positions in source and changelog."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -29,27 +29,27 @@ class Counts:
 
     @property
     def next_offset(self) -> int:
-        """Of the source: the first record that is not counted yet."""
+        """The first source offset that is not counted yet."""
         return int(self._db.get(_OFFSET, 0))
 
     @property
     def read(self) -> int:
-        """Of the changelog: where to go on reading."""
+        """The next changelog offset to read."""
         return int(self._db.get(_READ, 0))
 
     @property
     def epoch(self) -> int:
-        """The highest that has written."""
+        """The highest epoch that has written."""
         return int(self._db.get(_EPOCH, 0))
 
     def change(self, word: str, offset: int, epoch: int) -> bytes:
-        """What counting a record changes, for the changelog; here nothing is changed before it lies there."""
+        """Encode the new count of ``word`` for the changelog; the database changes only in :meth:`take`."""
         return json.dumps(
             {"count": self.count(word) + 1, "offset": offset, "epoch": epoch}
         ).encode()
 
     def take(self, word: str, change: bytes, position: int) -> None:
-        """Take one record of the changelog, which lies there at ``position``."""
+        """Apply the changelog record at ``position``."""
         said = json.loads(change)
         rows: dict[str, Any] = {_READ: position + 1} if position == self.read else {}
         if said["epoch"] >= self.epoch and said["offset"] >= self.next_offset:
@@ -57,11 +57,11 @@ class Counts:
         self._write(rows)
 
     def count(self, word: str) -> int:
-        """How often it came."""
+        """Return the count of ``word``."""
         return int(self._db.get(word, 0))
 
     def items(self) -> dict[str, int]:
-        """All words."""
+        """Return all words with their counts."""
         return {word: count for word, count in self._db.items() if not word.startswith("\0")}
 
     def _write(self, rows: dict[str, Any]) -> None:
@@ -71,10 +71,10 @@ class Counts:
         self._db.write(batch)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the database."""
         self._db.close()
 
     def remove(self) -> None:
-        """And delete them."""
+        """Close the database and delete its files."""
         self.close()
         shutil.rmtree(self.path, ignore_errors=True)

@@ -26,7 +26,7 @@ WORDS = (
 
 
 async def send(bootstrap: str, topic: str, count: int) -> None:
-    """Words in turn, spread over the partitions by themselves."""
+    """Send words in turn, partitioned by key."""
     async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
         for word in islice(cycle(WORDS), count):
             await producer.send(topic, word.encode(), key=word.encode())
@@ -34,7 +34,7 @@ async def send(bootstrap: str, topic: str, count: int) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kafka", default="127.0.0.1:9092")
     parser.add_argument("--topic", default="words")
