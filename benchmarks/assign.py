@@ -1,12 +1,12 @@
-"""Faust's ``assign()``, ours beside stock: ``python benchmarks/assign.py [--repeat N] [--json FILE]``.
+"""Compare Faust's ``assign()`` with ours: ``python benchmarks/assign.py [--repeat N] [--json FILE]``.
 
-Real apps with one source topic and its tables' changelogs, one standby, everything on the wire: each round
-is what a leader does between JoinGroup and SyncGroup, from metadata bytes to assignment bytes. Two rounds
-are timed, in CPU time (assign() is one thread that waits for nothing, and machines are shared): nothing
-changed, and one member joined. ``join`` and ``sync`` are all members' metadata and all
-assignments; ``record`` is what Kafka stores for the group, which it refuses beyond 1 MiB by default: ours
-then leaves the directory of owners out (see FAUST_ASSIGNER_GROUP_RECORD_BYTES). Stock runs once per case,
-in its own process, given up after ``--limit`` seconds.
+Real apps with a source topic, its tables' changelogs and one standby. Each round does the leader's work
+between JoinGroup and SyncGroup, from metadata bytes to assignment bytes. Two rounds are timed: no change,
+and a joined member. Times are CPU time: assign() is a single thread that never waits, and machines are
+shared. ``join`` and ``sync`` are all members' metadata and all assignments; ``record`` is the group's record
+in Kafka, which refuses records above 1 MiB by default: ours then leaves the directory of owners out (see
+FAUST_ASSIGNER_GROUP_RECORD_BYTES). Stock runs once per case, in its own process, for at most ``--limit``
+seconds.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from faust.assignor.partition_assignor import PartitionAssignor as StockAssignor
 
 from faust_assigner import PartitionAssignor
 
-#: Bytes Kafka adds per member to the group's record: ids, host, timeouts, names of protocols.
+#: Bytes that Kafka adds per member to the group's record: ids, host, timeouts, protocol names.
 PER_MEMBER = 250
 
 
 @dataclass(frozen=True)
 class Case:
-    """``partitions`` of the source topic, and as many of each table's changelog."""
+    """A group's size; the source topic and each table's changelog have ``partitions`` partitions."""
 
     members: int
     partitions: int
@@ -50,7 +50,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """As printed."""
+        """The case as the table prints it."""
         return f"{self.members:,} x {self.partitions:,}" + (
             f", {self.tables} tables" * (self.tables > 1)
         )
@@ -66,7 +66,7 @@ CASES = (Case(100, 1_000), Case(300, 3_000), Case(1_000, 10_000), Case(300, 1_00
 
 
 def app_of(case: Case, number: int, assignor: Any, folder: str) -> faust.App:
-    """One worker's app."""
+    """Create a worker's app."""
     app = faust.App(
         "shop",
         PartitionAssignor=assignor,
@@ -81,7 +81,7 @@ def app_of(case: Case, number: int, assignor: Any, folder: str) -> faust.App:
 
 
 def cluster_of(topics: dict[str, int]) -> ClusterMetadata:
-    """aiokafka's view of a cluster with these topics."""
+    """Build aiokafka's view of a cluster with these topics."""
     cluster = ClusterMetadata()
     cluster._partitions = {
         t: {p: PartitionMetadata(t, p, 0, [0], [0], None) for p in range(n)}
@@ -91,7 +91,7 @@ def cluster_of(topics: dict[str, int]) -> ClusterMetadata:
 
 
 class OurGroup:
-    """Members of ours: each joins with what its own assignor says."""
+    """Members with our assignor; each joins with its own assignor's metadata."""
 
     def __init__(self, case: Case, folder: str) -> None:
         self.case, self.folder = case, folder
@@ -100,17 +100,17 @@ class OurGroup:
             self.add(i)
 
     def add(self, number: int) -> None:
-        """One more member."""
+        """Add a member."""
         self.assignors[member_id(number)] = app_of(
             self.case, number, PartitionAssignor, self.folder
         ).assignor
 
     def metadata(self) -> dict[str, bytes]:
-        """All JoinGroups."""
+        """Return all members' JoinGroup metadata."""
         return {m: a.metadata(set(self.case.topics)).encode() for m, a in self.assignors.items()}
 
     def take(self, answers: dict[str, bytes]) -> None:
-        """All SyncGroups."""
+        """Decode all SyncGroup answers in the members' assignors."""
         for m, raw in answers.items():
             self.assignors[m].on_assignment(ConsumerProtocolMemberAssignment.decode(raw))
 
@@ -121,7 +121,7 @@ class OurGroup:
 
 
 class StockGroup(OurGroup):
-    """Stock members: they join with exactly what the leader answered them, so no app is needed for it."""
+    """Stock members: each joins with the leader's last answer, so members need no apps."""
 
     def __init__(self, case: Case, folder: str) -> None:
         self.stock = app_of(case, 0, StockAssignor, folder).assignor
@@ -129,7 +129,7 @@ class StockGroup(OurGroup):
         super().__init__(case, folder)
 
     def add(self, number: int) -> None:
-        """One more member, without an assignment."""
+        """Add a member without an assignment."""
         empty = {
             "assignment": {"actives": {}, "standbys": {}},
             "url": f"http://worker-{number}.shop.svc:6066",
@@ -140,7 +140,7 @@ class StockGroup(OurGroup):
         self.said[member_id(number)] = json.dumps(empty).encode()
 
     def metadata(self) -> dict[str, bytes]:
-        """All JoinGroups."""
+        """Return all members' JoinGroup metadata."""
         return {
             m: ConsumerProtocolMemberMetadata(4, list(self.case.topics), raw).encode()
             for m, raw in self.said.items()
@@ -153,17 +153,17 @@ class StockGroup(OurGroup):
 
     @property
     def leader(self) -> Any:
-        """The one assignor there is."""
+        """The single assignor."""
         return self.stock
 
 
 def member_id(number: int) -> str:
-    """As aiokafka's look."""
+    """Return a member id in aiokafka's format."""
     return f"faust-0.15.3-{number:05d}-4f6c1b1e-8a0e-4d0c-9f55-0a4cbb0f6f0e"
 
 
 def measure(case: Case, kind: type[OurGroup], repeat: int) -> dict[str, Any]:
-    """Milliseconds of a round with nothing changed and of a join; bytes of the round after the join."""
+    """Measure a round without changes and a join in ms, and the bytes of the round after the join."""
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:
@@ -171,7 +171,7 @@ def measure(case: Case, kind: type[OurGroup], repeat: int) -> dict[str, Any]:
         cluster = cluster_of(case.topics)
         _, answers = assign(group, cluster, group.metadata())
         group.take(answers)
-        # A real leader has one app in memory, not a thousand for the collector to walk.
+        # A real leader has a single app in memory; garbage collection must not walk a thousand apps.
         gc.collect()
         gc.freeze()
         joined = group.metadata()
@@ -196,7 +196,7 @@ def assign(
     cluster: ClusterMetadata,
     joined: dict[str, bytes],
 ) -> tuple[float, dict[str, bytes]]:
-    """One ``assign()``: milliseconds without aiokafka's own decoding, and what goes back to each member."""
+    """Run ``assign()``; return its ms without aiokafka's decoding, and each member's answer."""
     metadata = {m: ConsumerProtocolMemberMetadata.decode(raw) for m, raw in joined.items()}
     started = time.process_time()
     answers = group.leader.assign(cluster, metadata)
@@ -209,7 +209,7 @@ def _child(pipe: Any, case: Case, kind: type[OurGroup], repeat: int) -> None:
 
 
 def apart(case: Case, kind: type[OurGroup], repeat: int, limit_s: float) -> dict[str, Any] | None:
-    """The same in its own process; None when it did not end in time."""
+    """Run :func:`measure` in its own process; return None after the time limit."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
     child = context.Process(target=_child, args=(theirs, case, kind, repeat))
@@ -222,7 +222,7 @@ def apart(case: Case, kind: type[OurGroup], repeat: int, limit_s: float) -> dict
 
 
 def row(case: Case, ours: dict[str, Any], stock: dict[str, Any] | None) -> str:
-    """One line of the table."""
+    """Format a row of the table."""
 
     def beside(key: str, unit: float = 1.0) -> str:
         mine = f"{ours[key] / unit:,.1f}"
@@ -237,7 +237,7 @@ def row(case: Case, ours: dict[str, Any], stock: dict[str, Any] | None) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Print the table; 1 when ours missed an aim."""
+    """Print the table; return 1 if ours missed a goal."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

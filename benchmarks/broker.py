@@ -1,14 +1,14 @@
-"""The embedded broker beside Apache Kafka: records and transactions a second, groups, and latencies.
+"""Compare the embedded broker with Apache Kafka: records and transactions a second, groups, latencies.
 
     python -m benchmarks.broker [--records 200000] [--rounds 3] [--no-kafka]
     python -m benchmarks.broker --only-latencies --rounds 5
 
-One producer and one consumer (librdkafka, 100-byte values, batched), without TLS and with TLS and SCRAM;
-a transactional producer with one record and one offset in each transaction; and groups of aiokafka members
-with a heartbeat of 0.3 s: from the start of all until each owns its two partitions, and from one leave until
-all partitions are owned again. Latencies are a bystander's, under load from processes of their own: one
-record of 100 bytes while four readers fetch the same MiB again and again, ApiVersions while 1,000 members
-beat without a pause. Each figure is the median of ``--rounds``. Our broker runs as a process of its own.
+Rates: a librdkafka producer and a consumer (100-byte values, batched), without TLS and with TLS and SCRAM;
+a transactional producer with one record and one offset in each transaction. Groups of aiokafka members with
+a heartbeat of 0.3 s: from their common start until each owns its two partitions, and from a leave until all
+partitions are owned again. Latencies of an uninvolved client, under load from separate processes: a record
+of 100 bytes while four readers fetch the same MiB repeatedly, and ApiVersions while 1,000 members send
+heartbeats without a pause. Each figure is the median of ``--rounds``. Our broker runs in its own process.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ VALUE = b"x" * 100
 
 
 def create(bootstrap: str, partitions: int) -> str:
-    """A fresh topic."""
+    """Create a topic with a new name."""
     name = f"bench-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(name, partitions, 1)])[name].result(20)
@@ -56,7 +56,7 @@ def create(bootstrap: str, partitions: int) -> str:
 
 
 def produce(client: Mapping[str, str], topic: str, records: int) -> float:
-    """Records a second, acknowledged."""
+    """Produce records; return the acknowledged records a second."""
     producer = Producer(
         {
             **client,
@@ -75,14 +75,14 @@ def produce(client: Mapping[str, str], topic: str, records: int) -> float:
 
 
 def consume(client: Mapping[str, str], topic: str, records: int) -> float:
-    """Records a second, from the first to the last."""
+    """Consume records; return the records a second from the first to the last."""
     consumer = Consumer({**client, "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     while not (read := len(consumer.consume(1, timeout=1.0))):
         pass
     began = time.monotonic()
     while read < records:
-        # The call waits for as many as it asks for: more than there are would cost the whole timeout.
+        # consume() waits for the requested number of records: a larger number would wait for the timeout.
         read += len(consumer.consume(min(10_000, records - read), timeout=1.0))
     took = time.monotonic() - began
     consumer.close()
@@ -90,7 +90,7 @@ def consume(client: Mapping[str, str], topic: str, records: int) -> float:
 
 
 def transact(client: Mapping[str, str], topic: str) -> tuple[float, float, float]:
-    """Transactions of one record and one offset, for LOAD_S: their rate, and p50 and p99 of one in ms."""
+    """Run transactions of one record and one offset for LOAD_S; return rate, p50 and p99 in ms."""
     producer = Producer({**client, "transactional.id": uuid.uuid4().hex, "linger.ms": 0})
     member = Consumer({**client, "group.id": uuid.uuid4().hex})
     producer.init_transactions(30)
@@ -112,7 +112,7 @@ def transact(client: Mapping[str, str], topic: str) -> tuple[float, float, float
 
 
 async def rebalance(bootstrap: str, members: int) -> tuple[float, float]:
-    """Seconds until all members own partitions, and until the rest is whole after one left."""
+    """Return the seconds until all members own partitions, and until recovery from a leave."""
     topic = await asyncio.to_thread(create, bootstrap, 2 * members)
     group = [
         AIOKafkaConsumer(
@@ -138,7 +138,7 @@ async def rebalance(bootstrap: str, members: int) -> tuple[float, float]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait at most a minute."""
+    """Wait for a condition, at most a minute."""
     end = time.monotonic() + 60
     while not condition() and time.monotonic() < end:
         await asyncio.sleep(0.01)
@@ -146,7 +146,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 @contextlib.contextmanager
 def load(kind: str, bootstrap: str, *arguments: object) -> Iterator[None]:
-    """Processes of benchmarks.broker_load around a block."""
+    """Run processes of benchmarks.broker_load during the block."""
     command = [
         sys.executable,
         "-m",
@@ -167,7 +167,7 @@ def load(kind: str, bootstrap: str, *arguments: object) -> Iterator[None]:
 
 
 def quantiles(ask: Callable[[], object], pause_s: float = 0.0) -> tuple[float, float]:
-    """p50 and p99 in ms of a question asked for as long as the load lasts."""
+    """Return p50 and p99 in ms of ``ask()``, repeated while the load lasts."""
     times: list[float] = []
     end = time.monotonic() + LOAD_S
     while time.monotonic() < end:
@@ -180,7 +180,7 @@ def quantiles(ask: Callable[[], object], pause_s: float = 0.0) -> tuple[float, f
 
 
 def latencies(bootstrap: str) -> list[tuple[float, float]]:
-    """One record beside readers, one question beside members: p50 and p99 in ms."""
+    """Return p50 and p99 in ms of a produce beside readers and of a request beside members."""
     read, written = create(bootstrap, 1), create(bootstrap, 1)
     with RawClient(bootstrap, 60) as client:
         for _ in range(11):
@@ -200,7 +200,7 @@ def latencies(bootstrap: str) -> list[tuple[float, float]]:
 
 
 SECOND, RATE, MS = "{:.2f} s", "{:,.0f}/s", "{:.1f} / {:.1f} ms"
-#: The rows of the table with their formats; without records only those of the latencies.
+#: The table's rows with their formats; without records, the rows of the latencies only.
 RATES = (
     ("start of the process", SECOND),
     ("produced", RATE),
@@ -221,7 +221,7 @@ LATENCIES = (
 
 
 def rates(peer: Peer, records: int) -> list[tuple[float, ...]]:
-    """The figures of ``RATES``, once."""
+    """Measure each figure of ``RATES`` once."""
     topics = {client: create(peer.bootstrap, PARTITIONS) for client in ("plain", "tls")}
     found: list[tuple[float, ...]] = [(peer.start_s,)]
     for step in (produce, consume):
@@ -234,7 +234,7 @@ def rates(peer: Peer, records: int) -> list[tuple[float, ...]]:
 
 
 def measure(peer: Peer, records: int, rounds: int) -> list[tuple[float, ...]]:
-    """One column of the table, the medians of so many rounds; 0 records: latencies alone."""
+    """Measure a column of the table: medians of ``rounds``; 0 records measures latencies only."""
     found = [
         [*(rates(peer, records) if records else ()), *latencies(peer.bootstrap)]
         for _ in range(rounds)
@@ -246,7 +246,7 @@ def measure(peer: Peer, records: int, rounds: int) -> list[tuple[float, ...]]:
 
 
 def start_in_process_ms() -> float:
-    """The median time until an embedded broker in memory has its address, in this process."""
+    """Return the median time in ms until an in-memory broker in this process has its address."""
     times = []
     for _ in range(20):
         began = time.perf_counter()
@@ -256,7 +256,7 @@ def start_in_process_ms() -> float:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the measurements and print the table."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     parser = argparse.ArgumentParser()
     parser.add_argument("--records", type=int, default=200_000)

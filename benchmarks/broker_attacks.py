@@ -1,10 +1,10 @@
-"""What strangers can do to a broker with little: ours, another checkout of it, and Apache Kafka in a table.
+"""Compare brokers under cheap attacks: ours, another checkout of ours, and Apache Kafka, in a table.
 
     python -m benchmarks.broker_attacks [--before CHECKOUT] [--no-kafka] [--only WORD]
 
-Each attack runs against a broker process of its own, is bounded in count and in time (LIMIT_S), and is told
-as one cell. While an attack runs a second client beats on another connection; the delay of its slowest
-heartbeat is what others feel. Kafka has no column where its files are not ours to damage.
+Each attack runs against its own broker process, with limits on count and time (LIMIT_S), and fills one cell.
+During the attack a second client sends heartbeats on another connection; the cell reports the delay of its
+slowest heartbeat. Attacks that damage files have no cell for Kafka.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ os._exit(0)
 
 
 def restart_after_trimming(target: Target) -> str:
-    """300,000 batches deleted from 12,000 partitions, then a start, then SIGTERM."""
+    """Delete 300,000 batches from 12,000 partitions, start the broker, then send SIGTERM."""
     if target.code is None:
         return "-"
     subprocess.run(
@@ -90,14 +90,14 @@ def restart_after_trimming(target: Target) -> str:
 
 
 def same_topic(target: Target) -> str:
-    """Metadata that names one topic of 10,000 partitions 400 times."""
+    """Request Metadata with a topic of 10,000 partitions listed 400 times."""
     target.start()
     target.topic("wide", 10_000 if target.code is not None else 1_000)
     return felt(target, 3, 12, topics=[{"name": "wide"}] * 400)
 
 
 def same_time(target: Target) -> str:
-    """ListOffsets by time, one gzip batch of 50,000 records named 2,000 times."""
+    """Request ListOffsets by time, 2,000 times the partition of a gzip batch of 50,000 records."""
     target.start()
     target.topic("t")
     records = b"".join(one_record(b"x" * 40, offset_delta=n) for n in range(50_000))
@@ -111,7 +111,7 @@ def same_time(target: Target) -> str:
 
 
 def same_group(target: Target) -> str:
-    """DescribeGroups that names one group with 400 KB in it 1,000 times."""
+    """Request DescribeGroups with a group of 400 KB listed 1,000 times."""
     target.start()
     target.topic("t")
     with target.client() as member:
@@ -137,7 +137,7 @@ def same_group(target: Target) -> str:
 
 
 def same_offsets(target: Target) -> str:
-    """OffsetFetch of everything a group has, 1,000 times in one request."""
+    """Request OffsetFetch of all a group's offsets, 1,000 times in a request."""
     target.start()
     target.topic("t", 100)
     parts = [
@@ -153,7 +153,7 @@ def same_offsets(target: Target) -> str:
 
 
 def same_configs(target: Target) -> str:
-    """DescribeConfigs of one topic, 20,000 times in one request."""
+    """Request DescribeConfigs of a topic, 20,000 times in a request."""
     target.start()
     target.topic("t")
     resource = {"resource_type": 2, "resource_name": "t"}
@@ -161,7 +161,7 @@ def same_configs(target: Target) -> str:
 
 
 def many_partitions(target: Target) -> str:
-    """ListOffsets of 60,000 partitions that are not there: nothing repeats, the request has 1 MB."""
+    """Request ListOffsets of 60,000 unknown partitions: a request of 1 MB without repetition."""
     target.start()
     target.topic("t")
     parts = [
@@ -171,7 +171,7 @@ def many_partitions(target: Target) -> str:
 
 
 def widest(target: Target) -> str:
-    """The longest list each API takes in about 1 MB, one after the other, on 100,000 partitions."""
+    """Send each API its longest list of about 1 MB, one after another, on 100,000 partitions."""
     if target.code is None:
         return "-"
     target.start()
@@ -179,7 +179,7 @@ def widest(target: Target) -> str:
 
 
 def half_frames(target: Target) -> str:
-    """150 connections that send 16 MiB less a few bytes and fall silent."""
+    """Open 150 connections; each sends 16 MiB less a few bytes and then stalls."""
     target.start()
     before = target.memory_mib()
     with contextlib.ExitStack() as stack:
@@ -198,7 +198,7 @@ def half_frames(target: Target) -> str:
 
 
 def bodies(target: Target) -> str:
-    """Seven bodies no reader can use: how many were stored."""
+    """Produce seven unreadable batches; count the stored batches."""
     target.start()
     target.topic("t")
     noise = random.Random(1).randbytes(60)
@@ -222,7 +222,7 @@ def bodies(target: Target) -> str:
 
 
 def poisoned_group(target: Target) -> str:
-    """A protocol type of 40,000 bytes joins; then ListGroups in an old version."""
+    """Join with a protocol type of 40,000 bytes, then send ListGroups in an old version."""
     target.start()
     target.topic("t")
     values = {
@@ -248,7 +248,7 @@ def poisoned_group(target: Target) -> str:
 
 
 def damaged_log(target: Target) -> str:
-    """500 records acknowledged, kill -9, one byte flipped in the middle of the write-ahead log."""
+    """Produce 500 records, kill the broker, flip a byte in the middle of the write-ahead log."""
     if target.code is None:
         return "-"
     target.start()
@@ -271,7 +271,7 @@ def damaged_log(target: Target) -> str:
 
 
 def fresh_groups(target: Target) -> str:
-    """20,000 fresh group ids by one connection; then somebody else joins a new group."""
+    """Create 20,000 group ids on a connection; then another client joins a new group."""
     target.start()
     target.topic("t")
     values = {
@@ -295,7 +295,7 @@ def fresh_groups(target: Target) -> str:
 
 
 def wildcard_host(target: Target) -> str:
-    """--host 0.0.0.0: where are clients sent?"""
+    """Start with --host 0.0.0.0; return the address that Metadata reports to clients."""
     if target.code is None:
         return "refuses to start"
     target.start(host="0.0.0.0")
@@ -304,7 +304,7 @@ def wildcard_host(target: Target) -> str:
 
 
 def log_lines(target: Target) -> str:
-    """2,000 refused frames: lines in the log."""
+    """Send 2,000 malformed frames; count the lines in the log."""
     if target.code is None:
         return "-"
     target.start()
@@ -337,7 +337,7 @@ ATTACKS: dict[str, Attack] = {
 
 
 def run(attack: Attack, code: Path | None, kafka: KafkaServer | None) -> str:
-    """One cell."""
+    """Run an attack; return the text of its cell."""
     target = Target(code, kafka)
     try:
         return attack(target)
@@ -350,7 +350,7 @@ def run(attack: Attack, code: Path | None, kafka: KafkaServer | None) -> str:
 
 @contextlib.contextmanager
 def maybe_kafka(wanted: bool) -> Iterator[KafkaServer | None]:
-    """A fresh Kafka for one attack."""
+    """Start a new Kafka for an attack."""
     if not wanted:
         yield None
         return
@@ -359,7 +359,7 @@ def maybe_kafka(wanted: bool) -> Iterator[KafkaServer | None]:
 
 
 def main() -> None:
-    """Attack and print."""
+    """Run the attacks and print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

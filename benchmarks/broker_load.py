@@ -1,4 +1,4 @@
-"""Load on a broker from a process of its own: members that beat without a pause, readers that read on and on.
+"""Put load on a broker from a separate process: members with continuous heartbeats, or continuous readers.
 
 python -m benchmarks.broker_load beat HOST:PORT COUNT SECONDS     # prints beats a second
 python -m benchmarks.broker_load read HOST:PORT TOPIC COUNT SECONDS
@@ -15,28 +15,28 @@ CLIENT = struct.pack(">h", 4) + b"load"
 
 
 def frame(api_key: int, version: int, body: bytes) -> bytes:
-    """A request; versions before compact strings only."""
+    """Encode a request; only for versions without compact strings."""
     whole = struct.pack(">hhi", api_key, version, 1) + CLIENT + body
     return struct.pack(">i", len(whole)) + whole
 
 
 def text(value: str) -> bytes:
-    """A string."""
+    """Encode a string."""
     return struct.pack(">h", len(value)) + value.encode()
 
 
 def heartbeat(group: str, member: str = "nobody") -> bytes:
-    """Heartbeat v3."""
+    """Encode Heartbeat v3."""
     return frame(12, 3, text(group) + struct.pack(">i", 1) + text(member) + struct.pack(">h", -1))
 
 
 def api_versions() -> bytes:
-    """ApiVersions v0."""
+    """Encode ApiVersions v0."""
     return frame(18, 0, b"")
 
 
 def fetch(topic: str, offset: int, max_bytes: int) -> bytes:
-    """Fetch v4 of partition 0, at once."""
+    """Encode Fetch v4 of partition 0 that does not wait."""
     head = struct.pack(">iiiib", -1, 0, 1, max_bytes, 0)
     return frame(
         1,
@@ -46,7 +46,7 @@ def fetch(topic: str, offset: int, max_bytes: int) -> bytes:
 
 
 class Repeat(asyncio.Protocol):
-    """Sends the same request again as soon as it is answered; ``answers`` counts."""
+    """Send the same request after each answer; ``answers`` counts the answers."""
 
     def __init__(self, request: bytes) -> None:
         self.request = request
@@ -54,14 +54,14 @@ class Repeat(asyncio.Protocol):
         self.left = -4
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The first request."""
+        """Send the first request."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         self.head = b""
         transport.write(self.request)
 
     def data_received(self, data: bytes) -> None:
-        """Count bytes of the answer; ask again when it is whole."""
+        """Count the answer's bytes; send the request again after the last byte."""
         if self.left < 0:
             self.head += data
             if len(self.head) < 4:
@@ -77,7 +77,7 @@ class Repeat(asyncio.Protocol):
 
 
 async def repeat(bootstrap: str, request: bytes, count: int, seconds: float) -> int:
-    """So many connections for so long; how many answers came."""
+    """Repeat a request on ``count`` connections for ``seconds``; return the number of answers."""
     host, port = bootstrap.rsplit(":", 1)
     loop = asyncio.get_running_loop()
     peers = []
@@ -91,7 +91,7 @@ async def repeat(bootstrap: str, request: bytes, count: int, seconds: float) -> 
 
 
 def main() -> None:
-    """Run one kind of load."""
+    """Run a kind of load."""
     kind, bootstrap, *rest = sys.argv[1:]
     if kind == "beat":
         request, count, seconds = heartbeat("beaten"), int(rest[0]), float(rest[1])

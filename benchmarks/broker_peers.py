@@ -23,7 +23,7 @@ MECHANISM, USER, PASSWORD = "SCRAM-SHA-512", "bench", "only-on-loopback"
 
 @dataclass(frozen=True)
 class Peer:
-    """A running broker: librdkafka's settings for both listeners, and the seconds of its start."""
+    """A running broker: librdkafka's settings for both listeners, and its start time in seconds."""
 
     bootstrap: str
     tls: Mapping[str, str]
@@ -35,7 +35,7 @@ class Peer:
 
 
 def login(bootstrap: str, authority: Path, user: str, password: str) -> Mapping[str, str]:
-    """librdkafka's settings for the listener with TLS."""
+    """Return librdkafka's settings for the listener with TLS."""
     return {
         "bootstrap.servers": bootstrap,
         "security.protocol": "SASL_SSL",
@@ -48,7 +48,7 @@ def login(bootstrap: str, authority: Path, user: str, password: str) -> Mapping[
 
 @contextlib.contextmanager
 def embedded(data: Path | None) -> Iterator[Peer]:
-    """The embedded broker, as a user starts it; ``data`` None keeps its records in memory."""
+    """Start the embedded broker by its command; ``data`` None keeps records in memory."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         authority = Authority(folder)
@@ -82,7 +82,7 @@ def embedded(data: Path | None) -> Iterator[Peer]:
 
 @contextlib.contextmanager
 def kafka() -> Iterator[Peer]:
-    """Apache Kafka, one node with its data on disk; the formatting of its disk is part of its start."""
+    """Start a single-node Apache Kafka with its data on disk; the start time includes formatting."""
     jars = fetch_jars(POM, f"kafka-{KAFKA_VERSION}")
     began = time.monotonic()
     with kafka_server(with_secured=True, jars=jars) as server:

@@ -1,4 +1,4 @@
-"""A broker under attack, and a bystander who feels it."""
+"""A broker under attack, and a client that measures the attack's effect on other clients."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ NOT_YET = (3, 5, 6, 14, 15, 16)
 
 @dataclass
 class Target:
-    """A broker under attack: how to start it on a folder, and what to talk to."""
+    """A broker under attack: its start command, its data folder and its address."""
 
-    code: Path | None  # a checkout of ours; None is Kafka
+    code: Path | None  # a checkout of ours; None for Kafka
     kafka: KafkaServer | None = None
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="attack-")))
     process: subprocess.Popen[str] | None = None
     bootstrap: str = ""
 
     def start(self, *settings: str, host: str = "127.0.0.1") -> float | None:
-        """Start ours; seconds until it listens, None where it does not within the limit."""
+        """Start our broker; return the seconds until it listens, None after the limit."""
         if self.kafka is not None:
             self.bootstrap = self.kafka.bootstrap
             return 0.0
@@ -72,28 +72,28 @@ class Target:
         return time.monotonic() - began
 
     def errors(self) -> str:
-        """What ours wrote to stderr."""
+        """Return our broker's stderr."""
         return (self.folder / "stderr").read_text()
 
     def memory_mib(self) -> int:
-        """Resident memory now."""
+        """Return the broker's resident memory in MiB."""
         process = self.kafka.process if self.kafka is not None else self.process
         assert process is not None
         with open(f"/proc/{process.pid}/statm") as statm:
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 2**20
 
     def kill(self) -> None:
-        """SIGKILL, ours only."""
+        """Send SIGKILL to our broker; leave Kafka running."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
 
     def client(self) -> RawClient:
-        """A connection."""
+        """Open a connection."""
         return RawClient(self.bootstrap, LIMIT_S)
 
     def topic(self, name: str, partitions: int = 1) -> None:
-        """A topic that takes records."""
+        """Create a topic; wait until its leader and the group coordinator answer."""
         with self.client() as client:
             wanted = {"name": name, "num_partitions": partitions, "replication_factor": 1}
             client.call(19, 5, topics=[wanted], timeout=datetime.timedelta(seconds=20))
@@ -109,7 +109,7 @@ class Target:
 
 
 class Bystander:
-    """A member that beats on its own connection, and remembers its longest wait."""
+    """A member with continuous heartbeats on its own connection; it records its longest wait."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -129,7 +129,7 @@ class Bystander:
                 time.sleep(0.002)
 
     def end(self) -> float:
-        """The longest wait in seconds, one that still lasts included."""
+        """Stop; return the longest wait in seconds, including an unfinished wait."""
         self._stop.set()
         self._thread.join(0.5)
         if self._thread.is_alive() and self._since is not None:
@@ -138,7 +138,7 @@ class Bystander:
 
 
 def answer_bytes(client: RawClient) -> int:
-    """Read one answer and throw it away; its size. Raises TimeoutError, ConnectionError."""
+    """Read and discard an answer; return its size. Raises TimeoutError, ConnectionError."""
     end = time.monotonic() + LIMIT_S
     (size,) = struct.unpack(">i", client._read(4))
     left = size
@@ -153,7 +153,7 @@ def answer_bytes(client: RawClient) -> int:
 
 
 def felt(target: Target, api_key: int, version: int, **values: Any) -> str:
-    """One request beside a bystander: how long it took, what the others felt, memory it left behind."""
+    """Send a request beside a bystander; format duration, the bystander's delay and the memory growth."""
     before = target.memory_mib()
     bystander = Bystander(target)
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""The longest list each API takes in about a megabyte, nothing in it twice: what others feel of it."""
+"""Send each API its longest list of about a megabyte without repetition; measure other clients' delay."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ SECOND = datetime.timedelta(seconds=1)
 
 
 def numbered(count: int, **more: Any) -> list[dict[str, Any]]:
-    """Partitions 0, 1, 2, ..."""
+    """Return partitions 0, 1, 2, ..."""
     return [{"partition_index": number, **more} for number in range(count)]
 
 
 def names(count: int) -> tuple[str, ...]:
-    """Names nobody has."""
+    """Return names of unknown topics, groups or members."""
     return tuple(f"n{number:05d}" for number in range(count))
 
 
 def requests() -> dict[str, tuple[int, int, dict[str, Any]]]:
-    """What is asked: API key, version, values."""
+    """Return name -> (API key, version, values) of each request."""
     wide = [f"wide{number}" for number in range(TOPICS)]
     made = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in names(15_000)]
     tiny = b"".join(one_record(b"", offset_delta=n) for n in range(100_000))
@@ -128,7 +128,7 @@ def requests() -> dict[str, tuple[int, int, dict[str, Any]]]:
 
 
 def worst_wait(target: Target) -> str:
-    """The request that others felt most, and how long."""
+    """Return the request with the longest delay of other clients, and this delay."""
     with target.client() as client:
         for number in range(TOPICS):
             topic = {"name": f"wide{number}", "num_partitions": WIDE, "replication_factor": 1}

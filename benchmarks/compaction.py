@@ -1,17 +1,17 @@
-"""The ways to the last value per key on Spark, over the same generated changelog, equal results asserted.
+"""Compare ways to each key's last value on Spark, on a generated changelog; the results must be equal.
 
     python -m benchmarks.compaction [--keys 1000000] [--rounds 20] [--partitions 32] [--width 2]
 
-    generation alone      the records are made and dropped: a part of each time below
-    transfer alone        and handed to Python, where rows are counted: Spark's floor for any such job
-    mapInArrow to SST     ours: one task a partition, no shuffle, manifests of files a worker ingests
-    max_by to Parquet     what one would write first: a shuffle by key, then a file no store can take
+    generation alone      makes and drops the records: a part of each time below
+    transfer alone        sends the records to Python and counts rows: Spark's minimum for such a job
+    mapInArrow to SST     ours: one task per partition, no shuffle, manifests of files for ingestion
+    max_by to Parquet     the textbook way: a shuffle by key, then files that stores cannot ingest
 
-The records are made inside the tasks (``keys`` x ``rounds``, in offset order), so that what is compared is
-compaction and not Kafka. Keys come pseudo-randomly, as a table's do: written in cyclic ascending order they
-make Spark's sort by key nearly free, which no changelog does. Values are about 100 bytes of JSON. The ways
-take turns, so that a busy machine slows all of them; medians of ``--runs`` warm runs. Both results are then
-read back: their keys and the sum of their items' CRC-32 must agree.
+The tasks make the records themselves (``keys`` x ``rounds``, in offset order), so the times measure
+compaction and not Kafka. Keys are pseudo-random, as in a table: in cyclic ascending order they would make
+Spark's sort by key nearly free, unlike in any changelog. Values are about 100 bytes of JSON. The ways
+take turns, so that a busy machine slows all of them; figures are medians of ``--runs`` warm runs. Finally
+both results are read back: their keys and the sum of their rows' CRC-32 must agree.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PAD = "x" * 70
 
 
 def changelog(spark: SparkSession, keys: int, rounds: int, partitions: int) -> DataFrame:
-    """``partition, offset, key, value`` as the Kafka source gives them: a task a partition, in order."""
+    """Return ``partition, offset, key, value`` like the Kafka source: a task per partition, in order."""
     per_partition = keys * rounds // partitions
     numbers = spark.range(0, per_partition * partitions, 1, partitions)
     key = F.concat(
@@ -67,12 +67,12 @@ def changelog(spark: SparkSession, keys: int, rounds: int, partitions: int) -> D
 
 
 def generate(records: DataFrame, _: Path) -> None:
-    """No more than the records themselves."""
+    """Make the records and drop them."""
     records.write.format("noop").mode("overwrite").save()
 
 
 def transfer(records: DataFrame, _: Path) -> None:
-    """The columns ours takes, to Python and no further."""
+    """Send the columns of our way to Python, and stop there."""
 
     def count(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -84,7 +84,7 @@ def transfer(records: DataFrame, _: Path) -> None:
 
 
 def to_sst(records: DataFrame, folder: Path, *, partitions: int, end: int) -> None:
-    """Ours, manifests included."""
+    """Write snapshots in our way, including manifests."""
     job = Job(
         TOPIC,
         str(folder),
@@ -96,13 +96,13 @@ def to_sst(records: DataFrame, folder: Path, *, partitions: int, end: int) -> No
 
 
 def to_parquet(records: DataFrame, folder: Path) -> None:
-    """The textbook's."""
+    """Write Parquet in the textbook way."""
     latest = records.groupBy("partition", "key").agg(F.max_by("value", "offset").alias("value"))
     latest.where("value is not null").write.parquet(str(folder))
 
 
 def digest_sst(folder: Path) -> tuple[int, int]:
-    """(keys, sum of CRC-32 of key and value) of all partitions' snapshots."""
+    """Return (keys, sum of CRC-32 of key and value) of all partitions' snapshots."""
     catalog = Catalog(open_storage(str(folder)))
     keys = total = 0
     for partition in catalog.partitions(TOPIC):
@@ -116,7 +116,7 @@ def digest_sst(folder: Path) -> tuple[int, int]:
 
 
 def digest_parquet(spark: SparkSession, folder: Path) -> tuple[int, int]:
-    """The same of the textbook's files."""
+    """Return (keys, sum of CRC-32 of key and value) of the Parquet files."""
     items = spark.read.parquet(str(folder))
     [(keys, total)] = items.agg(F.count("key"), F.sum(F.crc32(F.concat("key", "value")))).collect()
     return keys, total
@@ -128,7 +128,7 @@ def measure(
     folder: Path,
     runs: int,
 ) -> dict[str, list[float]]:
-    """Seconds of each way, in turns; the first turn warms up. What was written last stays in ``folder``."""
+    """Time all ways in turn, after a warm-up turn; the last results stay in ``folder``."""
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(runs + 1):
         for name, way in ways.items():
@@ -140,7 +140,7 @@ def measure(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print all four and the ratio; 0 if both results are the same items."""
+    """Print all four times and the ratio; return 0 if both results have the same rows."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

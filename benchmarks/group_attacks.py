@@ -1,4 +1,4 @@
-"""What strangers can do to a broker through its groups, and what others feel of it; for broker_attacks."""
+"""Attacks on a broker through its groups, and their effect on other clients; for broker_attacks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIGHT: Final = ("(a+)+$", "(a|aa)+$", "(.*a){20}b", "(a?){500}a{500}", "([a-z]+)
 
 
 def join(group: str, member: str, **more: Any) -> Request:
-    """A heartbeat that joins."""
+    """Return a heartbeat that joins a group."""
     values = {
         "group_id": group,
         "member_id": member,
@@ -36,12 +36,12 @@ def join(group: str, member: str, **more: Any) -> Request:
 
 
 def owned(topic_id: uuid.UUID | None, count: int) -> list[dict[str, Any]]:
-    """Partitions 0 to ``count`` of one topic."""
+    """Return partitions 0 to ``count`` of a topic."""
     return [{"topic_id": topic_id, "partitions": tuple(range(count))}]
 
 
 def flood(target: Target, requests: Iterable[Request]) -> str:
-    """Pipelined requests beside a bystander, until they are over or time is up."""
+    """Pipeline requests beside a bystander until they end or time is up."""
     before, bystander, began = target.memory_mib(), Bystander(target), time.monotonic()
     errors: Counter[str] = Counter()
     waiting: list[tuple[int, int]] = []
@@ -72,13 +72,13 @@ def _error(answer: Any) -> str:
 
 
 def same_name(target: Target) -> str:
-    """A subscription that names one topic 100,000 times."""
+    """Subscribe to a topic, with its name repeated 100,000 times."""
     _prepare(target)
     return flood(target, [join("g", "m", subscribed_topic_names=("t",) * 100_000)])
 
 
 def many_names(target: Target) -> str:
-    """A member whose 100 heartbeats subscribe to 20,000 other topics each, which nobody has."""
+    """Subscribe a member, in each of 100 heartbeats, to 20,000 other unknown topics."""
     _prepare(target)
     names = tuple(f"n{number:05d}" for number in range(40_000))
     return flood(
@@ -87,19 +87,19 @@ def many_names(target: Target) -> str:
 
 
 def many_regexes(target: Target) -> str:
-    """10,000 heartbeats of a member, each with another regular expression."""
+    """Send 10,000 heartbeats of a member, each with a new regular expression."""
     _prepare(target)
     return flood(target, (_by_regex("g", "m", f"t{number}.*") for number in range(10_000)))
 
 
 def regex_members(target: Target) -> str:
-    """2,000 members of a group, each with its own regular expression, on 1,000 topics."""
+    """Join 2,000 members, each with its own regular expression, on 1,000 topics."""
     _prepare(target, topics=1_000)
     return flood(target, (_by_regex("g", f"m{number}", f"t.*{number}?") for number in range(2_000)))
 
 
 def tight_regexes(target: Target) -> str:
-    """Patterns that backtracking never finishes, on names of 249 times one letter."""
+    """Subscribe with patterns of endless backtracking, on names of 249 equal letters."""
     _prepare(target)
     for letter in "ax":
         target.topic(letter * 249)
@@ -107,7 +107,7 @@ def tight_regexes(target: Target) -> str:
 
 
 def long_regex(target: Target) -> str:
-    """Heartbeats with a pattern of 1,000,000 characters, 20 of them."""
+    """Send 20 heartbeats with a pattern of 1,000,000 characters."""
     _prepare(target)
     return flood(target, (_by_regex(f"g{n}", "m", "(a|b)" * 200_000) for n in range(20)))
 
@@ -120,7 +120,7 @@ def _by_regex(group: str, member: str, regex: str) -> Request:
 
 
 def many_owned(target: Target) -> str:
-    """20 joins that claim 200,000 partitions of a topic nobody has."""
+    """Send 20 joins that claim 200,000 partitions of an unknown topic."""
     _prepare(target)
     return flood(
         target, (join("g", "m", topic_partitions=owned(STRANGE, 200_000)) for _ in range(20))
@@ -128,7 +128,7 @@ def many_owned(target: Target) -> str:
 
 
 def epochs(target: Target) -> str:
-    """Every request that carries an epoch, with the widest ones: how many were taken, and the errors."""
+    """Send extreme epochs in every request with an epoch; count the answers by error."""
     _prepare(target)
     with target.client() as client:
         first = _ask(client, join("g", "m"))
@@ -142,7 +142,7 @@ def epochs(target: Target) -> str:
 
 
 def topic_ids(target: Target) -> str:
-    """Commits, fetches and claims of topic ids that are null or nobody's."""
+    """Send commits, fetches and claims with null and unknown topic ids."""
     _prepare(target)
     said: list[str] = []
     with target.client() as client:
@@ -178,13 +178,13 @@ def _topic_id(client: Any) -> uuid.UUID:
 
 
 def member_ids(target: Target) -> str:
-    """5,000 members of one group, each from a client that never comes again."""
+    """Join 5,000 members to a group, each from a client that then stops."""
     _prepare(target)
     return flood(target, (join("g", f"m{number}") for number in range(5_000)))
 
 
 def instance_ids(target: Target) -> str:
-    """2,500 static members of one group that come and leave for a while at once."""
+    """Join 2,500 static members to a group; each leaves temporarily (epoch -2) at once."""
     _prepare(target)
 
     def requests() -> Iterable[Request]:
@@ -197,13 +197,13 @@ def instance_ids(target: Target) -> str:
 
 
 def lone_groups(target: Target) -> str:
-    """10,000 groups of one member each."""
+    """Create 10,000 groups with a member each."""
     _prepare(target)
     return flood(target, (join(f"g{number}", "m") for number in range(10_000)))
 
 
 def described(target: Target) -> str:
-    """A group of 2,000 members, described 200 times, each time named 10,000 times; groups listed as often."""
+    """Describe, list and delete a group of 2,000 members in 200 requests that name it 10,000 times."""
     _prepare(target)
     flood(target, (join("g", f"m{number}", rack_id="r" * 200) for number in range(2_000)))
     one: list[Request] = [

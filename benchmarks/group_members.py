@@ -1,7 +1,7 @@
-"""Members of both group protocols on one event loop, by raw requests: cheap enough for a thousand at a time.
+"""Members of both group protocols on one event loop, by raw requests: cheap enough for a thousand members.
 
-They hold no records; they join, heartbeat every second, take and give up partitions, and write down in a
-common ledger who has what. A partition that two hold at one instant is counted.
+Members read no records. They join, send a heartbeat each second, take and revoke partitions, and write their
+partitions to a shared ledger. The ledger counts partitions with two owners at the same time.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ OUT: Final = (22, 25, 69, 110)
 
 
 def span(milliseconds: int) -> datetime.timedelta:
-    """Milliseconds for kio."""
+    """Convert milliseconds for kio."""
     return datetime.timedelta(milliseconds=milliseconds)
 
 
 class Connection:
-    """Requests and answers, one at a time."""
+    """A connection that sends one request at a time."""
 
     def __init__(self) -> None:
         self._correlation = 0
 
     async def open(self, bootstrap: str) -> None:
-        """Connect."""
+        """Connect to the broker."""
         host, port = bootstrap.rsplit(":", 1)
         self.reader, self.writer = await asyncio.open_connection(host, int(port))
 
     async def call(self, api_key: int, version: int, **values: Any) -> Any:
-        """Request and answer."""
+        """Send a request; return the answer."""
         self._correlation += 1
         schema, answer = (
             load_request_schema(api_key, version),
@@ -70,22 +70,22 @@ class Connection:
         return message
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self.writer.close()
 
 
 class Ledger:
-    """Who has which partition now, and when that last changed."""
+    """The current owner of each partition, and the time of the last change."""
 
     def __init__(self, partitions: int) -> None:
         self.partitions = partitions
         self.owners: dict[int, str] = {}
         self.doubles = 0
         self.changed = time.monotonic()
-        self.beats: list[float] = []  # seconds each heartbeat took
+        self.beats: list[float] = []  # duration of each heartbeat in seconds
 
     def change(self, who: str, lost: Iterable[int], gained: Iterable[int]) -> None:
-        """A member gives up some and takes others."""
+        """Record a member's revoked and new partitions."""
         for number in lost:
             if self.owners.get(number) == who:
                 del self.owners[number]
@@ -96,7 +96,7 @@ class Ledger:
             self.changed = time.monotonic()
 
     def is_even(self, members: int) -> bool:
-        """Every partition is somebody's, and nobody has two more than another."""
+        """Whether every partition has an owner and the members' counts differ by at most 1."""
         if len(self.owners) < self.partitions:
             return False
         counts: dict[str, int] = {}
@@ -107,7 +107,7 @@ class Ledger:
 
 
 class Member:
-    """One member; ``run`` until it leaves or dies."""
+    """A group member; its task runs until it leaves or dies."""
 
     def __init__(self, bootstrap: str, group: str, ledger: Ledger) -> None:
         self.bootstrap, self.group, self.ledger = bootstrap, group, ledger
@@ -117,11 +117,11 @@ class Member:
         self.task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Join, and go on in the background."""
+        """Join, and run in the background."""
         self.task = asyncio.create_task(self._run())
 
     def take(self, owned: frozenset[int]) -> None:
-        """It has these now."""
+        """Replace the member's partitions and update the ledger."""
         before, self.owned = self.owned, owned
         self.ledger.change(self.name, before - owned, owned - before)
 
@@ -133,22 +133,22 @@ class Member:
             self.connection.close()
 
     async def live(self) -> None:
-        """The protocol."""
+        """Run the protocol."""
         raise NotImplementedError
 
     async def say_goodbye(self) -> None:
-        """The protocol's way to leave."""
+        """Leave the group by the protocol's request."""
         raise NotImplementedError
 
     async def beat(self, api_key: int, version: int, **values: Any) -> Any:
-        """A heartbeat whose time is written down."""
+        """Send a heartbeat and record its duration."""
         began = time.monotonic()
         answer = await self.connection.call(api_key, version, **values)
         self.ledger.beats.append(time.monotonic() - began)
         return answer
 
     async def die(self, *, politely: bool) -> None:
-        """Stop; politely is to leave the group first, on a connection of its own."""
+        """Stop; ``politely`` leaves the group first, on a separate connection."""
         assert self.task is not None
         self.task.cancel()
         with contextlib.suppress(
@@ -166,12 +166,12 @@ class Member:
 
 
 class NewMember(Member):
-    """The consumer protocol: acknowledges at once what it gave up, as clients do."""
+    """The consumer protocol (KIP-848): acknowledges revoked partitions at once, as clients do."""
 
     epoch = 0
 
     async def live(self) -> None:
-        """Heartbeats, one a second, and one more right after a change."""
+        """Send a heartbeat a second, and an extra heartbeat after a revocation."""
         tells_all = True
         while True:
             owned = (
@@ -196,7 +196,7 @@ class NewMember(Member):
                 self.epoch = answer.member_epoch
                 if answer.assignment is not None:
                     listed = answer.assignment.topic_partitions
-                    # Kafka may still know the topic of this name that was deleted before.
+                    # Kafka may still report the deleted topic of the same name.
                     given = frozenset(
                         n for t in listed if t.topic_id == self.topic_id for n in t.partitions
                     )
@@ -209,14 +209,14 @@ class NewMember(Member):
     topic_id: uuid.UUID
 
     async def say_goodbye(self) -> None:
-        """Epoch -1."""
+        """Leave with epoch -1."""
         await self.connection.call(
             68, 1, group_id=self.group, member_id=self.name, member_epoch=-1, topic_partitions=None
         )
 
 
 class OldMember(Member):
-    """The classic protocol, eagerly: gives up everything, joins, and the leader deals round."""
+    """The eager classic protocol: revoke all, join; the leader assigns round-robin."""
 
     session_ms = 10_000
 
@@ -225,7 +225,7 @@ class OldMember(Member):
         self.member_id, self.generation = "", -1
 
     async def live(self) -> None:
-        """Join, sync, heartbeats until a rebalance; again."""
+        """Join, sync, send heartbeats until a rebalance; repeat."""
         while True:
             if not await self._join():
                 continue
@@ -284,7 +284,7 @@ class OldMember(Member):
         return True
 
     async def say_goodbye(self) -> None:
-        """LeaveGroup."""
+        """Send LeaveGroup."""
         members = [{"member_id": self.member_id}]
         await self.connection.call(13, 5, group_id=self.group, members=members)
 

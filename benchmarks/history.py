@@ -1,8 +1,8 @@
-"""Cost of ``history`` per million ledger lines: ``python -m benchmarks.history [LINES]`` (1,000,000).
+"""Measure ``history`` per million ledger lines: ``python -m benchmarks.history [LINES]`` (1,000,000).
 
-Writes a ledger of eight files (decisions of 480 placements, one recovery and twelve samples each), runs
-the job twice in one local[2] session and prints processor seconds of Spark and its Python workers, which
-do not depend on what else the machine does, beside wall seconds, which do.
+Writes a ledger of eight files (decisions of 480 placements, one recovery and twelve samples each) and runs
+the job twice in a local[2] session. Prints processor seconds of Spark and its Python workers, independent of
+other load on the machine, and wall seconds, which depend on other load.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MEMBERS = [f"faust-0.15.3-{number:036d}" for number in range(24)]
 
 
 def lines(count: int) -> Iterator[bytes]:
-    """About ``count`` lines of one group's life, a decision every ten minutes."""
+    """Yield about ``count`` lines of a group, with a decision every ten minutes."""
     written, number = 0, 0
     while written < count:
         at, name = START + 600 * number, f"{number}-0123456789abcdef"
@@ -100,7 +100,7 @@ def lines(count: int) -> Iterator[bytes]:
 
 
 def processor_seconds(root: int) -> float:
-    """Of ``root`` and all its descendants, those that ended and were waited for included."""
+    """Return the processor seconds of ``root`` and all its descendants, including ended children."""
     parents, spent = {}, {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -118,7 +118,7 @@ def processor_seconds(root: int) -> float:
 
 
 def main() -> None:
-    """Generate, run twice, print."""
+    """Generate the ledger, run twice, print the times."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     with tempfile.TemporaryDirectory(prefix="faust-assigner-history-") as folder:
         files = [(Path(folder) / f"w{number}.jsonl").open("wb") for number in range(8)]

@@ -1,13 +1,12 @@
-"""A year of history, added day by day: ``python -m benchmarks.history_year [--days 365] [--lines 27000]``.
+"""Add a year of history day by day: ``python -m benchmarks.history_year [--days 365] [--lines 27000]``.
 
-Writes the ledger of one day at a time (30 workers, 480 partitions, drawn from ``--seed``), merges it
-without Spark, and removes it again: at the end every day but the last is pruned from the ledger. A copy of
-the store stays behind at day 10. Then five further days are added to that copy and to a copy of the whole
-store in turn, so that a busy minute falls on both. Prints the medians: processor seconds and wall seconds.
-The other days are merged without pictures, which the store does not depend on; ``--batch N`` merges N of
-them in one run, which leaves the same rows in the same number of files. ``--compare`` compares the store
-with that of one run over all days, which needs the memory for all lines. With ``--folder`` the stores stay
-there, and the next call continues after the last complete day.
+Writes the ledger of a day (30 workers, 480 partitions, drawn from ``--seed``), merges it without Spark, and
+deletes it: in the end the ledger has no day but the last. A copy of the store remains from day 10. Then five
+further days are added, in turn, to this copy and to a copy of the whole store, so that load on the machine
+affects both. Prints the medians: processor seconds and wall seconds. The other days are merged without
+pictures, which do not affect the store. ``--batch N`` merges N of them in a run, with the same rows in the
+same number of files. ``--compare`` compares the store with a single run over all days; that run needs memory
+for all lines. With ``--folder`` the stores remain, and the next call continues after the last complete day.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ from faust_assigner.pipeline.history.store import PENDING, TABLES, Store
 START = datetime(2026, 1, 1, tzinfo=UTC)
 MEMBERS = [f"faust-0.15.3-{number:036d}" for number in range(30)]
 PARTITIONS = 480
-#: The day whose cost the last day is compared with, and the further days whose medians count.
+#: The day compared with the last day, and the number of further days for the medians.
 EARLY, FURTHER = 10, 5
 
 
 def day_of(number: int, lines: int, draw: random.Random) -> Iterator[bytes]:
-    """About ``lines`` lines of day ``number``: decisions with placements, recoveries, samples."""
+    """Yield about ``lines`` lines of day ``number``: decisions with placements, recoveries, samples."""
     day = START + timedelta(days=number)
     decisions = max(1, lines // 550)
     for index in range(decisions):
@@ -82,14 +81,14 @@ def _sample(at: float, partition: int, draw: random.Random) -> dict[str, object]
 
 
 def write_day(folder: Path, number: int, lines: int, seed: int) -> int:
-    """The ledger of one day; how many lines it has."""
+    """Write the ledger of a day; return the number of its lines."""
     found = list(day_of(number, lines, random.Random(seed * 1_000 + number)))
     (folder / f"{number:03}.jsonl").write_bytes(b"".join(found))
     return len(found)
 
 
 def main() -> int:
-    """Add the days, print the costs, compare; 0 unless the stores differ."""
+    """Add the days, print the costs, compare the stores; return 0 unless they differ."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--days", type=int, default=365)
     parser.add_argument("--lines", type=int, default=27_000)
@@ -133,7 +132,7 @@ def _temporary() -> Iterator[Path]:
 
 
 def _add_days(home: Path, given: argparse.Namespace) -> None:
-    """Merge the days into ``home/out``, and copy the store at day EARLY; ``home/days`` counts the days."""
+    """Merge the days into ``home/out``, copy the store at day EARLY; ``home/days`` holds the day count."""
     ledger, count, draw = home / "ledger", home / "days", plots.draw
     ledger.mkdir(parents=True, exist_ok=True)
     done = int(count.read_text()) if count.exists() else 0
@@ -153,7 +152,7 @@ def _add_days(home: Path, given: argparse.Namespace) -> None:
 
 
 def _further_days(home: Path, given: argparse.Namespace) -> dict[str, list[tuple[float, float]]]:
-    """(processor seconds, wall seconds) of each further day, of the early store and of the whole one."""
+    """Return (processor s, wall s) of each further day, for the early and for the whole store."""
     late = home / "late"
     shutil.rmtree(late, ignore_errors=True)
     shutil.copytree(home / "out", late)
@@ -165,11 +164,11 @@ def _further_days(home: Path, given: argparse.Namespace) -> dict[str, list[tuple
             run_here(HistoryOptions((str(home / "ledger"),), str(store)))
             spent.append((time.process_time() - before, time.monotonic() - began))
         (home / "ledger" / f"{number:03}.jsonl").unlink()
-    return {title: spent[1:] for title, spent in costs.items()}  # the first one imports the parts
+    return {title: spent[1:] for title, spent in costs.items()}  # the first further day includes imports
 
 
 def _whole(home: Path, given: argparse.Namespace) -> str:
-    """The store of one run over the lines of all days."""
+    """Build the store in a single run over the lines of all days."""
     ledger, out = home / "ledger", f"{home}/whole"
     for number in range(given.days):
         write_day(ledger, number, given.lines, given.seed)
@@ -178,7 +177,7 @@ def _whole(home: Path, given: argparse.Namespace) -> str:
 
 
 def _differences(one: str, other: str) -> list[str]:
-    """The tables and days whose rows differ between two stores; one day of one table is in memory."""
+    """List the tables and days with differing rows; memory holds one day of one table."""
     stores = Store(one), Store(other)
     days, others = (store.load().days for store in stores)
     assert PENDING not in days

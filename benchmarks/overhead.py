@@ -1,12 +1,12 @@
-"""What metrics, page and ledger cost a busy worker: the same worker with and without them, in turns.
+"""Measure the cost of metrics, page and ledger: a busy worker with and without them, in turns.
 
     python -m benchmarks.overhead [--blocks 384] [--block 1000] [--partitions 8] [--seed 1] [--json FILE]
 
-One worker adds up values in a table, as fast as it can, from topics of the embedded broker that were filled
-before. Every ``--block`` records its sensors are taken out or put back, and its page is no longer made or is
-made again (``workers/busy.py``). A reader has the page open as a browser has it: it follows the event stream
-and fetches the parts after each look. The main figure is processor time of the worker's process per record,
-which other processes spoil least: the mean of all blocks with them, divided by the mean without them.
+A worker adds up values in a table at full speed, from filled topics of the embedded broker. Every
+``--block`` records its sensors are removed or restored, and its page is switched off or on
+(``workers/busy.py``). A reader keeps the page open like a browser: it follows the event stream and fetches
+the parts after each update. The main figure is processor time of the worker's process per record, the
+figure least affected by other processes: the mean of all blocks with them, divided by the mean without.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DEADLINE_S = 1_200
 
 
 def load(bootstrap: str, app_id: str, records: int, partitions: int) -> None:
-    """So many records, evenly over the partitions."""
+    """Produce ``records`` records, evenly over the partitions."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     new = [NewTopic(f"{app_id}-{name}", partitions, 1) for name in ("source", "totals-changelog")]
     for made in admin.create_topics(new).values():
@@ -55,7 +55,7 @@ def load(bootstrap: str, app_id: str, records: int, partitions: int) -> None:
 
 
 def read_page(port: int, ended: threading.Event) -> None:
-    """Have the page open until ``ended``: each look brings its parts, packed."""
+    """Keep the page open until ``ended``; fetch its compressed parts after each update."""
     page = f"http://127.0.0.1:{port}/assignor/"
     while not ended.is_set():
         with (
@@ -75,7 +75,7 @@ def read_page(port: int, ended: threading.Event) -> None:
 
 
 def run(asked: argparse.Namespace) -> dict[str, Any]:
-    """Way -> microseconds of processor time per record and records per second, by block."""
+    """Return way -> microseconds of processor time per record and records per second, by block."""
     app_id, ended = f"busy-{time.time_ns()}", threading.Event()
     with broker_process() as broker, tempfile.TemporaryDirectory() as folder:
         load(broker.bootstrap, app_id, (asked.blocks + 1) * asked.block, asked.partitions)
@@ -105,7 +105,7 @@ def run(asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print the table."""
+    """Run the benchmark and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--blocks", type=int, default=384)
     parser.add_argument("--block", type=int, default=1_000)

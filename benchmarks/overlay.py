@@ -1,13 +1,13 @@
-"""What it costs that a row waits for its changelog: time per change, beside writes that do not wait.
+"""Measure the delay of rows until their changelog record is acknowledged: time per change, both ways.
 
     python benchmarks/overlay.py [--changes 20000] [--rounds 5] [--bytes 1000]
 
-A real table of Faust on RocksDB is read and changed as an agent does it, ``table[key] = new value`` of that
-size, 1,000 keys, one partition. The producer is made up: it answers 16 changes at a time, as many as a batch
-of aiokafka's holds. ``at once`` is what is written without the overlay: the row now, the file's offset with
-each answer. ``exactly once`` belongs to transactions of 2,000 changes; it has no other way any more. The ways
-take turns within each round, on files of their own; printed are medians over the rounds, of the time that
-passed and of the CPU time of the thread that makes the changes, which a busy machine spoils less.
+A real Faust table on RocksDB is read and changed as in an agent, ``table[key] = new value`` of this size,
+1,000 keys, one partition. The producer is a stub: it acknowledges 16 changes at a time, the size of an
+aiokafka batch. ``at once`` works without the overlay: it writes the row at once, and the file's offset with
+each answer. ``exactly once`` uses transactions of 2,000 changes and always has the overlay. The ways take
+turns within each round, with separate files. Printed are medians over the rounds: wall time, and the CPU
+time of the changing thread, which depends less on other load.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WAYS = ("at once", "overlay", "exactly once")
 
 
 class Bench:
-    """One table and its made-up producer."""
+    """A table with a stub producer."""
 
     def __init__(self, way: str, folder: Path) -> None:
         exactly = way == "exactly once"
@@ -61,7 +61,7 @@ class Bench:
         self.offset = self.changes = 0
 
     async def run(self, changes: int, size: int) -> tuple[float, float]:
-        """Microseconds per change: passed, and of this thread."""
+        """Return microseconds per change: wall time, and CPU time of this thread."""
         event = SimpleNamespace(message=SimpleNamespace(topic="source", partition=0, timestamp=5.0))
         _current_event.set(lambda: event)
         table, sent = self.table, self.sent
@@ -85,7 +85,7 @@ class Bench:
         )
 
     def answer(self) -> None:
-        """The broker has all that was sent."""
+        """Acknowledge all sent records."""
         for record in self.sent:
             record.set_result(
                 SimpleNamespace(
@@ -98,7 +98,7 @@ class Bench:
 
 
 async def measured(changes: int, rounds: int, size: int) -> dict[str, list[tuple[float, float]]]:
-    """Way -> microseconds per change, one for each round; the first round warms up and is left out."""
+    """Return way -> microseconds per change for each round, without the warm-up round."""
     times: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
     folder = Path(tempfile.mkdtemp())
     try:
@@ -114,7 +114,7 @@ async def measured(changes: int, rounds: int, size: int) -> dict[str, list[tuple
 
 
 def main() -> None:
-    """Print the table."""
+    """Run the benchmark and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--changes", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=5)

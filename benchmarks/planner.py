@@ -1,13 +1,12 @@
-"""The planner's speed: ``python benchmarks/planner.py [--repeat N] [--limit SECONDS] [--json FILE]``.
+"""Measure the planner: ``python benchmarks/planner.py [--repeat N] [--limit SECONDS] [--json FILE]``.
 
-Each case is planned fresh, again unchanged, after a join and after a leave. ``plan`` is the whole of
-``plan()`` from members with their claims (numpy arrays or ranges, as a decoder hands them over) to the
-Plan; ``core`` is the assignment of the actives alone, from judged claims. ``x core`` is one over the
-other. Beside them
-aiokafka's sticky assignor on the same input, in its own process, given up after ``--limit`` seconds (its
-parsing of user_data is not counted, ours neither). A second table: a million tasks with state, with warm-ups
-beside without. Milliseconds are medians of CPU time: the planner is one
-thread, and what else the machine does should not count. aiokafka's seconds are CPU time too.
+Each case is planned without history, unchanged, after a join and after a leave. ``plan`` is the whole of
+``plan()``, from members with claims (numpy arrays or ranges, like a decoder's) to the Plan. ``core`` is the
+assignment of the actives alone, from checked claims. ``x core`` is their ratio. For comparison aiokafka's
+sticky assignor runs on the same input, in its own process, for at most ``--limit`` seconds; the parsing of
+user_data is excluded for both. A second table has a million tasks with state, with and without warm-ups.
+Milliseconds are medians of CPU time: the planner is a single thread, and CPU time excludes other load.
+aiokafka's seconds are CPU time too.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ EVENTS = ("fresh", "no-op", "join", "leave")
 
 @dataclass(frozen=True)
 class Case:
-    """Subscriptions of the members, and how many partitions each topic has."""
+    """The members' subscriptions and the topics' partition counts."""
 
     name: str
     subscriptions: list[list[str]]
@@ -47,7 +46,7 @@ class Case:
 def equal(
     name: str, members: int, topics: int, partitions: int, *, with_aiokafka: bool = False
 ) -> Case:
-    """Everybody subscribes to every topic; partition counts differ by one, so each is its own group."""
+    """All members subscribe to every topic; partition counts differ by 1, so topics form no group."""
     first = partitions // topics - topics // 2
     counts = [first + t for t in range(topics - 1)]
     counts.append(partitions - sum(counts))
@@ -58,7 +57,7 @@ def equal(
 def mixed(
     name: str, members: int, topics: int, each: int, share: float, *, with_aiokafka: bool = False
 ) -> Case:
-    """Every member subscribes to a random share of the topics: nobody is like anybody else."""
+    """Each member subscribes to a random share of the topics, so subscriptions differ."""
     rng = Random(1)
     named = {f"t{t:03d}": each for t in range(topics)}
     wanted = [[t for t in named if rng.random() < share] or ["t000"] for _ in range(members)]
@@ -66,13 +65,13 @@ def mixed(
 
 
 def together(name: str, members: int, topics: int, partitions: int) -> Case:
-    """Co-partitioned topics, ``partitions`` of them in all; members claim them as ranges."""
+    """Co-partitioned topics with ``partitions`` in all; members claim them as ranges."""
     named = {f"t{t:03d}": partitions // topics for t in range(topics)}
     return Case(name, [list(named)] * members, named, with_aiokafka=False, as_ranges=True)
 
 
 def cases() -> Iterator[Case]:
-    """What is measured; aiokafka beside the sizes it finishes in minutes."""
+    """Yield the measured cases; aiokafka runs only where it ends within minutes."""
     yield together("equal 10,000 x 10M, one topic, ranges", 10_000, 1, 10_000_000)
     yield together("equal 2,000 x 1M, ten topics, ranges", 2000, 10, 1_000_000)
     yield equal("equal 2,000 x 1M, one topic", 2000, 1, 1_000_000)
@@ -84,7 +83,7 @@ def cases() -> Iterator[Case]:
 
 
 def member_list(case: Case, last: Plan | None) -> list[Member]:
-    """The members, with what ``last`` gave them as claims."""
+    """Return the members, with their shares of ``last`` as claims."""
     names = [f"m{m:05d}" for m in range(len(case.subscriptions))]
     if last is None:
         return [Member(n, s) for n, s in zip(names, case.subscriptions, strict=True)]
@@ -106,7 +105,7 @@ def member_list(case: Case, last: Plan | None) -> list[Member]:
 
 
 def situations(case: Case) -> Iterator[tuple[str, list[Member]]]:
-    """The members at each event."""
+    """Yield each event with its members."""
     fresh = member_list(case, None)
     yield "fresh", fresh
     owned = member_list(case, plan(fresh, case.partitions))
@@ -116,7 +115,7 @@ def situations(case: Case) -> Iterator[tuple[str, list[Member]]]:
 
 
 def median_of(repeat: int, run: Callable[[], Any]) -> tuple[float, Any]:
-    """(median seconds of CPU, the last result)."""
+    """Return (median CPU seconds, last result)."""
     times = []
     result = None
     for _ in range(repeat):
@@ -127,7 +126,7 @@ def median_of(repeat: int, run: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def theirs(members: list[Member], partitions: dict[str, int], answer: Any) -> None:
-    """aiokafka's sticky assignor, in a process of its own."""
+    """Run aiokafka's sticky assignor, in its own process."""
     from aiokafka.coordinator.assignors.sticky.sticky_assignor import (
         StickyAssignmentExecutor,
         StickyAssignorMemberMetadataV1,
@@ -167,7 +166,7 @@ def theirs(members: list[Member], partitions: dict[str, int], answer: Any) -> No
 def beside(
     members: list[Member], partitions: dict[str, int], limit: float
 ) -> tuple[float, int] | None:
-    """(seconds, moves) of aiokafka's sticky assignor, or ``None`` past the limit."""
+    """Return (seconds, moves) of aiokafka's sticky assignor, or ``None`` past the limit."""
     context = multiprocessing.get_context("fork")
     answer = context.Queue()
     process = context.Process(target=theirs, args=(members, partitions, answer))
@@ -175,7 +174,7 @@ def beside(
     try:
         found: tuple[float, int] = answer.get(timeout=limit)
         return found
-    except Exception:  # queue.Empty: it did not finish
+    except Exception:  # queue.Empty: the time limit has passed
         return None
     finally:
         process.kill()
@@ -183,7 +182,7 @@ def beside(
 
 
 def measure(case: Case, repeat: int, limit: float) -> Iterator[dict[str, Any]]:
-    """One row per event."""
+    """Yield a row for each event."""
     for event, members in situations(case):
         whole, answer = median_of(repeat, lambda members=members: plan(members, case.partitions))
         core, _ = median_of(
@@ -206,7 +205,7 @@ def measure(case: Case, repeat: int, limit: float) -> Iterator[dict[str, Any]]:
 
 
 def with_state(case: Case, last: Plan | None) -> list[Member]:
-    """The members of a case whose topics are a source and its changelog, all read to the end."""
+    """Return the members of a case with a source and its changelog, with complete state."""
     members = member_list(case, last)
     log = max(case.partitions)
     if last is None:
@@ -219,7 +218,7 @@ def with_state(case: Case, last: Plan | None) -> list[Member]:
 
 
 def measure_warmups(case: Case, repeat: int) -> Iterator[dict[str, Any]]:
-    """One row per event: with warm-ups beside without them."""
+    """Yield a row for each event: the plan with and without warm-ups."""
     log = max(case.partitions)
     settled = plan(with_state(case, None), case.partitions, changelogs={log})
     owned = with_state(case, settled)
@@ -246,7 +245,7 @@ def measure_warmups(case: Case, repeat: int) -> Iterator[dict[str, Any]]:
 
 
 def print_warmups(case: Case, repeat: int) -> list[dict[str, Any]]:
-    """The second table."""
+    """Print the second table."""
     print(
         f"\n{'a source and its changelog':<42}{'event':<7}{'plan ms':>9}{'warm-ups':>10}{'x':>6}"
         f"{'moves':>8}{'begun':>7}"
@@ -263,7 +262,7 @@ def print_warmups(case: Case, repeat: int) -> list[dict[str, Any]]:
 
 
 def main() -> int:
-    """Print the tables; write the rows as JSON when asked."""
+    """Print the tables; write the rows as JSON with ``--json``."""
     parser = argparse.ArgumentParser(
         description="How long plan() takes, beside its core and aiokafka."
     )

@@ -1,13 +1,13 @@
-"""Real Faust workers on Apache Kafka and on the embedded broker, our assignor beside the stock one.
+"""Run real Faust workers on Apache Kafka and on the embedded broker, with our assignor and with stock.
 
     python -m benchmarks.real_workers                 # every cell once: 2 brokers x 2 assignors x 4 sizes
     python -m benchmarks.real_workers --runs 20       # and 20 runs in a row of ours, small, on each broker
     python -m benchmarks.real_workers --quick         # one cell, both assignors, embedded broker
 
-In each run three workers start with records waiting, a fourth joins, one dies by SIGKILL, comes back with
-its files, one leaves by SIGTERM. Exit code 0 only if ours kept every promise in every run: no order lost,
-tables equal to the model, no cold takeover after SIGKILL and SIGTERM, moves = the minimum, nobody idle, a
-restarted worker back on partitions whose files it holds. Stock is measured, not judged.
+In each run three workers start with waiting records; a fourth joins; a worker dies by SIGKILL and returns
+with its files; a worker leaves by SIGTERM. Exit code 0 only if ours kept every promise in every run: no lost
+order, tables equal to the model, no cold takeover after SIGKILL and SIGTERM, moves = the minimum, no idle
+worker, a restarted worker back on partitions of its files. Stock is measured without a verdict.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ HEADER = (
 
 @contextlib.contextmanager
 def running(broker: str) -> Iterator[str]:
-    """The broker's address."""
+    """Start a broker; yield its address."""
     if broker == "embedded":
         with broker_process() as server:
             yield server.bootstrap
@@ -48,12 +48,12 @@ def running(broker: str) -> Iterator[str]:
 
 
 def gaps(seconds: Sequence[float]) -> str:
-    """Median/max."""
+    """Format median/max."""
     return f"{median(seconds):.1f}/{max(seconds):.1f}" if seconds else "-"
 
 
 def row(cell: str, event: Event) -> str:
-    """One line of the table."""
+    """Format a row of the table."""
     loads = "/".join(map(str, event.loads))
     moves = f"{event.moves} ({event.minimum_moves})"
     return (
@@ -65,7 +65,7 @@ def row(cell: str, event: Event) -> str:
 def run(
     broker: str, address: str, assignor: str, partitions: int, preload: int, seed: int
 ) -> Outcome | None:
-    """One run, printed as it goes; None when the group did not come to rest."""
+    """Play a run and print its events; return None if the group did not come to rest."""
     cell = f"{broker:<9}{assignor:<9}{partitions:>10}{preload:>8}"
     app_id = f"{assignor}-{partitions}-{preload}-{seed}-{time.time_ns() % 10**9}"
     with tempfile.TemporaryDirectory(prefix="faust-assigner-workers-") as folder:

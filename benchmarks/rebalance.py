@@ -1,12 +1,12 @@
-"""How long groups rebalance, in both protocols, on ours beside Apache Kafka 4.3.1, in one run.
+"""Measure rebalances of groups, in both protocols, on our broker and on Apache Kafka 4.3.1, in one run.
 
     python -m benchmarks.rebalance [--members 10 100 1000] [--only ours|kafka] [--crowd] [--records]
 
-Members are raw requests on one event loop, at a heartbeat a second, with two partitions each. Printed for
-each size: until a mass join, one more, one less (it says so) and one dead (what goes beyond its session of
-10 s) are settled; partitions held twice at any instant; heartbeats' median and 99th percentile. ``--crowd``
-holds 1,000 members and 1,000 sockets that send a byte every few seconds; ``--records`` reads with librdkafka
-while one joins.
+Members are raw requests on one event loop, with a heartbeat a second and two partitions each. Printed for
+each size: the time until the group settles after a mass join, a join, a leave (with LeaveGroup) and a death
+(beyond its session of 10 s); partitions with two owners at any instant; heartbeats' median and 99th
+percentile. ``--crowd`` runs 1,000 members and 1,000 sockets that send a byte every few seconds;
+``--records`` reads with librdkafka while a member joins.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PRODUCED_A_SECOND: Final = 5_000  # at most
 
 @contextlib.contextmanager
 def broker(which: str) -> Iterator[tuple[str, int]]:
-    """Its address and process id."""
+    """Start a broker; yield its address and process id."""
     if which == "kafka":
         with kafka_server(SETTINGS) as server:
             yield server.bootstrap, server.process.pid
@@ -59,13 +59,13 @@ def broker(which: str) -> Iterator[tuple[str, int]]:
 
 
 def memory_mb(pid: int) -> float:
-    """Resident memory of a process."""
+    """Return the resident memory of a process."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.split("VmRSS:")[1].split()[0]) / 1024
 
 
 async def make_topic(bootstrap: str, partitions: int) -> uuid.UUID:
-    """A fresh topic for the members, once the coordinator is there."""
+    """Create a new topic for the members, after the coordinator answers."""
     connection = Connection()
     await connection.open(bootstrap)
     while (
@@ -88,7 +88,7 @@ async def make_topic(bootstrap: str, partitions: int) -> uuid.UUID:
 
 
 class Stage:
-    """One group of raw members."""
+    """A group of raw members."""
 
     def __init__(self, bootstrap: str, protocol: str, members: int, topic_id: uuid.UUID) -> None:
         self.kind = PROTOCOLS[protocol]
@@ -98,7 +98,7 @@ class Stage:
         self.members: list[Member] = []
 
     def join(self, count: int) -> None:
-        """So many more."""
+        """Add ``count`` members."""
         for _ in range(count):
             member = self.kind(self.bootstrap, self.group, self.ledger)
             if isinstance(member, NewMember):
@@ -107,7 +107,7 @@ class Stage:
             self.members.append(member)
 
     async def settled(self, since: float) -> float:
-        """Seconds from ``since`` to the last change of a settled group."""
+        """Return the seconds from ``since`` to the last change of a settled group."""
         calm = 0
         while calm < 5:
             if time.monotonic() - since > PATIENCE_S:
@@ -117,7 +117,7 @@ class Stage:
         return max(self.ledger.changed - since, 0.0)
 
     async def close(self) -> None:
-        """Everybody hangs up."""
+        """Close all connections."""
         for member in self.members:
             assert member.task is not None
             member.task.cancel()
@@ -127,7 +127,7 @@ class Stage:
 
 
 async def story(bootstrap: str, protocol: str, members: int) -> str:
-    """Mass join, one joins, one leaves, one dies; a row of the table."""
+    """Run a mass join, a join, a leave and a death; return a row of the table."""
     stage = Stage(bootstrap, protocol, members, await make_topic(bootstrap, 2 * members))
     times = []
     began = time.monotonic()
@@ -148,7 +148,7 @@ async def story(bootstrap: str, protocol: str, members: int) -> str:
 
 
 def beats(ledger: Ledger) -> str:
-    """Median and 99th percentile, in ms."""
+    """Format median and 99th percentile in ms."""
     if len(ledger.beats) < 100:
         return f"{1000 * statistics.median(ledger.beats):8.1f} {1000 * max(ledger.beats):8.1f}"
     cuts = statistics.quantiles(ledger.beats, n=100)
@@ -156,7 +156,7 @@ def beats(ledger: Ledger) -> str:
 
 
 async def crowd(bootstrap: str, pid: int, protocol: str, seconds: float = 20.0) -> str:
-    """1,000 members and 1,000 slow sockets at once: heartbeats, and the broker's memory."""
+    """Run 1,000 members and 1,000 slow sockets at once; report heartbeats and the broker's memory."""
     topic_id = await make_topic(bootstrap, 2 * CROWD)
     before = memory_mb(pid)
     stage = Stage(bootstrap, protocol, CROWD, topic_id)
@@ -179,7 +179,7 @@ async def _slow_socket(bootstrap: str) -> None:
     host, port = bootstrap.rsplit(":", 1)
     _, writer = await asyncio.open_connection(host, int(port))
     try:
-        for byte in (b"\0", b"\0", b"\1", b"\0"):  # the size of a frame that never comes
+        for byte in (b"\0", b"\0", b"\1", b"\0"):  # the size of a frame whose body never arrives
             writer.write(byte)
             await asyncio.sleep(4)
         await asyncio.sleep(60)
@@ -188,7 +188,7 @@ async def _slow_socket(bootstrap: str) -> None:
 
 
 def records(bootstrap: str, protocol: str) -> str:
-    """Records a second read by ten librdkafka members before, during and after one more joins."""
+    """Report records a second of ten librdkafka members before, during and after a join."""
     from tests.support.coordination.librdkafka_members import Cluster, until
     from tests.support.coordination.librdkafka_members import Ledger as Owners
     from tests.support.coordination.librdkafka_members import Member as Reader
@@ -234,7 +234,7 @@ def records(bootstrap: str, protocol: str) -> str:
 
 
 def _produce(bootstrap: str, topic: str, over: threading.Event) -> None:
-    """A steady stream, the same for both."""
+    """Produce at a steady rate, equal for both brokers."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
@@ -247,7 +247,7 @@ def _produce(bootstrap: str, topic: str, over: threading.Event) -> None:
 
 
 def main() -> None:
-    """Print the tables."""
+    """Run the benchmark and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--members", type=int, nargs="*", default=[10, 100, 1_000])
     parser.add_argument("--only", choices=("ours", "kafka"))

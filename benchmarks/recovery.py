@@ -1,19 +1,19 @@
-"""Recovery of a table, four ways in one run, equal state asserted; and what making the snapshot costs.
+"""Recover a table in four ways in one run, with equal state required; and time its snapshot.
 
     python -m benchmarks.recovery [--keys 1000000] [--tail 0.01] [--partitions 8] [--broker kafka|embedded]
 
 A real Faust app writes the table through an agent (or ``--direct``: the same changelog records by a
-producer, much quicker), Spark snapshots its changelog through the Kafka connector, the app writes the
-tail. Then fresh workers recover, one after the other:
+producer, much faster); Spark takes a snapshot of its changelog through the Kafka connector; the app writes
+the tail. Then new workers recover, one after another:
 
     stock      Faust's own loop, the whole changelog
     batched    the whole changelog in batches (app/recovery/batched_replay.py)
     snapshot   files, then the tail
     local      the same worker again, from its own files
 
-Each figure is from the assignment of partitions to the worker being ready, fetch and download included.
-At the end ``history`` reads what our workers wrote into their ledger. Exit code 1 when a state differs.
-How the snapshot is best made on Spark: compaction.py.
+Each figure runs from the assignment of partitions to the ready worker, including fetch and download.
+At the end ``history`` reads our workers' ledger. Exit code 1 if a state differs.
+compaction.py compares ways of taking the snapshot on Spark.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ GOALS = {"snapshot": 30.0, "batched": 5.0}
 
 @contextlib.contextmanager
 def broker_of(kind: str) -> Iterator[str]:
-    """A running broker's address."""
+    """Start a broker; yield its address."""
     if kind == "kafka":
         with kafka_server() as server:
             yield server.bootstrap
         return
     port = free_port()
     with tempfile.TemporaryDirectory() as data:
-        # In a process of its own, as it would be used; in this one it would share the bench's GIL.
+        # In its own process, as in use: in this process it would share the benchmark's GIL.
         process = subprocess.Popen(
             [
                 sys.executable,
@@ -83,7 +83,7 @@ def broker_of(kind: str) -> Iterator[str]:
 
 
 class Bench:
-    """One broker, one app, one table."""
+    """A broker with an app and its table."""
 
     def __init__(self, bootstrap: str, options: argparse.Namespace, work: Path) -> None:
         self.bootstrap, self.options, self.work = bootstrap, options, work
@@ -97,7 +97,7 @@ class Bench:
             made.result(30)
 
     def write(self, start: int, end: int) -> None:
-        """Keys numbered [start, end) through the table, or straight into its changelog."""
+        """Write keys numbered [start, end) through the table, or directly into its changelog."""
         began = time.monotonic()
         if self.options.direct:
             self._produce(CHANGELOG, start, end)
@@ -131,7 +131,7 @@ class Bench:
         assert producer.flush(120) == 0
 
     def _ends(self, written: int) -> dict[int, int]:
-        """Changelog offset each partition must reach once ``written`` changes went through the table."""
+        """Return each partition's changelog offset after ``written`` changes through the table."""
         count, keys = self.options.partitions, self.options.keys
         ends = dict.fromkeys(range(count), -1)
         for full, rest in ((written // keys, written % keys),):
@@ -141,7 +141,7 @@ class Bench:
         return ends
 
     def snapshot(self) -> None:
-        """Spark, through its own Kafka connector."""
+        """Take a snapshot with Spark, through its Kafka connector."""
         from faust_assigner.pipeline.jars import connector_jars
         from faust_assigner.pipeline.session import spark_session
         from faust_assigner.pipeline.snapshots.run import take_snapshot
@@ -162,7 +162,7 @@ class Bench:
         spark.stop()
 
     def history(self) -> list[dict[str, Any]]:
-        """The recoveries in the ledger, one row for each source."""
+        """Return the recoveries in the ledger, one row for each source."""
         from faust_assigner.pipeline.history.job import HistoryOptions, run
         from faust_assigner.pipeline.session import spark_session
 
@@ -176,7 +176,7 @@ class Bench:
     def recover(
         self, name: str, *, restore: bool, snapshots: bool = False, datadir: str | None = None
     ) -> dict[str, Any]:
-        """A fresh worker (or, with ``datadir``, one that was here before)."""
+        """Run a new worker, or with ``datadir`` a restarted worker."""
         return self._worker(datadir or name, restore=restore, snapshots=snapshots)
 
     def _worker(
@@ -210,7 +210,7 @@ class Bench:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run it all, print the table, 0 if every state is equal."""
+    """Run all ways, print the table; return 0 if every state is equal."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -253,7 +253,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def show(reports: dict[str, dict[str, Any]]) -> int:
-    """The table of figures; 1 when a state differs from stock Faust's."""
+    """Print the table of figures; return 1 if a state differs from stock Faust's."""
     stock = reports["stock"]
     print(
         f"\n{'recovery':<10}{'seconds':>9}{'x stock':>9}  {'aim':<6}{'keys':>11}  state", flush=True

@@ -1,15 +1,15 @@
-"""Recovery without a standby or a snapshot: stock Faust beside ours, and what live records notice of it.
+"""Compare recovery without standby and snapshot: stock Faust and ours, and the delay of live records.
 
     python -m benchmarks.replay [--records 1000000] [--bytes 100] [--partitions 8] [--broker embedded|kafka]
                                 [--stock-records 100000] [--share 0.5] [--rounds 1]
 
-Each worker starts without files and replays a changelog, from ``assigned`` to ``ready``; stock has
-``--stock-records`` of it. Then, as ``live``, ours once more while records come in for a
-partition that has nothing to restore, 200 a second: how long each is on its way to its agent, during the
-restore and, as the control, for as long after it, with the worker idle but for them.
+Each worker starts without files and replays a changelog, from ``assigned`` to ``ready``; stock replays
+``--stock-records`` of it. Then, as ``live``, ours runs again while 200 records a second arrive for a
+partition without state to restore. The benchmark reports their time to the agent: during the restore, and,
+as the control, for as long afterwards on the otherwise idle worker.
 
-Processor seconds are those of the worker's process from ``assigned`` to ``ready``. Exit code 1 when a table
-differs from what was written.
+Processor seconds are those of the worker's process from ``assigned`` to ``ready``. Exit code 1 if a table
+differs from the written records.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WORKER = Path(__file__).parent / "workers" / "replay.py"
 
 
 def load(bootstrap: str, app_id: str, records: int, options: argparse.Namespace) -> None:
-    """A changelog of ``records`` keys over all partitions but 0, which stays empty."""
+    """Write a changelog of ``records`` keys over all partitions except 0, which stays empty."""
     topics = [f"{app_id}-source", f"{app_id}-rows-changelog"]
     admin = AdminClient({"bootstrap.servers": bootstrap})
     new = [NewTopic(topic, options.partitions + 1, 1) for topic in topics]
@@ -65,7 +65,7 @@ def work(
     stock: bool = False,
     live_for_s: float = 0.0,
 ) -> dict[str, Any]:
-    """What a fresh worker measured; see workers/replay.py."""
+    """Run a new worker; return its report (see workers/replay.py)."""
     with tempfile.TemporaryDirectory() as folder:
         given = {
             "bootstrap": bootstrap,
@@ -92,7 +92,7 @@ def work(
 
 
 def waits_said(name: str, waits_ms: list[float]) -> str:
-    """Median, 99th percentile and maximum."""
+    """Format median, 99th percentile and maximum."""
     cuts = statistics.quantiles(waits_ms, n=100) if len(waits_ms) > 1 else [0.0] * 99
     return (
         f"  {name:<16}{len(waits_ms):>7,} records, median {cuts[49]:>7.1f} ms, p99 {cuts[98]:>7.1f} ms, "
@@ -101,7 +101,7 @@ def waits_said(name: str, waits_ms: list[float]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run it all and print the table; 0 if every table is whole."""
+    """Run all measurements and print the table; return 0 if every table is complete."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

@@ -1,9 +1,10 @@
-"""Many consumers on one instance of the assigner service: its memory, and how long an event takes.
+"""Measure a service instance with many consumers: its memory, and the latency of an event.
 
     python benchmarks/service.py [--consumers 1000] [--partitions 2000] [--rounds 20]
 
-The consumers are streams of one process beside the service's. An event is a partition's handoff: it is timed
-from the acknowledgement that completes it until its new owner is told. Times include this process's own work.
+The consumers are streams of a single process beside the service. An event is a partition's handoff, timed
+from the acknowledgement that completes it until the new owner's assignment arrives. Times include the work
+of the consumers' process.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tests.support.assigning.instances import Instance, instances
 
 
 class Member:
-    """A consumer that notes when it acknowledged and when it was given what it asked for."""
+    """A consumer that records the times of its acknowledgements and of the assignments that follow."""
 
     def __init__(self, target: str, name: str) -> None:
         self.client = AssignerClient(target, name)
@@ -40,7 +41,7 @@ class Member:
         self.latencies: list[float] = []
 
     async def assigned(self, command: Assigned) -> None:
-        """Note how long it took."""
+        """Record the latency of each new partition."""
         now = time.perf_counter()
         self.owned = set(command.owned)
         for grant in command.added:
@@ -48,26 +49,26 @@ class Member:
                 self.latencies.append(now - since)
 
     async def warm(self, command: Warm) -> None:
-        """At once: the acknowledgement follows."""
+        """Acknowledge at once; record the time."""
         self.acknowledged[command.partition] = time.perf_counter()
 
     async def release(self, command: Release) -> None:
-        """At once."""
+        """Release the partition at once."""
         self.owned.discard(command.partition)
 
     async def abort(self, command: AbortWarm) -> None:
-        """Nothing is kept."""
+        """Do nothing: this consumer keeps no state."""
 
     async def standbys(self, command: Standbys) -> None:
-        """None are kept."""
+        """Ignore the command: this consumer has no standbys."""
 
     async def lost(self, command: Lost) -> None:
-        """Nothing is owned any more."""
+        """Clear the owned partitions."""
         self.owned = set()
 
 
 def resident_mib(process_id: int) -> float:
-    """Memory of a process."""
+    """Return the resident memory of a process in MiB."""
     for line in Path(f"/proc/{process_id}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
@@ -75,7 +76,7 @@ def resident_mib(process_id: int) -> float:
 
 
 async def until_owned(members: Sequence[Member], partitions: int) -> float:
-    """Wait until everything is somebody's, evenly; how long it took."""
+    """Wait until all partitions are owned, evenly; return the seconds."""
     began = time.perf_counter()
     low, high = partitions // len(members), -(-partitions // len(members))
     while True:
@@ -86,7 +87,7 @@ async def until_owned(members: Sequence[Member], partitions: int) -> float:
 
 
 async def measure(service: Instance, consumers: int, partitions: int, rounds: int) -> None:
-    """Connect them, let some leave and come, and print."""
+    """Connect the consumers, let some leave and join, and print the figures."""
     target, process_id = service.target, service.process.pid
     empty = resident_mib(process_id)
     members = [Member(target, f"c{number:05}") for number in range(consumers)]
@@ -121,7 +122,7 @@ async def measure(service: Instance, consumers: int, partitions: int, rounds: in
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

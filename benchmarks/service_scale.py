@@ -1,13 +1,13 @@
-"""One of three instances of the assigner service ends: who loses its session, and when all is owned again.
+"""End an instance of three of the service; measure lost sessions and the time until all is owned again.
 
     python -m benchmarks.service_scale [--sizes 1000x100,20000x300,100000x1000] [--end TERM|KILL]
         [--processes 4] [--rest 20] [--planning 1000000]
 
-An etcd, three instances, and consumers in several processes. A size is PARTITIONSxCONSUMERS. Times count what
-else the machine does; seconds of processor time (CPU-s) do not. A probe asks the two instances that stay for
-an unknown session twenty times a second: the CPU-s that the thread of one's event loop used while a probe
-waited bound how long its loop did nothing else (service_turns.py measures that itself). ``--planning`` makes
-one plan of so many partitions in this process, without etcd.
+Runs an etcd, three instances, and consumers in several processes. A size is PARTITIONSxCONSUMERS. Times
+depend on other load of the machine; seconds of processor time (CPU-s) do not. A probe asks the two remaining
+instances for an unknown session twenty times a second. The CPU-s of the event loop's thread during a probe's
+wait bound the loop's longest turn (service_turns.py measures the turns themselves). ``--planning`` makes
+a plan of this many partitions in this process, without etcd.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from tests.support.assigning.instances import Instance, instances
 TOPICS = 10
 TTL_S = 30
 PROBES_A_SECOND = 20
-#: The service's command, which prints the long turns of its event loop.
+#: The service's command, extended to print the long turns of its event loop.
 TIMED = "benchmarks.workers.turns"
 #: Seconds for a process of consumers to end.
 END_S = 20.0
@@ -56,13 +56,13 @@ PATIENCE_S = 280.0
 
 
 def cpu_s(process_id: int, *, of: str = "stat") -> float:
-    """Processor seconds of a process so far, or ``of`` one of its threads."""
+    """Return the processor seconds so far of a process, or ``of`` a thread of it."""
     fields = Path(f"/proc/{process_id}/{of}").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / 100
 
 
 async def probe(instance: Instance, waits: list[float]) -> None:
-    """Ask for an unknown session for ever; CPU-s of the instance while each answer was waited for."""
+    """Ask for an unknown session repeatedly; record the instance's CPU-s during each wait."""
     process_id = instance.process.pid
     thread = f"task/{process_id}/stat"
     async with grpc.aio.insecure_channel(instance.target) as channel:
@@ -76,7 +76,7 @@ async def probe(instance: Instance, waits: list[float]) -> None:
 
 
 async def until_owned(notes: Notes, partitions: int, streams: int) -> tuple[float, int]:
-    """Wait until all is owned and ``streams`` registrations were made; seconds, the fewest owned."""
+    """Wait for all partitions' owners and ``streams`` registrations; return seconds and fewest owned."""
     began, fewest = time.monotonic(), partitions
     while time.monotonic() - began < PATIENCE_S:
         owned = sum(notes.owned)
@@ -88,12 +88,12 @@ async def until_owned(notes: Notes, partitions: int, streams: int) -> tuple[floa
 
 
 def terms(running: Sequence[Instance]) -> int:
-    """How many terms of a leader have begun."""
+    """Count the leaders' terms that have begun."""
     return sum(len(re.findall(r"leads since revision", instance.said)) for instance in running)
 
 
 async def until_stable(left: Sequence[Instance], terms_before: int) -> None:
-    """Wait for the next leader, and then for as long as a leader that cannot renew would hold out."""
+    """Wait for the next leader, and then for the lease time of a leader that cannot renew."""
     deadline = time.monotonic() + PATIENCE_S
     while terms(left) == terms_before and time.monotonic() < deadline:
         await asyncio.sleep(0.25)
@@ -101,7 +101,7 @@ async def until_stable(left: Sequence[Instance], terms_before: int) -> None:
 
 
 def longest_turns(running: Sequence[Instance], since: Sequence[int]) -> str:
-    """The longest turn of each one's event loop after so many characters of its output."""
+    """Format each event loop's longest turn after a position in the instance's output."""
     found = [
         max(map(int, re.findall(r"turn of (\d+) ms", one.said[begin:])), default=0)
         for one, begin in zip(running, since, strict=True)
@@ -165,7 +165,7 @@ async def measure(
 
 @contextlib.contextmanager
 def consuming(targets: Sequence[str], consumers: int, processes: int) -> Iterator[Notes]:
-    """The consumers, spread over processes; these end at the end."""
+    """Run the consumers in several processes; end them after the block."""
     spawn = multiprocessing.get_context("spawn")
     notes = Notes.of(spawn, consumers)
     running = [
@@ -185,7 +185,7 @@ def consuming(targets: Sequence[str], consumers: int, processes: int) -> Iterato
 
 
 def run(partitions: int, consumers: int, end: int, processes: int, rest_s: float) -> None:
-    """One size, on an etcd of its own."""
+    """Measure a size with its own etcd."""
     flags = [f for t in range(TOPICS) for f in ("--topic", f"topic-{t}={partitions // TOPICS}")]
     flags += ["--consumer-ttl-s", str(TTL_S)]
     with (
@@ -214,7 +214,7 @@ def _group(partitions: int, consumers: int) -> Iterator[tuple[str, bytes]]:
 
 
 def planning(partitions: int, consumers: int) -> None:
-    """What one instance computes for a group at rest."""
+    """Time an instance's computations for a group at rest."""
     view, steps = View(Keys("/kafka-assigner/")), list[tuple[str, float]]()
     events = [
         Event(key, revision, KeyValue(key, value, revision, revision))
@@ -245,7 +245,7 @@ def planning(partitions: int, consumers: int) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

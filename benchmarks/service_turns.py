@@ -1,11 +1,11 @@
-"""The event loop of an assigner service that leads a large group: its longest turns, in processor time.
+"""Measure the event loop of a service instance with a large group: its longest turns, in processor time.
 
     python -m benchmarks.service_turns [--sizes 20000x300,100000x1000] [--part 15]
 
-A size is PARTITIONSxCONSUMERS. One instance with its state in memory plays a group's life in this process:
-all consumers register and get their partitions, nothing happens, all register again, one dies, one joins. For
-each part the longest turn of the loop is printed: the milliseconds of processor time that one callback took,
-during which the instance answers nobody. The time of other threads, and of other processes, does not count.
+A size is PARTITIONSxCONSUMERS. An instance with its state in memory runs a group's life in this process:
+all consumers register and get their partitions, a rest follows, all register again, a consumer dies, a
+consumer joins. For each part the benchmark prints the loop's longest turn: the milliseconds of processor time
+of a single callback, during which the instance answers no request. Other threads and processes do not count.
 """
 
 from __future__ import annotations
@@ -29,37 +29,37 @@ from faust_assigner.settings.service import ServiceSettings
 
 TOPICS = 10
 AT_ONCE = 50
-#: Seconds that a part lasts: enough for a debounce, a plan of 100,000 partitions and the listing after it.
+#: Seconds of a part: enough for a debounce, a plan of 100,000 partitions and the following listing.
 PART_S = 15.0
 
 
 class Store(MemoryStore):
-    """Answers a moment later, as etcd does: the loop goes on meanwhile."""
+    """A store with a short delay before each transaction, like etcd; the loop continues meanwhile."""
 
     async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> TxnResult:
-        """As the store, later."""
+        """Run the transaction after the delay."""
         await asyncio.sleep(0.0005)
         return await super().txn(compares, writes)
 
 
 class Turns:
-    """The longest turn since the last look, in seconds of this thread's processor time."""
+    """The longest turn since the last reading, in seconds of this thread's processor time."""
 
     def __init__(self) -> None:
         self._longest = 0.0
 
     def heard(self, handle: events.Handle, took_s: float) -> None:
-        """Note a turn."""
+        """Record a turn."""
         self._longest = max(self._longest, took_s)
 
     def look(self) -> str:
-        """The longest, and begin anew."""
+        """Return the longest turn and start a new measurement."""
         longest, self._longest = self._longest, 0.0
         return f"{1000 * longest:.0f} ms"
 
 
 class Group:
-    """The consumers of one size, as streams of one node: they read what they are told."""
+    """The consumers of a size as streams of a single node; they read all commands."""
 
     def __init__(self, node: AssignerNode, partitions: int, consumers: int) -> None:
         self._node = node
@@ -68,7 +68,7 @@ class Group:
         self._reading: list[asyncio.Task[None]] = []
 
     async def join(self, names: Sequence[str]) -> None:
-        """Register, some at a time."""
+        """Register the consumers, AT_ONCE at a time."""
         for start in range(0, len(names), AT_ONCE):
             streams = await asyncio.gather(*map(self._one, names[start : start + AT_ONCE]))
             self._reading += [asyncio.create_task(_read(stream)) for stream in streams]
@@ -78,7 +78,7 @@ class Group:
         return await self._node.register(consumer)
 
     async def play(self, turns: Turns, part_s: float) -> list[str]:
-        """The parts of the life, each with its longest turn."""
+        """Play the parts of a group's life; return the longest turn of each part."""
         view = self._node._mirror.view
         said = []
         await self.join(self._names)
@@ -99,7 +99,7 @@ class Group:
         return said
 
     async def end(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         for task in self._reading:
             task.cancel()
         await asyncio.gather(*self._reading, return_exceptions=True)
@@ -113,9 +113,9 @@ async def _read(stream: Stream) -> None:
 
 
 async def measure(partitions: int, consumers: int, part_s: float) -> None:
-    """One size, and print."""
+    """Measure a size and print its turns."""
     topics = {f"topic-{number}": partitions // TOPICS for number in range(TOPICS)}
-    # No consumer sends heartbeats: the sessions last for the whole life.
+    # Consumers send no heartbeats: their sessions must last for the whole run.
     settings = ServiceSettings(consumer_ttl_s=3_600.0, consumer_keepalive_s=600.0)
     store, turns = Store(), Turns()
     node = AssignerNode(store, settings, node_id="one", topics=topics)
@@ -132,7 +132,7 @@ async def measure(partitions: int, consumers: int, part_s: float) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

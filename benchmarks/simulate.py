@@ -1,8 +1,8 @@
-"""Scenarios through Spark's mapInPandas beside a pool of processes of the same width, both warm.
+"""Compare Spark's mapInPandas with a pool of processes of the same width on scenarios, both warm.
 
     python benchmarks/simulate.py [scenarios] [width]
 
-Asserts that both gave the same rows, and prints seconds, scenarios per second and the ratio.
+Asserts that both return the same rows; prints seconds, scenarios per second and the ratio.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from faust_assigner.pipeline.simulate.policies import arms
 from faust_assigner.pipeline.simulate.run import BATCH, Run, SimRow, play_on_spark, play_piece
 
 SEED = 1
-#: As many batches as a task of Spark gets, so that both start and end work as often.
+#: As many batches as a Spark task has, so that both start and end work equally often.
 WARM_UP = 8
 
 

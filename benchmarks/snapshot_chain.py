@@ -1,14 +1,14 @@
-"""Snapshots upon snapshots against whole ones: bytes written, time to restore, equal rows.
+"""Compare chained snapshots with whole snapshots: bytes written, time to restore, equal rows.
 
     python -m benchmarks.snapshot_chain [--records 5000000] [--keys 1000000] [--share 0.01] [--snapshots 24]
 
-A changelog of ``--records`` over ``--keys`` gets one snapshot; then, for each further one, ``--share`` of the
-keys change, drawn at random over all keys: no key range stays untouched, the worst case for a chain. Each
-snapshot builds on the one before, with the default bound of layers. The first and the last are taken whole
-too; their mean, times the number of snapshots, is the cost of whole ones. The records are made in this
-process, so neither Kafka nor Spark is in the times. A restore fetches the files (with their hashes) and
-ingests them into empty stores as Faust opens them. Exit code 1 unless the rows of the last snapshot, read
-from the chain and from the whole one, are the same.
+The first snapshot covers a changelog of ``--records`` over ``--keys``. Before each further snapshot,
+``--share`` of the keys change, drawn at random over all keys: every key range changes, the worst case for a
+chain. Each snapshot builds on the previous one, with the default bound of layers. The first and the last are
+also taken whole; their mean, times the number of snapshots, is the cost of whole snapshots. This process
+makes the records, so the times include neither Kafka nor Spark. A restore fetches the files (with their
+hashes) and ingests them into empty stores as Faust opens them. Exit code 1 unless the last snapshot has the
+same rows from the chain and from the whole.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ HOUR_MS = 3_600_000
 
 
 def records(first: int, keys: np.ndarray) -> Iterator[tuple[int, list[bytes], list[bytes]]]:
-    """(offset, keys, values) in batches; the value has its offset, so each record changes its row."""
+    """Yield (offset, keys, values) in batches; a value has its offset, so each record changes its row."""
     for start in range(0, len(keys), BATCH):
         some, offset = keys[start : start + BATCH], first + start
         yield (
@@ -57,7 +57,7 @@ class Log:
         self.noise = np.random.default_rng(options.seed)
         self.keys_each = options.keys // options.partitions
         size = options.records // options.partitions
-        # Each key at least once, as the table of the goal has them all.
+        # Each key appears at least once, so the table has exactly ``--keys`` rows.
         self.parts = [
             np.concatenate(
                 [
@@ -69,7 +69,7 @@ class Log:
         ]
 
     def change(self, share: float) -> None:
-        """``share`` of the keys of each partition, at random."""
+        """Change ``share`` of each partition's keys, at random."""
         size = round(self.keys_each * share)
         self.parts = [
             np.concatenate([part, self.noise.choice(self.keys_each, size, replace=False)])
@@ -77,7 +77,7 @@ class Log:
         ]
 
     def take(self, url: Path, hour: int, bases: Sequence[Manifest] = ()) -> list[Manifest]:
-        """Snapshots of all partitions, upon ``bases`` if given."""
+        """Take snapshots of all partitions, upon ``bases`` if given."""
         spans = tuple(
             Span(number, base.next_offset if base else 0, len(part), base)
             for number, part in enumerate(self.parts)
@@ -96,7 +96,7 @@ class Log:
 
 
 def restore(url: Path, manifests: Sequence[Manifest]) -> tuple[float, tuple[int, int]]:
-    """(seconds until all stores hold the rows, (keys, sum of CRC-32 of key and value))."""
+    """Return (seconds until all stores hold the rows, (keys, sum of CRC-32 of key and value))."""
     catalog, keys, total, seconds = Catalog(open_storage(url)), 0, 0, 0.0
     for manifest in manifests:
         with tempfile.TemporaryDirectory() as work:
@@ -113,7 +113,7 @@ def restore(url: Path, manifests: Sequence[Manifest]) -> tuple[float, tuple[int,
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print a row for each snapshot and the comparison; 0 if the rows are equal."""
+    """Print a row for each snapshot and the comparison; return 0 if the rows are equal."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

@@ -1,12 +1,12 @@
-"""Standbys: ``python benchmarks/standbys.py [--repeat N] [--large] [--json FILE]``.
+"""Measure standbys: ``python benchmarks/standbys.py [--repeat N] [--large] [--json FILE]``.
 
-One table, a source topic and its changelog. Each case is planned fresh, after a member joined and after one
-died. ``plan`` is the whole of ``plan()``, ``step`` the standbys alone: medians of CPU time in milliseconds.
-``spread`` is most less fewest standbys of a member; ``fresh`` the copies restored from nothing, ``least`` how
-many that must be at least (those of a member that had none, or those that died); ``beside`` the standbys in
-the rack of their active. ``member`` and ``rack`` are the heaviest survivor after the worst death of one, and
-after the slash the bound: the heaviest load + ceil(tasks of the dead / peers). ``over`` is how far any death
-lands above its own bound.
+One table: a source topic and its changelog. Each case is planned without history, after a join and after a
+death. ``plan`` is the whole of ``plan()``, ``step`` the placement of standbys alone: medians of CPU time in
+ms. ``spread`` is the difference between the most and the fewest standbys of a member. ``fresh`` counts copies
+restored from nothing, ``least`` their minimum: the standbys of a new member, or the lost copies of the dead
+member. ``beside`` counts standbys in the rack of their active. ``member`` and ``rack`` are the heaviest load
+after the worst death of a member or rack, and after the slash its bound: the heaviest load + ceil(tasks of
+the dead / peers). ``over`` is the largest excess over this bound, of any death.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RACKS: dict[str, tuple[int, ...]] = {"none": (), "3 equal": (1, 1, 1), "3 unequa
 
 @dataclass(frozen=True)
 class Row:
-    """One event of one case; see the module."""
+    """The figures of an event of a case; see the module."""
 
     members: int
     tasks: int
@@ -51,7 +51,7 @@ class Row:
 
 
 def rack_id(index: int, shares: tuple[int, ...]) -> str | None:
-    """Racks in proportion to the shares, interleaved."""
+    """Return the rack of a member: racks in proportion to the shares, interleaved."""
     if not shares:
         return None
     turn = index * 7 % sum(shares)
@@ -59,7 +59,7 @@ def rack_id(index: int, shares: tuple[int, ...]) -> str | None:
 
 
 def team(before: Plan | None, indexes: list[int], shares: tuple[int, ...]) -> list[Member]:
-    """The members with what they claim from before."""
+    """Return the members with their claims from ``before``."""
     known = set(before.member_ids) if before is not None else set()
     members = []
     for index in indexes:
@@ -79,7 +79,7 @@ def team(before: Plan | None, indexes: list[int], shares: tuple[int, ...]) -> li
 
 
 def run(members: int, tasks: int, replicas: int, racks: str, repeat: int) -> Iterator[Row]:
-    """Fresh, join, leave."""
+    """Plan without history, after a join and after a leave."""
     shares = RACKS[racks]
     partitions = {"orders": tasks, "orders-changelog": tasks}
 
@@ -105,7 +105,7 @@ def run(members: int, tasks: int, replicas: int, racks: str, repeat: int) -> Ite
 
 
 def row(answer: Plan, event: str, took: float, racks: str, repeat: int, *, least: int) -> Row:
-    """The figures of one plan."""
+    """Return the figures of a plan."""
     problem = derive_problem(
         answer.layout, answer.previous, answer.flat_owner, answer.flat_target, answer.replicas
     )

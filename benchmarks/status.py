@@ -1,11 +1,11 @@
-"""``faust-assigner status`` once the answers are in.
+"""Measure ``faust-assigner status`` after the answers have arrived.
 
     python -m benchmarks.status [--members N] [--runs N] [--json FILE]
 
-A made group of N members with 10 tasks each, two source topics and two tables. Measured is CPU time: from
-the bytes of the coordinator's answer and of every worker's document to the report, and from there to JSON
-and to text, for one screen and for all members. Of several runs the fastest counts: other processes on the
-machine only add to it.
+A generated group has N members with 10 tasks each, two source topics and two tables. CPU time is measured
+from the bytes of the coordinator's answer and of every worker's document to the report, and from the report
+to JSON and to text, for one screen and for all members. The fastest of several runs counts: other
+processes on the machine only add time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TASKS_EACH = 10
 
 
 def measure(members: int) -> dict[str, float]:
-    """Step -> CPU seconds, and sizes in bytes."""
+    """Return step -> CPU seconds, and sizes in bytes."""
     made = group(members, topics=dict.fromkeys((*SOURCES, *LOGS), members * TASKS_EACH))
     documents = {
         made.claims[name].url: encode_document(made.status_of(name)) for name in made.claims

@@ -1,15 +1,15 @@
-"""What each change of a group costs: stock Faust, ours eager and cooperative, Kafka Streams, in one run.
+"""Measure each change of a group: stock Faust, ours eager and cooperative, and Kafka Streams, in one run.
 
     python -m benchmarks.gaps                                   # Kafka and the embedded broker, 15 minutes
     python -m benchmarks.gaps --partitions 12,32 --preload 0,200000 --rounds 3 --budget 36000   # everything
     python -m benchmarks.gaps --brokers embedded --arms cooperative --events join --preload 0   # one event
 
-Real processes, RocksDB, one standby, dynamic members unless an event is called static. The gap of a
-partition is the longest time between two of its records that were done, around the event, while records
-arrive steadily: kept partitions stayed with their process, moved ones went to another. "nothing" is the
-control. Gaps are median/maximum in seconds (of how many partitions); "cold" are partitions whose new owner
-had held no copy and no file; "replayed" are changelog records its recovery read (for Kafka Streams: its
-active tasks). What no longer fits the budget is left out by name.
+Real processes, RocksDB, one standby, dynamic members except in static events. Records arrive steadily. A
+partition's gap is the longest time between two of its processed records around the event. Kept partitions
+stay with their process; moved partitions go to another process. "nothing" is the control event. Gaps are
+median/maximum in seconds (number of partitions). "cold" counts partitions whose new owner had neither a copy
+nor files; "replayed" counts changelog records in its recovery (for Kafka Streams: in its active tasks).
+Events beyond the budget are left out and listed.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from faust_assigner.testing.broker import broker_process
 from faust_assigner.testing.kafka import kafka_server
 from tests.support.workers.load import Load
 
-#: An event that cannot be played without another one before it.
+#: Events that need an earlier event.
 NEEDS = {"return": "SIGKILL", "6 to 3": "3 to 6"}
-#: A run is not begun with less than this left of the budget.
+#: A run starts only if at least this much of the budget is left.
 LEAST_S = 90.0
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One table."""
+    """The setting of a table."""
 
     broker: str
     partitions: int
@@ -56,7 +56,7 @@ class Cell:
 
 @dataclass
 class Bench:
-    """What all runs of a call share."""
+    """The options and failures of all runs of a call."""
 
     arms: tuple[str, ...]
     events: tuple[str, ...]
@@ -64,13 +64,13 @@ class Bench:
     seed: int
     rate: float
     ends_at: float
-    #: Where logs, journals and files stay; None: they go.
+    #: Folder for logs, journals and files; None deletes them.
     logs: Path | None = None
     classes: str = ""
     failures: list[str] = field(default_factory=list)
 
     def cell(self, cell: Cell, address: str) -> None:
-        """All arms of a cell, round by round, then their table."""
+        """Run all arms of a cell, round by round; then print their table."""
         print(f"\n== {cell}", flush=True)
         found: dict[str, list[list[Row]]] = {}
         for number, name in itertools.product(range(self.rounds), self.arms):
@@ -89,14 +89,14 @@ class Bench:
         print("\n".join(table(found, 10.0)), flush=True)
 
     def run(self, cell: Cell, address: str, arm: Arm, seed: int) -> list[Row]:
-        """Both groups of an arm, the second with static members."""
+        """Run both groups of an arm; the second has static members."""
         plain = tuple(event for event in self.events if event not in STATIC_EVENTS)
         static = tuple(
             event for event in self.events if event in STATIC_EVENTS and arm.has_static_members
         )
         played = self.group(cell, address, arm, seed, plain, static=False) if plain else []
         more = self.group(cell, address, arm, seed, static, static=True) if static else []
-        return played + (more[1:] if plain else more)  # one first start is enough
+        return played + (more[1:] if plain else more)  # drop the second group's first start
 
     def group(
         self,
@@ -108,7 +108,7 @@ class Bench:
         *,
         static: bool,
     ) -> list[Row]:
-        """One group from nothing to its verdict, told as it goes."""
+        """Play a new group's events, check its rows and print progress."""
         began, app_id = time.monotonic(), f"{arm.name}-{time.time_ns() % 10**10}"
         with ExitStack() as ends:
             folder = (
@@ -158,7 +158,7 @@ class Bench:
         return found
 
     def fail(self, arm: Arm, said: str) -> None:
-        """Tell it; a peer's faults are figures, not failures."""
+        """Print the failure; count it if it is ours."""
         print(f"FAILED: {said}", flush=True)
         if arm.ours:
             self.failures.append(said)
@@ -166,7 +166,7 @@ class Bench:
 
 @contextmanager
 def running(broker: str) -> Iterator[str]:
-    """The broker's address."""
+    """Start a broker; yield its address."""
     if broker == "embedded":
         with broker_process() as server:
             yield server.bootstrap
@@ -176,7 +176,7 @@ def running(broker: str) -> Iterator[str]:
 
 
 def some_of(*known: str) -> Callable[[click.Context, click.Parameter, str], tuple[str, ...]]:
-    """Names with commas between, of those known, in their order there."""
+    """Parse known names, separated by commas; return them in the order of ``known``."""
 
     def chosen(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
         wanted = [name.strip() for name in value.split(",")]
@@ -190,7 +190,7 @@ def some_of(*known: str) -> Callable[[click.Context, click.Parameter, str], tupl
 
 
 def numbers(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]:
-    """Whole numbers with commas between."""
+    """Parse integers, separated by commas."""
     try:
         return tuple(int(number) for number in value.split(","))
     except ValueError as error:
@@ -248,11 +248,11 @@ def main(
     logs: Path | None,
     budget: float,
 ) -> None:
-    """Print the tables; exit code 1 where ours lost something or came to no end."""
+    """Print the tables; exit with 1 if ours lost records, had wrong rows or stopped with an error."""
     logging.getLogger("aiokafka").setLevel(
         logging.CRITICAL
     )  # a new topic has no leader for a moment
-    for number in (signal.SIGINT, signal.SIGTERM):  # whoever ends it early leaves no process behind
+    for number in (signal.SIGINT, signal.SIGTERM):  # an early end must stop all processes
         signal.signal(number, lambda *_: sys.exit(130))
     bench = Bench(arms, events, rounds, seed, rate, time.monotonic() + budget, logs)
     with ExitStack() as ends:

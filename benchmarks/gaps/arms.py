@@ -1,4 +1,4 @@
-"""What is compared: who runs the workers of a run, and with which settings."""
+"""The compared arms: the workers of a run and their settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 from faust_assigner.testing.kafka import KafkaUnavailable
 from tests.support.workers.fleet import Fleet, Worker
 
-#: Follow-up rounds, which let warm partitions move, come sooner than by default: events end sooner.
+#: A shorter interval of follow-up rounds than the default: warm partitions move sooner.
 FOLLOW_UP_S = 3.0
 COMMIT_S = 1.0
 SOURCES = Path(__file__).with_name("java")
@@ -23,7 +23,7 @@ SOURCES = Path(__file__).with_name("java")
 
 @dataclass(frozen=True)
 class Arm:
-    """One column of the tables."""
+    """A column of the tables."""
 
     name: str
     assignor: str = "ours"
@@ -32,16 +32,16 @@ class Arm:
 
     @property
     def has_static_members(self) -> bool:
-        """Kafka Streams refuses them with its own group protocol."""
+        """Whether the arm supports static members: Kafka Streams' group protocol refuses them."""
         return not self.java
 
     @property
     def ours(self) -> bool:
-        """Whether its losses are our faults."""
+        """Whether losses of this arm are our failures."""
         return self.assignor == "ours" and not self.java
 
 
-#: In the order in which they are played: what a budget cuts off is the last.
+#: In order of play: a short budget leaves out the last arms.
 ARMS = {
     arm.name: arm
     for arm in (
@@ -64,7 +64,7 @@ ARMS = {
     )
 }
 
-#: What Kafka Streams' own protocol needs of the broker, and nobody else minds.
+#: Broker settings that Kafka Streams' group protocol needs; other arms ignore them.
 BROKER_SETTINGS = {
     "group.streams.min.session.timeout.ms": "10000",
     "group.streams.min.heartbeat.interval.ms": "1000",
@@ -74,9 +74,9 @@ BROKER_SETTINGS = {
 
 @contextmanager
 def streams_classes() -> Iterator[str]:
-    """The class path of the Kafka Streams worker, built by Maven into a folder that is gone at exit.
+    """Build the Kafka Streams worker with Maven in a temporary folder; yield its class path.
 
-    Cost: 6 s, the first time on a machine a minute.
+    Cost: 6 s; a minute for the first build on a machine.
     """
     folder = Path(tempfile.mkdtemp(prefix="faust-assigner-streams-"))
     try:
@@ -108,12 +108,12 @@ def streams_classes() -> Iterator[str]:
 
 @dataclass
 class StreamsFleet(Fleet):
-    """The same group as Kafka Streams instances, one thread each."""
+    """The same group as Kafka Streams instances with one thread each."""
 
     classes: str = ""
 
     def configure(self) -> None:
-        """Have the broker know the group's settings, as this protocol wants it."""
+        """Set the group's configuration at the broker, as required by this protocol."""
         done = subprocess.run(
             [*self._java(), "configure"],
             capture_output=True,
@@ -147,7 +147,7 @@ class StreamsFleet(Fleet):
     def launch(
         self, name: str, module: str, environment: Mapping[str, str], *, level: str
     ) -> subprocess.Popen[bytes]:
-        """A Java process in the place of a Faust worker."""
+        """Start a Java process instead of a Faust worker."""
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "log").open("ab") as log:
@@ -160,7 +160,7 @@ class StreamsFleet(Fleet):
 
 
 def on_disk(worker: Worker) -> frozenset[int]:
-    """Partitions of which a worker has files, of either kind."""
+    """Return the partitions with files of a worker, in Faust's or in Kafka Streams' layout."""
     tasks = worker.folder.glob("data/*/0_*/rocksdb")
     return worker.on_disk | {int(path.parent.name.removeprefix("0_")) for path in tasks}
 
@@ -175,7 +175,7 @@ def fleet_of(
     static: bool,
     classes: str,
 ) -> Fleet:
-    """The workers of a run, none of them started."""
+    """Return a run's fleet without started workers."""
     if not arm.java:
         return Fleet(
             app_id,

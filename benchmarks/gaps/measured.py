@@ -1,8 +1,9 @@
-"""What one change of a group cost, from what its processes say they did when. Pure.
+"""Compute the cost of a group's change from its processes' journals. Pure functions.
 
-A partition is *kept* when one process did all its records around the change, and *moved* when another did
-some: a worker that was restarted is another process. Its gap is the longest time between two records of it
-that were done, repeats not counted, from the last one before the change until the group is at rest.
+A partition is *kept* if a single process did all its records around the change, and *moved* if another
+process did some; a restarted worker is another process. The gap is the longest time between two of the
+partition's processed records, without repeats, from the last record before the change until the group is at
+rest.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple, TypeAlias
 
-#: A worker's name and which of its lives it is, from 1 on.
+#: A worker's name and the number of its process, from 1 on.
 Process: TypeAlias = tuple[str, int]
 Held: TypeAlias = Mapping[str, frozenset[int]]
 
 
 class Done(NamedTuple):
-    """A record that an agent was done with."""
+    """A record that an agent has processed."""
 
     at: float
     partition: int
@@ -30,7 +31,7 @@ class Done(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What a process was given at a time."""
+    """An assignment of a process."""
 
     at: float
     by: Process
@@ -40,7 +41,7 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True)
 class Window:
-    """One change: seconds since the epoch, and what was on disks and held when it began."""
+    """A change, in seconds since the epoch, with the copies and owners at its begin."""
 
     event: str
     since: float
@@ -54,7 +55,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Row:
-    """What it cost. Gaps are in seconds, one for each partition (of each step and round)."""
+    """The cost of an event. Gaps are in seconds, one for each partition (of each step and round)."""
 
     event: str
     moves: int = 0
@@ -65,11 +66,11 @@ class Row:
     moved: tuple[float, ...] = ()
     repeated: int = 0
     lost: int = 0
-    #: Steps or rounds after which the group was not at rest in time.
+    #: Steps or rounds without rest in time.
     restless: int = 0
 
     def __add__(self, other: Row) -> Row:
-        """Two steps of one event, or two rounds of it."""
+        """Add two steps or two rounds of an event."""
         return Row(
             self.event,
             self.moves + other.moves,
@@ -86,18 +87,18 @@ class Row:
 
 @dataclass(frozen=True)
 class History:
-    """All that the processes of one run said, by time."""
+    """All journal entries of a run's processes, by time."""
 
     done: Sequence[Done]
     given: Sequence[Given]
     #: (time, process, partition, records)
     replays: Sequence[tuple[float, Process, int, int]] = ()
-    #: Records of each partition that were sent.
+    #: Number of sent records of each partition.
     sent: Sequence[int] = field(default_factory=list)
 
 
 def rows(history: History, windows: Sequence[Window]) -> list[Row]:
-    """A row for each event, in order; several windows of one event are its steps."""
+    """Return a row for each event, in order; several windows of an event are its steps."""
     first = list(progress(history.done))
     repeats, losses = repeated(history.done, windows), lost(history, windows)
     found: dict[str, Row] = {}
@@ -110,7 +111,7 @@ def rows(history: History, windows: Sequence[Window]) -> list[Row]:
 
 
 def progress(done: Iterable[Done]) -> Iterable[Done]:
-    """Of records by time, those with an offset above all before them: a repeat fills no pause."""
+    """Yield records with an offset above all earlier offsets of the partition, without repeats."""
     reached: dict[int, int] = {}
     for record in done:
         if record.offset > reached.get(record.partition, -1):
@@ -119,7 +120,7 @@ def progress(done: Iterable[Done]) -> Iterable[Done]:
 
 
 def measure(history: History, first: Iterable[Done], window: Window) -> Row:
-    """One window of records done for the ``first`` time, without what was repeated and lost."""
+    """Return the row of a window from its ``first``-time records, without repeats and losses."""
     by_partition: dict[int, list[Done]] = defaultdict(list)
     for record in first:
         by_partition[record.partition].append(record)
@@ -153,21 +154,22 @@ def measure(history: History, first: Iterable[Done], window: Window) -> Row:
 
 
 def owners(held: Held) -> dict[int, str]:
-    """The worker of each partition."""
+    """Return partition -> worker."""
     return {partition: worker for worker, owned in held.items() for partition in owned}
 
 
 def surroundings(records: Sequence[Done], window: Window) -> Sequence[Done]:
-    """Those of the window and the last before it."""
+    """Return the records in the window and the last record before it."""
     begin = bisect_left(records, window.since, key=lambda record: record.at)
     end = bisect_right(records, window.until, key=lambda record: record.at)
     return records[max(0, begin - 1) : end]
 
 
 def longest_gap(around: Sequence[Done], window: Window) -> float:
-    """Seconds; its end counts as a record, and its begin where nothing was done before.
+    """Return the longest gap in seconds; the window's end counts as a record.
 
-    What is not over at its end, when the group is at rest, is the next change's.
+    Without a record before the window, its begin counts too. A pause that outlasts the window belongs to the
+    next change.
     """
     times = [record.at for record in around]
     before = [] if times and times[0] < window.since else [window.since]
@@ -175,7 +177,7 @@ def longest_gap(around: Sequence[Done], window: Window) -> float:
 
 
 def newcomers(around: Sequence[Done], window: Window) -> dict[Process, float]:
-    """Processes that took the partition over, and when they did their first record of it."""
+    """Return process -> time of its first record, for processes that took the partition over."""
     found: dict[Process, float] = {}
     owner = around[0].by if around and around[0].at < window.since else None
     for record in around:
@@ -186,7 +188,7 @@ def newcomers(around: Sequence[Done], window: Window) -> dict[Process, float]:
 
 
 def warm(history: History, window: Window, partition: int, process: Process, at: float) -> bool:
-    """Whether it held a copy or had files, at the window's begin or as a standby since."""
+    """Whether the process had a copy or files at the window's begin, or a standby since then."""
     return partition in window.held.get(process[0], frozenset()) or any(
         given.by == process and given.at <= at and partition in given.standbys
         for given in history.given
@@ -194,12 +196,12 @@ def warm(history: History, window: Window, partition: int, process: Process, at:
 
 
 def number_of(windows: Sequence[Window], at: float) -> int:
-    """The window that a moment belongs to: the last that had begun; the first for what was before."""
+    """Return the last window that began by ``at``; the first window for earlier times."""
     return max(0, bisect_right([window.since for window in windows], at) - 1)
 
 
 def repeated(done: Iterable[Done], windows: Sequence[Window]) -> Counter[int]:
-    """Records done again, by window."""
+    """Count repeated records by window."""
     seen: set[tuple[int, int]] = set()
     found: Counter[int] = Counter()
     for record in done:
@@ -210,7 +212,7 @@ def repeated(done: Iterable[Done], windows: Sequence[Window]) -> Counter[int]:
 
 
 def lost(history: History, windows: Sequence[Window]) -> Counter[int]:
-    """Records never done, by the window in which their partition went on without them."""
+    """Count lost records, by the window of the partition's next processed record."""
     done = {(record.partition, record.offset) for record in history.done}
     first = sorted(
         (record.partition, record.offset, record.at) for record in progress(history.done)
@@ -225,5 +227,5 @@ def lost(history: History, windows: Sequence[Window]) -> Counter[int]:
 
 
 def middle_and_most(seconds: Sequence[float]) -> str:
-    """Median / maximum."""
+    """Format median / maximum."""
     return f"{median(seconds):.2f}/{max(seconds):.2f}" if seconds else "-"

@@ -1,4 +1,4 @@
-"""The events of a run: acted out on a group of real processes, each until the group is at rest again."""
+"""Play a run's events on a group of real processes, and wait for rest after each event."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from tests.support.workers.load import Load, wrong_rows
 
 FIRST = ("worker-1", "worker-2", "worker-3")
 NEXT = ("worker-7", "worker-8", "worker-9")
-#: In the order in which they are played; the control is the first.
+#: In order of play; the control is first.
 EVENTS = ("nothing", "join", "SIGKILL", "return", "SIGTERM", "bounce", "roll", "3 to 6", "6 to 3")
-#: Events of a group of its own, whose members have names that last.
+#: Events of a separate group with static members.
 STATIC_EVENTS = ("static bounce", "static roll")
 FIRST_START = "first start"
-#: Orders on each partition that wait when the first workers start.
+#: Orders that wait on each partition when the first workers start.
 WAITING = 40
 CONTROL_S = 10.0
 QUIET_S = 2.0
-#: A group that is at rest and uneven may be waiting for a copy; after so long it is taken for done.
+#: A group at rest may stay uneven this long, because a move may wait for a warm-up copy.
 UNEVEN_S = 25.0
 
 
 @dataclass
 class Story:
-    """One fleet, one load; ``ends_at`` (monotonic, s) bounds everything."""
+    """The events of a fleet and its load; ``ends_at`` (monotonic, s) limits the whole run."""
 
     fleet: Fleet
     load: Load
@@ -39,11 +39,11 @@ class Story:
     event_s: float = 75.0
     tell: Callable[[str], None] = lambda line: None
     windows: list[Window] = field(default_factory=list)
-    #: Events for which there was no time.
+    #: Events left out for lack of time.
     left_out: tuple[str, ...] = ()
 
     def play(self, events: tuple[str, ...]) -> None:
-        """Start three workers with orders waiting, then each event; the load runs until the end."""
+        """Start three workers on waiting orders, then play each event; the load runs until the end."""
         acts: dict[str, Callable[[], None]] = {
             "nothing": lambda: time.sleep(CONTROL_S),
             "join": lambda: self.fleet.start("worker-4"),
@@ -68,7 +68,7 @@ class Story:
                 self.window(event, acts[kind])
 
     def window(self, event: str, act: Callable[[], object]) -> None:
-        """Act, and wait for rest; what went before and came after is remembered."""
+        """Act and wait for rest; record the owners and copies before and after."""
         owners = {worker.name: worker.actives for worker in self.fleet.living()}
         held = {
             name: worker.held | on_disk(worker) if worker.alive else on_disk(worker)
@@ -84,7 +84,7 @@ class Story:
         )
 
     def rest(self) -> bool:
-        """Wait until each partition has one owner, flows, and stays where it is; whether it came to that."""
+        """Wait until each partition has a single owner, flows and stays; return whether all did in time."""
         began = time.monotonic()
         deadline, before, since = min(began + self.event_s, self.ends_at), None, began
         while (now := time.monotonic()) < deadline:
@@ -100,7 +100,7 @@ class Story:
         return False
 
     def _flows(self, living: list[Worker]) -> bool:
-        """Whether each partition has one owner, and that has done something on it within the last second."""
+        """Whether each partition has a single owner that processed an order in the last second."""
         owned = sorted(chain.from_iterable(worker.actives for worker in living))
         fresh = time.time() - 1.0
         done = {
@@ -117,13 +117,13 @@ class Story:
         return self.fleet.living()[-1].name
 
     def _bounce(self) -> None:
-        """Killed, and back within its session."""
+        """Kill worker-1 and start it again within its session."""
         self.fleet.kill("worker-1")
         time.sleep(1.0)
         self.fleet.start("worker-1")
 
     def _roll(self, event: str) -> None:
-        """Everybody in turn is stopped and started again; the next once the group is at rest."""
+        """Restart every worker in turn; continue when the group is at rest."""
 
         def step(name: str) -> None:
             self.fleet.terminate(name)
@@ -141,13 +141,13 @@ class Story:
         self.fleet.terminate(*(worker.name for worker in self.fleet.living()[-3:]))
 
     def finish(self, *, judged: bool) -> tuple[str, ...]:
-        """No more orders; wait for those that are under way. If ``judged``, rows other than the model's."""
+        """Stop the load, wait for the last orders; if ``judged``, return rows unlike the model's."""
         self.load.stop()
         self.fleet.drain(sum(self.load.sent), patience_s=15.0)
         return wrong_rows(self.load, self.fleet.totals()) if judged else ()
 
     def history(self) -> History:
-        """What all processes said, by time."""
+        """Collect the journals of all processes, by time."""
         self.fleet.living()
         workers = self.fleet.workers.values()
         done = sorted(chain.from_iterable(map(done_by, workers)))
@@ -164,12 +164,12 @@ class Story:
 
 
 def lives(worker: Worker) -> list[float]:
-    """When its processes began."""
+    """Return the start times of the worker's processes."""
     return [row["at"] for row in worker.told if row["kind"] == "start"]
 
 
 def told_by(worker: Worker, kind: str) -> Iterator[tuple[float, Process, Mapping[str, Any]]]:
-    """Rows of a kind with the process that wrote them."""
+    """Yield the rows of a kind, each with its process."""
     life = 0
     for row in worker.told:
         life += row["kind"] == "start"
@@ -178,13 +178,13 @@ def told_by(worker: Worker, kind: str) -> Iterator[tuple[float, Process, Mapping
 
 
 def given_to(worker: Worker) -> Iterator[Given]:
-    """What it was given, in order."""
+    """Yield the worker's assignments in order."""
     for at, by, row in told_by(worker, "assigned"):
         yield Given(at, by, frozenset(row["actives"]), frozenset(row["standbys"]))
 
 
 def done_by(worker: Worker) -> Iterator[Done]:
-    """The orders it was done with."""
+    """Yield the worker's processed orders."""
     began = lives(worker)
     for at, partition, offset in worker.orders:
         yield Done(at, partition, offset, (worker.name, sum(start <= at for start in began)))

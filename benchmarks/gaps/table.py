@@ -1,4 +1,4 @@
-"""How rows are judged and shown. Pure."""
+"""Check rows against the goals and format them. Pure functions."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from benchmarks.gaps.measured import Row, middle_and_most
 
 CONTROL = "nothing"
-#: Seconds that kept partitions may stand still beyond the control without an event.
+#: A kept partition's gap may exceed the control's longest gap by this many seconds.
 KEPT_BEYOND_S = 0.1
 MOVED_S = 1.0
 WARM_JOIN_S = 0.5
-#: A task may move to who holds nothing while its changelog is no longer.
+#: A cold move is allowed up to this length of the changelog.
 COLD_RECORDS = 100
-#: Somebody dies without a word: moved partitions wait for the session, and records may be done again.
+#: Events with SIGKILL: moved partitions wait for the session, and repeats are allowed.
 DEATHS = ("SIGKILL", "bounce", "static bounce")
 JOINS = ("join", "3 to 6")
 RESTARTS = ("static bounce", "static roll")
@@ -25,7 +25,7 @@ HEADER = (
 
 
 def beyond(row: Row, control: Row | None, session_s: float) -> list[str]:
-    """The aims that a row misses; the first start has none but that nothing is lost."""
+    """List the goals that a row misses; the first start and the control check losses and rest only."""
     missed = [f"lost {row.lost}"] * bool(row.lost) + ["no rest, or uneven"] * bool(row.restless)
     if row.event in (CONTROL, FIRST_START):
         return missed
@@ -45,7 +45,7 @@ def beyond(row: Row, control: Row | None, session_s: float) -> list[str]:
 
 
 def line(arm: str, row: Row, missed: Sequence[str]) -> str:
-    """One line of the table; gaps are median/maximum and of how many partitions."""
+    """Format a row; gaps are median/maximum (number of partitions)."""
     kept, moved = (
         f"{middle_and_most(seconds)}{f' ({len(seconds)})' if seconds else ''}"
         for seconds in (row.kept, row.moved)
@@ -57,7 +57,7 @@ def line(arm: str, row: Row, missed: Sequence[str]) -> str:
 
 
 def together(runs: Sequence[Sequence[Row]]) -> dict[str, Row]:
-    """The rounds of one arm, by event."""
+    """Add up the rounds of an arm, by event."""
     found: dict[str, Row] = {}
     for row in (row for run in runs for row in run):
         found[row.event] = found[row.event] + row if row.event in found else row
@@ -65,7 +65,7 @@ def together(runs: Sequence[Sequence[Row]]) -> dict[str, Row]:
 
 
 def table(arms: Mapping[str, Sequence[Sequence[Row]]], session_s: float) -> list[str]:
-    """Side by side: the arms of a cell beneath one another, by event."""
+    """Format the arms of a cell beneath one another, by event."""
     pooled = {arm: together(runs) for arm, runs in arms.items()}
     events = list(dict.fromkeys(event for rows in pooled.values() for event in rows))
     return [HEADER] + [

@@ -1,10 +1,10 @@
-"""A day of load under KEDA's Kafka scaler by lag alone, and under ours: moves, worker-hours, lag.
+"""Play a day of load under KEDA's Kafka scaler (lag only) and under ours: moves, worker-hours, lag.
 
     python -m benchmarks.scaling [--seeds N] [--why]
 
-Virtual time; the planner's own moves are counted. Lag-only is tried with several thresholds, in seconds of
-one worker's work, and with two windows of a scale-down. The last table
-has ours over lag-only: below 1 is fewer moves and fewer worker-hours.
+Time is virtual; the moves are the planner's own. Lag-only runs with several thresholds, in seconds of a
+worker's work, and with two stabilization windows for scale-down. The last table has ours over lag-only:
+a figure below 1 means fewer moves and fewer worker-hours.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from benchmarks.scaling.arms import DOWN_S, LagOnly, Metric, Ours, Outcome, live
 from benchmarks.scaling.day import Costs, Day
 from faust_assigner.scaler.settings import Settings
 
-#: Lag-only: (threshold in seconds of one worker's work, Kubernetes' window of a scale-down in seconds). The
-#: window's default is 300 s; 900 s is ours, so that lag-only is not worse by its window alone.
+#: Lag-only: (threshold in seconds of a worker's work, Kubernetes' scale-down window in seconds). The
+#: window's default is 300 s; ours has 900 s, so lag-only with 900 s removes the window's advantage.
 RIVALS = (
     *((seconds, 300.0) for seconds in (0.5, 1.0, 2.0, 5.0, 20.0, 60.0)),
     *((seconds, 900.0) for seconds in (0.5, 5.0, 60.0)),
@@ -30,7 +30,7 @@ HEAD = (
 
 
 def line(label: str, arm: str, found: Outcome) -> str:
-    """One row of the table."""
+    """Format a row of the table."""
     return (
         f"{label:>5}  {arm:<22}{found.moves:>7}{found.cold_moves:>7}{found.changes:>9}"
         f"{found.worker_hours:>10.1f}{found.lag_median_s:>17.1f}{found.lag_p95_s:>8.1f}"
@@ -39,7 +39,7 @@ def line(label: str, arm: str, found: Outcome) -> str:
 
 
 def middle(found: Sequence[Outcome]) -> Outcome:
-    """The median of each column."""
+    """Return the median of each column."""
     return Outcome(*(median(column) for column in zip(*found, strict=True)))  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""Two autoscalers behind one horizontal pod autoscaler: KEDA's Kafka scaler by lag alone, and ours."""
+"""Two autoscalers behind a horizontal pod autoscaler: KEDA's Kafka scaler by lag alone, and ours."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from faust_assigner.scaler.memory import Memory
 from faust_assigner.scaler.recommend import recommend
 from faust_assigner.scaler.settings import Settings
 
-#: Kubernetes' defaults: the time between two decisions, and the window of a scale-down.
+#: Kubernetes' defaults: seconds between two decisions, and the window of a scale-down.
 SYNC_S, DOWN_S, TOLERANCE = 15.0, 300.0, 0.1
-#: A scale-up may double the size or add so many pods at each decision.
+#: At each decision a scale-up may double the size or add this many pods.
 MORE_PODS = 4
 
 
@@ -27,11 +27,11 @@ class Metric(Protocol):
     target: float
 
     def read(self, fleet: Fleet, seen: Seen) -> float:
-        """The metric's value now."""
+        """Return the metric's current value."""
 
 
 class Seen(NamedTuple):
-    """What a broker shows: ends and committed offsets, int64[T]."""
+    """The broker's end offsets and committed offsets, int64[T]."""
 
     end: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
     committed: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
@@ -44,7 +44,7 @@ class LagOnly:
     target: float
 
     def read(self, fleet: Fleet, seen: Seen) -> float:
-        """Records that are not committed."""
+        """Return the number of uncommitted records."""
         lag = float((seen.end - seen.committed).sum())
         return min(lag, self.target * fleet.costs.partitions)
 
@@ -59,7 +59,7 @@ class Ours:
     reasons: list[str] = field(default_factory=list)
 
     def read(self, fleet: Fleet, seen: Seen) -> float:
-        """Look and decide."""
+        """Recommend a size from the group's current state."""
         dead = fleet.dead.keys() - fleet.copies.keys()
         look = Look(
             taken_at=fleet.now,
@@ -83,7 +83,7 @@ class Ours:
 
 @dataclass
 class Autoscaler:
-    """Kubernetes' horizontal pod autoscaler with its default behaviour, for one external metric."""
+    """Kubernetes' horizontal pod autoscaler with its default behaviour, for an external metric."""
 
     least: int
     most: int
@@ -91,7 +91,7 @@ class Autoscaler:
     answers: deque[tuple[float, int]] = field(default_factory=deque)
 
     def desired(self, now: float, replicas: int, value: float, target: float) -> int:
-        """The number of pods from now on."""
+        """Return the new number of pods."""
         ratio = value / (target * replicas)
         wanted = replicas if abs(1 - ratio) <= TOLERANCE else math.ceil(value / target)
         self.answers.append((now, wanted))
@@ -105,7 +105,7 @@ class Autoscaler:
 
 
 class Outcome(NamedTuple):
-    """One day of one arm. Lags are seconds: records that wait over records that arrive in a second."""
+    """A day's results of an arm. Lags are in seconds: waiting records over records that arrive a second."""
 
     moves: int
     cold_moves: int
@@ -125,7 +125,7 @@ def live(
     least: int = 2,
     first: int = 2,
 ) -> Outcome:
-    """The whole day under one autoscaler, whose window of a scale-down is ``down_s``."""
+    """Play the whole day under an autoscaler with a scale-down window of ``down_s``."""
     fleet, pods = Fleet(costs), _Pods(first)
     scaler = Autoscaler(least, costs.partitions, down_s)
     fleet.start([f"w{n:04}" for n in range(first)])
@@ -164,15 +164,15 @@ def live(
 
 
 class _Pods:
-    """The pods of a Deployment: those that run are workers of the fleet, others are on their way."""
+    """The pods of a Deployment: running pods are workers of the fleet, further pods are starting."""
 
     def __init__(self, first: int) -> None:
         self.replicas = self.count = first
-        #: When each pod that was started joins the group.
+        #: Each starting pod's time of joining the group.
         self.starting: list[float] = []
 
     def arrive(self, fleet: Fleet) -> None:
-        """Pods that are up join, together."""
+        """Join the started pods to the group, together."""
         up = [at for at in self.starting if at <= fleet.now]
         if up:
             self.starting = [at for at in self.starting if at > fleet.now]
@@ -181,14 +181,14 @@ class _Pods:
             fleet.join(names)
 
     def kill(self, fleet: Fleet, which: int) -> None:
-        """A pod is lost; another one takes its place."""
+        """Kill a pod and start its replacement."""
         names = sorted(fleet.copies)
         if len(names) > 1:
             fleet.die(names[which % len(names)])
             self.starting.append(fleet.now + fleet.costs.pod_restart_s)
 
     def scale(self, fleet: Fleet, wanted: int) -> None:
-        """Start pods, or stop those that have not begun and then the youngest."""
+        """Start pods, or stop starting pods first and then the youngest."""
         more = wanted - self.replicas
         self.replicas = wanted
         if more > 0:

@@ -1,6 +1,6 @@
-"""A day of load, and a group of stateful workers in virtual time. The planner assigns; nothing is measured.
+"""A day of load on a group of stateful workers in virtual time: a model with the real planner.
 
-Times are seconds, loads records a second, state changelog records. One step is ``STEP_S``.
+Times are seconds, loads records a second, state changelog records. A step is ``STEP_S``.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ SOURCE, LOG = "orders", "shop-totals-changelog"
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """What the group and its host take. The defaults of a rebalance are those of the simulation room.
+    """Durations and rates of the group and its host. A rebalance has the simulation package's defaults.
 
-    ``commit_s`` is how long a processed record waits for its commit, on average half of Faust's interval.
+    ``commit_s`` is the mean wait of a processed record for its commit: half of Faust's commit interval.
     """
 
     partitions: int = 24
@@ -42,7 +42,7 @@ class Costs:
 
 @dataclass(frozen=True, kw_only=True)
 class Day:
-    """``load`` float64[steps]: arrivals of all partitions together; ``deaths``: (time, which worker)."""
+    """``load`` float64[steps]: arrivals of all partitions together; ``deaths``: (time, worker's number)."""
 
     seed: int
     load: Floats
@@ -52,14 +52,14 @@ class Day:
     def drawn(
         cls, seed: int, *, hours: float = 24.0, low: float = 700.0, high: float = 7_000.0
     ) -> Day:
-        """A curve from ``low`` to ``high`` and back, with noise, a burst of 60 %, a death each six hours."""
+        """Draw a curve from ``low`` to ``high`` and back: noise, a burst of 60 %, a death per 6 h."""
         random = np.random.default_rng(seed)
         steps = int(hours * 3600 / STEP_S)
         at = np.arange(steps) * STEP_S / 3600 / hours
         curve = low + (high - low) * (1 - np.cos(2 * np.pi * at)) / 2
         noise, level = np.zeros(steps), 0.0
         for step, kick in enumerate(random.normal(0.0, 1.0, steps)):
-            # Noise that lasts about five minutes, a tenth of the load on average.
+            # Noise with a time constant of five minutes and a tenth of the load as its deviation.
             level += (-level + kick * 0.1 * np.sqrt(2 * 300 / STEP_S)) * STEP_S / 300
             noise[step] = level
         burst = np.ones(steps)
@@ -74,7 +74,7 @@ class Day:
 
 @dataclass
 class Fleet:
-    """The workers, their tasks and copies of state. ``lag`` float64[T] are records that wait."""
+    """The workers, their tasks and copies of state. ``lag`` float64[T] counts waiting records."""
 
     costs: Costs
     now: float = 0.0
@@ -82,11 +82,11 @@ class Fleet:
     arrived: Floats = field(init=False)
     owner: list[str] = field(init=False)
     ready_at: Floats = field(init=False)
-    #: Worker -> records of each task's state that it has, -1 where it has no copy; it lives.
+    #: Living worker -> records of each task's state in its copy, -1 without a copy.
     copies: dict[str, Floats] = field(default_factory=dict)
     standby: dict[str, Bools] = field(default_factory=dict)
     awaited: dict[str, Bools] = field(default_factory=dict)
-    #: Dead worker -> when its session ends.
+    #: Dead worker -> end of its session.
     dead: dict[str, float] = field(default_factory=dict)
     due_at: float | None = None
     moves: int = 0
@@ -101,7 +101,7 @@ class Fleet:
     # -- events
 
     def join(self, names: Collection[str]) -> None:
-        """New workers, without files."""
+        """Add new workers without files."""
         for name in names:
             self.copies[name] = np.full(self.costs.partitions, -1.0)
             self.standby[name] = np.zeros(self.costs.partitions, bool)
@@ -109,7 +109,7 @@ class Fleet:
         self.round()
 
     def start(self, names: Collection[str]) -> None:
-        """The first workers of the day, with all state: the day does not begin with a restore."""
+        """Add the day's first workers with complete state: the day starts without a restore."""
         self.join(names)
         for name in names:
             held = self.copies[name] >= 0
@@ -119,13 +119,13 @@ class Fleet:
         self.moves = self.cold_moves = 0
 
     def leave(self, names: Collection[str]) -> None:
-        """Workers that stop and leave the group."""
+        """Stop workers, which leave the group."""
         for name in names:
             self._forget(name)
         self.round()
 
     def die(self, name: str) -> None:
-        """SIGKILL: its tasks stand still until its session ends."""
+        """Kill a worker: its tasks stand still until its session ends."""
         self.dead[name] = self.now + self.costs.session_s
         for task in self._owned(name):
             self.ready_at[task] = np.inf
@@ -137,7 +137,7 @@ class Fleet:
     # -- time
 
     def step(self, load: float) -> None:
-        """``STEP_S`` seconds: restore, end sessions, follow up, let records arrive and process them."""
+        """Advance ``STEP_S`` seconds: restore, end sessions, run a follow-up round, process records."""
         self._restore()
         self.now += STEP_S
         over = [name for name, at in self.dead.items() if at <= self.now]
@@ -151,7 +151,7 @@ class Fleet:
         self._process()
 
     def _process(self) -> None:
-        """Each worker shares its time among its ready tasks by what waits."""
+        """Share each worker's time among its ready tasks in proportion to their lag."""
         ready = np.clip((self.now - self.ready_at) / STEP_S, 0.0, 1.0)
         budget = self.costs.worker_rate * STEP_S
         for name in self.copies:
@@ -177,7 +177,7 @@ class Fleet:
     # -- one round
 
     def round(self) -> None:
-        """The planner's answer to the workers that live, carried out."""
+        """Plan for the living workers and apply the assignment."""
         self.rounds += 1
         self.due_at = None
         if not self.copies:
@@ -200,7 +200,7 @@ class Fleet:
             self.due_at = self.now + self.costs.follow_up_s
 
     def _take(self, name: str, found: Plan, before: list[str], living: set[str]) -> None:
-        """One worker's part: copies it gains or drops, tasks it takes over."""
+        """Apply a worker's share: new and dropped copies, and tasks that it takes over."""
         has, log = self.copies[name], self.costs.records
         gained = [t for t in self._owned(name) if before[t] != name]
         missing = 0.0
@@ -246,7 +246,7 @@ class Fleet:
         )
 
     def busy(self) -> Iterator[str]:
-        """Why the group is not at rest."""
+        """Yield the reasons why the group is not at rest."""
         yield from (f"worker {name} does not answer" for name in self.dead)
         for name, has in self.copies.items():
             if self.awaited[name].any():

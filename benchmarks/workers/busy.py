@@ -1,14 +1,14 @@
-"""One Faust worker under full load; its metrics, page and ledger are switched off and on, block by block.
+"""A Faust worker under full load; its metrics, page and ledger are switched off and on, block by block.
 
     python workers/busy.py '{"bootstrap": "127.0.0.1:9092", "app_id": "shop", "datadir": "/tmp/w1", ...}'
 
 Settings (JSON): bootstrap, app_id, datadir, partitions, ``blocks`` of ``block`` records each,
-``seed``, ``deadline_s``: after so long it ends with 1. Each two blocks are one without and one with them,
-in an order drawn by the seed: a fixed order could fall together with the consumer's fetches. While they are
-off the app has none of our two sensors, nothing is read regularly, and the page is not made. Prints one JSON
-line: ``off`` and ``on`` hold, for each block after the first four, microseconds of this process's processor
-time per record, and the records per second. The page's thread may go on in the next block, so its processor
-time, ``page_us`` for each record with them, is left out of the blocks.
+``seed``, ``deadline_s``: seconds until the worker exits with 1. Each pair of blocks has a block without and a
+block with them, in an order drawn from the seed: a fixed order could coincide with the consumer's fetches.
+In an off block the app has none of our two sensors, runs no regular reading and makes no page. Prints a JSON
+line: ``off`` and ``on`` list, for each block after the first four, microseconds of this process's processor
+time per record, and the records per second. The page's thread may continue into the next block, so its
+processor time, ``page_us`` for each record with them, is excluded from the blocks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from faust_assigner.page.watch import EVERY_S
 
 SETTINGS = json.loads(sys.argv[1])
 WARM_UP = 4
-#: So often the page's thread asks whether the page is open by now.
+#: Interval in seconds at which the page's thread checks for an open page.
 OPEN_S = 0.1
 
 app = faust.App(
@@ -54,15 +54,15 @@ totals = app.Table("totals", key_type=str, value_type=int, default=int)
 
 
 class Switch:
-    """Takes our sensors out of the app and puts them back; their regular tasks do nothing while they are off.
+    """Removes our sensors from the app and restores them; disables their regular tasks meanwhile.
 
-    Regular tasks go by processor time, not by the clock. A busy worker has a core of its own: the work of a
-    second must not be shared out over the few records that it gets through beside other processes.
+    Regular tasks use processor time instead of the clock. A busy worker has a core of its own: beside other
+    processes it processes fewer records a second, and a task's cost must not be divided by those few records.
     """
 
     def __init__(self) -> None:
         metrics, ledger = app._faust_assigner_metrics, app._faust_assigner_ledger
-        # As with a Prometheus monitor: the broker is asked regularly how far copies are behind.
+        # As with a Prometheus monitor: the sensor regularly asks the broker for the lag of copies.
         metrics._exporters.is_measured = True
         self.sensors = (metrics, ledger)
         self.is_on, self.turned_at, self.spent = True, time.process_time(), 0.0
@@ -75,7 +75,7 @@ class Switch:
         self._open(app._faust_assigner_page.watch)
 
     def _open(self, watch: Any) -> None:
-        """Somebody has the page open while it is on: the group is looked at, the page drawn and packed."""
+        """Keep the page open while switched on: look at the group, draw and compress the page."""
         look = watch._once
 
         async def if_due(looks: Any) -> float:
@@ -92,13 +92,13 @@ class Switch:
 
     @staticmethod
     def _commit_completed(consumer: Any, state: Any) -> None:
-        """A sensor that came after the begin of the commit has no state for it."""
+        """Call only sensors with a state: a sensor added after the commit's begin has none."""
         for sensor in app.sensors:
             if sensor in state:
                 sensor.on_commit_completed(consumer, state[sensor])
 
     def _is_due(self, name: Any, every_s: float) -> bool:
-        """Whether so much processor time has been spent while on, since it was due the last time."""
+        """Whether ``every_s`` of processor time was spent while switched on, since the last due time."""
         if not self.is_on:
             return False
         spent = self.spent + time.process_time() - self.turned_at
@@ -118,7 +118,7 @@ class Switch:
         return if_due
 
     def turn(self, is_on: bool) -> None:
-        """On or off."""
+        """Switch sensors and tasks on or off."""
         now = time.process_time()
         if self.is_on:
             self.spent += now - self.turned_at
@@ -129,7 +129,7 @@ class Switch:
 
 
 class Blocks:
-    """Counts records, and at the end of a block its time."""
+    """Count records and measure each block's time."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -138,18 +138,18 @@ class Blocks:
         self.draw = random.Random(SETTINGS["seed"])
 
     def begin(self) -> None:
-        """A block begins."""
+        """Begin a block."""
         is_on = not self.switch.is_on if self.number % 2 else self.draw.random() < 0.5
         self.switch.turn(is_on)
         self.way = "on" if is_on else "off"
         self.cpu, self.at = self.spent(), time.monotonic()
 
     def spent(self) -> float:
-        """Seconds of this process's processor time without the page's thread."""
+        """Return the seconds of this process's processor time without the page's thread."""
         return time.process_time() - self.switch.page_s
 
     def count(self) -> None:
-        """One record more."""
+        """Count a record."""
         if self.records % SETTINGS["block"] == 0:
             if self.records:
                 self.end()
@@ -159,7 +159,7 @@ class Blocks:
         self.records += 1
 
     def end(self) -> None:
-        """A block ends."""
+        """End a block."""
         cpu, passed = self.spent() - self.cpu, time.monotonic() - self.at
         if self.number >= WARM_UP:
             each = cpu / SETTINGS["block"] * 1e6, SETTINGS["block"] / passed
@@ -184,7 +184,7 @@ async def add(stream: Any) -> None:
 
 
 def main() -> None:
-    """Until the last block is over."""
+    """Run until the last block ends."""
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)

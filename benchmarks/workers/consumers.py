@@ -14,7 +14,7 @@ from faust_assigner.service.client import AssignerClient, Lost, Release, Warm
 from faust_assigner.service.client.channel import seconds
 from faust_assigner.service.errors import ServiceRefused
 
-#: Seconds between two notes of each consumer.
+#: Seconds between two updates of each consumer's figures.
 NOTE_S = 0.1
 
 
@@ -40,7 +40,7 @@ class Notes:
 
 
 class Member:
-    """A consumer that acknowledges at once and counts how often it lost its session."""
+    """A consumer that acknowledges at once and counts its lost sessions."""
 
     def __init__(self, targets: Sequence[str], number: int) -> None:
         turned = [*targets[number % len(targets) :], *targets[: number % len(targets)]]

@@ -1,13 +1,13 @@
-"""One Faust worker that recovers a table, says how long it took and what the table holds, and ends.
+"""A Faust worker that recovers a table, reports the time and the table's state, and exits.
 
     python workers/recovery.py '{"bootstrap": "127.0.0.1:9092", "app_id": "shop", "datadir": "/tmp/w1", ...}'
 
-Settings (JSON): bootstrap, app_id, datadir, partitions; ``restore``: the app has our assignor, and with it
-our recovery and ledger;
-``expect_offsets``: after recovery go on until the table's changelog has these offsets (partition -> offset);
-``standbys``: table_standby_replicas; ``settle_s``: wait so long for standbys to catch up;
-``stay``: after the report go on until stdin closes.
-Prints one JSON line: seconds, state (hash and keys over all partitions), sources.
+Settings (JSON): bootstrap, app_id, datadir, partitions; ``restore``: the app uses our assignor with our
+recovery and ledger;
+``expect_offsets``: after recovery, wait until the table's changelog has these offsets (partition -> offset);
+``standbys``: table_standby_replicas; ``settle_s``: the longest wait for standbys to catch up;
+``stay``: after the report, run until stdin closes.
+Prints a JSON line: seconds, state (hash and keys over all partitions), sources.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ TABLE = "balances"
 
 
 class Stopwatch(faust.Sensor):  # type: ignore[misc]
-    """From the moment the partitions are known to the moment the worker is ready."""
+    """Measure the time from the assignment of partitions to the ready worker."""
 
     began = ended = 0.0
 
     def on_rebalance_return(self, app: Any, state: Any) -> None:
-        """Partitions are assigned; recovery begins."""
+        """Record the start: partitions are assigned and recovery begins."""
         self.began = time.monotonic()
 
     def on_rebalance_end(self, app: Any, state: Any) -> None:
-        """Streams run."""
+        """Record the end: streams run."""
         self.ended = time.monotonic()
 
 
 def make_app() -> tuple[Any, Any, Stopwatch]:
-    """The app under test: an agent that writes what it reads into a table, and nothing else."""
+    """Create the app: an agent writes its records into a table."""
     ours = (
         {"PartitionAssignor": "faust_assigner:PartitionAssignor"} if SETTINGS.get("restore") else {}
     )
@@ -88,7 +88,7 @@ def make_app() -> tuple[Any, Any, Stopwatch]:
 
 
 def state_of(table: Any) -> dict[str, Any]:
-    """Hash and number of all (partition, key, value), Faust's own offset left out."""
+    """Return hash and number of all (partition, key, value), without Faust's offset key."""
     digest, keys, offsets, partitions = hashlib.sha256(), 0, {}, {}
     for partition, database in sorted(table.data._dbs.items()):
         own = hashlib.sha256()
@@ -105,14 +105,14 @@ def state_of(table: Any) -> dict[str, Any]:
 
 
 def sources_of(app: Any) -> dict[int, str]:
-    """Partition -> where its state came from, as the recovery says."""
+    """Return partition -> source of its state, from the recovery."""
     if not SETTINGS.get("restore"):
         return {}
     return {tp.partition: each.source for tp, each in sorted(app.tables.recovery.restored.items())}
 
 
 async def run(app: Any, table: Any, watch: Stopwatch) -> None:
-    """Start, wait until the worker is ready, report."""
+    """Start, wait until the worker is ready, print the report."""
     await app.start()
     while not watch.ended:
         await asyncio.sleep(0.01)
@@ -147,7 +147,7 @@ async def run(app: Any, table: Any, watch: Stopwatch) -> None:
     )
     if SETTINGS.get("stay"):
         await asyncio.to_thread(sys.stdin.read)
-    # Leave the group, or the next worker waits for this one's session to end.
+    # Leave the group: otherwise the next worker waits for this worker's session to end.
     with contextlib.suppress(Exception):
         await asyncio.wait_for(app.stop(), 15)
 

@@ -1,12 +1,12 @@
-"""One Faust worker that replays a changelog, says how long that took and what live records waited, and ends.
+"""A Faust worker that replays a changelog, reports its time and the delay of live records, and exits.
 
     python workers/replay.py '{"bootstrap": "127.0.0.1:9092", "app_id": "shop", "datadir": "/tmp/w1", ...}'
 
-Settings (JSON): bootstrap, app_id, datadir, partitions, ``stock``: without any of ours, ``share``: of a core
-for the restore beside live records, ``live_for_s``: records come in for partition 0, which has nothing to
-restore, during the restore and so long after it at least. Prints one JSON line: ``seconds`` and processor
-seconds ``cpu_s`` from the assignment to the worker being ready, ``keys`` in its tables, ``during_ms`` and
-``after_ms``: how long each live record was on its way.
+Settings (JSON): bootstrap, app_id, datadir, partitions, ``stock``: without our assignor, ``share``: of a core
+for the restore beside live records, ``live_for_s``: live records arrive for partition 0, which has no
+state to restore, during the restore and at least this long. Prints a JSON line: ``seconds`` and
+processor seconds ``cpu_s`` from the assignment to the ready worker, ``keys`` in its tables, ``during_ms`` and
+``after_ms``: each live record's time from the producer to the agent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import faust
 SETTINGS = json.loads(sys.argv[1])
 #: Live records a second.
 LIVE_RATE = 200
-#: Sends the time, as a number of nanoseconds, to partition 0 until its standard input ends.
+#: A program that sends the time in nanoseconds to partition 0 until its standard input ends.
 PRODUCER = """
 import sys, threading, time
 from confluent_kafka import Producer
@@ -44,21 +44,21 @@ producer.flush(10)
 
 
 class Stopwatch(faust.Sensor):  # type: ignore[misc]
-    """From the moment the partitions are known to the moment the worker is ready."""
+    """Measure the time from the assignment of partitions to the ready worker."""
 
     began = ended = cpu_s = 0.0
 
     def on_rebalance_return(self, app: Any, state: Any) -> None:
-        """Partitions are assigned; recovery begins."""
+        """Record the start: partitions are assigned and recovery begins."""
         self.began, self.cpu_s = time.monotonic(), time.process_time()
 
     def on_rebalance_end(self, app: Any, state: Any) -> None:
-        """Streams run."""
+        """Record the end: streams run."""
         self.ended, self.cpu_s = time.monotonic(), time.process_time() - self.cpu_s
 
 
 def make_app() -> tuple[Any, Any, Stopwatch, list[tuple[float, float]]]:
-    """An agent that notes when each live record was sent and when it got it, and keeps nothing."""
+    """Create an app whose agent records each live record's send and arrival time."""
     ours = (
         {}
         if SETTINGS["stock"]
@@ -99,7 +99,7 @@ def make_app() -> tuple[Any, Any, Stopwatch, list[tuple[float, float]]]:
 
 
 def keys_of(table: Any) -> int:
-    """Over all partitions, Faust's own offset left out."""
+    """Count the keys in all partitions, without Faust's offset key."""
     return sum(
         key != table.data.offset_key
         for database in table.data._dbs.values()
@@ -108,7 +108,7 @@ def keys_of(table: Any) -> int:
 
 
 async def run(app: Any, table: Any, watch: Stopwatch, arrivals: list[tuple[float, float]]) -> None:
-    """Start, wait until the worker is ready and the control has been measured, report."""
+    """Start, wait until the worker is ready and the control is measured, print the report."""
     live: subprocess.Popen[bytes] | None = None
     if SETTINGS["live_for_s"]:
         live = subprocess.Popen(
@@ -125,7 +125,7 @@ async def run(app: Any, table: Any, watch: Stopwatch, arrivals: list[tuple[float
     await app.start()
     while not watch.ended:
         await asyncio.sleep(0.01)
-    # As senders see the time; the app may have started long before start() returns.
+    # In senders' wall time; the worker may be ready long before start() returns.
     ahead = time.time() - time.monotonic()
     began, ended = watch.began + ahead, watch.ended + ahead
     if live is not None:
@@ -142,7 +142,7 @@ async def run(app: Any, table: Any, watch: Stopwatch, arrivals: list[tuple[float
                 "cpu_s": watch.cpu_s,
                 "keys": await asyncio.to_thread(keys_of, table),
                 "arrived": len(arrivals),
-                # What was sent before the partition flowed waited for the rebalance, not for the restore.
+                # Earlier records waited for the rebalance, not for the restore.
                 "during_ms": [wait for sent, wait in waits if began + 0.5 <= sent < ended],
                 "after_ms": [wait for sent, wait in waits if sent >= ended + 0.5],
             }

@@ -1,8 +1,8 @@
-"""The turns of an event loop: the processor time of each callback, during which the loop does nothing else.
+"""Measure an event loop's turns: the processor time of each callback, which blocks the loop.
 
     python -m benchmarks.workers.turns serve ...
 
-The command ``faust-assigner`` with these arguments; each turn above 50 ms is printed: ``turn of 63 ms: ...``.
+Runs the command ``faust-assigner`` with the arguments; prints each turn above 50 ms: ``turn of 63 ms: ...``.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from asyncio import events
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-#: Seconds of processor time above which the command prints a turn.
+#: The command prints turns above this many seconds of processor time.
 LONG_S = 0.05
 
 
 @contextmanager
 def measured(heard: Callable[[events.Handle, float], None]) -> Iterator[None]:
-    """Tell ``heard`` the seconds of processor time of each callback that a loop of this thread runs."""
+    """Call ``heard`` with the processor seconds of each callback that a loop of this thread runs."""
     run = events.Handle._run
 
     def timed(handle: events.Handle) -> None:
