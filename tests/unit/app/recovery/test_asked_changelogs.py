@@ -1,4 +1,4 @@
-"""What following asks the broker, what it does with tables that are ahead, and how it catches up."""
+"""Following standbys: requests to the broker, tables ahead of their changelogs, and catching up."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ A, B = (TP("app-table-changelog", number) for number in range(2))
 
 
 class Base(RestoringRecovery):  # type: ignore[misc]
-    """Of the recovery beneath."""
+    """A stub of the base recovery."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
@@ -46,11 +46,11 @@ class Base(RestoringRecovery):  # type: ignore[misc]
 
 
 class Made(StandbyFollower, Base):  # type: ignore[misc]
-    """Ours over it."""
+    """Our follower over the stub."""
 
 
 class App:
-    """An app whose broker answers with the partition's number and the question; ``acts`` are in turn."""
+    """An app whose broker answers with request and partition; ``acts`` records the calls."""
 
     should_stop = False
 
@@ -81,18 +81,18 @@ class App:
         self.acts.append(("resume", tps))
 
     async def crash(self, error: Exception) -> None:
-        """Crash."""
+        """Record the crash."""
         self.acts.append(("crash", error))
 
 
 @pytest.fixture
 def it() -> Any:
-    """A recovery that follows."""
+    """A recovery that follows standbys."""
     return Made(App())
 
 
 async def test_ends_and_beginnings_are_asked_for_in_order(it: Any) -> None:
-    """Of the partitions that are named; of none, nobody is asked."""
+    """The answer covers the named partitions; without partitions there is no request."""
     assert await it._ends({B, A}) == {A: ("end", 0), B: ("end", 1)}
     assert await it._firsts([B]) == {B: ("first", 1)}
     assert await it._ends([]) == {}
@@ -102,7 +102,7 @@ async def test_ends_and_beginnings_are_asked_for_in_order(it: Any) -> None:
 async def test_a_table_ahead_of_its_changelog_begins_at_the_first_record(
     it: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the check is off; others stay."""
+    """This holds with the check off; other partitions keep their offsets."""
     begun: list[Any] = []
     monkeypatch.setattr(following, "begin_anew", lambda *table: begun.append(table))
     it.ahead = {B}
@@ -113,7 +113,7 @@ async def test_a_table_ahead_of_its_changelog_begins_at_the_first_record(
 
 
 async def test_each_standby_is_followed_from_where_its_batches_ended(it: Any) -> None:
-    """The next record; of one that has nothing, the first."""
+    """It seeks to the next record, or to the first record for an empty standby."""
     await it._catch_up([A, B])
     assert it.app.acts == [
         ("seek", {A: 9}),
@@ -127,7 +127,7 @@ async def test_each_standby_is_followed_from_where_its_batches_ended(it: Any) ->
 async def test_a_question_is_repeated_under_its_name(
     it: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the partitions in order; only partitions that were asked about are in the answer."""
+    """The request lists the partitions in order; the answer contains only these partitions."""
     asked: list[Any] = []
 
     async def retry(service: Any, what: str, ask: Any) -> Any:
@@ -145,7 +145,7 @@ async def test_a_question_is_repeated_under_its_name(
 async def test_a_copy_is_followed_once_its_seek_is_done(
     it: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its records would else be applied from an older position; each seek is repeated by itself."""
+    """Otherwise records of an older position would be applied; each seek is retried separately."""
     asked: list[Any] = []
 
     async def retry(service: Any, what: str, ask: Any) -> Any:
@@ -162,7 +162,7 @@ async def test_a_copy_is_followed_once_its_seek_is_done(
 
 @pytest.mark.parametrize("stops", [False, True])
 async def test_an_error_while_catching_up_ends_a_worker_that_goes_on(it: Any, stops: bool) -> None:
-    """Its standbys would stand still unnoticed; one that stops needs none."""
+    """Its standbys would stop unnoticed; a stopping worker needs no standbys."""
     it.error, it.app.should_stop = ValueError("a bug"), stops
     await it._catch_up([A])
     assert it.app.acts[2:] == ([] if stops else [("crash", it.error)])

@@ -1,4 +1,4 @@
-"""One write batch for many changelog records: what it keeps, what it leaves out, when it lets go."""
+"""Batched replay: a write batch for many changelog records, refused records, stops and turns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from faust_assigner.snapshots.sst import OFFSET_KEY
 
 
 def records(*rows: tuple[bytes | None, bytes | None]) -> list[Any]:
-    """As aiokafka hands them out, offsets from 0."""
+    """Return records as aiokafka does, with offsets from 0."""
     return [
         SimpleNamespace(key=key, value=value, offset=at, headers=())
         for at, (key, value) in enumerate(rows)
@@ -37,7 +37,7 @@ def records(*rows: tuple[bytes | None, bytes | None]) -> list[Any]:
 
 @pytest.fixture
 def database(tmp_path: Path) -> Any:
-    """An empty one, as Faust opens it."""
+    """An empty database, opened as Faust does."""
     return RocksDBOptions(use_rocksdict=True).open(tmp_path / "totals-0.db")
 
 
@@ -49,7 +49,7 @@ async def totals() -> Any:
 
 
 async def test_rows_that_do_not_decode_are_left_out(database: Any, totals: Any) -> None:
-    """A row of that kind would end the agent that reads it; the last readable one of its key stays."""
+    """The last readable row of its key stays: an unreadable row would end its agent."""
     batch, refused = to_batch(
         records(
             (b'"anna"', b"1"),
@@ -69,7 +69,7 @@ async def test_rows_that_do_not_decode_are_left_out(database: Any, totals: Any) 
 
 
 def test_only_none_deletes_a_row(database: Any) -> None:
-    """An empty value is a value: a set of flags, an empty text."""
+    """An empty value is a value: an empty set of flags or an empty text."""
     batch, refused = to_batch(
         records((b"empty", b""), (b"gone", b"1"), (b"gone", None)), 3, ANYTHING
     )
@@ -80,7 +80,7 @@ def test_only_none_deletes_a_row(database: Any) -> None:
 def test_unreadable_records_are_counted_and_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Named once a minute, however many there are."""
+    """The log has a single line per minute."""
     app = SimpleNamespace(conf=SimpleNamespace(tabledir=tmp_path))
     unreadable, tp = UnreadableRecords(app), TP("shop-totals-changelog", 3)
     for offset in range(5):
@@ -95,7 +95,7 @@ def test_unreadable_records_are_counted_and_kept(
 def test_the_last_unreadable_record_is_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With its own error: it says how far the trouble goes."""
+    """The line includes its error: its offset shows the extent of the problem."""
     app = SimpleNamespace(conf=SimpleNamespace(tabledir=tmp_path))
     found = [(offset, b"key", None, DecodeError(f"bad {offset}")) for offset in (7, 8, 9)]
     UnreadableRecords(app)(TP("shop-totals-changelog", 3), found)
@@ -104,7 +104,7 @@ def test_the_last_unreadable_record_is_named(
 
 
 def test_a_broker_that_does_not_answer_does_not_hold_up_a_stop() -> None:
-    """The worker's process waits for this thread."""
+    """The worker's process waits for this thread at exit."""
 
     async def silent() -> None:
         await asyncio.sleep(30)
@@ -117,7 +117,7 @@ def test_a_broker_that_does_not_answer_does_not_hold_up_a_stop() -> None:
 def test_work_that_stops_by_itself_in_time_still_reports_its_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It looks for a stop between two fetches; a cancellation at once would lose its count."""
+    """The work checks for a stop between fetches; an immediate cancel would lose its count."""
     monkeypatch.setattr(batched_replay, "LOOK_S", 0.01)
     monkeypatch.setattr(batched_replay, "GRACE_S", 30.0)
     asked = threading.Event()
@@ -142,7 +142,7 @@ LOG, OTHER = TopicPartition("log", 0), TopicPartition("log", 1)
 
 
 class Consumer:
-    """aiokafka's, with records at these offsets; positions are where each turn comes to."""
+    """aiokafka's consumer with records at these offsets; ``positions`` are the turns' ends."""
 
     def __init__(self) -> None:
         self.positions = {LOG: 0, OTHER: 0}
@@ -151,11 +151,11 @@ class Consumer:
         self.asked: Any = None
 
     async def position(self, tp: TopicPartition) -> int:
-        """Of the next record."""
+        """Return the next record's offset."""
         return self.positions[tp]
 
     async def getmany(self, *tps: TopicPartition, timeout_ms: int, max_records: int) -> Any:
-        """The next turn."""
+        """Return the records of the next turn."""
         self.asked = (tps, timeout_ms, max_records)
         found = {}
         for tp in tps:
@@ -165,27 +165,27 @@ class Consumer:
         return found
 
     def pause(self, *tps: TopicPartition) -> None:
-        """Pause."""
+        """Record the pause."""
         self.paused += tps
 
 
 class Turn:
-    """What a turn writes and finishes."""
+    """Records the writes and finishes of a turn."""
 
     def __init__(self) -> None:
         self.consumer, self.acts = Consumer(), list[Any]()
         self.ends = {LOG: 10, OTHER: 10}
 
     def write(self, tp: TopicPartition, records: Any, position: int) -> None:
-        """Write."""
+        """Record a write."""
         self.acts.append(("write", tp, [record.offset for record in records], position))
 
     def finish(self, tp: TopicPartition) -> None:
-        """Finish."""
+        """Record a finish."""
         self.acts.append(("finish", tp))
 
     async def take(self, **turns: tuple[list[int], int]) -> bool:
-        """One turn in which ``log`` and ``other`` come to there."""
+        """Run a turn in which ``log`` and ``other`` reach the given offsets."""
         names = {"log": LOG, "other": OTHER}
         self.consumer.next = {names[name]: turn for name, turn in turns.items()}
         pace: Any = SimpleNamespace(begin=lambda: 100, end=lambda records: 0.0)
@@ -193,21 +193,21 @@ class Turn:
 
 
 async def test_a_turn_that_brings_nothing_moves_nothing() -> None:
-    """A broker that answers nothing for a minute is given up."""
+    """After a minute without records the replay gives the broker up."""
     turn = Turn()
     assert not await turn.take()
     assert turn.acts == []
 
 
 async def test_offsets_without_records_move_the_position() -> None:
-    """Markers of transactions, and what was compacted away."""
+    """Transaction markers and compacted records leave such offsets."""
     turn = Turn()
     assert await turn.take(log=([], 7))
     assert turn.acts == [("write", LOG, [], 7)]
 
 
 async def test_nothing_beyond_the_end_is_written() -> None:
-    """It is the loop's that reads on; the partition is paused and done with, others go on."""
+    """Faust's loop reads further; the partition is paused and finished, the other continues."""
     turn = Turn()
     assert await turn.take(log=([8, 9, 10, 11], 12), other=([3], 4))
     assert turn.acts == [
@@ -222,7 +222,7 @@ async def test_nothing_beyond_the_end_is_written() -> None:
 async def test_a_turn_asks_for_its_records_and_pauses_for_all_of_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The pace gives the number to fetch, and gets the number that was fetched of all partitions."""
+    """The pace sets the number to fetch and gets the number of all fetched records."""
     turn, paces, slept = Turn(), list[Any](), list[float]()
 
     async def sleep(seconds: float) -> None:
@@ -243,7 +243,7 @@ async def test_a_turn_asks_for_its_records_and_pauses_for_all_of_them(
 
 
 async def test_two_partitions_may_end_in_one_turn() -> None:
-    """Each is written before it is finished, and neither is read any more."""
+    """Each is written before its finish, and neither is read further."""
     turn = Turn()
     turn.ends = {LOG: 3, OTHER: 5}
     assert await turn.take(log=([2], 3), other=([], 6))
@@ -257,7 +257,7 @@ async def test_two_partitions_may_end_in_one_turn() -> None:
 
 
 async def test_a_turn_moves_if_the_first_of_its_partitions_does() -> None:
-    """The last of them may stand still."""
+    """The second partition may stand still."""
     turn = Turn()
     assert await turn.take(log=([0], 1))
     turn = Turn()
@@ -265,14 +265,14 @@ async def test_a_turn_moves_if_the_first_of_its_partitions_does() -> None:
 
 
 async def test_the_record_at_the_end_is_beyond_it() -> None:
-    """The end is the next offset."""
+    """The end is the next offset after the last record."""
     turn = Turn()
     assert await turn.take(log=([9, 10], 11))
     assert turn.acts[0] == ("write", LOG, [9], 10)
 
 
 class Assigned:
-    """aiokafka's consumer before anything is read; ``acts`` are in turn."""
+    """A stub of aiokafka's consumer; ``acts`` records its calls in order."""
 
     def __init__(self, acts: list[Any]) -> None:
         self.acts = acts
@@ -290,7 +290,7 @@ class Assigned:
 async def replayed(
     monkeypatch: pytest.MonkeyPatch, turns: list[tuple[float, bool]], *tps: TopicPartition
 ) -> list[Any]:
-    """A replay of ``tps``, whose turns take so many seconds and move something or nothing."""
+    """Replay ``tps`` in turns of (seconds, whether records arrive); return the acts."""
     acts: list[Any] = []
     now, waiting = 0.0, list(tps)
     monkeypatch.setattr(batched_replay.time, "monotonic", lambda: now)
@@ -335,7 +335,7 @@ async def replayed(
 async def test_two_partitions_are_read_at_a_time_from_where_they_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """All others are paused."""
+    """All other partitions are paused."""
     third = TopicPartition("log", 2)
     acts = await replayed(monkeypatch, [(0.0, True)] * 2, LOG, OTHER, third)
     assert acts[:6] == [
@@ -360,7 +360,7 @@ async def test_two_partitions_are_read_at_a_time_from_where_they_are(
 async def test_a_broker_from_which_nothing_arrives_for_a_minute_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The minute begins again with whatever moves."""
+    """Each turn with records restarts the minute."""
     share = STALL_S * 0.6
     await replayed(monkeypatch, [(share, False), (share, True), (share, False), (0.0, True)], LOG)
     with pytest.raises(UnreachableError, match="no records arrived"):
@@ -368,7 +368,7 @@ async def test_a_broker_from_which_nothing_arrives_for_a_minute_is_given_up(
 
 
 class Waiting:
-    """Work whose one partition is ready at the third look; acts and pauses are noted in ``acts``."""
+    """Work whose only partition is ready at the third call; ``acts`` records acts and pauses."""
 
     tps = (LOG,)
 
@@ -383,7 +383,7 @@ class Waiting:
         monkeypatch.setattr(batched_replay.asyncio, "sleep", self._sleep)
 
     async def _replace(self, consumer: Any, kind: Any) -> None:
-        """Take the fetcher."""
+        """Ignore the fetcher."""
 
     async def _sleep(self, seconds: float) -> None:
         self.acts.append(("sleep", seconds))
@@ -399,12 +399,12 @@ class Waiting:
         return self.looks >= 3
 
     def begin(self) -> Any:
-        """The partition, as a tuple of another type, at the third look."""
+        """Return the partition at the third call, as another tuple type."""
         self.looks += 1
         return (TP(*LOG), Extent(3, 9)) if self.looks == 3 else None
 
     async def run(self) -> list[Any]:
-        """Replay; the acts without the first ones."""
+        """Replay; return the acts after the set-up."""
         await batched_replay.replay(
             {},
             self,  # type: ignore[arg-type]
@@ -418,7 +418,7 @@ class Waiting:
 async def test_a_replay_looks_again_until_a_partition_is_ready(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It fetches nothing meanwhile, and ends when no partition is left."""
+    """It fetches no records meanwhile, and ends without remaining partitions."""
     pause = ("sleep", batched_replay.WAIT_S)
     work = Waiting(monkeypatch)
     found = await work.run()
@@ -434,7 +434,7 @@ async def test_a_replay_looks_again_until_a_partition_is_ready(
 
 
 async def test_a_stopped_replay_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its consumer is closed."""
+    """The consumer is closed."""
     work = Waiting(monkeypatch)
     work.stops = True
     assert await work.run() == ["closed"]
@@ -444,7 +444,7 @@ async def test_a_stopped_replay_reads_nothing(monkeypatch: pytest.MonkeyPatch) -
 async def test_the_minute_of_silence_begins_when_a_partition_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A minute to the second is not yet too long."""
+    """A minute to the second is still in time."""
     await replayed(monkeypatch, [(STALL_S, False), (0.0, True)], LOG)
     with pytest.raises(UnreachableError, match=f"for {STALL_S:.0f} s from .*partition=0"):
         await replayed(monkeypatch, [(STALL_S + 0.1, False), (0.0, True)], LOG)
@@ -454,7 +454,7 @@ async def test_the_minute_of_silence_begins_when_a_partition_does(
 
 
 def test_a_bare_record_is_asked_about_as_the_schema_expects_it() -> None:
-    """The last readable record of a key counts; the records before it are not asked about."""
+    """Only the last readable record of a key counts; earlier records are not checked."""
     asked: list[Any] = []
 
     def reason(record: Any) -> DecodeError | None:
@@ -477,7 +477,7 @@ def test_a_bare_record_is_asked_about_as_the_schema_expects_it() -> None:
 async def test_a_fetcher_hands_out_records_as_they_were_parsed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of each partition with records; an error in the place of records stays as it is."""
+    """Partitions with records are changed; an error in place of records stays."""
     some, error = SimpleNamespace(_partition_records=SimpleNamespace()), SimpleNamespace()
     fetcher: Any = object.__new__(batched_replay.BareFetcher)
     fetcher._records = {LOG: some, OTHER: error}
@@ -495,7 +495,7 @@ async def test_a_fetcher_hands_out_records_as_they_were_parsed(
 
 
 def test_work_that_ends_by_itself_gives_its_result_or_its_error() -> None:
-    """An error is the caller's."""
+    """The caller gets the error."""
 
     async def works() -> int:
         return 7
@@ -511,7 +511,7 @@ def test_work_that_ends_by_itself_gives_its_result_or_its_error() -> None:
 def test_work_that_does_not_stop_is_cancelled_after_a_grace(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It gets as long again to clean up; its error while it stops is raised."""
+    """It gets a second grace to clean up; an error during the stop is raised."""
     monkeypatch.setattr(batched_replay, "LOOK_S", 0.01)
     monkeypatch.setattr(batched_replay, "GRACE_S", 0.02)
     ended: list[str] = []
@@ -542,7 +542,7 @@ def test_work_that_does_not_stop_is_cancelled_after_a_grace(
 
 @pytest.mark.parametrize("decode", [True, False])
 def test_keys_and_values_are_asked_about_together(decode: bool) -> None:
-    """Each key with its last value, deletions and Faust's own offset aside; a record without a key is bad."""
+    """Each key is checked with its last value, without Faust's offset; a keyless record is bad."""
     asked: list[Any] = []
 
     def all_decode(keys: Any, values: Any) -> bool:
@@ -561,7 +561,7 @@ def test_keys_and_values_are_asked_about_together(decode: bool) -> None:
 async def test_the_app_s_own_size_of_a_fetch_goes_before_ours(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Ours is for apps without one."""
+    """Our size is for apps without a setting."""
     work, asked = Waiting(monkeypatch), list[Any]()
 
     def consumer_of(connection: Any, isolation_level: str) -> Assigned:

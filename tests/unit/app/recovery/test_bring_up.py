@@ -1,4 +1,4 @@
-"""What one restore brings up, in which turn, from where to where, and what is told of it."""
+"""A restore in batches and by snapshots: its partitions, their order and offsets, its reports."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ A, B, C = (TopicPartition("log", number) for number in range(3))
 
 
 class Database:
-    """Notes what is written."""
+    """A database that records its writes."""
 
     def __init__(self, *, is_empty: bool = True) -> None:
         self.is_empty, self.written = is_empty, list[Any]()
 
     def write(self, batch: Any) -> None:
-        """Write."""
+        """Record a batch."""
         self.written.append(batch)
 
 
 class Job:
-    """A restore of ``colds``; what is told, and how far the progress is."""
+    """A restore of ``colds``; records results and progress."""
 
     def __init__(self, *colds: Cold, batched: bool = True) -> None:
         self.told: list[Restored] = []
@@ -70,18 +70,18 @@ class Job:
         self.it = bring_up._Job(self.settings, colds, Stop(), self.told.append)
 
     def wait_for_snapshot(self, tp: TopicPartition) -> Future[Restored | None]:
-        """It is on its way."""
+        """Give the partition an unfinished snapshot."""
         snapshot = self.it._snapshots[tp] = Future()
         return snapshot
 
 
 def cold(tp: TopicPartition, offset: int = -1, highwater: int = 9, *, empty: bool = True) -> Cold:
-    """A partition at ``offset``, whose last record is ``highwater``."""
+    """Return a partition at ``offset`` whose last record is at ``highwater``."""
     return Cold(tp, Database(is_empty=empty), offset, highwater, True)
 
 
 def snapshot_of(tp: TopicPartition, end_offset: int) -> Restored:
-    """It was taken from a snapshot up to there."""
+    """Return the result of a snapshot that ends at ``end_offset``."""
     return Restored(tp, SNAPSHOT, 1.0, 2.0, -1, end_offset, 100)
 
 
@@ -101,12 +101,12 @@ def _without_rocksdb(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def record(key: bytes | None, value: bytes | None) -> Any:
-    """A changelog record."""
+    """Return a changelog record."""
     return SimpleNamespace(key=key, value=value)
 
 
 def test_partitions_are_read_in_their_order_from_behind_their_files() -> None:
-    """To the last offset there is, that included."""
+    """The replay includes the last record, at the highwater."""
     job = Job(cold(A), cold(B, 4, empty=False), cold(C, 8, empty=False))
     assert [job.it.begin() for _ in range(3)] == [
         (A, Extent(0, 10)),
@@ -119,21 +119,21 @@ def test_partitions_are_read_in_their_order_from_behind_their_files() -> None:
 
 
 def test_a_partition_that_lacks_nothing_is_done_with_at_once() -> None:
-    """It keeps what it has."""
+    """Its result has the local files' offset."""
     job = Job(cold(A, 9, empty=False), cold(B))
     assert job.it.begin() == (B, Extent(0, 10))
     assert [(one.tp, one.source, one.end_offset) for one in job.told] == [(A, LOCAL, 9)]
 
 
 def test_without_batches_nothing_is_read() -> None:
-    """Snapshots alone are wanted; Faust's loop reads the rest."""
+    """Only snapshots are restored; Faust's loop reads the rest."""
     job = Job(cold(A), batched=False)
     assert job.it.begin() is None
     assert [(one.source, one.end_offset) for one in job.told] == [(REPLAY, -1)]
 
 
 def test_a_partition_waits_for_its_snapshot_and_others_go_on() -> None:
-    """Then it is read from behind that; where there is none, from its beginning."""
+    """A partition is read from its snapshot's end, or from the beginning without a snapshot."""
     job = Job(cold(A), cold(B), cold(C))
     first, second = job.wait_for_snapshot(A), job.wait_for_snapshot(B)
     assert job.it.begin() == (C, Extent(0, 10))
@@ -147,7 +147,7 @@ def test_a_partition_waits_for_its_snapshot_and_others_go_on() -> None:
 
 
 def test_what_was_written_is_counted_from_where_it_began() -> None:
-    """Offsets without records are passed, too; sizes are of keys and values, deletions included."""
+    """Offsets without records count as replayed; bytes are those of keys and values."""
     job = Job(cold(A, 1, empty=False))
     job.it.begin()
     job.it.write(A, [record(b"ab", b"cde"), record(b"f", None)], 7)
@@ -163,7 +163,7 @@ def test_what_was_written_is_counted_from_where_it_began() -> None:
 
 
 def test_a_partition_goes_on_from_its_snapshot() -> None:
-    """The source is the snapshot; what was read behind it is counted apart."""
+    """The source is the snapshot; records after it are counted as replayed."""
     job = Job(cold(A))
     job.wait_for_snapshot(A).set_result(snapshot_of(A, 5))
     job.it.begin()
@@ -173,11 +173,11 @@ def test_a_partition_goes_on_from_its_snapshot() -> None:
 
 
 def test_at_the_end_each_partition_has_been_told_once() -> None:
-    """A snapshot that came too late counts where it is further than what was read."""
+    """A late snapshot counts only if its end is beyond the replayed offset."""
     job = Job(cold(A), cold(B), cold(C))
     for tp in (A, B):
         job.wait_for_snapshot(tp)
-    job.it.begin()  # C
+    job.it.begin()  # partition C
     job.it.finish(C)
     for tp, end in ((A, 5), (B, -1)):
         job.it._snapshots[tp].set_result(snapshot_of(tp, end))
@@ -190,7 +190,7 @@ def test_at_the_end_each_partition_has_been_told_once() -> None:
 def test_only_empty_databases_that_take_files_wait_for_snapshots(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is on disk stays."""
+    """A database with rows and a store without file ingestion get no snapshot."""
     seen: list[Any] = []
     monkeypatch.setattr(bring_up, "Finder", lambda settings, tps, stop: seen.append(tps))
     other = cold(C)
@@ -207,7 +207,7 @@ def test_only_empty_databases_that_take_files_wait_for_snapshots(
 def test_a_thread_is_told_to_stop_or_stops_when_its_time_is_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Which begins again with each sign of life; a stop that was told stays."""
+    """A renewal restarts the time limit; an explicit stop is final."""
     now = 100.0
     monkeypatch.setattr(bring_up.time, "monotonic", lambda: now)
     stop, told = Stop(10.0), Stop()
@@ -228,7 +228,7 @@ def test_a_thread_is_told_to_stop_or_stops_when_its_time_is_over(
 def test_under_transactions_the_end_is_that_of_what_is_committed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Asked for anew; what the group told before stays where nobody answers."""
+    """The committed ends are read from the broker; without an answer the known ends stay."""
     before = [cold(A, highwater=3)]
     settings = Job().settings
     answers: list[Any] = [{A: SimpleNamespace(end=21)}, None]
@@ -250,7 +250,7 @@ def test_under_transactions_the_end_is_that_of_what_is_committed(
 def test_the_known_ends_stay_where_the_committed_ones_cannot_be_read(
     monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    """The restore goes on with them, and the log says so."""
+    """The restore continues with the known ends, and a warning is logged."""
 
     errors: list[BaseException] = [OSError("no broker"), asyncio.CancelledError()]
 
@@ -266,7 +266,7 @@ def test_the_known_ends_stay_where_the_committed_ones_cannot_be_read(
 
 
 def test_each_partition_gets_its_own_committed_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All else of a partition stays."""
+    """All other fields of a partition stay."""
     settings = bring_up.replace(Job().settings, isolation_level="read_committed")
     found = {A: SimpleNamespace(end=21), B: SimpleNamespace(end=0), C: SimpleNamespace(end=7)}
     asked: list[Any] = []
@@ -284,7 +284,7 @@ def test_each_partition_gets_its_own_committed_end(monkeypatch: pytest.MonkeyPat
 def test_results_of_partitions_that_had_no_turn_are_those_of_the_beginning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An empty database is one to replay, any other is local; both times are that of the beginning."""
+    """An empty database's source is replay, any other's is local; both times are the start's."""
     monkeypatch.setattr(bring_up.time, "time", lambda: 1234.5)
     job = Job(cold(A), cold(B, 4, empty=False))
     monkeypatch.setattr(bring_up.time, "time", lambda: 2000.0)
@@ -300,7 +300,7 @@ def test_results_of_partitions_that_had_no_turn_are_those_of_the_beginning(
 
 
 def test_each_batch_is_added_to_the_whole_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end is the time of the last batch; a record may be without a key or without a value."""
+    """The end time is that of the last batch; a record may lack its key or its value."""
     now = 1000.0
     monkeypatch.setattr(bring_up.time, "time", lambda: now)
     job = Job(cold(A, 1, empty=False), cold(B, 3, empty=False))
@@ -314,7 +314,7 @@ def test_each_batch_is_added_to_the_whole_result(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_partition_awaits_its_own_snapshot_alone() -> None:
-    """One that failed before is not asked for twice; a later partition takes its turn meanwhile."""
+    """A waiting partition lets a later partition start; its own snapshot is requested once."""
     job = Job(cold(A), cold(B), cold(C))
     waiting, ready = job.wait_for_snapshot(A), job.wait_for_snapshot(B)
     ready.set_result(snapshot_of(B, 9))
@@ -328,7 +328,7 @@ def test_a_partition_awaits_its_own_snapshot_alone() -> None:
 
 
 def test_late_snapshots_count_where_they_are_further() -> None:
-    """Not one that is as far, nor one that is not there; a partition that has ended keeps its result."""
+    """A missing or shorter snapshot does not count; a finished partition keeps its result."""
     four = [TopicPartition("log", number) for number in range(4)]
     job = Job(*map(cold, four))
     ends: list[int | None] = [None, -1, 5, 9]
@@ -346,7 +346,7 @@ def test_late_snapshots_count_where_they_are_further() -> None:
 
 
 def test_each_empty_database_gets_its_own_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the order of the restore, from one finder; without empty databases none is looked for."""
+    """A single finder serves all; without empty databases there is no finder."""
     finders, submitted = list[Any](), list[Any]()
 
     def finder_of(*given: Any) -> str:
@@ -373,7 +373,7 @@ def test_each_empty_database_gets_its_own_snapshot(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_time_limit_of_no_seconds_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limit itself is in time; a moment later is late, also after a renewal."""
+    """The stop is due only after the limit has passed, also after a renewal."""
     now = 100.0
     monkeypatch.setattr(bring_up.time, "monotonic", lambda: now)
     stop, none = Stop(10.0), Stop(0.0)
@@ -394,13 +394,13 @@ def test_a_time_limit_of_no_seconds_is_one(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 class Found:
-    """A finder with one snapshot, whose last offset is 41; ``meanwhile`` happens while it is fetched."""
+    """A finder with a snapshot up to offset 41; ``meanwhile`` runs during the fetch."""
 
     def __init__(self, meanwhile: Any = lambda: None, *, has: bool = True) -> None:
         self.meanwhile, self.has, self.fetched = meanwhile, has, 0
 
     def fetch(self, tp: TopicPartition, folder: Path, decoding: Any) -> Any:
-        """Fetch it."""
+        """Return the snapshot's files."""
         assert (tp, folder.is_dir(), decoding) == (A, True, "decoding")
         self.fetched += 1
         self.meanwhile()
@@ -414,7 +414,7 @@ class Found:
 def test_a_snapshot_is_taken_into_a_database_that_is_empty_still(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reason: str | None
 ) -> None:
-    """Whatever prevents it leaves the partition to the replay; no scratch stays."""
+    """Otherwise the partition is replayed, and the scratch folder is removed."""
     taken, database, stops = list[Any](), Database(), [reason == "stopped before"]
 
     def meanwhile() -> None:
@@ -449,7 +449,7 @@ def test_a_snapshot_is_taken_into_a_database_that_is_empty_still(
 def test_the_next_older_snapshot_is_tried_where_one_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: Any
 ) -> None:
-    """For whatever reason; its files are removed before the next one is fetched."""
+    """The refused snapshot's files are removed before the next fetch."""
     finder = Finder.__new__(Finder)
     manifests = [SimpleNamespace(snapshot_id=name) for name in ("late", "damaged", "rows", "good")]
 
@@ -483,7 +483,7 @@ def test_the_next_older_snapshot_is_tried_where_one_is_refused(
 def test_files_of_the_storage_itself_are_not_ours_to_move(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """One of them is enough; rows are checked with the table's decoding. Without a snapshot there is none."""
+    """A single file of the storage forbids moves; rows are checked with the table's decoding."""
     finder = Finder.__new__(Finder)
     asked: list[Any] = []
     manifest = SimpleNamespace(snapshot_id="one")
@@ -508,7 +508,7 @@ def test_files_of_the_storage_itself_are_not_ours_to_move(
 def test_a_snapshot_that_cannot_be_fetched_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: Any, fails: Exception
 ) -> None:
-    """Even before its folder was made; a bug of ours is no reason to take an older one."""
+    """The error may come before the folder exists; an unexpected error is raised."""
 
     def fetch(manifest: Any, own: Path) -> list[Path]:
         if manifest.snapshot_id == "late":
@@ -533,7 +533,7 @@ def test_a_snapshot_that_cannot_be_fetched_is_refused(
 def test_snapshots_are_judged_against_each_changelog_now(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Each topic is asked for once; a stop meanwhile ends it, and so does a worker without snapshots."""
+    """Each topic is requested once; a stop meanwhile or missing settings raise an error."""
     asked, logs = list[Any](), {"log": "log 1", "other": "log 2"}
     answers: list[Any] = [logs, None]
     monkeypatch.setattr(bring_up.time, "time", lambda: 1234.5678)
@@ -562,7 +562,7 @@ def test_snapshots_are_judged_against_each_changelog_now(
 
 
 def test_scratch_of_killed_processes_is_removed_after_a_day(tmp_path: Path) -> None:
-    """Younger ones may be in use; nothing else is touched."""
+    """Younger folders may be in use; other folders stay."""
     now = time.time()
     for name, age_s in (
         (f"{SCRATCH_PREFIX}old", SCRATCH_MAX_AGE_S + 60),
@@ -581,7 +581,7 @@ def test_scratch_of_killed_processes_is_removed_after_a_day(tmp_path: Path) -> N
 def test_scratch_of_a_day_stays_and_one_that_is_gone_keeps_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A process may remove its own folder meanwhile; the folders after it are removed."""
+    """A folder may disappear during the sweep; the sweep continues with the next folder."""
     monkeypatch.setattr(bring_up.time, "time", lambda: 1_000_000.0)
     gone = tmp_path / f"{SCRATCH_PREFIX}1-gone"
     gone.symlink_to(tmp_path / "nowhere")
@@ -598,7 +598,7 @@ def test_scratch_of_a_day_stays_and_one_that_is_gone_keeps_nothing(
 
 
 def test_scratch_lies_beside_tables_whose_folder_may_not_be_there_yet(tmp_path: Path) -> None:
-    """A first start, with folders above it that are missing, too; two restores use it at once."""
+    """Missing parent folders are created; two restores can use the folder at the same time."""
     settings = bring_up.replace(Job().settings, folder=tmp_path / "v1" / "tables")
     with bring_up.scratch_folder(settings) as one, bring_up.scratch_folder(settings) as other:
         assert {Path(one).parent, Path(other).parent} == {settings.folder}
@@ -606,7 +606,7 @@ def test_scratch_lies_beside_tables_whose_folder_may_not_be_there_yet(tmp_path: 
     assert list(settings.folder.iterdir()) == []
 
 
-# -- all of it
+# -- whole restores
 
 
 @pytest.mark.parametrize("stopped", [False, True])
@@ -619,7 +619,7 @@ def test_a_restore_ends_with_what_it_has_whatever_fails(
     error: BaseException,
     stopped: bool,
 ) -> None:
-    """Without snapshots it replays; without a replay Faust's own continues. A stop is no warning."""
+    """Without snapshots it replays; without replay Faust's loop continues. A stop is no warning."""
     stop, replays, told = Stop(), list[Any](), list[Any]()
     if stopped:
         stop.set()
@@ -658,7 +658,7 @@ def test_a_restore_ends_with_what_it_has_whatever_fails(
 def test_a_restore_runs_in_its_threads_to_the_committed_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Four snapshots at a time; the records before the committed end are replayed."""
+    """Four snapshots load in parallel; the replay ends at the committed end."""
     pools, begun = list[Any](), list[Any]()
 
     class Pool:

@@ -1,4 +1,4 @@
-"""Recovery by state, step by step, beside a Faust that notes what it is asked."""
+"""Recovery partition by partition, on a stub of Faust's recovery that records its calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SOURCES = [TP("orders", number) for number in range(4)]
 
 
 class Host(RestoringRecovery):  # type: ignore[misc]
-    """What of Faust's recovery and of ours below is asked, with every call in ``acts``."""
+    """A stub of Faust's and our base recovery; ``acts`` records every call."""
 
     def __init__(self, app: Any, table: Any) -> None:
         self.app, self.acts = app, app.acts
@@ -33,7 +33,7 @@ class Host(RestoringRecovery):  # type: ignore[misc]
         self.active_highwaters, self.standby_highwaters = dict[TP, int](), dict[TP, int]()
         self.actives_for_table: Any = defaultdict(set)
         self.standbys_for_table: Any = defaultdict(set)
-        #: Spans that restores have begun, and positions that they have reached.
+        #: Spans of begun restores, and reported positions.
         self.spans: list[dict[TP, tuple[int, int]]] = []
         self.moves: list[tuple[TP, int]] = []
         self.progress = SimpleNamespace(
@@ -50,16 +50,16 @@ class Host(RestoringRecovery):  # type: ignore[misc]
         self.lacking = 0
 
     def add_active(self, table: Any, tp: TP) -> None:
-        """As Faust's."""
+        """Book an active, as Faust does."""
         self.active_tps.add(tp)
         self.actives_for_table[table].add(tp)
 
     def flush_buffers(self) -> None:
-        """As Faust's."""
+        """Record a flush of Faust's buffers."""
         self.acts.append("flush")
 
     def revoke(self, tp: TP) -> None:
-        """As Faust's."""
+        """Record a revocation by Faust."""
         self.acts.append(("revoke", tp))
 
     def _to_open(self) -> set[TP]:
@@ -69,26 +69,26 @@ class Host(RestoringRecovery):  # type: ignore[misc]
         self.acts.append(("open tables", set(PartitionRecovery._to_open(self))))  # type: ignore[arg-type]
 
     async def stop_and_wait(self) -> None:
-        """As ours."""
+        """Record a stop of our restores."""
         self.acts.append("stop_and_wait")
 
     def begin_again(self) -> None:
-        """As ours."""
+        """Record a restart of the recovery."""
         self._note_end("begin_again")
 
     def tables_failed(self, table: str, error: BaseException) -> None:
-        """As ours."""
+        """Record a failed table."""
         self._note_end("tables_failed")
 
     async def _ahead(self, offsets: Any, ends: Any) -> frozenset[TP]:
         return frozenset()
 
     async def on_stop(self) -> None:
-        """As Faust's."""
+        """Record Faust's stop."""
         self._note_end("on_stop")
 
     async def on_rebalance(self, *round_: Any) -> None:
-        """As Faust's."""
+        """Record Faust's rebalance."""
         assert round_ == ({A}, {B}, {C}, 7)
         self._note_end("on_rebalance")
 
@@ -102,7 +102,7 @@ class Host(RestoringRecovery):  # type: ignore[misc]
         self.acts.append(("take", event.message.tp))
 
     def need_recovery(self) -> bool:
-        """As Faust's."""
+        """Return True for ``lacking`` calls, then False."""
         self.lacking -= 1
         return self.lacking >= 0
 
@@ -114,12 +114,12 @@ class Host(RestoringRecovery):  # type: ignore[misc]
 
 
 class Recovery(PartitionRecovery, Host):  # type: ignore[misc]
-    """Ours over it."""
+    """Our recovery over the stub."""
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A recovery that flows, of one table in memory; ``acts`` are what it does."""
+    """A flowing recovery with one table in memory; ``acts`` records its calls."""
     acts: list[Any] = []
 
     def note(what: str) -> Any:
@@ -190,13 +190,13 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 class Table(SimpleNamespace):
-    """With a place in dicts."""
+    """A table that can be a dict key."""
 
     __hash__ = object.__hash__
 
 
 class Tables(dict):  # type: ignore[type-arg]
-    """A table manager."""
+    """A stub of the table manager."""
 
     _changelogs: Any
     on_actives_ready: Any
@@ -204,7 +204,7 @@ class Tables(dict):  # type: ignore[type-arg]
 
 
 async def test_who_is_what_is_noted_before_anything_is_restored(made: Any) -> None:
-    """A is kept, B was a copy and is owned now, C is a new copy, D went."""
+    """A is kept, B turns from standby to active, C is a new standby, D is revoked."""
     made._complete, made._followed, made._replayed = {A, D}, {B}, frozenset({B})
     made.active_tps, made.standby_tps = {A, D}, {B}
     made.active_offsets.update({A: 5, D: 6, B: 2})
@@ -230,7 +230,7 @@ async def test_who_is_what_is_noted_before_anything_is_restored(made: Any) -> No
 
 
 async def test_a_table_of_which_all_write_is_read_to_its_end_once_more(made: Any) -> None:
-    """What was owned and followed, and is not followed now, lacks others' last changes."""
+    """An active that stops being followed may lack the last changes of other workers."""
     made._complete, made._followed = {A, B}, {A, B}
     assert await made._take_roles(frozenset({A, B}), frozenset({B})) == ({A}, set())
     assert made._complete == made._followed == {B}
@@ -238,7 +238,7 @@ async def test_a_table_of_which_all_write_is_read_to_its_end_once_more(made: Any
 
 @pytest.mark.parametrize("writable", [True, False])
 async def test_what_went_is_closed_after_what_waits_was_written(made: Any, writable: bool) -> None:
-    """A later flush would open it again; a store that is not ours is told."""
+    """A flush would reopen a closed database, so it runs first; a foreign store is rebalanced."""
     made._complete, made._followed, made.writable = {A, B}, {A, C}, writable
     (table,) = made.tables.values()
     table.data._dbs = {0: "database"}
@@ -256,7 +256,7 @@ async def test_what_went_is_closed_after_what_waits_was_written(made: Any, writa
 
 @pytest.mark.parametrize("writable", [True, False])
 async def test_a_store_that_is_not_ours_is_told_of_what_came(made: Any, writable: bool) -> None:
-    """It opens its partitions then; ours is opened when it is restored."""
+    """A foreign store opens its partitions at the rebalance; our store opens at the restore."""
     made._roles, made.writable = (frozenset({A}), frozenset()), writable
     await made._tell_stores({A, B, C}, set())
     told = [act for act in made.acts if act[0] == "rebalance"]
@@ -264,7 +264,7 @@ async def test_a_store_that_is_not_ours_is_told_of_what_came(made: Any, writable
 
 
 def own_class(made: Any, name: str) -> None:
-    """Make the table one of the app's own class, which overrides the method ``name``."""
+    """Give the table a class of the app that overrides the method ``name``."""
 
     async def own(self: Any, *args: Any) -> None:
         made.acts.append(("own", *args))
@@ -275,7 +275,7 @@ def own_class(made: Any, name: str) -> None:
 
 
 async def test_an_app_s_own_table_is_told_of_a_round_s_partitions(made: Any) -> None:
-    """Although its store is ours."""
+    """The table's on_rebalance is called although the store is ours."""
     own_class(made, "on_rebalance")
     made._roles, made.writable = (frozenset({A}), frozenset()), True
     await made._tell_stores({B}, {A})
@@ -283,7 +283,7 @@ async def test_an_app_s_own_table_is_told_of_a_round_s_partitions(made: Any) -> 
 
 
 async def test_an_app_s_own_table_is_told_of_the_end_of_its_recovery(made: Any) -> None:
-    """Its method calls the callbacks, as Faust's does."""
+    """The app's own on_recovery_completed replaces our calls of the callbacks."""
     own_class(made, "on_recovery_completed")
     (table,) = made.tables.values()
     made.actives_for_table[table], made.standbys_for_table[table] = {A}, {C}
@@ -294,7 +294,7 @@ async def test_an_app_s_own_table_is_told_of_the_end_of_its_recovery(made: Any) 
 
 
 async def test_an_interrupted_restore_has_ended_before_anything_else_begins(made: Any) -> None:
-    """It may take a step to its end, and leaves the tables settled."""
+    """The interrupt waits until the cancelled restore has ended its last step."""
 
     async def restore() -> None:
         try:
@@ -312,7 +312,7 @@ async def test_an_interrupted_restore_has_ended_before_anything_else_begins(made
 
 
 async def test_whoever_gives_everything_up_restores_no_more(made: Any) -> None:
-    """And nothing flows until the next recovery."""
+    """Partitions stop flowing until the next recovery."""
     task = made._taking_on = asyncio.ensure_future(asyncio.sleep(3600))
     made.stop_assigning()
     assert not made.is_flowing
@@ -324,7 +324,7 @@ async def test_whoever_gives_everything_up_restores_no_more(made: Any) -> None:
 async def test_whatever_begins_everything_anew_stops_what_is_restored_first(
     made: Any, end: str
 ) -> None:
-    """Faust's own part comes after that; what is owned is kept aside from it, for the time after."""
+    """Faust's own step follows; the roles are kept for the next recovery."""
     made._taking_on, made.active_tps = asyncio.ensure_future(asyncio.sleep(3600)), {A}
     made._roles = frozenset({A}), frozenset()
     ended = getattr(made, end)(
@@ -342,7 +342,7 @@ async def test_whatever_begins_everything_anew_stops_what_is_restored_first(
 
 @pytest.mark.parametrize("stops", [False, True])
 async def test_streams_do_not_wait_for_copies(made: Any, stops: bool, caplog: Any) -> None:
-    """Not even for their files; and a restore that fails ends its worker, unless that ends by itself."""
+    """Streams resume before standbys open; a failed restore crashes a worker unless it stops."""
     steps: list[str] = []
 
     def step(name: str, answer: Any = None) -> Any:
@@ -371,14 +371,14 @@ async def test_streams_do_not_wait_for_copies(made: Any, stops: bool, caplog: An
 async def test_what_was_taken_on_is_logged_if_it_is_anything(
     made: Any, caplog: Any, actives: int, copies: int
 ) -> None:
-    """Most rounds change nothing for most workers."""
+    """A round without new partitions logs no line."""
     caplog.set_level("INFO")
 
     async def roles(*_: Any) -> Any:
         return {A, B, C} - {B, C} if actives else set(), {B, C} if copies else set()
 
     async def nothing(*_: Any) -> None:
-        """Restored and followed at once."""
+        """Return at once."""
 
     made._take_roles, made._restore_actives, made._finish = roles, nothing, nothing
     made._open_copies = made._follow = nothing
@@ -389,7 +389,7 @@ async def test_what_was_taken_on_is_logged_if_it_is_anything(
 
 
 def test_what_is_about_to_go_is_not_restored(made: Any) -> None:
-    """Nor is anything while nothing flows."""
+    """A leaving partition and a recovery without flow count as unrestored."""
     made._complete, made.app.consumer.leaving = {A, B}, frozenset({B})
     assert [tp for tp in (A, B, C) if made.is_restored(tp)] == [A]
     made.is_flowing = False
@@ -402,7 +402,7 @@ def test_what_is_about_to_go_is_not_restored(made: Any) -> None:
 def test_only_the_recovery_of_the_present_generation_lets_flow(
     made: Any, generation: int, between: bool, flows: bool
 ) -> None:
-    """It begins with nothing restored and nothing followed."""
+    """A recovery of the present generation starts with no restored and no followed partitions."""
     made.is_flowing, made._complete, made._followed = False, {A}, {B}
     made.app.consumer.between_generations = between
     made._flows(generation)
@@ -414,7 +414,7 @@ def test_only_the_recovery_of_the_present_generation_lets_flow(
 async def test_roles_are_of_changelogs_and_taken_on_where_streams_flow(
     made: Any, is_flowing: bool
 ) -> None:
-    """Else Faust's own recovery will take them on, and must find none booked."""
+    """Without flow, Faust's own recovery runs first and must find no booked partitions."""
     taken: list[Any] = []
 
     async def assign(*roles: Any) -> None:
@@ -431,7 +431,7 @@ async def test_roles_are_of_changelogs_and_taken_on_where_streams_flow(
 
 
 async def test_only_what_is_being_read_is_applied(made: Any) -> None:
-    """What was fetched for another role is older than the rows by now."""
+    """A record fetched for a former role is older than the rows."""
     made._followed, made._replayed = {A}, frozenset({B})
     for tp in (A, B, C):
         await made._take(SimpleNamespace(message=SimpleNamespace(tp=tp)))
@@ -442,14 +442,14 @@ async def test_only_what_is_being_read_is_applied(made: Any) -> None:
 async def test_what_is_ready_is_sought_and_resumed(
     made: Any, pending: set[TP], ready: set[int]
 ) -> None:
-    """Sources alone; changelogs are resumed by who reads them."""
+    """Only sources are resumed here; the restore itself resumes changelogs."""
     sources = {SOURCES[number] for number in ready}
     await made._let_flow(pending, frozenset())
     assert made.acts == [("seek", sources), ("resume", sources)]
 
 
 async def test_a_table_is_told_of_its_part_and_of_its_end(made: Any) -> None:
-    """Of copies too, since one in memory forgets the rest; callbacks come once all of it is there."""
+    """The table gets its standbys too; callbacks run after the last of its partitions."""
     (table,) = made.tables.values()
     made.actives_for_table[table], made.standbys_for_table[table] = {A, B}, {C}
     for chunk, pending in (({A}, {B}), ({B}, {TP("other", 0)}), ({TP("other", 0)}, set())):
@@ -461,7 +461,7 @@ async def test_a_table_is_told_of_its_part_and_of_its_end(made: Any) -> None:
 
 @pytest.mark.parametrize("standbys", [set(), {C}])
 async def test_whoever_waits_for_all_actives_is_told(made: Any, standbys: set[TP]) -> None:
-    """Copies are ready at once only where there are none."""
+    """Standbys are ready at once only if the worker has none."""
     made.standby_tps = standbys
     await made._finish()
     assert made.completed.is_set()
@@ -474,7 +474,7 @@ async def test_whoever_waits_for_all_actives_is_told(made: Any, standbys: set[TP
 
 
 async def test_a_replay_reads_its_part_alone_and_leaves_it_paused(made: Any) -> None:
-    """Sources do not starve meanwhile."""
+    """The changelogs are paused again, so that sources are fetched."""
     made.active_offsets, made.active_highwaters, made.lacking = {A: 4, B: None}, {A: 9, B: 9}, 1
     await made._replay(frozenset({A, B}))
     assert made.acts[:2] == [("seek to", {A: 5, B: 0}), ("resume", {A, B})]
@@ -489,7 +489,7 @@ async def test_a_replay_reads_its_part_alone_and_leaves_it_paused(made: Any) -> 
 async def test_the_owners_of_the_round_before_an_eager_one_are_told_to_the_meter(
     made: Any,
 ) -> None:
-    """An eager round has emptied the books: what was kept would count as a restore."""
+    """An eager round clears the books, so kept partitions would count as restored."""
     met: list[Any] = []
     made.meter = SimpleNamespace(begin=lambda *tps: met.append(tps))
     made._before = frozenset({A}), frozenset({B})
@@ -498,7 +498,7 @@ async def test_the_owners_of_the_round_before_an_eager_one_are_told_to_the_meter
 
 
 async def test_the_meter_measures_each_part_from_its_offsets_to_its_tables(made: Any) -> None:
-    """It starts before the replay; a part has ended once its tables know it."""
+    """The meter starts a chunk before its replay and ends it after its tables are notified."""
     restores(made, A, B)
     made.restored = {C: 1}
     made.meter = SimpleNamespace(
@@ -520,7 +520,7 @@ async def test_the_meter_measures_each_part_from_its_offsets_to_its_tables(made:
 
 @pytest.mark.parametrize("by_all", [False, True])
 async def test_each_part_flows_as_soon_as_it_is_restored(made: Any, by_all: bool) -> None:
-    """Unless all write the table; what was restored before is remembered."""
+    """A table that all workers write flows only when whole; earlier results are kept."""
     (table,) = made.tables.values()
     table.use_partitioner = by_all
 
@@ -567,7 +567,7 @@ async def test_each_part_flows_as_soon_as_it_is_restored(made: Any, by_all: bool
 async def test_who_is_interrupted_before_a_table_knows_what_it_has_restores_it_again(
     made: Any,
 ) -> None:
-    """Sets are taken from their rows then; without it a set began anew, empty."""
+    """The next restore rebuilds its sets from rows; otherwise new sets would start empty."""
     (table,) = made.tables.values()
     reached = asyncio.Event()
 
@@ -592,7 +592,7 @@ async def test_who_is_interrupted_before_a_table_knows_what_it_has_restores_it_a
 
 
 async def test_every_flow_owes_the_callbacks_of_every_table(made: Any) -> None:
-    """Whether this worker has a part of it or not, as in Faust."""
+    """A table without a partition on this worker gets its callbacks too, as in Faust."""
     made._flows(7)
     made._callbacks.begin(lambda table: True)
     await made._callbacks.over()
@@ -600,7 +600,7 @@ async def test_every_flow_owes_the_callbacks_of_every_table(made: Any) -> None:
 
 
 async def test_no_callback_outlives_the_recovery(made: Any) -> None:
-    """They use tables, which are closed next."""
+    """Callbacks use tables, which are closed after the recovery."""
     ended: list[str] = []
 
     async def callback() -> None:
@@ -619,7 +619,7 @@ async def test_no_callback_outlives_the_recovery(made: Any) -> None:
 
 
 async def test_an_interrupted_restore_reports_no_progress_any_more(made: Any) -> None:
-    """Nobody goes on with it."""
+    """No later step of this restore would report its progress."""
     made.progress.give_up = lambda: made.acts.append("gave up")
     await made.interrupt()
     assert made.acts == ["stop_and_wait", "gave up"]
@@ -628,7 +628,7 @@ async def test_an_interrupted_restore_reports_no_progress_any_more(made: Any) ->
 async def test_a_table_in_memory_goes_on_from_the_later_of_its_two_offsets(
     made: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was owned, then followed, and is owned again."""
+    """The partition was active, then standby, and is active again."""
     made._followed = {B}
     made.standby_offsets.update({B: 40})
 
@@ -641,7 +641,7 @@ async def test_a_table_in_memory_goes_on_from_the_later_of_its_two_offsets(
 
 
 async def test_a_copy_in_memory_that_lost_records_to_a_failed_table_is_read_anew(made: Any) -> None:
-    """Its records waited to be applied and count as read; the failure dropped them."""
+    """The failure dropped buffered records that already counted as read."""
     made.standby_offsets.update({A: 30, B: 40})
     made._reopen = frozenset({B})
     await made._take_roles(frozenset({A, B}), frozenset())
@@ -652,18 +652,18 @@ async def test_a_copy_in_memory_that_lost_records_to_a_failed_table_is_read_anew
 
 
 async def test_copies_are_opened_apart_from_what_is_kept(made: Any) -> None:
-    """Agents write that; a database of it would be closed first."""
+    """Agents write the kept actives; opening standbys must not close those databases."""
     made.add_standby = lambda table, tp: made.standby_tps.add(tp)
     made._taken = frozenset({A})
     await made._open_copies({B})
     assert made.acts == [("open tables", {B})]
 
 
-# -- callbacks, windows and the time of a restore
+# -- callbacks, windows and the time limit of a restore
 
 
 class Callback:
-    """The callback of the one table, which returns when it is told to; ``flows`` are sources by then."""
+    """The table's callback, which returns after ``may_end``; ``flows`` lists resumed sources."""
 
     def __init__(self, made: Any) -> None:
         self.made, self.began, self.may_end = made, asyncio.Event(), asyncio.Event()
@@ -672,18 +672,18 @@ class Callback:
         made._callbacks.owe([table])
 
     async def __call__(self) -> None:
-        """Run."""
+        """Wait for ``may_end``."""
         self.began.set()
         await self.may_end.wait()
 
     @property
     def flows(self) -> list[set[TP]]:
-        """What was resumed, in turn."""
+        """Return the resumed partitions, in order."""
         return [act[1] for act in self.made.acts if act[0] == "resume"]
 
 
 def restores(made: Any, *tps: TP) -> None:
-    """Changelogs of four records; one partition after the other is brought up."""
+    """Restore ``tps`` one after another, from changelogs with four records."""
 
     async def brought_up(*_: Any) -> AsyncGenerator[frozenset[TP], None]:
         for tp in tps:
@@ -700,7 +700,7 @@ def restores(made: Any, *tps: TP) -> None:
 
 
 async def test_a_partition_flows_once_the_callback_of_its_table_has_returned(made: Any) -> None:
-    """It may fill what streams read."""
+    """The callback may fill a cache that streams read."""
     callback = Callback(made)
     restores(made, A)
     restoring = asyncio.ensure_future(made._restore_actives({A}))
@@ -713,7 +713,7 @@ async def test_a_partition_flows_once_the_callback_of_its_table_has_returned(mad
 
 
 async def test_what_was_restored_before_waits_for_a_callback_that_runs(made: Any) -> None:
-    """It flows after that, though nothing is left to restore."""
+    """The restored partition resumes after the callback, even if no restore follows."""
     callback = Callback(made)
     restores(made)
     made._complete = {C}
@@ -729,7 +729,7 @@ async def test_what_was_restored_before_waits_for_a_callback_that_runs(made: Any
 async def test_each_restored_part_renews_the_time_and_opens_windows_anew(
     made: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Partitions that flow fetch again; windows of others are looked through once they are here."""
+    """Each chunk renews the time limit of a stop, and its windows are scanned."""
     renewed: list[str] = []
 
     class Time:
@@ -751,7 +751,7 @@ async def test_each_restored_part_renews_the_time_and_opens_windows_anew(
 
 @pytest.mark.parametrize("begins", [True, False])
 async def test_a_generation_begins_with_its_recovery(made: Any, begins: bool) -> None:
-    """A round that came meanwhile has its own: then nothing may resume."""
+    """If a later round has begun, this round's recovery resumes no partition."""
     made.app.consumer.begin_generation = lambda: made.acts.append("begin generation")
     if begins:
         made.signal_recovery_start.set()
@@ -763,7 +763,7 @@ async def test_a_generation_begins_with_its_recovery(made: Any, begins: bool) ->
 
 
 async def test_an_eager_round_without_partitions_leaves_nothing_to_restore(made: Any) -> None:
-    """Partitions of the round before are not assigned: a seek in one would end the worker."""
+    """The former round's partitions are unassigned: a seek in them would end the worker."""
     made._roles = frozenset({A}), frozenset({B})
     made.active_tps, made.standby_tps = set(), set()
     await made.on_rebalance({A}, {B}, {C}, 7)
@@ -771,7 +771,7 @@ async def test_an_eager_round_without_partitions_leaves_nothing_to_restore(made:
 
 
 async def test_a_recovery_without_tables_is_complete_as_well(made: Any) -> None:
-    """The watchdog begins one again that is not, and sources flow; also of topics added meanwhile."""
+    """The watchdog restarts an incomplete recovery; sources and new topics flow too."""
     made.is_flowing, made.completed_generation, made.restored = False, None, {A: 1}
     made._roles = frozenset({A}), frozenset()
     await made._resume_streams(7)
@@ -781,7 +781,7 @@ async def test_a_recovery_without_tables_is_complete_as_well(made: Any) -> None:
 
 
 async def test_tables_in_a_shared_database_are_neither_restored_nor_followed(made: Any) -> None:
-    """A replay would put old rows into it; sources flow at once."""
+    """A replay would write old rows into the shared database; sources flow at once."""
     asked = list[Any]()
 
     async def ask(tps: Any = None) -> None:
@@ -796,7 +796,7 @@ async def test_tables_in_a_shared_database_are_neither_restored_nor_followed(mad
 
 
 async def test_a_recovery_that_begins_again_keeps_the_roles_of_the_last_round(made: Any) -> None:
-    """A table that fails while the round opens databases finds the books of the round before."""
+    """A table may fail while the round opens databases, with the books of the former round."""
     made.active_tps, made.standby_tps = {B}, {C}
     opening = asyncio.Event()
 
@@ -813,7 +813,7 @@ async def test_a_recovery_that_begins_again_keeps_the_roles_of_the_last_round(ma
 
 
 async def test_a_recovery_that_waits_for_a_round_takes_the_round_s_roles(made: Any) -> None:
-    """A partition that the round gained would be processed without its table."""
+    """Otherwise a partition gained by the round would be processed without its restored table."""
     taken, may_end = list[Any](), asyncio.Event()
 
     async def take_on(*roles: Any) -> None:
@@ -843,7 +843,7 @@ async def test_a_recovery_that_waits_for_a_round_takes_the_round_s_roles(made: A
 async def test_faust_s_own_recovery_opens_the_flow_of_its_generation_alone(
     made: Any, reason: str | None
 ) -> None:
-    """With every partition paused; then ours begins with the roles of the round."""
+    """Every partition is still paused; then our recovery starts with the round's roles."""
     acts, app, taken = made.acts, made.app, list[Any]()
 
     async def start() -> None:
@@ -868,13 +868,13 @@ async def test_faust_s_own_recovery_opens_the_flow_of_its_generation_alone(
         assert (acts, taken, made.is_flowing) == (["ended"], [], False)
 
 
-# -- several tables at once
+# -- several tables
 
 E1, E2 = TP("sums", 1), TP("sums", 2)
 
 
 def second_table(made: Any) -> Any:
-    """A table ``sums`` beside the one of ``log``; its acts carry its name."""
+    """Add a table ``sums``; its acts carry its name."""
 
     def note(what: str) -> Any:
         async def noting(*args: Any) -> None:
@@ -895,7 +895,7 @@ def second_table(made: Any) -> Any:
 
 
 async def test_each_table_closes_its_own_databases_in_order(made: Any) -> None:
-    """A partition of the same number in a table that keeps it stays open; one that is not open is none."""
+    """The same partition number stays open in the other table; an unopened partition is skipped."""
     (first,) = made.tables.values()
     second, made.writable = second_table(made), True
     first.data._dbs = {0: "log 0", 2: "log 2", 3: "log 3"}
@@ -912,7 +912,7 @@ async def test_each_table_closes_its_own_databases_in_order(made: Any) -> None:
 
 
 async def test_each_foreign_store_is_told_of_its_own_partitions(made: Any) -> None:
-    """Of those that came and of those that went; partitions of both former roles did not come."""
+    """A partition with a former role is not reported as new."""
     second_table(made)
     made._roles, made.app.consumer_generation_id = (frozenset({A}), frozenset({E1})), 12
     await made._tell_stores({A, B, E1, E2}, {C})
@@ -926,7 +926,7 @@ async def test_each_foreign_store_is_told_of_its_own_partitions(made: Any) -> No
 
 
 async def test_roles_of_two_tables_are_booked_apart(made: Any, monkeypatch: Any) -> None:
-    """Each new active continues where its copy was, unless its file stores the offset."""
+    """Each new active continues at its standby's offset, unless its file stores the offset."""
     first, second = made.tables["totals"], second_table(made)
     monkeypatch.setattr(by_state, "is_writable", lambda store: store is second.data)
     opened: list[Any] = []
@@ -954,7 +954,7 @@ async def test_roles_of_two_tables_are_booked_apart(made: Any, monkeypatch: Any)
 
 
 async def test_copies_are_opened_with_pauses_and_booked_in_order(made: Any) -> None:
-    """Of each table; streams run while a database opens."""
+    """Each open is followed by a pause for the streams."""
     first, second = made.tables["totals"], second_table(made)
     opened: list[Any] = []
 
@@ -973,7 +973,7 @@ async def test_copies_are_opened_with_pauses_and_booked_in_order(made: Any) -> N
 async def test_databases_are_opened_one_after_the_other(
     made: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    """Not an open one, nor one of a foreign store; a failure leaves the rest; each has its pause."""
+    """Open databases and foreign stores are skipped; after a failure the next database opens."""
     first, second = made.tables["totals"], second_table(made)
     monkeypatch.setattr(by_state, "is_writable", lambda store: store is first.data)
     first.data._dbs = {1: "open"}
@@ -1005,7 +1005,7 @@ async def test_databases_are_opened_one_after_the_other(
 async def test_a_restore_begins_where_its_changelogs_do(
     made: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each partition with its own numbers; tables ahead are refused first, and sources flow before it."""
+    """Each partition gets its own offsets; tables ahead are refused first, then sources flow."""
     second_table(made).is_global = True
     calls, ends, firsts = list[Any](), {A: 50, B: 7, E1: 90}, {A: 4, B: 6, E1: 0}
 
@@ -1059,7 +1059,7 @@ async def test_a_restore_begins_where_its_changelogs_do(
 
 
 async def test_only_partitions_that_lack_records_are_in_the_tag(made: Any) -> None:
-    """Every partition is in the progress, with the next offset and the end."""
+    """The progress lists every partition, with its next offset and its end."""
     tags = list[Any]()
     made._tag_actives = tags.append
     made.active_offsets = {A: 4, B: 9, C: None}
@@ -1073,7 +1073,7 @@ async def test_only_partitions_that_lack_records_are_in_the_tag(made: Any) -> No
 async def test_a_restore_of_actives_is_traced_and_others_are_not(
     made: Any, has_pending: bool
 ) -> None:
-    """The span ends before the recovery is reported as complete."""
+    """The span ends before the recovery reports its completion."""
 
     @contextmanager
     def trace() -> Iterator[None]:
@@ -1108,7 +1108,7 @@ async def test_a_restore_of_actives_is_traced_and_others_are_not(
 
 
 async def test_nothing_is_left_in_the_books_of_a_recovery_that_begins_again(made: Any) -> None:
-    """Faust's recovery would restore what it finds there, in all six of them."""
+    """Otherwise Faust's recovery would restore the partitions in these six books."""
     table = made.tables["totals"]
     for forget in (made.begin_again, made._clear_books):
         made.active_tps, made.standby_tps = {A}, {B}
@@ -1130,7 +1130,7 @@ async def test_nothing_is_left_in_the_books_of_a_recovery_that_begins_again(made
 async def test_an_eager_round_remembers_the_owners_before_it(
     made: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Faust's part books the round's own partitions, which are to restore then."""
+    """Faust's step books the round's partitions, which become the roles to restore."""
     made.active_tps, made.standby_tps = {A, B}, {C}
 
     async def book(recovery: Any, *round_: Any) -> None:
@@ -1146,7 +1146,7 @@ async def test_an_eager_round_remembers_the_owners_before_it(
 
 @pytest.mark.parametrize("waits", [True, False])
 async def test_both_tasks_of_a_round_end_with_it(made: Any, waits: bool) -> None:
-    """The restore of actives, and the batches of standbys; an interrupt waits for both."""
+    """The tasks restore actives and catch up standbys; an interrupt waits for both."""
     ended: list[str] = []
 
     async def work(name: str) -> None:
@@ -1170,7 +1170,7 @@ async def test_both_tasks_of_a_round_end_with_it(made: Any, waits: bool) -> None
 
 
 async def test_a_restore_that_has_ended_is_not_under_way(made: Any) -> None:
-    """Rounds wait for one that is."""
+    """Only a running restore delays a round."""
     made._taking_on = asyncio.ensure_future(asyncio.sleep(0))
     assert made.is_taking_on
     await made._taking_on
@@ -1178,7 +1178,7 @@ async def test_a_restore_that_has_ended_is_not_under_way(made: Any) -> None:
 
 
 async def test_a_single_record_is_brought_up_and_ready_parts_come_in_turn(made: Any) -> None:
-    """A part with nothing to read comes before all; two that end at once come in their order."""
+    """A chunk without missing records comes first; chunks that end together keep their order."""
     asked: list[Any] = []
 
     async def in_batches(
@@ -1198,7 +1198,7 @@ async def test_a_single_record_is_brought_up_and_ready_parts_come_in_turn(made: 
 
 
 async def test_a_replay_moves_step_by_step(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It seeks before it counts as begun, looks regularly, and reports each position."""
+    """The replay seeks first, then checks at intervals and reports each position."""
     made.active_offsets, made.active_highwaters = {A: 4, B: None}, {A: 9, B: 6}
     offsets, looks = [(6, 1), (9, 6)], list[float]()
     monkeypatch.setattr(by_state, "LOOK_S", 0.125)
@@ -1222,7 +1222,7 @@ async def test_a_replay_moves_step_by_step(made: Any, monkeypatch: pytest.Monkey
 
 
 async def test_each_table_of_a_part_is_told_of_all_that_it_has_here(made: Any) -> None:
-    """A table without a partition in it is not; callbacks come after the whole table."""
+    """A table outside the chunk is not notified; callbacks follow a table's last partition."""
     first, second = made.tables["totals"], second_table(made)
     made.actives_for_table.update({first: {A}, second: {E1, E2}})
     made.standbys_for_table.update({first: {C}})
@@ -1243,7 +1243,7 @@ async def test_each_table_of_a_part_is_told_of_all_that_it_has_here(made: Any) -
 
 
 async def test_restored_partitions_of_a_table_with_a_callback_are_held(made: Any) -> None:
-    """Those of other tables are not."""
+    """Partitions of the other table are not held."""
     second, may_end = second_table(made), asyncio.Event()
 
     async def callback() -> None:
@@ -1264,7 +1264,7 @@ async def test_restored_partitions_of_a_table_with_a_callback_are_held(made: Any
 async def test_sources_are_sought_through_the_broker_s_silence(
     made: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The request is repeated under its name; without ready sources there is no request."""
+    """The retried request has a name; without ready sources there is no request."""
     asked: list[Any] = []
 
     async def retry(service: Any, what: str, ask: Any) -> None:
@@ -1281,7 +1281,7 @@ async def test_sources_are_sought_through_the_broker_s_silence(
 
 
 async def test_a_recovery_of_a_former_generation_restores_nothing(made: Any) -> None:
-    """Streams of the present one do not flow yet, and its partitions are not complete."""
+    """The present generation's streams have not resumed, and no partition of it is complete."""
     made.is_flowing, made._roles = False, (frozenset({A}), frozenset())
     made._complete, made.restored = {B}, {B: 1}
     await made._resume_streams(6)
@@ -1290,7 +1290,7 @@ async def test_a_recovery_of_a_former_generation_restores_nothing(made: Any) -> 
 
 
 async def test_a_partition_restored_again_has_its_new_result(made: Any) -> None:
-    """Results of partitions that this round did not restore stay."""
+    """The results of partitions outside this round's restore stay."""
     restores(made, A)
     made.restored = {A: "old", C: "kept"}
     brought_up = made._brought_up
@@ -1306,7 +1306,7 @@ async def test_a_partition_restored_again_has_its_new_result(made: Any) -> None:
 
 
 async def test_callbacks_end_before_the_recovery_does(made: Any) -> None:
-    """Its tables are closed after it."""
+    """The tables are closed after the recovery's stop."""
 
     async def callback() -> None:
         try:
@@ -1323,7 +1323,7 @@ async def test_callbacks_end_before_the_recovery_does(made: Any) -> None:
 
 
 async def test_a_new_recovery_lets_nothing_flow(made: Any) -> None:
-    """It has no partitions and restores none, until its first round."""
+    """Before its first round it has no partitions and restores none."""
     fresh = Recovery(made.app, made.tables["totals"])
     assert (fresh.is_flowing, fresh.is_taking_on, fresh.meter) == (False, False, None)
     assert fresh._roles == fresh._before == (frozenset(), frozenset())

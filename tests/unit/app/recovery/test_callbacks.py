@@ -1,4 +1,4 @@
-"""When the callbacks of on_recover are called, and what a round does to those that run: nothing."""
+"""The callbacks of on_recover: when they run, and that rounds do not interrupt them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from faust_assigner.app.recovery.callbacks import RecoverCallbacks
 
 
 class Table:
-    """Its callback takes until ``may_end``; ``calls`` counts beginnings and ends."""
+    """A table whose callback runs until ``may_end``; ``calls`` counts starts and ends."""
 
     def __init__(self, name: str = "counts", error: Exception | None = None) -> None:
         self.name, self.error, self.may_end, self.calls = name, error, asyncio.Event(), [0, 0]
 
     async def call_recover_callbacks(self) -> None:
-        """As Faust's."""
+        """Run until ``may_end``, as an app's callback."""
         self.calls[0] += 1
         await self.may_end.wait()
         if self.error is not None:
@@ -27,12 +27,12 @@ class Table:
 
 
 def everything(table: Any) -> bool:
-    """All of the table is restored."""
+    """Report the whole table as restored."""
     return True
 
 
 async def test_who_is_interrupted_while_a_callback_runs_leaves_it_running() -> None:
-    """It comes to its end, once, and the next round waits for that."""
+    """The callback ends once, and the next round waits for its end."""
     table, due = Table(), RecoverCallbacks()
     due.owe([table])
     due.begin(everything)
@@ -48,7 +48,7 @@ async def test_who_is_interrupted_while_a_callback_runs_leaves_it_running() -> N
 
 
 async def test_callbacks_wait_for_the_whole_table_and_are_not_forgotten() -> None:
-    """A table of which a part is pending keeps its turn; the others begin."""
+    """A table with a pending partition stays due; other tables' callbacks start."""
     first, second, due = Table(), Table(), RecoverCallbacks()
     first.may_end.set()
     second.may_end.set()
@@ -62,7 +62,7 @@ async def test_callbacks_wait_for_the_whole_table_and_are_not_forgotten() -> Non
 
 
 async def test_a_table_restored_again_is_called_back_again_afterwards() -> None:
-    """Not twice at a time."""
+    """The two calls do not overlap."""
     table, due = Table(), RecoverCallbacks()
     for _ in range(2):
         due.owe([table])
@@ -75,7 +75,7 @@ async def test_a_table_restored_again_is_called_back_again_afterwards() -> None:
 
 
 async def test_a_table_called_back_twice_runs_until_the_second_end() -> None:
-    """The first callback's end is not taken for that of the second: rounds wait for both."""
+    """The end of the first callback does not end the wait for the second."""
     table, due = Table(), RecoverCallbacks()
     due.owe([table])
     due.begin(everything)
@@ -95,7 +95,7 @@ async def test_a_table_called_back_twice_runs_until_the_second_end() -> None:
 async def test_a_callback_that_fails_is_logged_and_ends_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Faust goes on, too."""
+    """Faust continues too."""
     table, due = Table(error=ValueError("no cache")), RecoverCallbacks()
     table.may_end.set()
     due.owe([table])
@@ -108,7 +108,7 @@ async def test_a_callback_that_fails_is_logged_and_ends_nothing(
 async def test_a_callback_that_takes_long_is_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With its table and what it holds up."""
+    """The line names the waiting table."""
     monkeypatch.setattr(callbacks, "SAY_EVERY_S", 0.01)
     table, due = Table(), RecoverCallbacks()
     due.owe([table])
@@ -121,7 +121,7 @@ async def test_a_callback_that_takes_long_is_logged(
 
 
 async def test_a_worker_that_stops_cancels_them() -> None:
-    """Those that are due are not begun any more."""
+    """Due callbacks do not start any more."""
     table, other, due = Table(), Table("other"), RecoverCallbacks()
     due.owe([table, other])
     due.begin(lambda each: each is table)
@@ -132,7 +132,7 @@ async def test_a_worker_that_stops_cancels_them() -> None:
 
 
 async def test_a_stop_cancels_the_callback_of_a_former_recovery_too() -> None:
-    """The table was restored again while its callback ran: none of both outlives the worker."""
+    """The table was restored again while its callback ran; neither callback outlives the worker."""
     table, due = Table(), RecoverCallbacks()
     for _ in range(3):
         due.owe([table])
@@ -145,7 +145,7 @@ async def test_a_stop_cancels_the_callback_of_a_former_recovery_too() -> None:
 
 
 async def test_callbacks_of_several_tables_run_at_once_and_in_the_order_of_their_debts() -> None:
-    """A table that is owed twice runs once; one that ends leaves the others running."""
+    """A table that is due twice runs once; the end of a callback leaves the others running."""
     began: list[str] = []
     tables = {name: Table(name) for name in ("b", "a", "c")}
 
@@ -173,7 +173,7 @@ async def test_callbacks_of_several_tables_run_at_once_and_in_the_order_of_their
 
 
 async def test_the_wait_for_callbacks_ends_with_the_last_one() -> None:
-    """Not with the first; a callback that begins meanwhile is waited for, too."""
+    """A callback that starts during the wait is awaited too."""
     first, second, due = Table("first"), Table("second"), RecoverCallbacks()
     due.owe([first])
     due.begin(everything)
@@ -190,7 +190,7 @@ async def test_the_wait_for_callbacks_ends_with_the_last_one() -> None:
 
 
 async def test_a_stop_without_callbacks_is_over_at_once() -> None:
-    """And a stop waits until cancelled callbacks have cleaned up."""
+    """A stop waits until cancelled callbacks have cleaned up."""
     due = RecoverCallbacks()
     await due.stop()
     ended: list[str] = []

@@ -1,4 +1,4 @@
-"""Tables against the ends of their changelogs: who is ahead, and who only seems to be."""
+"""Tables against the ends of their changelogs: tables ahead of the end, and false alarms."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ TABLES = dict.fromkeys((A, B), SimpleNamespace(name="counts"))
 
 
 class Broker:
-    """Answers with these high watermarks of A, one after the other, the last for ever; B ends at 100."""
+    """A broker with these high watermarks of A, the last one forever; B ends at 100."""
 
     def __init__(self, *ends: int) -> None:
         self.ends = list(ends)
         self.asked: list[set[TP]] = []
 
     async def __call__(self, tps: Collection[TP]) -> dict[TP, int]:
-        """One answer."""
+        """Return the next high watermark."""
         self.asked.append(set(tps))
         end = self.ends.pop(0) if len(self.ends) > 1 else self.ends[0]
         return {tp: end if tp == A else 100 for tp in tps}
 
 
 def consistency(broker: Broker, *, check: bool = True) -> Consistency:
-    """Of an app with that setting."""
+    """Return a comparison for an app with this setting."""
     app = SimpleNamespace(conf=SimpleNamespace(recovery_consistency_check=check))
     return Consistency(app, broker, pause_s=0.0)
 
 
 async def test_a_table_ahead_of_its_changelog_is_refused(caplog: Any) -> None:
-    """The error and the log name table, partition, both offsets; the log says what to do."""
+    """The error names table, partition and both offsets; the log also gives the remedy."""
     with pytest.raises(ConsistencyError) as found:
         await consistency(Broker(13)).ahead(TABLES, {A: 40, B: 99}, {A: 13, B: 100})
     for said in (str(found.value), caplog.text):
@@ -50,7 +50,7 @@ async def test_a_table_ahead_of_its_changelog_is_refused(caplog: Any) -> None:
 
 
 async def test_without_the_check_it_is_named_and_goes_on(caplog: Any) -> None:
-    """As a warning."""
+    """The finding is logged as a warning."""
     asked = consistency(Broker(13), check=False)
     assert await asked.ahead(TABLES, {A: 40, B: 99}, {A: 13, B: 100}) == {A}
     assert [(r.levelname, "The rows are kept" in r.message) for r in caplog.records] == [
@@ -60,14 +60,14 @@ async def test_without_the_check_it_is_named_and_goes_on(caplog: Any) -> None:
 
 @pytest.mark.parametrize(("offset", "is_ahead"), [(11, False), (12, False), (13, True)])
 async def test_the_last_offset_is_one_less_than_the_end(offset: int, is_ahead: bool) -> None:
-    """A file that has the last record is not ahead, one that has the next is."""
+    """A file with the last record is not ahead; a file with the next offset is."""
     asked = consistency(Broker(13), check=False)
     assert (await asked.ahead(TABLES, {A: offset}, {A: 13}) == {A}) is is_ahead
 
 
 @pytest.mark.parametrize("offset", [0, 1])
 async def test_an_empty_changelog_is_behind_any_file(offset: int) -> None:
-    """Faust takes offset 0, and the end of a changelog with one record, for unknown."""
+    """Faust treats offset 0, and the end of a changelog with one record, as unknown."""
     asked = consistency(Broker(0), check=False)
     assert await asked.ahead(TABLES, {A: offset}, {A: 0}) == {A}
     assert await asked.ahead(TABLES, {A: None}, {A: 0}) == set()
@@ -75,28 +75,28 @@ async def test_an_empty_changelog_is_behind_any_file(offset: int) -> None:
 
 
 async def test_behind_an_open_transaction_nothing_is_ahead() -> None:
-    """Committed readers see its beginning as the end; the high watermark is beyond the file."""
+    """Committed readers see the transaction's begin as the end; the high watermark is higher."""
     broker = Broker(50)
     assert await consistency(broker).ahead(TABLES, {A: 40, B: 99}, {A: 13, B: 100}) == set()
     assert broker.asked == [{A}], "the broker is asked once, of what seemed to be ahead"
 
 
 async def test_a_leader_that_tells_an_old_end_for_a_moment_refuses_nothing() -> None:
-    """All of some answers in a row must say it."""
+    """Several answers in a row must confirm the end."""
     broker = Broker(13, 13, 41)
     assert await consistency(broker).ahead(TABLES, {A: 40}, {A: 13}) == set()
     assert len(broker.asked) == ANSWERS == 3
 
 
 async def test_the_broker_is_not_asked_where_nothing_seems_to_be_ahead() -> None:
-    """Each recovery compares."""
+    """Each recovery runs this comparison."""
     broker = Broker(13)
     assert await consistency(broker).ahead(TABLES, {A: 12, B: None}, {A: 13, B: 0}) == set()
     assert broker.asked == []
 
 
 async def test_a_new_change_below_the_file_is_proof_however_long_the_changelog_is_by_now() -> None:
-    """A topic made again grows beyond the file in a second."""
+    """A recreated topic can grow beyond the file within a second."""
     broker = Broker(100)
     asked = consistency(broker)
     asked.doubt(A, 3)
@@ -108,7 +108,7 @@ async def test_a_new_change_below_the_file_is_proof_however_long_the_changelog_i
 
 
 async def test_the_broker_is_asked_for_the_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is open at the end of a changelog is there; committed readers see an earlier end."""
+    """It includes open transactions; committed readers see an earlier end."""
     asked: list[Any] = []
 
     async def extents_of(connection: Any, tps: Any, *, isolation_level: str) -> Any:
@@ -125,7 +125,7 @@ async def test_the_broker_is_asked_for_the_high_watermark(monkeypatch: pytest.Mo
 
 
 def test_a_file_that_begins_anew_has_what_is_before_the_first_record() -> None:
-    """That is read next; the file says so at once."""
+    """The first record is read next; the file stores the new offset at once."""
     told: list[Any] = []
     table = SimpleNamespace(data=SimpleNamespace(set_persisted_offset=lambda *at: told.append(at)))
     begin_anew(table, A, 7)
@@ -133,7 +133,7 @@ def test_a_file_that_begins_anew_has_what_is_before_the_first_record() -> None:
 
 
 class Answers:
-    """Answers with these high watermarks, one after the other; pauses between two are noted, too."""
+    """A broker with these high watermarks in order; ``acts`` also records the pauses."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: dict[TP, int]) -> None:
         self.answers, self.acts = list(answers), list[Any]()
@@ -143,18 +143,18 @@ class Answers:
         self.acts.append(seconds)
 
     async def __call__(self, tps: Collection[TP]) -> dict[TP, int]:
-        """One answer."""
+        """Return the next answer."""
         self.acts.append(list(tps))
         return self.answers.pop(0)
 
     def of(self, *, check: bool) -> Consistency:
-        """A comparison that asks here, with a quarter of a second between two answers."""
+        """Return a comparison on this broker, with 0.25 s between two answers."""
         app = SimpleNamespace(conf=SimpleNamespace(recovery_consistency_check=check))
         return Consistency(app, self, pause_s=0.25)
 
 
 async def test_each_answer_asks_for_those_still_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is a pause before each answer but the first; the last answer is the reported end."""
+    """Each answer but the first follows a pause; the last answer is the reported end."""
     c, d = TP("log", 2), TP("log", 3)
     tables = {tp: SimpleNamespace(name=name) for tp, name in zip((A, B, c, d), "abcd", strict=True)}
     broker = Answers(monkeypatch, {A: 5, B: 6, c: 7}, {A: 15, B: 41, c: 17}, {A: 25, c: 27})
@@ -169,7 +169,7 @@ async def test_each_answer_asks_for_those_still_ahead(monkeypatch: pytest.Monkey
 async def test_all_that_are_doubted_are_ahead_without_a_question(
     monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    """Beside those of which the broker says it; a doubt of a partition that is not compared is kept."""
+    """A partition confirmed by the broker is added; a doubt about another partition is kept."""
     c, d = TP("log", 2), TP("log", 3)
     tables = {tp: SimpleNamespace(name=f"t{tp.partition}") for tp in (A, B, c)}
     broker = Answers(monkeypatch, {c: 8}, {c: 8}, {c: 8})
@@ -188,7 +188,7 @@ async def test_all_that_are_doubted_are_ahead_without_a_question(
 
 
 def test_each_doubt_wakes_the_comparison() -> None:
-    """A second one of the partition, too; its first offset stays."""
+    """A second doubt wakes it too; the partition's first offset stays."""
     asked = consistency(Broker(1))
     assert not asked.doubt_is_new.is_set()
     asked.doubt(A, 0)

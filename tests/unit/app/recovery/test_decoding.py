@@ -1,4 +1,4 @@
-"""Many records asked about together: the same answer as one by one, in one call."""
+"""Decoding of many records in a single call: the same result as one by one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Order(faust.Record):
 
 
 class Backwards(Codec):
-    """Someone's own serializer."""
+    """An app's own serializer."""
 
     def _loads(self, s: bytes) -> Any:
         return json.loads(s[::-1])
@@ -37,7 +37,7 @@ class Backwards(Codec):
 
 
 def table_of(value_serializer: Any = None, **options: Any) -> Any:
-    """A table of an app that nobody starts."""
+    """A table of an app that is not started."""
     app = faust.App("shop", broker="kafka://127.0.0.1:1", store="memory://", web_enabled=False)
     table = app.Table("totals", **options)
     if value_serializer is not None:
@@ -54,7 +54,7 @@ TABLES: dict[str, dict[str, Any]] = {
     "models": {"key_type": str, "value_type": Order},
     "raw": {"key_type": str, "value_type": str, "value_serializer": "raw"},
 }
-#: What may be in a changelog: good ones, and each kind of bad one.
+#: Possible contents of a changelog: good records, and each kind of bad record.
 PAYLOADS = [
     b"1",
     b'"a"',
@@ -85,7 +85,7 @@ PAYLOADS = [
 
 
 def one_by_one(table: Any, keys: list[bytes], values: list[bytes]) -> bool:
-    """Faust's own answer for each pair."""
+    """Faust's own result, pair by pair."""
     reason = decoding_of(table).reason
     return all(
         reason(SimpleNamespace(key=key, value=value, headers=(), offset=0)) is None
@@ -94,17 +94,17 @@ def one_by_one(table: Any, keys: list[bytes], values: list[bytes]) -> bool:
 
 
 @pytest.mark.parametrize("kind", sorted(TABLES))
-@settings(deadline=None)  # a busy machine is no defect of ours
+@settings(deadline=None)  # a busy machine is no defect
 @given(st.lists(st.tuples(st.sampled_from(PAYLOADS), st.sampled_from(PAYLOADS)), max_size=4))
 def test_together_they_decode_as_one_by_one(kind: str, pairs: list[tuple[bytes, bytes]]) -> None:
-    """Two halves of a text never make up for each other, whatever stands between them."""
+    """Two halves of a text never count as whole, whatever stands between them."""
     table = table_of(**TABLES[kind])
     keys, values = [key for key, _ in pairs], [value for _, value in pairs]
     assert decoding_of(table).all_decode(keys, values) == one_by_one(table, keys, values)
 
 
 def test_plain_texts_are_parsed_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That is what it is for: no call for each record."""
+    """A single call for all records is the purpose of the function."""
     calls, loads = [], decoding.faust_json.loads
 
     def counted(text: str) -> Any:
@@ -119,23 +119,23 @@ def test_plain_texts_are_parsed_in_one_call(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("serializer", [Backwards(), "binary", "json|binary", "unknown"], ids=str)
 def test_other_serializers_are_asked_for_each_record(serializer: Any) -> None:
-    """What they do is theirs."""
+    """Their behaviour is unknown."""
     table = table_of(key_type=str, value_serializer=serializer)
     assert not decoding_of(table).all_decode([b'"a"'], [b"1"])
 
 
 def test_a_schema_of_someones_own_is_asked_for_each_record() -> None:
-    """It may look at headers, at the topic, at anything."""
+    """It may use headers, the topic or any other part of the record."""
 
     class Own(faust.Schema):
-        """Takes everything."""
+        """Accepts every record."""
 
     table = table_of(schema=Own(key_type=str, value_type=int))
     assert not decoding_of(table).all_decode([b'"a"'], [b"1"])
 
 
 def test_tables_of_plain_faust_are_not_asked_for_each_record() -> None:
-    """Or all of this were for nothing."""
+    """Otherwise the single call would never apply."""
     for options in TABLES.values():
         table = table_of(**options)
         value = b'{"name": "1", "pieces": 1}' if table.value_type is Order else b"1"
@@ -155,7 +155,7 @@ def refusal(
     keys: list[str] | None = None,
     values: list[str] | None = None,
 ) -> tuple[str | None, bool]:
-    """Why a snapshot with these rows and types is refused, and whether its rows were read."""
+    """Return the reason for refusing such a snapshot, and whether its rows were read."""
     read: list[Any] = []
     monkeypatch.setattr(decoding, "_ROWS", 2)
     monkeypatch.setattr(decoding, "read_items", lambda paths: read.append(paths) or iter(rows))
@@ -164,7 +164,7 @@ def refusal(
 
 
 def test_rows_that_decode_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Faust's own offset is no row."""
+    """Faust's offset key does not count as a row."""
     table = table_of(key_type=str, value_type=int)
     assert refusal(monkeypatch, table, ROWS) == (None, True)
 
@@ -174,7 +174,7 @@ def test_rows_that_decode_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_row_that_does_not_decode_refuses_the_snapshot(
     monkeypatch: pytest.MonkeyPatch, at: int, bad: tuple[bytes, bytes]
 ) -> None:
-    """Wherever it stands; its key is named."""
+    """The position does not matter; the reason names the row's key."""
     rows = [*ROWS[:at], bad, *ROWS[at:]]
     reason, _ = refusal(monkeypatch, table_of(key_type=str, value_type=int), rows)
     assert reason is not None
@@ -202,7 +202,7 @@ def test_rows_are_read_unless_their_types_prove_that_they_decode(
     values: list[str] | None,
     is_read: bool,
 ) -> None:
-    """Both the keys' and the values'; a snapshot has millions of rows."""
+    """Keys and values both need proof; a snapshot has millions of rows."""
     table = table_of(**TABLES[kind])
     assert refusal(monkeypatch, table, [], keys, values)[1] == is_read
 
@@ -213,7 +213,7 @@ def test_rows_are_read_unless_their_types_prove_that_they_decode(
 def test_a_snapshot_of_json_is_refused_for_a_table_of_bytes(
     monkeypatch: pytest.MonkeyPatch, types: Any, part: str
 ) -> None:
-    """Its rows were changed on their way through the parser."""
+    """The JSON parser changed its rows."""
     table = table_of(**TABLES["raw"])
     table.changelog_topic.schema.key_serializer = "raw"
     reason, is_read = refusal(monkeypatch, table, ROWS, *types)
@@ -228,7 +228,7 @@ def test_a_snapshot_of_json_is_refused_for_a_table_of_bytes(
 def test_a_decoding_names_the_codecs_and_types_of_its_table(
     app_keys: str, own_keys: str | None, values: str
 ) -> None:
-    """Keys decode by the topic's serializer, else by the app's; the values have their own."""
+    """The topic's serializer decodes keys, else the app's; values have their own serializer."""
     table = table_of(key_type=bytes, value_type=str)
     table.app.serializers.key_serializer = app_keys
     schema = table.changelog_topic.schema
@@ -240,7 +240,7 @@ def test_a_decoding_names_the_codecs_and_types_of_its_table(
 
 
 def test_a_bad_key_is_found_beside_good_values_and_a_bad_value_beside_good_keys() -> None:
-    """The last of several counts as well as the first."""
+    """The last pair counts as well as the first."""
     all_decode = decoding_of(table_of(key_type=int, value_type=str)).all_decode
     keys, values = [b"1", b"2", b"3"], [b'"a"', b'"b"', b'"c"']
     assert all_decode(keys, values)
@@ -250,7 +250,7 @@ def test_a_bad_key_is_found_beside_good_values_and_a_bad_value_beside_good_keys(
 
 
 def test_rows_are_checked_in_pieces_up_to_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each row once; the first row without a reason of its own does not end the check."""
+    """Each row is checked once; a first row without its own reason does not end the check."""
     asked: list[Any] = []
 
     def all_decode(keys: Any, values: Any) -> bool:
@@ -296,7 +296,7 @@ def test_rows_are_checked_in_pieces_up_to_the_last_one(monkeypatch: pytest.Monke
 def test_types_prove_rows_of_plain_tables_alone(
     monkeypatch: pytest.MonkeyPatch, codec: Any, kind: Any, types: Any, proven: bool
 ) -> None:
-    """Bytes decode whatever they are; texts and numbers by their own types."""
+    """Any bytes decode; texts and numbers need their own types."""
     monkeypatch.setattr(decoding.faust_json, "orjson", None, raising=False)
     good: list[str] = ["str"]
     for codecs_of, kinds, of in (
@@ -324,7 +324,7 @@ def test_a_stricter_parser_of_json_is_never_taken_for_the_snapshot_s(
 @pytest.mark.parametrize("codec", [decoding.RAW, None])
 @pytest.mark.parametrize("part", [0, 1])
 def test_types_of_a_snapshot_need_a_table_of_json(codec: str | None, part: int) -> None:
-    """The rows of any other serializer were changed on their way through the parser."""
+    """The parser changed the rows of any other serializer."""
     codecs: list[Any] = [decoding.JSON, decoding.JSON]
     codecs[part] = codec
     types: list[Any] = [None, None]
@@ -337,10 +337,10 @@ def test_types_of_a_snapshot_need_a_table_of_json(codec: str | None, part: int) 
 
 
 def test_a_registry_of_someones_own_is_asked_for_each_record() -> None:
-    """It may decode anything in its own way."""
+    """It may decode any record in its own way."""
 
     class Own(Registry):
-        """Takes what Faust's takes."""
+        """Accepts Faust's serializers."""
 
     table = table_of(key_type=str, value_type=int)
     table.app.serializers = Own()

@@ -1,4 +1,4 @@
-"""A standby's database is exchanged in the generation that asked for it, or not at all."""
+"""A standby's database is exchanged within the requesting generation, or not at all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HERE = TP("log", 0)
 
 
 class Exchanging(RestoringRecovery):
-    """The recovery of one standby; ``meanwhile`` runs while its database is built."""
+    """The recovery of a standby; ``meanwhile`` runs during the build of its database."""
 
     def __init__(self, meanwhile: Any) -> None:
         self.meanwhile = meanwhile
@@ -37,11 +37,11 @@ class Exchanging(RestoringRecovery):
         return Path("built"), SimpleNamespace(next_offset=100_000, bytes=1, snapshot_id="s")
 
     def flush_buffers(self) -> None:
-        """Nothing is buffered."""
+        """Do nothing: no records are buffered."""
 
 
 def overtake(one: Any) -> None:
-    """The next generation begins, with the same standby."""
+    """Begin the next generation with the same standby."""
     one.app.consumer_generation_id += 1
 
 
@@ -65,7 +65,7 @@ def overtake(one: Any) -> None:
 async def test_an_exchange_that_was_overtaken_touches_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, meanwhile: Any, exchanged: bool
 ) -> None:
-    """The directory may be an active's by now, open and in use."""
+    """The folder may belong to an active by then, with an open database."""
     replaced: list[Any] = []
     monkeypatch.setattr(recovery, "_replace_database", lambda *given: replaced.append(given))
     one = Exchanging(meanwhile)
@@ -77,7 +77,7 @@ async def test_an_exchange_that_was_overtaken_touches_nothing(
 async def test_what_was_read_is_written_before_its_database_is_replaced(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It would be written into the new one, behind what that has."""
+    """A later flush would write old records into the new database."""
     acts: list[str] = []
     monkeypatch.setattr(recovery, "_replace_database", lambda *given: acts.append("replaced"))
     one = Exchanging(lambda one: None)
@@ -90,7 +90,7 @@ async def test_what_was_read_is_written_before_its_database_is_replaced(
 async def test_an_exchange_replaces_seeks_and_then_counts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The database is built in scratch space beside the tables, which is removed before the seek."""
+    """The database is built in a scratch folder beside the tables, removed before the seek."""
     acts: list[Any] = []
     times = iter([1000.0, 1060.0])
     monkeypatch.setattr(recovery.time, "time", lambda: next(times))
@@ -126,7 +126,7 @@ async def test_an_exchange_replaces_seeks_and_then_counts(
 
 
 async def test_a_standby_without_a_snapshot_stays_as_it_is(tmp_path: Path) -> None:
-    """Nothing is sought and nothing counts."""
+    """No seek follows, and no result is recorded."""
     one = Exchanging(lambda one: None)
 
     async def none(*_: Any) -> None:
@@ -138,7 +138,7 @@ async def test_a_standby_without_a_snapshot_stays_as_it_is(tmp_path: Path) -> No
 
 
 class Store:
-    """A store of one database, which is a folder."""
+    """A store with a single database, which is a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.path, self.acts = folder / "0.db", list[str]()
@@ -147,7 +147,7 @@ class Store:
         self._dbs = {0: SimpleNamespace(close=lambda: self.acts.append("closed"))}
 
     def partition_path(self, partition: int) -> Path:
-        """Its folder."""
+        """Return the database's folder."""
         return self.path
 
     def _db_for_partition(self, partition: int) -> None:
@@ -156,7 +156,7 @@ class Store:
 
 @pytest.mark.parametrize("is_built", [True, False])
 def test_a_database_is_replaced_whole_or_stays(tmp_path: Path, is_built: bool) -> None:
-    """An empty one in its place would pass for what the loop believes it has."""
+    """The loop would treat an empty database in its place as complete."""
     store, scratch = Store(tmp_path), tmp_path / "scratch"
     scratch.mkdir()
     if is_built:
@@ -175,7 +175,7 @@ def test_a_database_is_replaced_whole_or_stays(tmp_path: Path, is_built: bool) -
 async def test_an_exchange_is_recorded_with_the_offsets_before_and_after(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, before: int | None, start: int
 ) -> None:
-    """The ledger counts what came from the snapshot; the record at the first offset is one of them."""
+    """The ledger counts the snapshot's records, including the record at the first offset."""
     monkeypatch.setattr(recovery, "_replace_database", lambda *given: None)
     one = Exchanging(lambda one: None)
     one.standby_offsets[HERE] = before
@@ -190,7 +190,7 @@ async def test_an_exchange_is_recorded_with_the_offsets_before_and_after(
 async def test_a_snapshot_is_worth_an_exchange_from_the_least_gap_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, offset: int
 ) -> None:
-    """Measured from the last record of the standby to the last record of the snapshot."""
+    """The gap runs from the standby's last record to the snapshot's last record."""
     monkeypatch.setattr(recovery, "_replace_database", lambda *given: None)
     for gap, is_exchanged in ((99_999 - offset, True), (99_999 - offset + 1, False)):
         monkeypatch.setattr(recovery, "MIN_STANDBY_GAP", gap)
@@ -201,7 +201,7 @@ async def test_a_snapshot_is_worth_an_exchange_from_the_least_gap_on(
 
 
 class Standbys(RestoringRecovery):
-    """A recovery of standbys with these highwaters and offsets; exchanges are noted."""
+    """A recovery with these standbys' highwaters and offsets; records the exchanges."""
 
     def __init__(self, **standbys: tuple[int | None, int | None]) -> None:
         self.app = SimpleNamespace(consumer_generation_id=3)
@@ -242,9 +242,9 @@ def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_settings")
 async def test_standbys_far_behind_are_exchanged_in_order() -> None:
-    """Not one that lacks fewer records, of which the end is not known, or whose files are of another kind.
+    """A short gap, an unknown end or files of another kind exclude a standby.
 
-    Nor one whose app gets each record by a callback: a snapshot has no records.
+    A callback for each record excludes a standby too: a snapshot has no records.
     """
     far = {"b": (150, 50), "a": (1000, -1), "callback": (1000, 0)}
     one = Standbys(**far, near=(150, 51), unknown=(None, 5), fresh=(900, None), ttl=(1000, 0))
@@ -255,7 +255,7 @@ async def test_standbys_far_behind_are_exchanged_in_order() -> None:
 
 @pytest.mark.usefixtures("_settings")
 async def test_no_snapshot_is_looked_for_where_no_standby_is_far_behind() -> None:
-    """A look lists the storage and asks the broker."""
+    """A search lists the storage and sends requests to the broker."""
     one = Standbys(near=(150, 51))
     await one._exchange_standbys(3)
     assert one.looked_for == []
@@ -263,7 +263,7 @@ async def test_no_snapshot_is_looked_for_where_no_standby_is_far_behind() -> Non
 
 @pytest.mark.usefixtures("_settings")
 async def test_a_stop_or_another_generation_ends_the_exchanges() -> None:
-    """The partitions after that are no longer this worker's."""
+    """Later partitions no longer belong to this worker."""
     one = Standbys(**{"b": (1000, 0), "c-stops": (1000, 0), "d": (1000, 0)})
     await one._exchange_standbys(2)
     assert one.exchanged == []
@@ -285,7 +285,7 @@ async def test_standbys_are_replayed_where_the_storage_fails(caplog: Any) -> Non
 def test_a_database_is_built_and_closed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: Any, error: Exception | None
 ) -> None:
-    """An open one could not take the place of the standby's; one that fails leaves the standby to replay."""
+    """An open database cannot replace the standby's; after an error the standby replays."""
     acts: list[Any] = []
 
     def ingest(database: Any, paths: Any, *, move: bool) -> None:
@@ -313,7 +313,7 @@ def test_a_database_is_built_and_closed(
 
 
 def test_a_database_takes_a_place_that_is_empty(tmp_path: Path) -> None:
-    """A standby whose folder was removed meanwhile; a folder of an earlier exchange is not needed for it."""
+    """The standby's folder may be missing; the exchange needs no old folder."""
     store, scratch = Store(tmp_path), tmp_path / "scratch"
     (scratch / "database").mkdir(parents=True)
     (scratch / "database" / "new").touch()

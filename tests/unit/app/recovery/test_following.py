@@ -1,4 +1,4 @@
-"""What is brought up beside streams: which chunk flows when, and standbys that lack much."""
+"""Restores beside streams: the order in which chunks flow, and standbys far behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ A, B, C, D = (TP("app-table-changelog", number) for number in range(4))
 
 
 def told_in(order: list[TP], seen: list[Any]) -> Any:
-    """A bringing up that ends in ``order``, whatever was asked first."""
+    """Return a restore whose partitions end in ``order``; ``seen`` records the requests."""
 
     async def in_batches(
         tps: Any, offsets: Any, highwaters: Any, stop: Any
@@ -36,7 +36,7 @@ def told_in(order: list[TP], seen: list[Any]) -> Any:
 async def chunks_of(
     order: list[TP], left: dict[TP, int], chunks: list[frozenset[TP]]
 ) -> tuple[Any, Any]:
-    """The chunks as they come, and what was asked for."""
+    """Return the chunks in order of arrival, and the requested partitions."""
     seen: list[Any] = []
     recovery = SimpleNamespace(active_offsets={}, _in_batches=told_in(order, seen))
     found = [
@@ -49,7 +49,7 @@ async def chunks_of(
 
 
 async def test_a_chunk_comes_once_all_of_it_is_there() -> None:
-    """In the order of their ends, not of their beginnings; all are asked for at once, in their order."""
+    """Chunks arrive in the order of their ends; all partitions are requested at once."""
     chunks = [frozenset({A}), frozenset({B, C}), frozenset({D})]
     found, seen = await chunks_of([B, D, A, C], {A: 5, B: 6, C: 7, D: 8}, chunks)
     assert found == [chunks[2], chunks[0], chunks[1]]
@@ -57,7 +57,7 @@ async def test_a_chunk_comes_once_all_of_it_is_there() -> None:
 
 
 async def test_a_chunk_that_lacks_nothing_waits_for_nobody() -> None:
-    """And nothing is read for it."""
+    """Its partitions are not read."""
     chunks = [frozenset({A}), frozenset({B})]
     found, seen = await chunks_of([A], {A: 5, B: 0}, chunks)
     assert found == [chunks[1], chunks[0]]
@@ -65,23 +65,23 @@ async def test_a_chunk_that_lacks_nothing_waits_for_nobody() -> None:
 
 
 class Consumer:
-    """Notes what is sought and resumed."""
+    """A consumer that records seeks and resumes."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, Any]] = []
 
     async def seek_wait(self, offsets: dict[TP, int]) -> None:
-        """Note it."""
+        """Record the seek."""
         self.calls.append(("seek", dict(offsets)))
 
     def resume_partitions(self, tps: Any) -> None:
-        """Note it."""
+        """Record the resume."""
         self.calls.append(("resume", set(tps)))
 
 
 @pytest.fixture
 def recovery(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Standbys A and B lack little and much, C lacks much in a store that is not ours; D is followed."""
+    """Standby A is near, B far behind, C far behind in a foreign store; D is followed."""
     kind = type("Following", (StandbyFollower,), {"_standby_gap": RestoringRecovery._standby_gap})
     made: Any = object.__new__(kind)
     ends = {A: 10, B: MIN_STANDBY_GAP + 10, C: MIN_STANDBY_GAP + 100}
@@ -121,7 +121,7 @@ def recovery(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 async def test_standbys_that_lack_much_are_read_in_batches(recovery: Any) -> None:
-    """The others flow meanwhile; each is followed from where the batches came to."""
+    """The other standbys flow meanwhile; each is followed from the end of its batches."""
     seen: list[Any] = []
     recovery._in_batches = told_in([B], seen)
     await recovery._follow({A, B, C})
@@ -135,7 +135,7 @@ async def test_standbys_that_lack_much_are_read_in_batches(recovery: Any) -> Non
 
 
 def test_who_is_nearest_to_its_end_is_first(recovery: Any) -> None:
-    """Of those that are ours to write."""
+    """Standbys in foreign stores are left out."""
     recovery.tp_to_table = dict.fromkeys((A, B, D), SimpleNamespace(data="ours")) | {
         C: SimpleNamespace(data="memory")
     }
@@ -145,7 +145,7 @@ def test_who_is_nearest_to_its_end_is_first(recovery: Any) -> None:
 
 
 async def test_a_standby_that_was_interrupted_is_not_followed(recovery: Any) -> None:
-    """The next round takes it on anew, from what is in its database."""
+    """The next round restores it from its database's offset."""
 
     async def endless(*_: Any) -> AsyncGenerator[TP, None]:
         await asyncio.sleep(3600)
@@ -162,7 +162,7 @@ async def test_a_standby_that_was_interrupted_is_not_followed(recovery: Any) -> 
 async def test_with_snapshots_a_standby_waits_for_one(
     recovery: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which is quicker than any replay; Faust's loop reads on meanwhile."""
+    """Faust's loop reads the changelog meanwhile; the snapshot is faster than a replay."""
     exchanged: list[int] = []
     monkeypatch.setattr(
         following, "settings_of", lambda app: SimpleNamespace(batched=True, snapshots="s")
@@ -176,13 +176,13 @@ async def test_with_snapshots_a_standby_waits_for_one(
 
 
 async def test_what_is_to_be_restored_first_is_asked_for_first() -> None:
-    """Whatever its number."""
+    """The order of chunks decides, not the partition number."""
     _, seen = await chunks_of([D, A, B], {A: 5, B: 6, D: 8}, [frozenset({D}), frozenset({A, B})])
     assert seen == [[D, A, B]]
 
 
 async def test_a_copy_ahead_of_its_changelog_begins_before_the_first_record(recovery: Any) -> None:
-    """Its file says so; the others stay where they are."""
+    """Its file stores the new offset; the other partitions keep theirs."""
     persisted: dict[TP, int] = {}
     table = SimpleNamespace(data=SimpleNamespace(set_persisted_offset=persisted.__setitem__))
     recovery.tp_to_table = {A: table}
@@ -197,7 +197,7 @@ async def test_a_copy_ahead_of_its_changelog_begins_before_the_first_record(reco
 
 
 async def test_copies_are_followed_from_the_first_record_or_from_their_own(recovery: Any) -> None:
-    """Whichever is later; tables ahead are refused before, and the seek comes before anything is followed."""
+    """The later offset counts; tables ahead are refused first, and each seek comes before."""
     acts, firsts, ends = list[Any](), {A: 5, B: 0, C: 8}, {A: 30, B: 40, C: 9}
 
     async def told(name: str, tps: Any, answer: Any) -> Any:
@@ -240,7 +240,7 @@ async def test_copies_are_followed_from_the_first_record_or_from_their_own(recov
 
 
 async def test_a_round_without_new_copies_resumes_the_others(recovery: Any) -> None:
-    """It asks the broker for nothing and begins no span."""
+    """The broker gets no request, and no span begins."""
     recovery._firsts = recovery._ends = recovery._refuse_ahead = recovery._trace_standbys = None
     await recovery._follow(set())
     assert recovery.app.consumer.calls == [("resume", {A, B, C, D})]
@@ -258,7 +258,7 @@ def test_copies_are_read_in_batches_where_no_snapshot_is_quicker(
     snapshots: str | None,
     order: bool,
 ) -> None:
-    """And where the app has not turned batches off."""
+    """An app may also turn batches off."""
     found = SimpleNamespace(batched=batched, snapshots=snapshots)
     monkeypatch.setattr(following, "settings_of", lambda app: found)
     recovery.standby_highwaters = {A: 100, B: 100}
@@ -267,7 +267,7 @@ def test_copies_are_read_in_batches_where_no_snapshot_is_quicker(
 
 
 async def test_a_gap_is_long_from_the_least_number_of_records_on(recovery: Any) -> None:
-    """Counted from the copy's last record to the changelog's last one."""
+    """The gap is counted from the standby's last record to the changelog's last record."""
     ends = {A: MIN_STANDBY_GAP, B: 9 + MIN_STANDBY_GAP + 1, C: 0}
 
     async def asked(tps: Any) -> dict[TP, int]:
@@ -283,7 +283,7 @@ async def test_a_gap_is_long_from_the_least_number_of_records_on(recovery: Any) 
 
 
 async def test_several_copies_ahead_begin_each_at_its_own_first_record(recovery: Any) -> None:
-    """The comparison gets offsets and ends as they are."""
+    """The comparison gets the unchanged offsets and ends."""
     persisted: dict[TP, int] = {}
     table = SimpleNamespace(data=SimpleNamespace(set_persisted_offset=persisted.__setitem__))
     recovery.tp_to_table = {A: table, B: table, C: table}
@@ -303,7 +303,7 @@ async def test_several_copies_ahead_begin_each_at_its_own_first_record(recovery:
 async def test_new_copies_are_exchanged_where_snapshots_are_configured(
     recovery: Any, monkeypatch: pytest.MonkeyPatch, snapshots: str | None
 ) -> None:
-    """As a task of the service, of this generation."""
+    """The exchange runs as a task of the service, with this generation."""
     found = SimpleNamespace(batched=True, snapshots=snapshots)
     monkeypatch.setattr(following, "settings_of", lambda app: found)
     futures: list[Any] = []

@@ -1,4 +1,4 @@
-"""Faust's recovery with our steps, one at a time: who is ahead, which tables failed, what may flow."""
+"""Faust's recovery loop with our steps: tables ahead of changelogs, failed tables, flow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ A, B, C = TP("log", 0), TP("log", 1), TP("sums", 2)
 
 
 class FileError(Exception):
-    """RocksDB's, by its text."""
+    """A stand-in for RocksDB's error, which is recognised by its text."""
 
 
 class Store(TableStore):
@@ -36,7 +36,7 @@ class Store(TableStore):
         self._dbs: dict[int, str] = {}
 
     def close_partition(self, partition: int) -> None:
-        """Close."""
+        """Record a close."""
         self.acts.append(("close", partition))
 
     def _db_for_partition(self, partition: int) -> str:
@@ -47,7 +47,7 @@ class Store(TableStore):
 
 
 class Consumer:
-    """Of the app."""
+    """A stub of the app's consumer."""
 
     def __init__(self, acts: list[Any]) -> None:
         self.acts, self.between_generations = acts, False
@@ -55,32 +55,32 @@ class Consumer:
         self.ends: dict[TP, int] = {}
 
     async def earliest_offsets(self, *tps: TP) -> dict[TP, int]:
-        """Where logs begin."""
+        """Return the changelogs' first offsets."""
         return {tp: self.first[tp] for tp in tps}
 
     async def highwaters(self, *tps: TP) -> dict[TP, int]:
-        """Where logs end."""
+        """Return the changelogs' ends."""
         return {tp: self.ends[tp] for tp in tps}
 
     def assignment(self) -> set[TP]:
-        """What is assigned."""
+        """Return the assigned partitions."""
         return {A, B}
 
     def pause_partitions(self, tps: set[TP]) -> None:
-        """Pause."""
+        """Record a pause."""
         self.acts.append(("pause", tps))
 
     def stop_flow(self) -> None:
-        """Stop."""
+        """Record a stop of the flow."""
         self.acts.append("stop flow")
 
     async def wait_empty(self) -> None:
-        """Wait for the streams."""
+        """Record a wait for the streams."""
         self.acts.append("wait empty")
 
 
 class Host:
-    """Of Faust's recovery."""
+    """A stub of Faust's recovery."""
 
     def __init__(self, app: Any, tables: Any) -> None:
         self.app, self.tables, self.acts = app, tables, app.acts
@@ -96,7 +96,7 @@ class Host:
         self.named: list[Any] = []
 
     def revoke(self, tp: TP) -> None:
-        """As Faust's."""
+        """Do nothing, unlike Faust."""
 
     def _add(self, table: Any, tp: TP, offsets: Any) -> None:
         if (persisted := table.persisted_offset(tp)) is not None:
@@ -108,29 +108,29 @@ class Host:
         await coro
 
     async def sleep(self, seconds: float) -> None:
-        """As mode's."""
+        """Record the seconds."""
         self.acts.append(("sleep", seconds))
         await asyncio.sleep(0)
 
     async def wait(self, what: Any, timeout: float | None = None) -> None:
-        """As mode's."""
+        """Wait for an event or a coroutine."""
         await asyncio.wait_for(what.wait() if hasattr(what, "wait") else what, timeout)
 
     async def wait_for_stopped(self, *events: Any, timeout: Any = None) -> bool:
-        """As mode's."""
+        """Wait for the first event; return whether the service stops."""
         await events[0].wait()
         return self.should_stop
 
     def add_future(self, coro: Any) -> Any:
-        """As mode's."""
+        """Start a task."""
         return asyncio.ensure_future(coro)
 
 
 class Recovery(RecoveryLoop, Host):  # type: ignore[misc]
-    """Ours over it."""
+    """Our recovery over the stub."""
 
     def ahead_are(self, *tps: TP, error: BaseException | None = None) -> None:
-        """What the comparison finds."""
+        """Set the comparison's result or its error."""
 
         async def ahead(*_: Any) -> frozenset[TP]:
             if error is not None:
@@ -141,14 +141,14 @@ class Recovery(RecoveryLoop, Host):  # type: ignore[misc]
 
 
 class Table(SimpleNamespace):
-    """By identity."""
+    """A table compared by identity."""
 
     __hash__ = object.__hash__
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Recovery:
-    """A recovery that owns ``A`` and stands by for ``B``, of one table with files."""
+    """A recovery with active ``A`` and standby ``B``, of one table with files."""
     acts: list[Any] = []
     for module, names in (
         (recovery_loop.overlay, ("resume", "hold")),
@@ -191,15 +191,15 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Recovery:
 
 
 def table_of(made: Recovery) -> Any:
-    """The one table."""
+    """Return the only table."""
     return made.tp_to_table[A]
 
 
-# -- what may flow, and when
+# -- flow of partitions
 
 
 def test_a_partition_that_goes_loses_its_windows(made: Recovery) -> None:
-    """Its next owner closes them."""
+    """The next owner closes these windows."""
     made.revoke(A)
     assert made.acts == [("revoked", A)]
 
@@ -212,7 +212,7 @@ def test_a_database_that_is_opened_anew_is_doubtful(made: Recovery) -> None:
 
 
 async def test_no_step_of_the_recovery_has_a_time_limit_of_fausts(made: Recovery) -> None:
-    """It is named while it is waited for, with the innermost step first."""
+    """``waiting_for`` names the innermost step."""
     seen: list[str] = []
 
     async def _seek_offsets() -> None:
@@ -231,7 +231,7 @@ async def test_no_step_of_the_recovery_has_a_time_limit_of_fausts(made: Recovery
 
 
 async def test_the_loop_is_idle_while_it_waits_for_a_recovery(made: Recovery) -> None:
-    """Not while it waits for anything else."""
+    """It is not idle during any other wait."""
     waiting = asyncio.ensure_future(made.wait_for_stopped(made.signal_recovery_start))
     await asyncio.sleep(0)
     assert made.idle
@@ -249,7 +249,7 @@ async def test_the_loop_is_idle_while_it_waits_for_a_recovery(made: Recovery) ->
 async def test_what_standbys_have_read_is_written_every_second(
     made: Recovery, reason: str | None
 ) -> None:
-    """Not in a recovery, which writes by itself, nor between generations."""
+    """A recovery writes the records itself; between generations they are not written."""
     made.buffers = {table_of(made): [] if reason == "nothing" else [event(b"k", 8)]}
     made.in_recovery = reason == "recovery"
     made.app.consumer.between_generations = reason == "between generations"
@@ -268,7 +268,7 @@ async def test_what_standbys_have_read_is_written_every_second(
 
 
 async def compared_once(made: Recovery) -> None:
-    """One look beside streams; the loop is stopped after it."""
+    """Run one comparison, then stop the loop."""
     compare = made._compare_files
 
     async def once() -> None:
@@ -283,7 +283,7 @@ async def compared_once(made: Recovery) -> None:
 
 
 async def test_a_running_worker_restores_anew_what_is_ahead(made: Recovery) -> None:
-    """Rows are held, the file begins anew, it is opened anew, and the doubt is over."""
+    """Changes are held, the file's offset is reset, the database reopened, the doubt cleared."""
     table_of(made).data._dbs = {0: "db", 1: "db"}
     made.app.consumer.ends, made.app.consumer.first[A] = {A: 5, B: 100}, 3
     made.ahead_are(A)
@@ -300,7 +300,7 @@ async def test_a_running_worker_restores_anew_what_is_ahead(made: Recovery) -> N
 
 
 async def test_a_running_worker_that_has_to_refuse_its_table_ends(made: Recovery) -> None:
-    """Any other error is logged, and the next look comes."""
+    """Any other error is logged, and the next comparison runs."""
     table_of(made).data._dbs = {0: "db", 1: "db"}
     made.app.consumer.ends = {A: 5, B: 5}
     made.ahead_are(error=ConsistencyError("ahead"))
@@ -312,7 +312,7 @@ async def test_a_running_worker_that_has_to_refuse_its_table_ends(made: Recovery
 
 
 async def test_only_open_files_of_partitions_here_are_compared(made: Recovery) -> None:
-    """Opening one for that would lock it."""
+    """Opening a closed file would lock it."""
     asked: list[Any] = []
 
     async def ahead(tables: Any, offsets: Mapping[TP, Any], ends: Any) -> frozenset[TP]:
@@ -326,17 +326,17 @@ async def test_only_open_files_of_partitions_here_are_compared(made: Recovery) -
     assert asked == [{A: 7}]
 
 
-# -- tables that cannot be read or written
+# -- tables with failed reads or writes
 
 
 def event(key: Any, offset: int, tp: TP = A) -> Any:
-    """A changelog record."""
+    """Return a changelog record."""
     message = SimpleNamespace(tp=tp, offset=offset, key=key, value=b"1")
     return SimpleNamespace(key=key, message=message)
 
 
 def test_a_record_that_a_table_refuses_costs_no_other(made: Recovery) -> None:
-    """It is named, and the others are applied one by one."""
+    """The refused record is reported; the other records are applied one by one."""
     table = table_of(made)
     table.error = ValueError("no key")
     buffer = [event(b"a", 1), event(None, 2), event(b"c", 3)]
@@ -348,7 +348,7 @@ def test_a_record_that_a_table_refuses_costs_no_other(made: Recovery) -> None:
 
 
 def test_nothing_more_is_written_once_a_write_has_failed(made: Recovery) -> None:
-    """Of another table neither: all of it is replayed from what is on disk."""
+    """Other tables are not written either: all tables are replayed from their files."""
     table = table_of(made)
     table.error = OSError("no space left")
     other = Table(name="sums", apply_changelog_batch=lambda events: made.acts.append("other"))
@@ -368,7 +368,7 @@ def test_nothing_more_is_written_once_a_write_has_failed(made: Recovery) -> None
 
 
 async def test_a_table_that_fails_under_exactly_once_ends_the_worker(made: Recovery) -> None:
-    """Its transactions are half done; a worker that stops anyway is left alone."""
+    """Its transactions are incomplete; a stopping worker needs no further error."""
     made.app.in_transaction = True
     made.app.should_stop = True
     made.tables_failed("counts", OSError("gone"))
@@ -383,7 +383,7 @@ async def test_a_table_that_fails_under_exactly_once_ends_the_worker(made: Recov
 
 
 async def troubled(made: Recovery, *at: float, monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Seconds that the recovery waits after each trouble, which come at those times."""
+    """Return the recovery's pauses after failures at the given times."""
     times, pauses, now = list(at), list[float](), 0.0
     monkeypatch.setattr(recovery_loop, "monotonic", lambda: now)
 
@@ -407,7 +407,7 @@ async def troubled(made: Recovery, *at: float, monkeypatch: pytest.MonkeyPatch) 
 async def test_the_pause_grows_with_each_trouble_until_a_calm_minute(
     made: Recovery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Then tables are trusted again."""
+    """After a minute without failures the pause is short again."""
     pauses = await troubled(made, 1000.0, 1010.0, 1020.0, 1090.0, monkeypatch=monkeypatch)
     assert pauses == [0.5, 1.0, 2.0, 0.5]
     assert made.signal_recovery_start.is_set()
@@ -417,7 +417,7 @@ async def test_the_pause_grows_with_each_trouble_until_a_calm_minute(
 async def test_streams_may_finish_before_their_tables_begin_again(
     made: Recovery, in_recovery: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a recovery there are none."""
+    """During a recovery no streams run, so it does not wait."""
     made.in_recovery = in_recovery
     await troubled(made, 1.0, monkeypatch=monkeypatch)
     assert ("wait empty" in made.acts) is not in_recovery
@@ -425,7 +425,7 @@ async def test_streams_may_finish_before_their_tables_begin_again(
 
 @pytest.mark.parametrize("reason", ["stops", "between generations"])
 def test_nothing_begins_again_where_the_next_generation_does(made: Recovery, reason: str) -> None:
-    """Nor in a worker that stops."""
+    """A stopping worker does not restart its recovery either."""
     made.should_stop = reason == "stops"
     made.app.consumer.between_generations = reason != "stops"
     made.begin_again()
@@ -435,7 +435,7 @@ def test_nothing_begins_again_where_the_next_generation_does(made: Recovery, rea
 async def test_what_failed_is_closed_opened_anew_and_read_from_where_its_file_is(
     made: Recovery,
 ) -> None:
-    """Offsets of what never failed stay; afterwards nothing is doubted any more."""
+    """Offsets of unfailed partitions stay; afterwards no partition is in doubt."""
     made._reopen = frozenset({A})
     made.active_offsets[A] = made.standby_offsets[B] = 30
     await made._open_tables()
@@ -445,7 +445,7 @@ async def test_what_failed_is_closed_opened_anew_and_read_from_where_its_file_is
 
 
 async def test_a_file_that_was_lost_is_read_from_the_first_record(made: Recovery) -> None:
-    """What was read into it before does not count."""
+    """Earlier reads into the lost file do not count."""
     made._reopen, made.active_offsets[A] = frozenset({A}), 30
     table_of(made).persisted[A] = None
     await made._open_tables()
@@ -455,7 +455,7 @@ async def test_a_file_that_was_lost_is_read_from_the_first_record(made: Recovery
 async def test_a_database_that_does_not_open_is_waited_for_longer_each_time(
     made: Recovery,
 ) -> None:
-    """It is opened anew then, and its offset read."""
+    """The database is reopened, and its offset is read from its file."""
     pauses: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -473,7 +473,7 @@ async def test_a_database_that_does_not_open_is_waited_for_longer_each_time(
 
 
 async def test_a_worker_that_stops_waits_for_no_database(made: Recovery) -> None:
-    """The recovery ends as Faust's does."""
+    """It raises Faust's ServiceStopped."""
     table_of(made).data.broken, made.should_stop = {0}, True
     with pytest.raises(ServiceStopped):
         await made._open_tables()
@@ -483,7 +483,7 @@ async def test_a_worker_that_stops_waits_for_no_database(made: Recovery) -> None
 def test_a_partition_whose_file_does_not_tell_its_offset_is_opened_anew(
     made: Recovery, error: Exception
 ) -> None:
-    """Only a trouble of the disk is waited for."""
+    """An error other than a storage error is raised."""
 
     def persisted_offset(tp: TP) -> int:
         raise error
@@ -499,11 +499,11 @@ def test_a_partition_whose_file_does_not_tell_its_offset_is_opened_anew(
     assert made._reopen == {A}
 
 
-# -- two tables, several looks
+# -- two tables, repeated comparisons
 
 
 def second_table(made: Recovery) -> Any:
-    """A table ``sums`` whose partition ``C`` is an active, with its file at offset 17."""
+    """Add a table ``sums`` with the active partition ``C``, its file at offset 17."""
     store = Store()
     table = Table(name="sums", data=store, applied=[], offsets=[])
     table.persisted_offset = lambda tp: 17
@@ -517,7 +517,7 @@ def second_table(made: Recovery) -> Any:
 
 
 async def looks(made: Recovery, *states: str) -> list[Any]:
-    """Looks of the comparison beside streams, one in each of these states; the acts."""
+    """Run a comparison in each of these states; return the acts."""
     left, acts = list(states), list[Any]()
 
     async def wait(event: Any, timeout: float | None = None) -> None:
@@ -541,7 +541,7 @@ async def looks(made: Recovery, *states: str) -> list[Any]:
 
 
 async def test_tables_are_compared_regularly_while_streams_run(made: Recovery, caplog: Any) -> None:
-    """Not in a recovery, between generations or at the end; a failure is logged once a minute."""
+    """Not in a recovery, between generations or at the end; failures are logged once a minute."""
     every = recovery_loop.COMPARE_S
     found = await looks(made, "runs", "recovers", "between", "fails", "fails", "runs", "stops")
     assert found == [
@@ -562,7 +562,7 @@ async def test_tables_are_compared_regularly_while_streams_run(made: Recovery, c
 
 
 async def test_the_open_files_of_every_table_are_compared(made: Recovery) -> None:
-    """With their own offsets and ends; those ahead begin anew, and earlier failures are not forgotten."""
+    """Tables ahead restart at their first offsets; partitions of earlier failures stay in doubt."""
     second, first = second_table(made), table_of(made)
     first.data._dbs, second.data._dbs = {0: "db", 1: "db"}, {2: "db"}
     made.tp_to_table[TP("sums", 0)] = second
@@ -588,7 +588,7 @@ async def test_the_open_files_of_every_table_are_compared(made: Recovery) -> Non
 
 @pytest.mark.parametrize("reason", ["no file is open", "none is ahead"])
 async def test_a_comparison_that_finds_nothing_does_nothing(made: Recovery, reason: str) -> None:
-    """Without open files the broker is not asked."""
+    """Without open files the broker gets no request."""
     asked: list[Any] = []
 
     async def highwaters(*tps: TP) -> dict[TP, int]:
@@ -607,7 +607,7 @@ async def test_a_comparison_that_finds_nothing_does_nothing(made: Recovery, reas
 def test_all_tables_are_written_and_the_time_is_noted(
     made: Recovery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each with its own records; nothing is left to write."""
+    """Each table gets its own records, and the buffers are empty afterwards."""
     monkeypatch.setattr(recovery_loop, "monotonic", lambda: 123.0)
     second, first = second_table(made), table_of(made)
     buffers = [event(b"a", 1), event(b"b", 2)], [event(b"c", 3, C)]
@@ -619,7 +619,7 @@ def test_all_tables_are_written_and_the_time_is_noted(
 
 
 def test_records_are_applied_one_by_one_until_the_disk_fails(made: Recovery) -> None:
-    """A refused record is named with all of it; after a failed write none is applied."""
+    """A refused record is reported in full; after a failed write no record is applied."""
     refused, failed, acts = ValueError("no key"), OSError("full"), list[Any]()
     errors: dict[Any, Exception] = {None: refused, b"full": failed}
 
@@ -641,7 +641,7 @@ def test_records_are_applied_one_by_one_until_the_disk_fails(made: Recovery) -> 
 
 
 def test_a_failure_of_tables_is_logged_once_a_minute(made: Recovery, caplog: Any) -> None:
-    """Each one holds the rows and stops the flow in the same order; all partitions are opened anew."""
+    """Each failure holds changes and stops the flow in order; all partitions are reopened."""
     second_table(made)
     for _ in range(2):
         made.acts.clear()
@@ -666,7 +666,7 @@ async def test_a_worker_that_stops_notes_its_failed_tables_only(made: Recovery) 
 async def test_a_minute_without_a_failure_has_to_be_over(
     made: Recovery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The minute itself is not enough; it counts from the last failure."""
+    """The pause resets only after more than a minute since the last failure."""
     trust = recovery_loop.TRUSTED_AFTER_S
     pauses = await troubled(
         made, 500.0, 500.0 + trust, 500.0 + 2 * trust + 0.1, 1000.0, monkeypatch=monkeypatch
@@ -677,7 +677,7 @@ async def test_a_minute_without_a_failure_has_to_be_over(
 async def test_the_events_under_way_get_ten_seconds(
     made: Recovery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Then the recovery begins all the same."""
+    """After the ten seconds the recovery begins in any case."""
     waits: list[Any] = []
 
     async def wait(what: Any, timeout: float | None = None) -> None:
@@ -693,7 +693,7 @@ async def test_the_events_under_way_get_ten_seconds(
 async def test_a_step_that_fails_is_no_longer_waited_for(
     made: Recovery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A step is named by its coroutine, else by its kind, with the time at which it began."""
+    """``waiting_for`` has the coroutine's name, else the event's type, and the start time."""
     now = 50.0
     monkeypatch.setattr(recovery_loop, "monotonic", lambda: now)
     seen: list[Any] = []
@@ -715,7 +715,7 @@ async def test_a_step_that_fails_is_no_longer_waited_for(
 
 
 async def test_a_wait_for_a_recovery_that_is_cancelled_is_over(made: Recovery) -> None:
-    """Its result and its time limit are the host's."""
+    """The result and the time limit are the host's."""
     waiting = asyncio.ensure_future(made.wait_for_stopped(made.signal_recovery_start))
     await asyncio.sleep(0)
     waiting.cancel()
@@ -739,7 +739,7 @@ async def test_a_wait_for_a_recovery_that_is_cancelled_is_over(made: Recovery) -
 
 
 def test_a_new_recovery_waits_for_nothing_and_has_completed_none(made: Recovery) -> None:
-    """The watchdog reads these."""
+    """The watchdog reads these fields."""
     fresh = Recovery(made.app, made.tables)
     assert (fresh.waiting_for, fresh.completed_generation, fresh.idle) == (None, None, False)
     assert fresh._reopen == frozenset()
@@ -747,7 +747,7 @@ def test_a_new_recovery_waits_for_nothing_and_has_completed_none(made: Recovery)
 
 
 async def test_what_failed_is_opened_anew_in_both_roles(made: Recovery) -> None:
-    """A partition that is not here stays doubtful; the offsets of the others are kept."""
+    """A partition of no role stays in doubt; the other partitions keep their offsets."""
     second, other = second_table(made), TP("log", 9)
     made._reopen = frozenset({B, C, other})
     made.active_offsets.update({A: 1, C: 2})
@@ -761,7 +761,7 @@ async def test_what_failed_is_opened_anew_in_both_roles(made: Recovery) -> None:
 
 
 def test_the_first_database_that_does_not_open_is_named(made: Recovery) -> None:
-    """It is opened anew the next time; those after it are not tried. A foreign store is none of ours."""
+    """Later databases are not tried, and the failed one is reopened next time."""
     second = second_table(made)
     second.data.broken, table_of(made).data.broken = {2}, {1}
     made.tp_to_table[A] = Table(name="memory", data=SimpleNamespace())
@@ -784,7 +784,7 @@ def test_the_first_database_that_does_not_open_is_named(made: Recovery) -> None:
 async def test_the_group_is_left_before_tables_are_closed(
     monkeypatch: pytest.MonkeyPatch, stops: bool, started: bool
 ) -> None:
-    """By a worker that stops after its recovery began."""
+    """This holds for a stopping worker whose recovery has started."""
     acts: list[str] = []
 
     class Stock:
@@ -806,7 +806,7 @@ async def test_the_group_is_left_before_tables_are_closed(
 
 
 async def test_every_restore_stops_before_databases_are_closed_or_opened() -> None:
-    """At a revocation it is told to, and an assignment waits for its threads."""
+    """A revocation stops the restores; an assignment waits for their threads."""
     acts: list[str] = []
 
     class Stock:
@@ -830,7 +830,7 @@ async def test_every_restore_stops_before_databases_are_closed_or_opened() -> No
         recovery = Restore()  # type: ignore[assignment]
 
         def __init__(self) -> None:
-            """Made without an app."""
+            """Omit the app."""
 
     tables = Tables()
     tables.on_partitions_revoked({A})
@@ -840,7 +840,7 @@ async def test_every_restore_stops_before_databases_are_closed_or_opened() -> No
 
 
 def test_files_and_windows_hear_of_what_is_committed(made: Recovery) -> None:
-    """A window is closed by the time of committed records."""
+    """Committed records advance a window's clock."""
 
     class Stock:
         def on_commit(self, offsets: Any) -> None:
@@ -868,7 +868,7 @@ def test_files_and_windows_hear_of_what_is_committed(made: Recovery) -> None:
 
 
 async def test_changelog_records_of_before_a_standstill_are_dropped() -> None:
-    """The recovery that goes on begins at the tables' offsets, and reads them again."""
+    """The next recovery starts at the tables' offsets and reads these records again."""
     flow = FlowControlEvent()
     app = SimpleNamespace(conf=SimpleNamespace(stream_buffer_maxsize=10), flow_control=flow)
     tables: Any = SimpleNamespace(app=app, _changelog_queue=None)
@@ -883,7 +883,7 @@ async def test_changelog_records_of_before_a_standstill_are_dropped() -> None:
 
 
 async def test_the_queue_and_the_recovery_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the app's limit and flow; the recovery's class is the one that was composed."""
+    """The queue has the app's limit and flow control; the recovery has the composed class."""
     made: list[Any] = []
 
     class Kind:
@@ -944,7 +944,7 @@ def test_windows_of_each_table_with_windows_are_closed(monkeypatch: pytest.Monke
 
 
 async def test_every_channel_reports_records_that_do_not_decode() -> None:
-    """Channels are made by Faust's part."""
+    """Faust's step creates the channels."""
 
     class Stock:
         async def _update_channels(self) -> None:
@@ -954,7 +954,7 @@ async def test_every_channel_reports_records_that_do_not_decode() -> None:
         recovery = SimpleNamespace(name_unreadable="report")  # type: ignore[assignment]
 
         def __init__(self) -> None:
-            """Made without an app."""
+            """Omit the app."""
 
     tables: Any = Tables()
     await tables._update_channels()
@@ -962,7 +962,7 @@ async def test_every_channel_reports_records_that_do_not_decode() -> None:
 
 
 async def test_a_rebalance_is_passed_on_whole() -> None:
-    """With its generation, and 0 where Faust gives none; a consumer that cannot leave is not asked to."""
+    """A missing generation becomes 0; a consumer without leave_group is not called."""
     rounds: list[Any] = []
 
     class Stock:
@@ -997,7 +997,7 @@ async def test_a_rebalance_is_passed_on_whole() -> None:
 async def test_the_comparison_of_a_recovery_is_repeated_until_it_is_made(
     made: Recovery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the tables of all partitions, the recovery's offsets and the ends that it was told."""
+    """The request has the tables of all partitions, the recovery's offsets and the known ends."""
     asked: list[Any] = []
 
     async def retry(service: Any, what: str, step: Any) -> Any:
@@ -1016,7 +1016,7 @@ async def test_the_comparison_of_a_recovery_is_repeated_until_it_is_made(
 
 
 async def test_standbys_are_written_at_their_interval(made: Recovery) -> None:
-    """All tables at once, if any of them has records."""
+    """If any table has buffered records, all tables are written."""
     slept: list[float] = []
     second, first = second_table(made), table_of(made)
     made.buffers = {first: [], second: []}
@@ -1034,7 +1034,7 @@ async def test_standbys_are_written_at_their_interval(made: Recovery) -> None:
 
 
 async def test_rows_are_held_once_it_is_known_where_the_changelog_begins(made: Recovery) -> None:
-    """Until then nothing has changed: the next look compares again."""
+    """If the first offset is unknown, no state changes and the next comparison repeats."""
     table_of(made).data._dbs = {0: "db"}
     made.app.consumer.ends = {A: 5}
     made.ahead_are(A)

@@ -1,4 +1,4 @@
-"""How far restores are: figures and lines by a clock that the test moves."""
+"""Progress of restores: figures and log lines, with a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from faust_assigner.app.recovery.progress import BETWEEN_S, SILENT_S, Figures, P
 
 
 class Clock:
-    """Seconds that pass when told."""
+    """A clock that the test moves."""
 
     now = 100.0
 
     def __call__(self) -> float:
-        """The time."""
+        """Return the current time."""
         return self.now
 
 
 @pytest.fixture
 def clock() -> Clock:
-    """At some time."""
+    """Return a clock."""
     return Clock()
 
 
 @pytest.fixture
 def progress(clock: Clock) -> Progress:
-    """Two partitions: 1,000 records, and 500 of which 100 are here."""
+    """Two partitions: one lacks 1,000 records, the other 400 of 500."""
     made = Progress(clock)
     made.begin({"a": (0, 1000), "b": (100, 500), "complete": (7, 7)})
     return made
 
 
 def test_remaining_rate_and_end_are_of_all_partitions(progress: Progress, clock: Clock) -> None:
-    """400 of 1,400 records in 2 s: 5 s more."""
+    """400 of 1,400 records in 2 s leave 5 s."""
     clock.now += 2
     progress.move("a", 300)
     progress.move("b", 200)
@@ -40,7 +40,7 @@ def test_remaining_rate_and_end_are_of_all_partitions(progress: Progress, clock:
 
 
 def test_the_rate_is_that_of_the_last_seconds(progress: Progress, clock: Clock) -> None:
-    """A restore that slows down says so."""
+    """The figures show a restore that slows down."""
     for at in range(0, 800, 80):
         progress.move("a", at + 80)
         clock.now += 1
@@ -57,7 +57,7 @@ def test_the_rate_is_that_of_the_last_seconds(progress: Progress, clock: Clock) 
 def test_a_rate_between_rare_looks_is_that_since_the_last_look(
     progress: Progress, clock: Clock
 ) -> None:
-    """A look is kept until a later one is ten seconds old: the rate covers ten seconds at least."""
+    """A sample is kept until a later sample is 10 s old: the rate covers at least 10 s."""
     for at in (90, 180, 990):
         clock.now += 9
         progress.move("a", at)
@@ -66,7 +66,7 @@ def test_a_rate_between_rare_looks_is_that_since_the_last_look(
 
 
 def test_offsets_never_go_back_nor_beyond_the_end(progress: Progress, clock: Clock) -> None:
-    """Two who tell of one partition, or a changelog that grows."""
+    """Two readers may report a partition, and a changelog may grow."""
     clock.now += 1
     for at in (400, 300, 5000):
         progress.move("b", at)
@@ -76,7 +76,7 @@ def test_offsets_never_go_back_nor_beyond_the_end(progress: Progress, clock: Clo
 
 
 def test_short_restores_are_silent(progress: Progress, clock: Clock) -> None:
-    """Nobody reads a line of what took a second."""
+    """A restore of a second is not worth a line."""
     clock.now += SILENT_S - 0.1
     assert progress.line() is None
     for tp in ("a", "b"):
@@ -89,7 +89,7 @@ def test_short_restores_are_silent(progress: Progress, clock: Clock) -> None:
 def test_a_line_comes_every_few_seconds_and_one_at_the_end(
     progress: Progress, clock: Clock
 ) -> None:
-    """Asked every half second, as the worker does."""
+    """The worker asks every half second."""
     lines = {}
     for tick in range(1, 31):
         clock.now += 0.5
@@ -106,7 +106,7 @@ def test_a_line_comes_every_few_seconds_and_one_at_the_end(
 
 
 def test_what_stands_still_has_no_end_to_be_foreseen(progress: Progress, clock: Clock) -> None:
-    """A broker that does not answer."""
+    """A broker that does not answer causes such a standstill."""
     clock.now += 3
     assert progress.line() == (
         "Restoring 2 partitions: 1,400 records remain, 0 records/s, the end is not predictable yet"
@@ -114,7 +114,7 @@ def test_what_stands_still_has_no_end_to_be_foreseen(progress: Progress, clock: 
 
 
 def test_a_second_restore_begins_anew(progress: Progress, clock: Clock) -> None:
-    """With its own time and its own records."""
+    """It has its own time and its own records."""
     clock.now += 60
     progress.move("a", 1000)
     progress.finish("a")
@@ -130,7 +130,7 @@ def test_a_second_restore_begins_anew(progress: Progress, clock: Clock) -> None:
 def test_a_long_restore_makes_no_line_of_the_short_one_after_it(
     progress: Progress, clock: Clock
 ) -> None:
-    """The time of the last line is of the restore that has ended."""
+    """The last line's time belongs to the ended restore."""
     clock.now += 60
     assert progress.line() is not None
     assert progress.end() is not None
@@ -145,7 +145,7 @@ def test_a_long_restore_makes_no_line_of_the_short_one_after_it(
 def test_the_total_is_of_all_restores_and_the_passed_records_of_this_one(
     progress: Progress, clock: Clock
 ) -> None:
-    """A position at or behind the last one adds nothing; each partition has its own."""
+    """A repeated or earlier position adds nothing; each partition has its own position."""
     assert (progress.next_offset("a"), progress.next_offset("b")) == (0, 100)
     assert progress.next_offset("complete") == progress.next_offset("unknown") == 0
     for tp, at in (("a", 30), ("a", 30), ("b", 107), ("b", 90), ("complete", 9)):
@@ -167,7 +167,7 @@ def test_the_total_is_of_all_restores_and_the_passed_records_of_this_one(
 def test_a_restore_given_up_has_no_partitions_and_keeps_its_time(
     progress: Progress, clock: Clock
 ) -> None:
-    """What goes on later belongs to the same restore: rate and line are of all of it."""
+    """A later restore continues it: rate and line cover both parts."""
     clock.now += 4
     progress.move("a", 400)
     progress.give_up()
@@ -181,7 +181,7 @@ def test_a_restore_given_up_has_no_partitions_and_keeps_its_time(
 
 
 def test_a_restore_without_records_begins_nothing(clock: Clock) -> None:
-    """Its time begins with the first partition that lacks records."""
+    """The time starts with the first partition that lacks records."""
     progress = Progress(clock)
     assert progress.figures() == Figures()
     assert progress.line() is None
@@ -199,7 +199,7 @@ def test_a_restore_without_records_begins_nothing(clock: Clock) -> None:
 def test_partitions_that_join_a_restore_do_not_begin_it_anew(
     progress: Progress, clock: Clock
 ) -> None:
-    """The time and the samples are those of its beginning."""
+    """The start time and the samples stay."""
     clock.now += SILENT_S
     progress.move("a", 200)
     progress.begin({"c": (0, 50)})
@@ -213,7 +213,7 @@ def test_partitions_that_join_a_restore_do_not_begin_it_anew(
 
 
 def test_a_restore_of_no_time_has_an_end_line(progress: Progress, clock: Clock) -> None:
-    """Its rate is over the time that it took since its beginning."""
+    """The rate covers the whole time since the begin."""
     clock.now += 10
     assert progress.line() is not None
     progress.move("a", 1000)

@@ -1,4 +1,4 @@
-"""A restore's settings, its stop, log lines of progress, and sizes on disk."""
+"""A restore's settings, its stop, its log lines of progress, and sizes on disk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from faust_assigner.settings.table import BATCHED_REPLAY, SNAPSHOTS
 
 
 def app_in(folder: Path, **options: Any) -> Any:
-    """An app that nobody starts."""
+    """An app that is not started."""
     return faust.App(
         "shop",
         broker="kafka://127.0.0.1:9095",
@@ -34,7 +34,7 @@ def app_in(folder: Path, **options: Any) -> Any:
 def test_a_restore_reads_as_the_app_does(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, in_transaction: bool
 ) -> None:
-    """Its cluster, its tables' folder, its settings; under transactions what is committed alone."""
+    """It has the app's cluster, folder and settings; under transactions it reads committed."""
     said = {SNAPSHOTS: "s3://bucket", BATCHED_REPLAY: False}
     monkeypatch.setattr(restore_settings, "read_or_default", lambda app, setting: said[setting])
     swept: list[Path] = []
@@ -59,73 +59,73 @@ def test_a_restore_reads_as_the_app_does(
 
 
 class Base:
-    """Of the recovery beneath."""
+    """A stub of the base recovery."""
 
     async def on_stop(self) -> None:
-        """It stops."""
+        """Record the stop."""
         self.acts.append("stopped")  # type: ignore[attr-defined]
 
 
 class Made(RestoringRecovery, Base):  # type: ignore[misc]
-    """Ours over it, of a worker in generation 3."""
+    """Our recovery over the stub, of a worker in generation 3."""
 
     def __init__(self) -> None:
         self.acts = list[Any]()
         self.looks = 0
 
     async def stop_and_wait(self) -> None:
-        """Wait."""
+        """Record the wait."""
         self.acts.append("settled")
 
     def stop_restoring(self) -> None:
-        """Stop."""
+        """Record the stop of restores."""
         self.acts.append("told to stop")
 
     @property
     def should_stop(self) -> bool:  # type: ignore[override]
-        """After as many looks as there are answers."""
+        """Stop after the last answer."""
         return not self.progress.answers
 
     async def sleep(self, seconds: float) -> None:  # type: ignore[override]
-        """Pause."""
+        """Count the pauses."""
         self.looks += 1
 
 
 async def test_a_stop_lets_go_of_databases_before_the_tables_close_them() -> None:
-    """A thread that writes to a closed one would crash the worker."""
+    """A thread that writes to a closed database would crash the worker."""
     it = Made()
     await it.on_stop()
     assert it.acts == ["told to stop", "settled", "stopped"]
 
 
 class Progress:
-    """Whether it is idle at each look."""
+    """A progress whose answers say whether it is idle at each check."""
 
     def __init__(self, *answers: bool) -> None:
         self.answers, self.figured = list(answers), 0
 
     @property
     def is_idle(self) -> bool:
-        """At this look."""
+        """Return the next answer."""
         return self.answers.pop(0)
 
     def figures(self) -> None:
-        """A look."""
+        """Count the call."""
         self.figured += 1
 
     def line(self) -> str:
-        """While it goes on."""
+        """Return a line during the restore."""
         return "Restoring"
 
     def end(self) -> str:
-        """At the end."""
+        """Return the line at the end."""
         return "Restored"
 
 
 async def test_a_restore_is_logged_while_it_goes_on_and_at_its_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Once at the end; an idle recovery logs nothing."""
+    """The end is logged once; an idle recovery logs no line."""
     caplog.set_level("INFO")
     it = Made()
     progress: Any = Progress(True, False, False, True, True)
@@ -136,7 +136,7 @@ async def test_a_restore_is_logged_while_it_goes_on_and_at_its_end(
 
 
 def test_tables_without_files_are_named_in_order(tmp_path: Path) -> None:
-    """By their own store, or the app's."""
+    """A table has its own store or the app's."""
     app = app_in(tmp_path, store="memory://")
     app.Table("z")
     app.Table("kept", store="rocksdb:kept")
@@ -149,7 +149,7 @@ def test_tables_without_files_are_named_in_order(tmp_path: Path) -> None:
 
 
 def test_the_size_of_a_partition_is_that_of_all_its_files(tmp_path: Path) -> None:
-    """Below its folder; what is not there has none, and a table in memory has no size."""
+    """Files below its folder count; a missing folder has 0 bytes, a table in memory no size."""
     (tmp_path / "3.db" / "sub").mkdir(parents=True)
     (tmp_path / "3.db" / "a").write_bytes(b"12345")
     (tmp_path / "3.db" / "b").write_bytes(b"12")

@@ -1,4 +1,4 @@
-"""Changelog records on their way into tables: which count, when they are written, when all are there."""
+"""Changelog records on their way into tables: filters, writes, and the end of a recovery."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ A, B, C, D = (TP("log", number) for number in range(4))
 
 
 def event(tp: TP, offset: int, *, generation: int | None = 3) -> Any:
-    """A changelog record."""
+    """Return a changelog record."""
     return SimpleNamespace(
         message=SimpleNamespace(
             tp=tp, offset=offset, generation_id=generation, key=b"k", value=b"v"
@@ -29,7 +29,7 @@ def event(tp: TP, offset: int, *, generation: int | None = 3) -> Any:
 
 
 class Host:
-    """Of Faust's recovery."""
+    """A stub of Faust's recovery."""
 
     num_samples_required_for_estimate = 2
 
@@ -60,7 +60,7 @@ class Host:
         self.ended += 1
 
     def flush_buffers(self) -> None:
-        """Write."""
+        """Count a flush."""
         self.flushes += 1
 
     def need_recovery(self) -> bool:
@@ -68,11 +68,11 @@ class Host:
         return any(self.active_offsets[tp] < end for tp, end in self.active_highwaters.items())
 
     def standby_remaining_total(self) -> int:
-        """What standbys lack."""
+        """Return the number of records that standbys lack."""
         return sum(end - self.standby_offsets[tp] for tp, end in self.standby_highwaters.items())
 
     def active_stats(self) -> dict[TP, Any]:
-        """What actives lack."""
+        """Return the actives that lack records."""
         return {
             tp: SimpleNamespace(offset=self.active_offsets[tp], highwater=end)
             for tp, end in self.active_highwaters.items()
@@ -90,14 +90,14 @@ class Table:
         self.error: Exception | None = None
 
     async def on_changelog_event(self, event: Any) -> None:
-        """The app's."""
+        """Record the offset; raise the error if one is set."""
         self.seen.append(event.message.offset)
         if self.error is not None:
             raise self.error
 
 
 class Consumer:
-    """Of the app; positions are the next offsets to fetch."""
+    """A stub of the app's consumer; ``positions`` are the next offsets to fetch."""
 
     fetch_rounds = 1
 
@@ -107,11 +107,11 @@ class Consumer:
         self.meanwhile: Any = lambda: None
 
     def may_fetch(self, tp: TP) -> bool:
-        """Whether it is fetched."""
+        """Whether the partition is fetched."""
         return self.fetches
 
     async def position(self, tp: TP) -> int | None:
-        """The next offset; ``meanwhile`` happens while it is asked for."""
+        """Return the next offset; ``meanwhile`` runs before."""
         self.meanwhile()
         position = self.positions[tp]
         if position == -1:
@@ -120,12 +120,12 @@ class Consumer:
 
 
 class Recovery(ReplayLoop, Host):  # type: ignore[misc]
-    """Ours over it."""
+    """Our recovery over the stub."""
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Recovery:
-    """A recovery that owns ``A`` up to offset 6 and stands by for ``B``; both tables are at 4."""
+    """A recovery with active ``A`` up to offset 6 and standby ``B``; both tables are at 4."""
     unreadable = SimpleNamespace(counts=Counter[TP]())
     monkeypatch.setattr(replay_loop, "unreadable_of", lambda app: unreadable)
     queue = SimpleNamespace(empty=lambda: True)
@@ -152,7 +152,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Recovery:
 async def test_the_queue_gives_records_of_this_generation_that_are_replayed(
     made: Recovery, record: Any, is_taken: bool
 ) -> None:
-    """A record without a generation is of a client without a group."""
+    """A record without a generation comes from a client without a group."""
     made.app.tables = SimpleNamespace(recovery=made)
     flow = FlowControlEvent()
     flow.resume()
@@ -164,7 +164,7 @@ async def test_the_queue_gives_records_of_this_generation_that_are_replayed(
 
 
 async def test_a_record_that_a_table_has_counts_for_nothing_but_the_time(made: Recovery) -> None:
-    """The one after it is applied, and shown to the app."""
+    """The next record is applied and passed to the app's callback."""
     for offset in (3, 4, 5):
         await made._take(event(A, offset))
     assert made.table.seen == [5]
@@ -175,14 +175,14 @@ async def test_a_record_that_a_table_has_counts_for_nothing_but_the_time(made: R
 
 
 async def test_the_first_record_of_an_empty_table_is_applied(made: Recovery) -> None:
-    """Its offset is None."""
+    """The table's offset is None."""
     made.active_tps.add(C)
     await made._take(event(C, 0))
     assert made.active_offsets[C] == 0
 
 
 async def test_a_record_of_a_copy_moves_the_copy(made: Recovery) -> None:
-    """And no estimate of the time that owned partitions need."""
+    """It does not affect the time estimate of actives."""
     for offset in (5, 6):
         await made._take(event(B, offset))
     assert (made.standby_offsets[B], set(made._standby_events_received_at)) == (6, {B})
@@ -192,7 +192,7 @@ async def test_a_record_of_a_copy_moves_the_copy(made: Recovery) -> None:
 
 @pytest.mark.parametrize(("tp", "size"), [(A, 3), (B, 5)], ids=["owned", "copy"])
 async def test_a_buffer_is_written_when_it_is_full(made: Recovery, tp: TP, size: int) -> None:
-    """Owned tables and copies have sizes of their own."""
+    """Actives and standbys have separate buffer sizes."""
     for offset in range(5, 5 + size - 1):
         await made._take(event(tp, offset))
     assert made.flushes == 0
@@ -201,7 +201,7 @@ async def test_a_buffer_is_written_when_it_is_full(made: Recovery, tp: TP, size:
 
 
 async def test_an_app_whose_callback_fails_gets_its_rows(made: Recovery, caplog: Any) -> None:
-    """The log says it once a minute."""
+    """The failure is logged once a minute."""
     made.table.error = RuntimeError("a bug")
     for offset in (5, 6):
         await made._take(event(A, offset))
@@ -212,7 +212,7 @@ async def test_an_app_whose_callback_fails_gets_its_rows(made: Recovery, caplog:
 async def test_the_estimate_uses_the_newest_samples(
     made: Recovery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As many as Faust wants; the oldest goes first."""
+    """It keeps Faust's number of samples and drops the oldest."""
     now = 0.0
     monkeypatch.setattr(replay_loop, "monotonic", lambda: now)
     for offset, at in ((5, 1.0), (6, 2.0), (7, 4.0), (8, 8.0)):
@@ -222,7 +222,7 @@ async def test_the_estimate_uses_the_newest_samples(
 
 
 def test_a_recovery_ends_once_all_that_was_read_is_written(made: Recovery) -> None:
-    """And tells whoever waits for it."""
+    """It sets the event that other tasks wait for."""
     made._maybe_end()
     assert (made.ended, made.flushes) == (0, 0)
     made.active_offsets[A] = 6
@@ -233,7 +233,7 @@ def test_a_recovery_ends_once_all_that_was_read_is_written(made: Recovery) -> No
 
 
 def test_a_recovery_whose_last_write_failed_does_not_end(made: Recovery) -> None:
-    """The failure begins it again, from what is in the file."""
+    """The failure restarts the recovery from the file's offset."""
 
     def fail() -> None:
         made.active_offsets[A] = 4
@@ -249,7 +249,7 @@ def test_a_recovery_whose_last_write_failed_does_not_end(made: Recovery) -> None
 def test_standbys_are_ready_once_the_actives_are_and_nothing_is_lacking(
     made: Recovery, state: str
 ) -> None:
-    """The app is told once."""
+    """The app is notified once."""
     made.active_offsets[A], made.standby_offsets[B] = 6, 6
     if state == "recovering":
         made.active_offsets[A] = 5
@@ -265,7 +265,7 @@ def test_standbys_are_ready_once_the_actives_are_and_nothing_is_lacking(
 
 
 class Span:
-    """One of a tracer's; it is false while it has no tags."""
+    """A tracer's span, false while it has no tags."""
 
     def __init__(self) -> None:
         self.tags: dict[str, Any] = {}
@@ -275,11 +275,11 @@ class Span:
         return bool(self.tags)
 
     def set_tag(self, name: str, value: Any) -> None:
-        """As OpenTracing's."""
+        """Set a tag, as OpenTracing does."""
         self.tags[name] = value
 
     def finish(self) -> None:
-        """As OpenTracing's."""
+        """Record the end, as OpenTracing's span."""
         self.ends.append("finished")
 
     def __exit__(self, kind: type, *_: Any) -> None:
@@ -288,7 +288,7 @@ class Span:
 
 @pytest.mark.parametrize("fails", [True, False])
 def test_the_span_of_actives_tells_whether_they_are_ready(made: Recovery, fails: bool) -> None:
-    """It begins below the recovery's span, and an error ends it."""
+    """It is a child of the recovery's span, and an error ends it."""
     begun, span = list[Any](), Span()
     tracer = SimpleNamespace(
         start_span=lambda name, **details: begun.append((name, details)) or span
@@ -310,7 +310,7 @@ def test_the_span_of_actives_tells_whether_they_are_ready(made: Recovery, fails:
 
 
 def test_the_span_of_standbys_tells_what_they_lack(made: Recovery) -> None:
-    """The span before it has ended by then."""
+    """The previous span has ended by then."""
     before, span = Span(), Span()
     made.app.tracer = SimpleNamespace(
         get_tracer=lambda _: SimpleNamespace(start_span=lambda name, **_: span)
@@ -324,7 +324,7 @@ def test_the_span_of_standbys_tells_what_they_lack(made: Recovery) -> None:
 
 
 def test_the_span_of_standbys_ends_once(made: Recovery) -> None:
-    """After each round that had one."""
+    """It ends after each round that had a span."""
     ends: list[str] = []
     made.active_offsets[A], made.standby_offsets[B] = 6, 6
     made.tables.standbys_ready = True
@@ -335,7 +335,7 @@ def test_the_span_of_standbys_ends_once(made: Recovery) -> None:
 
 
 def test_a_new_recovery_knows_nothing_of_the_last(made: Recovery) -> None:
-    """Neither what was fetched nor that it had ended."""
+    """It forgets the fetched positions and the former end."""
     made._fetched[A] = 1
     made.signal_recovery_end.set()
     made._set_recovery_started()
@@ -346,7 +346,7 @@ def test_a_new_recovery_knows_nothing_of_the_last(made: Recovery) -> None:
 async def test_offsets_without_records_are_passed_over_one_round_after_the_fetch(
     made: Recovery, caplog: Any
 ) -> None:
-    """In that round the last batch may still be on its way."""
+    """In the fetch's own round the last batch may still be in flight."""
     for rounds, offset in ((1, 4), (1, 4), (2, 6)):
         made.app.consumer.fetch_rounds = rounds
         await made._look_for_the_end()
@@ -360,7 +360,7 @@ async def test_offsets_without_records_are_passed_over_one_round_after_the_fetch
 async def test_a_partition_is_not_passed_over_while_records_may_come(
     made: Recovery, reason: str
 ) -> None:
-    """However often it is looked at."""
+    """The number of checks does not matter."""
     consumer = made.app.consumer
     if reason == "queued":
         made.tables.changelog_queue.empty = lambda: False
@@ -376,7 +376,7 @@ async def test_a_partition_is_not_passed_over_while_records_may_come(
 async def test_a_round_that_was_fetched_while_the_position_was_asked_for_counts(
     made: Recovery,
 ) -> None:
-    """The batch of that round may be on its way still."""
+    """That round's batch may still be in flight."""
     consumer = made.app.consumer
 
     def fetch() -> None:
@@ -392,7 +392,7 @@ async def test_a_round_that_was_fetched_while_the_position_was_asked_for_counts(
 
 
 async def test_a_position_of_the_recovery_before_counts_for_nothing(made: Recovery) -> None:
-    """It began again while the position was asked for."""
+    """The recovery restarted during the request of the position."""
 
     def begin_again() -> None:
         made._recovery_started_at = 2.0
@@ -405,7 +405,7 @@ async def test_a_position_of_the_recovery_before_counts_for_nothing(made: Recove
 async def test_records_that_were_not_read_are_an_error_in_the_log(
     made: Recovery, caplog: Any
 ) -> None:
-    """They do not decode; rows lack them."""
+    """They do not decode, so rows lack their changes."""
     made.unreadable.counts[A] = 1
     for made.app.consumer.fetch_rounds in (1, 2):
         await made._look_for_the_end()
@@ -415,7 +415,7 @@ async def test_records_that_were_not_read_are_an_error_in_the_log(
 
 
 async def test_outside_of_a_recovery_nothing_is_passed_over(made: Recovery) -> None:
-    """Its offsets are those of its own changes."""
+    """Its offsets are those of the worker's own changes."""
     made.in_recovery = False
     for made.app.consumer.fetch_rounds in (1, 2):
         await made._look_for_the_end()
@@ -425,7 +425,7 @@ async def test_outside_of_a_recovery_nothing_is_passed_over(made: Recovery) -> N
 async def test_the_loop_takes_what_comes_and_looks_for_the_end_when_nothing_does(
     made: Recovery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A record that does not decode was reported already; after each step the recovery may end."""
+    """An undecodable record was already reported; after each step the recovery may end."""
     acts: list[Any] = []
     steps: list[Any] = [event(A, 5), DecodeError("bad"), None, event(A, 6)]
 
@@ -466,7 +466,7 @@ async def test_the_loop_takes_what_comes_and_looks_for_the_end_when_nothing_does
 async def test_a_record_of_an_active_is_noted_in_the_books_of_actives_alone(
     made: Recovery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the time of its arrival; the time between two records is noted from the second one on."""
+    """The arrival time is recorded; the processing time starts with the second record."""
     now = 100.0
     monkeypatch.setattr(replay_loop, "monotonic", lambda: now)
     made.standby_tps.add(A)
@@ -487,7 +487,7 @@ async def test_a_record_of_an_active_is_noted_in_the_books_of_actives_alone(
 
 
 async def test_a_buffer_that_is_full_is_written_after_the_callback(made: Recovery) -> None:
-    """A callback that fails holds nothing up; the offset is set before both."""
+    """A failing callback does not delay the write; the offset is set before both."""
     acts: list[Any] = []
 
     async def callback(record: Any) -> None:
@@ -504,7 +504,7 @@ async def test_a_buffer_that_is_full_is_written_after_the_callback(made: Recover
 async def test_a_record_that_does_not_decode_is_named_with_all_of_it(
     monkeypatch: pytest.MonkeyPatch, made: Recovery
 ) -> None:
-    """In its own partition."""
+    """The report names its own partition."""
     named: list[Any] = []
     made.unreadable = lambda tp, rows: named.append((tp, rows))
     error = DecodeError("bad")
@@ -513,7 +513,7 @@ async def test_a_record_that_does_not_decode_is_named_with_all_of_it(
 
 
 def test_without_a_tracer_nothing_is_traced(made: Recovery) -> None:
-    """Neither actives nor standbys."""
+    """Neither actives nor standbys have a span."""
     made.app.tracer = None
     with made._trace_actives():
         assert made._actives_span is None
@@ -523,7 +523,7 @@ def test_without_a_tracer_nothing_is_traced(made: Recovery) -> None:
 
 
 def test_standbys_are_ready_without_a_span_and_not_while_they_lack_records(made: Recovery) -> None:
-    """A span is finished and the app is told; without standbys neither."""
+    """Then the span ends and the app is notified; without standbys neither happens."""
     ends: list[str] = []
     span = SimpleNamespace(finish=lambda: ends.append("x"))
     made.in_recovery, made.tables.standbys_ready, made._standbys_span = False, True, span
@@ -539,7 +539,7 @@ def test_standbys_are_ready_without_a_span_and_not_while_they_lack_records(made:
 
 
 def test_a_last_write_that_brings_no_end_is_the_only_one(made: Recovery) -> None:
-    """In the recovery the buffers are written once at its end, and not before."""
+    """The buffers are written once at the recovery's end, not before."""
     made.active_highwaters = {A: 6, C: 9}
     made.active_offsets.update({A: 6, C: 8})
     made._maybe_end()
@@ -550,7 +550,7 @@ def test_a_last_write_that_brings_no_end_is_the_only_one(made: Recovery) -> None
 
 
 async def test_each_partition_is_passed_over_by_itself(made: Recovery) -> None:
-    """In order; one that was fetched later waits for a later round, one not fetched does not count."""
+    """In order: a later fetch waits for a later round, and an unfetched partition is skipped."""
     consumer, asked = made.app.consumer, list[TP]()
     made.active_highwaters = {C: 3, A: 6, D: 2}
     made.active_offsets.update({C: 1, D: 0})
@@ -569,7 +569,7 @@ async def test_each_partition_is_passed_over_by_itself(made: Recovery) -> None:
 
 
 async def test_a_recovery_that_begins_amid_a_look_ends_the_look(made: Recovery) -> None:
-    """The partitions after it are not asked for."""
+    """The remaining partitions are not checked."""
     asked: list[TP] = []
     made.active_highwaters = {A: 6, C: 3}
     made.active_offsets[C] = 1

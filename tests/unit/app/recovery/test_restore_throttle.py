@@ -1,4 +1,4 @@
-"""A restore beside streams: how long a live record waits, and the share that is taken. No clock runs."""
+"""A restore beside streams: the wait of live records and the restore's share, in virtual time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from faust_assigner.app.recovery.restore_throttle import (
 
 
 class Worker:
-    """A restore on one core, in virtual time: ``record_s`` is what a record costs it."""
+    """A restore on a single core in virtual time; each record costs ``record_s``."""
 
     def __init__(self, share: float, record_s: float) -> None:
         self.now = self.spent = 0.0
@@ -30,7 +30,7 @@ class Worker:
         self.turns: list[tuple[float, float]] = []
 
     def run(self, seconds: float, *, live_every_s: float | None = None) -> int:
-        """Restore for so long; returns the records that it did."""
+        """Restore for so many seconds; return the number of restored records."""
         until, records = self.now + seconds, 0
         while self.now < until:
             if live_every_s is not None:
@@ -44,7 +44,7 @@ class Worker:
         return records
 
     def held(self, arrivals: list[float]) -> list[float]:
-        """How long each live record waits for the turn under way at its arrival."""
+        """Return how long each live record waits for the turn at its arrival."""
         return [
             max((end - at for begin, end in self.turns if begin <= at < end), default=0.0)
             for at in arrivals
@@ -54,9 +54,9 @@ class Worker:
 @pytest.mark.parametrize("record_s", [1e-6, 3e-6, 20e-6, 1e-3])
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 def test_a_live_record_waits_for_one_short_turn_at_most(share: float, record_s: float) -> None:
-    """Whatever a record of the changelog costs; a single one cannot be cut."""
+    """The cost of a changelog record does not matter; a single record cannot be split."""
     worker = Worker(share, record_s)
-    worker.run(0.5)  # alone, its turns are long
+    worker.run(0.5)  # without live records its turns are long
     settled = worker.now + IDLE_TURN_S + MOST_RECORDS * record_s
     worker.live += 1
     worker.run(settled - worker.now)
@@ -71,7 +71,7 @@ def test_a_live_record_waits_for_one_short_turn_at_most(share: float, record_s: 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 def test_beside_live_records_a_restore_takes_its_share(share: float) -> None:
-    """And with none again all there is."""
+    """Without live records it takes all the time again."""
     worker = Worker(share, 3e-6)
     worker.run(0.2, live_every_s=0.01)
     spent, began = worker.spent, worker.now
@@ -84,7 +84,7 @@ def test_beside_live_records_a_restore_takes_its_share(share: float) -> None:
 
 
 def test_costlier_records_make_shorter_turns_at_once() -> None:
-    """Records of a topic are of a kind, until they are not: one turn is too long, the next one is not."""
+    """The records' cost may change: a single turn is too long, the next turn is not."""
     worker = Worker(0.5, 2e-6)
     worker.run(0.5, live_every_s=0.01)
     worker.record_s = 100e-6
@@ -94,7 +94,7 @@ def test_costlier_records_make_shorter_turns_at_once() -> None:
 
 
 def test_a_first_turn_is_small_and_turns_grow_step_by_step() -> None:
-    """Nothing is known of their cost before, and one cheap turn says little of the next."""
+    """The cost is unknown at first, and a cheap turn does not predict the next turn."""
     worker = Worker(0.5, 1e-7)
     sizes = []
     for _ in range(6):
@@ -105,7 +105,7 @@ def test_a_first_turn_is_small_and_turns_grow_step_by_step() -> None:
 
 
 def test_a_turn_without_records_says_nothing_of_their_cost() -> None:
-    """The broker was slow."""
+    """A slow broker causes such a turn."""
     worker = Worker(0.5, 3e-6)
     worker.run(0.2)
     before = worker.pace.begin()
@@ -115,7 +115,7 @@ def test_a_turn_without_records_says_nothing_of_their_cost() -> None:
 
 
 def test_a_record_that_cost_much_is_remembered_for_a_while() -> None:
-    """A cheap turn after it makes no long one: the next record may be of the dear kind again."""
+    """A cheap turn afterwards stays short: the next record may be costly again."""
     spent = 0.0
     pace = RestoreThrottle(1.0, clock=lambda: spent, now=lambda: 0.0)
     assert pace.begin() == FIRST_RECORDS
@@ -128,7 +128,7 @@ def test_a_record_that_cost_much_is_remembered_for_a_while() -> None:
 
 
 class Clocks:
-    """A throttle whose clocks and whose count of live records stand until the test moves them."""
+    """A throttle whose clocks and live count change only by the test."""
 
     def __init__(self, share: float) -> None:
         self.spent, self.now, self.live = 7.0, 50.0, 3
@@ -137,14 +137,14 @@ class Clocks:
         )
 
     def turn(self, records: int, seconds: float) -> tuple[int, float]:
-        """The records that the turn may take, and the pause after it has taken ``records``."""
+        """Return the turn's limit of records, and the pause after ``records``."""
         most = self.pace.begin()
         self.spent += seconds
         return most, self.pace.end(records)
 
 
 def test_streams_are_at_work_for_a_second_after_their_last_record() -> None:
-    """Records before the restore do not count; a count that goes back is a new one, too."""
+    """Records before the restore do not count; a decreased count is a new count."""
     clocks = Clocks(0.5)
     assert not clocks.pace.is_live()
     clocks.live += 1
@@ -158,7 +158,7 @@ def test_streams_are_at_work_for_a_second_after_their_last_record() -> None:
 
 
 def test_a_turn_s_size_follows_from_its_time_and_the_cost_of_a_record() -> None:
-    """Up to four times the turn before, at least one record; live turns are shorter."""
+    """A turn grows at most fourfold and has at least one record; live turns are shorter."""
     clocks, record_s = Clocks(0.25), 2.0**-13
     assert clocks.turn(100, 100 * record_s) == (FIRST_RECORDS, 0.0)
     assert clocks.turn(400, 400 * record_s) == (4 * FIRST_RECORDS, 0.0)
@@ -177,7 +177,7 @@ def test_a_turn_s_size_follows_from_its_time_and_the_cost_of_a_record() -> None:
 def test_a_pause_is_due_beside_streams_for_a_share_below_one(
     share: float, is_live: bool, pause_s: float
 ) -> None:
-    """It makes the turn the share of the time; the time of a turn begins with it."""
+    """The turn then takes its share of the time; its time starts with the turn."""
     clocks = Clocks(share)
     clocks.spent += 9.0
     clocks.live += is_live

@@ -1,4 +1,4 @@
-"""Where a restore comes into Faust's recovery: what it may delay, and that it never breaks it."""
+"""Our restore inside Faust's recovery: its delays, and its fallback to Faust's loop."""
 
 import asyncio
 import gc
@@ -33,7 +33,7 @@ class Table(SimpleNamespace):
 
 @pytest.fixture
 async def app() -> Any:
-    """An app whose recovery restores, not started."""
+    """An app with our recovery, not started."""
     made = faust.App(
         "restoring", broker="kafka://127.0.0.1:1", store="rocksdb://", web_enabled=False
     )
@@ -43,7 +43,7 @@ async def app() -> Any:
 
 @pytest.fixture
 async def restoring(app: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The app's recovery with one lagging partition, Faust's own steps replaced by their results."""
+    """The app's recovery with one lagging partition; stubs replace Faust's steps."""
     service = app.tables.recovery
     service.active_highwaters[HERE] = 9
     monkeypatch.setattr(
@@ -60,14 +60,14 @@ async def restoring(app: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def answer(offset: int) -> Any:
-    """A restore that brings the partition to ``offset``."""
+    """Return a restore that brings the partition to ``offset``."""
     return lambda settings, partitions, stop, told: {
         HERE: Restored(HERE, SNAPSHOT, 0.0, 1.0, -1, offset, 10)
     }
 
 
 async def build(service: Any) -> dict[TP, int]:
-    """Restore in batches from the beginning; every partition is reported once."""
+    """Restore in batches from the beginning; check that the partition is reported once."""
     offsets, stop = {HERE: -1}, recovery.Stop(None)
     highwaters = service.active_highwaters
     assert [tp async for tp in service._in_batches([HERE], offsets, highwaters, stop)] == [HERE]
@@ -78,7 +78,7 @@ async def test_a_restored_offset_is_what_recovery_goes_on_from(
     restoring: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And the source is there for the ledger."""
+    """The ledger finds the source in ``restored``."""
     monkeypatch.setattr(recovery, "bring_up", answer(7))
     assert await build(restoring) == {HERE: 7}
     assert restoring.active_highwaters[HERE] == 9
@@ -89,7 +89,7 @@ async def test_an_offset_beyond_the_known_highwater_raises_the_highwater(
     restoring: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Faust would take it for a changelog that lost its records, and crash."""
+    """With the old highwater, Faust would report lost records and crash."""
     monkeypatch.setattr(recovery, "bring_up", answer(12))
     assert await build(restoring) == {HERE: 12}
     assert restoring.active_highwaters[HERE] == 12
@@ -100,7 +100,7 @@ async def test_a_restore_that_raises_leaves_the_offsets_to_the_replay(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The worker goes on, and Faust's loop replays the partition; its restore is not under way any more."""
+    """Faust's loop replays the partition, and the progress is idle again."""
 
     def broken(settings: Any, *_: Any) -> None:
         settings.progress.begin({HERE: (0, 10)})
@@ -115,7 +115,7 @@ async def test_a_restore_that_raises_leaves_the_offsets_to_the_replay(
 async def test_a_partition_is_reported_once_though_it_was_told_before_the_end(
     restoring: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A batch tells each partition when it is done, and all of them when it ends."""
+    """A batch reports each finished partition, and all partitions at its end."""
 
     def early(settings: Any, partitions: Any, stop: Any, told: Any) -> Any:
         done = answer(7)(settings, partitions, stop, told)
@@ -134,7 +134,7 @@ async def test_a_rebalance_stops_the_thread_and_waits_for_it(
     restoring: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its databases may be another's a moment later."""
+    """The databases may belong to another restore right after the rebalance."""
     begun, ended = threading.Event(), threading.Event()
 
     def until_stopped(settings: Any, partitions: Any, stop: Any, told: Any) -> dict[TP, Restored]:
@@ -159,7 +159,7 @@ async def test_a_rebalance_stops_the_thread_and_waits_for_it(
 async def test_a_thread_that_fails_after_its_waiter_is_gone_is_no_error_of_asyncio(
     restoring: Any,
 ) -> None:
-    """A full disk while a round begins: it is met again by whoever opens the table next, and said then."""
+    """A disk may fill up during a round; the next open of the table reports the error."""
     may_fail, complaints = threading.Event(), list[Any]()
 
     def fail() -> None:
@@ -171,7 +171,7 @@ async def test_a_thread_that_fails_after_its_waiter_is_gone_is_no_error_of_async
     await asyncio.sleep(0.01)
     waiter.cancel()
     await asyncio.gather(waiter, return_exceptions=True)
-    del waiter  # its traceback leads to the thread's task
+    del waiter  # its traceback references the thread's task
     may_fail.set()
     await restoring.stop_and_wait()
     await asyncio.sleep(0.01)
@@ -180,7 +180,7 @@ async def test_a_thread_that_fails_after_its_waiter_is_gone_is_no_error_of_async
 
 
 async def test_the_recovery_is_made_once_and_keeps_fausts_tasks(app: Any) -> None:
-    """Every loop of Faust's recovery runs in ours."""
+    """Every task of Faust's recovery runs in ours."""
     service = app.tables.recovery
     assert app.tables.recovery is service
     assert isinstance(service, RepairedRecovery)
@@ -189,7 +189,7 @@ async def test_the_recovery_is_made_once_and_keeps_fausts_tasks(app: Any) -> Non
 
 
 def test_stores_whose_values_are_not_the_changelogs_take_no_files(tmp_path: Any) -> None:
-    """Memory tables, set tables, databases with a TTL, read-only ones."""
+    """These are memory stores, set tables, databases with a TTL and read-only databases."""
     app = faust.App(
         "stores",
         broker="kafka://127.0.0.1:1",
@@ -211,7 +211,7 @@ def test_stores_whose_values_are_not_the_changelogs_take_no_files(tmp_path: Any)
 def test_the_last_offset_to_reach_is_the_one_before_the_committed_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The end is the next record's offset: who waits for that one waits for a minute, at each restore."""
+    """The end is the next record's offset: a wait for it would last a minute at each restore."""
 
     async def extents(connection: Any, tps: Any) -> Any:
         return {tp: Extent(0, 30) for tp in tps}
@@ -251,7 +251,7 @@ async def test_a_partition_is_read_from_its_file_or_from_the_first_record_there_
     in_transaction: bool,
     start: int | None,
 ) -> None:
-    """Not where nothing is left; under transactions the end may be one that is not known yet."""
+    """A complete partition is not read; under transactions the committed end may be unknown."""
     monkeypatch.setattr(recovery, "is_writable", lambda store: True)
     monkeypatch.setattr(recovery, "takes_files", lambda store: True)
     monkeypatch.setattr(recovery, "decoding_of", lambda table: None)
@@ -270,14 +270,14 @@ async def test_a_partition_is_read_from_its_file_or_from_the_first_record_there_
 
 @pytest.mark.parametrize("method", ["on_changelog_event", "apply_changelog_batch"])
 def test_an_app_s_own_table_class_gets_each_record(method: str) -> None:
-    """A restore in batches would write the rows beside its method."""
+    """A restore in batches would bypass the overridden method."""
     own = type("Own", (Table,), {method: lambda self, *args: None})
     assert recovery._sees_records(own(_on_changelog_event=None))
     assert not recovery._sees_records(Table(_on_changelog_event=None))
 
 
 async def test_settling_stops_the_threads_that_it_waits_for(app: Any) -> None:
-    """They would go on for as long as there are records."""
+    """Otherwise a thread would continue as long as records arrive."""
     service = app.tables.recovery
     assert not service._stop()
     await service.stop_and_wait()
@@ -290,14 +290,14 @@ TPS = [TP("app-table-changelog", number) for number in range(5)]
 
 
 async def collected(service: Any, tps: Any, offsets: Any, highwaters: Any, stop: Any) -> list[TP]:
-    """The partitions in the order of their reports."""
+    """Return the partitions in the order of their reports."""
     return [tp async for tp in service._in_batches(tps, offsets, highwaters, stop)]
 
 
 async def test_each_partition_is_reported_with_its_own_result(
     app: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those for Faust's loop first; results that are told early come first, a foreign one not at all."""
+    """Partitions for Faust's loop come first, then early results; a foreign result is ignored."""
     service, seen, used = app.tables.recovery, list[Any](), list[Any]()
     zero, one, two, three, four = TPS
     settings = Settings(None, True, {"client_id": "x"}, "read_committed", None)  # type: ignore[arg-type]
@@ -354,7 +354,7 @@ async def test_a_restore_without_snapshots_and_batches_is_faust_s(
     batched: bool,
     is_used: bool,
 ) -> None:
-    """No thread begins, and no database is opened."""
+    """No thread starts, and no database is opened."""
     settings = Settings(snapshots, batched, {}, "read_uncommitted", None)  # type: ignore[arg-type]
     monkeypatch.setattr(recovery, "settings_of", lambda app: settings)
     monkeypatch.setattr(recovery, "bring_up", answer(7))
@@ -366,7 +366,7 @@ async def test_a_restore_without_snapshots_and_batches_is_faust_s(
 async def test_partitions_of_a_failed_restore_are_reported_in_order(
     app: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Except those that were told before; none of them is in the progress any more."""
+    """Early reports are not repeated; the progress is idle again."""
     service = app.tables.recovery
     monkeypatch.setattr(
         recovery, "settings_of", lambda app: Settings("s", True, {}, "read_uncommitted", None)
@@ -396,7 +396,7 @@ async def test_partitions_of_a_failed_restore_are_reported_in_order(
 async def test_a_restore_task_has_all_of_its_partition(
     monkeypatch: pytest.MonkeyPatch, app: Any, reason: str | None
 ) -> None:
-    """Its database, its offset, its end, its decoding; a foreign store has none."""
+    """It has the database, offset, end and decoding; a partition in a foreign store has no task."""
     monkeypatch.setattr(recovery, "is_writable", lambda store: reason != "not writable")
     monkeypatch.setattr(recovery, "takes_files", lambda store: store.takes)
     monkeypatch.setattr(recovery, "decoding_of", lambda table: ("decoding", table.name))
@@ -418,7 +418,7 @@ async def test_a_restore_task_has_all_of_its_partition(
 async def test_a_restore_takes_its_share_beside_the_app_s_records(
     app: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Live records are those that the monitor has counted."""
+    """The monitor's counter of received messages measures live records."""
     made: list[Any] = []
     monkeypatch.setattr(recovery, "read_or_default", lambda app, setting: (app, setting))
     monkeypatch.setattr(recovery, "RestoreThrottle", lambda *given: made.append(given) or "pace")
@@ -432,7 +432,7 @@ async def test_a_restore_takes_its_share_beside_the_app_s_records(
 async def test_a_restore_that_does_not_end_in_time_is_logged(
     app: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    """All of them are waited for together; a thread that has ended is not waited for any more."""
+    """All restores are awaited together; an ended thread is not awaited again."""
     service = app.tables.recovery
     monkeypatch.setattr(recovery, "SETTLE_TIMEOUT_S", 0.01)
     quick, stuck = (asyncio.get_running_loop().create_future() for _ in range(2))
@@ -452,7 +452,7 @@ async def test_a_restore_that_does_not_end_in_time_is_logged(
 async def test_a_partition_is_reported_with_its_offset(
     restoring: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever gets the report seeks from there."""
+    """The consumer seeks to this offset after the report."""
     monkeypatch.setattr(recovery, "bring_up", answer(12))
     offsets, seen = {HERE: -1}, list[Any]()
     highwaters, stop = restoring.active_highwaters, recovery.Stop(None)

@@ -1,4 +1,4 @@
-"""Records that do not decode: which are kept, up to which size, and how often they are logged."""
+"""Undecodable records: the records to keep, the size limit, and the rate of log lines."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ HERE, OTHER = TP("log", 3), TP("log", 4)
 
 
 def bad(offset: int, key: bytes | None = b"k", value: bytes | None = b"v") -> Any:
-    """A record and why it does not decode."""
+    """Return a record and its decoding error."""
     return offset, key, value, ValueError(f"bad {offset}")
 
 
 def lines_in(folder: Path, tp: TP = HERE) -> list[dict[str, Any]]:
-    """What was kept of a partition."""
+    """Return the kept records of a partition."""
     file = folder / module.FOLDER / f"{tp.topic}-{tp.partition}.jsonl"
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
 def test_a_record_is_kept_with_all_that_is_needed_to_mend_it(tmp_path: Path) -> None:
-    """Key and value as they are in base64, or null; what is there stays."""
+    """Key and value are kept in base64 or as null; existing lines stay."""
     keep(tmp_path, HERE, [bad(1), bad(2, None, None)])
     keep(tmp_path, HERE, [bad(3, b"", b"")])
     assert lines_in(tmp_path) == [
@@ -44,7 +44,7 @@ def test_a_record_is_kept_with_all_that_is_needed_to_mend_it(tmp_path: Path) -> 
 def test_a_file_that_is_large_enough_takes_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A topic of which nothing decodes would fill the disk."""
+    """A topic full of undecodable records would otherwise fill the disk."""
     monkeypatch.setattr(module, "FILE_BYTES", 100)
     for offset in range(0, 40, 4):
         keep(tmp_path, HERE, [bad(offset + n) for n in range(4)])
@@ -55,14 +55,14 @@ def test_a_file_that_is_large_enough_takes_no_more(
 
 
 def test_a_disk_that_takes_nothing_is_logged(tmp_path: Path, caplog: Any) -> None:
-    """The restore goes on."""
+    """The restore continues."""
     (tmp_path / module.FOLDER).write_text("a file in the place of the folder")
     keep(tmp_path, HERE, [bad(1)])
     assert "Could not keep the unreadable records" in caplog.text
 
 
 def test_each_partition_is_logged_by_itself(tmp_path: Path, caplog: Any) -> None:
-    """Without a record nothing is."""
+    """A call without records logs no line."""
     app: Any = SimpleNamespace(conf=SimpleNamespace(tabledir=tmp_path))
     found = unreadable_of(app)
     assert unreadable_of(app) is found
@@ -102,7 +102,7 @@ def test_a_row_needs_a_key_and_a_value_that_decode(
 
 
 def test_a_bare_record_is_completed_for_a_schema_of_someones_own() -> None:
-    """As a consumer hands it out: with sizes, -1 for what is not there."""
+    """Like a consumer's record it has sizes, with -1 for a missing key or value."""
     record = SimpleNamespace(
         offset=7,
         timestamp=5,
@@ -125,7 +125,7 @@ def test_a_bare_record_is_completed_for_a_schema_of_someones_own() -> None:
 def test_a_file_takes_records_until_it_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The record that fills it is whole, and the file of another partition has its own room."""
+    """The record that fills the file is complete; another partition has its own file."""
     keep(tmp_path, HERE, [bad(1)])
     size = (tmp_path / module.FOLDER / "log-3.jsonl").stat().st_size
     monkeypatch.setattr(module, "FILE_BYTES", 2 * size)
@@ -141,7 +141,7 @@ def test_a_file_takes_records_until_it_is_full(
 def test_records_of_a_full_disk_are_counted_and_logged_with_their_end(
     tmp_path: Path, caplog: Any
 ) -> None:
-    """All records since the start are in the line; keys and values are not."""
+    """The line counts all records since the start, without keys and values."""
     (tmp_path / module.FOLDER).write_text("a file in the place of the folder")
     app: Any = SimpleNamespace(conf=SimpleNamespace(tabledir=str(tmp_path)))
     found = UnreadableRecords(app)
