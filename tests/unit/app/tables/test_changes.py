@@ -1,4 +1,4 @@
-"""Which changes of a partition may land in its file, and when no more of them fit."""
+"""An overlay's waiting changes: the changes ready for the file, and the limit of their room."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from faust_assigner.app.transactions.shares import Share
 def test_changes_fill_the_room_of_all_tables_up_to_either_limit(
     most_bytes: int, most_changes: int, is_full: bool
 ) -> None:
-    """Two partitions share it; what lands or is dropped makes room again."""
+    """Two partitions share the room; written and dropped changes free it."""
     usage = Usage(most_bytes, most_changes)
     one, other = Overlay(usage), Overlay(usage)
     change = one.put(b"a", b"1")
@@ -48,7 +48,7 @@ def test_changes_fill_the_room_of_all_tables_up_to_either_limit(
 def test_a_file_is_wrongly_beyond_a_new_change_from_its_own_offset_on(
     offset: int | None, beyond: int | None
 ) -> None:
-    """The file at 7 has another record there; changes of before its restore are no doubt."""
+    """The file at 7 has another record there; changes made before its restore raise no doubt."""
     overlay = Overlay(Usage(10**9, 9))
     old, new = overlay.put(b"a", b"1"), None
     overlay.acknowledge(old, 3)
@@ -60,7 +60,7 @@ def test_a_file_is_wrongly_beyond_a_new_change_from_its_own_offset_on(
 
 
 async def test_a_change_waits_for_another_producers_that_was_made_before_its_answer() -> None:
-    """That one may be earlier in the changelog; a change made after the answer is later."""
+    """An unanswered change may be earlier in the changelog; later changes are after the answer."""
     one, other = Share("one", begun=True), Share("other", begun=True)
     overlay = Overlay(Usage(10**9, 9))
     first = overlay.put(b"a", b"1", one)
@@ -78,18 +78,18 @@ async def test_a_change_waits_for_another_producers_that_was_made_before_its_ans
     assert overlay.ready() == [first, unknown]
 
 
-# -- one producer
+# -- a single producer
 
 
 def overlay_of(*rows: tuple[bytes, bytes | None]) -> tuple[Overlay, list[Change], Usage]:
-    """An overlay with these changes of no transaction, the changes, and the room they take."""
+    """Return an overlay with these changes outside transactions, the changes, and their room."""
     usage = Usage(10**9, 99)
     overlay = Overlay(usage)
     return overlay, [overlay.put(key, value) for key, value in rows], usage
 
 
 def test_changes_land_in_their_order_up_to_the_first_unanswered_one() -> None:
-    """Each key then shows its last change that waits, and the room is that of the rest."""
+    """Each key then shows its last waiting change, and the room holds only waiting changes."""
     rows = [(b"a", b"1"), (b"bb", None), (b"a", b""), (b"c", b"333"), (b"bb", b"4")]
     overlay, changes, usage = overlay_of(*rows)
     sizes = [OVERHEAD + size for size in (2, 2, 1, 4, 3)]
@@ -123,7 +123,7 @@ def test_a_deletion_is_no_row_and_an_empty_value_is_one() -> None:
 
 
 async def test_changes_that_are_dropped_show_the_rows_before_them() -> None:
-    """Of one transaction alone: an earlier change of the key is seen again; its keys are returned."""
+    """Only the transaction's changes are dropped: an earlier change is visible again."""
     share, usage = Share("one", begun=True), Usage(10**9, 99)
     overlay = Overlay(usage)
     first = overlay.put(b"a", b"1")
@@ -154,7 +154,7 @@ async def test_changes_that_are_dropped_show_the_rows_before_them() -> None:
 def test_changes_are_laid_over_the_rows_of_a_range(
     start: bytes | None, stop: bytes | None, rows: str
 ) -> None:
-    """New rows come in their place, changed rows have their new value, deleted rows are left out."""
+    """New rows come in key order, changed rows have the new value, deleted rows are missing."""
     overlay, _, _ = overlay_of(
         (b"b", b"9"), (b"c", None), (b"d", b"8"), (b"f", None), (b"g", b"7"), (b"0", None)
     )
@@ -164,7 +164,7 @@ def test_changes_are_laid_over_the_rows_of_a_range(
 
 
 def test_only_changes_after_the_restore_put_a_file_in_doubt() -> None:
-    """The first of them in the given order; a second restore covers those up to it."""
+    """The first such change in the given order counts; a second restore covers earlier changes."""
     overlay, changes, _ = overlay_of((b"a", b"1"), (b"b", b"2"), (b"c", b"3"))
     for change, offset in zip(changes, (4, 0, 3), strict=True):
         overlay.acknowledge(change, offset)
@@ -184,13 +184,13 @@ ONE, OTHER = "one", "other"
 
 
 class Mixed:
-    """An overlay with changes of several transactions that are committed or not; all begun in turn."""
+    """An overlay with begun transactions, committed or open."""
 
     def __init__(self) -> None:
         self.overlay = Overlay(Usage(10**9, 99))
 
     def put(self, line: str, offset: int | None = None, *, commits: bool = True) -> Change:
-        """A change of this producer, answered at once with ``offset``."""
+        """Add a change of this producer, answered at once with ``offset``."""
         share: Any = SimpleNamespace(transactional_id=line, committed=commits)
         change = self.overlay.put(line.encode(), b"v", share)
         if offset is not None:
@@ -199,7 +199,7 @@ class Mixed:
 
 
 def test_changes_of_several_producers_land_by_their_offsets() -> None:
-    """Not by the order in which they were made; and not past one that is not committed."""
+    """Neither the order of creation nor an uncommitted change before them matters."""
     it = Mixed()
     first, second, third = it.put(ONE, 10), it.put(OTHER, 8), it.put(ONE, 12)
     assert it.overlay.ready() == [second, first, third]
@@ -213,7 +213,7 @@ def test_changes_of_several_producers_land_by_their_offsets() -> None:
 
 
 def test_an_unanswered_change_holds_back_later_ones_of_its_producer() -> None:
-    """Its first one counts; changes made before it land, and those after it wait for it."""
+    """Changes before the producer's first unanswered change are written; later ones wait."""
     it = Mixed()
     before = it.put(ONE, 5)
     other = it.put(OTHER, 6)
@@ -227,7 +227,7 @@ def test_an_unanswered_change_holds_back_later_ones_of_its_producer() -> None:
 
 
 def test_an_unanswered_change_of_another_producer_holds_back_what_was_answered_after_it() -> None:
-    """A change that was answered before the other one was made is earlier in the changelog."""
+    """A change answered before the other change was made is earlier in the changelog."""
     it = Mixed()
     early = it.put(ONE, 5)
     it.put(OTHER)
@@ -239,7 +239,7 @@ def test_an_unanswered_change_of_another_producer_holds_back_what_was_answered_a
 
 
 def test_changes_without_records_land_with_all_that_was_made_before_them() -> None:
-    """At the front at once; one in the middle waits for those before it, and an open one for its commit."""
+    """They are written at once at the front; otherwise they wait for earlier changes."""
     it = Mixed()
     front = it.put(ONE, NO_RECORD)
     middle = it.put(OTHER, 7)
@@ -254,7 +254,7 @@ def test_changes_without_records_land_with_all_that_was_made_before_them() -> No
 
 
 def test_what_was_read_is_no_longer_waiting_where_several_write() -> None:
-    """Up to the offset of the file, that included; an open, an unanswered and a recordless change stay."""
+    """The file's own offset counts as read; open, unanswered and recordless changes stay."""
     it = Mixed()
     counted, same = it.put(ONE, 5), it.put(OTHER, 6)
     later, recordless = it.put(OTHER, 7), it.put(ONE, NO_RECORD)
@@ -271,11 +271,11 @@ def test_what_was_read_is_no_longer_waiting_where_several_write() -> None:
     assert same.counts
 
 
-# -- read back
+# -- changes that are read back
 
 
 def test_changes_that_are_read_back_are_forgotten_by_their_offsets() -> None:
-    """In any order of answers; one that is read before its answer stays until the next read."""
+    """Answers come in any order; a change read before its answer waits for the next read."""
     usage = Usage(10**9, 99)
     overlay = ReadBack(usage)
     a, b, again, c = (
@@ -301,7 +301,7 @@ def test_changes_that_are_read_back_are_forgotten_by_their_offsets() -> None:
 
 
 async def test_a_dropped_change_is_not_forgotten_twice() -> None:
-    """Its answer may come late; changes that were read stay forgotten."""
+    """Its answer may be late; changes that were read stay forgotten."""
     share, usage = Share("one", begun=True), Usage(10**9, 99)
     overlay = ReadBack(usage)
     kept, read = overlay.put(b"a", b"1"), overlay.put(b"b", b"2")
@@ -322,7 +322,7 @@ async def test_a_dropped_change_is_not_forgotten_twice() -> None:
     [("AA", False), ("AB", True), ("AAB", True), ("ABB", True), ("ABA", True), ("A", False)],
 )
 def test_the_producers_of_the_changes_left_decide_on_their_order(left: str, is_mixed: bool) -> None:
-    """Once a transaction was dropped, one producer's changes land in their own order again."""
+    """After a dropped transaction, a single producer's changes are written in their own order."""
     it = Mixed()
     gone = it.put("gone", 1)
     for number, line in enumerate(left):
@@ -335,7 +335,7 @@ def test_the_producers_of_the_changes_left_decide_on_their_order(left: str, is_m
 
 
 def test_nothing_lands_behind_a_change_that_is_held_back() -> None:
-    """Though it was answered before the unanswered change was made, its offset is behind the other's."""
+    """It was answered before the unanswered change was made, but its offset is later."""
     it = Mixed()
     it.put(ONE, 7)
     held = it.put(OTHER)
@@ -345,7 +345,7 @@ def test_nothing_lands_behind_a_change_that_is_held_back() -> None:
 
 
 def test_every_producer_s_unanswered_change_holds_others_back() -> None:
-    """Not only that of the first producer; a change not committed at the first offset holds all."""
+    """This is not limited to the first producer; an uncommitted first offset holds all back."""
     it = Mixed()
     early = it.put("third", 1)
     answered = it.put("third")
@@ -367,7 +367,7 @@ def test_every_producer_s_unanswered_change_holds_others_back() -> None:
 
 
 def test_a_restore_covers_all_changes_made_before_it() -> None:
-    """Those that have landed count, too: a later change is known by its number."""
+    """Written changes count too: a later change is recognised by its number."""
     overlay, changes, _ = overlay_of((b"a", b"1"), (b"b", b"2"), (b"c", b"3"))
     for change, offset in zip(changes[:2], (5, 6), strict=True):
         overlay.acknowledge(change, offset)
@@ -381,7 +381,7 @@ def test_a_restore_covers_all_changes_made_before_it() -> None:
 
 
 def test_rows_before_between_and_behind_those_of_the_file_are_seen() -> None:
-    """Several of each; the last row of the file and the last change are, too."""
+    """The file's last row and the last change are visible too."""
     rows = [(b"0", b"a"), (b"00", b"b"), (b"m", b"c"), (b"mm", b"d"), (b"x", b"e"), (b"y", b"f")]
     overlay, _, _ = overlay_of(*rows)
     assert list(overlay.over([(b"c", b"1"), (b"p", b"2")])) == sorted(
@@ -393,7 +393,7 @@ def test_rows_before_between_and_behind_those_of_the_file_are_seen() -> None:
 
 
 def test_an_own_later_change_does_not_hide_another_producer_s() -> None:
-    """The change before them may be behind the other's in the changelog."""
+    """The producer's earlier change may be after the other's in the changelog."""
     it = Mixed()
     first = it.put(ONE)
     second = it.put(ONE)
@@ -406,7 +406,7 @@ def test_an_own_later_change_does_not_hide_another_producer_s() -> None:
 
 
 def test_the_last_producer_decides_whether_the_order_is_known() -> None:
-    """It is compared with that of the change before, not with the first one's."""
+    """It is compared with the previous change's producer, not with the first."""
     it = Mixed()
     for line in (ONE, ONE, OTHER):
         it.put(line)

@@ -1,4 +1,4 @@
-"""Files of table partitions on disk: found by Faust's own names, never opened."""
+"""Table files on disk: found by Faust's own names, never opened."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.support.faust_group import make_app
 
 
 def rocksdb_app(folder: Path, *tables: str, **options: Any) -> Any:
-    """An app whose tables live under ``folder``."""
+    """An app with its tables under ``folder``."""
     return make_app("http://w", tables=tables, datadir=str(folder), store="rocksdb://", **options)
 
 
 def write(
     app: Any, table: str, partition: int, *, value: bytes | None = b"v", close: bool = True
 ) -> Any:
-    """A database where Faust itself would put it, with one record unless ``value`` is None."""
+    """Create a database at Faust's own path, with a record unless ``value`` is None."""
     path = app.tables[table].data.partition_path(partition)
     path.parent.mkdir(parents=True, exist_ok=True)
     db = app.tables[table].data.rocksdb_options.open(path)
@@ -36,7 +36,7 @@ def write(
 
 
 def test_databases_are_found_by_fausts_own_names(tmp_path: Path) -> None:
-    """Each table's partitions, also where one name begins like another or has dots and digits."""
+    """Names with a common beginning and names with dots and digits are told apart."""
     app = rocksdb_app(tmp_path, "orders", "orders-1", "a.b")
     for table, partition in (("orders", 0), ("orders", 12), ("orders-1", 3), ("a.b", 7)):
         write(app, table, partition)
@@ -48,7 +48,7 @@ def test_databases_are_found_by_fausts_own_names(tmp_path: Path) -> None:
 
 
 def test_an_open_database_is_seen_and_left_alone(tmp_path: Path) -> None:
-    """The lock of a live worker is not touched: it can go on writing."""
+    """The lock of a live worker stays: it can continue to write."""
     app = rocksdb_app(tmp_path, "orders")
     db = write(app, "orders", 4, close=False)
     assert partitions_on_disk(app, app.tables._changelogs) == {"shop-orders-changelog": [4]}
@@ -57,14 +57,14 @@ def test_an_open_database_is_seen_and_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_database_nothing_was_written_to_holds_no_state(tmp_path: Path) -> None:
-    """Faust creates one when it is assigned a partition, before any record arrives."""
+    """Faust creates an empty database at the assignment of a partition, before its first record."""
     app = rocksdb_app(tmp_path, "orders")
     write(app, "orders", 1, value=None)
     assert partitions_on_disk(app, app.tables._changelogs) == {}
 
 
 def test_what_is_no_database_is_passed_over(tmp_path: Path) -> None:
-    """Files, backups, other tables, numbers Kafka does not have."""
+    """These are files, backups, other tables, and numbers outside Kafka's range."""
     app = rocksdb_app(tmp_path, "orders")
     folder = Path(app.conf.tabledir)
     write(app, "orders", 2)
@@ -83,7 +83,7 @@ def test_what_is_no_database_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_a_table_with_a_store_of_its_own(tmp_path: Path) -> None:
-    """The table's store goes before the app's; memory stores have no files."""
+    """The table's store overrides the app's; memory stores have no files."""
     app = rocksdb_app(tmp_path, "kept")
     app.Table("lost", store="memory:x")
     named = app.Table("named", store="rocksdb:elsewhere")
@@ -95,14 +95,14 @@ def test_a_table_with_a_store_of_its_own(tmp_path: Path) -> None:
 
 
 def test_without_a_folder_nothing_is_found(tmp_path: Path) -> None:
-    """A first start has no files, and asking creates none."""
+    """A first start has no files, and the search creates none."""
     app = rocksdb_app(tmp_path / "none", "orders")
     assert partitions_on_disk(app, app.tables._changelogs) == {}
     assert not (tmp_path / "none").exists()
 
 
 def test_a_crowded_folder_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The look has an end, whatever lies in the folder."""
+    """The number of entries is limited."""
     monkeypatch.setattr(disk, "MOST_ENTRIES", 5)
     app = rocksdb_app(tmp_path, "orders")
     for partition in range(9):
@@ -111,7 +111,7 @@ def test_a_crowded_folder_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_rocksdict_keeps_what_the_look_relies_on(tmp_path: Path) -> None:
-    """A write leaves a log or an SST file behind; if rocksdict changes that, this fails first."""
+    """A write leaves a log or an SST file; this test fails first if rocksdict changes."""
     db = Rdict(str(tmp_path / "x.db"))
     db["k"] = "v"
     db.close()
@@ -123,7 +123,7 @@ def test_rocksdict_keeps_what_the_look_relies_on(tmp_path: Path) -> None:
 
 
 def folder_of(parent: Path, name: str, **files: int) -> Path:
-    """A folder with files of these sizes; ``_`` in a name stands for a dot."""
+    """Create a folder with files of these sizes; ``_`` in a name stands for a dot."""
     path = parent / name
     path.mkdir(parents=True)
     for file, size in files.items():
@@ -132,19 +132,19 @@ def folder_of(parent: Path, name: str, **files: int) -> Path:
 
 
 class App:
-    """An app with tables in files, in memory, and in a database of their own kind."""
+    """An app with this default store."""
 
     def __init__(self, folder: Path, store: str = "rocksdb://") -> None:
         self.conf = SimpleNamespace(store=store, tabledir=str(folder))
 
 
 def table(name: str, store: str | None = None) -> Any:
-    """A table with a store of its own, or the app's."""
+    """A table with its own store, or the app's."""
     return SimpleNamespace(name=name, _store=store)
 
 
 def test_a_folder_counts_once_a_write_has_reached_it(tmp_path: Path) -> None:
-    """An SST file of any size, or a log with a byte; not any other file. Numbers are exact and in order."""
+    """A write leaves an SST file or a nonempty log; numbers are exact and in order."""
     for number, files in (
         ("10", {"a_sst": 0}),
         ("2", {"MANIFEST": 5, "a_log": 1}),
@@ -164,7 +164,7 @@ def test_a_folder_counts_once_a_write_has_reached_it(tmp_path: Path) -> None:
 
 
 def test_tables_may_share_folders_and_names_of_files(tmp_path: Path) -> None:
-    """A path in the table's URL goes before its name; each kind of store has its own place."""
+    """A path in the table's URL overrides its name; each kind of store has its own place."""
     folder_of(tmp_path, "t-1.db", a_sst=1)
     folder_of(tmp_path, "sub/v-2.db", a_sst=1)
     folder_of(tmp_path, "m-3.db", a_sst=1)
@@ -180,7 +180,7 @@ def test_tables_may_share_folders_and_names_of_files(tmp_path: Path) -> None:
 def test_long_listings_are_cut_and_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    """Of the folder of tables after some entries; a database with too many files counts as written."""
+    """The listing is limited; a database with too many files counts as written."""
     monkeypatch.setattr(disk, "MOST_FILES", 3)
     folder_of(tmp_path, "t-1.db", a=1, b=1, c=1)
     folder_of(tmp_path, "t-2.db", a=1, b=1, c=1, d=1)
@@ -197,7 +197,7 @@ def test_long_listings_are_cut_and_logged(
 def test_a_folder_that_cannot_be_listed_is_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    """One that is not there yet is not; other folders are read all the same."""
+    """A missing folder logs nothing; other folders are still read."""
     folder_of(tmp_path, "sub/v-2.db", a_sst=1)
     (tmp_path / "file").touch()
     tables = {
@@ -219,19 +219,19 @@ class Database:
         self.stored, self.closed = stored, 0
 
     def get(self, key: bytes) -> bytes | None:
-        """Its offset."""
+        """Return the offset."""
         assert key == Store.offset_key
         if isinstance(self.stored, Exception):
             raise self.stored
         return self.stored
 
     def close(self) -> None:
-        """Close."""
+        """Count the close."""
         self.closed += 1
 
 
 class Files:
-    """Databases of a folder by partition; ``opened`` are the partitions whose database was opened."""
+    """Databases of a folder by partition; ``opened`` lists the opened partitions."""
 
     def __init__(self, folder: Path, **stored: Any) -> None:
         self.databases = {int(name[1:]): Database(value) for name, value in stored.items()}
@@ -239,14 +239,14 @@ class Files:
         self.opened: list[int] = []
 
     def open_(self, path: Path) -> Database:
-        """Open one for reading."""
+        """Open a database for reading."""
         number = next(number for number, own in self.paths.items() if own == path)
         self.opened.append(number)
         return self.databases[number]
 
 
 def test_each_file_gives_its_own_offset(tmp_path: Path) -> None:
-    """In order; a file without an offset and one that fails have none, and all are closed again."""
+    """A file without an offset or with an error has none; all files are closed again."""
     files = Files(
         tmp_path, p2=b"20", p0=b"0", p5=None, p1=OSError("locked"), p3=b"no number", p4=b"7"
     )
@@ -256,7 +256,7 @@ def test_each_file_gives_its_own_offset(tmp_path: Path) -> None:
 
 
 def test_a_file_is_read_again_only_after_it_has_changed(tmp_path: Path) -> None:
-    """One without an offset, too; a failure is tried again, and readers' own log counts for nothing."""
+    """This includes a file without an offset; a failure is retried, and LOG does not count."""
     files, read = Files(tmp_path, p0=b"5", p1=None, p2=OSError("locked")), dict[Path, Any]()
 
     def offsets() -> dict[int, int]:

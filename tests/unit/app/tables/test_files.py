@@ -1,4 +1,4 @@
-"""Files that fail: who is told, what is written no more, and what is set aside once for each damage."""
+"""Failing files: reports to the recovery, stopped writes, and set-aside folders."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.made_up_tables import MadeUp, done, process
 
 
 def test_files_that_were_set_aside_are_not_set_aside_again(tmp_path: Path) -> None:
-    """What replaced them is good: a flag that stays throws away each database that is opened anew."""
+    """The new database is good: a flag that stays would discard each reopened database."""
     it = MadeUp(tmp_path, "counts")
     try:
         store = it.tables["counts"].data
@@ -49,7 +49,7 @@ def test_files_that_were_set_aside_are_not_set_aside_again(tmp_path: Path) -> No
 
 
 def test_a_store_is_made_with_all_that_its_table_names(tmp_path: Path) -> None:
-    """Rows are encoded and typed as the app says, in a database with its options."""
+    """Rows have the app's types and serializers; the database has the table's options."""
     app = MadeUp(tmp_path).app
     table = app.Table(
         "named",
@@ -68,7 +68,7 @@ def test_a_store_is_made_with_all_that_its_table_names(tmp_path: Path) -> None:
 
 
 def test_an_error_that_names_no_file_is_about_each_partition_of_the_batch(tmp_path: Path) -> None:
-    """Which of them lacks a change is not known; one that names a file is about that file alone."""
+    """Any partition may lack a change; an error that names a file is about this file alone."""
     it = MadeUp(tmp_path, "counts")
     try:
         store = it.tables["counts"].data
@@ -83,7 +83,7 @@ def test_an_error_that_names_no_file_is_about_each_partition_of_the_batch(tmp_pa
 
 
 def test_a_database_that_is_opened_anew_takes_records_and_offsets_again(tmp_path: Path) -> None:
-    """What it lacked is replayed into it: a mark that stays would replay it at every start."""
+    """Its missing changes are replayed: a lasting mark would repeat the replay at every start."""
     it = MadeUp(tmp_path, "counts")
     try:
         table = it.tables["counts"]
@@ -98,11 +98,11 @@ def test_a_database_that_is_opened_anew_takes_records_and_offsets_again(tmp_path
         it.close()
 
 
-# -- what fails, and who is told
+# -- failures and reports
 
 
 class Failing:
-    """A table with files, whose recovery notes what it is told; databases fail with ``error``."""
+    """A table with files; its recovery records reports, and databases fail with ``error``."""
 
     def __init__(self, folder: Path) -> None:
         self.made = MadeUp(folder, "counts")
@@ -118,19 +118,19 @@ class Failing:
         self.made.app._consumer._unacked_messages = set()
 
     def fail(self, error: Exception) -> None:
-        """From here on the databases say that."""
+        """Replace all databases by failing ones."""
         for partition in self.store._dbs:
             self.store._dbs[partition] = Broken(error)
 
 
 class Unacked(list[Any]):
-    """Records under way."""
+    """Records in progress."""
 
     discard = list.remove
 
 
 class Broken:
-    """A database that can be neither read nor written."""
+    """A database that fails on every read and write."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -149,7 +149,7 @@ class Broken:
 
 @pytest.fixture
 def it(tmp_path: Path) -> Iterator[Failing]:
-    """Both partitions open."""
+    """Both partitions are open."""
     failing = Failing(tmp_path)
     for partition in (0, 1):
         failing.store._db_for_partition(partition)
@@ -159,7 +159,7 @@ def it(tmp_path: Path) -> Iterator[Failing]:
 
 
 def record(it: Failing, partition: int) -> Any:
-    """A changelog record."""
+    """Return a changelog record."""
     message = SimpleNamespace(
         tp=TP(it.topic, partition), partition=partition, offset=3, key=b'"a"', value=b"1"
     )
@@ -180,7 +180,7 @@ def record(it: Failing, partition: int) -> Any:
     ],
 )
 def test_bad_files_are_told_from_a_disk_that_may_recover(text: str, is_bad: bool) -> None:
-    """Waiting is of no use for the former, and a replay of no use for the latter."""
+    """A wait does not help with bad files; a replay does not help with a full disk."""
     assert is_damage(Exception(text)) is is_bad
 
 
@@ -197,7 +197,7 @@ def test_what_rocksdb_or_the_disk_says_is_told_from_a_bug(error: Exception, is_s
 def test_a_read_that_fails_stops_the_streams_and_its_record_is_repeated(
     it: Failing, is_bad: bool
 ) -> None:
-    """Only bad files are set aside when they are opened again."""
+    """Only bad files are set aside at the next open."""
     text = "Corruption: bad block" if is_bad else "IO error: disk is gone"
     event = process(1)
     unacked = it.made.app._consumer._unacked_messages = Unacked([event.message])
@@ -211,7 +211,7 @@ def test_a_read_that_fails_stops_the_streams_and_its_record_is_repeated(
 
 
 def test_a_bug_in_a_view_stops_no_stream(it: Failing) -> None:
-    """It is the app's."""
+    """The error is the app's."""
     it.fail(ValueError("a bug"))
     with pytest.raises(ValueError, match="bug"):
         it.store.row_of(1, b'"a"')
@@ -219,7 +219,7 @@ def test_a_bug_in_a_view_stops_no_stream(it: Failing) -> None:
 
 
 def test_nothing_is_written_behind_a_change_that_is_missing(it: Failing) -> None:
-    """It would pass for complete; other partitions go on."""
+    """The file would count as complete; other partitions continue."""
     it.store._lacking.add(0)
     it.table.apply_changelog_batch([record(it, 0), record(it, 1)])
     assert it.store.persisted_offset(TP(it.topic, 0)) is None
@@ -227,7 +227,7 @@ def test_nothing_is_written_behind_a_change_that_is_missing(it: Failing) -> None
 
 
 def test_an_offset_that_cannot_be_written_begins_the_table_again(it: Failing) -> None:
-    """Its file is replayed from the one before."""
+    """The file is replayed from its previous offset."""
     it.fail(OSError("full"))
     it.store.set_persisted_offset(TP(it.topic, 1), 5)
     assert it.told == [("counts", "full")]
@@ -266,7 +266,7 @@ async def test_what_does_not_open_at_a_rebalance_is_opened_by_the_recovery(
 async def test_files_of_a_different_app_raise_each_error_and_stay_where_they_are(
     it: Failing, setting: dict[str, bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The recovery of this worker could not repair them."""
+    """This worker's recovery cannot repair them."""
     told: list[Any] = []
     monkeypatch.setattr(it.store, "_fail", lambda *given: told.append(given))
     for name, value in setting.items():
@@ -292,14 +292,14 @@ async def test_files_of_a_different_app_raise_each_error_and_stay_where_they_are
 
 @pytest.mark.parametrize("is_global", [False, True])
 def test_a_change_below_the_file_is_told_to_the_recovery(it: Failing, is_global: bool) -> None:
-    """Not where others write the table; without batches, too, since its own records are not read back."""
+    """A table with several writers raises no doubt; the batch size does not matter."""
     it.table.is_global, it.table.recovery_buffer_size = is_global, 1
     assert it.store.doubt(1, 7) == (not is_global)
     assert it.doubts == ([] if is_global else [(TP(it.topic, 1), 7)])
 
 
 def test_a_careful_store_is_made_as_faust_makes_its_own(tmp_path: Path) -> None:
-    """Types, serializers and options of the table: a store without them reads no row as it was written."""
+    """It needs the table's types, serializers and options to read existing rows."""
     options = {"write_buffer_size": 1 << 20}
     app = MadeUp(tmp_path, "counts").app
     table = app.Table("typed", key_type=int, value_type=float, partitions=2, options=options)
@@ -318,14 +318,14 @@ def test_a_careful_store_is_made_as_faust_makes_its_own(tmp_path: Path) -> None:
 
 
 class Opening:
-    """Opens of one partition's database: each fails with the next error, None succeeds."""
+    """A stub of the opening of databases: each call raises the next error; None succeeds."""
 
     def __init__(self, it: Failing, monkeypatch: pytest.MonkeyPatch, *errors: str | None) -> None:
         self.errors = list(errors)
         monkeypatch.setattr(RocksDBStore, "_open_for_partition", self)
 
     def __call__(self, partition: int) -> str:
-        """Open it."""
+        """Open the database."""
         error = self.errors.pop(0)
         if error is not None:
             raise Exception(error)
@@ -350,7 +350,7 @@ def test_a_corrupt_folder_is_set_aside_and_an_empty_database_opened(
     is_aside: bool,
     is_opened: bool,
 ) -> None:
-    """A lock of this process is tried once more; everything else is raised, for the recovery to wait."""
+    """A lock of this process is retried once; other errors are raised, and the recovery waits."""
     opening, path = Opening(it, monkeypatch, *errors), it.store.partition_path(0)
     aside = path.with_name(path.name + ASIDE)
     if is_opened:
@@ -366,7 +366,7 @@ def test_a_corrupt_folder_is_set_aside_and_an_empty_database_opened(
 
 @pytest.mark.parametrize("is_folder", [True, False])
 def test_what_was_set_aside_before_makes_room(it: Failing, is_folder: bool) -> None:
-    """One is kept for each partition, a file or a folder; folders are counted."""
+    """A single old file or folder is kept for each partition; folders are counted."""
     path = it.store.partition_path(0)
     aside = path.with_name(path.name + ASIDE)
     if is_folder:
@@ -383,7 +383,7 @@ def test_what_was_set_aside_before_makes_room(it: Failing, is_folder: bool) -> N
 
 @pytest.mark.parametrize("way", ["_get", "_set", "_del", "_contains"])
 def test_each_access_that_fails_is_told_to_the_recovery(it: Failing, way: str) -> None:
-    """With the partition of the record that is processed."""
+    """The report has the partition of the processed record."""
     it.fail(OSError("gone"))
     it.made.app._consumer._unacked_messages = Unacked([process(1).message])
     with pytest.raises(OSError, match="gone"):
@@ -394,7 +394,7 @@ def test_each_access_that_fails_is_told_to_the_recovery(it: Failing, way: str) -
 
 @pytest.mark.parametrize("way", ["_get", "_contains"])
 def test_a_look_from_outside_of_any_stream_doubts_each_open_database(it: Failing, way: str) -> None:
-    """A web view looks for its key in all of them."""
+    """A web view searches all of them for its key."""
     done()
     it.fail(OSError("gone"))
     with pytest.raises(OSError, match="gone"):
@@ -404,7 +404,7 @@ def test_a_look_from_outside_of_any_stream_doubts_each_open_database(it: Failing
 
 @pytest.mark.parametrize("text", ["Corruption", "No such file", "File exists", "Not a directory"])
 def test_messages_of_damage_are_known_in_either_case(text: str) -> None:
-    """As RocksDB and the system write them."""
+    """RocksDB and the operating system use different cases."""
     for said in (text, text.lower()) if text != "Corruption" else (text,):
         assert is_damage(Exception(f"IO error: {said}: 7.sst"))
     for passing in (
@@ -429,12 +429,12 @@ def test_messages_of_damage_are_known_in_either_case(text: str) -> None:
     ids=repr,
 )
 def test_a_closed_database_is_an_error_of_the_disk(error: BaseException, is_so: bool) -> None:
-    """Any subclass of another library is not."""
+    """Exceptions of other libraries do not count."""
     assert is_storage_error(error) is is_so
 
 
 def test_a_failure_marks_the_files_that_it_is_about(it: Failing) -> None:
-    """Those of its batch alone; a damage condemns them, and marks of before stay."""
+    """Only files of the batch are marked; damaged files are condemned, and older marks stay."""
     path = it.store.partition_path
     it.store._lacking.add(7)
     it.store._fail(Exception(f"IO error: No space: {path(1)}/4.log"), [0, 1])
@@ -447,7 +447,7 @@ def test_a_failure_marks_the_files_that_it_is_about(it: Failing) -> None:
 
 
 def test_a_batch_that_fails_marks_each_of_its_partitions(it: Failing) -> None:
-    """Records of partitions that lack a change are left out of it before."""
+    """Records of partitions that lack a change are skipped before the write."""
     it.store._lacking.add(1)
     it.fail(OSError("full"))
     with pytest.raises(OSError, match="full"):
@@ -461,7 +461,7 @@ def test_a_batch_that_fails_marks_each_of_its_partitions(it: Failing) -> None:
 
 
 def test_a_flush_that_fails_is_about_its_partition(it: Failing, monkeypatch: Any) -> None:
-    """It raises nothing: the recovery begins again. A bug is raised."""
+    """It raises no storage error, because the recovery restarts; a bug is raised."""
     errors: list[Exception] = [OSError("full"), ValueError("a bug")]
 
     def flush(self: Any, partition: int) -> None:
@@ -476,7 +476,7 @@ def test_a_flush_that_fails_is_about_its_partition(it: Failing, monkeypatch: Any
 
 
 def test_a_row_of_a_file_that_fails_is_reported(it: Failing) -> None:
-    """For the partition that was asked for; the record under way is not acknowledged."""
+    """The report has the requested partition; no record is in progress."""
     done()
     it.fail(OSError("gone"))
     for partition, read in ((1, it.store.file_row), (0, it.store.row_of)):
@@ -488,7 +488,7 @@ def test_a_row_of_a_file_that_fails_is_reported(it: Failing) -> None:
 
 
 def test_a_database_is_closed_whatever_it_says(it: Failing) -> None:
-    """It is forgotten, and so is the mark that it lacks a change; others keep theirs."""
+    """Its marks are cleared; other databases keep theirs."""
 
     class Stuck:
         def close(self) -> None:
@@ -503,7 +503,7 @@ def test_a_database_is_closed_whatever_it_says(it: Failing) -> None:
 
 
 def test_all_databases_are_closed_though_one_fails(caplog: Any) -> None:
-    """A partition without an open database is passed over."""
+    """A partition without an open database is skipped."""
     closed: list[int] = []
 
     class One:
@@ -521,7 +521,7 @@ def test_all_databases_are_closed_though_one_fails(caplog: Any) -> None:
 
 
 def test_a_record_whose_agent_failed_is_never_committed() -> None:
-    """Outside of a stream there is none; a timer's event has no message."""
+    """There is no record outside a stream; a timer's event has no message."""
     unacked = {"other"}
     message = SimpleNamespace(acked=False)
     consumer = SimpleNamespace(_unacked_messages=Discards(unacked, message))
@@ -534,18 +534,18 @@ def test_a_record_whose_agent_failed_is_never_committed() -> None:
 
 
 class Discards:
-    """Notes what is discarded."""
+    """A set that records discards."""
 
     def __init__(self, *kept: Any) -> None:
         self.kept, self.gone = kept, list[Any]()
 
     def discard(self, one: Any) -> None:
-        """Discard."""
+        """Record the discard."""
         self.gone.append(one)
 
 
 def test_folders_of_all_tables_are_counted(tmp_path: Path) -> None:
-    """Sets keep theirs in a storage; a table in memory has none."""
+    """Sets have a storage; a table in memory has no folders."""
     tables = {
         "plain": SimpleNamespace(data=SimpleNamespace(set_aside={0: 2, 3: 1})),
         "sets": SimpleNamespace(data=SimpleNamespace(storage=SimpleNamespace(set_aside={1: 4}))),
@@ -558,7 +558,7 @@ def test_folders_of_all_tables_are_counted(tmp_path: Path) -> None:
 
 
 async def test_a_database_opened_at_a_rebalance_is_returned(it: Failing) -> None:
-    """It is the one that streams use."""
+    """Streams use the same database."""
     it.store._dbs.clear()
     opened = await it.store._try_open_db_for_partition(1, 3, generation_id=7)
     assert it.store._dbs == {1: opened}
@@ -567,7 +567,7 @@ async def test_a_database_opened_at_a_rebalance_is_returned(it: Failing) -> None
 def test_a_condemned_folder_is_set_aside_before_it_is_opened(
     it: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only its own; a folder that is gone needs no place."""
+    """Only this folder is moved; a missing folder is not."""
     Opening(it, monkeypatch, None, None, None)
     it.store._condemned = {1, 4}
     for partition in (0, 1, 4):
@@ -579,19 +579,19 @@ def test_a_condemned_folder_is_set_aside_before_it_is_opened(
 
 
 def test_without_a_recovery_that_compares_a_file_is_not_in_doubt(it: Failing) -> None:
-    """Such a recovery is Faust's own."""
+    """Faust's own recovery does not compare files."""
     it.made.app.tables._recovery = SimpleNamespace()
     assert not it.store.doubt(1, 7)
 
 
 def test_databases_of_several_revoked_partitions_are_released(it: Failing) -> None:
-    """Each of this table's; one that is not open is none."""
+    """All belong to this table; an unopened partition is skipped."""
     it.store.revoke_partitions(it.table, {TP(it.topic, 7), TP(it.topic, 1), TP(it.topic, 0)})
     assert it.store._dbs == {}
 
 
 def test_an_open_database_is_closed_before_it_is_opened_anew(it: Failing) -> None:
-    """RocksDB accepts no write after a failed one, and no second opening."""
+    """RocksDB accepts no write after a failed write, and no second opening."""
     closed: list[str] = []
     it.store._dbs[0].close()
     it.store._dbs[0] = SimpleNamespace(close=lambda: closed.append("closed"))

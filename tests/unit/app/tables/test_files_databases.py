@@ -1,4 +1,4 @@
-"""Databases come and go in threads while streams read and write others; real RocksDB, no broker."""
+"""Databases open and close in threads while streams use others; real RocksDB, no broker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.made_up_tables import MadeUp, answer, done, process
 
 @pytest.fixture
 def it(tmp_path: Path) -> Iterator[MadeUp]:
-    """One table, both of its partitions restored."""
+    """A table with both partitions restored."""
     made = MadeUp(tmp_path, "counts")
     for partition in range(2):
         made.tables["counts"].data.resume(partition)
@@ -27,7 +27,7 @@ def it(tmp_path: Path) -> Iterator[MadeUp]:
 
 
 class Seen(dict[int, Any]):
-    """Databases by partition, and the threads that have put one in."""
+    """Databases by partition, and the threads that added a database."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Seen(dict[int, Any]):
 
 
 async def test_a_database_opened_in_a_thread_is_noted_by_the_streams_own(it: MadeUp) -> None:
-    """They may be looking through all of them at that moment."""
+    """The streams' thread may be iterating over the databases at this moment."""
     store = it.tables["counts"].data
     it.app.loop = asyncio.get_running_loop()
     databases = store._dbs = Seen()
@@ -48,7 +48,7 @@ async def test_a_database_opened_in_a_thread_is_noted_by_the_streams_own(it: Mad
 
 
 async def test_who_reads_all_rows_goes_on_while_partitions_come_and_go(it: MadeUp) -> None:
-    """Between two rows an agent may wait for something else; what has gone meanwhile has no rows here."""
+    """An agent may wait between two rows; a partition revoked meanwhile yields no further rows."""
     counts = it.tables["counts"]
     for partition, key in enumerate(("a", "b")):
         process(partition)
@@ -64,22 +64,22 @@ async def test_who_reads_all_rows_goes_on_while_partitions_come_and_go(it: MadeU
 
 
 class Closes:
-    """The database of partition 0, asked while another thread lets go of partition 1."""
+    """The database of partition 0; during its read another thread closes partition 1."""
 
     def __init__(self, databases: dict[int, Any]) -> None:
         self.databases = databases
 
     def get(self, key: bytes) -> bytes:
-        """Its offset."""
+        """Return the offset."""
         self.databases.pop(1).close()
         return b"5"
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
 
 async def test_who_asks_how_far_databases_are_opens_none(it: MadeUp) -> None:
-    """A member that joins asks on the consumer's thread; one that is closed just now stays closed."""
+    """The join runs on the consumer's thread; a database closed meanwhile stays closed."""
     store = it.tables["counts"].data
     store._db_for_partition(1)
     store._dbs = {0: Closes(store._dbs), **store._dbs}

@@ -1,4 +1,4 @@
-"""Several partitions, tables and producers of changes over files: which are written, and when."""
+"""Changes of several partitions, tables and producers over files: the writes and their times."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ A, B, C = b'"a"', b'"b"', b'"c"'
 
 @pytest.fixture
 def it(tmp_path: Path) -> Iterator[MadeUp]:
-    """One table, both partitions restored."""
+    """A table with both partitions restored."""
     made = MadeUp(tmp_path, "counts")
     for partition in range(2):
         made.tables["counts"].data.resume(partition)
@@ -34,17 +34,17 @@ def it(tmp_path: Path) -> Iterator[MadeUp]:
 
 
 def store_of(it: MadeUp) -> Any:
-    """The table's store."""
+    """Return the table's store."""
     return it.tables["counts"].data
 
 
 def rows(it: MadeUp, partition: int) -> dict[bytes, bytes]:
-    """The file of a partition, the offset too."""
+    """The file's rows of a partition, including the offset."""
     return dict(store_of(it)._db_for_partition(partition).items())
 
 
 def changelog_record(partition: int, offset: int, key: bytes, value: bytes | None) -> Any:
-    """A record of another writer."""
+    """Return a record of another writer."""
     tp = TP("overlaid-counts-changelog", partition)
     message = SimpleNamespace(tp=tp, partition=partition, offset=offset, key=key, value=value)
     return SimpleNamespace(message=message)
@@ -53,7 +53,7 @@ def changelog_record(partition: int, offset: int, key: bytes, value: bytes | Non
 async def test_answers_of_one_moment_are_one_write_for_each_partition(
     it: MadeUp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the order of the partitions; answers that come later are written later."""
+    """Partitions are written in order; later answers are written later."""
     store, counts, flushed = store_of(it), it.tables["counts"], list[int]()
     flush = store.flush
     monkeypatch.setattr(
@@ -74,7 +74,7 @@ async def test_answers_of_one_moment_are_one_write_for_each_partition(
 
 
 async def test_answers_of_a_producer_in_a_thread_reach_the_loop(it: MadeUp) -> None:
-    """The store is changed on the loop alone; a record of another table's is none of its changes."""
+    """Only the loop changes the store; a record of another table is ignored."""
     store, calls = store_of(it), list[Any]()
     it.app.loop = SimpleNamespace(call_soon_threadsafe=lambda *call: calls.append(call))
     store.in_other_thread = True
@@ -93,7 +93,7 @@ async def test_answers_of_a_producer_in_a_thread_reach_the_loop(it: MadeUp) -> N
 
 
 async def test_a_key_that_changed_twice_is_written_with_its_last_value(it: MadeUp) -> None:
-    """The offset is the last of all; changes that a replay has written are not written again."""
+    """The offset is the last of all; changes written by a replay are not written again."""
     database = SimpleNamespace(written=[])
     changes = []
     for key, value, offset in (
@@ -136,7 +136,7 @@ async def test_a_key_that_changed_twice_is_written_with_its_last_value(it: MadeU
 def test_rows_and_offset_are_one_write(
     it: MadeUp, changed: Any, offset: int | None, expected: dict[bytes, bytes]
 ) -> None:
-    """None deletes, an empty value stays; without both nothing is written."""
+    """None deletes, an empty value stays; without rows and offset there is no write."""
     database = store_of(it)._db_for_partition(0)
     database[B], database[C] = b"old", b"old"
     module._write(database, changed, None if offset is None else (OFFSET, offset))
@@ -144,7 +144,7 @@ def test_rows_and_offset_are_one_write(
 
 
 async def test_records_of_several_partitions_are_applied_to_their_files(it: MadeUp) -> None:
-    """Each file gets its own last offset; the last record of a key counts, in one batch as in two."""
+    """Each file gets its own last offset, and the last record of a key counts."""
     store = store_of(it)
     store._db_for_partition(1)[OFFSET] = b"6"
     store.apply_changelog_batch(
@@ -167,7 +167,7 @@ async def test_records_of_several_partitions_are_applied_to_their_files(it: Made
 async def test_without_an_overlay_records_are_applied_as_in_faust(
     it: MadeUp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the functions that decode them."""
+    """Faust's method gets the decoding functions."""
     applied: list[Any] = []
     monkeypatch.setattr(
         RocksDBStore, "apply_changelog_batch", lambda self, *given: applied.append(given)
@@ -182,7 +182,7 @@ async def test_without_an_overlay_records_are_applied_as_in_faust(
 
 
 async def test_a_pause_is_of_the_named_partitions(it: MadeUp) -> None:
-    """What counts by then is written; without names all of them pause, and a hold writes nothing."""
+    """Acknowledged changes are written first; a hold writes none. Without names all pause."""
     counts, store = it.tables["counts"], store_of(it)
     for partition in range(2):
         process(partition)
@@ -204,7 +204,7 @@ async def test_a_pause_is_of_the_named_partitions(it: MadeUp) -> None:
 
 
 async def test_a_discard_is_of_the_named_partitions(it: MadeUp) -> None:
-    """Their unanswered changes are gone, those of the other partition wait on."""
+    """Their unanswered changes are dropped; changes of the other partition wait."""
     counts, store = it.tables["counts"], store_of(it)
     for partition in range(2):
         process(partition)
@@ -221,7 +221,7 @@ async def test_a_discard_is_of_the_named_partitions(it: MadeUp) -> None:
 
 
 async def test_a_dropped_transaction_is_reported_and_lets_the_others_land(tmp_path: Path) -> None:
-    """Each touched partition is in its share once; while flushing is paused nothing is written."""
+    """Each touched partition is in the transaction once; a paused store writes nothing."""
     one, other = shares = [Share(line, begun=True) for line in ("one", "other")]
     it = MadeUp(tmp_path, "counts", share=lambda: shares[0])
     store, counts, told = store_of(it), it.tables["counts"], list[Any]()
@@ -249,12 +249,12 @@ async def test_a_dropped_transaction_is_reported_and_lets_the_others_land(tmp_pa
 
 
 def rows_in(store: Any, partition: int) -> dict[bytes, bytes]:
-    """The file of a partition."""
+    """The file's rows of a partition."""
     return dict(store._db_for_partition(partition).items())
 
 
 def test_a_row_is_read_from_the_partition_of_the_record(it: MadeUp) -> None:
-    """Without one, and in tables that others write, from where the key was seen last, else from all."""
+    """Without a record, or with several writers, the key's last partition counts, else all."""
     store = store_of(it)
     for partition in (0, 1):
         store._db_for_partition(partition)[A] = b"%d" % partition
@@ -277,7 +277,7 @@ def test_a_row_is_read_from_the_partition_of_the_record(it: MadeUp) -> None:
 
 
 async def test_each_file_is_seen_with_its_own_changes(it: MadeUp) -> None:
-    """In the order of the keys; deletions are not seen, and a file without changes is as it is."""
+    """Rows come in key order without deletions; a file without changes is unchanged."""
     counts, store = it.tables["counts"], store_of(it)
     for partition in (0, 1):
         store._db_for_partition(partition)[B] = b"5"
@@ -296,7 +296,7 @@ async def test_each_file_is_seen_with_its_own_changes(it: MadeUp) -> None:
 
 
 async def test_a_change_opens_its_database_and_remembers_where_its_key_is(it: MadeUp) -> None:
-    """Readers look through the open databases; a record's own change waits for its answer."""
+    """Readers search open databases; a change with a record waits for its answer."""
     store = store_of(it)
     for partition in list(store._dbs):
         store._dbs.pop(partition).close()
@@ -312,7 +312,7 @@ async def test_a_change_opens_its_database_and_remembers_where_its_key_is(it: Ma
 
 @pytest.mark.parametrize("mode", list(FlushMode), ids=str)
 def test_the_flush_mode_says_which_partition_a_record_changes(it: MadeUp, mode: FlushMode) -> None:
-    """Apart from others' changes it is that of the processed record, else that of the record itself."""
+    """In the mode APART it is the processed record's partition, otherwise the record's own."""
     store = store_of(it)
     store.flush_mode = mode
     record = SimpleNamespace(message=SimpleNamespace(partition=1))
@@ -323,7 +323,7 @@ def test_the_flush_mode_says_which_partition_a_record_changes(it: MadeUp, mode: 
 
 
 async def test_a_record_stands_for_the_change_of_its_own_key_alone(it: MadeUp) -> None:
-    """A following change of another key is a change of its own; the next call is not covered any more."""
+    """A change of another key is separate; a second call is a new change."""
     store, made = store_of(it), list[Any]()
     store._change = lambda *given: made.append(given)
     record = SimpleNamespace(message=SimpleNamespace(partition=1, key=A, value=b"1"))
@@ -341,7 +341,7 @@ async def test_a_record_stands_for_the_change_of_its_own_key_alone(it: MadeUp) -
 
 
 def test_a_store_without_changes_is_faust_s(it: MadeUp, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reads go its way while no partition has an overlay."""
+    """Reads use Faust's code while no partition has an overlay."""
     store = store_of(it)
     store.overlays.clear()
     monkeypatch.setattr(RocksDBStore, "_get", lambda self, key: b"got " + key)
@@ -351,7 +351,7 @@ def test_a_store_without_changes_is_faust_s(it: MadeUp, monkeypatch: pytest.Monk
 
 
 async def test_changes_answered_before_the_restore_s_end_are_no_doubt(it: MadeUp) -> None:
-    """The replay has brought those up to the file's offset; the later ones are written at once."""
+    """The replay covers changes up to the file's offset; later changes are written at once."""
     doubts: list[Any] = []
     it.app.tables._recovery = SimpleNamespace(
         consistency=SimpleNamespace(doubt=lambda *given: doubts.append(given))

@@ -1,4 +1,4 @@
-"""The open windows of a table: those a copy in memory follows, and those found in the rows of files."""
+"""The open windows of a table, from a memory table's changes or from the rows of files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from faust_assigner.app.tables.store import WriteBehindStore
 
 
 class Table(SimpleNamespace):
-    """What of a table in memory has to do with windows."""
+    """The window-related parts of a table in memory."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -28,18 +28,18 @@ class Table(SimpleNamespace):
 
     @property
     def remembered(self) -> int:
-        """Ends of windows and sets of rows that are kept for partition 0."""
+        """Return the number of window ends and row sets kept for partition 0."""
         return len(self._partition_timestamps[0]) + len(self._partition_timestamp_keys)
 
 
 def changed(key: str, begin: float, value: bytes | None) -> Any:
-    """A changelog record of the window that begins then."""
+    """Return a changelog record of the window with this begin."""
     message = SimpleNamespace(partition=0, value=value)
     return SimpleNamespace(key=(key, (begin, begin + 10.0)), message=message)
 
 
 def test_a_copy_in_memory_forgets_windows_whose_rows_were_deleted() -> None:
-    """A copy closes no window itself; its heap must not grow with every window that its owner closes."""
+    """A standby closes no window; its heap must not grow with the windows that its owner closes."""
     table = Table()
     windows = OpenWindows(table)
     for number in range(100):
@@ -50,7 +50,7 @@ def test_a_copy_in_memory_forgets_windows_whose_rows_were_deleted() -> None:
 
 
 def test_a_row_that_is_deleted_and_set_again_is_in_the_heap_once() -> None:
-    """An older window, which has a row, comes first in the heap all the while."""
+    """An older window with a row stays first in the heap."""
     table = Table()
     windows = OpenWindows(table)
     windows.applied([changed("old", 0.0, b"1")])
@@ -61,11 +61,11 @@ def test_a_row_that_is_deleted_and_set_again_is_in_the_heap_once() -> None:
     assert (windows.first(0), windows.some(0, 20.0, 5)) == (20.0, [("a", (10.0, 20.0))])
 
 
-# -- what goes, and what was restored
+# -- revoked and restored partitions
 
 
 def test_a_partition_that_goes_leaves_nothing_and_takes_no_other_along() -> None:
-    """The rows of a table in memory go with it: its next owner changes them."""
+    """The rows of a table in memory are removed too: the next owner changes them."""
     table = Table()
     windows = OpenWindows(table)
     for partition, key in ((0, "a"), (1, "b")):
@@ -80,7 +80,7 @@ def test_a_partition_that_goes_leaves_nothing_and_takes_no_other_along() -> None
 
 
 def test_the_latest_window_stays_the_latest() -> None:
-    """A late record opens an earlier one."""
+    """A late record may open an earlier window."""
     table = Table()
     windows = OpenWindows(table)
     for begin in (10.0, 0.0):
@@ -90,7 +90,7 @@ def test_the_latest_window_stays_the_latest() -> None:
 
 
 def test_what_was_replayed_into_memory_is_known_when_it_was_restored() -> None:
-    """Its changes came by here."""
+    """The replay already passed its changes to the windows."""
     windows = OpenWindows(Table())
     windows.applied([changed("a", 0.0, b"1")])
     windows.restored(0)
@@ -101,7 +101,7 @@ def test_what_was_replayed_into_memory_is_known_when_it_was_restored() -> None:
 
 
 class Database:
-    """Keys in order; ``meanwhile`` happens after each piece that was read."""
+    """Keys in order; ``meanwhile`` runs after each piece."""
 
     def __init__(self, *begins: float) -> None:
         self.rows = [f"{begin:08.1f}".encode() for begin in sorted(begins)]
@@ -109,14 +109,14 @@ class Database:
         self.meanwhile: Any = lambda: None
 
     def keys(self, from_key: bytes | None) -> Any:
-        """From that one on."""
+        """Return the keys from ``from_key`` on."""
         self.pieces.append(from_key)
         self.meanwhile()
         return iter([row for row in self.rows if from_key is None or row >= from_key])
 
 
 class Files(WriteBehindStore):
-    """A store of one database."""
+    """A store with a single database."""
 
     offset_key = b"offset"  # type: ignore[assignment]
 
@@ -124,7 +124,7 @@ class Files(WriteBehindStore):
         self._dbs, self.waiting = {0: database}, list[bytes]()
 
     def waiting_rows(self, partition: int) -> Any:
-        """Rows that wait for their changelog."""
+        """Return rows that wait for their changelog record."""
         return iter(self.waiting)
 
     def _db_for_partition(self, partition: int) -> Any:
@@ -136,7 +136,7 @@ class Files(WriteBehindStore):
 
 
 def in_files(*begins: float) -> tuple[OpenWindows, Files, Any]:
-    """The windows of a table whose rows are in files."""
+    """Return the windows of a table with files."""
     table = Table()
     table.data = Files(Database(*begins))
     table.name = "counts"
@@ -144,7 +144,7 @@ def in_files(*begins: float) -> tuple[OpenWindows, Files, Any]:
 
 
 async def look(windows: OpenWindows, *, goes_on: bool = True) -> bool:
-    """Look through partition 0."""
+    """Scan partition 0."""
     return await asyncio.wait_for(windows.look_through(0, lambda: goes_on), 10.0)
 
 
@@ -152,7 +152,7 @@ async def look(windows: OpenWindows, *, goes_on: bool = True) -> bool:
 async def test_all_rows_are_looked_through_some_at_a_time(
     monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
-    """Each once, and all of them only once for each restore."""
+    """Each row is scanned once per restore."""
     monkeypatch.setattr(open_windows, "ROWS", 2)
     windows, _files, database = in_files(*(10.0 * row for row in range(rows)))
     assert await look(windows)
@@ -170,7 +170,7 @@ async def test_all_rows_are_looked_through_some_at_a_time(
 
 
 async def test_rows_that_wait_for_their_changelog_are_looked_through_as_well() -> None:
-    """What is no row of a window is passed over: the offset, and keys that do not decode."""
+    """The offset and undecodable keys are no window rows and are skipped."""
     windows, files, _database = in_files(20.0)
     files.waiting = [b"5.0", b"offset", b"\xff"]
     assert await look(windows)
@@ -181,7 +181,7 @@ async def test_rows_that_wait_for_their_changelog_are_looked_through_as_well() -
 async def test_a_look_ends_where_the_partition_goes(
     monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
-    """It counts for nothing; the next one begins anew."""
+    """The scan's result is discarded, and the next scan starts again."""
     monkeypatch.setattr(open_windows, "ROWS", 1)
     windows, files, database = in_files(0.0, 10.0, 20.0)
     if reason == "another database":
@@ -193,14 +193,14 @@ async def test_a_look_ends_where_the_partition_goes(
 
 
 async def test_changes_of_files_that_are_replayed_open_no_windows() -> None:
-    """They are looked through once they are all there; it was closed by its owner else."""
+    """Files are scanned after the restore; before, the owner closes the windows."""
     windows, _files, _ = in_files()
     windows.applied([changed("a", 0.0, b"1")])
     assert windows.first(0) is None
 
 
 def test_windows_of_partitions_with_equal_ends_are_apart() -> None:
-    """One's rows are not the other's; a row is counted once, and its window is open until its last row."""
+    """Rows are kept per partition and counted once; a window is open until its last row."""
     table = Table()
     windows = OpenWindows(table)
     a, b, later = ("a", (0.0, 10.0)), ("b", (0.0, 10.0)), ("a", (5.0, 15.0))
@@ -224,7 +224,7 @@ def test_windows_of_partitions_with_equal_ends_are_apart() -> None:
 
 
 def test_a_batch_of_several_partitions_is_noted_record_by_record() -> None:
-    """A deletion after a change leaves nothing; other keys are passed over, an empty value is a row."""
+    """A deletion removes the row; other keys are skipped, and an empty value is a row."""
     windows = OpenWindows(Table())
     events = [changed("a", 0.0, b"1"), changed("b", 0.0, b""), changed("a", 0.0, None)]
     other, plain = changed("c", 20.0, b"1"), changed("d", 0.0, b"1")
@@ -249,14 +249,14 @@ def test_a_batch_of_several_partitions_is_noted_record_by_record() -> None:
     ids=repr,
 )
 def test_a_window_s_key_is_a_key_with_a_begin_and_an_end(key: Any, is_so: bool) -> None:
-    """Any other key is a row of no window."""
+    """A row with any other key belongs to no window."""
     assert open_windows.is_window(key) is is_so
 
 
 async def test_a_partition_that_goes_is_looked_through_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its neighbor is not; a table in memory is never looked through."""
+    """Other partitions are not scanned again; a table in memory is never scanned."""
     windows, files, database = in_files(0.0, 10.0)
     other = files._dbs[1] = Database(20.0)
     for partition in (0, 1, 0, 1):

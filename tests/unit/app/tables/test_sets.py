@@ -1,4 +1,4 @@
-"""Tables of sets: their files are their changelogs, and sets are what files say; real RocksDB, no broker."""
+"""Tables of sets: the file equals the changelog, and sets equal the file's rows; real RocksDB."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ ADD, DISCARD, UPDATE = 0x1, 0x2, 0xF
 
 @pytest.fixture(autouse=True)
 def nothing_is_processed() -> Iterator[None]:
-    """Afterwards."""
+    """End the processing of a record after each test."""
     yield
     done()
 
 
 class Sets(MadeUp):
-    """An app with a table of sets, of whose partitions the first is restored."""
+    """An app with a table of sets whose first partition is restored."""
 
     def __init__(self, folder: Path, store: str = "rocksdb://", **settings: Any) -> None:
         super().__init__(folder, **settings)
@@ -42,11 +42,11 @@ class Sets(MadeUp):
         overlay.resume(self.app, {self.log})
 
     def rows(self) -> dict[bytes, bytes]:
-        """What the file holds, the offset too."""
+        """Return the file's rows, including the offset."""
         return dict(self.table.data.storage._db_for_partition(0).items())
 
     def read(self, *records: tuple[int, int, Any]) -> None:
-        """These come from the changelog, of one key: offset, operation, value."""
+        """Apply changelog records of a single key: offset, operation, value."""
         self.table.apply_changelog_batch(
             [
                 SimpleNamespace(
@@ -59,14 +59,14 @@ class Sets(MadeUp):
         )
 
     def close(self) -> None:
-        """As a process ends."""
+        """Close the databases, like an ending process."""
         for database in self.table.data.storage._dbs.values():
             database.close()
         self.table.data.storage._dbs.clear()
 
 
 async def test_a_row_is_the_set_after_the_operation_whose_offset_it_has(tmp_path: Path) -> None:
-    """Stock's is the one before it: a restart with files lost each set's last operation."""
+    """In stock the row is the set before it: a restart with files lost the last operations."""
     it = Sets(tmp_path)
     it.table["k"].add(1)
     it.table["k"].update({2, 3})
@@ -77,7 +77,7 @@ async def test_a_row_is_the_set_after_the_operation_whose_offset_it_has(tmp_path
 
 
 async def test_what_was_replayed_is_in_the_file_and_stays_in_the_set(tmp_path: Path) -> None:
-    """Stock notes the offset alone, and puts the row of before in the place of the set."""
+    """Stock stores only the offset, and replaces the set by the older row."""
     it = Sets(tmp_path)
     it.read((0, ADD, 1), (1, ADD, 2), (2, UPDATE, [[3], [1]]))
     it.read((3, DISCARD, 2), (4, ADD, 4))
@@ -96,7 +96,7 @@ async def test_what_was_replayed_is_in_the_file_and_stays_in_the_set(tmp_path: P
 async def test_the_end_of_a_recovery_takes_nothing_from_sets_that_were_kept(
     tmp_path: Path, store: str
 ) -> None:
-    """Rows of the store take the place of all sets then."""
+    """The store's rows replace all sets at this point."""
     it = Sets(tmp_path, store)
     for number in range(3):
         it.table["k"].add(number)
@@ -107,7 +107,7 @@ async def test_the_end_of_a_recovery_takes_nothing_from_sets_that_were_kept(
 
 
 async def test_what_was_replayed_stays_in_a_set_in_memory(tmp_path: Path) -> None:
-    """Of a partition that was elsewhere meanwhile."""
+    """The partition was on another worker meanwhile."""
     it = Sets(tmp_path, "memory:///")
     it.table["k"].add(1)
     await it.table.data.on_recovery_completed(set(), set())
@@ -117,7 +117,7 @@ async def test_what_was_replayed_stays_in_a_set_in_memory(tmp_path: Path) -> Non
 
 
 async def test_an_operation_that_the_file_has_is_not_applied_again(tmp_path: Path) -> None:
-    """The set may have lost the element since, without a record; the next operation counts."""
+    """The set may have lost the element without a record; the next operation is applied."""
     it = Sets(tmp_path)
     it.read((4, ADD, 1))
     it.table.data.storage._db_for_partition(0)[b'"k"'] = b"[]"
@@ -129,7 +129,7 @@ async def test_an_operation_that_the_file_has_is_not_applied_again(tmp_path: Pat
 
 
 async def test_a_record_makes_the_change_of_one_row(tmp_path: Path) -> None:
-    """A row that is stored without a record after it is acknowledged by no record."""
+    """A row stored without a record has no record to acknowledge it."""
     it = Sets(tmp_path)
     it.table["k"].add(1)
     (record,) = it.sent
@@ -140,7 +140,7 @@ async def test_a_record_makes_the_change_of_one_row(tmp_path: Path) -> None:
 
 
 async def test_a_set_that_an_agent_holds_has_what_was_replayed_at_once(tmp_path: Path) -> None:
-    """Nothing else may come before the agent looks into it: no end of a recovery."""
+    """The agent may read the set before the recovery ends."""
     it = Sets(tmp_path)
     held = it.table["k"]
     it.read((0, ADD, 1), (1, ADD, 7), (2, DISCARD, 1))
@@ -149,7 +149,7 @@ async def test_a_set_that_an_agent_holds_has_what_was_replayed_at_once(tmp_path:
 
 
 async def test_what_an_aborted_transaction_added_is_added_again(tmp_path: Path) -> None:
-    """A set that kept it would send nothing for it, and no changelog would ever have it."""
+    """Otherwise the set would send no record, and the changelog would never have the element."""
     share = Share("one", begun=True)
     it = Sets(tmp_path, share=lambda: share)
     seen = it.table["k"]
@@ -167,7 +167,7 @@ async def test_what_an_aborted_transaction_added_is_added_again(tmp_path: Path) 
 
 
 async def test_what_others_did_meanwhile_is_in_a_set_that_comes_back(tmp_path: Path) -> None:
-    """And what was let go before it counted is not."""
+    """A change discarded before its acknowledgement is not in the set."""
     it = Sets(tmp_path)
     it.table["k"].add(1)
     await answer((it.sent[0], 0))

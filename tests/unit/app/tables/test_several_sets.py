@@ -1,4 +1,4 @@
-"""Sets of several keys and partitions: which rows are written, which sets change; real RocksDB."""
+"""Sets of several keys and partitions: their written rows and changed sets; real RocksDB."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.app.tables.test_sets import ADD, DISCARD, OFFSET, UPDATE, Sets
 
 @pytest.fixture
 def it(tmp_path: Path) -> Iterator[Sets]:
-    """A table of sets, whose partition 1 is open, too."""
+    """A table of sets with partition 1 open, too."""
     made = Sets(tmp_path)
     made.table.data.storage._db_for_partition(1)
     yield made
@@ -25,7 +25,7 @@ def it(tmp_path: Path) -> Iterator[Sets]:
 
 
 def rows(it: Sets, partition: int) -> dict[bytes, bytes]:
-    """The file of a partition, the offset too."""
+    """The file's rows of a partition, including the offset."""
     return dict(it.table.data.storage._db_for_partition(partition).items())
 
 
@@ -37,7 +37,7 @@ def record(it: Sets, partition: int, offset: int, operation: int, key: str, valu
 
 
 async def test_a_batch_changes_the_rows_of_each_partition_and_key(it: Sets) -> None:
-    """Each file gets its own last offset; records that it has already are left out, key by key."""
+    """Each file gets its own last offset; records already in a file are skipped."""
     it.table.data.storage._db_for_partition(1)[OFFSET] = b"4"
     it.table.data.storage._db_for_partition(1)[b'"k"'] = b"[9]"
     it.table.apply_changelog_batch(
@@ -58,7 +58,7 @@ async def test_a_batch_changes_the_rows_of_each_partition_and_key(it: Sets) -> N
 
 
 async def test_sets_are_loaded_from_all_owned_rows(it: Sets) -> None:
-    """A set that has no row any more is empty; one that agents hold is the same object."""
+    """A set without a row is empty; a set held by agents stays the same object."""
     held, gone = it.table["k"], it.table["gone"]
     it.read((0, ADD, 1))
     gone.data.add(7)
@@ -73,7 +73,7 @@ async def test_sets_are_loaded_from_all_owned_rows(it: Sets) -> None:
 
 
 async def test_each_operation_is_sent_with_its_record_and_its_row(it: Sets) -> None:
-    """The record names operation, key and value; the row is the set after it."""
+    """The record has operation, key and value; the row is the set after the operation."""
     process(0)
     seen = it.table["k"]
     seen.add(1)
@@ -95,7 +95,7 @@ async def test_each_operation_is_sent_with_its_record_and_its_row(it: Sets) -> N
 
 
 async def test_replayed_sets_in_memory_are_stored_key_by_key(tmp_path: Path) -> None:
-    """The end of a recovery loads them from there."""
+    """The end of a recovery loads the sets from these rows."""
     it = Sets(tmp_path, "memory:///")
     it.table.apply_changelog_batch(
         iter([record(it, 0, 0, ADD, "k", 1), record(it, 0, 1, ADD, "m", 2)])

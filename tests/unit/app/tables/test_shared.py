@@ -1,4 +1,4 @@
-"""Tables whose changelogs others write, too: rows wait until they are read back; real RocksDB, no broker."""
+"""Changelogs with several writers: rows wait until they are read back; real RocksDB, no broker."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ OFFSET = b"__faust\0offset__"
 
 @pytest.fixture(autouse=True)
 def nothing_is_processed() -> Iterator[None]:
-    """Afterwards."""
+    """End the processing of a record after each test."""
     yield
     done()
 
 
 class Shared(MadeUp):
-    """With one more table, whose records go to partition 1 whatever is processed."""
+    """An app with a table whose records always go to partition 1."""
 
     def __init__(self, folder: Path, *, is_global: bool, **settings: Any) -> None:
         super().__init__(folder, **settings)
@@ -40,15 +40,15 @@ class Shared(MadeUp):
         overlay.resume(self.app, {self.log(0), self.log(1)})
 
     def log(self, partition: int) -> TP:
-        """Of the table."""
+        """Return a changelog partition of the table."""
         return TP(self.table.changelog_topic.get_topic_name(), partition)
 
     def rows(self, partition: int) -> dict[bytes, bytes]:
-        """What a file holds, the offset too."""
+        """Return a file's rows, including the offset."""
         return dict(self.table.data._db_for_partition(partition).items())
 
     def read(self, *records: tuple[int, str, int]) -> None:
-        """These come from changelog 1: offset, key, value."""
+        """Apply records of changelog partition 1: offset, key, value."""
         self.table.data.apply_changelog_batch(
             [
                 SimpleNamespace(
@@ -68,7 +68,7 @@ class Shared(MadeUp):
 
 
 async def test_a_change_is_over_the_file_until_it_is_read_back(tmp_path: Path) -> None:
-    """Stock writes it at once, to another partition's file, and moves the offset past others' records."""
+    """Stock writes at once, to another partition's file, with an offset beyond unread records."""
     it = Shared(tmp_path, is_global=True)
     process(0)
     it.table["a"] = 1
@@ -81,7 +81,7 @@ async def test_a_change_is_over_the_file_until_it_is_read_back(tmp_path: Path) -
 
 
 async def test_the_last_in_the_changelog_is_what_readers_see(tmp_path: Path) -> None:
-    """Of ours and others', in whatever order they are heard of."""
+    """The order of the answers does not matter, nor the writer."""
     it = Shared(tmp_path, is_global=True)
     process(0)
     it.table["a"], it.table["b"] = 1, 1
@@ -97,7 +97,7 @@ async def test_the_last_in_the_changelog_is_what_readers_see(tmp_path: Path) -> 
 
 
 async def test_what_is_given_up_and_answered_late_is_forgotten_once(tmp_path: Path) -> None:
-    """It comes from the changelog."""
+    """Its record is read from the changelog."""
     it = Shared(tmp_path, is_global=True)
     process(0)
     it.table["a"] = 1
@@ -111,7 +111,7 @@ async def test_what_is_given_up_and_answered_late_is_forgotten_once(tmp_path: Pa
 
 @pytest.mark.parametrize("is_global", [True, False])
 async def test_an_aborted_change_reaches_no_file(tmp_path: Path, is_global: bool) -> None:
-    """And readers see what was before."""
+    """Readers see the previous row."""
     share = Share("one", begun=True)
     it = Shared(tmp_path, is_global=is_global, share=lambda: share)
     process(0)
@@ -124,7 +124,7 @@ async def test_an_aborted_change_reaches_no_file(tmp_path: Path, is_global: bool
 
 
 async def test_what_nobody_reads_back_lands_as_in_stock_without_an_offset(tmp_path: Path) -> None:
-    """Its changelog is another partition's; that one's file must not pass for one that has it."""
+    """Its changelog record is in another partition, whose file must not count it as written."""
     it = Shared(tmp_path, is_global=False)
     process(0)
     it.table["a"] = 1
@@ -137,7 +137,7 @@ async def test_what_nobody_reads_back_lands_as_in_stock_without_an_offset(tmp_pa
 async def test_a_row_without_a_record_is_in_the_file_at_once_where_others_write_too(
     tmp_path: Path,
 ) -> None:
-    """No record will ever be read back for it, so it would wait over the file."""
+    """The change has no record to read back, so it would wait forever."""
     it = Shared(tmp_path, is_global=True)
     process(1)
     it.table["a"] = 1

@@ -1,4 +1,4 @@
-"""Changes over files, where they land and where they do not; real RocksDB, no broker."""
+"""Changes over files, and the conditions for writing them; real RocksDB, no broker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOG = TP("overlaid-counts-changelog", 0)
 
 @pytest.fixture
 def it(tmp_path: Path) -> Iterator[MadeUp]:
-    """One table, its partition 0 restored."""
+    """A table with partition 0 restored."""
     made = MadeUp(tmp_path, "counts")
     made.tables["counts"].data.resume(0)
     yield made
@@ -35,7 +35,7 @@ def it(tmp_path: Path) -> Iterator[MadeUp]:
 
 
 def rows(it: MadeUp) -> dict[bytes, bytes]:
-    """What the file of partition 0 holds, the offset too."""
+    """The file's rows of partition 0, including the offset."""
     return dict(it.tables["counts"].data._db_for_partition(0).items())
 
 
@@ -43,7 +43,7 @@ OFFSET = b"__faust\0offset__"
 
 
 async def test_a_row_and_its_offset_are_on_disk_once_the_changelog_has_it(it: MadeUp) -> None:
-    """Not before; readers see it at once."""
+    """The file does not change before; readers see the change at once."""
     counts = it.tables["counts"]
     process(0)
     counts["a"] = 1
@@ -53,7 +53,7 @@ async def test_a_row_and_its_offset_are_on_disk_once_the_changelog_has_it(it: Ma
 
 
 async def test_a_change_waits_for_the_restore_of_its_partition(it: MadeUp) -> None:
-    """Until then the file lacks records that the changelog has; the change lands with the restore."""
+    """Before the restore the file lacks records of the changelog; the restore writes the change."""
     counts = it.tables["counts"]
     process(1)
     counts["a"] = 1
@@ -65,7 +65,7 @@ async def test_a_change_waits_for_the_restore_of_its_partition(it: MadeUp) -> No
 
 
 async def test_what_is_acknowledged_out_of_turn_waits(it: MadeUp) -> None:
-    """A record may be sent again; the file never has the second without the first."""
+    """A record may be sent again; the file never has the second change without the first."""
     counts = it.tables["counts"]
     process(0)
     counts["a"], counts["b"] = 1, 2
@@ -76,7 +76,7 @@ async def test_what_is_acknowledged_out_of_turn_waits(it: MadeUp) -> None:
 
 
 async def test_what_is_acknowledged_is_written_before_a_store_stops(it: MadeUp) -> None:
-    """And the rest is not."""
+    """Unacknowledged changes are not written."""
     counts = it.tables["counts"]
     process(0)
     counts["a"], counts["b"] = 1, 2
@@ -87,7 +87,7 @@ async def test_what_is_acknowledged_is_written_before_a_store_stops(it: MadeUp) 
 
 
 async def test_a_table_that_is_reset_has_no_rows(it: MadeUp) -> None:
-    """Neither in the file nor over it."""
+    """The rows in the file and the waiting changes are removed."""
     counts = it.tables["counts"]
     process(0)
     counts["a"] = 1
@@ -101,7 +101,7 @@ async def test_a_table_that_is_reset_has_no_rows(it: MadeUp) -> None:
 async def test_a_partition_given_up_lands_what_counts_and_nothing_that_comes_late(
     it: MadeUp,
 ) -> None:
-    """Between the two others may have written; the next owner's file is the one that counts."""
+    """Other workers may have written in between; the next owner's file counts."""
     counts = it.tables["counts"]
     process(0)
     counts["a"], counts["b"] = 1, 2
@@ -118,7 +118,7 @@ async def test_a_partition_given_up_lands_what_counts_and_nothing_that_comes_lat
 
 
 async def test_only_the_partitions_of_these_numbers_rest(it: MadeUp) -> None:
-    """The others go on landing."""
+    """The other partitions continue to write."""
     counts = it.tables["counts"]
     process(0)
     counts.data.resume(1)
@@ -134,7 +134,7 @@ async def test_only_the_partitions_of_these_numbers_rest(it: MadeUp) -> None:
 
 
 async def test_a_deletion_is_of_the_partition_whose_changelog_has_it(it: MadeUp) -> None:
-    """Faust's is of the one where the key was seen last."""
+    """Faust deletes in the partition that had the key last."""
     counts = it.tables["counts"]
     process(0)
     counts.data.resume(1)
@@ -149,7 +149,7 @@ async def test_a_deletion_is_of_the_partition_whose_changelog_has_it(it: MadeUp)
 
 
 async def test_a_change_without_a_record_waits_for_those_before_it(it: MadeUp) -> None:
-    """A window that has expired is removed from the store alone."""
+    """An expired window is removed from the store without a record."""
     counts = it.tables["counts"]
     process(0)
     counts["a"] = 1
@@ -166,7 +166,7 @@ async def test_a_change_without_a_record_waits_for_those_before_it(it: MadeUp) -
 
 @pytest.mark.parametrize("committed", [True, False])
 async def test_a_transaction_counts_once_it_is_committed(tmp_path: Path, committed: bool) -> None:
-    """All of it, or nothing."""
+    """All of its changes are written, or none."""
     share = Share("one", begun=True)
     it = MadeUp(tmp_path, "counts", share=lambda: share, faust_assigner_overlay=False)
     counts = it.tables["counts"]
@@ -184,7 +184,7 @@ async def test_a_transaction_counts_once_it_is_committed(tmp_path: Path, committ
 async def test_what_a_replay_has_brought_is_below_what_waits_of_another_transaction(
     tmp_path: Path,
 ) -> None:
-    """Two producers change one row: the one that has not committed is later in the changelog."""
+    """Two producers change a row: the uncommitted change is later in the changelog."""
     one, other = shares = [Share(line, begun=True) for line in ("one", "other")]
     it = MadeUp(tmp_path, "counts", share=lambda: shares[0])
     counts = it.tables["counts"]
@@ -232,7 +232,7 @@ async def test_an_abort_lets_the_committed_changes_behind_it_into_the_file(tmp_p
 
 
 async def test_without_the_overlay_rows_are_written_at_once(tmp_path: Path) -> None:
-    """At least once, where the setting says so, and for a table whose changes go where others write."""
+    """The app has no transactions, and the setting turns the overlay off."""
     it = MadeUp(tmp_path, "counts", faust_assigner_overlay=False)
     counts = it.tables["counts"]
     process(0)
@@ -243,7 +243,7 @@ async def test_without_the_overlay_rows_are_written_at_once(tmp_path: Path) -> N
 
 
 class Consumer:
-    """As far as it matters."""
+    """A stub of the app's consumer."""
 
     in_transaction = should_stop = False
 
@@ -257,14 +257,14 @@ class Consumer:
         return tp.topic == LOG.topic
 
     async def commit(self) -> None:
-        """Count it."""
+        """Count the commit."""
         self.commits += 1
 
 
 async def test_a_record_waits_while_too_many_changes_do(
     it: MadeUp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until some have landed, or for a second: an agent may wait for it. Changelogs are read on."""
+    """It waits until changes are written, for a second at most; changelog records do not wait."""
     it.app.tables.overlay_usage = it.tables["counts"].data.usage = Usage(10**9, 2)
     counts = it.tables["counts"]
     process(0)
@@ -290,18 +290,18 @@ async def test_a_record_waits_while_too_many_changes_do(
 
 
 class Doubts:
-    """Of a recovery: what it is told."""
+    """A stub of the recovery's doubts."""
 
     def __init__(self) -> None:
         self.told: list[tuple[TP, int]] = []
 
     def doubt(self, tp: TP, offset: int) -> None:
-        """A file is beyond a new change."""
+        """Record a new change below the file's offset."""
         self.told.append((tp, offset))
 
 
 async def test_a_new_change_below_the_file_lands_nowhere_and_is_told(it: MadeUp) -> None:
-    """Its changelog was made again: the change would pass for one that the file has."""
+    """Its changelog was recreated: the file would wrongly count the change as written."""
     doubts = it.app.tables.recovery.consistency = Doubts()
     counts = it.tables["counts"]
     process(0)
@@ -315,7 +315,7 @@ async def test_a_new_change_below_the_file_lands_nowhere_and_is_told(it: MadeUp)
 
 
 async def test_a_change_that_a_replay_has_brought_is_no_doubt(it: MadeUp) -> None:
-    """It was made before the file was restored; one made after is behind all of it."""
+    """The change was made before the file's restore; later changes have later offsets."""
     doubts = it.app.tables.recovery.consistency = Doubts()
     counts = it.tables["counts"]
     process(0)
@@ -333,7 +333,7 @@ async def test_a_change_that_a_replay_has_brought_is_no_doubt(it: MadeUp) -> Non
 
 
 def test_a_key_that_was_read_is_deleted_where_it_was_found(it: MadeUp) -> None:
-    """Another partition may have a row of the same key, which is another row."""
+    """Another partition may have a different row with the same key."""
     store = it.tables["counts"].data
     for partition in (0, 1):
         store._db_for_partition(partition)[b'"a"'] = b"%d" % partition
@@ -349,7 +349,7 @@ def test_a_key_that_was_read_is_deleted_where_it_was_found(it: MadeUp) -> None:
 def test_whoever_reads_all_rows_reads_those_of_owned_partitions(
     it: MadeUp, is_global: bool, rows_read: set[str]
 ) -> None:
-    """Of a global table each worker has every partition, whoever owns it."""
+    """Of a global table, each worker reads every partition."""
     counts = it.tables["counts"]
     for partition, key in enumerate((b'"a"', b'"b"')):
         counts.data._db_for_partition(partition)[key] = b"1"
@@ -367,7 +367,7 @@ def test_a_table_that_may_only_be_read_holds_nothing_back(tmp_path: Path) -> Non
 
 
 def test_a_record_that_the_file_has_is_not_applied_again(it: MadeUp) -> None:
-    """The row may have changed since without a record; the next record counts."""
+    """The row may have changed without a record since; the next record is applied."""
     store = it.tables["counts"].data
     database = store._db_for_partition(0)
     database[b'"a"'], database[OFFSET] = b"2", b"7"

@@ -1,4 +1,4 @@
-"""Which windows are closed, when, as part of which record, and which rows are deleted for it."""
+"""Closing windows: the due windows, the record that covers the closing, and the deleted rows."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ KEY, LATER = ("a", (0.0, 9.9)), ("b", (10.0, 19.9))
 
 
 class Window:
-    """Rows expire 100 s after their window has ended."""
+    """Windows whose rows expire 100 s after their end."""
 
     expires = 100.0
 
     def stale(self, end: float, now: float) -> bool:
-        """As Faust's."""
+        """Whether the window has expired, as in Faust."""
         return end <= now - self.expires
 
 
 class Table(dict[Any, Any]):
-    """A windowed table in memory, and the places where the closing hooks in."""
+    """A windowed table in memory, with the methods that the closing replaces."""
 
     name, last_closed_window, should_stop = "counts", 0.0, False
     is_global = use_partitioner = False
@@ -47,7 +47,7 @@ class Table(dict[Any, Any]):
         self.closed: list[Any] = []
         self.error: Exception | None = None
         self.meanwhile: Callable[[], None] = lambda: None
-        #: Key -> partition of its row, where that is not 0.
+        #: Key -> partition of its row; default 0.
         self.partition_of: dict[Any, int] = {}
         self._partition_timestamps: Any = defaultdict(list)
         self._partition_timestamp_keys: Any = defaultdict(set)
@@ -57,7 +57,7 @@ class Table(dict[Any, Any]):
         return True
 
     async def on_window_close(self, key: Any, value: Any) -> None:
-        """The app's."""
+        """Record the app's callback."""
         self.closed.append((key, value))
         self.meanwhile()
         if self.error is not None:
@@ -69,7 +69,7 @@ class Table(dict[Any, Any]):
 
 
 class Consumer:
-    """Of the app; ``positions`` and ``ends`` are of the sources."""
+    """A stub of the app's consumer; ``positions`` and ``ends`` are those of the sources."""
 
     def __init__(self) -> None:
         self._rounds, self.fetches = 0, True
@@ -85,33 +85,33 @@ class Consumer:
 
     @property
     def fetch_rounds(self) -> int:
-        """One more at each look."""
+        """Return one more round at each call."""
         self._rounds += self.fetches
         return self._rounds
 
     def assignment(self) -> set[TP]:
-        """What is assigned."""
+        """Return the assigned partitions."""
         return {SOURCE, OTHER}
 
     def topic_partitions(self, topic: str) -> int:
-        """How many."""
+        """Return the partition count."""
         return self.counts[topic]
 
     async def highwaters(self, *tps: TP) -> dict[TP, int]:
-        """Ends."""
+        """Return the end offsets."""
         return {tp: self.ends[tp] for tp in tps}
 
     async def position(self, tp: TP) -> int:
-        """The next offset."""
+        """Return the next offset."""
         return self.positions[tp]
 
     def record_ended(self, tp: TP) -> None:
-        """Done."""
+        """Record the end of a record."""
         self.ended.append(tp)
 
 
 class Made:
-    """A closing of a table whose partition 0 is owned; the machine's clock is at 1,000 s."""
+    """A closing of a table with partition 0 active; the machine's clock is at 1,000 s."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -137,12 +137,12 @@ class Made:
             raise self.flush_error
 
     def row(self, key: Any = KEY, value: Any = 1) -> None:
-        """A row of partition 0, which no record of this worker's changed."""
+        """Add a row of partition 0 without a record of this worker."""
         self.table[key] = value
         self.it.windows.add(key, 0)
 
     def change(self, key: Any, offset: int, tp: TP = SOURCE, *, at: float | None = None) -> None:
-        """A record of this worker's changes a row."""
+        """Change a row by a record of this worker."""
         event = SimpleNamespace(message=SimpleNamespace(tp=tp, offset=offset))
         token = _current_event.set(lambda: event)  # type: ignore[arg-type]
         self.it._timestamp = at
@@ -154,7 +154,7 @@ class Made:
             _current_event.reset(token)
 
     async def close(self) -> list[Any]:
-        """Rows that one look closes."""
+        """Run the closing once; return the closed rows."""
         before = len(self.table.closed)
         await asyncio.wait_for(self.it.close_windows(), 10.0)
         return self.table.closed[before:]
@@ -162,17 +162,17 @@ class Made:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
-    """One."""
+    """A closing with short pauses."""
     monkeypatch.setattr(closings, "LOOK_S", 0.001)
     monkeypatch.setattr(closings, "HANDED_OVER_S", 0.02)
     return Made()
 
 
-# -- whose windows
+# -- ownership of windows
 
 
 async def closes(made: Made) -> bool:
-    """Whether a window is closed whose partition's time, by committed records, is far beyond."""
+    """Whether a window closes when the partition's committed time is far beyond its end."""
     made.change(KEY, 3)
     made.change(LATER, 4, at=115.0)
     made.it.times.commit({SOURCE: 5})
@@ -180,7 +180,7 @@ async def closes(made: Made) -> bool:
 
 
 async def test_a_window_is_closed_with_its_last_value_and_its_row_is_deleted(made: Made) -> None:
-    """A later one stays, and Faust's own mark moves."""
+    """A later window stays open, and Faust's own mark moves."""
     assert await closes(made)
     assert set(made.table) == {LATER}
     assert made.it.windows.first(0) == 19.9
@@ -190,7 +190,7 @@ async def test_a_window_is_closed_with_its_last_value_and_its_row_is_deleted(mad
 
 @pytest.mark.parametrize("reason", ["not restored", "no source", "fenced", "stopping"])
 async def test_no_window_is_closed_of_a_partition_that_is_not_here(made: Made, reason: str) -> None:
-    """Its owner closes it."""
+    """The partition's owner closes it."""
     if reason == "not restored":
         made.restored.clear()
     elif reason == "no source":
@@ -203,7 +203,7 @@ async def test_no_window_is_closed_of_a_partition_that_is_not_here(made: Made, r
 
 
 async def test_rows_of_a_partition_that_is_not_restored_are_not_looked_through(made: Made) -> None:
-    """That would open its database beside the restore."""
+    """A scan would open its database beside the restore."""
     looked: list[int] = []
 
     async def look_through(partition: int, goes_on: Callable[[], bool]) -> bool:
@@ -218,7 +218,7 @@ async def test_rows_of_a_partition_that_is_not_restored_are_not_looked_through(m
 
 
 async def test_a_source_whose_queue_is_full_flows(made: Made) -> None:
-    """It is paused for a moment only."""
+    """Such a source is paused only briefly."""
     made.consumer._active_partitions.discard(SOURCE)
     made.consumer._buffered_partitions.add(SOURCE)
     assert await closes(made)
@@ -233,14 +233,14 @@ async def test_a_topic_with_other_partitions_is_no_source(made: Made) -> None:
 
 
 async def test_once_a_record_has_changed_the_table_its_topic_alone_is_a_source(made: Made) -> None:
-    """Others are asked only while none is known."""
+    """Other topics count only while no such topic is known."""
     made.consumer._active_partitions.add(OTHER)
     made.change(KEY, 3, OTHER)
     assert made.it._sources(0) == [OTHER]
 
 
 async def test_a_restored_partition_begins_without_what_was_noted_of_it(made: Made) -> None:
-    """Others may have changed it meanwhile; one that goes is forgotten with its rows."""
+    """Other workers may have changed it meanwhile; a revoked partition and its rows are forgotten."""
     made.change(KEY, 3, at=115.0)
     committed([made.it], {SOURCE: 5})
     assert made.it.times.time(0) == 115.0
@@ -257,25 +257,25 @@ async def test_a_restored_partition_begins_without_what_was_noted_of_it(made: Ma
     assert made.it.windows.first(0) is None
 
 
-# -- when
+# -- the partition's time
 
 
 def test_a_row_without_a_time_of_its_own_counts_from_its_windows_begin(made: Made) -> None:
-    """As where the app sets a window's row directly."""
+    """This applies if the app sets a window's row directly."""
     made.change(LATER, 4)
     made.it.times.commit({SOURCE: 5})
     assert made.it.times.time(0) == 10.0
 
 
 def test_the_time_of_a_record_is_noted_for_its_rows_alone(made: Made) -> None:
-    """While Faust asks for its windows, and no longer."""
+    """The time is set only during Faust's request for the record's windows."""
     made.it._ranges = lambda timestamp: iter([made.it._timestamp])
     assert list(made.it._note_timestamp(42.0)) == [42.0]
     assert made.it._timestamp is None
 
 
 def test_what_the_app_changes_while_it_closes_windows_moves_no_time(made: Made) -> None:
-    """It is of no record that came."""
+    """Such a change belongs to no received record."""
     with made.it._under_way(SOURCE, 5) as event:
         made.it._changed(LATER, 0)
         assert event.message.offset == 4
@@ -285,7 +285,7 @@ def test_what_the_app_changes_while_it_closes_windows_moves_no_time(made: Made) 
 
 
 async def test_a_partitions_time_is_never_beyond_the_machines(made: Made) -> None:
-    """A record from the future closes nothing early."""
+    """A record from the future does not close windows early."""
     made.now = 100.0
     assert not await closes(made)
     made.now = 111.0
@@ -293,7 +293,7 @@ async def test_a_partitions_time_is_never_beyond_the_machines(made: Made) -> Non
 
 
 async def test_a_record_from_the_future_closes_what_the_machines_clock_closes(made: Made) -> None:
-    """And none of the windows between the two."""
+    """Windows between the two clocks stay open."""
     made.row(LATER)
     made.change(KEY, 4, at=900.0)
     made.it.times.commit({SOURCE: 5})
@@ -302,7 +302,7 @@ async def test_a_record_from_the_future_closes_what_the_machines_clock_closes(ma
 
 
 async def at_the_end(made: Made) -> bool:
-    """Whether a window is closed because no record is left."""
+    """Whether a window closes because no record is left."""
     made.change(KEY, 4, at=5.0)
     made.it.times.commit({SOURCE: 5})
     made.now = 2_000.0
@@ -310,7 +310,7 @@ async def at_the_end(made: Made) -> bool:
 
 
 async def test_at_the_end_of_the_log_time_goes_on(made: Made) -> None:
-    """All there is has been read, processed and committed."""
+    """All records have been read, processed and committed."""
     assert await at_the_end(made)
 
 
@@ -318,7 +318,7 @@ async def test_at_the_end_of_the_log_time_goes_on(made: Made) -> None:
     "reason", ["more records", "more meanwhile", "no round", "under way", "acknowledged", "silent"]
 )
 async def test_no_time_goes_by_while_records_may_be_left(made: Made, reason: str) -> None:
-    """Of the source, at each of its stations."""
+    """Each stage of the source's records is checked."""
     consumer = made.consumer
     if reason == "more records":
         consumer.ends[SOURCE] = 6
@@ -343,7 +343,7 @@ async def test_no_time_goes_by_while_records_may_be_left(made: Made, reason: str
 
 
 class Message:
-    """A record under way."""
+    """A record in progress."""
 
     acked = False
 
@@ -352,7 +352,7 @@ class Message:
 
 
 async def test_a_record_that_was_changed_and_not_committed_is_not_the_end(made: Made) -> None:
-    """It may be processed again."""
+    """The record may be processed again."""
     made.change(KEY, 4, at=5.0)
     made.it.times.commit({SOURCE: 4})
     made.now = 2_000.0
@@ -360,18 +360,18 @@ async def test_a_record_that_was_changed_and_not_committed_is_not_the_end(made: 
 
 
 async def test_a_record_that_is_done_is_not_under_way(made: Made) -> None:
-    """Faust takes it out of its books a moment later."""
+    """Faust removes it from its books a moment later."""
     done = Message(SOURCE)
     done.acked = True
     made.consumer._unacked_messages = {done}
     assert await at_the_end(made)
 
 
-# -- as part of which record
+# -- the covering record
 
 
 async def test_windows_are_closed_as_part_of_the_last_committed_record(made: Made) -> None:
-    """Commits and revocations wait for it meanwhile, and it is done afterwards."""
+    """Commits and revocations wait for this record during the closing; then it is acknowledged."""
     seen: list[Any] = []
 
     def look() -> None:
@@ -404,7 +404,7 @@ async def test_of_several_sources_the_one_that_was_committed_furthest_is_taken(m
 
 @pytest.mark.parametrize("is_committed", [True, False])
 async def test_a_transaction_needs_a_committed_offset(made: Made, is_committed: bool) -> None:
-    """It is committed with one; its record is then told as ended."""
+    """The transaction commits this offset; its record is then reported as ended."""
     made.app.in_transaction = True
     made.consumer._committed_offset = {SOURCE: 5} if is_committed else {}
     assert await closes(made) == is_committed
@@ -415,13 +415,13 @@ async def test_a_transaction_needs_a_committed_offset(made: Made, is_committed: 
 async def test_without_transactions_what_the_app_sent_arrives_before_rows_are_deleted(
     made: Made,
 ) -> None:
-    """After a death in between the window is closed again."""
+    """After a crash in between, the window is closed again."""
     assert await closes(made)
     assert made.flushes == [{KEY, LATER}]
 
 
 async def test_rows_stay_where_the_broker_does_not_answer(made: Made, caplog: Any) -> None:
-    """The window is closed again later; the log says so."""
+    """The window is closed again later, and a warning is logged."""
     made.flush_error = TimeoutError()
     assert await closes(made)
     assert set(made.table) == {KEY, LATER}
@@ -435,7 +435,7 @@ async def test_rows_stay_where_the_broker_does_not_answer(made: Made, caplog: An
 async def test_a_row_that_changes_while_it_is_closed_is_closed_again(
     made: Made, in_transaction: bool
 ) -> None:
-    """With the value that it has then."""
+    """The second closing has the new value."""
     made.app.in_transaction = in_transaction
 
     def change() -> None:
@@ -452,7 +452,7 @@ async def test_a_row_that_changes_while_it_is_closed_is_closed_again(
 
 
 async def test_a_row_that_changes_while_a_later_one_is_closed_is_closed_again(made: Made) -> None:
-    """All rows are deleted after the callbacks of all: the change came in between."""
+    """Rows are deleted after all callbacks, so the change came in between."""
     for name in "axz":
         made.row((name, KEY[1]))
     made.it.times._times[0] = 900.0
@@ -472,7 +472,7 @@ async def test_a_row_that_changes_while_a_later_one_is_closed_is_closed_again(ma
 
 
 async def test_a_transaction_whose_callback_failed_is_never_committed(made: Made) -> None:
-    """Its row stays, and the record under way ends nevertheless: commits would wait for it."""
+    """Its row stays; the record in progress still ends, because commits wait for it."""
     made.app.in_transaction = True
     failed: list[Any] = []
     made.consumer.transactions.fail = lambda tp, error: failed.append((tp, error))
@@ -485,7 +485,7 @@ async def test_a_transaction_whose_callback_failed_is_never_committed(made: Made
 
 
 async def test_a_window_without_a_row_is_forgotten(made: Made) -> None:
-    """Code of the app's may delete it past the table."""
+    """The app's code may delete the row from the data directly."""
     made.row()
     del made.table.data.data[KEY]
     made.it.windows.add(KEY, 0)
@@ -498,7 +498,7 @@ async def test_a_window_without_a_row_is_forgotten(made: Made) -> None:
 async def test_a_send_that_fails_ends_the_worker_unless_the_partition_has_gone(
     made: Made, goes: bool
 ) -> None:
-    """Its next owner closes the window."""
+    """The next owner closes the window."""
     made.table.error = ProducerSendError("fenced")
     if goes:
         made.table.meanwhile = made.restored.clear
@@ -515,7 +515,7 @@ async def test_a_send_that_fails_ends_the_worker_unless_the_partition_has_gone(
 async def test_windows_that_end_together_are_closed_until_the_partition_goes(
     made: Made, what: str
 ) -> None:
-    """The rows that were closed are deleted, those that were not stay."""
+    """Closed rows are deleted, the other rows stay."""
     made.app.in_transaction = True
     other = ("c", KEY[1])
     made.row(), made.row(other)
@@ -530,7 +530,7 @@ async def test_windows_that_end_together_are_closed_until_the_partition_goes(
 async def test_many_windows_are_closed_some_at_a_time(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A commit waits for those of one record only; all are closed in the end, the earliest first."""
+    """A commit waits only for the windows of one record; the earliest windows close first."""
     monkeypatch.setattr(closings, "MOST", 2)
     keys = [(str(n), KEY[1]) for n in range(5)]
     for key in [LATER, *keys]:
@@ -546,7 +546,7 @@ async def test_many_windows_are_closed_some_at_a_time(
 def test_rows_of_a_partition_whose_source_was_revoked_meanwhile_stay(
     made: Made, is_assigned: bool
 ) -> None:
-    """Its next owner closes these windows; a deletion of ours would take the rows from it."""
+    """The next owner closes these windows; a deletion here would remove the rows for it."""
     made.row()
     if not is_assigned:
         made.consumer.assignment = lambda: {OTHER}  # type: ignore[method-assign]
@@ -556,14 +556,14 @@ def test_rows_of_a_partition_whose_source_was_revoked_meanwhile_stay(
 
 
 def test_faust_is_told_of_the_latest_window_that_was_closed(made: Made) -> None:
-    """Partitions have times of their own; its mark does not go back."""
+    """Partitions have separate times; Faust's mark never goes back."""
     made.row(), made.row(LATER)
     with made.it._under_way(SOURCE, 5):
         made.it._delete([LATER, KEY])
     assert made.table.last_closed_window == 10.0
 
 
-# -- which tables
+# -- supported tables
 
 
 class Sets(Table):
@@ -574,7 +574,7 @@ class Sets(Table):
 async def test_windows_of_sets_and_of_tables_that_others_write_are_left_to_faust(
     made: Made, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """The app is called with values only, in every table; a zero is one."""
+    """In every table the callback gets values only, including 0 but not None."""
     monkeypatch.setattr(closings, "SetTable", Sets)
     table = Sets() if kind == "sets" else Table()
     table.is_global, table.use_partitioner = kind == "everybody", kind == "a partitioner"
@@ -598,7 +598,7 @@ async def test_windows_of_sets_and_of_tables_that_others_write_are_left_to_faust
 def test_a_changelog_keeps_windows_longer_than_they_are_open(
     expires: Any, given: float | None, said: str | None, kept: float | None
 ) -> None:
-    """A group that stands still for ``expires`` finds its open windows again."""
+    """A group that stops for the time of ``expires`` finds its open windows again."""
     settings = {} if said is None else {"faust_assigner_window_retention_s": said}
     app = faust.App("kept", broker="kafka://127.0.0.1:1", store="memory://", **settings)
     table = app.Table("counts", default=int)
@@ -611,7 +611,7 @@ def test_a_changelog_keeps_windows_longer_than_they_are_open(
 
 
 def test_a_table_without_windows_keeps_its_changelog_for_ever() -> None:
-    """No retention is asked for: compaction alone removes rows."""
+    """It sets no retention: compaction alone removes rows."""
     app = faust.App("forever", broker="kafka://127.0.0.1:1", store="memory://")
     table = app.Table("counts", default=int)
     install(app, table)
@@ -622,7 +622,7 @@ def test_a_table_without_windows_keeps_its_changelog_for_ever() -> None:
 
 
 async def test_each_owned_partition_is_closed_by_its_own_time(made: Made) -> None:
-    """In order; partitions of other topics and those without due windows are passed over."""
+    """In order; partitions of other topics and partitions without due windows are skipped."""
     tps = [TP("log", number) for number in (2, 0, 1)]
     made.app.tables.recovery.active_tps = {*tps, TP("another", 3)}
     made.restored = set(tps)
@@ -644,7 +644,7 @@ async def test_each_owned_partition_is_closed_by_its_own_time(made: Made) -> Non
 async def test_a_window_is_due_when_it_has_expired_to_the_moment(
     made: Made, reached: float, is_due: bool
 ) -> None:
-    """By the partition's time, which the machine's clock bounds."""
+    """The partition's time counts, limited by the machine's clock."""
     made.row()
     made.it.times._times[0] = reached
     made.it.times._newest[0] = reached, made.now
@@ -654,7 +654,7 @@ async def test_a_window_is_due_when_it_has_expired_to_the_moment(
 
 
 async def test_a_partition_without_windows_is_due_at_no_time(made: Made) -> None:
-    """Nor is one whose time is not known; the end of the log is not asked for then."""
+    """A partition of unknown time is not due either; the log's end is not requested."""
     asked: list[int] = []
 
     async def is_at_its_end(partition: int) -> bool:
@@ -676,7 +676,7 @@ async def test_a_partition_without_windows_is_due_at_no_time(made: Made) -> None
 
 
 async def test_the_end_of_the_log_is_that_of_all_sources(made: Made) -> None:
-    """Each of them has to be read and committed; without a source there is no end."""
+    """Each source must be read and committed; without a source there is no end."""
     third = TP("refunds", 0)
     consumer = made.consumer
     consumer._active_partitions |= {OTHER, third}
@@ -707,7 +707,7 @@ async def test_the_end_of_the_log_is_that_of_all_sources(made: Made) -> None:
 async def test_records_handed_over_get_two_seconds(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A round of the fetcher has to begin after the look; it is looked for regularly."""
+    """A fetch round must begin after the check; the closing waits in short intervals."""
     slept: list[float] = []
     rounds = iter([5, 5, 5, 5, 6])
     monkeypatch.setattr(closings, "LOOK_S", 0.5)
@@ -727,7 +727,7 @@ async def test_records_handed_over_get_two_seconds(
 
 
 def test_sources_are_of_the_partition_s_number_and_of_no_changelog(made: Made) -> None:
-    """Paused ones count, too; they come in order."""
+    """Paused sources count too; they come in order."""
     consumer = made.consumer
     consumer.counts |= {"clicks": 4, "other-log": 4}
     made.app.tables.changelog_topics = {"log", "other-log"}
@@ -742,7 +742,7 @@ def test_sources_are_of_the_partition_s_number_and_of_no_changelog(made: Made) -
 
 
 async def test_of_sources_committed_equally_far_the_last_one_is_taken(made: Made) -> None:
-    """The record before its committed offset stands for the windows; offset 0 is the least."""
+    """The record before the committed offset covers the windows; the lowest offset is 0."""
     seen: list[Any] = []
 
     async def close(keys: Any, partition: int, event: Any) -> bool:
@@ -761,7 +761,7 @@ async def test_of_sources_committed_equally_far_the_last_one_is_taken(made: Made
 
 
 def test_the_record_under_way_is_one_of_this_generation_now(made: Made) -> None:
-    """It has the machine's time; afterwards the event before it is at hand again."""
+    """The record has the machine's time; afterwards the previous event is current again."""
     before = SimpleNamespace(message="before")
     token = _current_event.set(lambda: before)  # type: ignore[arg-type]
     try:
@@ -783,7 +783,7 @@ def test_the_record_under_way_is_one_of_this_generation_now(made: Made) -> None:
 
 
 async def test_each_row_is_passed_with_its_key_and_value(made: Made) -> None:
-    """A row that a late record has changed meanwhile stays; the others are deleted together."""
+    """A row changed by a late record stays; the other rows are deleted together."""
     rows = {("a", KEY[1]): 1, ("b", KEY[1]): 0, ("c", KEY[1]): 3}
     for key, value in rows.items():
         made.row(key, value)
@@ -807,7 +807,7 @@ async def test_each_row_is_passed_with_its_key_and_value(made: Made) -> None:
 
 
 async def test_without_a_closed_row_the_broker_is_not_waited_for(made: Made) -> None:
-    """Each row was changed late, or is not there."""
+    """Each row was changed late or is missing."""
     made.row()
     made.table.meanwhile = lambda: made.it._changed(KEY, 0)
     made.flush_error = AssertionError()
@@ -817,7 +817,7 @@ async def test_without_a_closed_row_the_broker_is_not_waited_for(made: Made) -> 
 
 
 def test_changes_of_records_are_noted_in_windows_and_times(made: Made) -> None:
-    """With the record's time where Faust has asked for its windows; deletions leave the windows."""
+    """The record's time counts if Faust requested its windows; a deletion removes its row."""
     made.now = 77.0
     reached: list[Any] = []
     made.it.times.reach = lambda *given: reached.append(given)  # type: ignore[method-assign]
@@ -833,7 +833,7 @@ def test_changes_of_records_are_noted_in_windows_and_times(made: Made) -> None:
 
 
 def test_a_table_whose_windows_never_expire_notes_nothing(made: Made) -> None:
-    """Its records are applied all the same."""
+    """Its records are still applied."""
     applied: list[Any] = []
     made.it._apply = applied.append
     made.table._should_expire_keys = lambda: False  # type: ignore[method-assign]
@@ -845,7 +845,7 @@ def test_a_table_whose_windows_never_expire_notes_nothing(made: Made) -> None:
 
 
 def test_applied_records_are_noted_after_the_table_has_them(made: Made) -> None:
-    """A batch may be read once only."""
+    """The batch may be an iterator."""
     acts: list[Any] = []
     made.it._apply = lambda batch: acts.append(("applied", batch))
     made.it.windows.applied = lambda batch: acts.append(("noted", batch))  # type: ignore[method-assign]
@@ -854,7 +854,7 @@ def test_applied_records_are_noted_after_the_table_has_them(made: Made) -> None:
 
 
 def test_calls_of_a_recovery_reach_the_tables_of_their_changelogs(made: Made) -> None:
-    """Each of its partitions; commits reach every table."""
+    """Each partition is reported; commits reach every table."""
     acts: list[Any] = []
 
     def closing(name: str) -> Any:
@@ -886,7 +886,7 @@ def test_calls_of_a_recovery_reach_the_tables_of_their_changelogs(made: Made) ->
 async def test_a_source_revoked_meanwhile_ends_the_closing(
     made: Made, in_transaction: bool
 ) -> None:
-    """Its windows stay open for the next owner; they would be closed again and again here."""
+    """Its windows stay open for the next owner; otherwise they would close here repeatedly."""
     made.app.in_transaction = in_transaction
     made.row(), made.row(("b", KEY[1]))
     made.it.times._times[0] = 900.0
@@ -900,7 +900,7 @@ async def test_a_source_revoked_meanwhile_ends_the_closing(
 async def test_nothing_committed_is_no_offset_of_a_transaction(
     made: Made, committed_offset: int | None
 ) -> None:
-    """The window is closed once a record has been committed."""
+    """The window closes after a commit of a record."""
     made.app.in_transaction = True
     made.consumer._committed_offset = {SOURCE: committed_offset}
     made.row()
@@ -911,7 +911,7 @@ async def test_nothing_committed_is_no_offset_of_a_transaction(
 
 
 def test_the_first_moment_is_a_time_of_a_record(made: Made) -> None:
-    """It does not count from its window's begin."""
+    """Time 0.0 is not replaced by the window's begin."""
     made.change(LATER, 4, at=0.0)
     made.it.times.commit({SOURCE: 5})
     assert made.it.times.time(0) == 0.0

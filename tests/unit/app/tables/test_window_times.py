@@ -1,4 +1,4 @@
-"""The time of a table's partition: what a commit, a late record and a change of owner do to it."""
+"""The time of a table's partition: the effects of commits, late records and changes of owner."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SOURCE = TP("orders", 0)
 
 
 def test_the_record_at_the_committed_offset_does_not_move_the_time() -> None:
-    """A committed offset is that of the next record: this one may be processed again."""
+    """The committed offset is the next record's: this record may be processed again."""
     times = Times()
     times.reach(SOURCE, 4, 0, 40.0, 0.0)
     times.reach(SOURCE, 5, 0, 50.0, 0.0)
@@ -21,7 +21,7 @@ def test_the_record_at_the_committed_offset_does_not_move_the_time() -> None:
 
 
 def test_a_late_record_does_not_turn_back_the_time_at_the_end() -> None:
-    """The partition's end is counted on from its latest timestamp."""
+    """The time at the end continues from the latest timestamp."""
     times = Times()
     times.reach(SOURCE, 0, 0, 100.0, 0.0)
     times.reach(SOURCE, 1, 0, 30.0, 5.0)
@@ -29,7 +29,7 @@ def test_a_late_record_does_not_turn_back_the_time_at_the_end() -> None:
 
 
 def test_the_time_at_the_end_runs_from_the_last_record_of_the_latest_time() -> None:
-    """Records of one time may come for a while: time did not pass meanwhile."""
+    """Several records may have the same time: no time passes between them."""
     times = Times()
     times.reach(SOURCE, 0, 0, 100.0, 0.0)
     times.reach(SOURCE, 1, 0, 100.0, 5.0)
@@ -37,7 +37,7 @@ def test_the_time_at_the_end_runs_from_the_last_record_of_the_latest_time() -> N
 
 
 def test_the_first_record_of_a_source_is_committed_by_a_commit_alone() -> None:
-    """A source that never changed the table has nothing to commit."""
+    """A source without changes of the table has nothing to commit."""
     times = Times()
     assert times.is_committed(SOURCE)
     times.reach(SOURCE, 0, 0, 100.0, 0.0)
@@ -47,7 +47,7 @@ def test_the_first_record_of_a_source_is_committed_by_a_commit_alone() -> None:
 
 
 def test_a_record_from_the_future_is_at_most_now_at_the_end() -> None:
-    """Its partition's time stands still until the machine's clock has reached it."""
+    """The partition's time stands still until the machine's clock has reached it."""
     times = Times()
     times.reach(SOURCE, 0, 0, 500.0, 0.0)
     assert [times.at_the_end(0, now, 100.0 + now, 60.0) for now in (0.0, 10.0, 500.0)] == [
@@ -58,7 +58,7 @@ def test_a_record_from_the_future_is_at_most_now_at_the_end() -> None:
 
 
 def test_a_partition_that_comes_back_is_waited_for_as_long_as_at_first() -> None:
-    """Its patience begins when it comes, not when it came the time before."""
+    """The wait starts at the new assignment, not at the former one."""
     times = Times()
     assert times.at_the_end(0, 0.0, 1_000.0, 60.0) is None
     assert times.at_the_end(0, 60.0, 1_060.0, 60.0) == 1_060.0
@@ -68,7 +68,7 @@ def test_a_partition_that_comes_back_is_waited_for_as_long_as_at_first() -> None
 
 
 def test_what_was_committed_before_a_partition_went_says_nothing_when_it_is_back() -> None:
-    """Its records are processed again from what the group has committed, which may be earlier."""
+    """Records are processed again from the group's committed offset, which may be earlier."""
     times = Times()
     times.reach(SOURCE, 9, 0, 90.0, 0.0)
     times.commit({SOURCE: 10})
@@ -80,7 +80,7 @@ def test_what_was_committed_before_a_partition_went_says_nothing_when_it_is_back
 
 
 def test_a_partition_that_goes_takes_no_others_time_along() -> None:
-    """Each has sources of its own number."""
+    """Each partition has sources of its own number."""
     times, other = Times(), TP("orders", 1)
     times.reach(other, 3, 1, 30.0, 0.0)
     times.forget(0)
@@ -89,7 +89,7 @@ def test_a_partition_that_goes_takes_no_others_time_along() -> None:
 
 
 def test_a_source_is_committed_where_its_highest_record_is() -> None:
-    """With concurrency a lower one may be done last."""
+    """With concurrency a lower record may be the last to end."""
     times = Times()
     times.reach(SOURCE, 9, 0, 90.0, 0.0)
     times.reach(SOURCE, 7, 0, 70.0, 0.0)
@@ -100,7 +100,7 @@ def test_a_source_is_committed_where_its_highest_record_is() -> None:
 
 
 def test_a_newer_time_of_before_closes_no_window_of_a_partition_that_is_back() -> None:
-    """What it had reached before it went may not be committed: its records come again."""
+    """A time reached before the revocation may be uncommitted: its records come again."""
     times = Times()
     times.reach(SOURCE, 9, 0, 900.0, 0.0)
     times.forget(0)
@@ -110,7 +110,7 @@ def test_a_newer_time_of_before_closes_no_window_of_a_partition_that_is_back() -
 
 
 def test_times_are_kept_by_partition_and_by_source() -> None:
-    """Records of two sources advance one partition; a commit of an unknown source is none."""
+    """Records of two sources advance a partition; a commit of an unknown source has no effect."""
     times, other, third = Times(), TP("clicks", 0), TP("orders", 1)
     times.reach(SOURCE, 4, 0, 40.0, 1.0)
     times.reach(other, 2, 0, 60.0, 2.0)
@@ -127,7 +127,7 @@ def test_times_are_kept_by_partition_and_by_source() -> None:
 
 
 def test_one_commit_passes_all_records_before_it() -> None:
-    """The partition's time is the latest of them; a record with an earlier time adds none."""
+    """The partition's time is the latest record time; an earlier time has no effect."""
     times = Times()
     for offset, timestamp in ((1, 10.0), (2, 30.0), (3, 20.0), (4, 30.0), (5, 50.0)):
         times.reach(SOURCE, offset, 0, timestamp, 0.0)
@@ -143,7 +143,7 @@ def test_one_commit_passes_all_records_before_it() -> None:
 
 
 def test_times_below_zero_and_at_zero_are_times() -> None:
-    """A record before 1970, and one at its first moment."""
+    """One record has a time before 1970, the other has time 0."""
     times = Times()
     times.reach(SOURCE, 0, 0, -5.0, 0.0)
     times.commit({SOURCE: 1})
@@ -155,7 +155,7 @@ def test_times_below_zero_and_at_zero_are_times() -> None:
 
 
 def test_a_partition_without_records_waits_for_its_patience_to_the_moment() -> None:
-    """Counted from the first look at it, not from the start of the worker."""
+    """The wait starts at the first check of the partition, not at the worker's start."""
     times = Times()
     assert times.at_the_end(3, 100.0, 1_000.0, 60.0) is None
     assert times.at_the_end(3, 159.9, 1_059.0, 60.0) is None
@@ -165,7 +165,7 @@ def test_a_partition_without_records_waits_for_its_patience_to_the_moment() -> N
 
 
 def test_a_forgotten_partition_loses_all_of_its_sources() -> None:
-    """What waited for a commit is gone, too; topics that changed the table stay known."""
+    """Uncommitted times are removed too; topics that changed the table stay known."""
     times, other = Times(), TP("clicks", 0)
     for source in (SOURCE, other, TP("orders", 1)):
         times.reach(source, 4, source.partition, 40.0, 0.0)

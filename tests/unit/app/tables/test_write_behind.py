@@ -1,4 +1,4 @@
-"""Which stores hold changes back, how, and which of them an app's calls reach; no file is opened."""
+"""The stores that hold changes back, and the calls that reach them; no file is opened."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from faust_assigner.settings.table import OVERLAY, OVERLAY_BYTES
 
 
 class Store(WriteBehindStore):
-    """A store whose calls are in ``acts``; it has overlays of these partitions."""
+    """A store that records its calls in ``acts``; it has overlays of these partitions."""
 
     def __init__(self, *partitions: int, usage: Any = None) -> None:
         self.acts: list[Any] = []
@@ -29,7 +29,7 @@ class Store(WriteBehindStore):
 
 
 class Table(SimpleNamespace):
-    """A table of Faust's, whose changelog is ``topic``."""
+    """A stub of Faust's table with the changelog ``topic``."""
 
     def __init__(self, app: Any, topic: str = "log", **flags: bool) -> None:
         super().__init__(
@@ -47,14 +47,14 @@ class Table(SimpleNamespace):
         vars(self).update(flags)
 
     def send_changelog(self, *given: Any, **how: Any) -> Any:
-        """Send."""
+        """Record the send."""
         self.sends.append((given, how))
         return "record"
 
 
 @pytest.fixture
 def app(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """An app with the overlay and a producer in a thread of its own."""
+    """An app with the overlay and a producer in its own thread."""
     said = {OVERLAY: True, OVERLAY_BYTES: 777}
     monkeypatch.setattr(write_behind, "read_or_default", lambda app, setting: said[setting])
     made = SimpleNamespace(
@@ -68,7 +68,7 @@ def app(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 class Tables(dict[str, Any]):
-    """A table manager."""
+    """A stub of the table manager."""
 
 
 def is_begun(store: Store) -> bool:
@@ -91,7 +91,7 @@ def is_begun(store: Store) -> bool:
 def test_a_change_is_written_as_the_changelog_s_writers_require(
     app: Any, flags: dict[str, bool], mode: FlushMode
 ) -> None:
-    """All stores of a worker share one room; the producer's thread hands answers to the loop."""
+    """All stores of a worker share a limit; the producer's thread passes answers to the loop."""
     table, store = Table(app, **flags), Store()
     write_behind.begin(table, store)
     assert (store.flush_mode, store.in_other_thread) == (mode, True)
@@ -107,7 +107,7 @@ def test_a_change_is_written_as_the_changelog_s_writers_require(
 def test_changes_are_held_back_where_the_app_wants_it_or_needs_it(
     app: Any, setting: bool, in_transaction: bool, files: str
 ) -> None:
-    """In files that are written through rocksdict by this app alone."""
+    """Only files that this app alone writes through rocksdict are covered."""
     app.said[OVERLAY], app.in_transaction = setting, in_transaction
     table, store = Table(app), Store()
     store.use_rocksdict, store.read_only = files != "python-rocksdb", files == "read only"
@@ -117,7 +117,7 @@ def test_changes_are_held_back_where_the_app_wants_it_or_needs_it(
 
 
 def test_each_record_is_reported_to_the_store_after_it_was_sent(app: Any) -> None:
-    """A record without a partition gets that of its key."""
+    """A record without a partition gets the partition of its key."""
     table, store = Table(app, topic="shop-log"), Store()
     write_behind.begin(table, store)
     assert table.send_changelog(3, "k", "v", extra=1) == "record"
@@ -128,7 +128,7 @@ def test_each_record_is_reported_to_the_store_after_it_was_sent(app: Any) -> Non
 
 
 def tables_of(app: Any) -> tuple[Store, Store, Store]:
-    """A table, one of sets, one without an overlay and one in memory; the stores of the first three."""
+    """A table, a table of sets, a table without overlay and a table in memory."""
     plain, sets, off = Store(0, 1, 2, usage="room"), Store(1, 3, usage="room"), Store(1)
     for name, data in (
         ("plain", plain),
@@ -141,7 +141,7 @@ def tables_of(app: Any) -> tuple[Store, Store, Store]:
 
 
 def test_calls_reach_every_table_with_an_overlay(app: Any) -> None:
-    """Sets keep their rows in a storage; other stores are left alone."""
+    """Sets have their rows in a storage; other stores get no call."""
     plain, sets, off = tables_of(app)
     assert list(write_behind.overlaid(app)) == [("plain-log", plain), ("sets-log", sets)]
     write_behind.pause(app)
@@ -153,7 +153,7 @@ def test_calls_reach_every_table_with_an_overlay(app: Any) -> None:
 
 
 def test_partitions_are_resumed_and_discarded_by_their_topics(app: Any) -> None:
-    """A number of one table is another partition in the next; those that are kept resume, in order."""
+    """Partition numbers are separate per table; kept partitions resume in order."""
     plain, sets, off = tables_of(app)
     actives = {TP("plain-log", 2), TP("plain-log", 0), TP("sets-log", 1), TP("off-log", 1)}
     write_behind.resume(app, actives)
