@@ -1,4 +1,4 @@
-"""Every column of a decision's rows, for a made-up plan in which no two members or tasks are alike."""
+"""Every column of a decision's rows, for a generated plan without equal members or tasks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ids = ("a", "b", "c", "d", "e", "f", "g")
 
 
 def made_up() -> Any:
-    """A plan of two groups: two stateless tasks of members a and b, then four tasks with two tables."""
+    """A plan of two groups: two stateless tasks of a and b, then four tasks with two tables."""
     plain = SimpleNamespace(
         group_id="g1", topics=("clicks",), changelogs=(), partitions=2, weightless=False
     )
@@ -72,7 +72,7 @@ def decided(**more: Any) -> DecisionInputs:
 
 
 def rows_of(inputs: DecisionInputs, monkeypatch: pytest.MonkeyPatch, **how: Any) -> list[Any]:
-    """The rows, with stand-ins for the digest, the moves and the encoded inputs."""
+    """Return the rows, with stubs for the digest, the moves and the encoded inputs."""
     monkeypatch.setattr(module, "digest", lambda plan: "digest")
     monkeypatch.setattr(module, "moved_tasks", lambda plan: 3)
     monkeypatch.setattr(module, "encode_plan_input", lambda asked: asked)
@@ -80,7 +80,7 @@ def rows_of(inputs: DecisionInputs, monkeypatch: pytest.MonkeyPatch, **how: Any)
 
 
 def test_a_decision_s_row_has_every_column(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Members in their order, names in the order of the alphabet; an instance id may be empty."""
+    """Members keep their order, names are sorted; an instance id may be empty."""
     version = type("Weights", (dict,), {"version": 0})()
     inputs = decided(
         solve_ms=7,
@@ -139,14 +139,14 @@ def test_a_decision_s_row_has_every_column(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_decision_without_owners_of_before_names_none(
     monkeypatch: pytest.MonkeyPatch, last: Directory
 ) -> None:
-    """Nor weights, weightless topics or a session time that were not there."""
+    """Missing weights, weightless topics and session timeouts have no column either."""
     (_, row), *_ = rows_of(decided(last=last), monkeypatch, config={})
     assert not {"before", "session_timeout_s"} & row.keys()
     assert row["config"] == {"replicas": "3"}
 
 
 def test_owners_of_before_are_grouped_by_what_they_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the order of the topics."""
+    """Each group's topics are sorted."""
     owners = {"z": [1, 0], "b": [0, 1], "a": [1, 0], "c": [0, NONE]}
     last = Directory(
         ("http://a", "http://b"),
@@ -167,7 +167,7 @@ def test_owners_of_before_are_grouped_by_what_they_held(monkeypatch: pytest.Monk
 
 
 def test_placements_have_every_column(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Actives of a group by number and topic, then its standbys; a task without an owner has none."""
+    """A group's actives come by number and topic, then its standbys; unowned tasks have no row."""
     _, *found = rows_of(decided(), monkeypatch, config={})
     name = decision_id("shop", 9, ids)
     kept = ("clicks", 0, "a", "a", False, False, False, "kept", [], "none")
@@ -243,7 +243,7 @@ def test_placements_have_every_column(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=".".join,
 )
 def test_each_array_of_the_inputs_is_in_the_digest(place: tuple[str, str]) -> None:
-    """Its last item as well as its first."""
+    """A change of the last item changes the digest, like a change of the first."""
     before, (part, name) = digest(made_up()), place
     assert before == digest(made_up())
     for at in (0, -1):
@@ -264,7 +264,7 @@ def test_each_array_of_the_inputs_is_in_the_digest(place: tuple[str, str]) -> No
 )
 @pytest.mark.parametrize("group", [0, 1])
 def test_each_group_is_in_the_digest(group: int, name: str, value: Any) -> None:
-    """And so are the members and the number of copies."""
+    """The members and the number of standbys are in the digest, too."""
     before, plan = digest(made_up()), made_up()
     setattr(plan.layout.groups[group], name, value)
     assert digest(plan) != before

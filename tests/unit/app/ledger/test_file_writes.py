@@ -1,4 +1,4 @@
-"""Which bytes the ledger's files hold, which files go, and how rows are appended; no thread."""
+"""The ledger's files: their bytes, their removal, and appended rows; no thread."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.unit.app.ledger.test_files import sample
 
 
 def writes(files: LedgerFiles, *lines: bytes) -> dict[str, bytes]:
-    """Append ``lines`` at once; the folder's files afterwards."""
+    """Append ``lines`` in one call; return the folder's files afterwards."""
     files._append(list(lines))
     return {path.name: path.read_bytes() for path in files.folder.iterdir()}
 
 
 def test_a_file_is_rotated_when_the_next_lines_do_not_fit(tmp_path: Path) -> None:
-    """To the byte; one write that is larger than a file is a file of its own."""
+    """The size is exact to the byte; a write larger than a file gets its own file."""
     files = LedgerFiles(tmp_path, "w", file_bytes=10, total_bytes=10**6)
     assert writes(files, b"12345\n") == {"w.jsonl": b"12345\n"}
     assert writes(files, b"6\n", b"7\n") == {"w.jsonl": b"12345\n6\n7\n"}
@@ -40,7 +40,7 @@ def test_a_file_is_rotated_when_the_next_lines_do_not_fit(tmp_path: Path) -> Non
 
 
 def test_a_rotated_file_gets_the_next_number_of_its_own_name(tmp_path: Path) -> None:
-    """Numbers are compared as numbers; those of other names and other kinds count for nothing."""
+    """Numbers are compared as numbers; other names and other kinds of files do not count."""
     for name in ("w.jsonl.9", "w.jsonl.10", "w.jsonl.11x", "w2.jsonl.50", "w.jsonl.99.gz"):
         (tmp_path / name).touch()
     files = LedgerFiles(tmp_path, "w", file_bytes=4, total_bytes=10**6)
@@ -49,7 +49,7 @@ def test_a_rotated_file_gets_the_next_number_of_its_own_name(tmp_path: Path) -> 
 
 
 def test_the_size_of_a_file_that_was_there_counts(tmp_path: Path) -> None:
-    """A process of the same name goes on in it; a whole last line gets no empty line after it."""
+    """A process of the same name continues the file, without an empty line."""
     (tmp_path / "w.jsonl").write_bytes(b"12345\n")
     files = LedgerFiles(tmp_path, "w", file_bytes=8, total_bytes=10**6)
     assert writes(files, b"a\n") == {"w.jsonl": b"12345\na\n"}
@@ -57,7 +57,7 @@ def test_the_size_of_a_file_that_was_there_counts(tmp_path: Path) -> None:
 
 
 def test_the_oldest_files_go_until_the_next_one_fits(tmp_path: Path) -> None:
-    """Rotated files of any worker, by their times; files of another kind stay."""
+    """Rotated files of any worker are removed, oldest first; files of other kinds stay."""
     now = time.time()
     for name, size, age_s in (
         ("a.jsonl.1", 40, 50.0),
@@ -82,7 +82,7 @@ def test_the_oldest_files_go_until_the_next_one_fits(tmp_path: Path) -> None:
 
 
 def test_a_file_is_at_most_as_large_as_all_files_together(tmp_path: Path) -> None:
-    """A total below the size of one file bounds it."""
+    """A total below a file's size limits the file."""
     files = LedgerFiles(tmp_path, "w", file_bytes=1000, total_bytes=5)
     writes(files, b"abc\n")
     assert writes(files, b"de\n") == {"w.jsonl": b"de\n"}
@@ -92,7 +92,7 @@ def test_a_file_is_at_most_as_large_as_all_files_together(tmp_path: Path) -> Non
 def test_a_partial_write_goes_on_where_it_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is written twice, and the size is that of all of it."""
+    """No byte is written twice, and the size covers the whole line."""
     files = LedgerFiles(tmp_path, "w", file_bytes=10, total_bytes=10**6)
     write = os.write
     monkeypatch.setattr(ledger_files.os, "write", lambda file, data: write(file, data[:3]))
@@ -104,7 +104,7 @@ def test_a_partial_write_goes_on_where_it_ended(
 def test_a_failed_write_closes_the_file_and_counts_each_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was written before stays; the next write opens the file again."""
+    """Earlier lines stay; the next write opens the file again."""
     files = LedgerFiles(tmp_path, "w")
     writes(files, b"1\n")
 
@@ -120,7 +120,7 @@ def test_a_failed_write_closes_the_file_and_counts_each_line(
 
 
 class Collected(LedgerFiles):
-    """Files whose lines are kept in ``turns``, as they were appended."""
+    """Files that collect the appended lines in ``turns``."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, "w", most_waiting=3)
@@ -137,7 +137,7 @@ class Collected(LedgerFiles):
 def test_many_rows_are_appended_in_turns_with_pauses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A full turn is appended at once; the rest follows, and work without rows appends nothing."""
+    """A full turn is appended at once, then the rest; work without rows appends no line."""
     pauses: list[float] = []
     monkeypatch.setattr(writer.time, "sleep", pauses.append)
     monkeypatch.setattr(writer, "LINES_A_TURN", 3)
@@ -157,7 +157,7 @@ def test_many_rows_are_appended_in_turns_with_pauses(
 
 
 def test_a_ledger_that_wrote_nothing_closes_at_once(tmp_path: Path, caplog: Any) -> None:
-    """One that lost rows says so at its end, once its thread has released the file."""
+    """A ledger with lost rows logs a warning after its thread has released the file."""
     files = Collected(tmp_path)
     files.close()
     assert (files.released, caplog.text) == (0, "")

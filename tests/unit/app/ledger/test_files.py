@@ -1,4 +1,4 @@
-"""The ledger's files are bounded, whole and never anyone's problem."""
+"""The ledger's files: limited size, complete lines, and no effect on the app."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from faust_assigner.ledger import Row, parse
 
 @pytest.fixture(autouse=True)
 def _closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every ledger of a test ends with it."""
+    """Close every ledger at the end of its test."""
     made: list[LedgerFiles] = []
     begin = LedgerFiles.__init__
 
@@ -34,7 +34,7 @@ def _closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def sample(number: int) -> tuple[str, dict[str, Any]]:
-    """One row, told from others by its partition."""
+    """Return a row that is identified by its partition."""
     return "partition_sample", {
         "group_id": "shop",
         "ts": 1.0,
@@ -50,7 +50,7 @@ def sample(number: int) -> tuple[str, dict[str, Any]]:
 
 
 def numbers(*paths: Path) -> list[int]:
-    """The partitions in files, in order; every line must be a row."""
+    """Return the partitions in files, in order; check that every line is a row."""
     found = []
     for path in paths:
         for line in path.read_bytes().splitlines():
@@ -61,12 +61,12 @@ def numbers(*paths: Path) -> list[int]:
 
 
 def age(path: Path) -> tuple[int, float]:
-    """Rotated files by number, the current one last."""
+    """Sort key: rotated files by number, the current file last."""
     return (int(path.suffix[1:]) if path.suffix != ".jsonl" else 1 << 30, 0.0)
 
 
 def test_rows_are_written_in_order_by_another_thread(tmp_path: Path) -> None:
-    """One file, one line a row; the folder is made when needed."""
+    """A single file has a line per row; the folder is created when needed."""
     files = LedgerFiles(tmp_path / "new" / "folder", "shop/1: x")
     for number in range(20):
         files.put(lambda number=number: [sample(number)])
@@ -77,7 +77,7 @@ def test_rows_are_written_in_order_by_another_thread(tmp_path: Path) -> None:
 
 
 def test_files_rotate_and_keep_their_number(tmp_path: Path) -> None:
-    """No file beyond the bound, no row twice or missing, ``.1`` the oldest."""
+    """No file exceeds the limit, no row is repeated or lost, and ``.1`` is the oldest."""
     files = LedgerFiles(tmp_path, "w", file_bytes=1000, total_bytes=10**6)
     for number in range(60):
         files.put(lambda number=number: [sample(number)])
@@ -90,7 +90,7 @@ def test_files_rotate_and_keep_their_number(tmp_path: Path) -> None:
 
 
 def test_folder_stays_below_its_bound(tmp_path: Path) -> None:
-    """The oldest rotated files go, those of a process long gone too; a living one's are left."""
+    """The oldest rotated files and files of ended processes go; a living process's file stays."""
     gone, alive = tmp_path / "gone.jsonl", tmp_path / "alive.jsonl"
     for path in (gone, alive):
         path.write_bytes(b"x" * 1500)
@@ -108,7 +108,7 @@ def test_folder_stays_below_its_bound(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_restarts_before_its_file_rotates_keeps_the_bound(tmp_path: Path) -> None:
-    """Each life leaves a file of its own; those of ended processes go, however short they lived."""
+    """Each process leaves its own file; files of ended processes go, however short they lived."""
     for life in range(20):
         files = LedgerFiles(tmp_path, f"w-{life}", file_bytes=1000, total_bytes=4000)
         files.put(lambda: [sample(0), sample(1)])
@@ -120,7 +120,7 @@ def test_a_worker_that_restarts_before_its_file_rotates_keeps_the_bound(tmp_path
 
 
 def test_the_file_of_a_living_worker_stays_however_old(tmp_path: Path) -> None:
-    """It has written nothing for a day and holds its lock; a file that nobody holds goes at once."""
+    """It has written no row for a day but holds its lock; an unlocked file goes at once."""
     idle = LedgerFiles(tmp_path, "idle", file_bytes=1000, total_bytes=1500)
     idle.put(lambda: [sample(0)])
     idle.drain()
@@ -135,7 +135,7 @@ def test_the_file_of_a_living_worker_stays_however_old(tmp_path: Path) -> None:
 
 
 def test_line_cut_by_a_kill_does_not_take_the_next_one_with_it(tmp_path: Path) -> None:
-    """The next process of that name starts on a line of its own."""
+    """The next process of this name starts on a new line."""
     (tmp_path / "w.jsonl").write_bytes(b'{"table":"deci')
     files = LedgerFiles(tmp_path, "w")
     files.put(lambda: [sample(1)])
@@ -148,7 +148,7 @@ def test_line_cut_by_a_kill_does_not_take_the_next_one_with_it(tmp_path: Path) -
 def test_full_disk_is_said_once_counted_and_leaves_no_half_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A write that gets half-way is taken back; when there is room again, rows are written again."""
+    """A partial write is undone; when there is room again, rows are written again."""
     files = LedgerFiles(tmp_path, "w")
     files.put(lambda: [sample(0)])
     files.drain()
@@ -176,7 +176,7 @@ def test_full_disk_is_said_once_counted_and_leaves_no_half_line(
 def test_folder_that_cannot_be_made_fails_nobody(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is said once, with the reason, and rows are counted."""
+    """The reason is logged once, and the rows are counted."""
     (tmp_path / "file").touch()
     files = LedgerFiles(tmp_path / "file" / "below", "w")
     for _ in range(3):
@@ -189,7 +189,7 @@ def test_folder_that_cannot_be_made_fails_nobody(
 def test_caller_never_waits_for_a_slow_disk(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A full queue drops and counts; putting takes no time."""
+    """A full queue drops and counts rows; a put returns at once."""
     release = threading.Event()
     files = LedgerFiles(tmp_path, "w", most_waiting=4)
     files.put(lambda: release.wait(10) and [])
@@ -207,7 +207,7 @@ def test_caller_never_waits_for_a_slow_disk(
 def test_entry_that_cannot_be_made_is_counted_and_the_next_is_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The thread survives whatever a row's maker raises."""
+    """The thread survives any error of the function that makes the row."""
     files = LedgerFiles(tmp_path, "w")
     files.put(lambda: 1 / 0)  # type: ignore[arg-type, return-value]
     files.put(lambda: [("nonsense", {})])
@@ -219,7 +219,7 @@ def test_entry_that_cannot_be_made_is_counted_and_the_next_is_written(
 
 
 def test_closing_writes_what_waits(tmp_path: Path) -> None:
-    """And a later row still finds a thread."""
+    """A later row starts a thread again."""
     files = LedgerFiles(tmp_path, "w")
     files.put(lambda: [sample(number) for number in range(1000)])
     files.close(timeout_s=10)
@@ -232,7 +232,7 @@ def test_closing_writes_what_waits(tmp_path: Path) -> None:
 def test_a_file_whose_close_fails_is_opened_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its descriptor is closed all the same: a write to it would fail, or reach another file."""
+    """Its descriptor is closed: a write to it would fail or reach another file."""
     files = LedgerFiles(tmp_path, "w")
     files._append([b"1\n"])
     close = os.close

@@ -1,4 +1,4 @@
-"""The ledger of an app: on unless it is said to be off, once; off where a setting cannot be used."""
+"""The ledger of an app: on by default, installed once, off with an invalid setting."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class App:
 def test_the_ledger_has_the_files_and_the_pace_of_its_settings(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A process has files of its own; a second call finds the sensor of the first."""
+    """Each process has its own files; a second call returns the existing sensor."""
     app = App(monkeypatch, tmp_path)
     sensor: Any = install(app)
     assert app.made == [
@@ -72,7 +72,7 @@ def test_the_ledger_has_the_files_and_the_pace_of_its_settings(
 def test_a_topic_has_the_bounds_of_the_files_and_the_apps_own_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The key is the process's name; the brokers are asked for when the first row is sent."""
+    """The key is the process's name; the connection is read when the first row is sent."""
     app = App(monkeypatch, "topic:shop-ledger")
     sensor: Any = install(app)
     assert sensor.writer == "topic"
@@ -87,7 +87,7 @@ def test_a_topic_has_the_bounds_of_the_files_and_the_apps_own_connection(
 def test_a_decision_names_the_versions_and_the_deploy(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, deploy: str | None
 ) -> None:
-    """The deploy where there is one."""
+    """The deploy is named if it is set."""
     app = App(monkeypatch, tmp_path)
     app.values[table.DEPLOY] = deploy
     sensor: Any = install(app)
@@ -96,7 +96,7 @@ def test_a_decision_names_the_versions_and_the_deploy(
 
 
 def test_without_a_folder_there_is_no_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until one is named."""
+    """The sensor is not added to the app."""
     app = App(monkeypatch, None)
     assert install(app) is None
     assert app.added == []
@@ -105,7 +105,7 @@ def test_without_a_folder_there_is_no_ledger(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_setting_that_cannot_be_used_leaves_the_ledger_off(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The worker starts, and the setting is named."""
+    """The worker starts, and the log names the setting."""
     app = App(monkeypatch, tmp_path)
     app.values[table.LEDGER_BYTES] = ConfigError("LEDGER_BYTES is no number")
     assert install(app) is None
@@ -126,7 +126,7 @@ def test_a_setting_that_cannot_be_used_leaves_the_ledger_off(
     ],
 )
 def test_a_ledger_nobody_spoke_of_is_in_the_apps_data(said: str | None, folder: str | None) -> None:
-    """A folder or topic that is named is where it says; off is off in any spelling of a switch."""
+    """A named folder or topic is used; every spelling of a switch turns the ledger off."""
     app = make_app(
         "http://w", assignor=PartitionAssignor, datadir="data", faust_assigner_ledger=said
     )
@@ -140,7 +140,7 @@ def test_a_ledger_nobody_spoke_of_is_in_the_apps_data(said: str | None, folder: 
 def test_a_name_that_kafka_does_not_take_leaves_the_ledger_off(
     said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is no folder of that name; the setting is named."""
+    """It is not taken as a folder's name; the log names the setting."""
     app = make_app("http://w", assignor=PartitionAssignor, faust_assigner_ledger=said)
     with pytest.raises(
         ConfigError, match=r"FAUST_ASSIGNER_LEDGER must be a folder, topic:NAME, or"

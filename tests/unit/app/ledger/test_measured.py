@@ -18,7 +18,7 @@ A, B, C, D = (TP("log", number) for number in range(4))
 
 
 class Recovery:
-    """The parts of a recovery that a meter reads."""
+    """The parts of a recovery that the meter reads."""
 
     def __init__(self) -> None:
         self.meter: Any = None
@@ -28,7 +28,7 @@ class Recovery:
 
 
 class Bench:
-    """A meter with a clock; ``rows`` are those that it wrote, in the batches that it wrote."""
+    """A meter with a clock; ``batches`` has the rows of each write."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
@@ -48,7 +48,7 @@ class Bench:
         self.meter.attach()
 
     def apply(self, *records: tuple[TP, int]) -> None:
-        """Records of 3 bytes of key and 10 bytes of value each."""
+        """Apply records with keys of 3 bytes and values of 10 bytes."""
         self.table.apply_changelog_batch(
             [
                 SimpleNamespace(
@@ -62,19 +62,19 @@ class Bench:
 
 
 class Tables(dict[str, Any]):
-    """A table manager."""
+    """A stub of the table manager."""
 
     recovery: Any
 
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """One, of a recovery by partition."""
+    """A bench with a recovery by partition."""
     return Bench(monkeypatch)
 
 
 def row(tp: TP, source: str, **figures: Any) -> tuple[str, dict[str, Any]]:
-    """A row of the decision under way."""
+    """Return a row of the current decision."""
     return "recovery", {
         "group_id": "shop",
         "decision_id": "12-ab",
@@ -87,7 +87,7 @@ def row(tp: TP, source: str, **figures: Any) -> tuple[str, dict[str, Any]]:
 
 
 def test_a_recovery_s_row_has_all_of_its_own_figures(bench: Bench) -> None:
-    """Each partition its own; rows come in order, in one batch for each part that is restored."""
+    """Each partition has its own figures; rows come in order, in a batch per restored chunk."""
     recovery, meter = bench.recovery, bench.meter
     recovery.active_offsets = {A: 4, B: None, C: 0, D: 7}
     recovery.active_highwaters = {A: 9, B: 5, C: 30, D: 7}
@@ -146,7 +146,7 @@ def test_a_recovery_s_row_has_all_of_its_own_figures(bench: Bench) -> None:
 def test_a_record_below_the_offset_and_one_of_another_partition_count_for_nothing(
     bench: Bench,
 ) -> None:
-    """A part that is measured alone leaves the others as they are; without a part nothing is noted."""
+    """A chunk does not affect other partitions; without a chunk no record is counted."""
     recovery, meter = bench.recovery, bench.meter
     recovery.active_offsets, recovery.active_highwaters = {A: 4, B: 4}, {A: 9, B: 9}
     meter.begin([A, B], (), ())
@@ -186,7 +186,7 @@ def test_a_record_below_the_offset_and_one_of_another_partition_count_for_nothin
 def test_an_idle_restore_is_a_row_where_state_came_from_elsewhere(
     bench: Bench, kept: bool, offset: int | None, end: int, is_row: bool
 ) -> None:
-    """A kept partition without records to read is none, nor is an empty changelog."""
+    """A kept partition without missing records has no row, and neither has an empty changelog."""
     bench.recovery.active_offsets, bench.recovery.active_highwaters = {A: offset}, {A: end}
     bench.meter.begin([A], {A} if kept else {B}, set())
     bench.meter.note_start([A], {})
@@ -196,7 +196,7 @@ def test_an_idle_restore_is_a_row_where_state_came_from_elsewhere(
 
 
 def test_a_restore_at_its_end_at_the_start_has_ended_then(bench: Bench) -> None:
-    """Beyond its end, too; a later look does not move the end, and a replay to the end sets it."""
+    """A file beyond the end counts too; a later check keeps the end time, a replay sets it."""
     recovery = bench.recovery
     recovery.active_offsets = {A: 9, B: 12, C: 8}
     recovery.active_highwaters = dict.fromkeys((A, B, C), 9)
@@ -216,7 +216,7 @@ def test_a_restore_at_its_end_at_the_start_has_ended_then(bench: Bench) -> None:
 
 
 def test_without_a_decision_the_generation_names_the_row(bench: Bench) -> None:
-    """A worker that has not heard of the decision yet."""
+    """The worker may not know the decision yet."""
     bench.app.assignor.decision_id = None
     bench.recovery.active_offsets = {A: 3}
     bench.meter.begin([A], (), ())
@@ -225,7 +225,7 @@ def test_without_a_decision_the_generation_names_the_row(bench: Bench) -> None:
 
 
 def test_the_member_id_is_the_group_s_or_the_worker_s_url() -> None:
-    """Each part on the way to it may not be there yet."""
+    """Each object on the way to the member id may be missing."""
     conf = SimpleNamespace(canonical_url="http://me")
     for consumer, found in (
         (None, "http://me"),
@@ -241,7 +241,7 @@ def test_the_member_id_is_the_group_s_or_the_worker_s_url() -> None:
 
 
 def coordinated(coordinator: Any) -> Any:
-    """A consumer with this coordinator."""
+    """Return a consumer with this coordinator."""
     return SimpleNamespace(
         _thread=SimpleNamespace(_consumer=SimpleNamespace(_coordinator=coordinator))
     )
@@ -254,7 +254,7 @@ SIZE = SimpleNamespace(serialized_key_size=3, serialized_value_size=40)
 
 
 class Shop:
-    """An app of one table; ``ends`` are the end offsets of its partitions."""
+    """An app with one table; ``ends`` are the end offsets of its partitions."""
 
     def __init__(self) -> None:
         self.ends: dict[TP, int | None] = {ORDERS: 70, CLICKS: None, LOG: 100}
@@ -281,7 +281,7 @@ class Shop:
 async def test_samples_of_several_partitions_have_each_its_own_figures(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """They begin anew with each sample; a changelog counts by its end, which never goes back."""
+    """Counts restart with each sample; a changelog's records follow from its highest end."""
     shop, now, spent = Shop(), 50.0, 7.0
     monkeypatch.setattr(sensor_module.time, "time", lambda: 1234.5)
     monkeypatch.setattr(sensor_module.time, "monotonic", lambda: now)
@@ -331,7 +331,7 @@ async def test_samples_of_several_partitions_have_each_its_own_figures(
 
 
 async def test_counts_of_lost_partitions_are_forgotten_in_both_books() -> None:
-    """Those that are owned keep theirs."""
+    """Owned partitions keep their counts."""
     shop = Shop()
     sensor = LedgerSensor(shop, SimpleNamespace(), config={})  # type: ignore[arg-type]
     sensor._changelog_ends = {LOG: 5, TP("shop-log", 0): 6}
@@ -346,7 +346,7 @@ async def test_counts_of_lost_partitions_are_forgotten_in_both_books() -> None:
 async def test_a_sensor_listens_to_decisions_rounds_and_recoveries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An assignor without decisions is left alone; processor time counts from the start."""
+    """An assignor without decisions is skipped; processor time counts from the start."""
     acts: list[Any] = []
     monkeypatch.setattr(sensor_module.time, "thread_time", lambda: 3.5)
     app = SimpleNamespace(

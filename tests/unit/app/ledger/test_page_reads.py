@@ -1,4 +1,4 @@
-"""Pages to the byte: which lines they hold, where they end, and how the next one goes on."""
+"""Pages to the byte: their lines, their ends, and the start of the next page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.app.ledger.test_pages import write
 
 
 def marked(number: int, group: str = "shop", size: int = 0) -> bytes:
-    """A short line of the group without its line break, of ``size`` bytes if that is more."""
+    """Return a short line of the group without line break, padded to ``size`` bytes."""
     body = b'"%d' % number + b'"group_id":"%s"' % group.encode()
     return body + b"." * max(0, size - len(body))
 
@@ -21,7 +21,7 @@ def marked(number: int, group: str = "shop", size: int = 0) -> bytes:
 def test_files_are_read_newest_first_whatever_the_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
-    """By their times, and by their numbers where these are equal; each page's lines are oldest first."""
+    """Files are ordered by time, then by number; each page's lines are oldest first."""
     monkeypatch.setattr(pages, "group_marker", lambda group: b'"group_id":"%s"' % group.encode())
     monkeypatch.setattr(pages, "BLOCK_BYTES", block)
     monkeypatch.setattr(pages, "PAGE_BYTES", 1)
@@ -47,7 +47,7 @@ def test_files_are_read_newest_first_whatever_the_blocks(
 def test_a_page_ends_when_it_is_full_to_the_byte(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its cursor is the end of the lines that are left, or the next file's end."""
+    """Its cursor is the end of the remaining lines, or the end of the next file."""
     monkeypatch.setattr(pages, "group_marker", lambda group: b'"group_id":"%s"' % group.encode())
     size = 50
     monkeypatch.setattr(pages, "BLOCK_BYTES", size + 1)
@@ -75,7 +75,7 @@ def test_a_page_ends_when_it_is_full_to_the_byte(
 def test_lines_of_samples_of_other_groups_and_too_long_ones_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A line of the longest size is in; one that is being written is not."""
+    """A line of the maximum size is included; an unfinished line is not."""
     monkeypatch.setattr(pages, "group_marker", lambda group: b'"group_id":"%s"' % group.encode())
     monkeypatch.setattr(pages, "LINE_BYTES", 60)
     lines = [
@@ -98,7 +98,7 @@ def test_lines_of_samples_of_other_groups_and_too_long_ones_are_left_out(
 def test_a_file_replaced_between_listing_and_reading_is_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that is gone, too; the files after it are read."""
+    """A removed file is skipped too; later files are read."""
     monkeypatch.setattr(pages, "group_marker", lambda group: b'"group_id":"%s"' % group.encode())
     for number, name in enumerate(("a.jsonl", "b.jsonl", "c.jsonl")):
         write(tmp_path, name, [marked(number) + b"\n"], at=30 - 10 * number)
@@ -111,7 +111,7 @@ def test_a_file_replaced_between_listing_and_reading_is_passed_over(
 
 
 def test_lines_in_memory_are_the_newest_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To the byte; samples and lines that are too long are not kept, and a page has one line at least."""
+    """Samples and long lines are not kept; a page has at least one line."""
     monkeypatch.setattr(pages, "TAIL_BYTES", 12)
     monkeypatch.setattr(pages, "LINE_BYTES", 6)
     monkeypatch.setattr(pages, "PAGE_BYTES", 5)

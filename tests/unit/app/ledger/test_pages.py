@@ -1,4 +1,4 @@
-"""A ledger's pages: all lines of the group but its samples, each once, whatever the files look like."""
+"""A ledger's pages: all lines of the group except samples, each once, for any files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from faust_assigner.wire.worker_status import decode_ledger, encode_ledger
 
 
 def line(number: int, group: str = "shop", size: int = 0) -> bytes:
-    """A recovery, told from others by its first offset."""
+    """Return a recovery's line, identified by its first offset."""
     return encode(
         "recovery",
         {
@@ -40,7 +40,7 @@ def line(number: int, group: str = "shop", size: int = 0) -> bytes:
 
 
 def sample(group: str = "shop") -> bytes:
-    """A line that is left out."""
+    """Return a sample's line, which pages leave out."""
     names = [
         "partition",
         "end_offset",
@@ -55,13 +55,13 @@ def sample(group: str = "shop") -> bytes:
 
 
 def write(folder: Path, name: str, lines: list[bytes], at: float) -> None:
-    """A file that was last written at ``at``."""
+    """Write a file with the modification time ``at``."""
     (folder / name).write_bytes(b"".join(lines))
     os.utime(folder / name, (at, at))
 
 
 def all_lines(folder: Path, group: str = "shop") -> list[bytes]:
-    """Of all pages, oldest first, with their line breaks; as they travel."""
+    """Return the lines of all encoded pages, oldest first, with line breaks."""
     found: list[bytes] = []
     cursor = ""
     for _ in range(1000):
@@ -75,7 +75,7 @@ def all_lines(folder: Path, group: str = "shop") -> list[bytes]:
 
 
 def test_the_pages_of_a_group_are_its_lines_without_samples(tmp_path: Path) -> None:
-    """Another app's, samples, a line that is being written: none of them; the newest file is told last."""
+    """Other apps' lines, samples and an unfinished line are left out; the newest file is last."""
     write(tmp_path, "w.jsonl.1", [line(0), sample(), line(1)], at=100)
     write(tmp_path, "w.jsonl", [line(2), line(9, "shop2"), sample(), line(3), line(4)[:-9]], at=200)
     assert all_lines(tmp_path) == [line(0), line(1), line(2), line(3)]
@@ -86,7 +86,7 @@ def test_the_pages_of_a_group_are_its_lines_without_samples(tmp_path: Path) -> N
 def test_a_page_is_bounded_and_the_next_one_goes_on_where_it_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lines longer than a block, files smaller than one, a page that ends between two files."""
+    """Lines may exceed a block, files may be smaller, and a page may end between two files."""
     chance = random.Random(11)
     monkeypatch.setattr(pages, "BLOCK_BYTES", 700)
     for bound in (1, 900, 5000):
@@ -108,7 +108,7 @@ def test_a_page_is_bounded_and_the_next_one_goes_on_where_it_ended(
 def test_so_much_is_read_for_a_page_though_there_be_nothing_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker that writes samples alone answers at once, with a cursor."""
+    """A worker with samples only answers at once, with a cursor."""
     monkeypatch.setattr(pages, "BLOCK_BYTES", 1000)
     monkeypatch.setattr(pages, "READ_BYTES", 3000)
     write(tmp_path, "w.jsonl", [line(0), *[sample()] * 100], at=1)
@@ -120,7 +120,7 @@ def test_so_much_is_read_for_a_page_though_there_be_nothing_in_it(
 def test_a_line_that_no_page_can_hold_is_left_out_and_nothing_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor is a half of it taken for a line."""
+    """No part of it counts as a line."""
     monkeypatch.setattr(pages, "BLOCK_BYTES", 500)
     monkeypatch.setattr(pages, "LINE_BYTES", 1000)
     write(tmp_path, "w.jsonl", [line(0), line(1, size=5000), line(2)], at=1)
@@ -132,7 +132,7 @@ def test_a_line_that_no_page_can_hold_is_left_out_and_nothing_beside_it(
 def test_a_cursor_follows_its_file_when_that_is_rotated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was written since comes in no later page, and of a file that is gone what is left is read."""
+    """Later lines are on no later page; after a file's removal the remaining files are read."""
     monkeypatch.setattr(pages, "PAGE_BYTES", 1)
     monkeypatch.setattr(pages, "BLOCK_BYTES", len(line(0)))
     write(tmp_path, "w.jsonl", [line(n) for n in range(4)], at=1)
@@ -150,7 +150,7 @@ def test_a_cursor_follows_its_file_when_that_is_rotated(
 async def test_an_app_answers_with_its_own_ledger_and_none_where_that_is_off(
     tmp_path: Path,
 ) -> None:
-    """The group is the app's, whatever else is in the folder."""
+    """The group is the app's id; lines of other groups are left out."""
     write(tmp_path, "w.jsonl", [line(0), line(1, "other")], at=1)
     app = SimpleNamespace(conf=SimpleNamespace(id="shop"))
     assert await ledger_page(app, "") is None
@@ -164,7 +164,7 @@ async def test_an_app_answers_with_its_own_ledger_and_none_where_that_is_off(
 async def test_a_cursor_of_thousands_of_digits_is_answered_as_an_unknown_one(
     tmp_path: Path, digits: int
 ) -> None:
-    """From files by the number of the newest one, and from memory; Python reads no number of 4,301 digits."""
+    """Files and memory both answer; Python refuses integers of 4,301 digits."""
     write(tmp_path, "w.jsonl", [line(0)], at=1)
     tail = pages.Tail()
     tail.keep([line(0).strip()])
@@ -181,7 +181,7 @@ async def test_a_cursor_of_thousands_of_digits_is_answered_as_an_unknown_one(
 
 
 def test_a_page_in_memory_goes_on_where_the_last_one_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also after the oldest lines were dropped, before the first page and between two pages."""
+    """The oldest lines may be dropped before the first page and between two pages."""
     monkeypatch.setattr(pages, "TAIL_BYTES", 12)
     monkeypatch.setattr(pages, "PAGE_BYTES", 4)
     tail = pages.Tail()

@@ -1,4 +1,4 @@
-"""What a recovery is measured as: where its state came from, how much was read, and when it is none."""
+"""The measurements of a recovery: source of its state, records and bytes, and idle recoveries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOG = TP("log", 0)
 
 
 class FakeRecovery:
-    """The parts of Faust's recovery that are listened to."""
+    """The parts of Faust's recovery that the meter wraps."""
 
     def __init__(self) -> None:
         self.active_tps: set[TP] = set()
@@ -29,7 +29,7 @@ class FakeRecovery:
         self._generation_id = 7
 
     async def on_rebalance(self, *_: Any) -> None:
-        """Take what is given; offsets are those on disk."""
+        """Take the given partitions; offsets are those on disk."""
         self.active_tps, self.standby_tps = set(self.given[0]), set(self.given[1])
         self.active_offsets = {tp: self.on_disk.get(tp) for tp in self.active_tps}
 
@@ -38,11 +38,11 @@ class FakeRecovery:
             destination[tp] = -1 if destination[tp] is None else destination[tp]
 
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
-        """Nothing else to do."""
+        """Do nothing."""
 
 
 class Bench:
-    """A meter on a fake recovery; ``rows`` is what it wrote."""
+    """A meter on a fake recovery; ``rows`` has its rows."""
 
     def __init__(self, *, by_partition: bool = False) -> None:
         self.recovery: Any = FakeRecovery()
@@ -69,7 +69,7 @@ class Bench:
         actives: set[TP] | None = None,
         standbys: set[TP] = frozenset(),
     ) -> None:  # type: ignore[assignment]
-        """One generation: rebalance, offsets, ``replayed`` records one by one, done."""
+        """Run a generation: rebalance, offsets, ``replayed`` records, completion."""
         recovery = self.recovery
         recovery.given = ({LOG} if actives is None else actives, standbys)
         await recovery.on_rebalance()
@@ -92,12 +92,12 @@ class Bench:
 
 @pytest.fixture
 def bench() -> Bench:
-    """A fresh one."""
+    """A new bench."""
     return Bench()
 
 
 async def test_partition_without_state_is_replayed(bench: Bench) -> None:
-    """From nothing to the end; records and bytes are those applied."""
+    """The row covers the whole changelog; records and bytes are those applied."""
     await bench.recover(end=9, replayed=10)
     (row,) = bench.rows
     assert (row["source"], row["start_offset"], row["end_offset"]) == ("replay", -1, 9)
@@ -111,7 +111,7 @@ async def test_partition_without_state_is_replayed(bench: Bench) -> None:
 
 
 async def test_files_of_an_earlier_life_are_local(bench: Bench) -> None:
-    """Only the tail is read; it counts also when there is none."""
+    """Only the tail is read; a recovery without a tail has a row, too."""
     bench.recovery.on_disk[LOG] = 5
     await bench.recover(end=9, replayed=4)
     assert [(row["source"], row["start_offset"], row["records"]) for row in bench.rows] == [
@@ -120,7 +120,7 @@ async def test_files_of_an_earlier_life_are_local(bench: Bench) -> None:
 
 
 async def test_state_of_a_standby_is_told_apart(bench: Bench) -> None:
-    """This worker stood by in the generation before."""
+    """This worker was a standby in the previous generation."""
     bench.recovery.on_disk[LOG] = 9
     await bench.recover(end=9, actives=set(), standbys={LOG})
     await bench.recover(end=9)
@@ -128,7 +128,7 @@ async def test_state_of_a_standby_is_told_apart(bench: Bench) -> None:
 
 
 async def test_kept_partition_with_nothing_to_read_is_no_recovery(bench: Bench) -> None:
-    """Nor is that of an empty changelog."""
+    """An empty changelog has no row either."""
     bench.recovery.on_disk[LOG] = 9
     await bench.recover(end=9)
     assert len(bench.rows) == 1
@@ -140,7 +140,7 @@ async def test_kept_partition_with_nothing_to_read_is_no_recovery(bench: Bench) 
 
 
 async def test_snapshot_and_batches_are_counted(bench: Bench) -> None:
-    """What was done past Faust's loop: snapshot bytes, offsets passed in batches, then the tail."""
+    """Snapshot bytes, batched offsets and Faust's tail are all counted."""
     bench.recovery.restored[LOG] = Restored(LOG, "snapshot", 1.0, 2.0, -1, 7, 500, replayed=3)
     await bench.recover(end=9, replayed=2)
     (row,) = bench.rows
@@ -157,7 +157,7 @@ async def test_snapshot_and_batches_are_counted(bench: Bench) -> None:
 async def test_measuring_never_hurts_a_recovery(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A measurement that fails is logged; the recovery goes on."""
+    """The error is logged, and the recovery continues."""
     bench.recovery.restored = None  # type: ignore[assignment]
     await bench.recover(end=9, replayed=1)
     assert bench.recovery.active_offsets[LOG] == 9
@@ -165,7 +165,7 @@ async def test_measuring_never_hurts_a_recovery(
 
 
 async def test_a_partition_that_left_and_came_back_is_a_recovery_again(bench: Bench) -> None:
-    """What was kept in an earlier rebalance says nothing about this one."""
+    """An earlier rebalance's kept partitions do not count for this rebalance."""
     bench.recovery.on_disk[LOG] = 9
     await bench.recover(end=9)
     await bench.recover(end=9)
@@ -186,14 +186,14 @@ async def test_an_interrupted_recovery_leaves_no_row_to_the_next_one(bench: Benc
 
 
 def test_a_restore_begins_with_its_recovery_not_with_its_own_work() -> None:
-    """Partitions wait for those that are restored before them: that time counts too."""
+    """The wait for earlier partitions is included."""
     measured = _Open("local", started=10.0)
     _take(measured, Restored(LOG, "snapshot", 60.0, 70.0, 0, 99, 1))
     assert (measured.started, measured.ended) == (10.0, 70.0)
 
 
 async def test_a_record_that_was_applied_counts_once(bench: Bench) -> None:
-    """A flush that failed applies its batch again."""
+    """After a failed flush the batch is applied again."""
     applied = bench.table.apply_changelog_batch
     bench.recovery.given = ({LOG}, set())
     await bench.recovery.on_rebalance()
@@ -209,7 +209,7 @@ async def test_a_record_that_was_applied_counts_once(bench: Bench) -> None:
 async def test_a_recovery_ends_when_its_last_record_was_applied(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not when that of all partitions is over; one with nothing to read ends at once."""
+    """The end does not wait for other partitions; a partition without records ends at once."""
     now = 100.0
     monkeypatch.setattr(recovery_meter.time, "time", lambda: now)
     completed = bench.recovery.on_recovery_completed
@@ -228,7 +228,7 @@ async def test_a_recovery_ends_when_its_last_record_was_applied(
 async def test_a_clock_that_is_set_back_ends_no_recovery_before_its_beginning(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Readers take its length."""
+    """Readers compute the duration."""
     times = iter([100.0, *[40.0] * 20])
     monkeypatch.setattr(recovery_meter.time, "time", lambda: next(times))
     await bench.recover(end=9, replayed=10)
@@ -236,14 +236,14 @@ async def test_a_clock_that_is_set_back_ends_no_recovery_before_its_beginning(
 
 
 async def test_a_recovery_is_written_once(bench: Bench) -> None:
-    """However often its end is told."""
+    """A repeated report of its end adds no row."""
     await bench.recover(end=9, replayed=10)
     await bench.recovery.on_recovery_completed(7)
     assert len(bench.rows) == 1
 
 
 async def test_parts_of_a_recovery_are_measured_and_written_by_themselves() -> None:
-    """The recovery by partition tells each: what was kept or followed before, and where it begins."""
+    """The recovery by partition reports former owners, former standbys and start offsets."""
     parts = [TP("log", number) for number in range(3)]
     bench = Bench()
     recovery, app = bench.recovery, bench.meter.app
@@ -285,7 +285,7 @@ async def test_parts_of_a_recovery_are_measured_and_written_by_themselves() -> N
 
 
 def test_a_recovery_by_partition_gets_the_meter_and_is_not_wrapped() -> None:
-    """It tells the meter by itself: a wrapper would measure each part twice."""
+    """It calls the meter itself: a wrapper would measure each partition twice."""
     bench = Bench(by_partition=True)
     assert bench.recovery.meter is bench.meter
     assert "on_rebalance" not in vars(bench.recovery)
@@ -293,7 +293,7 @@ def test_a_recovery_by_partition_gets_the_meter_and_is_not_wrapped() -> None:
 
 
 def test_a_part_that_was_brought_up_early_is_counted_when_its_turn_comes() -> None:
-    """Batches of several parts end in any order, and tables know one part after the other."""
+    """Batches of several partitions end in any order, but tables are notified one by one."""
     bench, parts = Bench(), [TP("log", 0), TP("log", 1)]
     recovery = bench.recovery
     recovery.active_offsets = recovery.active_highwaters = dict.fromkeys(parts, 9)

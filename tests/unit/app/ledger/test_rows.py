@@ -1,4 +1,4 @@
-"""A plan as ledger rows: every placement once, with the rule that chose it and what it costs."""
+"""A plan as ledger rows: every placement once, with its rule and its restore."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ CHANGELOGS = frozenset({"shop-orders-changelog"})
 
 
 def decide(members: list[Member], generation: int = 7, **more: Any) -> tuple[DecisionInputs, Plan]:
-    """A decision of the planner, and what it was made from."""
+    """Return a decision of the planner and its inputs."""
     inputs = DecisionInputs("shop", generation, tuple(members), TOPICS, 1, CHANGELOGS, **more)
     return inputs, plan(members, TOPICS, replicas=1, changelogs=CHANGELOGS)
 
 
 def rows_of(inputs: DecisionInputs, found: Plan) -> list[tuple[str, Mapping[str, Any]]]:
-    """Its rows; each must be a line its table takes."""
+    """Return its rows; check that each is a valid line of its table."""
     rows = list(decision_rows(inputs, found, at=1795232422.5, config={"deploy": "v1"}))
     for table, row in rows:
         parsed = parse(encode(table, row))
@@ -40,7 +40,7 @@ def rows_of(inputs: DecisionInputs, found: Plan) -> list[tuple[str, Mapping[str,
 
 
 def members(*names: str, **claims: Mapping[str, Any]) -> list[Member]:
-    """Members that want every topic, with what they claim."""
+    """Return members that subscribe to every topic, with their claims."""
     return [
         Member(name, list(TOPICS), generation=6, rack_id="r", **claims.get(name, {}))
         for name in names
@@ -51,7 +51,7 @@ EVERYTHING = {"actives": {"orders": range(6), "shop-orders-changelog": range(6),
 
 
 def test_rows_are_the_plan() -> None:
-    """Actives and standbys, topic by topic, are those of the plan; no more, no less."""
+    """Rows and plan have the same actives and standbys of each topic."""
     inputs, found = decide(members("a", "b", a=EVERYTHING))
     rows = rows_of(inputs, found)
     assert [table for table, _ in rows].count("decision") == 1
@@ -66,7 +66,7 @@ def test_rows_are_the_plan() -> None:
 
 
 def test_moves_are_those_the_plan_counts_and_cold_without_a_copy() -> None:
-    """A member that joins takes tasks from a living one: moved, cold where there is state, previous named."""
+    """A joining member takes tasks from a living owner: moved, named, cold if stateful."""
     inputs, found = decide(members("a", "b", a=EVERYTHING))
     rows = [
         row
@@ -87,7 +87,7 @@ def test_moves_are_those_the_plan_counts_and_cold_without_a_copy() -> None:
 
 
 def test_promotion_is_a_warm_move() -> None:
-    """The owner died and its standby took over: moved, a standby hit, not cold, only the tail to read."""
+    """The owner died and its standby took over: not cold, and only the tail is read."""
     survivor = {"b": {"actives": {}, "standbys": {"shop-orders-changelog": range(6)}}}
     inputs, found = decide(members("b", "c", **survivor))
     rows = [
@@ -105,7 +105,7 @@ def test_promotion_is_a_warm_move() -> None:
 
 
 def test_decision_says_what_it_was_made_from() -> None:
-    """Members with rack, capacity and epoch; settings; time; digest of the inputs; moves."""
+    """The row has members, settings, time, the digest of the inputs and the number of moves."""
     inputs, found = decide(
         members("a", "b", a=EVERYTHING),
         solve_ms=1.25,
@@ -125,7 +125,7 @@ def test_decision_says_what_it_was_made_from() -> None:
 
 
 def test_two_leaders_of_one_generation_give_one_id() -> None:
-    """The id depends on group, generation and members, in any order, and on nothing else."""
+    """The id depends only on group, generation and the set of members."""
     name = decision_id("shop", 7, ["a", "b"])
     assert name == decision_id("shop", 7, ["b", "a"])
     assert (
@@ -152,13 +152,13 @@ def test_two_leaders_of_one_generation_give_one_id() -> None:
     ],
 )
 def test_trigger_names_what_changed(before: list[str] | None, now: list[str], why: str) -> None:
-    """Who came and who went since this leader's last decision."""
+    """The trigger names joins and leaves since this leader's last decision."""
     last = decide(members(*before))[0] if before else None
     assert trigger(last, decide(members(*now))[0]) == why
 
 
 def test_trigger_names_subscriptions_and_partitions() -> None:
-    """A deploy that adds a topic, a topic that grew."""
+    """A deploy may add a topic, and a topic may grow."""
     last = decide([Member("a", ["orders"])])[0]
     assert trigger(last, decide(members("a"))[0]) == "subscription"
     grown = DecisionInputs("shop", 8, last.members, {**TOPICS, "audit": 9}, 1, CHANGELOGS)
@@ -166,7 +166,7 @@ def test_trigger_names_subscriptions_and_partitions() -> None:
 
 
 def test_what_weighs_nothing_is_said_and_digested() -> None:
-    """A replay must know, and an input that differs has another digest."""
+    """A replay needs the weightless topics; another input has another digest."""
     plain, idle = (
         decide(members("a", "b"), weightless=frozenset(names)) for names in ((), ("audit",))
     )
@@ -187,7 +187,7 @@ class Weights(dict[tuple[str, int], float]):
 
 
 def test_a_decision_names_its_cause_and_what_this_leader_found() -> None:
-    """A second round completes the first; another leader's owners are in its ledger, or lost with it."""
+    """A second round completes the first; the row has this leader's earlier owners."""
     last = Directory(
         ("http://a", "http://b"),
         {topic: np.array([0, 1, 0, -1]) for topic in ("audit", "orders")} | {"log": np.array([1])},
@@ -226,7 +226,7 @@ def test_a_decision_names_its_cause_and_what_this_leader_found() -> None:
 
 
 def test_a_decision_has_the_inputs_from_which_it_is_planned_again() -> None:
-    """With the weights, the warm-ups and the former ids: a replay without one of them moves other tasks."""
+    """A replay without its weights, warm-ups or former ids would move other tasks."""
     inputs, found = decide(
         members("a", "b", a=EVERYTHING),
         previous_ids={"orders": 4},
@@ -242,7 +242,7 @@ def test_a_decision_has_the_inputs_from_which_it_is_planned_again() -> None:
 
 
 def test_a_row_names_at_most_four_rejected_members() -> None:
-    """The former owner first; a task may have a copy on each of a hundred members."""
+    """The former owner comes first; a task may have a hundred copies."""
     names = "abcdefgh"
     copies = {"standbys": {"shop-orders-changelog": range(6)}}
     inputs, found = decide(members(*names, **dict.fromkeys(names[1:], copies), a=EVERYTHING))
@@ -253,7 +253,7 @@ def test_a_row_names_at_most_four_rejected_members() -> None:
 
 
 def test_a_standby_that_held_the_state_reads_the_tail() -> None:
-    """The former owner holds it as well; any other member reads the whole changelog."""
+    """The former owner has the state; any other member reads the whole changelog."""
     inputs, found = decide(members("a", "b", a=EVERYTHING))
     rows = [row for table, row in rows_of(inputs, found) if row.get("role") == "standby"]
     assert {row["member_id"] for row in rows} == {"a", "b"}
@@ -268,7 +268,7 @@ def test_a_standby_that_held_the_state_reads_the_tail() -> None:
 
 
 def test_a_task_s_row_names_the_holders_of_that_task() -> None:
-    """Tasks are numbered over all groups, partitions within each."""
+    """Tasks are numbered over all groups, partitions within a group."""
     copies = {"b": [0, 3], "c": [3, 5]}
     claims = {m: {"standbys": {"shop-orders-changelog": held}} for m, held in copies.items()}
     inputs, found = decide(members("a", "b", "c", a=EVERYTHING, **claims))
@@ -283,7 +283,7 @@ def test_a_task_s_row_names_the_holders_of_that_task() -> None:
 
 
 def test_the_first_owner_of_a_table_reads_its_whole_changelog() -> None:
-    """No member has it: the task is moved from none, and nothing is kept."""
+    """No member has its state, and the task has no previous owner."""
     inputs, found = decide(members("a"))
     rows = [row for _, row in rows_of(inputs, found) if row.get("role") == "active"]
     assert {row["prev_member_id"] for row in rows} == {None}

@@ -1,4 +1,4 @@
-"""What the ledger's samples count of a partition that goes and comes back."""
+"""The ledger's samples of a partition that is revoked and assigned again."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from faust.types import TP
 from faust_assigner.app.ledger import sensor as module
 from faust_assigner.app.ledger.sensor import LedgerSensor
 
-#: A stream that hands out single records.
+#: A stream that yields single records.
 ACKS = SimpleNamespace(enable_acks=True)
 SOURCE, LOG = TP("orders", 0), TP("shop-counts-changelog", 0)
 
 
 class Shop:
-    """An app of one table that owns ``owned``; its changelog ends at ``end``."""
+    """An app with one table that owns ``owned``; its changelog ends at ``end``."""
 
     def __init__(self) -> None:
         self.owned, self.end = {SOURCE, LOG}, 100
-        #: Copies, which are assigned as well.
+        #: Standby partitions, which are assigned too.
         self.copies = set[TP]()
         self.rebalancing = self.in_recovery = False
         self.conf = SimpleNamespace(id="shop")
@@ -50,25 +50,25 @@ def shop() -> Shop:
 
 @pytest.fixture
 def sensor(shop: Shop) -> LedgerSensor:
-    """Its sensor."""
+    """The app's sensor."""
     return LedgerSensor(shop, SimpleNamespace(), config={})  # type: ignore[arg-type]
 
 
 async def counted(sensor: LedgerSensor) -> dict[str, tuple[int, int]]:
-    """(records, bytes) in the next sample, by topic."""
+    """Return (records, bytes) in the next sample, by topic."""
     rows: Iterable[Any] = await sensor._sample_rows()
     return {row["topic"]: (row["records_in"], row["bytes_in"]) for _, row in rows}
 
 
 def arrive(sensor: LedgerSensor) -> None:
-    """A record of the source, one to the changelog."""
+    """Count a record of the source and a record for the changelog."""
     size = SimpleNamespace(serialized_key_size=1, serialized_value_size=2)
     sensor.on_message_in(SOURCE, 0, size)
     sensor.on_send_initiated(None, LOG.topic, SimpleNamespace(partition=0), 3, 4)
 
 
 async def test_what_is_kept_is_counted_through_a_round(sensor: LedgerSensor, shop: Shop) -> None:
-    """From one sample to the next."""
+    """The count runs from one sample to the next."""
     await counted(sensor)
     arrive(sensor)
     shop.end = 107
@@ -79,7 +79,7 @@ async def test_what_is_kept_is_counted_through_a_round(sensor: LedgerSensor, sho
 async def test_what_others_wrote_is_not_counted_when_a_partition_returns(
     sensor: LedgerSensor, shop: Shop
 ) -> None:
-    """Nor what came in before it went; whether a sample was taken meanwhile or not."""
+    """Records before the revocation do not count either, with or without a sample meanwhile."""
     await counted(sensor)
     arrive(sensor)
     held, shop.owned = shop.owned, set()
@@ -92,7 +92,7 @@ async def test_what_others_wrote_is_not_counted_when_a_partition_returns(
 
 
 async def test_a_copy_counts_as_gone(sensor: LedgerSensor, shop: Shop) -> None:
-    """It is assigned, and another worker writes it."""
+    """It is assigned, but another worker writes it."""
     await counted(sensor)
     shop.owned, shop.copies = {SOURCE}, {LOG}
     await sensor.forget_others(shop, {SOURCE, LOG})
@@ -104,13 +104,13 @@ async def test_a_copy_counts_as_gone(sensor: LedgerSensor, shop: Shop) -> None:
 async def test_samples_are_taken_while_a_cooperative_round_is_under_way(
     sensor: LedgerSensor, shop: Shop, between: bool
 ) -> None:
-    """What is kept flows on; in an eager round nothing does."""
+    """Kept partitions flow on; in an eager round no partition flows."""
     shop.rebalancing, shop.consumer.between_generations = True, between
     assert bool(await counted(sensor)) is not between
 
 
 async def test_rounds_are_listened_to_from_the_start(sensor: LedgerSensor, shop: Shop) -> None:
-    """By the signal of what is assigned."""
+    """The sensor connects to the signal of assigned partitions."""
     heard: list[Any] = []
     shop.on_partitions_assigned = SimpleNamespace(connect=heard.append)  # type: ignore[attr-defined]
     sensor.meter = SimpleNamespace(attach=lambda: None)  # type: ignore[assignment]
@@ -121,7 +121,7 @@ async def test_rounds_are_listened_to_from_the_start(sensor: LedgerSensor, shop:
 async def test_what_was_sent_before_a_partition_was_owned_is_not_counted(
     sensor: LedgerSensor, shop: Shop
 ) -> None:
-    """Records that this worker sent to another's partition; each sample forgets them."""
+    """Such records went to another worker's partition; each sample resets their count."""
     shop.owned = {SOURCE}
     sensor.on_send_initiated(None, LOG.topic, SimpleNamespace(partition=0), 3, 4)
     await counted(sensor)
@@ -130,7 +130,7 @@ async def test_what_was_sent_before_a_partition_was_owned_is_not_counted(
 
 
 async def row_of(sensor: LedgerSensor, tp: TP) -> dict[str, Any]:
-    """The next sample of that partition."""
+    """Return the partition's next sample."""
     rows: Iterable[Any] = await sensor._sample_rows()
     return next(row for _, row in rows if row["topic"] == tp.topic)
 
@@ -138,7 +138,7 @@ async def row_of(sensor: LedgerSensor, tp: TP) -> dict[str, Any]:
 async def test_each_sample_counts_what_came_since_the_one_before(
     sensor: LedgerSensor, shop: Shop
 ) -> None:
-    """Of a changelog by its end."""
+    """A changelog's records follow from its end offset."""
     for end, records in ((100, 0), (107, 7), (110, 3), (110, 0)):
         shop.end = end
         assert (await row_of(sensor, LOG))["records_in"] == records
@@ -148,7 +148,7 @@ async def test_each_sample_counts_what_came_since_the_one_before(
 async def test_an_offset_of_zero_is_committed(
     sensor: LedgerSensor, shop: Shop, committed: int | None, sampled: int
 ) -> None:
-    """A partition without a commit has none."""
+    """A partition without a commit has the offset -1."""
     shop.consumer._committed_offset[SOURCE] = committed
     assert (await row_of(sensor, SOURCE))["committed_offset"] == sampled
 
@@ -156,21 +156,21 @@ async def test_an_offset_of_zero_is_committed(
 async def test_a_partition_that_is_owned_and_followed_is_sampled(
     sensor: LedgerSensor, shop: Shop
 ) -> None:
-    """A global table's is; a copy alone is not."""
+    """A global table's partition is both; a standby alone is not sampled."""
     shop.assignor.assigned_standbys = lambda: {LOG, TP("copies", 0)}
     shop.copies = {TP("copies", 0)}
     assert set(await counted(sensor)) == {SOURCE.topic, LOG.topic}
 
 
 def hold(sensor: LedgerSensor, tp: TP) -> None:
-    """An agent gets a record."""
+    """Pass a record to an agent."""
     sensor.on_message_in(tp, 0, SimpleNamespace(serialized_key_size=1, serialized_value_size=2))
 
 
 async def test_processor_time_is_shared_by_how_long_records_were_held(
     sensor: LedgerSensor, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each sample shares what was spent since the one before; what went takes no part."""
+    """Each sample covers the time since the previous sample; a revoked partition gets no share."""
     spent, now = 0.0, 0.0
     monkeypatch.setattr(module.time, "thread_time", lambda: spent)
     monkeypatch.setattr(module.time, "monotonic", lambda: now)
@@ -202,18 +202,18 @@ class Written:
         self.closed = 0
 
     def put(self, work: Any) -> None:
-        """Run it."""
+        """Run the work."""
         self.rows.extend(work())
 
     def close(self) -> None:
-        """Count it."""
+        """Count the close."""
         self.closed += 1
 
 
 async def test_a_sample_is_a_row_of_each_owned_partition_with_all_its_figures(
     sensor: LedgerSensor, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A source has arrived records and bytes; a changelog has its own, and the size of its files."""
+    """A source has the arrived records and bytes; a changelog also has the size of its files."""
     monkeypatch.setattr(module.time, "time", lambda: 1_000.5)
     monkeypatch.setattr(module, "state_sizes", lambda tps, tables: {LOG: 77} if LOG in tps else {})
     writer = sensor.writer = Written()  # type: ignore[assignment]
@@ -241,7 +241,7 @@ async def test_a_sample_is_a_row_of_each_owned_partition_with_all_its_figures(
 async def test_no_sample_is_written_of_what_does_not_flow_or_cannot_be_asked(
     sensor: LedgerSensor, shop: Shop, reason: str
 ) -> None:
-    """The next sample counts on."""
+    """The next sample includes the missing counts."""
     writer = sensor.writer = Written()  # type: ignore[assignment]
     await counted(sensor)
     arrive(sensor)
@@ -265,7 +265,7 @@ async def test_no_sample_is_written_of_what_does_not_flow_or_cannot_be_asked(
 async def test_samples_come_at_their_interval_and_none_after_the_stop(
     sensor: LedgerSensor,
 ) -> None:
-    """The app's tables are closed by then; what waits is written at the stop."""
+    """The app's tables are closed by then; waiting rows are written at the stop."""
     slept, sampled = list[float](), list[int]()
 
     async def sleep(seconds: float) -> None:
@@ -287,7 +287,7 @@ async def test_samples_come_at_their_interval_and_none_after_the_stop(
 def test_a_decision_is_written_with_its_time_and_the_apps_setup(
     sensor: LedgerSensor, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The time is that of the decision, not that of the ledger's thread."""
+    """It is the decision's time, not the time of the ledger's thread."""
     now = 5.0
     works: list[Any] = []
     monkeypatch.setattr(module.time, "time", lambda: now)
@@ -316,7 +316,7 @@ OTHER = TP("payments", 0)
 
 
 async def shares(sensor: LedgerSensor, clock: SimpleNamespace) -> dict[str, float]:
-    """The milliseconds of the next sample, of one second."""
+    """Return the milliseconds of the next sample, which covers a second."""
     clock.spent += 1.0
     rows: Iterable[Any] = await sensor._sample_rows()
     return {row["topic"]: row["cpu_ms"] for _, row in rows if row["topic"] != LOG.topic}
@@ -325,7 +325,7 @@ async def shares(sensor: LedgerSensor, clock: SimpleNamespace) -> dict[str, floa
 async def test_the_time_of_two_agents_with_one_record_is_counted_once(
     sensor: LedgerSensor, shop: Shop, clock: SimpleNamespace
 ) -> None:
-    """From the record's arrival to the end of the last agent."""
+    """The time runs from the record's arrival to the end of the last agent."""
     shop.owned = {SOURCE, OTHER, LOG}
     hold(sensor, SOURCE)
     for _ in range(2):
@@ -340,7 +340,7 @@ async def test_the_time_of_two_agents_with_one_record_is_counted_once(
 async def test_a_record_that_an_agent_holds_through_a_sample_counts_in_the_next(
     sensor: LedgerSensor, shop: Shop, clock: SimpleNamespace
 ) -> None:
-    """Else an agent that is slower than the samples would have no processor time."""
+    """Otherwise an agent slower than the samples would have no processor time."""
     shop.owned = {SOURCE, OTHER, LOG}
     hold(sensor, SOURCE)
     clock.now += 3.0
@@ -355,7 +355,7 @@ async def test_a_record_that_an_agent_holds_through_a_sample_counts_in_the_next(
 async def test_the_wait_of_a_batch_is_no_processor_time(
     sensor: LedgerSensor, shop: Shop, clock: SimpleNamespace
 ) -> None:
-    """``take()`` collects records and acknowledges them later; records without acks never came in."""
+    """``take()`` acknowledges collected records later; a record without acks has no arrival."""
     shop.owned = {SOURCE, OTHER, LOG}
     hold(sensor, SOURCE)
     clock.now += 9.0

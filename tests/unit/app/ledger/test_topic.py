@@ -1,4 +1,4 @@
-"""The ledger in a topic: bounded, in order, and never anyone's problem, whatever the broker does."""
+"""The ledger in a topic: limited size, kept order, and no effect of broker faults on the app."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from tests.unit.app.ledger.test_pages import line as recovery_line
 
 
 class Ledger:
-    """Makes ledgers in topic ``ledger`` of a broker; each ends with the test, see ``conftest.py``."""
+    """Makes ledgers in the topic ``ledger``; ``conftest.py`` closes them after the test."""
 
     def __init__(self, broker: EmbeddedBroker) -> None:
         self.broker = broker
         self.made: list[LedgerTopic] = []
 
     def __call__(self, name: str = "shop-w", *, bootstrap: str = "", **options: Any) -> LedgerTopic:
-        """One that sends to ``bootstrap``, else to the broker."""
+        """Return a ledger that sends to ``bootstrap``, by default the broker."""
         where = {"bootstrap_servers": bootstrap or self.broker.bootstrap}
         self.made.append(LedgerTopic("ledger", name, lambda: where, **options))
         return self.made[-1]
@@ -47,13 +47,13 @@ class Ledger:
 
 @pytest.fixture
 def ledger(embedded_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> Ledger:
-    """Ledgers that try again soon."""
+    """Ledgers with a short retry interval."""
     monkeypatch.setattr(module, "BETWEEN_S", 0.05)
     return Ledger(embedded_broker)
 
 
 def put(writer: LedgerTopic, *numbers: int) -> None:
-    """A piece of work for each, and wait until all are written or counted."""
+    """Put a row for each number; wait until all are written or counted."""
     for number in numbers:
         writer.put(lambda number=number: [sample(number)])
     writer.drain()
@@ -75,12 +75,12 @@ async def _records(bootstrap: str) -> list[Any]:
 
 
 def records(broker: EmbeddedBroker) -> list[Any]:
-    """All records of the topic; of one partition in order."""
+    """Return all records of the topic; records of a partition are in order."""
     return asyncio.run(_records(broker.bootstrap))
 
 
 def rows(broker: EmbeddedBroker) -> list[int]:
-    """The partitions that its rows name; every record must be a row."""
+    """Return the partitions in the topic's rows; check that every record is a row."""
     found = []
     for record in records(broker):
         row = parse(record.value)
@@ -92,7 +92,7 @@ def rows(broker: EmbeddedBroker) -> list[int]:
 def administer(
     broker: EmbeddedBroker | KafkaServer, act: Callable[[AIOKafkaAdminClient], Any]
 ) -> Any:
-    """What ``act`` brings."""
+    """Run ``act`` with an admin client; return its result."""
 
     async def run() -> Any:
         admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
@@ -106,7 +106,7 @@ def administer(
 
 
 def decision(size: int, **more: Any) -> tuple[str, dict[str, Any]]:
-    """A decision's row that takes so many bytes and cannot be packed, with its inputs or without."""
+    """Return a decision's row of ``size`` incompressible bytes in the named columns."""
     noise = "".join(random.Random(7).choices(string.ascii_letters, k=size))
     return "decision", {
         "group_id": "shop",
@@ -125,7 +125,7 @@ def decision(size: int, **more: Any) -> tuple[str, dict[str, Any]]:
 def test_a_record_is_a_line_of_the_files_and_a_workers_rows_stay_in_order(
     ledger: Ledger, embedded_broker: EmbeddedBroker
 ) -> None:
-    """One partition and one key for each worker; a decision of many turns, two workers at the same time."""
+    """Each worker has its own partition and key, even for many turns of two workers at once."""
     one, two = ledger("shop-one"), ledger("shop-two")
     one.put(lambda: (sample(number) for number in range(1000)))
     two.put(lambda: (sample(number) for number in range(1000, 1300)))
@@ -148,7 +148,7 @@ def test_a_record_is_a_line_of_the_files_and_a_workers_rows_stay_in_order(
 def test_the_topic_is_made_with_bounds_in_time_and_bytes(
     ledger: Ledger, embedded_broker: EmbeddedBroker
 ) -> None:
-    """A segment no larger than what a partition keeps; never compacted."""
+    """A segment is at most as large as a partition's retention; there is no compaction."""
     put(ledger(total_bytes=40_000_000, segment_bytes=4_000_000), 1)
 
     async def look(admin: AIOKafkaAdminClient) -> Any:
@@ -169,7 +169,7 @@ def test_the_topic_is_made_with_bounds_in_time_and_bytes(
 def test_a_topic_that_is_there_is_used_as_it_is_and_a_compacted_one_is_named(
     ledger: Ledger, embedded_broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its partitions and its settings stay; rows under one key would be compacted away, which is logged."""
+    """Its partitions and settings stay; the warning says that compaction removes rows."""
     wanted = NewTopic("ledger", 4, 1, topic_configs={"cleanup.policy": "compact"})
     administer(embedded_broker, lambda admin: admin.create_topics([wanted]))
     put(ledger(), 1, 2)
@@ -180,7 +180,7 @@ def test_a_topic_that_is_there_is_used_as_it_is_and_a_compacted_one_is_named(
 def test_a_broker_that_is_away_for_a_moment_costs_no_row(
     ledger: Ledger, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It starts seconds after the first row; later it stops and comes back while rows arrive."""
+    """It starts seconds after the first row; later it restarts while rows arrive."""
     with closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -202,7 +202,7 @@ def test_a_broker_that_is_away_for_a_moment_costs_no_row(
 def test_a_broker_that_stays_away_is_logged_once_and_its_rows_are_counted(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """After the time for one turn is over nothing waits for it; once it is back, rows are written again."""
+    """After a turn's time limit rows are dropped at once; later rows are written again."""
     monkeypatch.setattr(module, "SEND_S", 0.3)
     monkeypatch.setattr(module, "REST_S", 1.0)
     with closing(socket.socket()) as free:
@@ -225,7 +225,7 @@ def test_a_broker_that_stays_away_is_logged_once_and_its_rows_are_counted(
 def test_a_broker_that_takes_connections_and_says_nothing_holds_up_one_attempt(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The rows are dropped when their time is over, and the caller never waited."""
+    """The rows are dropped after their time limit, and the caller does not wait."""
     monkeypatch.setattr(module, "SEND_S", 0.4)
     monkeypatch.setattr(module, "ATTEMPT_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -244,7 +244,7 @@ def test_a_broker_that_takes_connections_and_says_nothing_holds_up_one_attempt(
 def test_a_full_queue_drops_counts_and_is_logged_once(
     ledger: Ledger, embedded_broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is in the queue is written once the thread goes on."""
+    """Queued rows are written when the thread continues."""
     release = threading.Event()
     writer = ledger(most_waiting=4)
     writer.put(lambda: release.wait(10) and [])
@@ -261,7 +261,7 @@ def test_a_full_queue_drops_counts_and_is_logged_once(
 def test_batches_respect_what_the_topic_takes(
     ledger: Ledger, embedded_broker: EmbeddedBroker
 ) -> None:
-    """Thousands of rows where one record may have 2,000 bytes: more, smaller requests."""
+    """Thousands of rows with records of at most 2,000 bytes need more, smaller requests."""
     small = NewTopic("ledger", 4, 1, topic_configs={"max.message.bytes": "2000"})
     administer(embedded_broker, lambda admin: admin.create_topics([small]))
     writer = ledger()
@@ -274,7 +274,7 @@ def test_batches_respect_what_the_topic_takes(
 def test_a_limit_that_is_lowered_later_is_found_by_halving(
     ledger: Ledger, embedded_broker: EmbeddedBroker
 ) -> None:
-    """A broker that refuses a batch gets smaller ones; no row is lost."""
+    """After a refused batch the ledger sends smaller batches; no row is lost."""
     writer = ledger()
     put(writer, 0)
 
@@ -292,7 +292,7 @@ def test_a_limit_that_is_lowered_later_is_found_by_halving(
 def test_a_decision_too_large_for_the_broker_is_written_without_its_inputs(
     ledger: Ledger, embedded_broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The rows around it are written; a row that stays too large is dropped and counted, each logged once."""
+    """A row that stays too large is dropped and counted; each case is logged once."""
     limit = NewTopic("ledger", 4, 1, topic_configs={"max.message.bytes": "3000"})
     administer(embedded_broker, lambda admin: admin.create_topics([limit]))
     writer = ledger()
@@ -312,7 +312,7 @@ def test_a_decision_too_large_for_the_broker_is_written_without_its_inputs(
 def test_a_line_that_no_reader_takes_is_not_sent(
     ledger: Ledger, embedded_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Readers refuse it unread; the rows before and behind it are written."""
+    """Readers refuse such a line; the rows before and after it are written."""
     monkeypatch.setattr(module, "MAX_LINE_BYTES", 1000)
     writer = ledger()
     writer.put(lambda: [sample(1), decision(2000, why=1), sample(2)])
@@ -325,7 +325,7 @@ def test_a_line_that_no_reader_takes_is_not_sent(
 def test_a_topic_that_is_deleted_is_made_again(
     monkeypatch: pytest.MonkeyPatch, auto: str, partitions: int
 ) -> None:
-    """By the ledger with its bounds, or by a broker that makes all topics, as it likes; no row is lost."""
+    """Either the ledger or the broker's auto-creation makes the topic; no row is lost."""
     monkeypatch.setattr(module, "ATTEMPT_S", 1.0)
     with EmbeddedBroker(settings={"auto.create.topics.enable": auto}) as broker:
         writer = Ledger(broker)()
@@ -346,7 +346,7 @@ def test_a_topic_that_cannot_be_made_is_named_with_the_brokers_reason(
     caplog: pytest.LogCaptureFixture,
     error: Any,
 ) -> None:
-    """Where the reason lasts there is one attempt; the app goes on."""
+    """A permanent error is not retried; the app continues."""
     attempts = []
 
     async def refuse(admin: Any, topics: Any) -> Any:
@@ -368,7 +368,7 @@ def test_a_topic_that_cannot_be_made_is_named_with_the_brokers_reason(
 def test_another_worker_may_make_the_topic_first(
     ledger: Ledger, embedded_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is there although the list of topics did not have it."""
+    """The topic exists although the listed topics lacked it."""
 
     async def none_yet(admin: Any) -> list[str]:
         return []
@@ -382,7 +382,7 @@ def test_another_worker_may_make_the_topic_first(
 def test_settings_that_make_no_connection_fail_nobody(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """What they raise is logged, and the rows are counted."""
+    """Their error is logged, and the rows are counted."""
 
     def broken() -> Any:
         raise ValueError("no such mechanism")
@@ -397,7 +397,7 @@ def test_settings_that_make_no_connection_fail_nobody(
 def test_closing_sends_what_waits_and_a_later_row_finds_a_thread(
     ledger: Ledger, embedded_broker: EmbeddedBroker
 ) -> None:
-    """All of a decision, then the connection ends."""
+    """The whole decision is sent, then the connection is closed."""
     writer = ledger()
     writer.put(lambda: (sample(number) for number in range(2000)))
     writer.close(timeout_s=20)
@@ -411,7 +411,7 @@ def test_closing_sends_what_waits_and_a_later_row_finds_a_thread(
 def test_closing_waits_no_longer_than_it_may_for_a_broker_that_is_silent(
     ledger: Ledger, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is left is counted, which the log says, and the thread has ended."""
+    """The remaining rows are counted and logged, and the thread has ended."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         writer = ledger(bootstrap=f"127.0.0.1:{silent.getsockname()[1]}")
         for number in range(10):
@@ -428,7 +428,7 @@ def test_closing_waits_no_longer_than_it_may_for_a_broker_that_is_silent(
 def test_the_page_has_the_newest_lines_also_those_that_no_broker_took(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """From memory, at most so many bytes; samples are left out; a cursor asks for the lines before."""
+    """Memory keeps a limited number of bytes without samples; a cursor returns earlier lines."""
     monkeypatch.setattr(module, "SEND_S", 0.0)
 
     def nowhere() -> Any:

@@ -1,4 +1,4 @@
-"""How the ledger connects to its topic, waits for answers and lets go; no broker."""
+"""The ledger's connection to its topic: start, answers and close; no broker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from faust_assigner.app.ledger.topic import LedgerTopic
 
 
 class Producer:
-    """A producer of a topic with these partitions; ``acts`` are in turn."""
+    """A producer of a topic with these partitions; ``acts`` records the calls."""
 
     made: ClassVar[list[Producer]] = []
     error: BaseException | None = None
@@ -24,18 +24,18 @@ class Producer:
         Producer.made.append(self)
 
     async def start(self) -> None:
-        """Start."""
+        """Record the start; raise the error if one is set."""
         self.acts.append("start")
         if Producer.error is not None:
             raise Producer.error
 
     async def partitions_for(self, topic: str) -> set[int]:
-        """Its partitions."""
+        """Return the topic's partitions."""
         self.acts.append(topic)
         return {7, 2, 5}
 
     async def stop(self) -> None:
-        """Stop."""
+        """Record the stop and fail."""
         self.acts.append("stop")
         raise OSError("no answer")
 
@@ -45,7 +45,7 @@ class Producer:
 
 @pytest.fixture
 def ledger(monkeypatch: pytest.MonkeyPatch) -> LedgerTopic:
-    """A ledger whose topic takes batches of 700 bytes."""
+    """A ledger whose topic accepts batches of 700 bytes."""
     made = LedgerTopic("ledger", "w-1", lambda: {"bootstrap_servers": "b:9"})
     Producer.made, Producer.error = [], None
     monkeypatch.setattr(module, "AIOKafkaProducer", Producer)
@@ -63,7 +63,7 @@ def ledger(monkeypatch: pytest.MonkeyPatch) -> LedgerTopic:
 def test_a_connection_has_its_own_limits_and_one_partition(
     ledger: LedgerTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That of the worker's name among all partitions, in order; all rows of a worker go there."""
+    """The worker's name selects a partition, and all its rows go to this partition."""
     asked: list[Any] = []
     monkeypatch.setattr(
         module, "DefaultPartitioner", lambda: lambda *given: asked.append(given) or 5
@@ -91,7 +91,7 @@ def test_a_connection_has_its_own_limits_and_one_partition(
 def test_a_producer_that_does_not_start_is_stopped_and_closed(
     ledger: LedgerTopic, error: BaseException
 ) -> None:
-    """Though its stop fails; the error is the caller's."""
+    """Its stop may fail; the caller gets the first error."""
     Producer.error = error
     with pytest.raises(type(error)):
         asyncio.run(ledger._connect())
@@ -99,7 +99,7 @@ def test_a_producer_that_does_not_start_is_stopped_and_closed(
 
 
 def test_a_ledger_lets_go_of_its_producer_once(ledger: LedgerTopic) -> None:
-    """And of its event loop; the next row connects anew."""
+    """The event loop is closed too; the next row connects again."""
     ledger._link = ledger._await(ledger._connect())
     runner = ledger._runner
     assert runner is not None
@@ -115,7 +115,7 @@ def test_a_ledger_lets_go_of_its_producer_once(ledger: LedgerTopic) -> None:
 
 
 async def sent(result: Any) -> str:
-    """The outcome of a batch whose acknowledgement ends so."""
+    """Return the outcome of a batch with this acknowledgement or error."""
     sending = asyncio.get_running_loop().create_future()
     acts: list[Any] = []
 
@@ -141,7 +141,7 @@ async def sent(result: Any) -> str:
 
 
 async def test_a_batch_is_delivered_once_it_is_acknowledged() -> None:
-    """Its error is the caller's."""
+    """The caller gets the error."""
     assert await sent("metadata") == "delivered"
     assert await sent(OSError("lost")) == "OSError('lost')"
 
@@ -149,7 +149,7 @@ async def test_a_batch_is_delivered_once_it_is_acknowledged() -> None:
 async def test_an_answer_is_waited_for_until_its_time_is_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """That of the attempt, or of a close meanwhile; the question is cancelled then."""
+    """The limit is the attempt's or an earlier close's; then the request is cancelled."""
     ledger, now = LedgerTopic("ledger", "w", dict), 100.0
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
     assert await ledger._in_time(asyncio.sleep(0, 7)) == 7

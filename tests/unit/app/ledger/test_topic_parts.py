@@ -1,4 +1,4 @@
-"""What the ledger sends to its topic and when it gives up, beside a producer that notes its batches."""
+"""The ledger's batches and retries, with a producer that records its batches."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Batch(list[bytes]):
         self.room = room
 
     def append(self, *, timestamp: Any, key: bytes, value: bytes) -> Any:  # type: ignore[override]
-        """Take a line, or none."""
+        """Take a line; return None if the batch is full."""
         assert (timestamp, key) == (None, b"w-1")
         if len(self) >= self.room:
             return None
@@ -41,7 +41,7 @@ class Batch(list[bytes]):
 
 
 class Ledger(LedgerTopic):
-    """A ledger whose batches are in ``sent``; each send fails with the next error, None succeeds."""
+    """A ledger that records its batches in ``sent``; each send raises the next error, if any."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *errors: BaseException | None) -> None:
         super().__init__("ledger", "w-1", dict)
@@ -75,12 +75,12 @@ class Ledger(LedgerTopic):
 
 
 def lines(*sizes: int) -> list[bytes]:
-    """Lines of these sizes, each of its own letter, with line breaks."""
+    """Return lines of these sizes, each of a different letter."""
     return [b"abcdefgh"[n : n + 1] * size + b"\n" for n, size in enumerate(sizes)]
 
 
 def test_lines_are_sent_in_batches_and_kept_for_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch ends where the producer takes no more; the connection is made once."""
+    """A batch ends when the producer accepts no more; a single connection is made."""
     it = Ledger(monkeypatch)
     it.room = 2
     it._append(lines(3, 1, 2))
@@ -94,7 +94,7 @@ def test_lines_are_sent_in_batches_and_kept_for_pages(monkeypatch: pytest.Monkey
 def test_a_batch_is_below_the_limits_of_the_topic(
     monkeypatch: pytest.MonkeyPatch, more: int
 ) -> None:
-    """To the byte, with the bytes of each record; a single line is sent whatever its size."""
+    """Each record's overhead counts; a single line is sent at any size."""
     it = Ledger(monkeypatch)
     record = 3 + RECORD_BYTES
     it.message_bytes = 10 + 20 + 2 * record + RECORD_BYTES
@@ -104,7 +104,7 @@ def test_a_batch_is_below_the_limits_of_the_topic(
 
 
 def test_a_line_for_no_reader_ends_the_batch_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is dropped by itself; a line of the longest size is sent."""
+    """Only this line is dropped; a line of the maximum size is sent."""
     monkeypatch.setattr(module, "MAX_LINE_BYTES", 12)
     monkeypatch.setattr(module, "_without_inputs", lambda line: None)
     it = Ledger(monkeypatch)
@@ -115,7 +115,7 @@ def test_a_line_for_no_reader_ends_the_batch_before_it(monkeypatch: pytest.Monke
 
 
 def test_a_refused_batch_is_halved_down_to_a_single_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then the line loses its inputs, then it is dropped; the bytes of a batch stay halved."""
+    """Then the line loses its inputs, then it is dropped; the batch size stays halved."""
     it = Ledger(monkeypatch)
     total = 4 + 3 + 2 * RECORD_BYTES
     it._batch_bytes = 3 * total
@@ -138,7 +138,7 @@ def test_a_refused_batch_is_halved_down_to_a_single_line(monkeypatch: pytest.Mon
 def test_a_batch_that_is_too_large_is_sent_again_at_once(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """The connection stays, and no pause is made."""
+    """The connection stays, without a pause."""
     it = Ledger(monkeypatch, error)
     it._append(lines(1, 2))
     assert (it.sent, it.acts) == ([[b"a", b"bb"]], ["connect"])
@@ -148,7 +148,7 @@ def test_a_batch_that_is_too_large_is_sent_again_at_once(
 def test_rows_are_sent_again_until_their_time_is_over(
     monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    """After a pause, on a new connection; then the rest is counted, and none is sent for a while."""
+    """Each retry follows a pause on a new connection; then rows are dropped for a while."""
     it = Ledger(monkeypatch, KafkaConnectionError("lost"), asyncio.CancelledError())
     it._append(lines(1))
     pause = module.BETWEEN_S
@@ -172,7 +172,7 @@ def test_rows_are_sent_again_until_their_time_is_over(
 
 
 def test_an_error_that_lasts_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor is any error of a ledger that closes at this moment."""
+    """A closing ledger does not retry any error."""
     it = Ledger(monkeypatch, TopicAuthorizationFailedError("no"))
     it._append(lines(1))
     assert (it.acts, it.counts) == (["connect", "disconnect"], Counts(dropped=1))
@@ -198,12 +198,12 @@ def test_an_error_that_lasts_is_not_tried_again(monkeypatch: pytest.MonkeyPatch)
 def test_a_retry_helps_where_the_network_or_a_broker_is_away(
     error: BaseException, passes: bool
 ) -> None:
-    """Not against a setting, nor against a bug."""
+    """A retry does not help against a wrong setting or a bug."""
     assert module._may_pass(error) is passes
 
 
 def test_a_decision_without_its_inputs_keeps_all_else() -> None:
-    """As compact text; a line without inputs has none to lose, although it has owners of before."""
+    """A line without inputs cannot be shortened, even if it has previous owners."""
     line = b'{"table":"decision","asked":{"a":1},"before":[2],"config":{"k":"\xc3\xa9"}}'
     assert module._without_inputs(line) == b'{"table":"decision","config":{"k":"\xc3\xa9"}}'
     assert module._without_inputs(b'{"table":"decision","before":[2],"b":3}') is None
@@ -211,7 +211,7 @@ def test_a_decision_without_its_inputs_keeps_all_else() -> None:
 
 
 def test_work_of_a_ledger_that_closes_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the end of its time on; before that it is written."""
+    """The skip starts at the end of the close's time; before, rows are written."""
     it = Ledger(monkeypatch)
     appended: list[Any] = []
     it._append = appended.append  # type: ignore[method-assign, assignment]
@@ -225,7 +225,7 @@ def test_work_of_a_ledger_that_closes_is_skipped(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_close_leaves_time_to_disconnect(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread that has ended may be followed by another one; one that has not stays told."""
+    """A finished thread resets the close; an unfinished thread stays closing."""
     it = LedgerTopic("ledger", "w", dict)
     monkeypatch.setattr(module.time, "monotonic", lambda: 100.0)
     seen: list[Any] = []
@@ -247,30 +247,30 @@ def test_a_close_leaves_time_to_disconnect(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 class Admin:
-    """A cluster of ``brokers`` brokers with these topics and settings; ``acts`` are in turn."""
+    """A cluster of ``brokers`` brokers with these topics and settings; ``acts`` records calls."""
 
     def __init__(self, *topics: str, brokers: int = 2, code: int = 0, **config: Any) -> None:
         self.topics, self.brokers, self.code, self.config = topics, brokers, code, config
         self.acts: list[Any] = []
 
     async def start(self) -> None:
-        """Start."""
+        """Record the start."""
         self.acts.append("start")
 
     async def close(self) -> None:
-        """Close."""
+        """Record the close."""
         self.acts.append("close")
 
     async def list_topics(self) -> list[str]:
-        """The topics."""
+        """Return the topics."""
         return list(self.topics)
 
     async def describe_cluster(self) -> Any:
-        """The brokers."""
+        """Return the brokers."""
         return {"brokers": [{}] * self.brokers}
 
     async def create_topics(self, topics: Any) -> Any:
-        """Create."""
+        """Record the created topics."""
         self.acts += [
             (one.name, one.num_partitions, one.replication_factor, one.topic_configs)
             for one in topics
@@ -278,7 +278,7 @@ class Admin:
         return SimpleNamespace(topic_errors=[("ledger", self.code, "not here")])
 
     async def describe_configs(self, resources: Any) -> Any:
-        """The settings; those that the ledger does not read, too."""
+        """Return the settings, including settings that the ledger does not read."""
         entries = [(name.replace("_", "."), value) for name, value in self.config.items()]
         good = (0, None, 2, "ledger", [*entries, ("retention.ms", "5"), ("cleanup.policy", None)])
         bad = (40, "no", 2, "other", [("max.message.bytes", "1")])
@@ -286,7 +286,7 @@ class Admin:
 
 
 def prepared(monkeypatch: pytest.MonkeyPatch, admin: Admin, **options: Any) -> int:
-    """The bytes of the largest batch, by a ledger that has looked at its topic."""
+    """Let a ledger check its topic; return the maximum batch size."""
     monkeypatch.setattr(module, "AIOKafkaAdminClient", lambda **connection: admin)
     return asyncio.run(LedgerTopic("ledger", "w", dict, **options)._prepare({"client_id": "x"}))
 
@@ -294,7 +294,7 @@ def prepared(monkeypatch: pytest.MonkeyPatch, admin: Admin, **options: Any) -> i
 def test_a_missing_topic_is_made_with_replicas_on_every_broker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Up to three; a topic that is there is left alone."""
+    """There are at most three replicas; an existing topic is left unchanged."""
     for brokers, replicas in ((1, 1), (3, 3), (5, 3)):
         admin = Admin("other", brokers=brokers)
         found = prepared(monkeypatch, admin, total_bytes=40_000_000, segment_bytes=3_000_000)
@@ -314,7 +314,7 @@ def test_a_missing_topic_is_made_with_replicas_on_every_broker(
 def test_a_topic_that_cannot_be_made_is_an_error_and_one_that_exists_is_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The administrator is closed all the same."""
+    """The admin client is closed in every case."""
     assert prepared(monkeypatch, Admin(code=TopicAlreadyExistsError.errno)) == module.MESSAGE_BYTES
     admin = Admin(code=29)
     with pytest.raises(for_code(29), match="cannot be created: not here"):
@@ -328,7 +328,7 @@ def test_a_topic_that_cannot_be_made_is_an_error_and_one_that_exists_is_none(
 def test_a_compacted_topic_is_named(
     monkeypatch: pytest.MonkeyPatch, caplog: Any, policy: str, is_named: bool
 ) -> None:
-    """Newer rows of a worker would replace its older ones."""
+    """A worker's newer rows would replace its older rows."""
 
     class Compacted(Admin):
         async def describe_configs(self, resources: Any) -> Any:
@@ -351,7 +351,7 @@ def test_a_compacted_topic_is_named(
 def test_segments_fit_into_a_partition_and_into_kafka(
     total: int, segment: int, found: tuple[int, int]
 ) -> None:
-    """All partitions together have the total."""
+    """All partitions together have the total size."""
     it = LedgerTopic("ledger", "w", dict, total_bytes=total, segment_bytes=segment)
     assert (it._retention_bytes, it._segment_bytes) == found
     assert it.place == "topic ledger"

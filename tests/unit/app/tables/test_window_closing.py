@@ -240,7 +240,7 @@ async def test_once_a_record_has_changed_the_table_its_topic_alone_is_a_source(m
 
 
 async def test_a_restored_partition_begins_without_what_was_noted_of_it(made: Made) -> None:
-    """Other workers may have changed it meanwhile; a revoked partition and its rows are forgotten."""
+    """Other workers may have changed it meanwhile; a revoked partition loses its rows."""
     made.change(KEY, 3, at=115.0)
     committed([made.it], {SOURCE: 5})
     assert made.it.times.time(0) == 115.0
