@@ -2,7 +2,7 @@
 
 Writes the ledger of a day (30 workers, 480 partitions, drawn from ``--seed``), merges it without Spark, and
 deletes it: in the end the ledger has no day but the last. A copy of the store remains from day 10. Then five
-further days are added, in turn, to this copy and to a copy of the whole store, so that load on the machine
+further days are added to this copy and to a copy of the whole store, in turn, so load on the machine
 affects both. Prints the medians: processor seconds and wall seconds. The other days are merged without
 pictures, which do not affect the store. ``--batch N`` merges N of them in a run, with the same rows in the
 same number of files. ``--compare`` compares the store with a single run over all days; that run needs memory

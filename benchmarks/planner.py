@@ -46,7 +46,7 @@ class Case:
 def equal(
     name: str, members: int, topics: int, partitions: int, *, with_aiokafka: bool = False
 ) -> Case:
-    """All members subscribe to every topic; partition counts differ by 1, so topics form no group."""
+    """All members subscribe to every topic; partition counts differ by 1, so each topic is a group."""
     first = partitions // topics - topics // 2
     counts = [first + t for t in range(topics - 1)]
     counts.append(partitions - sum(counts))

@@ -2,10 +2,10 @@
 
     python -m benchmarks.status [--members N] [--runs N] [--json FILE]
 
-A generated group has N members with 10 tasks each, two source topics and two tables. CPU time is measured
-from the bytes of the coordinator's answer and of every worker's document to the report, and from the report
-to JSON and to text, for one screen and for all members. The fastest of several runs counts: other
-processes on the machine only add time.
+A generated group has N members with 10 tasks each, two source topics and two tables. Two steps are
+measured in CPU time. The first turns the coordinator's answer and every worker's document, as bytes, into
+the report. The second turns the report into JSON and into text, for one screen and for all members. The
+fastest of several runs counts: other processes on the machine only add time.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A partition is *kept* if a single process did all its records around the change, and *moved* if another
 process did some; a restarted worker is another process. The gap is the longest time between two of the
-partition's processed records, without repeats, from the last record before the change until the group is at
-rest.
+partition's processed records, without repeats. The measurement starts at the last record before the change
+and ends when the group is at rest.
 """
 
 from __future__ import annotations

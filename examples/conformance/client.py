@@ -1,4 +1,4 @@
-"""A client of the assigner service for the conformance test: it prints each write with its time.
+"""A client of the assigner service for the conformance test; prints each write with its time.
 
 python -m faust_assigner.service.conformance -- python -m examples.conformance.client
 """

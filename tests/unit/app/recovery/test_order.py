@@ -42,7 +42,7 @@ def test_nothing_to_restore_is_no_chunk() -> None:
 
 
 def test_a_source_waits_for_the_tables_of_its_number_only() -> None:
-    """It also waits for every partition of a shared table."""
+    """A source also waits for every partition of a shared table."""
     sources = {TP("orders", 0), TP("orders", 1), TP("clicks", 1)}
     assert ready_sources(sources, set()) == sources
     assert ready_sources(sources, {TP(LOGS, 1)}) == {TP("orders", 0)}

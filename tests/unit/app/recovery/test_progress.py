@@ -106,7 +106,7 @@ def test_a_line_comes_every_few_seconds_and_one_at_the_end(
 
 
 def test_what_stands_still_has_no_end_to_be_foreseen(progress: Progress, clock: Clock) -> None:
-    """A broker that does not answer causes such a standstill."""
+    """A broker without answers causes such a standstill."""
     clock.now += 3
     assert progress.line() == (
         "Restoring 2 partitions: 1,400 records remain, 0 records/s, the end is not predictable yet"
@@ -114,7 +114,7 @@ def test_what_stands_still_has_no_end_to_be_foreseen(progress: Progress, clock: 
 
 
 def test_a_second_restore_begins_anew(progress: Progress, clock: Clock) -> None:
-    """It has its own time and its own records."""
+    """The second restore has its own time and records."""
     clock.now += 60
     progress.move("a", 1000)
     progress.finish("a")
@@ -167,7 +167,7 @@ def test_the_total_is_of_all_restores_and_the_passed_records_of_this_one(
 def test_a_restore_given_up_has_no_partitions_and_keeps_its_time(
     progress: Progress, clock: Clock
 ) -> None:
-    """A later restore continues it: rate and line cover both parts."""
+    """A later restore continues the former: rate and line cover both parts."""
     clock.now += 4
     progress.move("a", 400)
     progress.give_up()

@@ -34,7 +34,7 @@ def app_in(folder: Path, **options: Any) -> Any:
 def test_a_restore_reads_as_the_app_does(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, in_transaction: bool
 ) -> None:
-    """It has the app's cluster, folder and settings; under transactions it reads committed."""
+    """A restore has the app's cluster, folder, settings and isolation level."""
     said = {SNAPSHOTS: "s3://bucket", BATCHED_REPLAY: False}
     monkeypatch.setattr(restore_settings, "read_or_default", lambda app, setting: said[setting])
     swept: list[Path] = []
