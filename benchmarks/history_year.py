@@ -164,7 +164,7 @@ def _further_days(home: Path, given: argparse.Namespace) -> dict[str, list[tuple
             run_here(HistoryOptions((str(home / "ledger"),), str(store)))
             spent.append((time.process_time() - before, time.monotonic() - began))
         (home / "ledger" / f"{number:03}.jsonl").unlink()
-    return {title: spent[1:] for title, spent in costs.items()}  # the first further day includes imports
+    return {title: spent[1:] for title, spent in costs.items()}  # the first day includes imports
 
 
 def _whole(home: Path, given: argparse.Namespace) -> str:
