@@ -1,4 +1,4 @@
-"""Assignors for plain aiokafka consumers: what each kind promises, over reports as bytes."""
+"""Assignors for plain aiokafka consumers: the promise of each kind, over reports as bytes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ RACKS = ("a", "b", "c")
 
 
 def cluster(topics: Mapping[str, int]) -> ClusterMetadata:
-    """Three brokers in three racks; partition p is led by broker p modulo 3."""
+    """Return three brokers in three racks; broker p modulo 3 leads partition p."""
     answer = MetadataResponse_v1(
         [(node, "127.0.0.1", 9092 + node, rack) for node, rack in enumerate(RACKS)],
         0,
@@ -59,7 +59,7 @@ def cluster(topics: Mapping[str, int]) -> ClusterMetadata:
 
 
 class Group:
-    """Consumers by name with their assignors; each round everything passes through bytes."""
+    """Consumers by name with their assignors; every report and every answer is encoded as bytes."""
 
     def __init__(self, topics: Mapping[str, int]) -> None:
         self.cluster = cluster(topics)
@@ -68,12 +68,12 @@ class Group:
         self.given: dict[str, set[tuple[str, int]]] = {}
 
     def join(self, name: str, assignor: PlannedAssignor, *topics: str) -> Group:
-        """One more."""
+        """Add a consumer."""
         self.members[name] = (assignor, topics or tuple(sorted(self.cluster.topics())))
         return self
 
     def round(self, leader: str | None = None) -> int:
-        """One rebalance; how many partitions somebody gained that held some before or were held before."""
+        """Run a rebalance; return the number of partitions that consumers gained."""
         told = {
             name: ConsumerProtocolMemberMetadata.decode(assignor.metadata(topics).encode())
             for name, (assignor, topics) in self.members.items()
@@ -91,16 +91,16 @@ class Group:
 
     @property
     def loads(self) -> list[int]:
-        """How many partitions each has, by name."""
+        """Return each member's number of partitions, by name."""
         return [len(self.given[name]) for name in sorted(self.given)]
 
     def owners(self) -> Counter[tuple[str, int]]:
-        """How many members each partition has."""
+        """Return each partition's number of members."""
         return Counter(tp for given in self.given.values() for tp in given)
 
 
 def test_sticky_moves_what_balance_wants_and_nothing_else() -> None:
-    """A third of three members' partitions is a quarter of four: three of twelve move."""
+    """A new member's fair share is three of twelve partitions, and only three partitions move."""
     group = Group({"orders": 12})
     for name in "abc":
         group.join(name, StickyAssignor())
@@ -111,7 +111,7 @@ def test_sticky_moves_what_balance_wants_and_nothing_else() -> None:
 
 
 def test_co_partitioned_topics_meet_on_one_consumer() -> None:
-    """Of topics with the same count equal numbers travel together, whoever held them, and through a join."""
+    """Equal partition numbers of equal topics stay together with any owner and through a join."""
     group = Group({"orders": 6, "payments": 6, "audit": 4})
     for name, orders, payments in (("a", [0, 1, 2], [3, 4, 5]), ("b", [3, 4, 5], [0, 1, 2])):
         group.join(name, CoPartitionedAssignor())
@@ -133,7 +133,7 @@ def test_co_partitioned_topics_meet_on_one_consumer() -> None:
 
 
 def test_named_topics_travel_together_and_others_do_not() -> None:
-    """Four topics of one partition are spread over four consumers, but for the two that belong together."""
+    """Four topics of a partition each are spread over four consumers; two of them stay together."""
     group = Group({"one": 1, "two": 1, "three": 1, "four": 1})
     for name in "abcd":
         group.join(name, CoPartitionedAssignor(("one", "two")))
@@ -143,7 +143,7 @@ def test_named_topics_travel_together_and_others_do_not() -> None:
 
 
 def test_each_named_set_of_topics_travels_together() -> None:
-    """Two sets of two topics on two consumers: one set each."""
+    """Two sets of two topics on two consumers: each consumer gets a set."""
     group = Group({"one": 1, "two": 1, "three": 1, "four": 1})
     for name in "ab":
         group.join(name, CoPartitionedAssignor(("one", "four"), ("two", "three")))
@@ -154,7 +154,7 @@ def test_each_named_set_of_topics_travels_together() -> None:
 
 @pytest.mark.parametrize(("members", "copies"), [(4, 2), (5, 3), (7, 2), (3, 3), (2, 3)])
 def test_each_partition_goes_to_as_many_members_as_asked_for(members: int, copies: int) -> None:
-    """Never twice to the same one, to all where there are fewer, and evenly."""
+    """No member gets a partition twice; small groups copy to all members; loads are even."""
     group = Group({"orders": 10, "audit": 3})
     for number in range(members):
         group.join(f"m{number}", RedundantAssignor(copies))
@@ -166,7 +166,7 @@ def test_each_partition_goes_to_as_many_members_as_asked_for(members: int, copie
 
 
 def test_after_a_death_only_its_copies_find_new_members() -> None:
-    """Twelve partitions twice on four members: the six of the one that died move, and nothing else."""
+    """Four members hold twelve partitions twice: only the dead member's six copies move."""
     group = Group({"orders": 12})
     for name in "abcd":
         group.join(name, RedundantAssignor(2))
@@ -177,7 +177,7 @@ def test_after_a_death_only_its_copies_find_new_members() -> None:
 
 
 def test_to_even_loads_out_a_spare_that_its_member_never_held_goes_first() -> None:
-    """Moving the one that it holds already would be a copy made anew for nothing."""
+    """A move of the member's former spare would throw away an existing copy."""
     heavy = Joined(
         member_id="heavy", topics=("orders",), data=UserData(round=1, spare={"orders": [1]})
     )
@@ -197,7 +197,7 @@ def test_to_even_loads_out_a_spare_that_its_member_never_held_goes_first() -> No
 def test_loads_are_evened_out_relative_to_the_capacities(
     capacity: float, spares: int, kept: set[int]
 ) -> None:
-    """Four copies on a member of twice the capacity weigh as much as two on the other one."""
+    """Four copies on a member of double capacity weigh as much as two on the second member."""
     heavy = Joined(member_id="heavy", topics=("orders",), data=UserData(capacity=capacity))
     light = Joined(member_id="light", topics=("orders",), data=UserData())
     active = {"heavy": {("orders", 0)}, "light": {("orders", 8)}}
@@ -209,7 +209,7 @@ def test_loads_are_evened_out_relative_to_the_capacities(
 
 
 def test_to_even_loads_out_no_member_gets_a_spare_of_what_it_owns() -> None:
-    """The partition would be on one member fewer than was asked for."""
+    """Otherwise the partition would have too few copies."""
     heavy, light = (
         Joined(member_id=name, topics=("orders",), data=UserData()) for name in ("heavy", "light")
     )
@@ -223,7 +223,7 @@ def test_to_even_loads_out_no_member_gets_a_spare_of_what_it_owns() -> None:
 
 
 def test_to_even_loads_out_no_member_gets_a_spare_of_a_topic_that_it_does_not_read() -> None:
-    """It could not serve it; a topic that both read goes instead."""
+    """The member could not serve such a spare; a spare of a shared topic moves instead."""
     heavy = Joined(member_id="heavy", topics=("audit", "orders"), data=UserData())
     light = Joined(member_id="light", topics=("orders",), data=UserData())
     active = {"heavy": {("audit", 9)}, "light": set[tuple[str, int]]()}
@@ -236,7 +236,7 @@ def test_to_even_loads_out_no_member_gets_a_spare_of_a_topic_that_it_does_not_re
 
 
 def test_partitions_go_to_the_rack_of_their_leader() -> None:
-    """Three racks, one consumer in each: all partitions at home; a second round moves nothing."""
+    """Each of three racks has a consumer and gets its own partitions; a second round moves none."""
     group = Group({"orders": 9, "audit": 6})
     for name, rack in zip("abc", RACKS, strict=True):
         group.join(name, RackAwareAssignor(rack))
@@ -247,7 +247,7 @@ def test_partitions_go_to_the_rack_of_their_leader() -> None:
 
 
 def test_balance_goes_before_racks_and_partitions_come_home_when_they_can() -> None:
-    """Two racks of three have consumers; when the third comes its partitions go there."""
+    """The third rack's first consumer gets that rack's partitions from the two older consumers."""
     group = Group({"orders": 9})
     group.join("a", RackAwareAssignor("a")).join("b", RackAwareAssignor("b")).round()
     assert sorted(group.loads) == [4, 5]
@@ -257,7 +257,7 @@ def test_balance_goes_before_racks_and_partitions_come_home_when_they_can() -> N
 
 
 def test_any_facts_may_be_liked() -> None:
-    """A consumer with a fast disk likes the first partitions."""
+    """A consumer with a fast disk prefers the first partitions."""
 
     class Disks(MetadataAssignor):
         def liked(
@@ -272,7 +272,7 @@ def test_any_facts_may_be_liked() -> None:
 
 
 def test_a_wish_for_topics_that_a_member_does_not_read_moves_nothing() -> None:
-    """It can get no partition of them."""
+    """The member can get no partition of such a topic."""
 
     class Greedy(MetadataAssignor):
         def liked(
@@ -294,7 +294,7 @@ def test_a_wish_for_topics_that_a_member_does_not_read_moves_nothing() -> None:
 
 
 def test_a_consumer_tells_its_capacity_and_labels_in_every_round() -> None:
-    """Also after its first assignment, which it tells beside them."""
+    """The consumer's report after its first assignment has them as well."""
     group = Group({"orders": 6})
     assignor = RackAwareAssignor("a", capacity=2.0)
     group.join("a", assignor).join("b", RackAwareAssignor("b"))
@@ -306,7 +306,7 @@ def test_a_consumer_tells_its_capacity_and_labels_in_every_round() -> None:
 
 
 def test_a_member_keeps_what_no_member_likes() -> None:
-    """Only partitions that a member likes move; of the others each stays where balance allows."""
+    """Only preferred partitions move; the remaining ones stay where balance allows."""
 
     class First(MetadataAssignor):
         def liked(
@@ -326,7 +326,7 @@ def test_a_member_keeps_what_no_member_likes() -> None:
 
 
 def test_as_many_labels_as_are_allowed_can_be_told() -> None:
-    """And none more."""
+    """A label more is refused."""
     labels = {f"l{n}": "x" for n in range(LABELS + 1)}
     with pytest.raises(MetadataRefused):
         decode_user_data(encode_user_data(UserData(labels=labels)))
@@ -335,7 +335,7 @@ def test_as_many_labels_as_are_allowed_can_be_told() -> None:
 
 
 def test_as_many_topics_as_are_allowed_can_be_claimed() -> None:
-    """And none more."""
+    """A topic more is refused."""
     claims = {f"t{n}": [0] for n in range(TOPICS + 1)}
     with pytest.raises(MetadataRefused):
         decode_user_data(encode_user_data(UserData(active=claims)))
@@ -344,7 +344,7 @@ def test_as_many_topics_as_are_allowed_can_be_claimed() -> None:
 
 
 def test_the_limit_of_claimed_partitions_holds_for_all_topics_together() -> None:
-    """A short text of runs must not unfold into any number of partitions."""
+    """A short text of runs must not expand into any number of partitions."""
     half = NUMBERS // 2
     full = {"clicks": range(half), "orders": range(NUMBERS - half)}
     found = decode_user_data(encode_user_data(UserData(active=full))).active
@@ -357,7 +357,7 @@ def test_the_limit_of_claimed_partitions_holds_for_all_topics_together() -> None
 
 
 def test_capacity_weighs_a_share() -> None:
-    """Twice the capacity, twice the partitions."""
+    """A member of double capacity gets twice the partitions."""
     group = Group({"orders": 9})
     group.join("a", StickyAssignor(capacity=2.0)).join("b", StickyAssignor()).round()
     assert group.loads == [6, 3]
@@ -384,7 +384,7 @@ def test_capacity_weighs_a_share() -> None:
 def test_a_bad_word_makes_its_member_new_and_stops_nobody(
     data: bytes, kind: PlannedAssignor
 ) -> None:
-    """It is refused and counted, its partitions are given out all the same."""
+    """The report is refused and counted; all partitions are still assigned."""
     group = Group({"orders": 6})
     for name in "ab":
         group.join(name, kind)
@@ -396,7 +396,7 @@ def test_a_bad_word_makes_its_member_new_and_stops_nobody(
 
 
 def test_a_word_of_an_older_round_never_wins() -> None:
-    """Who slept through a round claims what another has got since: as it comes last, only its share moves."""
+    """A member that missed a round claims reassigned partitions: it gets only its share back."""
     group = Group({"orders": 8})
     group.join("a", StickyAssignor()).join("b", StickyAssignor()).round()
     asleep, claimed = group.members.pop("a"), group.given["a"]
@@ -408,7 +408,7 @@ def test_a_word_of_an_older_round_never_wins() -> None:
 
 
 def test_each_round_is_dated_one_later_than_all_that_members_have_seen() -> None:
-    """Whoever of them leads, and though one missed the last."""
+    """The number rises whichever member leads and even if a member missed the last round."""
     group = Group({"orders": 8})
     group.join("a", StickyAssignor()).join("b", StickyAssignor())
     dates = []
@@ -431,14 +431,14 @@ def test_each_round_is_dated_one_later_than_all_that_members_have_seen() -> None
 
 
 def test_a_topic_without_partitions_is_nobodys() -> None:
-    """Subscribed to before it was created: no round fails."""
+    """The subscription may precede the topic's creation: no round fails."""
     group = Group({"orders": 2})
     group.join("a", StickyAssignor(), "orders", "later").round()
     assert group.given["a"] == {("orders", 0), ("orders", 1)}
 
 
 def test_an_assignor_is_asked_for_topics_with_partitions_only() -> None:
-    """A subclass divides no empty topic."""
+    """The assignor's subclass gets no empty topic."""
     asked: list[str] = []
 
     class Liking(MetadataAssignor):
@@ -454,7 +454,7 @@ def test_an_assignor_is_asked_for_topics_with_partitions_only() -> None:
 
 
 def test_members_that_like_nothing_keep_everything() -> None:
-    """A division that is liked as much as the present one is no reason for a move."""
+    """An equally preferred division is no reason for a move."""
 
     class Indifferent(MetadataAssignor):
         def liked(
@@ -472,7 +472,7 @@ def test_members_that_like_nothing_keep_everything() -> None:
 
 
 def test_what_others_would_refuse_is_refused_when_it_is_made() -> None:
-    """A capacity or label no leader would take fails in the consumer that says it."""
+    """A capacity or label that leaders refuse raises an error in the consumer that sets it."""
     with pytest.raises(MetadataRefused):
         StickyAssignor(capacity=0)
     with pytest.raises(MetadataRefused):
@@ -482,7 +482,7 @@ def test_what_others_would_refuse_is_refused_when_it_is_made() -> None:
 
 
 def test_a_member_that_counts_to_the_end_leaves_the_others_answers_readable() -> None:
-    """One more than the last round could not be read: spare copies would be taken for first ones, by all."""
+    """With a higher, unreadable number every member would mistake spare copies for first copies."""
     group = Group({"orders": 6})
     for name in "abc":
         group.join(name, RedundantAssignor(2))
@@ -500,7 +500,7 @@ def test_a_member_that_counts_to_the_end_leaves_the_others_answers_readable() ->
 
 
 def test_a_rack_of_others_does_not_keep_partitions_from_their_own() -> None:
-    """Consumers of two racks hold partitions of a third: those stay, and the others still come home."""
+    """Two racks' consumers own a third rack's partitions and keep them; home partitions return."""
     group = Group({"orders": 12})
     held = {"a": [1, 2, 4, 5, 7, 8], "b": [0, 3, 6, 9, 10, 11]}
     for name, numbers in held.items():
@@ -517,7 +517,7 @@ def test_a_rack_of_others_does_not_keep_partitions_from_their_own() -> None:
 
 
 def test_a_consumer_reports_its_topics_and_its_last_assignment_in_order() -> None:
-    """Spare copies apart from first copies, for each topic; its capacity and labels stay."""
+    """Spare copies are separate from first copies of each topic; capacity and labels stay."""
     assignor = RackAwareAssignor("r", capacity=2.5)
     assert assignor.refused == 0
     answer = encode_answer(Answer(round=6, spare={"b": [1, 2], "c": [0], "x": [9]}))
@@ -539,7 +539,7 @@ def test_a_consumer_reports_its_topics_and_its_last_assignment_in_order() -> Non
 
 
 def test_a_leader_places_every_topic_of_any_member_and_answers_each_in_full() -> None:
-    """The last member alone reads "z"; a topic without partitions is not placed."""
+    """Only the last member reads "z"; a topic without partitions is not placed."""
     asked: list[tuple[list[Joined], list[tuple[str, int]]]] = []
 
     class Placing(PlannedAssignor):
@@ -578,7 +578,7 @@ def test_a_leader_places_every_topic_of_any_member_and_answers_each_in_full() ->
 
 
 def test_a_joined_member_is_the_planners_member_with_every_field() -> None:
-    """Its round is the generation of its claims."""
+    """The number of the report's round is the generation of its claims."""
     data = UserData(round=4, active={"a": [1]}, spare={"b": [2]}, capacity=3.0)
     member = Joined(member_id="m", topics=("a", "b"), data=data).member
     assert member == Member(
@@ -587,7 +587,7 @@ def test_a_joined_member_is_the_planners_member_with_every_field() -> None:
 
 
 def test_the_bytes_of_reports_and_answers_stay_the_same() -> None:
-    """Consumers of two releases are in one group: runs of numbers, keys in order, no spaces."""
+    """Consumers of two releases share a group: runs of numbers, keys in order, no spaces."""
     report = UserData(
         round=7, active={"b": [4, 0, 1, 2], "a": [5], "none": []}, spare={"c": [3, 2]},
         labels={"rack": "r"}, capacity=0.5,
@@ -605,7 +605,7 @@ def test_the_bytes_of_reports_and_answers_stay_the_same() -> None:
 
 @pytest.mark.parametrize("field", ["round", "capacity", "number"])
 def test_the_limits_of_a_report_are_allowed_and_the_next_values_are_not(field: str) -> None:
-    """The first and the last round, capacity and partition number."""
+    """The values are the first and the last round, capacity and partition number."""
     allowed, refused = {
         "round": (
             [{"round": -1}, {"round": LAST_ROUND}],
@@ -640,5 +640,5 @@ def test_the_limits_of_a_report_are_allowed_and_the_next_values_are_not(field: s
 def test_the_next_round_follows_the_highest_that_is_reported(
     rounds: tuple[int, ...], following: int
 ) -> None:
-    """At most the last round that can be read."""
+    """The next round is at most the last readable round."""
     assert next_round(UserData(round=number) for number in rounds) == following

@@ -1,4 +1,4 @@
-"""A link to a coordinator that moves, is silent or cannot be found; the client is no socket."""
+"""A link to a coordinator that moves, does not answer or cannot be found, with a fake client."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BACKOFF_S = 0.5
 
 
 class Client:
-    """Takes the place of aiokafka's; ``finds`` are the outcomes of lookups, the last one for ever."""
+    """A fake of aiokafka's client; ``finds`` lists the lookups' outcomes, the last for ever."""
 
     def __init__(self) -> None:
         self.finds: list[Any] = [7]
@@ -35,16 +35,16 @@ class Client:
         self.hung_up += 1
 
     async def bootstrap(self) -> None:
-        """Connect, or not."""
+        """Connect, or raise an error."""
         if not self.boots:
             raise errors.KafkaConnectionError("nobody")
 
     async def close(self) -> None:
-        """Count."""
+        """Count the call."""
         self.closed += 1
 
     async def coordinator_lookup(self, kind: Any, group_id: str) -> int:
-        """The next outcome; None is silence."""
+        """Return the next outcome; None never returns."""
         self.lookups.append(asyncio.get_running_loop().time())
         self.groups.append((kind, group_id))
         found = self.finds.pop(0) if len(self.finds) > 1 else self.finds[0]
@@ -55,18 +55,18 @@ class Client:
         return int(found)
 
     async def ready(self, node: int, group: Any) -> bool:
-        """Whether the node can be reached."""
+        """Return whether the node can be reached."""
         self.groups.append(group)
         return node in self.ready_nodes
 
     async def force_metadata_update(self) -> None:
-        """Count; the update itself never ends where the cluster is silent."""
+        """Count the call; with a silent cluster the update never ends."""
         self.updates += 1
         if self.finds[0] is None:
             await asyncio.sleep(1e9)
 
     async def send(self, node: int, request: Any, group: Any) -> Any:
-        """An answer, or an error."""
+        """Return an answer or raise an error."""
         self.groups.append((node, request, group))
         found = self.answer(node)
         if isinstance(found, Exception):
@@ -76,14 +76,14 @@ class Client:
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> Client:
-    """The client of every link of a test."""
+    """Replace the client of every link of a test."""
     made = Client()
     monkeypatch.setattr(room, "AIOKafkaClient", lambda **_: made)
     return made
 
 
 def run(story: Callable[[CoordinatorLink], Any]) -> None:
-    """With a link, on a clock that costs no time."""
+    """Run the story with a link on a simulated clock."""
 
     async def told() -> None:
         await story(CoordinatorLink("g", retry_backoff_s=BACKOFF_S))
@@ -92,7 +92,7 @@ def run(story: Callable[[CoordinatorLink], Any]) -> None:
 
 
 def test_a_coordinator_is_looked_for_once_and_again_after_it_is_lost(client: Client) -> None:
-    """Each request would otherwise cost another one."""
+    """Otherwise each request would cost a lookup."""
     client.finds = [7, 8]
 
     async def story(link: CoordinatorLink) -> None:
@@ -105,7 +105,7 @@ def test_a_coordinator_is_looked_for_once_and_again_after_it_is_lost(client: Cli
 
 
 def test_a_request_that_fails_makes_the_next_one_look_again(client: Client) -> None:
-    """The error reaches the caller, who knows whether to ask again."""
+    """The error reaches the caller, which decides about a retry."""
     client.finds = [7, 8]
     client.answer = lambda node: errors.RequestTimedOutError() if node == 7 else node
 
@@ -130,7 +130,7 @@ def test_a_request_that_fails_makes_the_next_one_look_again(client: Client) -> N
 def test_a_coordinator_that_is_not_there_yet_is_looked_for_after_a_pause(
     client: Client, problem: Any
 ) -> None:
-    """With fresh metadata; 9 is a node that cannot be reached."""
+    """The link refreshes its metadata; node 9 cannot be reached."""
     client.finds = [problem, problem, 7]
 
     async def story(link: CoordinatorLink) -> None:
@@ -154,7 +154,7 @@ def test_a_lookup_that_no_server_answers_ends_and_begins_on_new_connections(clie
 
 
 def test_an_error_that_no_other_try_can_cure_is_raised(client: Client) -> None:
-    """A member without rights must not look for ever."""
+    """A member without rights must not look for its coordinator for ever."""
     client.finds = [errors.GroupAuthorizationFailedError()]
 
     async def story(link: CoordinatorLink) -> None:
@@ -167,7 +167,7 @@ def test_an_error_that_no_other_try_can_cure_is_raised(client: Client) -> None:
 
 @pytest.mark.parametrize("boots", [True, False])
 def test_a_link_that_cannot_connect_leaves_nothing_open(client: Client, boots: bool) -> None:
-    """The caller has no link to close then."""
+    """The caller then has no link to close."""
     client.boots = boots
 
     async def story(link: CoordinatorLink) -> None:

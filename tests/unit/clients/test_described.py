@@ -1,4 +1,4 @@
-"""A group as its coordinator describes it: what is shown, what is an error, and what is asked once."""
+"""A group in its coordinator's description: the shown facts, the errors and the requests."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ CONNECTION: dict[str, Any] = {}
 
 
 class Client:
-    """Answers each API with what the test gives; keeps the requests."""
+    """A client that answers each API with the test's data and keeps the requests."""
 
-    is_old = False  # it knows no reasons of those who leave
+    is_old = False  # an old broker knows no reasons for leaving
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **answers: Any) -> None:
         self.answers = answers
@@ -41,22 +41,22 @@ class Client:
         monkeypatch.setattr(groups, "KioRequest", self.request)
 
     def request(self, *place: int, **more: Any) -> tuple[int, dict[str, Any]]:
-        """The API and the fields of a request."""
+        """Return the API and the fields of a request."""
         self.versions.append(place)
         return place[0], more
 
     @contextlib.asynccontextmanager
     async def connected(self, connection: object) -> AsyncIterator[Client]:
-        """This client."""
+        """Yield this client."""
         yield self
 
     async def coordinator_lookup(self, kind: object, group_id: str) -> int:
-        """The only node."""
+        """Return the only node."""
         self.looked_up.append((kind, group_id))
         return 1
 
     async def send(self, node: int, request: tuple[int, dict[str, Any]]) -> Any:
-        """The answer of the test."""
+        """Return the test's answer."""
         self.sent.append(request)
         if self.is_old and any(hasattr(each, "reason") for each in request[1].get("members", ())):
             raise IncompatibleBrokerVersion("no reasons")
@@ -66,12 +66,12 @@ class Client:
 
 
 def consumer(error: int = 69, **more: Any) -> Any:
-    """An answer to ConsumerGroupDescribe; by default that there is no such group."""
+    """Return an answer to ConsumerGroupDescribe; by default the group does not exist."""
     return SimpleNamespace(groups=[SimpleNamespace(error_code=error, **more)])
 
 
 def classic(state: str) -> Any:
-    """An answer to DescribeGroups without members."""
+    """Return an answer to DescribeGroups without members."""
     group = SimpleNamespace(
         error_code=0, group_state=state, protocol_type="", protocol_data="", members=[]
     )
@@ -79,7 +79,7 @@ def classic(state: str) -> Any:
 
 
 def offsets(**committed: int) -> Any:
-    """An answer to OffsetFetch: partition 0 of each topic."""
+    """Return an answer to OffsetFetch with partition 0 of each topic."""
     topics = [
         SimpleNamespace(
             name=name, partitions=[SimpleNamespace(partition_index=0, committed_offset=at)]
@@ -90,7 +90,7 @@ def offsets(**committed: int) -> Any:
 
 
 def ends_at(monkeypatch: pytest.MonkeyPatch, end: int) -> None:
-    """Let every log that is asked for end there."""
+    """Let every log end at this offset."""
 
     async def end_offsets(connection: object, wanted: Any) -> dict[TopicPartition, int]:
         return dict.fromkeys(wanted, end)
@@ -99,7 +99,7 @@ def ends_at(monkeypatch: pytest.MonkeyPatch, end: int) -> None:
 
 
 def test_a_dead_group_with_offsets_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its last member left long ago; where it stands is what people look for."""
+    """The last member left long ago; users look for the committed offsets."""
     ends_at(monkeypatch, 9)
     Client(monkeypatch, consumer=consumer(), classic=classic("Dead"), offsets=offsets(t=0, u=-1))
     view = asyncio.run(groups.describe_group(CONNECTION, "g"))
@@ -107,7 +107,7 @@ def test_a_dead_group_with_offsets_is_shown(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_dead_group_without_offsets_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kafka describes any name as Dead."""
+    """Kafka describes any unknown name as Dead."""
     Client(monkeypatch, consumer=consumer(), classic=classic("Dead"), offsets=offsets())
     with pytest.raises(GroupNotFound):
         asyncio.run(groups.describe_group(CONNECTION, "g"))
@@ -119,7 +119,7 @@ def test_a_dead_group_without_offsets_is_none(monkeypatch: pytest.MonkeyPatch) -
 def test_a_coordinator_that_starts_is_told_from_a_refusal(
     monkeypatch: pytest.MonkeyPatch, code: int, error: type[Exception]
 ) -> None:
-    """Scripts ask again after the first, and not after the second."""
+    """Scripts retry after the first error but not after the second."""
     Client(monkeypatch, consumer=consumer(code), offsets=offsets())
     with pytest.raises(error) as raised:
         asyncio.run(groups.describe_group(CONNECTION, "g"))
@@ -127,7 +127,7 @@ def test_a_coordinator_that_starts_is_told_from_a_refusal(
 
 
 def test_what_is_to_come_is_told_from_what_is_to_go() -> None:
-    """By the target of the member."""
+    """The member's target assignment decides."""
 
     def side(*numbers: int) -> Any:
         return SimpleNamespace(
@@ -151,7 +151,7 @@ def test_what_is_to_come_is_told_from_what_is_to_go() -> None:
 
 
 def test_a_partition_that_is_only_copied_is_shown_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has no owner and nothing committed."""
+    """The partition has no owner and no committed offset."""
     ends_at(monkeypatch, 9)
     member = GroupMemberView(
         member_id="m", instance_id=None, client_id="c", host="/h", epoch=None,
@@ -171,7 +171,7 @@ def test_a_partition_that_is_only_copied_is_shown_too(monkeypatch: pytest.Monkey
 def test_an_instance_that_is_named_twice_is_removed_once(
     monkeypatch: pytest.MonkeyPatch, is_old: bool
 ) -> None:
-    """Kafka would answer the second one with an error. A broker is told why, unless it is old."""
+    """Kafka would refuse the second removal; a broker gets the reason unless the broker is old."""
     rows = [
         SimpleNamespace(group_instance_id="a", error_code=0),
         SimpleNamespace(group_instance_id="b", error_code=25),
@@ -193,7 +193,7 @@ def test_an_instance_that_is_named_twice_is_removed_once(
 def test_the_exit_code_of_retire_is_1_where_any_member_was_refused(
     monkeypatch: pytest.MonkeyPatch, refused: tuple[str, ...]
 ) -> None:
-    """A script sees it without reading the lines; JSON has null for a removed member."""
+    """The exit code tells a script about the refusal; in JSON a removed member is null."""
     errors = {name: "UnknownMemberIdError" * (name in refused) for name in ("a", "b")}
 
     async def retire(*_: Any) -> dict[str, str]:
@@ -217,7 +217,7 @@ def test_the_exit_code_of_retire_is_1_where_any_member_was_refused(
 def test_a_client_that_cannot_connect_is_closed_and_says_why(
     monkeypatch: pytest.MonkeyPatch, problem: Exception, error: type[Exception]
 ) -> None:
-    """Only a failed connection means that no broker answers; its addresses are named."""
+    """Only a failed connection raises NoBrokerAnswers, which names the addresses."""
     closed: list[None] = []
 
     class Unconnected:
@@ -237,7 +237,7 @@ def test_a_client_that_cannot_connect_is_closed_and_says_why(
 
 
 def listed(**groups_of_node: str) -> Any:
-    """An answer to ListGroups: group id -> state."""
+    """Return an answer to ListGroups from group ids and states."""
     rows = [
         SimpleNamespace(
             group_id=name, group_type="Consumer", protocol_type="t-" + name, group_state=state
@@ -248,7 +248,7 @@ def listed(**groups_of_node: str) -> Any:
 
 
 class Nodes(Client):
-    """Has two brokers; each has its own list."""
+    """A client of two brokers, each with its own list."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, lists: dict[int, Any]) -> None:
         super().__init__(monkeypatch)
@@ -256,13 +256,13 @@ class Nodes(Client):
         self.cluster.brokers = lambda: [SimpleNamespace(nodeId=node) for node in lists]
 
     async def send(self, node: int, request: tuple[int, dict[str, Any]]) -> Any:
-        """The list of the node."""
+        """Return the list of the node."""
         self.sent.append((node, *request))
         return self.lists[node]
 
 
 def test_the_list_has_the_groups_of_all_nodes_by_id(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each node knows the groups that it coordinates; an old one reports neither type nor state."""
+    """Each node lists the groups that it coordinates; an old node has no types and no states."""
     old = SimpleNamespace(
         error_code=0, groups=[SimpleNamespace(group_id="b", protocol_type="connect")]
     )
@@ -283,20 +283,20 @@ def test_the_list_has_the_groups_of_all_nodes_by_id(monkeypatch: pytest.MonkeyPa
 def test_a_node_that_refuses_the_list_is_an_error(
     monkeypatch: pytest.MonkeyPatch, code: int, error: type[Exception]
 ) -> None:
-    """A list without the groups of the last node is not the whole list."""
+    """A list without the last node's groups is incomplete."""
     Nodes(monkeypatch, {3: listed(a="Empty"), 5: SimpleNamespace(error_code=code, groups=[])})
     with pytest.raises(error, match="the list of groups"):
         asyncio.run(groups.list_groups(CONNECTION))
 
 
 def side(**topics: tuple[int, ...]) -> Any:
-    """Partitions by topic, as ConsumerGroupDescribe has them."""
+    """Return partitions by topic in the form of ConsumerGroupDescribe."""
     rows = [SimpleNamespace(topic_name=name, partitions=parts) for name, parts in topics.items()]
     return SimpleNamespace(topic_partitions=rows)
 
 
 def test_a_consumer_group_is_described_with_every_field(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two members in the order of their ids, a partition of each kind, and each offset."""
+    """Two members are sorted by id, with each kind of partition and each offset."""
     members = [
         SimpleNamespace(
             member_id="m2", instance_id="i2", client_id="c2", client_host="/2", member_epoch=8,
@@ -372,7 +372,7 @@ def test_a_consumer_group_is_described_with_every_field(monkeypatch: pytest.Monk
 def test_a_classic_group_is_described_with_every_field(
     monkeypatch: pytest.MonkeyPatch, is_known: bool
 ) -> None:
-    """A group of another type shows the size of each share; a coordinator without metadata has no address."""
+    """Connect groups show the size of each share; an unknown coordinator has no address."""
     members = [
         SimpleNamespace(
             member_id="m2", group_instance_id="i2", client_id="c2", client_host="/2",
@@ -418,7 +418,7 @@ def test_a_classic_group_is_described_with_every_field(
 def test_a_dead_group_that_has_offsets_alone_keeps_its_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A refusal of the offsets is an error, a group that another protocol has is none."""
+    """Refused offsets are an error; a group of a different protocol is not."""
     ends_at(monkeypatch, 9)
     gone = SimpleNamespace(
         error_code=69, group_state="Dead", protocol_type="", protocol_data="", members=[]
@@ -434,7 +434,7 @@ def test_a_dead_group_that_has_offsets_alone_keeps_its_state(
 def test_a_cluster_without_the_new_protocol_describes_a_classic_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It has no version of ConsumerGroupDescribe."""
+    """The cluster has no version of ConsumerGroupDescribe."""
     ends_at(monkeypatch, 9)
     client = Client(monkeypatch, classic=classic("Empty"), offsets=offsets(t=3))
     send = client.send
@@ -453,7 +453,7 @@ def test_a_cluster_without_the_new_protocol_describes_a_classic_group(
 def test_a_request_to_retire_that_is_refused_as_a_whole_is_an_error(
     monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    """No member was looked at."""
+    """The request removed no member."""
     Client(monkeypatch, leave=SimpleNamespace(error_code=code, members=[]))
     with pytest.raises(FaustAssignerError, match="group 'g'") as raised:
         asyncio.run(groups.retire(CONNECTION, "g", ["a"]))
@@ -461,7 +461,7 @@ def test_a_request_to_retire_that_is_refused_as_a_whole_is_an_error(
 
 
 class Consumer:
-    """Takes the place of aiokafka's consumer; knows one topic of two."""
+    """A fake for aiokafka's consumer that knows only topic "t"."""
 
     made: list[Consumer]
 
@@ -478,11 +478,11 @@ class Consumer:
         self.calls.append("stop")
 
     async def topics(self) -> set[str]:
-        """The topics of the cluster."""
+        """Return the topics of the cluster."""
         return {"t"}
 
     async def end_offsets(self, wanted: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """An offset of each, or an error for partition 9."""
+        """Return an offset for each partition; raise an error for partition 9."""
         self.calls.append(wanted)
         if any(tp.partition == 9 for tp in wanted):
             raise KafkaConnectionError("gone")
@@ -493,7 +493,7 @@ class Consumer:
 def test_the_ends_of_existing_logs_are_asked_for_and_the_consumer_is_stopped(
     monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
-    """A deleted topic is left out; without partitions no consumer is made."""
+    """A deleted topic is left out; without partitions no consumer is created."""
     Consumer.made = []
     monkeypatch.setattr(groups, "AIOKafkaConsumer", Consumer)
     assert asyncio.run(groups._end_offsets({"x": 1}, [])) == {}
@@ -510,7 +510,7 @@ def test_the_ends_of_existing_logs_are_asked_for_and_the_consumer_is_stopped(
 
 
 def test_partitions_are_shown_as_runs_by_topic() -> None:
-    """A run of one number is the number; topics and numbers ascend."""
+    """A run with a single number is the number; topics and numbers ascend."""
     owned = [("b", 7), ("a", 3), ("a", 1), ("a", 0), ("b", 9), ("b", 8), ("a", 5)]
     assert list(groups.as_ranges(owned)) == ["a 0-1,3,5", "b 7-9"]
     assert list(groups.as_ranges([])) == []

@@ -1,4 +1,4 @@
-"""The whole exchange of a member with its coordinator: each field of each request, each share, each call."""
+"""All requests of a member to its coordinator: each field, each share and each callback."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MEMBER_ID_REQUIRED, REBALANCE, UNKNOWN_MEMBER = 79, 27, 25
 
 
 class Script:
-    """A link that gives each request the next answer of its kind, and keeps every field of the request."""
+    """A link that answers each request from a list by kind and keeps the request's fields."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, Any]]] = []
@@ -53,7 +53,7 @@ class Script:
         self.calls.append("hang up")
 
     async def send(self, request: Any) -> Any:
-        """Return or raise the next answer; without one the coordinator is silent, or all is well."""
+        """Return or raise the next answer; without answers beats succeed, joins and syncs hang."""
         name = type(request).__name__.removesuffix("Request")
         self.asked.append((name, {key.strip("_"): has for key, has in vars(request).items()}))
         if name == "JoinGroup":
@@ -74,7 +74,7 @@ class Script:
 
 
 class Jobs:
-    """A strategy whose metadata counts the joins; it gives each member but the last its own bytes."""
+    """A strategy whose metadata counts the joins; each member but the last gets its own bytes."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -88,7 +88,7 @@ class Jobs:
         return f"{self.name}{self.joins}".encode()
 
     def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """Keep the members; leave out the last."""
+        """Keep the members and leave out the last."""
         self.members.append(members)
         if self.problem is not None:
             raise self.problem
@@ -96,7 +96,7 @@ class Jobs:
 
 
 class Told:
-    """Work that keeps each call with its time."""
+    """Work that notes each callback with its time."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[float, str, Any]] = []
@@ -120,7 +120,7 @@ class Told:
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> Script:
-    """The link of every member of a test."""
+    """Replace the link of every member of a test."""
     made = Script()
 
     def link(*place: Any, **more: Any) -> Script:
@@ -132,7 +132,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Script:
 
 
 def joined(member_id: str, leader_id: str, generation: int, protocol: str, **ids: bytes) -> Any:
-    """An answer to a join; a leader gets the members with their instance ids and metadata."""
+    """Return a join's answer; a leader gets the members with their instance ids and metadata."""
     return SimpleNamespace(
         error_code=0,
         member_id=member_id,
@@ -144,17 +144,17 @@ def joined(member_id: str, leader_id: str, generation: int, protocol: str, **ids
 
 
 def refused(code: int, member_id: str = "") -> Any:
-    """An answer with an error."""
+    """Return an answer with an error."""
     return SimpleNamespace(error_code=code, member_id=member_id, member_assignment=b"")
 
 
 def synced(state: bytes) -> Any:
-    """An answer to a sync."""
+    """Return an answer to a sync."""
     return SimpleNamespace(error_code=0, member_assignment=state)
 
 
 def a_member(work: Told, *strategies: Jobs, **more: Any) -> GroupMember:
-    """A member whose times are all different."""
+    """Return a member whose times are all different."""
     return GroupMember(
         "pool", protocol_type="jobs", strategies=strategies, work=work, session_timeout_s=9.5,
         rebalance_timeout_s=61.25, heartbeat_interval_s=2.5, retry_backoff_s=0.3, **more,
@@ -170,7 +170,7 @@ JOIN = {
 
 
 def test_a_leader_sends_every_field_of_each_request(script: Script) -> None:
-    """It takes the id that it is given, assigns to all three members, and beats in its generation."""
+    """The leader joins with its new id, assigns to three members and beats in its generation."""
     one, two, work = Jobs("one"), Jobs("two"), Told()
     script.joins = [
         refused(MEMBER_ID_REQUIRED, "m5"),
@@ -219,7 +219,7 @@ def test_a_leader_sends_every_field_of_each_request(script: Script) -> None:
 
 
 def test_a_static_follower_names_its_instance_and_assigns_nothing(script: Script) -> None:
-    """It stays in the group when it stops."""
+    """The static member stays in the group when the process stops."""
     one, work = Jobs("one"), Told()
     script.joins = [joined("m5", "m2", 8, "one")]
     script.syncs = [synced(b"\x00\x00mine")]
@@ -243,7 +243,7 @@ def test_a_static_follower_names_its_instance_and_assigns_nothing(script: Script
 
 
 def test_an_assignment_that_fails_tells_each_member_the_start_of_the_reason(script: Script) -> None:
-    """The reason has at most 1,000 characters; the leader's work gets its own copy."""
+    """The reason has at most 1,000 characters; the leader's work gets the reason as well."""
     one, work = Jobs("one"), Told()
     one.problem = ValueError("x" * 2_000)
     script.joins = [joined("m5", "m5", 7, "one", m5=b"A", m6=b"B")]
@@ -261,7 +261,7 @@ def test_an_assignment_that_fails_tells_each_member_the_start_of_the_reason(scri
 
 
 def test_a_request_for_a_round_ends_the_share_and_joins_with_new_metadata(script: Script) -> None:
-    """A heartbeat goes before; the next share has the next generation, and the old one is not lost."""
+    """A heartbeat precedes the join; the share is revoked, not lost; the generation increases."""
     one, work = Jobs("one"), Told()
     script.joins = [joined("m5", "m2", 8, "one"), joined("m5", "m2", 9, "one")]
     script.syncs = [synced(b"\x00A"), synced(b"\x00B")]
@@ -292,7 +292,7 @@ def test_a_request_for_a_round_ends_the_share_and_joins_with_new_metadata(script
 def test_a_share_ends_at_the_first_heartbeat_that_is_refused(
     script: Script, answer: int, end: str
 ) -> None:
-    """The member joins again at once, under the id that it has."""
+    """The member joins again immediately with its current id."""
     one, work = Jobs("one"), Told()
     script.joins = [joined("m5", "m2", 8, "one"), joined("m6", "m2", 9, "one")]
     script.syncs = [synced(b"\x00A"), synced(b"\x00B")]
@@ -316,7 +316,7 @@ def test_a_share_ends_at_the_first_heartbeat_that_is_refused(
 def test_a_join_without_an_answer_is_tried_again_after_the_backoff(
     script: Script, problem: KafkaError
 ) -> None:
-    """A broker that goes away while the join is parked neither ends the member nor lets the pause grow."""
+    """A broker that disappears during a join neither ends the member nor lengthens the pause."""
     one, work = Jobs("one"), Told()
     script.joins = [RequestTimedOutError(), problem, joined("m5", "m2", 8, "one")]
     script.syncs = [synced(b"\x00A")]
@@ -331,7 +331,7 @@ def test_a_join_without_an_answer_is_tried_again_after_the_backoff(
 
 @pytest.mark.parametrize("problem", [KafkaError(), TimeoutError(), "silence"])
 def test_a_goodbye_that_fails_leaves_the_link_closed(script: Script, problem: Any) -> None:
-    """After 5 s at the latest; a second stop does nothing that the first one has done."""
+    """The stop takes at most 5 s; a second stop has no effect."""
     one, work = Jobs("one"), Told()
     script.joins = [joined("m5", "m2", 8, "one")]
     script.syncs = [synced(b"\x00A")]
@@ -362,7 +362,7 @@ def test_a_goodbye_that_fails_leaves_the_link_closed(script: Script, problem: An
 def test_a_member_whose_work_fails_to_end_leaves_the_group_all_the_same(
     script: Script, is_silent: bool
 ) -> None:
-    """The error reaches the caller after the goodbye, and the link is closed."""
+    """The error reaches the caller after the leave request, and the link is closed."""
     one, work = Jobs("one"), Told()
     script.joins = [joined("m5", "m2", 8, "one")]
     script.syncs = [synced(b"\x00A")]
@@ -387,7 +387,7 @@ def test_a_member_whose_work_fails_to_end_leaves_the_group_all_the_same(
 
 
 def test_a_member_that_cannot_connect_never_joins(script: Script) -> None:
-    """Its start raises, and there is nothing to wait for or to stop."""
+    """The start raises an error; wait() and stop() return immediately."""
     work = Told()
 
     async def unconnected() -> None:
@@ -407,7 +407,7 @@ def test_a_member_that_cannot_connect_never_joins(script: Script) -> None:
 
 
 def test_a_refused_join_sends_no_sync_and_is_sent_again_after_its_pause(script: Script) -> None:
-    """The pause doubles with each odd answer in a row; a usual answer and a successful round end it."""
+    """The pause doubles with each unexpected answer; a usual answer or a full round resets it."""
     one, work = Jobs("one"), Told()
     script.joins = [
         refused(REBALANCE), refused(15), refused(10), refused(10), refused(UNKNOWN_MEMBER, "x"),

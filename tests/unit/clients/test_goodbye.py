@@ -1,4 +1,4 @@
-"""How a member goes, and what it asks about its place; the coordinator is no socket."""
+"""A member's leave and its check of its membership, with a fake coordinator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.clients.test_member import (
 
 
 class Linked(Coordinator):
-    """Keeps what its link was made with, and whether it was hung up before each goodbye."""
+    """A coordinator that keeps its link's arguments and the state of the connection at a leave."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Linked(Coordinator):
         self.goodbyes: list[bool] = []
 
     async def send(self, request: Any) -> Any:
-        """As before."""
+        """Note the state of the connection at a leave, then answer as usual."""
         if type(request).__name__ == "LeaveGroupRequest":
             self.goodbyes.append(self.hung_up > 0)
         return await super().send(request)
@@ -38,7 +38,7 @@ class Linked(Coordinator):
 
 @pytest.fixture
 def linked(monkeypatch: pytest.MonkeyPatch) -> Linked:
-    """The coordinator of every member of a test."""
+    """Replace the coordinator of every member of a test."""
     made = Linked()
 
     def link(group_id: str, **more: Any) -> Linked:
@@ -50,7 +50,7 @@ def linked(monkeypatch: pytest.MonkeyPatch) -> Linked:
 
 
 def a_member(**more: Any) -> GroupMember:
-    """One that joins alone."""
+    """Return a member that joins alone."""
     return GroupMember(
         "g", protocol_type="t", strategies=[Alone()], work=Diary(),
         session_timeout_s=SESSION_S, heartbeat_interval_s=1.9, **more,
@@ -61,7 +61,7 @@ def a_member(**more: Any) -> GroupMember:
 def test_a_dynamic_member_says_goodbye_on_a_new_connection_and_a_static_one_says_none(
     linked: Linked, instance: str | None, goodbyes: list[bool]
 ) -> None:
-    """On the old connection a join may be parked. A static member is expected back."""
+    """A join may be parked on the old connection; the group expects the static member back."""
 
     async def story() -> None:
         async with a_member(instance_id=instance):
@@ -78,7 +78,7 @@ def test_a_dynamic_member_says_goodbye_on_a_new_connection_and_a_static_one_says
 def test_a_share_counts_until_the_group_forgets_the_member(
     linked: Linked, answer: int, is_in: bool
 ) -> None:
-    """While a round begins the share is still the member's: the round waits for it."""
+    """At the start of a round the member still owns the share: the round waits for its join."""
 
     async def story() -> None:
         async with a_member() as member:
@@ -94,7 +94,7 @@ def test_a_share_counts_until_the_group_forgets_the_member(
 
 
 def test_a_request_may_take_as_long_as_a_round(linked: Linked) -> None:
-    """A join is answered when all are in: until the rebalance timeout, and then some."""
+    """The broker answers a join when all members joined, at most after the rebalance timeout."""
 
     async def story() -> None:
         async with a_member(rebalance_timeout_s=60.0):

@@ -1,4 +1,4 @@
-"""What a member of a group is seen to own, by the bytes of its assignment."""
+"""The owned partitions of a group's member, read from the bytes of its assignment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GIVEN = [("orders", [0]), ("log", [0, 1, 2])]
 
 
 def seen(user_data: bytes, protocol: str = EAGER) -> GroupMemberView:
-    """A member with the partitions GIVEN."""
+    """Return a member with the partitions GIVEN."""
     share = ConsumerProtocolMemberAssignment(0, GIVEN, user_data).encode()
     member = SimpleNamespace(
         member_id="m", client_id="c", client_host="/h", member_assignment=share
@@ -27,14 +27,14 @@ def seen(user_data: bytes, protocol: str = EAGER) -> GroupMemberView:
 
 
 def names(owned: frozenset[tuple[str, int]]) -> list[str]:
-    """Sorted, short."""
+    """Return short sorted names."""
     return [f"{topic}-{number}" for topic, number in sorted(owned)]
 
 
 @pytest.mark.parametrize("protocol", [EAGER, COOPERATIVE])
 @pytest.mark.parametrize("is_stock", [False, True])
 def test_a_faust_worker_owns_its_actives_alone(protocol: str, is_stock: bool) -> None:
-    """Its standbys stand apart, whoever led the round."""
+    """Standbys are listed separately under either kind of leader."""
     write = WRITER.for_stock if is_stock else WRITER.for_ours
     view = seen(write({"orders": [0], "log": [0]}, {"log": [1, 2]}, "http://a"), protocol)
     assert (names(view.owned), names(view.standbys)) == (
@@ -44,7 +44,7 @@ def test_a_faust_worker_owns_its_actives_alone(protocol: str, is_stock: bool) ->
 
 
 def test_a_worker_owns_of_a_global_table_what_it_was_given() -> None:
-    """Every worker reads all of its changelog, as active and as standby."""
+    """Every worker reads the whole changelog, as active or as standby."""
     everything = {"log": [0, 1, 2]}
     answer = WRITER.for_ours(
         {"orders": [0], **everything}, everything, "http://a", writes={"log": [1]}
@@ -66,19 +66,19 @@ def test_a_worker_owns_of_a_global_table_what_it_was_given() -> None:
     ],
 )
 def test_a_member_of_another_kind_owns_all_it_was_assigned(user_data: bytes, protocol: str) -> None:
-    """Another protocol, or words that are no answer of a Faust leader."""
+    """The protocol is not Faust's, or the bytes are no answer of a Faust leader."""
     view = seen(user_data, protocol)
     assert (len(view.owned), view.standbys, view.shares) == (4, frozenset(), None)
 
 
 def test_the_lag_behind_a_log_that_ends_before_the_commit_is_zero() -> None:
-    """A topic that was deleted and created again is shorter than what was committed of it."""
+    """A recreated topic may be shorter than its committed offset."""
     view = PartitionView(topic="orders", partition=0, committed=5, end=3, owner=None)
     assert view.lag == 0
 
 
 def test_a_first_round_and_an_answer_with_actives_alone_are_a_faust_workers() -> None:
-    """Generation 0 is of this package's leader, and a worker without standbys owns its actives."""
+    """Generation 0 comes from this package's leader; a worker without standbys owns its actives."""
     writer = AnswerWriter(Directory(), {"orders": 0, "log": 0}, generation=0, is_uniform=True)
     everything = {"log": [0, 1, 2]}
     first = writer.for_ours({"orders": [0], **everything}, everything, "http://a", writes={})
@@ -91,7 +91,7 @@ def test_a_first_round_and_an_answer_with_actives_alone_are_a_faust_workers() ->
 
 
 def test_a_member_of_a_consumer_group_is_seen_with_every_field() -> None:
-    """An assignment that does not decode is shown by its size."""
+    """The size stands for an assignment that does not decode."""
     member = SimpleNamespace(
         member_id="m", group_instance_id="i", client_id="c", client_host="/h",
         member_assignment=b"\xff" * 7,
@@ -109,13 +109,13 @@ def test_a_member_of_a_consumer_group_is_seen_with_every_field() -> None:
 def test_the_lag_is_the_number_of_records_after_the_commit(
     committed: int | None, end: int, lag: int | None
 ) -> None:
-    """Without a commit it is not known; offset 0 is a commit."""
+    """The lag is unknown without a commit; offset 0 is a commit."""
     view = PartitionView(topic="orders", partition=0, committed=committed, end=end, owner=None)
     assert view.lag == lag
 
 
 def test_an_answer_with_standbys_alone_owns_nothing_and_an_empty_one_says_nothing() -> None:
-    """A worker may hold copies only; an answer without any partition is of another kind."""
+    """A worker may have only copies; an answer without partitions is of a different kind."""
     copies = seen(WRITER.for_ours({}, {"log": [0, 1, 2]}, "http://a"))
     assert (copies.owned, len(copies.standbys)) == (frozenset(), 4)
     empty = seen(WRITER.for_ours({}, {}, "http://a"))

@@ -1,4 +1,4 @@
-"""A request of the protocol: which version is sent."""
+"""A request of the protocol: the choice of its version."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LIST_GROUPS = 16
 def test_the_highest_version_that_both_sides_know_is_sent(
     newest: int, at_least: int, known: tuple[int, int], sent: int
 ) -> None:
-    """Of those from ``at_least`` to ``newest``."""
+    """The version lies between ``at_least`` and ``newest``."""
     request = KioRequest(LIST_GROUPS, newest, at_least)
     assert sent == request.prepare({LIST_GROUPS: known}).API_VERSION
 
@@ -44,7 +44,7 @@ def test_the_highest_version_that_both_sides_know_is_sent(
 def test_without_a_common_version_nothing_is_sent(
     newest: int, at_least: int, versions: Mapping[int, tuple[int, int]], shown: str
 ) -> None:
-    """A server that does not list the API at all knows no version of it."""
+    """A server that does not list the API knows no version of the API."""
     with pytest.raises(IncompatibleBrokerVersion, match=f"API 16: .* {shown}$"):
         KioRequest(LIST_GROUPS, newest, at_least).prepare(versions)
 
@@ -56,7 +56,7 @@ def test_without_a_common_version_nothing_is_sent(
 def test_headers_carry_tags_from_the_first_flexible_version_on(
     version: int, request_header: type, answer_header: int
 ) -> None:
-    """ListGroups became flexible with version 3: a byte for the tags follows the correlation id."""
+    """ListGroups is flexible from version 3: a byte of tags follows the correlation id."""
     request = KioRequest(LIST_GROUPS, version).prepare({LIST_GROUPS: (0, version)})
     header = request.build_request_header(7, "me")
     assert type(header) is request_header
@@ -67,7 +67,7 @@ def test_headers_carry_tags_from_the_first_flexible_version_on(
 
 
 def test_fields_that_a_version_lacks_are_left_out() -> None:
-    """ListGroups knows states from version 4 on."""
+    """ListGroups has states from version 4 on."""
     requests = [KioRequest(LIST_GROUPS, n, states_filter=("Stable",)) for n in (3, 4)]
     sizes = [len(one.prepare({LIST_GROUPS: (0, 9)}).encode()) for one in requests]
     assert sizes[1] > sizes[0] + len("Stable")
@@ -81,7 +81,7 @@ def test_every_field_of_a_request_is_sent() -> None:
 
 
 def test_an_answer_is_read_from_the_rest_of_the_frame() -> None:
-    """ListGroups 3: a throttle time, an error code and one group."""
+    """ListGroups 3 answers with a throttle time, an error code and a group."""
     request = KioRequest(LIST_GROUPS, 3).prepare({LIST_GROUPS: (0, 3)})
     body = b"\x00\x00\x00\x05\x00\x0e\x02\x02g\x08connect\x00\x00"
     frame = io.BytesIO(b"skipped" + body)

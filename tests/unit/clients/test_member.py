@@ -1,4 +1,4 @@
-"""A member of a group against a coordinator that is no socket, on a clock that costs no time."""
+"""A group member with a fake coordinator on a simulated clock."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNKNOWN_MEMBER, REBALANCE, TOO_LARGE, NOT_AUTHORIZED = 25, 27, 10, 30
 
 
 class _Selector(selectors.DefaultSelector):
-    """Waits by putting the clock forward."""
+    """A selector that moves the clock forward instead of waiting."""
 
     now = 0.0
 
@@ -33,7 +33,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 def play(story: Coroutine[Any, Any, None]) -> None:
-    """Run it; what sleeps costs no time."""
+    """Run the story on a simulated clock, so that sleeps take no time."""
     selector = _Selector()
     loop = asyncio.SelectorEventLoop(selector)
     loop.time = lambda: selector.now  # type: ignore[method-assign]
@@ -44,7 +44,7 @@ def play(story: Coroutine[Any, Any, None]) -> None:
 
 
 class Coordinator:
-    """Takes the place of the link: one member, which leads; ``beat`` and ``sync`` say what it answers."""
+    """A fake link: its only member is the leader; ``beat`` and ``sync`` give the answers."""
 
     def __init__(self, *_: object, **__: object) -> None:
         self.asked: list[tuple[float, str]] = []
@@ -56,26 +56,26 @@ class Coordinator:
         self.hung_up = self.lost_times = self.closed = 0
 
     async def start(self) -> None:
-        """Nothing to do."""
+        """Do not connect."""
 
     async def close(self) -> None:
-        """Count."""
+        """Count the call."""
         self.closed += 1
 
     def lost(self) -> None:
-        """Count."""
+        """Count the call."""
         self.lost_times += 1
 
     def hang_up(self) -> None:
-        """Count."""
+        """Count the call."""
         self.hung_up += 1
 
     def times(self, name: str) -> list[float]:
-        """When it was asked that."""
+        """Return the times of the requests of this name."""
         return [at for at, what in self.asked if what == name]
 
     async def send(self, request: Any) -> Any:
-        """Answer, if not silent."""
+        """Answer, or never return while silent."""
         loop = asyncio.get_running_loop()
         name = type(request).__name__.removesuffix("Request")
         self.asked.append((loop.time(), name))
@@ -101,57 +101,57 @@ class Coordinator:
 
 
 class Alone:
-    """One member, one share; or none, with ``fails``."""
+    """A strategy of a single member with a single share; with ``fails`` it raises an error."""
 
     name = "one"
     fails = False
 
     def metadata(self) -> bytes:
-        """Nothing."""
+        """Return no metadata."""
         return b""
 
     def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """All to each."""
+        """Give every member the same share."""
         if self.fails:
             raise RuntimeError("no agreement")
         return dict.fromkeys(members, b"all")
 
 
 class Diary:
-    """Work that notes what it is told, with the time."""
+    """Work that notes its callbacks with their times."""
 
     def __init__(self) -> None:
         self.told: list[tuple[float, str]] = []
         self.states: list[bytes] = []
 
     def note(self, what: str) -> None:
-        """With the time."""
+        """Note the callback with its time."""
         self.told.append((asyncio.get_running_loop().time(), what))
 
     async def on_assigned(self, share: Share) -> None:
-        """Note it."""
+        """Note the assignment."""
         self.states.append(share.state)
         self.note("assigned")
 
     async def on_revoked(self, share: Share, *, lost: bool) -> None:
-        """Note it."""
+        """Note the revocation."""
         self.note("lost" if lost else "revoked")
 
     async def on_failed(self, reason: str) -> None:
-        """Note it."""
+        """Note the failure."""
         self.note("failed")
 
 
 @pytest.fixture
 def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
-    """The one that the members of a test talk to."""
+    """Replace the coordinator of every member of a test."""
     made = Coordinator()
     monkeypatch.setattr(room, "CoordinatorLink", lambda *_, **__: made)
     return made
 
 
 def a_member(work: Diary, strategy: Alone | None = None) -> GroupMember:
-    """One that asks the coordinator of the test."""
+    """Return a member of the test's coordinator."""
     return GroupMember(
         "g",
         protocol_type="t",
@@ -165,7 +165,7 @@ def a_member(work: Diary, strategy: Alone | None = None) -> GroupMember:
 def test_silence_counts_as_loss_when_the_session_ends_and_no_later(
     coordinator: Coordinator,
 ) -> None:
-    """Others may have the share from then on, so neither a pause nor a question may reach beyond."""
+    """The group may then reassign the share, so no pause and no request may extend past the end."""
     work = Diary()
 
     async def story() -> None:
@@ -180,7 +180,7 @@ def test_silence_counts_as_loss_when_the_session_ends_and_no_later(
 
 
 def test_a_session_counts_from_the_question_not_from_its_answer(coordinator: Coordinator) -> None:
-    """The coordinator renewed the session when it read the question; the answer may come much later."""
+    """The coordinator renewed the session when it read the heartbeat; the answer may be late."""
     work = Diary()
 
     async def story() -> None:
@@ -195,7 +195,7 @@ def test_a_session_counts_from_the_question_not_from_its_answer(coordinator: Coo
 
 
 def test_work_that_takes_its_time_to_stop_is_beaten_for(coordinator: Coordinator) -> None:
-    """Its end belongs to the round as on_revoked does: without heartbeats its share would be given away."""
+    """Without heartbeats the group would reassign the share before the work has stopped."""
     work = Diary()
 
     async def lingering(share: Share) -> None:
@@ -223,7 +223,7 @@ def test_work_that_takes_its_time_to_stop_is_beaten_for(coordinator: Coordinator
 def test_whether_a_share_counts_is_known_in_a_third_of_its_session(
     coordinator: Coordinator,
 ) -> None:
-    """A coordinator that is silent says no: the share may be another's when the session ends."""
+    """With a silent coordinator the check fails: the group may reassign the share."""
 
     async def story() -> None:
         async with a_member(Diary()) as member:
@@ -239,7 +239,7 @@ def test_whether_a_share_counts_is_known_in_a_third_of_its_session(
 
 
 def test_a_place_lost_while_work_stops_is_known_to_its_end(coordinator: Coordinator) -> None:
-    """A share that the group gave away meanwhile is not revoked, it is lost."""
+    """A share that the group reassigned meanwhile is lost, not revoked."""
     work = Diary()
 
     async def lingering(share: Share) -> None:
@@ -262,7 +262,7 @@ def test_a_place_lost_while_work_stops_is_known_to_its_end(coordinator: Coordina
 def test_a_member_whose_work_raises_leaves_and_says_so(
     coordinator: Coordinator, caplog: pytest.LogCaptureFixture, where: str
 ) -> None:
-    """Nobody need wait for it: its share is ended, the group is left at once, the log has the reason."""
+    """The share ends, the member leaves immediately, and the log has the reason."""
     work = Diary()
 
     async def broken(share: Share, **_: bool) -> None:
@@ -291,7 +291,7 @@ def test_a_member_whose_work_raises_leaves_and_says_so(
 
 
 def test_an_error_just_before_a_round_is_not_forgotten(coordinator: Coordinator) -> None:
-    """Work that failed while the heartbeat was under way ends its member all the same."""
+    """An error of the work during a heartbeat ends the member."""
     work = Diary()
 
     async def broken(share: Share) -> None:
@@ -310,7 +310,7 @@ def test_an_error_just_before_a_round_is_not_forgotten(coordinator: Coordinator)
 
 
 def test_who_waits_for_another_round_stays_in_the_group(coordinator: Coordinator) -> None:
-    """After a failed round it pauses for longer than its session in the end, and beats meanwhile."""
+    """After failed rounds the pause exceeds the session timeout; heartbeats continue meanwhile."""
     work, strategy = Diary(), Alone()
 
     async def story() -> None:
@@ -325,7 +325,7 @@ def test_who_waits_for_another_round_stays_in_the_group(coordinator: Coordinator
 
 
 def test_after_each_failed_round_the_pause_is_twice_as_long(coordinator: Coordinator) -> None:
-    """From a tenth of a second to half a minute; the work hears of a failure before the pause."""
+    """The pause grows from 0.1 s to 30 s; the work is notified of a failure before the pause."""
     work, strategy = Diary(), Alone()
 
     async def story() -> None:
@@ -343,7 +343,7 @@ def test_after_each_failed_round_the_pause_is_twice_as_long(coordinator: Coordin
 
 
 def test_a_share_reaches_the_work_as_its_strategy_gave_it(coordinator: Coordinator) -> None:
-    """What tells it from a failure on the way is taken off."""
+    """The byte that marks success or failure is removed."""
     work = Diary()
 
     async def story() -> None:
@@ -357,7 +357,7 @@ def test_a_share_reaches_the_work_as_its_strategy_gave_it(coordinator: Coordinat
 
 
 def test_a_round_that_succeeds_ends_the_growth_of_the_pause(coordinator: Coordinator) -> None:
-    """The next failure after it is tried again as soon as the first one ever was."""
+    """The pause after the next failure has its first length again."""
     work, strategy = Diary(), Alone()
     again = 0.0
 
@@ -379,7 +379,7 @@ def test_a_round_that_succeeds_ends_the_growth_of_the_pause(coordinator: Coordin
 
 
 def test_a_group_that_may_not_be_looked_for_ends_the_member(coordinator: Coordinator) -> None:
-    """A cluster with access lists says so when the coordinator is asked for; no other try can cure it."""
+    """A cluster with ACLs refuses the lookup of the coordinator; a retry cannot help."""
 
     async def story() -> None:
         coordinator.unfindable = GroupAuthorizationFailedError()
@@ -393,7 +393,7 @@ def test_a_group_that_may_not_be_looked_for_ends_the_member(coordinator: Coordin
 def test_an_answer_that_explains_nothing_is_said_and_asked_again_ever_later(
     coordinator: Coordinator, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An assignment too large for the coordinator would otherwise begin ten rounds a second in silence."""
+    """Otherwise a too large assignment would cause ten rounds a second without a log line."""
 
     async def story() -> None:
         coordinator.sync_error = TOO_LARGE
@@ -410,7 +410,7 @@ def test_an_answer_that_explains_nothing_is_said_and_asked_again_ever_later(
 def test_a_round_that_another_broker_coordinates_looks_for_that_broker(
     coordinator: Coordinator, error: int, is_lost: bool
 ) -> None:
-    """The old coordinator would answer the same for ever."""
+    """The old coordinator would repeat its answer for ever."""
 
     async def story() -> None:
         coordinator.sync_error = error
@@ -422,7 +422,7 @@ def test_a_round_that_another_broker_coordinates_looks_for_that_broker(
 
 
 def test_a_member_that_never_began_can_be_stopped(coordinator: Coordinator) -> None:
-    """There is nothing to end."""
+    """The member has no share to end."""
 
     async def story() -> None:
         member = a_member(Diary())
@@ -433,7 +433,7 @@ def test_a_member_that_never_began_can_be_stopped(coordinator: Coordinator) -> N
 
 
 def test_a_callback_ends_after_the_heartbeats_beside_it(coordinator: Coordinator) -> None:
-    """No heartbeat of the old generation is on its way when the next join is sent."""
+    """No heartbeat of the old generation is in flight when the next join is sent."""
     ended: list[str] = []
 
     async def beats(share: Share) -> None:

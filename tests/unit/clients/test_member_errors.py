@@ -1,4 +1,4 @@
-"""The effect of each answer of the coordinator on a member: share, id, connection and next pause."""
+"""The effect of each coordinator answer on a member's share, id, connection and next pause."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOADING, MOVED, ILLEGAL_GENERATION, UNKNOWN_MEMBER, FENCED = 14, 16, 22, 25, 82
 
 
 class Answering(Coordinator):
-    """Gives these errors for the first syncs, and keeps the member ids that joined."""
+    """A coordinator that answers the first syncs with errors and keeps the joining member ids."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Answering(Coordinator):
         self.joined_as: list[str] = []
 
     async def send(self, request: Any) -> Any:
-        """As before."""
+        """Note the join's member id and set the sync's error, then answer as usual."""
         name = type(request).__name__
         if name == "JoinGroupRequest":
             self.joined_as.append(request._member_id)
@@ -44,14 +44,14 @@ class Answering(Coordinator):
 
 @pytest.fixture
 def answering(monkeypatch: pytest.MonkeyPatch) -> Answering:
-    """The coordinator of every member of a test."""
+    """Replace the coordinator of every member of a test."""
     made = Answering()
     monkeypatch.setattr(room, "CoordinatorLink", lambda *_, **__: made)
     return made
 
 
 def a_member(work: Diary, **more: Any) -> GroupMember:
-    """One that joins alone."""
+    """Return a member that joins alone."""
     return GroupMember(
         "g", protocol_type="t", strategies=[Alone()], work=work,
         session_timeout_s=SESSION_S, heartbeat_interval_s=BEAT_S, **more,
@@ -59,7 +59,7 @@ def a_member(work: Diary, **more: Any) -> GroupMember:
 
 
 def ends(work: Diary) -> list[tuple[float, str]]:
-    """The ends of its shares, with their times."""
+    """Return the ends of its shares, with their times."""
     return [(at, what) for at, what in work.told if what in ("lost", "revoked")]
 
 
@@ -67,7 +67,7 @@ def ends(work: Diary) -> list[tuple[float, str]]:
 def test_a_share_without_one_answered_heartbeat_is_lost_after_one_session(
     answering: Answering, answer: int | None
 ) -> None:
-    """Silence from the first heartbeat on, or a broker that is no coordinator: neither knows the member."""
+    """A silent broker and a broker that is no coordinator do not renew the session."""
     work = Diary()
 
     async def story() -> None:
@@ -88,7 +88,7 @@ def test_a_share_without_one_answered_heartbeat_is_lost_after_one_session(
 def test_a_coordinator_that_does_not_answer_a_heartbeat_is_looked_for_again(
     answering: Answering, answer: int | None, hung_up: bool
 ) -> None:
-    """Its connection may be dead; one that has moved is looked for on the same connections."""
+    """A silent connection may be dead; a moved coordinator is found on the same connections."""
 
     async def story() -> None:
         async with a_member(Diary()):
@@ -105,7 +105,7 @@ def test_a_coordinator_that_does_not_answer_a_heartbeat_is_looked_for_again(
 
 
 def test_the_work_of_a_replaced_static_member_ends_as_lost(answering: Answering) -> None:
-    """Another process has the instance id and perhaps the share: no data may be touched any more."""
+    """A different process has the instance id and perhaps the share: the work must not write."""
     work = Diary()
 
     async def story() -> None:
@@ -124,7 +124,7 @@ def test_the_work_of_a_replaced_static_member_ends_as_lost(answering: Answering)
 def test_only_a_member_that_is_unknown_gives_its_id_up(
     answering: Answering, error: int, then: str
 ) -> None:
-    """With a new id the group would wait for the old one until its session ends."""
+    """With a new id the group would wait for the old member until its session ends."""
 
     async def story() -> None:
         answering.errors = [error]
@@ -136,7 +136,7 @@ def test_only_a_member_that_is_unknown_gives_its_id_up(
 
 
 def test_a_usual_answer_ends_the_growth_of_the_pause(answering: Answering) -> None:
-    """The pause grows with answers that explain nothing in a row, and starts anew after any other."""
+    """The pause grows with unexpected answers in a row and starts anew after a usual answer."""
 
     async def story() -> None:
         answering.errors = [TOO_LARGE] * 4 + [REBALANCE] + [TOO_LARGE] + [0]
@@ -150,7 +150,7 @@ def test_a_usual_answer_ends_the_growth_of_the_pause(answering: Answering) -> No
 
 
 def test_the_callers_own_time_for_a_request_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The member's own is a default only."""
+    """The member's own timeout is only a default."""
     made: list[dict[str, Any]] = []
 
     def link(*_: Any, **more: Any) -> Coordinator:

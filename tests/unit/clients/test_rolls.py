@@ -1,4 +1,4 @@
-"""What kind of worker a member is, and which roll comes next."""
+"""The kind of worker behind a member, and the next roll of the group."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BACK_FROM_MIXED = "back to stock: roll the cooperative ones with FAUST_ASSIGNER_
 
 
 def metadata(user_data: bytes) -> bytes:
-    """As a member sends it."""
+    """Return the metadata as a member sends it."""
     encoded: bytes = ConsumerProtocolMemberMetadata(0, ["orders"], user_data).encode()
     return encoded
 
@@ -62,7 +62,7 @@ def metadata(user_data: bytes) -> bytes:
     ids=["cooperative", "setting off", "stock", "another consumer", "nothing", "junk"],
 )
 def test_a_member_says_what_it_is(said: bytes, kind: str) -> None:
-    """In the metadata of its last join."""
+    """The kind follows from the metadata of the member's last join."""
     assert kind_of(said) == kind
 
 
@@ -121,7 +121,7 @@ async def test_a_group_without_members_is_not_found(monkeypatch: pytest.MonkeyPa
 def test_the_next_roll_is_named_in_both_directions(
     kinds: Sequence[str], chosen: str, advice: Sequence[str]
 ) -> None:
-    """Up in one, back in two."""
+    """The upgrade takes a single roll, the way back two."""
     workers = [
         Worker(member_id=f"m{n}", client_id="c", host="h", kind=kind)
         for n, kind in enumerate(kinds)
@@ -132,7 +132,7 @@ def test_the_next_roll_is_named_in_both_directions(
 async def test_the_members_of_a_group_are_listed_by_their_ids_with_every_field(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The group's coordinator is asked once, for this group."""
+    """The group's coordinator is looked up once."""
     asked: list[object] = []
 
     class Client:

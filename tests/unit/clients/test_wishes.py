@@ -1,4 +1,4 @@
-"""Preferred partitions: each consumer's part of a division, by the facts that it reports."""
+"""Preferred partitions: each consumer's part of a division, by its reported labels."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tests.unit.clients.test_assignors import cluster
 
 
 def joined(name: str, *topics: str, labels: Mapping[str, str], **active: Sequence[int]) -> Joined:
-    """A consumer with its labels and its partitions of the last round."""
+    """Return a consumer with its labels and its partitions of the last round."""
     data = UserData(round=3, active=active, labels=labels, capacity=1.0)
     return Joined(member_id=name, topics=topics, data=data)
 
 
 class Liking(MetadataAssignor):
-    """Prefers the partitions that stand in the labels under the topic's name."""
+    """An assignor that prefers the partitions listed in the label named after the topic."""
 
     def __init__(self) -> None:
         super().__init__({})
@@ -38,13 +38,13 @@ class Liking(MetadataAssignor):
     def liked(
         self, labels: Mapping[str, str], topic: str, cluster: ClusterMetadata
     ) -> Sequence[int]:
-        """Return the numbers of the label; equal labels are asked for once."""
+        """Return the numbers of the label, and note the call."""
         self.asked.append((dict(labels), topic))
         return [int(n) for n in labels.get(topic, "").split()]
 
 
 def test_each_consumer_gets_the_partitions_that_it_prefers_of_every_topic() -> None:
-    """As far as each topic stays even; a wish for a topic that a consumer does not read is none."""
+    """Each topic stays even; a preference for an unsubscribed topic is ignored."""
     assignor = Liking()
     members = [
         joined("a", "t", "u", labels={"t": "0 1", "u": "2"}),
@@ -70,7 +70,7 @@ def test_each_consumer_gets_the_partitions_that_it_prefers_of_every_topic() -> N
 def test_a_rack_prefers_the_partitions_that_it_leads(
     place: str, rack: str, liked: list[int]
 ) -> None:
-    """A partition whose leader is unknown is in no rack; a consumer without a rack prefers none."""
+    """A partition without a known leader is in no rack; a consumer without a rack prefers none."""
     seen = cluster({"t": 4})
     assignor = RackAwareAssignor(rack)
     known: Any = seen
@@ -81,7 +81,7 @@ def test_a_rack_prefers_the_partitions_that_it_leads(
 
 
 def test_the_claims_of_a_consumer_are_what_it_or_no_consumer_prefers() -> None:
-    """Of topics with partitions alone; its wishes are the copies that the planner may choose."""
+    """Topics without partitions are left out; the planner gets preferred partitions as copies."""
     one = joined("a", "t", "u", labels={"x": "1"}, t=[0, 1, 2], u=[5], gone=[1])
     liked = {"t": frozenset({1, 9}), "u": frozenset[int](), "z": frozenset({3})}
     wanted = {"t": frozenset({0, 1, 9}), "u": frozenset({5}), "z": frozenset({3})}
@@ -93,7 +93,7 @@ def test_the_claims_of_a_consumer_are_what_it_or_no_consumer_prefers() -> None:
 
 
 def test_the_claims_at_home_are_the_preferred_ones_and_as_many_others_as_there_is_room() -> None:
-    """Room is the number of partitions in the home's share."""
+    """The room is the number of partitions in the home's share."""
     member = Member(
         "a", ("t", "u"), actives={"t": [7, 1, 8, 6], "u": [4]}, standbys={"t": [1, 2, 3]}
     )
@@ -104,7 +104,7 @@ def test_the_claims_at_home_are_the_preferred_ones_and_as_many_others_as_there_i
 
 
 def test_preferred_partitions_are_counted_over_all_members_and_topics() -> None:
-    """Each member by its own wishes."""
+    """Each member's own preferences count."""
     shares = {"a": {"t": [0, 1], "u": [2]}, "b": {"t": [2, 3]}}
     liked = {
         "a": {"t": frozenset({1, 2}), "u": frozenset({2})},
@@ -115,7 +115,7 @@ def test_preferred_partitions_are_counted_over_all_members_and_topics() -> None:
 
 
 def test_equal_labels_are_one_key_whatever_their_order() -> None:
-    """Their members share one question about wishes."""
+    """Members with equal labels share a single call for preferred partitions."""
     one = joined("a", labels={"x": "1", "y": "2"})
     other = joined("b", labels={"y": "2", "x": "1"})
     assert _facts(one) == _facts(other) == (("x", "1"), ("y", "2"))

@@ -1,4 +1,4 @@
-"""The events of the transcripts: in each story no two members have equal times, clients or metadata."""
+"""The events of the transcripts: all members of a story differ in times, clients and metadata."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ M3: Final = JoinGroup(
 
 
 def join(event: JoinGroup, token: int, member_id: str = "", **changes: object) -> JoinGroup:
-    """The member's join with another token, and with an id that it has got."""
+    """Return the member's join with a new token and with its member id."""
     return replace(event, token=token, member_id=member_id, **changes)  # type: ignore[arg-type]
 
 
@@ -172,7 +172,7 @@ C1: Final = JoinGroup(
 def beat(
     event: ConsumerGroupHeartbeat, token: int, epoch: int, owned: object = None, **changes: object
 ) -> ConsumerGroupHeartbeat:
-    """A later heartbeat of the member, which repeats nothing."""
+    """Return a member's later heartbeat without the unchanged fields."""
     fields = {
         "rack_id": None, "rebalance_timeout_ms": -1, "subscribed_topic_names": None,
         "subscribed_topic_regex": None, "server_assignor": None, "new_member_id": "",
@@ -197,7 +197,7 @@ CONSUMER: Final[Sequence[Step]] = (
     100, Tick(),
     VIEWS,
     replace(H1, token=46, member_id="m9"),
-    # m1 is to revoke: without a list, with a list that still has all, with the list of the rest.
+    # m1 must revoke: it sends no list, then all its partitions, then the remaining partitions.
     700, beat(H1, 4, 2),
     900, beat(H1, 5, 2, {A: (0, 1, 2, 3), B: (0, 1)}),
     VIEWS,
@@ -214,13 +214,14 @@ CONSUMER: Final[Sequence[Step]] = (
     beat(H2, 18, 2),
     beat(H3, 19, 2),
     VIEWS,
-    # An epoch before: with a subset of its partitions, with others, and too old; an epoch ahead.
+    # An older epoch: with a subset of its partitions, with different ones, and too old; a newer
+    # epoch.
     beat(H1, 20, 2, {A: (0,)}), beat(H1, 21, 2, {A: (3,)}), beat(H1, 48, 2, {A: (0, 3)}),
     beat(H1, 22, 1, {A: (0,)}), beat(H1, 23, 9),
     CommitOffsets(24, "m1", 2, partitions=(("a", 0),)),
     CommitOffsets(25, "m2", 2, partitions=(("a", 2),)),
     replace(H1, token=47, rack_id="r1b", server_assignor="range"),
-    # Another subscription, an answer that is repeated in full, and a change that is not stored.
+    # A new subscription, a full repetition of an answer, and a change whose record is not stored.
     500, beat(H2, 26, 4, subscribed_topic_regex="b"), NOT_SAVED,
     VIEWS,
     1_000, Tick(),
@@ -229,7 +230,7 @@ CONSUMER: Final[Sequence[Step]] = (
     beat(H3, 28, 4, {B: (1,)}, subscribed_topic_names=("b",), rebalance_timeout_ms=41_000),
     600, Tick(),
     VIEWS,
-    # A static member leaves for a while, is held back from a second holder, and returns.
+    # A static member leaves temporarily, a second holder is refused, and the member returns.
     50, beat(H3, 29, -2),
     VIEWS,
     400, replace(H3, token=30, member_id="m4"),
@@ -277,7 +278,7 @@ MIXED: Final[Sequence[Step]] = (
     join(M3, 4, new_member_id="c3"),
     500, Tick(),
     VIEWS,
-    # What is refused: a fourth member, a timeout beyond the limits, another type, no common protocol.
+    # Refused joins: a fourth member, an excessive timeout, a wrong type, and no common protocol.
     join(C1, 40, new_member_id="c5"),
     join(C1, 41, new_member_id="c5", needs_known_id=True),
     join(C1, 42, new_member_id="c5", instance_id="i5"),
@@ -303,20 +304,20 @@ MIXED: Final[Sequence[Step]] = (
     SyncGroup(18, "c3", 4, "i3"),
     VIEWS,
     CommitOffsets(19, "c1", 3), CommitOffsets(20, "c1", 4, api_version=2), FetchOffsets(21, "c1", 3),
-    # The static member returns under another id, and leaves by its instance id.
+    # The static member returns with a new member id, and leaves by its instance id.
     1_000, join(M3, 22, new_member_id="c4"),
     Heartbeat(23, "c3", 4, "i3"),
     LeaveGroup(24, (Leaver("c9"), Leaver("", "i3", "gone"), Leaver("c1", "i3"))), NOT_SAVED,
     LeaveGroup(25, (Leaver("c9"), Leaver("", "i3", "gone"), Leaver("", "i9"))),
     1_000, Tick(),
-    # The last member of the new protocol leaves: a classic group goes on.
+    # The last member of the new protocol leaves: the group continues as a classic group.
     2_000, beat(H1, 26, -1),
     VIEWS,
     Heartbeat(27, "c1", 6),
     join(C1, 28, "c1", protocols=(Protocol("range", READS_A), Protocol("sticky", b"s"))),
     SyncGroup(29, "c1", 6, assignments={"c1": write_assignment(0, {"a": (0, 1, 2, 3)})}), SAVED,
     VIEWS,
-    # And back: the next member of the new protocol converts the group.
+    # The next member of the new protocol converts the group back.
     700, replace(H2, token=30, member_id="m2"), NOT_SAVED,
     replace(H2, token=31, member_id="m2"),
     VIEWS,
@@ -326,7 +327,7 @@ MIXED: Final[Sequence[Step]] = (
 
 
 def owning(token: int, member_id: str, **owned: tuple[int, ...]) -> JoinGroup:
-    """z1 joins, and reports its partitions in a version without a rack."""
+    """Return z1's join, which reports its partitions in a version without a rack."""
     offers = Protocol("range", subscription(["a", "b"], owned, 1)), Protocol("sticky", READS_A)
     return join(C1, token, member_id, protocols=offers, new_member_id="z1")
 
@@ -335,14 +336,14 @@ H4: Final = replace(H2, subscribed_topic_regex="[ab]", rebalance_timeout_ms=60_0
 REVOKING: Final[Sequence[Step]] = (
     replace(H1, token=1, server_assignor=None), 500, replace(H4, token=2),
     beat(H1, 3, NOW, {A: (0, 1, 2, 3), B: (0, 1)}), beat(H1, 4, NOW, {A: (0, 1, 2)}), beat(H2, 5, NOW),
-    # z1 waits for one partition of each, and is to join again when the last one is free.
+    # z1 waits for a partition of each member and must join again after the last revocation.
     500, owning(6, ""), SyncGroup(7, "z1", NOW), Heartbeat(8, "z1", NOW),
     VIEWS,
     beat(H1, 9, NOW), beat(H1, 10, NOW, {A: (0, 1)}), Heartbeat(11, "z1", NOW),
     beat(H2, 12, NOW), beat(H2, 13, NOW, {B: (0, 1)}), Heartbeat(14, "z1", NOW), SyncGroup(15, "z1", NOW),
     400, owning(16, "z1"), SyncGroup(17, "z1", NOW),
     VIEWS,
-    # Topics grow and shrink: z1 is to revoke a partition, and reports at first that it still owns it.
+    # Topics grow and shrink: z1 must revoke a partition and at first reports it as owned.
     CatalogueChanged(catalogue(a=2, b=2)), 500, Tick(),
     100, Heartbeat(18, "z1", NOW), SyncGroup(19, "z1", NOW),
     owning(20, "z1", a=(2, 3)), SyncGroup(21, "z1", NOW), 200, Heartbeat(22, "z1", NOW),
@@ -406,7 +407,7 @@ LATE: Final[Sequence[Step]] = (
     VIEWS,
 )  # fmt: skip
 
-#: A dynamic member takes the place of a static one under its own id, and what is refused at once.
+#: A dynamic member replaces a static member under its own id; immediate refusals.
 TAKEOVER: Final[Sequence[Step]] = (
     replace(H1, token=1, server_assignor=None), 500, replace(H3, token=2),
     beat(H1, 3, NOW, {A: (0, 1, 2, 3), B: (0,)}), beat(H3, 4, NOW), beat(H3, 5, -2),
@@ -434,7 +435,7 @@ TAKEOVER: Final[Sequence[Step]] = (
     VIEWS,
 )  # fmt: skip
 
-#: An empty consumer group takes the protocol of its next member, whatever was refused before.
+#: An empty consumer group takes the protocol of its next member, even after refusals.
 EMPTIED: Final[Sequence[Step]] = (
     replace(H1, token=1, server_assignor=None), 400, beat(H1, 2, -1),
     VIEWS,
@@ -448,7 +449,7 @@ EMPTIED: Final[Sequence[Step]] = (
     VIEWS,
     3_000, Tick(), SyncGroup(16, "c1", 4, assignments={"c1": b"x"}), SAVED,
     LeaveGroup(17, (Leaver("c1"),)),
-    # And the other way, under a new id.
+    # The opposite conversion, under a new id.
     100, replace(H2, token=18), NOT_SAVED,
     replace(H2, token=19),
     VIEWS,

@@ -1,4 +1,4 @@
-"""What follows from a consumer group's records, kept beside them."""
+"""The facts derived from a consumer group's records and kept beside them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MEMBERS = ("m1", "m2", "m3", "m4")
 
 
 def any_member(draw: random.Random, member_id: str) -> MemberMetadata | None:
-    """A member with drawn words, or none."""
+    """Return a random member, or None."""
     if draw.random() < 0.2:
         return None
     classic = ClassicSide(
@@ -42,7 +42,7 @@ def any_member(draw: random.Random, member_id: str) -> MemberMetadata | None:
 
 
 def check(book: Book) -> None:
-    """The counts beside the records are what a count of the records gives."""
+    """Check that the stored counts equal new counts over the records."""
     members = book.members
     said = members.values()
     assert book.names == Counter(name for one in said for name in one.topic_names)
@@ -56,11 +56,11 @@ def check(book: Book) -> None:
         for protocol in one.classic.protocols
     )
     assert book.instances == {one.instance_id: m for m, one in members.items() if one.instance_id}
-    assert book.behind == set(members)  # none has the target's epoch
+    assert book.behind == set(members)  # no member has the target's epoch
 
 
 def test_what_members_say_is_counted_as_they_come_change_and_go() -> None:
-    """And as each change is undone: names, patterns, votes, protocols and instances."""
+    """Each change may be undone: names, patterns, votes, protocols and instances stay correct."""
     draw = random.Random(1)
     book, undo = Book("g"), list[Record]()
     for _ in range(300):
@@ -75,7 +75,7 @@ def test_what_members_say_is_counted_as_they_come_change_and_go() -> None:
 
 @pytest.mark.parametrize("other", ["m1", "m2"])
 def test_a_partition_has_one_holder_and_is_held_once(other: str) -> None:
-    """Neither by two members, nor by one member as assigned and as revoked."""
+    """Two members cannot hold it, nor can a member hold it as assigned and as revoked."""
     book, held = Book("g"), {bytes(16): {0: 1}}
     if other == "m1":
         whole = CurrentAssignment(1, 1, MemberState.STABLE, held, held)

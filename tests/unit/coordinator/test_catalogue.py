@@ -1,4 +1,4 @@
-"""Topics as groups see them: the digests that are kept on disk, and the names that exist."""
+"""Topics in the group coordinator's view: digests kept on disk, and existing names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TOPICS = Catalogue.of([B, A, C])
 
 
 def test_the_digest_of_a_topic_is_the_same_in_every_process_and_release() -> None:
-    """A group's record has a number made of it: another one would begin a rebalance at each start."""
+    """A group's record has a number derived from digests; a change would cause a rebalance."""
     assert A.digest().hex() == "8bc828748b53fa6a"
     assert B.digest().hex() == "1dedc137d46a74cd"
     changed = (
@@ -28,7 +28,7 @@ def test_the_digest_of_a_topic_is_the_same_in_every_process_and_release() -> Non
 
 
 def test_the_fingerprint_of_topics_is_the_same_in_every_process_and_release() -> None:
-    """Whatever the order of the names; names that do not exist change nothing."""
+    """Neither the names' order nor unknown names change the fingerprint."""
     assert TOPICS.fingerprint(["a", "b"]) == 2_641_655_812_193_795_911
     assert TOPICS.fingerprint(["b", "ghost", "a", "a"]) == TOPICS.fingerprint(["a", "b"])
     assert TOPICS.fingerprint(["a", "c"]) != TOPICS.fingerprint(["a", "b"])
@@ -38,7 +38,7 @@ def test_the_fingerprint_of_topics_is_the_same_in_every_process_and_release() ->
 
 
 def test_topics_are_found_by_name_and_by_id() -> None:
-    """Each topic has a digest; no topic is hidden unless the broker says so."""
+    """Each topic has a digest; no topic is hidden unless the broker hides it."""
     assert dict(TOPICS.by_name) == {"a": A, "b": B, "c": C}
     assert dict(TOPICS.by_id) == {A.topic_id: A, B.topic_id: B, C.topic_id: C}
     assert dict(TOPICS.digests) == {one.name: one.digest() for one in (A, B, C)}
@@ -50,7 +50,7 @@ def test_topics_are_found_by_name_and_by_id() -> None:
 
 
 def test_existing_names_are_found_from_the_smaller_side() -> None:
-    """As many names as topics, one name more, and none."""
+    """The cases have as many names as topics, a name more, and no name."""
     assert TOPICS.existing({"a", "c", "x"}) == {"a", "c"}
     assert TOPICS.existing({"a", "c", "x", "y"}) == {"a", "c"}
     assert TOPICS.existing({"a", "b", "c", "y"}) == {"a", "b", "c"}
@@ -59,7 +59,7 @@ def test_existing_names_are_found_from_the_smaller_side() -> None:
 
 
 def test_partitions_are_converted_by_name_and_by_id() -> None:
-    """Ascending and each once; unknown topics and topics without partitions are left out."""
+    """Partitions ascend without repeats; unknown topics and topics without partitions are left out."""
     by_id = TOPICS.partitions_of({"b": [9, 10, 1, 9], "a": (0,), "ghost": (1,), "c": ()})
     assert by_id == {B.topic_id: (1, 9, 10), A.topic_id: (0,)}
     assert TOPICS.names_of({**by_id, b"?" * 16: (1,)}) == {"b": (1, 9, 10), "a": (0,)}

@@ -1,4 +1,4 @@
-"""What one request costs does not grow with the members: a thousand at once would pay it squared."""
+"""A request's cost does not grow with the members: a thousand requests would cost its square."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FEW, MANY = 20, 400
 
 
 def arriving(members: int) -> tuple[Bench, list[str]]:
-    """A group of one that so many others wait to join, until the one joins again; and their ids."""
+    """Return a group whose many newcomers wait for its first member's join, and all member ids."""
     bench = Bench()
     first = bench.join()
     bench.pass_time(0)
@@ -26,21 +26,21 @@ def arriving(members: int) -> tuple[Bench, list[str]]:
 
 
 def syncing(members: int) -> tuple[Bench, list[str]]:
-    """The same, all joined, and no sync sent yet."""
+    """Return the same group after all joins and before any sync."""
     bench, ids = arriving(members)
     bench.join(ids[0])
     return bench, ids
 
 
 def asks_for_an_id(members: int) -> Callable[[], object]:
-    """The first request of a newcomer while the others wait."""
+    """Return a newcomer's first request during the join phase."""
     bench, _ = arriving(members)
     event = bench.join_event(needs_known_id=True, new_member_id="new")
     return lambda: bench.group.step(event, bench.now)
 
 
 def joins_with_it(members: int) -> Callable[[], object]:
-    """Its second request."""
+    """Return a newcomer's second request."""
     bench, _ = arriving(members)
     bench.join(new_member_id="new", needs_known_id=True)
     event = bench.join_event("new")
@@ -48,33 +48,33 @@ def joins_with_it(members: int) -> Callable[[], object]:
 
 
 def rejoins(members: int) -> Callable[[], object]:
-    """A member that waits joins once more."""
+    """Return the repeated join of a waiting member."""
     bench, ids = arriving(members)
     event = bench.join_event(ids[1])
     return lambda: bench.group.step(event, bench.now)
 
 
 def syncs(members: int) -> Callable[[], object]:
-    """A follower's sync before the leader has assigned."""
+    """Return a follower's sync before the leader's assignment."""
     bench, ids = syncing(members)
     (follower,) = [m for m in ids[:2] if m != bench.group.roster.leader]
     return lambda: bench.sync(follower)
 
 
 def beats(members: int) -> Callable[[], object]:
-    """A heartbeat while the group waits for syncs."""
+    """Return a heartbeat while the group waits for syncs."""
     bench, ids = syncing(members)
     return lambda: bench.heartbeat(ids[-1])
 
 
 def asks_when(members: int) -> Callable[[], object]:
-    """After each of them the surroundings ask when to ring next."""
+    """Return the question for the next deadline, which follows every request."""
     bench, _ = syncing(members)
     return lambda: bench.group.next_deadline_ms
 
 
 def rings_early(members: int) -> Callable[[], object]:
-    """An alarm that was set before the members' last heartbeats finds nothing due."""
+    """Return a tick set before the members' last heartbeats, at which no session has expired."""
     bench, ids = syncing(members)
     bench.now += SESSION_MS - 1
     for member_id in ids:
@@ -89,6 +89,6 @@ def rings_early(members: int) -> Callable[[], object]:
 def test_a_request_costs_the_same_in_a_group_of_twenty_times_the_members(
     request_of: Callable[[int], Callable[[], object]],
 ) -> None:
-    """Beyond a logarithm: counted in instructions, not in time."""
+    """The limit allows a logarithm; the cost is a number of instructions, not a time."""
     few, many = instructions(request_of(FEW)), instructions(request_of(MANY))
     assert 0 < many <= 2 * few + 50, f"{few} -> {many}"

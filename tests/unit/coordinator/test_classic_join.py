@@ -1,4 +1,4 @@
-"""JoinGroup: who is let in, what a join phase waits for, who leads, which protocol wins."""
+"""JoinGroup: admission, the end of a join phase, the choice of leader and protocol."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.coordination.classic_bench import NO_DELAY, REBALANCE_MS, SES
 
 
 def test_a_dynamic_newcomer_is_told_its_id_first() -> None:
-    """MEMBER_ID_REQUIRED with the id to come back with; the group has no member yet (KIP-394)."""
+    """MEMBER_ID_REQUIRED has the id for the second join; the group has no member yet (KIP-394)."""
     bench = Bench()
     reply = bench.joined(bench.join(needs_known_id=True))
     assert (reply.error, reply.member_id) == (Code.MEMBER_ID_REQUIRED, "m1")
@@ -22,7 +22,7 @@ def test_a_dynamic_newcomer_is_told_its_id_first() -> None:
 
 
 def test_an_unused_id_expires_with_its_session_timeout() -> None:
-    """A client that never came back does not hold up a join phase for ever."""
+    """A client that never returns does not hold up a join phase for ever."""
     bench = Bench()
     member = bench.stable(1)[0]
     bench.join(needs_known_id=True)
@@ -33,7 +33,7 @@ def test_an_unused_id_expires_with_its_session_timeout() -> None:
 
 
 def test_an_unused_id_can_be_given_back() -> None:
-    """Leaving with a pending id ends the wait for it, and does not disturb a stable group."""
+    """A leave with a pending id ends the wait for this id and does not disturb a stable group."""
     bench = Bench()
     member = bench.stable(1)[0]
     pending = bench.joined(bench.join(needs_known_id=True)).member_id
@@ -46,7 +46,7 @@ def test_an_unused_id_can_be_given_back() -> None:
 
 
 def test_an_id_nobody_was_given_is_unknown() -> None:
-    """UNKNOWN_MEMBER_ID, and the group is as it was."""
+    """The error is UNKNOWN_MEMBER_ID, and the group does not change."""
     bench = Bench()
     bench.stable(1)
     assert bench.joined(bench.join("stranger")).error is Code.UNKNOWN_MEMBER_ID
@@ -55,7 +55,7 @@ def test_an_id_nobody_was_given_is_unknown() -> None:
 
 @pytest.mark.parametrize("session_ms", [5_999, 1_800_001, 0, -1])
 def test_a_session_timeout_outside_the_brokers_bounds_is_refused(session_ms: int) -> None:
-    """INVALID_SESSION_TIMEOUT below and above group.min/max.session.timeout.ms."""
+    """INVALID_SESSION_TIMEOUT: the value is below or above group.min/max.session.timeout.ms."""
     bench = Bench()
     assert (
         bench.joined(bench.join(session_timeout_ms=session_ms)).error
@@ -65,7 +65,7 @@ def test_a_session_timeout_outside_the_brokers_bounds_is_refused(session_ms: int
 
 @pytest.mark.parametrize("session_ms", [6_000, 1_800_000])
 def test_the_bounds_of_the_session_timeout_are_allowed(session_ms: int) -> None:
-    """6 s and 30 min."""
+    """The limits are 6 s and 30 min."""
     bench = Bench()
     token = bench.join(session_timeout_ms=session_ms)
     bench.pass_time(0)
@@ -73,7 +73,7 @@ def test_the_bounds_of_the_session_timeout_are_allowed(session_ms: int) -> None:
 
 
 def test_protocols_nobody_else_speaks_are_refused() -> None:
-    """INCONSISTENT_GROUP_PROTOCOL for another name, another type, and no protocol at all."""
+    """INCONSISTENT_GROUP_PROTOCOL: the name or the type is different, or no protocol is given."""
     bench = Bench()
     bench.stable(1)
     for changes in (
@@ -85,7 +85,7 @@ def test_protocols_nobody_else_speaks_are_refused() -> None:
 
 
 def test_the_protocol_is_one_that_all_support_and_most_prefer() -> None:
-    """'a' is not common; of 'b' and 'c' the majority's first choice wins."""
+    """'a' is not common; of 'b' and 'c' the majority's first choice is used."""
     bench = Bench(GroupLimits(initial_rebalance_delay_ms=1_000))
     offers = ["abc", "cb", "cb"]
     tokens = [bench.join(protocols=tuple(Protocol(p, b"") for p in offer)) for offer in offers]
@@ -94,7 +94,7 @@ def test_the_protocol_is_one_that_all_support_and_most_prefer() -> None:
 
 
 def test_a_protocol_that_one_member_lacks_never_wins() -> None:
-    """Two of three like 'a' best; the third does not speak it."""
+    """Two of three members prefer 'a'; the third does not support 'a'."""
     bench = Bench(GroupLimits(initial_rebalance_delay_ms=1_000))
     tokens = [
         bench.join(protocols=tuple(Protocol(p, b"") for p in offer)) for offer in ("ab", "ab", "b")
@@ -104,7 +104,7 @@ def test_a_protocol_that_one_member_lacks_never_wins() -> None:
 
 
 def test_only_the_leader_gets_the_members() -> None:
-    """The leader sees everyone's metadata under the chosen protocol, followers see nobody."""
+    """The leader gets all members' metadata under the chosen protocol; followers get none."""
     bench = Bench(GroupLimits(initial_rebalance_delay_ms=1_000))
     tokens = [bench.join(protocols=(Protocol("range", b"meta%d" % n),)) for n in range(3)]
     bench.pass_time(10_000)
@@ -115,7 +115,7 @@ def test_only_the_leader_gets_the_members() -> None:
 
 
 def test_a_new_group_waits_for_more_members_while_they_keep_arriving() -> None:
-    """The initial delay is extended by each arrival, at most to the rebalance timeout (KIP-134)."""
+    """Each arrival extends the initial delay, at most to the rebalance timeout (KIP-134)."""
     bench = Bench(GroupLimits(initial_rebalance_delay_ms=3_000))
     first = bench.join(rebalance_timeout_ms=10_000)
     bench.pass_time(2_999)
@@ -128,7 +128,7 @@ def test_a_new_group_waits_for_more_members_while_they_keep_arriving() -> None:
 
 
 def test_the_initial_delay_ends_at_the_rebalance_timeout_however_many_arrive() -> None:
-    """Extensions stop after 10 s although one member arrives every second."""
+    """Extensions stop after 10 s although a member arrives every second."""
     bench = Bench(GroupLimits(initial_rebalance_delay_ms=3_000))
     first = bench.join(rebalance_timeout_ms=10_000)
     began = bench.now
@@ -139,7 +139,7 @@ def test_the_initial_delay_ends_at_the_rebalance_timeout_however_many_arrive() -
 
 
 def test_a_group_without_delay_begins_at_once() -> None:
-    """group.initial.rebalance.delay.ms=0: one tick later the first member leads generation 1."""
+    """With group.initial.rebalance.delay.ms=0 the first member leads generation 1 a tick later."""
     bench = Bench()
     token = bench.join()
     assert bench.group.next_deadline_ms == bench.now
@@ -148,7 +148,7 @@ def test_a_group_without_delay_begins_at_once() -> None:
 
 
 def test_an_unchanged_follower_that_joins_a_stable_group_gets_the_current_generation() -> None:
-    """No rebalance; it may have lost the answer."""
+    """The follower may have lost the answer; no rebalance begins."""
     bench = Bench()
     _, follower = bench.stable(2)
     reply = bench.joined(bench.join(follower))
@@ -157,7 +157,7 @@ def test_an_unchanged_follower_that_joins_a_stable_group_gets_the_current_genera
 
 
 def test_a_follower_with_changed_metadata_starts_a_rebalance() -> None:
-    """Other bytes under the same protocol are news for the leader."""
+    """New bytes under the same protocol must reach the leader."""
     bench = Bench()
     _, follower = bench.stable(2)
     bench.join(follower, protocols=(Protocol("range", b"news"),))
@@ -165,7 +165,7 @@ def test_a_follower_with_changed_metadata_starts_a_rebalance() -> None:
 
 
 def test_a_leader_that_joins_again_starts_a_rebalance() -> None:
-    """With the same metadata too: it may have seen new partitions."""
+    """A leader with unchanged metadata may have noticed new partitions."""
     bench = Bench()
     leader, _ = bench.stable(2)
     bench.join(leader)
@@ -173,7 +173,7 @@ def test_a_leader_that_joins_again_starts_a_rebalance() -> None:
 
 
 def test_a_lost_join_answer_is_repeated_while_the_group_completes() -> None:
-    """Same protocols: same generation, and the leader gets the members again."""
+    """The generation stays the same, and the leader gets the members again."""
     bench = Bench()
     token = bench.join()
     bench.pass_time(0)
@@ -184,7 +184,7 @@ def test_a_lost_join_answer_is_repeated_while_the_group_completes() -> None:
 
 
 def test_both_copies_of_a_parked_join_get_the_same_answer() -> None:
-    """A retry on a new connection does not leave the old one waiting."""
+    """A retry on a new connection does not leave the old connection waiting."""
     bench = Bench()
     leader, follower = bench.stable(2)
     copies = [bench.join(leader), bench.join(leader)]
@@ -194,7 +194,7 @@ def test_both_copies_of_a_parked_join_get_the_same_answer() -> None:
 
 
 def test_of_many_copies_of_a_parked_join_the_oldest_is_told_to_try_again() -> None:
-    """Eight stay parked; nobody waits for an answer that cannot come."""
+    """Eight copies stay parked; every parked copy will get an answer."""
     bench = Bench()
     leader, follower = bench.stable(2)
     oldest, *copies = [bench.join(leader) for _ in range(9)]
@@ -213,12 +213,12 @@ def test_members_that_do_not_rejoin_in_time_are_dropped() -> None:
         if (
             silent := next((m for m in bench.group.roster.members if m != leader), None)
         ) is not None:
-            bench.heartbeat(silent)  # alive, but it does not rejoin
+            bench.heartbeat(silent)  # alive, but does not rejoin
     assert [m.member_id for m in bench.joined(token).members] == [leader]
 
 
 def test_when_the_leader_does_not_rejoin_another_member_leads() -> None:
-    """The first member that did rejoin."""
+    """The new leader is the first member that rejoined."""
     bench = Bench()
     leader, follower = bench.stable(2)
     token = bench.join(follower, protocols=(Protocol("range", b"news"),))
@@ -227,7 +227,7 @@ def test_when_the_leader_does_not_rejoin_another_member_leads() -> None:
 
 
 def test_a_full_group_refuses_newcomers_in_every_state() -> None:
-    """GROUP_MAX_SIZE_REACHED while preparing, completing and stable; members stay welcome."""
+    """GROUP_MAX_SIZE_REACHED while preparing, completing and stable; members can still join."""
     bench = Bench(GroupLimits(initial_rebalance_delay_ms=0, max_size=2))
     _, follower = bench.stable(2)
     assert bench.joined(bench.join()).error is Code.GROUP_MAX_SIZE_REACHED
@@ -237,7 +237,7 @@ def test_a_full_group_refuses_newcomers_in_every_state() -> None:
 
 
 def test_a_group_shrunk_by_its_settings_turns_the_last_rejoining_member_away() -> None:
-    """Restored with three members where two are allowed: the third to rejoin is refused and removed."""
+    """Three members are restored with a limit of two: the third rejoin is refused and removed."""
     bench = Bench()
     members = bench.stable(3)
     bench.group.limits = GroupLimits(initial_rebalance_delay_ms=0, max_size=2)
@@ -248,14 +248,14 @@ def test_a_group_shrunk_by_its_settings_turns_the_last_rejoining_member_away() -
 
 
 def test_ids_handed_out_and_not_used_are_capped() -> None:
-    """A flood of first joins cannot grow the group's memory without bound."""
+    """A flood of first joins cannot grow the group's memory without limit."""
     bench = Bench(GroupLimits(max_pending=3))
     errors = [bench.joined(bench.join(needs_known_id=True)).error for _ in range(5)]
     assert errors == [Code.MEMBER_ID_REQUIRED] * 3 + [Code.GROUP_MAX_SIZE_REACHED] * 2
 
 
 def test_a_newcomer_parked_too_long_is_given_up_after_five_minutes() -> None:
-    """Its connection may be long gone; nothing else would ever remove it."""
+    """The newcomer's connection may be dead, and no session timeout removes a parked newcomer."""
     bench = Bench(NO_DELAY)
     leader, other = bench.stable(2)
     newcomer = bench.join(rebalance_timeout_ms=600_000, session_timeout_ms=SESSION_MS)

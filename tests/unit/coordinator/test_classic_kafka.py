@@ -1,4 +1,4 @@
-"""What Kafka's tests of classic groups show and no other test here does; see kafka_tests.csv."""
+"""Facts of Kafka's tests of classic groups without a second test here; see kafka_tests.csv."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _two_allowed(delay_ms: int = 0) -> Bench:
 
 
 def test_a_full_group_of_static_members_takes_back_those_it_has() -> None:
-    """Under their own ids: a third instance is refused, and so is a place that is taken under a new id."""
+    """Members rejoin under their own ids: a third instance and a replacement member are refused."""
     bench = _two_allowed()
     _, follower = bench.stable(2, instances=True)
     instance = bench.group.roster[follower].instance_id
@@ -28,7 +28,7 @@ def test_a_full_group_of_static_members_takes_back_those_it_has() -> None:
 
 
 def test_ids_are_given_to_more_than_have_room_and_the_last_to_use_one_is_refused() -> None:
-    """An id that was handed out is no place yet."""
+    """A pending id does not count as a member."""
     bench = _two_allowed(delay_ms=3_000)
     first = [bench.joined(bench.join(needs_known_id=True)) for _ in range(3)]
     assert {reply.error for reply in first} == {Code.MEMBER_ID_REQUIRED}
@@ -42,13 +42,13 @@ def test_ids_are_given_to_more_than_have_room_and_the_last_to_use_one_is_refused
     "changes", [{"protocol_type": ""}, {"protocols": ()}], ids=["type", "protocol"]
 )
 def test_a_first_member_must_name_a_type_and_a_protocol(changes: dict[str, object]) -> None:
-    """INCONSISTENT_GROUP_PROTOCOL, and the refusal names no protocol type."""
+    """INCONSISTENT_GROUP_PROTOCOL: the refusal names no protocol type."""
     reply = (bench := Bench()).joined(bench.join(**changes))
     assert (reply.error, reply.protocol_type) == (Code.INCONSISTENT_GROUP_PROTOCOL, None)
 
 
 def test_joins_and_syncs_are_told_the_protocol_type() -> None:
-    """The leader and the follower, by both answers (KIP-559)."""
+    """The leader and the follower get the type from both answers (KIP-559)."""
     bench = Bench()
     tokens = [
         bench.join(member_id, protocols=(Protocol("range", b"n"),)) for member_id in bench.stable(2)
@@ -62,14 +62,14 @@ def test_joins_and_syncs_are_told_the_protocol_type() -> None:
 
 
 def test_the_first_to_come_with_an_id_of_its_own_is_unknown() -> None:
-    """UNKNOWN_MEMBER_ID by a group that never had members."""
+    """UNKNOWN_MEMBER_ID: the group never had members."""
     bench = Bench()
     assert bench.joined(bench.join("stranger")).error is Code.UNKNOWN_MEMBER_ID
     assert bench.group.state is State.EMPTY
 
 
 def test_a_join_phase_that_none_of_its_static_members_came_to_goes_on() -> None:
-    """A newcomer called for it and left; those who are there stay, and have another rebalance timeout."""
+    """The newcomer that caused it left; the static members stay for a further rebalance timeout."""
     bench = Bench()
     ids = bench.stable(2, instances=True)
     newcomer = bench.join()
@@ -86,7 +86,7 @@ def test_a_join_phase_that_none_of_its_static_members_came_to_goes_on() -> None:
 def test_a_static_member_that_joins_again_under_its_own_id_before_its_sync_changes_nothing() -> (
     None
 ):
-    """The same generation, and its sync is still taken."""
+    """The generation is the same, and its sync is accepted."""
     bench = Bench(NO_DELAY)
     token = bench.join(instance_id="i0")
     bench.pass_time(0)
@@ -98,7 +98,7 @@ def test_a_static_member_that_joins_again_under_its_own_id_before_its_sync_chang
 
 
 def test_a_static_follower_that_joins_again_under_its_own_id_gets_the_current_generation() -> None:
-    """Nobody else notices."""
+    """The group does not rebalance."""
     bench = Bench()
     ids = bench.stable(2, instances=True)
     generation = bench.group.generation
@@ -108,7 +108,7 @@ def test_a_static_follower_that_joins_again_under_its_own_id_gets_the_current_ge
 
 @pytest.mark.parametrize("spoken", ["range", "other"])
 def test_a_static_leader_that_joins_again_under_its_own_id_starts_a_rebalance(spoken: str) -> None:
-    """Which the followers may use to come with another protocol."""
+    """Followers may then join with a different protocol."""
     bench = Bench()
     leader, follower = bench.stable(2, instances=True)
     generation = bench.group.generation
@@ -130,7 +130,7 @@ def test_a_static_leader_that_joins_again_under_its_own_id_starts_a_rebalance(sp
 
 @pytest.mark.parametrize("said", [{}, CONSUMER], ids=["nothing", "the same"])
 def test_a_sync_that_names_no_protocol_or_the_right_one_is_taken(said: dict[str, str]) -> None:
-    """Clients before version 5 name none."""
+    """Clients before version 5 send no protocol."""
     bench = Bench()
     token = bench.join()
     bench.pass_time(0)
@@ -140,7 +140,7 @@ def test_a_sync_that_names_no_protocol_or_the_right_one_is_taken(said: dict[str,
 
 
 def test_a_static_member_has_another_id_after_each_bounce() -> None:
-    """However often it comes."""
+    """Every replacement of the member has a new id."""
     bench = Bench()
     bench.stable(2, instances=True)
     ids = [bench.joined(bench.join(instance_id="i1")).member_id for _ in range(5)]
@@ -149,7 +149,7 @@ def test_a_static_member_has_another_id_after_each_bounce() -> None:
 
 
 def test_static_members_leave_in_a_batch_each_with_its_own_answer() -> None:
-    """Those that are there go; an instance nobody has, and one with somebody else's id, go nowhere."""
+    """Known members leave; an unknown instance and a mismatched member id are errors."""
     bench = Bench()
     ids = bench.stable(4, instances=True)
     known = {m: bench.group.roster[m].instance_id for m in ids}
@@ -161,7 +161,7 @@ def test_static_members_leave_in_a_batch_each_with_its_own_answer() -> None:
 
 
 def test_ids_not_used_yet_leave_in_a_batch_with_members_and_strangers() -> None:
-    """Each with its own answer; the join phase waits for none of them."""
+    """Each id has its own result; the join phase waits for no departed member."""
     bench = Bench()
     one, two = bench.stable(2)
     pending = [bench.joined(bench.join(needs_known_id=True)).member_id for _ in range(2)]
@@ -177,7 +177,7 @@ def test_ids_not_used_yet_leave_in_a_batch_with_members_and_strangers() -> None:
 
 
 def test_a_leader_that_lives_but_never_assigns_is_evicted() -> None:
-    """After the rebalance timeout; the followers that wait are told to join again."""
+    """After the rebalance timeout the waiting followers must join again."""
     bench = Bench()
     ids = bench.stable(2)
     for member_id in ids:
@@ -194,7 +194,7 @@ def test_a_leader_that_lives_but_never_assigns_is_evicted() -> None:
 
 
 def test_a_deleted_group_answers_a_leave_like_all_else() -> None:
-    """COORDINATOR_NOT_AVAILABLE, for the whole request."""
+    """COORDINATOR_NOT_AVAILABLE is the error of the whole request."""
     bench = Bench()
     bench.feed(DeleteGroup(bench.token()))
     assert bench.leave(Leaver("m")).error is Code.COORDINATOR_NOT_AVAILABLE

@@ -36,19 +36,19 @@ def _stable_group(*topics: str) -> Bench:
 
 
 def test_a_partition_without_a_commit_reads_minus_one() -> None:
-    """And no error: consumers then follow auto.offset.reset."""
+    """The read has no error: consumers then follow auto.offset.reset."""
     assert dict(_book("t").read([("t", 0), ("t", 1)]))[("t", 1)].offset == NO_OFFSET
 
 
 def test_a_later_commit_wins_even_with_a_smaller_offset() -> None:
-    """A reset goes back."""
+    """A reset commits a smaller offset."""
     offsets = _book("t")
     offsets.commit({("t", 0): Committed(2)})
     assert offsets.entries[("t", 0)].offset == 2
 
 
 def test_offsets_of_subscribed_topics_do_not_expire_while_the_group_lives() -> None:
-    """However long ago the last commit was."""
+    """The age of the last commit does not matter."""
     bench = _stable_group("read")
     assert _book("read").expired(bench.group, retention_ms=RETENTION_MS, now_ms=10**9) == ()
     offsets = OffsetBook()
@@ -57,7 +57,7 @@ def test_offsets_of_subscribed_topics_do_not_expire_while_the_group_lives() -> N
 
 
 def test_offsets_of_topics_no_longer_subscribed_expire_after_their_last_commit() -> None:
-    """At the retention time, not a millisecond earlier."""
+    """An offset expires at the retention time and not a millisecond earlier."""
     bench = _stable_group("read")
     offsets = _book("read", "dropped")
     late = 1_000 + RETENTION_MS
@@ -66,7 +66,7 @@ def test_offsets_of_topics_no_longer_subscribed_expire_after_their_last_commit()
 
 
 def test_offsets_of_an_empty_group_expire_counted_from_when_it_became_empty() -> None:
-    """Not from the last commit, which may be older."""
+    """The last commit may be older than the start of the empty state."""
     bench = _stable_group("read")
     bench.pass_time(5_000)
     bench.leave(Leaver(bench.group.roster.leader or ""))
@@ -84,7 +84,7 @@ def test_offsets_of_an_empty_group_expire_counted_from_when_it_became_empty() ->
 
 
 def test_offsets_of_a_group_that_never_had_members_expire_one_by_one() -> None:
-    """Each counted from its own commit."""
+    """Each offset's age counts from its own commit."""
     group = ClassicGroup("g", NO_DELAY, 0)
     offsets = _book("old", at=0)
     offsets.commit({("new", 0): Committed(1, committed_at_ms=500)})
@@ -92,7 +92,7 @@ def test_offsets_of_a_group_that_never_had_members_expire_one_by_one() -> None:
 
 
 def test_a_retention_asked_for_by_an_old_client_overrules_the_brokers() -> None:
-    """OffsetCommit v2-4 carries one."""
+    """OffsetCommit v2-4 has a retention time."""
     group = ClassicGroup("g", NO_DELAY, 0)
     offsets = OffsetBook()
     offsets.commit({("t", 0): Committed(1, committed_at_ms=0, expires_at_ms=10)})
@@ -100,14 +100,14 @@ def test_a_retention_asked_for_by_an_old_client_overrules_the_brokers() -> None:
 
 
 def test_nothing_expires_while_a_group_rebalances() -> None:
-    """Its subscriptions are about to change."""
+    """The group's subscriptions are about to change."""
     bench = _stable_group("read")
     bench.join(protocols=_subscription("other"))
     assert _book("gone").expired(bench.group, retention_ms=RETENTION_MS, now_ms=10**9) == ()
 
 
 def test_a_group_whose_metadata_does_not_parse_keeps_its_offsets() -> None:
-    """Unknown counts as subscribed."""
+    """An unknown subscription counts as a subscription to every topic."""
     bench = _stable_group("read")
     bench.group.roster[bench.group.roster.leader or ""].protocols = (Protocol("range", b"junk"),)
     assert bench.group.subscribed_topics() is None
@@ -127,12 +127,12 @@ def test_a_group_whose_metadata_does_not_parse_keeps_its_offsets() -> None:
     ],
 )
 def test_hostile_subscription_bytes_read_as_unknown(metadata: bytes) -> None:
-    """Short, negative and huge counts and lengths, bad text: None, at once."""
+    """Truncated, negative and huge counts and lengths and bad text return None immediately."""
     assert subscribed_topics(metadata) is None
 
 
 def test_topics_of_all_members_count() -> None:
-    """The union over the group."""
+    """The result is the union of the members' topics."""
     bench = Bench()
     first = bench.join(protocols=_subscription("a"))
     bench.pass_time(0)
@@ -143,7 +143,7 @@ def test_topics_of_all_members_count() -> None:
 
 
 def test_an_empty_group_takes_commits_without_a_generation_alone() -> None:
-    """A member of generation 0 or later is unknown to it, by whatever id."""
+    """The group knows no member of generation 0 or later, whatever its id."""
     bench = Bench()
     assert bench.commit(generation=-1) is Code.NONE
     assert {bench.commit("m1", generation) for generation in (0, 1)} == {Code.UNKNOWN_MEMBER_ID}

@@ -1,4 +1,4 @@
-"""Looks at groups that are made, not run, with the settings and disks that deploy-check asks for."""
+"""Looks at made groups, with the settings and disks that deploy-check reads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STOP_W1 = Question(kind="stop", workers=("w1",))
 
 
 def whole(made: MadeGroup, *, leader: str = "m0") -> MadeGroup:
-    """The group after one event and the round that completes it."""
+    """Play an event and the round that completes it."""
     made.round(leader=leader, warmups=POLICY)
     while made.last is not None and made.last.follows:
         made.round(leader=leader, warmups=POLICY)
@@ -36,7 +36,7 @@ def whole(made: MadeGroup, *, leader: str = "m0") -> MadeGroup:
 
 
 def at_rest(members: int = 3, **options: Any) -> MadeGroup:
-    """So many members, cooperative, that have come to rest."""
+    """Return a cooperative group of this many members at rest."""
     made = MadeGroup(**options).join(*(f"m{n}" for n in range(members)), holds=True)
     for _ in range(3):
         whole(made)
@@ -44,7 +44,7 @@ def at_rest(members: int = 3, **options: Any) -> MadeGroup:
 
 
 def evidence(made: MadeGroup, *, lags: Mapping[str, int] | None = None, **more: Any) -> Evidence:
-    """A look; ``lags`` are how many records each copy of a member is behind, ``more`` is of every worker."""
+    """Return a look; ``lags`` are a member's missing records, ``more`` changes every worker."""
     tables = tuple(
         TableStatus(
             name=t, changelog=t, store="rocksdb", bytes=dict.fromkeys(map(str, range(6)), 1000)
@@ -68,19 +68,19 @@ def evidence(made: MadeGroup, *, lags: Mapping[str, int] | None = None, **more: 
 
 
 def look(made: MadeGroup, **more: Any) -> Seen:
-    """The same, read."""
+    """Return the evidence after reading."""
     return seen(evidence(made, **more))
 
 
 def asked(
     found: Seen, question: Question = STOP_W1, budget: Budget | None = None, **known: Any
 ) -> Report:
-    """The answer."""
+    """Return deploy-check's answer."""
     return judge(found, question, budget or Budget(), Known(**known))
 
 
 def check(report: Report, name: str) -> Check:
-    """By the beginning of its name."""
+    """Return the check whose name begins with this text."""
     (found,) = [one for one in report.checks if one.name.startswith(name)]
     return found
 

@@ -1,4 +1,4 @@
-"""``faust-assigner deploy-check`` as a command: what it refuses, and the exit code where nobody answers."""
+"""``faust-assigner deploy-check`` as a command: refused options and the exit code without a broker."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ NOWHERE = ("--bootstrap", "127.0.0.1:1", "--group", "shop")
 
 
 def command(*arguments: str) -> Result:
-    """Run it in this process."""
+    """Run the command in this process."""
     return CliRunner().invoke(main, ["deploy-check", *arguments])
 
 
 def test_a_name_with_brackets_is_printed_as_text(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Members choose their instance ids: none of them ends the command."""
+    """Members choose their instance ids; no id may break the command."""
     monkeypatch.delenv("COLUMNS", raising=False)
     made = at_rest()
     made.offers["m1"] = {"holds": True, "instance_id": "[/x][red]"}
@@ -44,28 +44,28 @@ def test_a_name_with_brackets_is_printed_as_text(
     "question", [(), ("shop-1", "--rolling"), ("--scale", "3", "--lose-rack", "az-b")], ids=str
 )
 def test_it_answers_one_question(question: tuple[str, ...]) -> None:
-    """Without one, or with two, it is a wrong option: exit code 2."""
+    """No question and two questions are wrong options: exit code 2."""
     done = command(*NOWHERE, *question)
     assert done.exit_code == 2
     assert "exactly one of" in done.output
 
 
 def test_where_nobody_answers_it_cannot_be_told() -> None:
-    """Exit code 2 and one line, not the 75 of other commands: a gate goes by 0, 1 and 2."""
+    """The exit code is 2, not the 75 of other commands: a deploy gate reads 0, 1 and 2."""
     done = command(*NOWHERE, "shop-1")
     assert done.exit_code == 2
     assert done.output.count("\n") == 1
 
 
 def test_it_waits_as_long_as_it_is_told_to() -> None:
-    """It says once why, and ends with the last answer."""
+    """The reason is printed once, and the command ends with the last answer."""
     done = command(*NOWHERE, "shop-1", "--wait", "0.5", "--every", "0.1")
     assert done.exit_code == 2
     assert done.output.count("not yet") == 1
 
 
 def test_a_ledger_that_is_not_there_is_an_error() -> None:
-    """Before the group is asked."""
+    """The command checks the ledger before it asks the group."""
     done = command(*NOWHERE, "shop-1", "--ledger", "/nowhere/at/all")
     assert done.exit_code == 2
     assert "no such ledger" in done.output
@@ -74,14 +74,14 @@ def test_a_ledger_that_is_not_there_is_an_error() -> None:
 @pytest.mark.parametrize("option", ["--max-pause", "--wait", "--restart", "--every", "--deadline"])
 @pytest.mark.parametrize("value", ["nan", "inf"])
 def test_a_limit_that_is_no_finite_number_is_refused(option: str, value: str) -> None:
-    """No pause is longer than NaN seconds, so every deploy would be within the budget."""
+    """No pause exceeds NaN seconds, so every deploy would be within the budget."""
     done = command(*NOWHERE, "shop-1", option, value)
     assert done.exit_code == 2
     assert f"'{value}' is not a finite number" in done.output
 
 
 async def test_a_wait_names_the_error_of_the_last_check() -> None:
-    """A misspelled worker is not taken for a silent broker; the last check raises the error."""
+    """A misspelled worker is not reported as a silent broker; the last check raises the error."""
 
     class Looking:
         async def look(self) -> Any:
@@ -101,7 +101,7 @@ async def test_a_wait_names_the_error_of_the_last_check() -> None:
 
 
 def test_an_empty_group_is_not_in_a_round() -> None:
-    """Its state is not Stable; the report names the reason."""
+    """The group's state is not Stable; the report names the reason."""
     made = at_rest()
     made.state = "Empty"
     made.metadata.clear()

@@ -1,4 +1,4 @@
-"""Whether a worker may be stopped: every condition by itself, on looks at groups that are made."""
+"""Whether a worker may be stopped: every condition by itself, on looks at made groups."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ STANDBYS = Recoveries(
     ],
 )
 def test_a_size_has_the_largest_unit_that_it_fills(count: int, shown: str) -> None:
-    """From exactly one of it on."""
+    """A unit is used from exactly 1.0 on."""
     assert shown_bytes(count) == shown
 
 
@@ -58,7 +58,7 @@ def test_a_worker_whose_tasks_have_caught_up_copies_may_stop() -> None:
 )
 @pytest.mark.parametrize("said", ["abc", "inf", "1.5", "9" * 5000])
 def test_a_setting_that_is_no_number_leaves_the_next_round_unknown(name: str, said: str) -> None:
-    """Whatever a worker's address answers; the sentence names the setting."""
+    """The sentence names the setting, whatever value the worker's status has."""
     found = seen(evidence(at_rest(), settings={**SETTINGS, name: said}))
     assert found.fleet is None
     assert name in found.missing
@@ -66,7 +66,7 @@ def test_a_setting_that_is_no_number_leaves_the_next_round_unknown(name: str, sa
 
 
 def test_a_copy_that_lags_too_far_is_refused() -> None:
-    """By its own lag: 101 records where 100 are acceptable, and the copy of no other member counts."""
+    """101 missing records exceed the limit of 100; copies on further members do not count."""
     made = at_rest()
     holders = {
         name for name in ("m0", "m2") if set(made.answer_of(name).standbys[LOG]) & owned(made, "m1")
@@ -83,12 +83,12 @@ def test_a_copy_that_lags_too_far_is_refused() -> None:
 
 
 def owned(made: MadeGroup, name: str) -> set[int]:
-    """The partitions of the table that a member owns."""
+    """Return the table partitions that a member owns."""
     return set(made.answer_of(name).actives[LOG])
 
 
 def test_a_task_without_a_copy_is_a_cold_move() -> None:
-    """Without standbys each is; --max-cold allows them and the copies are still named."""
+    """Without standbys every move is cold; --max-cold allows the moves and the text names them."""
     made = at_rest(replicas=0)
     found = look(made, settings=settings(table_standby_replicas="0"))
     report = asked(found)
@@ -99,7 +99,7 @@ def test_a_task_without_a_copy_is_a_cold_move() -> None:
 
 
 def settings(**more: str) -> dict[str, str]:
-    """Those of the looks, with differences."""
+    """Return the settings of the looks with changes."""
     return {**SETTINGS, **more}
 
 
@@ -110,14 +110,14 @@ def settings(**more: str) -> dict[str, str]:
 def test_weights_are_a_problem_where_workers_place_by_them(
     place: str, mode: str, named: bool
 ) -> None:
-    """Weights in the shadow, switched off or without a place change no move."""
+    """Weights in shadow mode, switched off or without a file change no move."""
     more = {"FAUST_ASSIGNER_WEIGHTS": place, "FAUST_ASSIGNER_WEIGHTS_MODE": mode}
     report = asked(look(at_rest(), settings=settings(**more)))
     assert any("Workers weigh partitions" in one for one in report.problems) == named
 
 
 def test_a_state_that_is_empty_is_not_lost() -> None:
-    """A task whose changelog has no record moves without a copy and is not cold."""
+    """A task with an empty changelog moves without a copy and is not cold."""
     made = at_rest(replicas=0, end=0)
     report = asked(look(made, settings=settings(table_standby_replicas="0")))
     assert (report.cold, check(report, "every task").state) == (0, OK)
@@ -132,7 +132,7 @@ def test_a_state_that_is_empty_is_not_lost() -> None:
     ],
 )
 def test_a_group_that_is_busy_is_not_safe(more: dict[str, Any], name: str, text: str) -> None:
-    """While a worker restores, is not ready, or stops."""
+    """The group is busy while a worker restores, is not ready, or stops."""
     report = asked(look(at_rest(), **more))
     assert report.verdict == NOT_SAFE
     assert check(report, name).state == FAILED
@@ -140,7 +140,7 @@ def test_a_group_that_is_busy_is_not_safe(more: dict[str, Any], name: str, text:
 
 
 def test_a_rebalance_under_way_is_not_safe() -> None:
-    """The coordinator shows no assignments then, and the planner is not asked."""
+    """During a rebalance the coordinator shows no assignments, so the planner is not used."""
     made = at_rest()
     made.state = "PreparingRebalance"
     report = asked(look(made))
@@ -149,7 +149,7 @@ def test_a_rebalance_under_way_is_not_safe() -> None:
 
 
 def test_warm_ups_under_way_are_waited_for() -> None:
-    """A worker that catches up on what comes to it is not done with the last deploy."""
+    """A worker with a warm-up has not finished the last deploy."""
     made = at_rest(end=50_000)
     made.join("m3", holds=True).round(warmups=POLICY)
     report = asked(look(made))
@@ -158,7 +158,7 @@ def test_warm_ups_under_way_are_waited_for() -> None:
 
 
 def test_a_silent_worker_makes_it_uncertain_unless_it_is_the_one_that_stops() -> None:
-    """Exit code 2: its copies' lags are not known. Those of the worker that stops do not matter."""
+    """A silent worker's lags are unknown: exit code 2; a stopping worker's lags do not matter."""
     made = at_rest()
     quiet = {made.claims["m1"].url: Heard(answer="silent", detail="it did not answer")}
     base = evidence(made)
@@ -170,7 +170,7 @@ def test_a_silent_worker_makes_it_uncertain_unless_it_is_the_one_that_stops() ->
 
 
 def test_a_disk_without_room_for_the_new_copies_is_refused() -> None:
-    """Where its room is not known it cannot be told."""
+    """With unknown free space the answer is unknown."""
     made = at_rest()
     assert check(asked(look(made, disk_free_bytes=999)), "room").state == FAILED
     assert check(asked(look(made, disk_free_bytes=None)), "room").state == UNKNOWN
@@ -178,7 +178,7 @@ def test_a_disk_without_room_for_the_new_copies_is_refused() -> None:
 
 
 def test_workers_of_one_host_share_its_disk() -> None:
-    """The copies of all of them have to fit, in the event that brings most of them."""
+    """The new copies of all workers on the host must fit, in the event with the most copies."""
     made = at_rest()
     rolling = asked(look(made, host="box"), Question(kind="rolling"))
     sizes = [step.copy_bytes or 0 for step in rolling.steps]
@@ -193,7 +193,7 @@ def test_workers_of_one_host_share_its_disk() -> None:
 
 
 def test_a_copy_that_is_behind_counts_whichever_static_member_restarts() -> None:
-    """A copy that stands still does not catch up while the members before it in the roll restart."""
+    """A stalled copy does not catch up while preceding members of the roll restart."""
     made = at_rest()
     for n in range(3):
         made.offers[f"m{n}"] = {"holds": True, "instance_id": f"w{n}"}
@@ -206,7 +206,7 @@ def test_a_copy_that_is_behind_counts_whichever_static_member_restarts() -> None
 
 
 def test_the_pause_comes_from_the_ledger_and_is_unknown_without_one() -> None:
-    """A pause budget without a ledger cannot be told; with one it is met or passed."""
+    """Without a ledger the pause is unknown; with a ledger the budget is met or exceeded."""
     found = look(at_rest())
     blind = asked(found, budget=Budget(pause_s=5))
     assert (blind.exit_code, blind.pause_s) == (2, None)
@@ -219,7 +219,7 @@ def test_the_pause_comes_from_the_ledger_and_is_unknown_without_one() -> None:
 
 
 def test_a_long_tail_takes_as_long_as_its_records() -> None:
-    """25,000 records a second were seen on recoveries from a copy, 20,000 on those without."""
+    """Recoveries took 25,000 records a second with a copy and 20,000 without a copy."""
     assert STANDBYS.expected_s([LOG], 75_000, warm=True) == pytest.approx(0.4 + 3.0)
     assert STANDBYS.expected_s([LOG], 80_000, warm=False) == pytest.approx(5.0 + 4.0)
     assert STANDBYS.expected_s([LOG], None, warm=True) is None
@@ -227,7 +227,7 @@ def test_a_long_tail_takes_as_long_as_its_records() -> None:
 
 
 def test_a_static_member_is_waited_for_as_long_as_its_session() -> None:
-    """Nothing moves where it is back in time: the pause is its restart, which only the caller knows."""
+    """No task moves if the member returns in time: the pause is the caller's restart time."""
     made = at_rest()
     made.offers["m1"] = {"holds": True, "instance_id": "shop-1"}
     made.round()
@@ -250,7 +250,7 @@ def test_a_static_member_is_waited_for_as_long_as_its_session() -> None:
 
 
 def test_a_static_member_that_is_scaled_away_costs_its_session() -> None:
-    """It does not come back, however fast restarts are; the answer names the way around the wait."""
+    """The member does not return at any restart time; the answer names `groups retire`."""
     made = at_rest()
     made.offers["m2"] = {"holds": True, "instance_id": "w2"}
     made.round()
@@ -272,7 +272,7 @@ def test_a_static_member_that_is_scaled_away_costs_its_session() -> None:
 
 
 def test_a_lost_rack_costs_the_session_timeout() -> None:
-    """Nobody hands over; without copies in other racks the moves are cold."""
+    """No worker hands over; the moves are cold without copies in the remaining racks."""
     made = MadeGroup()
     for n, rack in enumerate("aabb"):
         made.join(f"m{n}", holds=True, rack_id=f"az-{rack}")
@@ -287,7 +287,7 @@ def test_a_lost_rack_costs_the_session_timeout() -> None:
 
 
 def test_a_rolling_restart_stops_each_worker_and_brings_it_back() -> None:
-    """Two steps for each, and nothing is cold; a static one comes back without a round."""
+    """Each worker has two steps without cold moves; a static worker returns without a round."""
     made = at_rest()
     report = asked(look(made), Question(kind="rolling"))
     assert [step.event for step in report.steps] == [
@@ -301,7 +301,7 @@ def test_a_rolling_restart_stops_each_worker_and_brings_it_back() -> None:
 
 
 def test_newcomers_get_tasks_only_when_they_have_caught_up() -> None:
-    """No move at once, two later; a smaller group loses the members with the highest numbers."""
+    """Newcomers get two tasks later; a smaller group loses the members with the highest numbers."""
     found = look(at_rest())
     more = asked(found, Question(kind="scale", size=5))
     assert (more.moves, more.later_moves, more.verdict) == (0, 2, SAFE)
@@ -315,27 +315,27 @@ def test_newcomers_get_tasks_only_when_they_have_caught_up() -> None:
     "name", ["w1", "http://w1:6066", "http://w1:6066/", "w1:6066", "m1", "pod-1"]
 )
 def test_a_worker_has_several_names(name: str) -> None:
-    """Its name in status, its URL, its member id, its host."""
+    """A worker is named by its status name, URL, member id or host."""
     assert asked(look(at_rest()), Question(kind="stop", workers=(name,))).steps[0].stopped == (
         "w1",
     )
 
 
 def test_a_name_that_is_no_members_is_an_error() -> None:
-    """It names those that are."""
+    """The error names the existing members."""
     with pytest.raises(NoSuchWorker, match="w0, w1, w2"):
         asked(look(at_rest()), Question(kind="stop", workers=("w9",)))
 
 
 def test_a_group_that_lacks_a_member_is_not_complete() -> None:
-    """``--members``: the worker that was restarted last is not back."""
+    """With ``--members``, the last restarted worker is still missing."""
     found = look(at_rest())
     assert asked(found, budget=Budget(members=3)).verdict == SAFE
     assert asked(found, budget=Budget(members=4)).verdict == NOT_SAFE
 
 
 def test_a_stock_member_makes_it_uncertain() -> None:
-    """Its claims are not known before it joins."""
+    """A stock member's claims are unknown before its join."""
     made = at_rest()
     report = asked(replace(look(made), fleet=None, missing="members without this package: w2"))
     assert (report.verdict, report.steps) == (CANNOT_TELL, ())

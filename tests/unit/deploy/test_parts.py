@@ -1,4 +1,4 @@
-"""The parts of deploy-check by themselves: checks, members' names, newcomers, pauses, the leader's view."""
+"""The parts of deploy-check: checks, members' names, newcomers, pauses and the leader's settings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STOP = Question(kind="stop", workers=("w1",))
 
 
 def move(**more: Any) -> Move:
-    """A warm move of orders/0 from w1 to w0."""
+    """Return a warm move of orders/0 from w1 to w0."""
     base: dict[str, Any] = {
         "topics": ("orders",),
         "partition": 0,
@@ -49,7 +49,7 @@ def move(**more: Any) -> Move:
 
 
 def step(**more: Any) -> Step:
-    """One event with two members left, and no move."""
+    """Return an event with two remaining members and no move."""
     base: dict[str, Any] = {
         "event": "w1 stops",
         "stopped": ("w1",),
@@ -87,20 +87,20 @@ def test_a_failed_check_outweighs_an_unknown_check(states: tuple[str, ...], verd
 
 
 def test_a_group_with_more_members_than_named_is_not_complete() -> None:
-    """A worker of the former size is still there."""
+    """A worker of the former size is still in the group."""
     report = asked(look(at_rest()), budget=Budget(members=2))
     assert check(report, "2 members").state == FAILED
 
 
 def test_a_worker_that_is_not_live_makes_the_group_busy() -> None:
-    """Although it is ready; the first reason is shown."""
+    """The worker is ready; the first reason is shown."""
     report = asked(look(at_rest(), not_live=("it hangs",), not_ready=("it restores",)))
     assert "w0: it hangs" in check(report, "nothing is restoring").text
     assert check(asked(look(at_rest(), not_live=("it hangs",))), "nothing").state == FAILED
 
 
 def test_restores_are_unknown_only_if_no_worker_answers() -> None:
-    """The answers of some workers show the restores that matter; a silent worker is a check of its own."""
+    """Some workers' answers show the relevant restores; a silent worker has its own check."""
     made = at_rest()
     quiet = Heard(answer="silent", detail="it did not answer")
     base = evidence(made)
@@ -125,7 +125,7 @@ def test_in_a_rolling_restart_every_worker_must_answer() -> None:
 
 
 def test_an_event_that_leaves_no_worker_fails_among_other_events() -> None:
-    """The steps before it leave workers."""
+    """The steps before this event leave workers in the group."""
     (found,) = _planned(None, "", [step(), step(members=0)], [])  # type: ignore[arg-type]
     assert (found.state, found.text) == (FAILED, "no worker is left")
     joins = step(stopped=(), members=0)
@@ -133,7 +133,7 @@ def test_an_event_that_leaves_no_worker_fails_among_other_events() -> None:
 
 
 def test_a_copy_that_is_behind_fails_and_a_copy_of_unknown_lag_leaves_it_unknown() -> None:
-    """A cold move has no lag to know."""
+    """A cold move has no lag."""
     behind = _copies([step(moves=(move(is_behind=True, records=500),))], [])
     assert (behind.state, "500 records behind" in behind.text) == (FAILED, True)
     dark = _copies([step(moves=(move(records=None),))], [])
@@ -145,7 +145,7 @@ def test_a_copy_that_is_behind_fails_and_a_copy_of_unknown_lag_leaves_it_unknown
 
 
 def test_moves_to_a_copy_that_is_behind_count_in_the_budget_of_cold_moves() -> None:
-    """A budget equal to the number is met; without a plan nothing is counted."""
+    """A budget equal to the number is met; without a plan the number is unknown."""
     steps = [step(cold=1, behind=1)]
     assert [one.state for one in _within(steps, Budget(cold=2), "")] == [OK]
     (failed,) = _within(steps, Budget(cold=1), "")
@@ -155,7 +155,7 @@ def test_moves_to_a_copy_that_is_behind_count_in_the_budget_of_cold_moves() -> N
 
 
 def test_the_longest_pause_decides_and_an_unknown_pause_leaves_it_unknown() -> None:
-    """A pause equal to the limit is within it; a known pause beyond it fails beside an unknown one."""
+    """A pause equal to the limit is allowed; a longer pause fails even beside an unknown one."""
     long, dark = step(event="w2 stops", pause_s=9.0, pause="9.0 s"), step(pause_s=None, pause="?")
     assert _pause_within([step(pause_s=5.0)], 5.0, "").state == OK
     failed = _pause_within([step(pause_s=6.0), long, dark], 5.0, "")
@@ -165,7 +165,7 @@ def test_the_longest_pause_decides_and_an_unknown_pause_leaves_it_unknown() -> N
 
 
 def test_the_pause_of_a_report_is_unknown_if_the_pause_of_a_step_is() -> None:
-    """One of two workers is static, and the time of its restart is not given."""
+    """One of the two workers is static, and its restart time is not given."""
     made = at_rest()
     made.offers["m1"] = {"holds": True, "instance_id": "w1"}
     made.round()
@@ -178,7 +178,7 @@ def test_the_pause_of_a_report_is_unknown_if_the_pause_of_a_step_is() -> None:
 
 
 def test_room_is_checked_in_every_event() -> None:
-    """The copies of the first event do not fit; those of the last event do."""
+    """The copies of the first event do not fit; the copies of the last event fit."""
     found = look(at_rest(), host="box")
     sizes = [one.copy_bytes or 0 for one in asked(found, Question(kind="rolling")).steps]
     assert max(sizes) > sizes[-1]
@@ -189,7 +189,7 @@ def test_room_is_checked_in_every_event() -> None:
 
 
 def test_only_settings_that_change_a_plan_are_a_problem_where_workers_differ() -> None:
-    """Another leader would plan with its own number of standbys."""
+    """A different leader would plan with its own number of standbys."""
     made = at_rest()
     for name, shown in (("table_standby_replicas", True), ("broker_session_timeout", False)):
         base = evidence(made)
@@ -203,7 +203,7 @@ def test_only_settings_that_change_a_plan_are_a_problem_where_workers_differ() -
 
 
 def test_a_smaller_group_keeps_the_members_with_the_lowest_numbers() -> None:
-    """As a StatefulSet does: shop-10 goes before shop-9."""
+    """A StatefulSet also removes shop-10 before shop-9."""
     members = look(at_rest()).status.members
     named = [replace(members[0], name=f"shop-{n}") for n in (9, 10, 11, 1)]
     scale = Question(kind="scale", size=2)
@@ -217,13 +217,13 @@ def test_a_smaller_group_keeps_the_members_with_the_lowest_numbers() -> None:
 
 
 def test_all_named_workers_stop_together() -> None:
-    """Two of three: the third one stays."""
+    """Two of three workers stop; the third worker stays."""
     members = look(at_rest()).status.members
     assert stopped_by(Question(kind="stop", workers=("w0", "w2")), members) == {"w0", "w2"}
 
 
 def test_a_name_of_several_workers_is_an_error() -> None:
-    """Two workers run on the host; a name of a worker goes before a host of that name."""
+    """Two workers run on the host; a worker's name has priority over a host of the same name."""
     members = look(at_rest()).status.members
     two = [replace(members[0], host="box"), replace(members[1], host="box"), members[2]]
     with pytest.raises(NoSuchWorker, match="names 2 workers: w0, w1"):
@@ -233,7 +233,7 @@ def test_a_name_of_several_workers_is_an_error() -> None:
 
 
 def made_fleet(**workers: JoinData) -> Fleet:
-    """A fleet with one table of two partitions; the members' copies are complete."""
+    """Return a fleet with a table of two partitions; the members' copies are complete."""
     facts = TableFacts(frozenset({LOG}), {})
     found = {
         name: Worker(
@@ -254,7 +254,7 @@ def made_fleet(**workers: JoinData) -> Fleet:
 
 
 def test_a_worker_that_returns_claims_its_files_and_wishes_its_former_partitions() -> None:
-    """Its process is new: a new member id, no assignment, no promises, no instance id."""
+    """The new process has a new member id and no assignment, promises or instance id."""
     data = JoinData(
         "http://w0",
         {"orders": [0], LOG: [0]},
@@ -284,7 +284,7 @@ def test_a_worker_that_returns_claims_its_files_and_wishes_its_former_partitions
 
 
 def test_newcomers_are_like_the_first_worker_in_racks_in_turn() -> None:
-    """They have no state, no instance id and a capacity of 1."""
+    """Newcomers have no state, no instance id and a capacity of 1."""
     fleet = made_fleet(
         w1=JoinData("http://w1", rack_id="b"),
         w0=JoinData("http://w0", rack_id="a", capacity=3.0, instance_id="w0", holds=True),
@@ -299,13 +299,13 @@ def test_newcomers_are_like_the_first_worker_in_racks_in_turn() -> None:
 
 
 def test_a_partition_belongs_to_its_owner_or_to_the_member_that_it_is_promised_to() -> None:
-    """The owner has revoked it, and the second round assigns it."""
+    """The owner has revoked the partition, and the second round assigns the partition."""
     fleet = made_fleet(w0=JoinData(actives={"orders": [0]}), w1=JoinData(promised={"orders": [1]}))
     assert fleet.owners() == {("orders", 0): "w0", ("orders", 1): "w1"}
 
 
 def test_the_state_of_a_member_is_on_its_actives_its_copies_and_its_disk() -> None:
-    """A topic without a table is no state."""
+    """A topic without a table has no state."""
     data = JoinData(
         actives={"orders": [0], LOG: [0]}, standbys={LOG: [1]}, on_disk={LOG: [2], "orders": [3]}
     )
@@ -316,7 +316,7 @@ def test_the_state_of_a_member_is_on_its_actives_its_copies_and_its_disk() -> No
 
 
 def test_the_missing_records_of_all_tables_of_a_task_count() -> None:
-    """An unknown end, or an unknown position of a copy, leaves the number unknown."""
+    """An unknown end, or an unknown position of a copy, makes the number unknown."""
     fleet = replace(
         made_fleet(w0=JoinData()), ends={("a", 0): 1000, ("b", 0): 500, ("a", 1): 9, ("b", 2): 9}
     )
@@ -329,7 +329,7 @@ def test_the_missing_records_of_all_tables_of_a_task_count() -> None:
 
 
 def test_a_round_raises_the_generation_and_remembers_the_owners_of_departed_members() -> None:
-    """A task whose owner has left is known to have been its own."""
+    """A departed owner's task still has its former owner."""
     found = look(at_rest()).fleet
     assert found is not None
     after, moved = found.without(["w1"]).at_rest()
@@ -344,7 +344,7 @@ def test_a_round_raises_the_generation_and_remembers_the_owners_of_departed_memb
 
 
 def rows(*more: dict[str, Any]) -> list[dict[str, Any]]:
-    """Recoveries of the ledger, of five seconds each."""
+    """Return recoveries of the ledger, of five seconds each."""
     begin = datetime(2026, 1, 1, tzinfo=UTC)
     base = {
         "group_id": "shop",
@@ -365,7 +365,7 @@ def test_a_restart_has_an_unknown_pause_if_the_session_timeout_is_unknown() -> N
 
 
 def test_the_rate_is_that_of_all_long_recoveries_together() -> None:
-    """10,000 records in 10 s and in 100 s: 20,000 records take 110 s beside the shortest recovery."""
+    """10,000 records in 10 s and in 100 s: 20,000 records take 110 s plus the shortest recovery."""
     known = tuple(
         Recovery(topic=LOG, source="standby", records=10_000, seconds=seconds)
         for seconds in (10.0, 100.0)
@@ -375,20 +375,20 @@ def test_the_rate_is_that_of_all_long_recoveries_together() -> None:
 
 
 def test_only_recoveries_of_the_group_count() -> None:
-    """Several apps write to one folder; the duration is in seconds."""
+    """Several apps write to the same folder; the duration is in seconds."""
     found = Recoveries.of(rows({}, {"group_id": "bank"}), "shop", "the ledger")
     assert found.known == (Recovery(topic=LOG, source="standby", records=10, seconds=5.0),)
 
 
 def recoveries(*known: tuple[str, str, int, float]) -> Recoveries:
-    """(topic, source, records, seconds) each."""
+    """Return recoveries from tuples of (topic, source, records, seconds)."""
     return Recoveries(
         known=tuple(Recovery(topic=t, source=s, records=r, seconds=x) for t, s, r, x in known)
     )
 
 
 def test_the_tables_own_recoveries_from_the_same_source_count_first() -> None:
-    """Those of other tables only without any of its own; a cold one says nothing about a copy."""
+    """Without its own the table uses all tables' recoveries; cold and warm ones are not mixed."""
     known = recoveries(
         ("a", "standby", 10, 1.0), ("a", "replay", 10, 7.0), ("b", "standby", 10, 3.0)
     )
@@ -399,7 +399,7 @@ def test_the_tables_own_recoveries_from_the_same_source_count_first() -> None:
 
 
 def test_the_typical_short_recovery_is_the_time_to_open_a_table() -> None:
-    """The median of the short ones and the longest of them bound a short recovery."""
+    """The median of the short recoveries and their longest bound a short recovery."""
     known = recoveries(*(("a", "standby", 10, x) for x in (1.0, 2.0, 9.0)))
     assert known.expected_s(["a"], 999, warm=True) == 9.0
     long = recoveries(
@@ -418,7 +418,7 @@ def test_the_typical_short_recovery_is_the_time_to_open_a_table() -> None:
 
 
 def test_the_policy_of_warm_ups_follows_the_settings() -> None:
-    """Without follow-up rounds, or switched off, nothing warms up."""
+    """Without follow-up rounds, or with warm-ups off, the policy is None."""
     assert policy_of({"FAUST_ASSIGNER_WARMUPS": "0"}, True) is None
     assert policy_of({"FAUST_ASSIGNER_FOLLOW_UP_S": "0"}, True) is None
     lag = {"FAUST_ASSIGNER_ACCEPTABLE_RECOVERY_LAG": "77"}
@@ -432,7 +432,7 @@ def test_the_policy_of_warm_ups_follows_the_settings() -> None:
 
 
 def test_the_leaders_settings_count() -> None:
-    """Another worker has other settings."""
+    """The remaining workers have different settings."""
     made = at_rest()
     found = look(made)
     base = evidence(made)
@@ -448,7 +448,7 @@ def test_the_leaders_settings_count() -> None:
 
 
 def test_the_largest_size_of_a_partition_on_any_worker_counts() -> None:
-    """Owner and copies compact at different times."""
+    """The owner and the copies compact at different times."""
     made = at_rest()
     base = evidence(made)
     tables = {
@@ -488,7 +488,7 @@ def test_a_table_takes_no_disk_only_if_every_worker_keeps_it_in_memory(
 
 
 def test_a_copy_beyond_the_end_of_a_new_log_has_no_negative_position() -> None:
-    """The lag was measured before the topic was made anew."""
+    """The lag was measured before the topic was created again."""
     made = at_rest(end=50)
     found = look(made, lags={"m0": 80})
     assert found.fleet is not None
@@ -496,7 +496,7 @@ def test_a_copy_beyond_the_end_of_a_new_log_has_no_negative_position() -> None:
 
 
 def test_a_table_in_memory_needs_no_disk_beside_tables_with_files() -> None:
-    """Only a table that each answering worker keeps in memory; another table's files do not count."""
+    """Every answering worker must keep the table in memory; a second table's files do not count."""
 
     def worker(**stores: str) -> Any:
         tables = tuple(

@@ -1,4 +1,4 @@
-"""What deploy-check says before an event is what the leader's round then does."""
+"""deploy-check's prediction of an event equals the leader's round after the event."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.deploy.looks import POLICY, look, whole
 
 
 def placed(made: MadeGroup, role: str) -> dict[str, set[Place]]:
-    """What the group's last answers give each member, by its name."""
+    """Return each member's partitions in the group's last answers, by the member's name."""
     found: dict[str, set[Place]] = {}
     for name in made.claims:
         claims = getattr(made.answer_of(name), role)
@@ -21,7 +21,7 @@ def placed(made: MadeGroup, role: str) -> dict[str, set[Place]]:
 
 
 def planned(fleet: Fleet, role: str) -> dict[str, set[Place]]:
-    """The same, as predicted."""
+    """Return each member's predicted partitions."""
     return {
         name: {(t, n) for t, runs in getattr(worker.data, role).items() for n in runs}
         for name, worker in fleet.workers.items()
@@ -30,7 +30,7 @@ def planned(fleet: Fleet, role: str) -> dict[str, set[Place]]:
 
 @st.composite
 def groups(draw: st.DrawFn) -> tuple[MadeGroup, str]:
-    """A group after a few events, with racks and capacities, and the member that is to stop."""
+    """Draw a group after a few events, with racks and capacities, and the member that will stop."""
     partitions = draw(st.integers(1, 9))
     made = MadeGroup(
         topics={"orders": partitions, LOG: partitions, "news": draw(st.integers(1, 5))},
@@ -44,7 +44,7 @@ def groups(draw: st.DrawFn) -> tuple[MadeGroup, str]:
         if draw(st.booleans()):
             whole(made)
     if made.last is None or set(made.metadata) != set(names) or draw(st.booleans()):
-        whole(made)  # else the last one's warm-ups are under way
+        whole(made)  # else the last member's warm-ups are still running
     return made, draw(st.sampled_from(names))
 
 
@@ -53,7 +53,7 @@ def groups(draw: st.DrawFn) -> tuple[MadeGroup, str]:
 def test_the_moves_said_before_a_stop_are_those_that_the_leader_makes(
     case: tuple[MadeGroup, str],
 ) -> None:
-    """Owners and copies after it, all of them, and how many tasks the leader counts as moved and cold."""
+    """Owners, copies, and the leader's counts of moved and cold tasks equal the prediction."""
     made, gone = case
     seen = look(made, settings=_settings(made))
     assert seen.fleet is not None

@@ -1,4 +1,4 @@
-"""The answer of deploy-check as people read it: moves, pauses, sums and advice."""
+"""The answer of deploy-check on a terminal: moves, pauses, sums and advice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.deploy.test_parts import move, step
 
 
 def report(**more: Any) -> Report:
-    """A safe stop without moves."""
+    """Return a safe stop without moves."""
     base: dict[str, Any] = {
         "group": "shop",
         "question": "stop w1",
@@ -42,14 +42,14 @@ def report(**more: Any) -> Report:
 
 
 def shown(found: Report) -> list[str]:
-    """Its lines, with single blanks."""
+    """Return the report's lines, with single blanks."""
     screen = io.StringIO()
     Console(file=screen, width=200).print(render(found))
     return [" ".join(line.split()) for line in screen.getvalue().splitlines()]
 
 
 def test_moves_say_how_many_of_them_are_cold_behind_and_later() -> None:
-    """What is none is left out, but for the cold ones."""
+    """Zero counts are left out, except for cold moves."""
     assert _moves(step(moves=(move(),))) == "1 task at once, 0 cold"
     found = _moves(step(moves=(move(), move()), cold=1, behind=1, later_moves=3))
     assert found == (
@@ -61,7 +61,7 @@ def test_moves_say_how_many_of_them_are_cold_behind_and_later() -> None:
 
 
 def test_a_static_worker_that_returns_in_time_moves_nothing() -> None:
-    """One that does not return is waited for, or retired."""
+    """A worker that does not return is removed after its session timeout, or retired."""
     assert _moves(step(static=("a",))) == (
         "none if a is back within 1 min (static); else 0 tasks at once, 0 cold"
     )
@@ -89,13 +89,13 @@ def test_a_move_names_its_source_topic_and_the_state_of_the_copy() -> None:
 
 
 def test_an_unknown_pause_is_marked() -> None:
-    """With the words of the step."""
+    """The mark is followed by the step's reason."""
     assert _pause(step()) == "1.0 s to restore"
     assert _pause(step(pause_s=None, pause="why")) == "not known: why"
 
 
 def test_the_failed_checks_come_first_and_a_verdict_that_is_not_safe_has_advice() -> None:
-    """The order of the others stays."""
+    """The remaining checks keep their order."""
     states = (("a", OK), ("b", UNKNOWN), ("c", FAILED), ("d", OK))
     checks = tuple(Check(name=name, state=state, text="x") for name, state in states)
     found = shown(report(verdict=NOT_SAFE, checks=checks, problems=("y",)))
@@ -116,7 +116,7 @@ def test_the_failed_checks_come_first_and_a_verdict_that_is_not_safe_has_advice(
 
 
 def test_an_event_lists_its_first_moves_and_counts_the_rest() -> None:
-    """New copies have a size, if the size is known."""
+    """New copies have a size if the size is known."""
     moves = tuple(move(partition=n) for n in range(MOST_MOVES + 2))
     one = step(moves=moves, copies=3, copy_bytes=2_000)
     found = shown(report(steps=(one,)))
@@ -130,7 +130,7 @@ def test_an_event_lists_its_first_moves_and_counts_the_rest() -> None:
 
 
 def test_several_events_are_a_table_with_their_sums() -> None:
-    """A static worker is marked, and an unknown pause is not known."""
+    """A static worker is marked, and an unknown pause is shown as not known."""
     steps = (
         step(
             moves=(move(),), static=("w1",), cold=1, behind=2, later_moves=3, copies=4, copy_bytes=5

@@ -1,4 +1,4 @@
-"""Whole answers of deploy-check: the text and the JSON of each event on groups whose members all differ.
+"""Whole answers of deploy-check: the text and the JSON of each event, on groups of different members.
 
 ``python -m tests.unit.deploy.test_reports`` writes the answers of today, to be read before they are kept.
 """
@@ -32,7 +32,7 @@ from tests.unit.deploy.looks import SETTINGS, evidence, whole
 FOLDER: Final = Path(__file__).with_name("reports")
 USERS: Final = "shop-users-changelog"
 TOPICS: Final = {"orders": 6, LOG: 6, USERS: 4, "news": 3}
-#: Member -> the facts that it offers.
+#: Member -> its offered facts.
 MEMBERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "m0": {"rack_id": "a", "capacity": 2.0},
     "m1": {"rack_id": "a"},
@@ -50,7 +50,7 @@ RECOVERIES: Final = Recoveries(
 
 
 def fleet(**more: Mapping[str, Any]) -> MadeGroup:
-    """The members, at rest; ``more`` changes what a member offers."""
+    """Return the members at rest; ``more`` changes a member's offer."""
     made = MadeGroup(topics=TOPICS, end=5_000)
     for name, offer in MEMBERS.items():
         made.join(name, **{"holds": True, **offer, **more.get(name, {})})
@@ -60,7 +60,7 @@ def fleet(**more: Mapping[str, Any]) -> MadeGroup:
 
 
 def look(made: MadeGroup, settings: Mapping[str, str] | None = None, **more: Any) -> Seen:
-    """A look at it: m1's copies are 500 records behind, and the disks and hosts of all differ."""
+    """Return a look: m1's copies are 500 records behind, and all disks and hosts differ."""
     base = evidence(made, lags={"m1": 500}, settings={**SETTINGS, **(settings or {})})
     heard: dict[str, Heard] = {}
     for n, (url, told) in enumerate(base.heard.items()):
@@ -82,31 +82,31 @@ def look(made: MadeGroup, settings: Mapping[str, str] | None = None, **more: Any
 def answer(
     question: Question, found: Callable[[], Seen], budget: Budget | None = None, **known: Any
 ) -> Callable[[], Report]:
-    """The answer to a question about a look."""
+    """Return the answer to a question about a look."""
     facts = Known(**{"recoveries": RECOVERIES, **known})
     return lambda: judge(found(), question, budget or Budget(cold=0, pause_s=5.0), facts)
 
 
 @cache
 def calm() -> Seen:
-    """A look at the members."""
+    """Return a look at the members."""
     return look(fleet())
 
 
 def full() -> Seen:
-    """Disks without room, and a worker that restores."""
+    """Return a look at full disks and a restoring worker."""
     return look(
         fleet(), disk_free_bytes=7, restore_remaining_records=1_234, not_ready=("recovering",)
     )
 
 
 def eager() -> Seen:
-    """One member does not offer cooperative rebalances."""
+    """Return a look at a group with a member without cooperative rebalances."""
     return look(fleet(m3={"cooperative": False, "holds": False}))
 
 
 def unprepared() -> Seen:
-    """Workers hand nothing over when they stop, weigh partitions, and have no warm-ups."""
+    """Return a look at workers without hand-over and warm-ups that weigh partitions."""
     return look(
         fleet(),
         {
@@ -119,7 +119,7 @@ def unprepared() -> Seen:
 
 
 def preparing() -> Seen:
-    """A rebalance is in progress."""
+    """Return a look during a rebalance."""
     made = fleet()
     made.state = "PreparingRebalance"
     return look(made)
@@ -145,7 +145,7 @@ ANSWERS: Final[Mapping[str, Callable[[], Report]]] = {
 
 
 def told(name: str) -> str:
-    """The answer as text and as JSON."""
+    """Return the answer as text and as JSON."""
     report = ANSWERS[name]()
     screen = io.StringIO()
     Console(file=screen, width=140).print(render(report))
@@ -154,7 +154,7 @@ def told(name: str) -> str:
 
 
 def life() -> str:
-    """A fleet after a stop, after its copies have caught up, and after two workers joined: every field."""
+    """Return every field of a fleet after a stop, after a catch-up of copies and after four joins."""
     start = calm().fleet
     assert start is not None
     now, moved = start.without(["w3"]).at_rest()

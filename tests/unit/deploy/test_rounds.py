@@ -1,4 +1,4 @@
-"""The rounds that deploy-check plays: their order, the moves that count, and the claims between them."""
+"""The rounds that deploy-check plays: their order, the counted moves, and the claims between them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOPICS = ("news", "orders", LOG, LEADER)
 
 
 def fleet_of(topics: Sequence[str] = TOPICS, **workers: JoinData) -> Fleet:
-    """A cooperative fleet with a table, a topic without state and Faust's leader topic."""
+    """Return a cooperative fleet with a table, a topic without state and Faust's leader topic."""
     found = {
         name: Worker(
             name=name, member_id=f"{name}-id", topics=tuple(topics), data=data, positions={}
@@ -47,12 +47,12 @@ def fleet_of(topics: Sequence[str] = TOPICS, **workers: JoinData) -> Fleet:
 
 
 def joined(name: str, **more: Any) -> JoinData:
-    """A cooperative member's claims."""
+    """Return a cooperative member's claims."""
     return JoinData(f"http://{name}", cooperative=True, holds=True, generation=3, **more)
 
 
 def moved(to: str) -> Moved:
-    """A move of orders/0."""
+    """Return a move of orders/0."""
     return Moved(
         topics=("orders",),
         changelogs=(),
@@ -66,7 +66,7 @@ def moved(to: str) -> Moved:
 
 
 def test_the_moves_of_every_immediate_round_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An event takes as many rounds as the leader asks for."""
+    """An event takes as many rounds as the leader requests."""
     fleet = fleet_of(w0=joined("w0"))
     follows = iter([True, True, False])
     names = iter("abc")
@@ -77,7 +77,7 @@ def test_the_moves_of_every_immediate_round_count(monkeypatch: pytest.MonkeyPatc
 def test_a_group_that_asks_for_rounds_without_end_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The report has no answer then."""
+    """The report then has no answer."""
     monkeypatch.setattr(Fleet, "round", lambda self: (self, (), True))
     with pytest.raises(NotKnown, match="does not come to rest"):
         fleet_of(w0=joined("w0")).at_rest()
@@ -86,7 +86,7 @@ def test_a_group_that_asks_for_rounds_without_end_is_an_error(
 def test_copies_catch_up_before_each_follow_up_round_until_a_round_moves_no_task(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A copy that waits for ever does not repeat the rounds for ever."""
+    """A copy that never catches up does not repeat the rounds for ever."""
     fleet = fleet_of(w0=joined("w0", standbys={LOG: [0]}, awaited={LOG: [0]}))
     seen: list[Mapping[Place, int]] = []
     script = iter([(moved("a"),), (moved("b"),), ()])
@@ -105,7 +105,7 @@ def test_copies_catch_up_before_each_follow_up_round_until_a_round_moves_no_task
 
 @pytest.mark.parametrize("positions", [None, {LOG: {0: 7}}])
 def test_a_join_has_positions_only_from_a_member_that_reports_them(positions: Any) -> None:
-    """They are those of now; a member of an older release reports none."""
+    """The join has the current positions; a member of an older release reports none."""
     fleet = fleet_of(w0=joined("w0", standbys={LOG: [0]}, positions=positions))
     worker = replace(fleet.workers["w0"], positions={(LOG, 0): 900})
     said = decode_join(fleet._metadata(worker).user_data, TOPICS).positions
@@ -124,7 +124,7 @@ def test_a_first_round_moves_all_tasks_but_the_leader_topic_and_only_state_is_co
 def test_a_promised_partition_is_state_only_on_a_member_that_had_a_copy(
     copies: dict[str, list[int]],
 ) -> None:
-    """The old owner revokes it in the first of two rounds; the second round assigns it."""
+    """The old owner revokes the partition in the first round; the second round assigns it."""
     topics = ("orders", LOG)
     owner = joined("w0", actives={"orders": [0, 1], LOG: [0, 1]})
     fleet = fleet_of(topics, w0=owner, w1=joined("w1", standbys=copies))
@@ -140,14 +140,14 @@ def test_a_promised_partition_is_state_only_on_a_member_that_had_a_copy(
 def test_only_a_cooperative_member_holds_its_partitions_in_the_next_round(
     is_cooperative: bool,
 ) -> None:
-    """An eager member has revoked them before it joins."""
+    """An eager member has revoked its partitions before it joins."""
     data = JoinData("http://w0", generation=3, cooperative=is_cooperative, holds=is_cooperative)
     after, _, _ = fleet_of(w0=data).round()
     assert after.workers["w0"].data.holds is is_cooperative
 
 
 def test_the_last_owner_of_a_partition_without_an_owner_is_remembered() -> None:
-    """The only subscriber of a topic stopped; it moves from that member when it returns."""
+    """A topic's only subscriber stopped; after its return its partitions move from that member."""
     fleet = fleet_of(("orders", LOG), w0=joined("w0"))
     fleet = replace(fleet, owner={("news", 0): "w1", ("orders", 0): "w1"})
     after, _, _ = fleet.round()
@@ -161,7 +161,7 @@ def test_the_last_owner_of_a_partition_without_an_owner_is_remembered() -> None:
 def test_each_stop_of_a_roll_begins_with_the_group_after_the_last_return(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A dynamic member has a new member id by then."""
+    """A dynamic member then has a new member id."""
     fleet = fleet_of(w0=joined("w0"), w1=joined("w1"), w2=joined("w2", instance_id="w2"))
     seen: list[dict[str, str]] = []
 
@@ -185,7 +185,7 @@ def test_each_stop_of_a_roll_begins_with_the_group_after_the_last_return(
 def test_copies_of_either_look_count_and_the_next_event_begins_with_the_settled_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A warm-up copy needs room although it goes away; a copy that existed needs none."""
+    """A temporary warm-up copy needs room as well; an existing copy needs no new room."""
 
     def with_copies(*numbers: int) -> Fleet:
         return fleet_of(w0=joined("w0", standbys={LOG: list(numbers)}))
@@ -233,7 +233,7 @@ def test_a_look_gives_counts_in_any_order_of_the_ends_and_the_latest_generation(
 
 
 def test_a_member_joins_the_next_round_without_its_goodbye_and_without_its_former_files() -> None:
-    """Both were of its last join."""
+    """Its leave announcement and its former files belong to its last join."""
     seen = evidence(at_rest())
     view = views_of(seen)[0]
     said = view.member.said
@@ -254,7 +254,7 @@ def test_a_member_joins_the_next_round_without_its_goodbye_and_without_its_forme
 def pause_of(
     played: Played, *, static: Sequence[str] = (), leave_s: str = "20", moves: int = 0
 ) -> float | None:
-    """The pause of an event whose moves take 0.5 s; a restart takes 20 s."""
+    """Return the pause of an event whose moves take 0.5 s; a restart takes 20 s."""
     seen = cast(
         Any,
         SimpleNamespace(
@@ -266,7 +266,7 @@ def pause_of(
 
 
 def test_a_worker_that_joins_needs_no_hand_over_of_a_stopping_worker() -> None:
-    """With FAUST_ASSIGNER_LEAVE_S=0 only the pause of a stop is unknown."""
+    """With FAUST_ASSIGNER_LEAVE_S=0 only a stop's pause is unknown."""
     join = Played(event="1 new worker joins", stopped=(), is_crash=False)
     assert pause_of(join, leave_s="0", moves=1) == 0.5
     assert pause_of(replace(join, stopped=("w1",)), leave_s="0", moves=1) is None
@@ -274,13 +274,13 @@ def test_a_worker_that_joins_needs_no_hand_over_of_a_stopping_worker() -> None:
 
 
 def test_the_only_static_member_pauses_for_its_restart_although_no_task_moves() -> None:
-    """There is no other member to move a task to."""
+    """The group has no second member to take over a task."""
     stop = Played(event="w0 stops", stopped=("w0",), is_crash=False)
     assert pause_of(stop, static=["w0"]) == 20.0
     assert pause_of(stop) == 0.0
 
 
 def test_a_static_member_that_returns_as_its_session_ends_is_late() -> None:
-    """The group has moved its tasks by then."""
+    """The group has moved the member's tasks by then."""
     assert _static_pause(["w0"], 60.0, 0.5, "", 60.0)[0] == 60.5
     assert _static_pause(["w0"], 60.0, 0.5, "", 59.0)[0] == 59.0

@@ -1,4 +1,4 @@
-"""The answer as JSON is what its schema says, the page about it is the schema's, and a person can read it."""
+"""deploy-check's JSON follows its schema, the page shows the schema, and the text is readable."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CLASSES: dict[str, Any] = {
 )
 @pytest.mark.parametrize("state", ["Stable", "PreparingRebalance"])
 def test_every_answer_is_valid(question: Question, state: str) -> None:
-    """Safe or not, and where the planner could not be asked."""
+    """Safe and unsafe answers are valid, and answers without a plan as well."""
     made = at_rest()
     made.state = state
     jsonschema.validate(json.loads(dumps(asked(look(made), question))), page.schema())
@@ -45,7 +45,7 @@ def test_every_answer_is_valid(question: Question, state: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(CLASSES))
 def test_the_schema_names_every_field_and_no_other(name: str) -> None:
-    """All of them are required."""
+    """The schema requires all fields."""
     schema = page.schema()
     definition = schema["$defs"][name] if name else schema
     fields = {field.name for field in dataclasses.fields(CLASSES[name])}
@@ -53,21 +53,21 @@ def test_the_schema_names_every_field_and_no_other(name: str) -> None:
 
 
 def test_the_page_is_the_schemas(tmp_path: Path) -> None:
-    """A stale page is written anew with ``python -m faust_assigner.deploy.page``."""
+    """``python -m faust_assigner.deploy.page`` writes the page anew."""
     page.main([str(tmp_path / "page")])
     there = Path(__file__).resolve().parents[3] / "docs/reference/deploy-check.md"
     assert (tmp_path / "page").read_text() == there.read_text()
 
 
 def shown(found: report.Report) -> str:
-    """As a pipe gets it."""
+    """Return the text that a pipe gets."""
     console = Console(width=140, file=io.StringIO())
     console.print(render(found))
     return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
 
 
 def test_the_verdict_comes_first_then_what_failed() -> None:
-    """The reader sees the reason without reading on."""
+    """The first lines give the reason."""
     made = at_rest(replicas=0)
     lines = shown(asked(look(made, settings={**SETTINGS, "table_standby_replicas": "0"})))
     first, second, *_ = lines.splitlines()
@@ -78,7 +78,7 @@ def test_the_verdict_comes_first_then_what_failed() -> None:
 
 
 def test_a_safe_stop_shows_its_moves_and_what_is_not_known() -> None:
-    """Each move by its source topic; the pause says why it is not known."""
+    """Each move has its source topic; an unknown pause has a reason."""
     lines = shown(asked(look(at_rest())))
     assert lines.startswith("SAFE: stop w1")
     assert "2 tasks at once, 0 cold" in lines

@@ -1,4 +1,4 @@
-"""Questions about a deploy that cannot be answered, and their reasons."""
+"""Questions about a deploy without an answer, and the reasons."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STOCK: Any = SimpleNamespace(is_ours=False, globals_={})
 
 
 def view(name: str, said: Any = OURS, given: Any = "given") -> Any:
-    """A member of a group, as the coordinator describes it."""
+    """Return a group's member as the coordinator describes the member."""
     return SimpleNamespace(name=name, member=SimpleNamespace(said=said, given=given), status=None)
 
 
@@ -39,7 +39,7 @@ def view(name: str, said: Any = OURS, given: Any = "given") -> Any:
 def test_a_group_that_cannot_be_planned_has_its_first_reason(
     monkeypatch: pytest.MonkeyPatch, views: list[Any], is_settled: bool, words: str
 ) -> None:
-    """With the names of its members."""
+    """The reason names the group's members."""
     monkeypatch.setattr("faust_assigner.deploy.read._settings", lambda status, views: {})
     group = SimpleNamespace(is_settled=is_settled, state="Odd")
     evidence: Any = SimpleNamespace(group=group, ends={})
@@ -49,7 +49,7 @@ def test_a_group_that_cannot_be_planned_has_its_first_reason(
 
 
 def test_without_end_offsets_no_round_can_be_planned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The counts of partitions come with them."""
+    """The counts of partitions come with the end offsets."""
     settings = {"table_standby_replicas": "1"}
     monkeypatch.setattr("faust_assigner.deploy.read._settings", lambda status, views: settings)
     evidence: Any = SimpleNamespace(group=SimpleNamespace(is_settled=True), ends={})
@@ -60,7 +60,7 @@ def test_without_end_offsets_no_round_can_be_planned(monkeypatch: pytest.MonkeyP
 def test_a_planner_that_fails_or_does_not_rest_leaves_the_answer_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The report has the reason, and no moves."""
+    """The report has the reason and no moves."""
     seen = look(at_rest())
     assert seen.fleet is not None
     failed = SimpleNamespace(plan=None, failure=ValueError("odd"))
@@ -113,7 +113,7 @@ UNKNOWN_RESTORE = (move(pause_s=5.0), move(pause_s=None))
 def test_the_downtime_of_an_event_is_its_longest_and_has_its_reason(
     more: dict[str, Any], moves: tuple[Any, ...], pause_s: float | None, words: str
 ) -> None:
-    """A part that is not known leaves the whole unknown."""
+    """An unknown part makes the whole pause unknown."""
     settings = {SESSION: more.get("session", "60"), "FAUST_ASSIGNER_LEAVE_S": "20"}
     settings["FAUST_ASSIGNER_LEAVE_S"] = more.get("leave_s", "20")
     fleet = SimpleNamespace(is_cooperative=not more.get("eager", False))

@@ -58,7 +58,7 @@ WORST: Final = AppFacts(
     disk_free_bytes=3 * GIB,
     stores_bytes=(GIB, 4 * GIB, 2 * GIB),
 )
-#: The package is used, and all the rest is between right and wrong.
+#: The package is used; each remaining fact is between right and wrong.
 BETTER: Final = replace(
     WORST, is_ours=True, has_fixup=False, is_our_driver=True, heartbeat_s=2.0, leave_s=8.0,
     is_cooperative=True, has_repairs=True, instance_id=None, rack="a", poll_s=None,
@@ -157,7 +157,7 @@ def group() -> str:
 
 
 def silent() -> str:
-    """The answer about a group of which two workers say nothing, and a stranger is a member."""
+    """Return the answer about a group with a foreign member and two workers that do not answer."""
     found = sick()
     quiet = ("http://w1:6066", "http://w2:6066")
     heard = {
@@ -194,7 +194,7 @@ def test_an_answer_has_each_finding_of_its_file_in_order(name: str) -> None:
 
 
 def test_a_result_is_rendered_code_by_code_the_worst_first() -> None:
-    """Eleven findings of a code are ten and a number; each code has its title and its fix once."""
+    """Eleven findings of a code are ten lines and a count; the title and the fix are shown once."""
     many = tuple(finding("FA018", f"{n} folders", subject=f"w{n:02}") for n in range(11))
     others = finding("FA017", "on w1"), finding("FA001", "stock", subject="w2"), *many[:1]
     found = result(

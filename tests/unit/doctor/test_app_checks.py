@@ -1,4 +1,4 @@
-"""Each code that an app's own setup can have: what fires it, and the nearest setup that does not."""
+"""Each code of an app's setup: a setup with the fault, and the nearest setup without the fault."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from faust_assigner.doctor.topics import TopicFacts
 LOG = "shop-totals-changelog"
 TOTALS = Table(name="totals", changelog=LOG, partitions=6)
 GIB = 2**30
-#: An app with nothing to find.
+#: An app without findings.
 GOOD = AppFacts(
     app_id="shop",
     assignor="faust_assigner.app.assignor:PartitionAssignor",
@@ -40,30 +40,30 @@ def codes(
     deployment: Deployment | None = None,
     topics: dict[str, TopicFacts] | None = None,
 ) -> list[str]:
-    """What is found, with its level."""
+    """Return the codes of the findings, each with its level."""
     found = check_app(facts, deployment or Deployment(), TOPICS if topics is None else topics)
     return [f"{one.code} {one.level}" for one in found]
 
 
 def of(code: str, facts: AppFacts, **options: Any) -> list[Finding]:
-    """The findings of one code."""
+    """Return the findings of a code."""
     deployment = Deployment(**options)
     return [one for one in check_app(facts, deployment, TOPICS) if one.code == code]
 
 
 def test_a_good_app_has_no_findings() -> None:
-    """With all that the caller can say of its deployment."""
+    """The caller gives the number of workers, the racks and the grace period."""
     assert codes(GOOD, Deployment(workers=6, racks=3, grace_s=30.0)) == ["FA015 warning"]
     placed = replace(GOOD, rack="az-a")
     assert codes(placed, Deployment(workers=6, racks=3, grace_s=30.0)) == []
 
 
 def with_log(**changes: Any) -> dict[str, TopicFacts]:
-    """The topics, with the changelog changed."""
+    """Return the topics with the changelog's facts changed."""
     return {**TOPICS, LOG: replace(TOPICS[LOG], **changes)}
 
 
-#: What differs from a good app; what is found; what differs and is well.
+#: The change with the fault; the expected finding; the nearest change without the fault.
 CASES: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("stock assignor", {"is_ours": False}, "FA001 error", {"is_ours": True}),
     ("no entry point", {"has_fixup": False}, "FA001 error", {"has_fixup": True}),
@@ -116,7 +116,7 @@ CASES: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
 def test_a_fault_is_found_and_its_neighbour_is_not(
     bad: dict[str, Any], code: str, good: dict[str, Any]
 ) -> None:
-    """The one code, and nothing else."""
+    """Only the expected code is reported, and only for the faulty setup."""
     assert codes(replace(GOOD, **bad)) == [code]
     assert codes(replace(GOOD, **good)) == []
 
@@ -144,13 +144,13 @@ def test_a_fault_is_found_and_its_neighbour_is_not(
 def test_a_changelog_must_keep_its_rows(
     table: Table, changes: dict[str, Any], level: str | None
 ) -> None:
-    """A table's as long as it has them, a windowed table's until its windows expire."""
+    """A table's changelog keeps rows for ever; a windowed table's until its windows expire."""
     found = codes(replace(GOOD, tables=(table,)), topics=with_log(**changes))
     assert found == ([] if level is None else [f"FA008 {level}"])
 
 
 def test_a_changelog_has_the_partitions_of_a_source() -> None:
-    """By the cluster's count where it is known, else by the code's; a global table may have any."""
+    """The cluster's count has priority over the code's count; a global table may have any count."""
     assert codes(GOOD, topics=with_log(partitions=8)) == ["FA009 error"]
     assert codes(replace(GOOD, tables=(replace(TOTALS, partitions=8),)), topics={}) == [
         "FA009 error"
@@ -163,7 +163,7 @@ def test_a_changelog_has_the_partitions_of_a_source() -> None:
 
 
 def test_workers_beyond_the_tasks_are_idle() -> None:
-    """Topics of one count are the same tasks; the default count holds where the code names none."""
+    """Topics with equal counts share their tasks; a topic without a count has the default count."""
     assert of("FA010", GOOD, workers=6) == []
     (found,) = of("FA010", GOOD, workers=7)
     assert "7 workers for 6 tasks: 1 own no task" in found.text
@@ -187,7 +187,7 @@ def test_workers_beyond_the_tasks_are_idle() -> None:
 def test_an_instance_id_that_is_a_fixed_text_is_shared(
     instance_id: str | None, workers: int, fires: bool
 ) -> None:
-    """One made from the environment or the host's name differs from worker to worker."""
+    """An id made from the environment or from the host's name differs on each worker."""
     facts = replace(GOOD, instance_id=instance_id, environment=("17", "", "xyz"), host="pod-4")
     assert bool(of("FA002", facts, workers=workers)) == fires
 
@@ -207,7 +207,7 @@ def test_an_instance_id_that_is_a_fixed_text_is_shared(
 def test_the_supervisor_must_leave_time_for_the_hand_over(
     changes: dict[str, Any], grace: float, level: str | None
 ) -> None:
-    """A static member, and one with eager rounds, hands nothing over."""
+    """A static member and a member with eager rounds hand no partitions over."""
     found = of("FA007", replace(GOOD, **changes), grace_s=grace)
     assert [one.level for one in found] == ([] if level is None else [level])
 
@@ -224,25 +224,25 @@ def test_the_supervisor_must_leave_time_for_the_hand_over(
     ],
 )
 def test_copies_need_as_many_racks(changes: dict[str, Any], racks: int, fires: bool) -> None:
-    """And every worker must say where it stands."""
+    """Each worker must also have a rack."""
     assert bool(of("FA015", replace(GOOD, **changes), racks=racks)) == fires
 
 
 def test_each_code_of_an_app_is_fired_in_this_file() -> None:
-    """A new code comes with its case."""
+    """Each new code needs a case here."""
     fired = {case[2].split()[0] for case in CASES}
     fired |= {"FA002", "FA008", "FA009", "FA010", "FA015"}
     assert fired == {code.code for code in CODES if APP in code.looks_at}
 
 
 def test_a_loopback_url_is_a_fault_with_one_broker_elsewhere() -> None:
-    """The group then runs on several hosts."""
+    """A broker on a remote host shows a group on several hosts."""
     facts = replace(GOOD, url="http://localhost:6066", brokers=("127.0.0.1", "kafka-1"))
     assert codes(facts) == ["FA004 warning"]
 
 
 def test_a_changelog_is_compared_once_the_counts_of_all_sources_are_known() -> None:
-    """The source of unknown count may be the table's own."""
+    """The source of unknown count may be the table's own source."""
     facts = replace(
         GOOD, tables=(replace(TOTALS, partitions=4),), sources={"orders": 6, "clicks": None}
     )
@@ -251,17 +251,17 @@ def test_a_changelog_is_compared_once_the_counts_of_all_sources_are_known() -> N
 
 
 def test_room_for_the_largest_partition_is_enough() -> None:
-    """A worker restores partition by partition; the others are here already."""
+    """A worker restores partition by partition; its other partitions are on its disk already."""
     assert codes(replace(GOOD, disk_free_bytes=10 * GIB, stores_bytes=(6 * GIB, 6 * GIB))) == []
 
 
 def test_the_missing_ledger_of_a_stock_worker_is_no_finding() -> None:
-    """It has none to switch on."""
+    """A stock worker has no ledger setting."""
     assert of("FA017", replace(GOOD, is_ours=False, ledger=None)) == []
     assert of("FA017", replace(GOOD, ledger=None)) != []
 
 
 def test_a_poll_interval_of_the_length_of_a_rebalance_is_enough() -> None:
-    """A worker that waits out a rebalance is then not idle for longer."""
+    """A worker that waits for the end of a rebalance is idle no longer than the poll interval."""
     assert of("FA007", replace(GOOD, poll_s=60.0, rebalance_s=60.0)) == []
     assert of("FA007", replace(GOOD, poll_s=59.0, rebalance_s=60.0)) != []

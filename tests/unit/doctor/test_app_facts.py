@@ -1,4 +1,4 @@
-"""What the doctor reads from a real app: its module is imported, and nothing is installed or connected."""
+"""The doctor reads a real app's facts: it imports the app's module and connects to no broker."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def add(stream):
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Any:
-    """Writes an app's module with these keywords, where it can be imported; its name."""
+    """Return a function that writes an app module with given keywords and returns its name."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
 
@@ -52,12 +52,12 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
 
 
 def found(facts: AppFacts) -> list[str]:
-    """Codes."""
+    """Return the codes of the findings."""
     return [one.code for one in check_app(facts, Deployment())]
 
 
 def test_an_app_is_read_as_it_is_set_up(module: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its tables by kind, its sources, its times; what its module prints is not on stdout."""
+    """Facts name tables by kind, sources and times; the module's prints do not go to stdout."""
     facts = load(module())
     assert (facts.app_id, facts.is_ours, facts.has_fixup, facts.is_our_driver) == (
         "shop",
@@ -81,7 +81,7 @@ def test_an_app_is_read_as_it_is_set_up(module: Any, capsys: pytest.CaptureFixtu
 
 
 def test_an_app_that_would_not_start_is_read_all_the_same(module: Any) -> None:
-    """Its settings are misspelled and its heartbeats come too late: both are found, with all else."""
+    """Misspelled settings and late heartbeats are reported together with all other findings."""
     facts = load(
         module(
             "faust_assigner_rak=1, faust_assigner_capacity=-1, broker_heartbeat_interval=70.0, "
@@ -96,7 +96,7 @@ def test_an_app_that_would_not_start_is_read_all_the_same(module: Any) -> None:
 def test_a_short_value_names_a_worker_only_by_its_variable(
     module: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SHLVL=1 is in the fixed id shop-1 by chance; the ordinal of a pod is not."""
+    """SHLVL=1 occurs in the fixed id shop-1 by chance; a pod's ordinal does not."""
     for name, value in (
         ("SHLVL", "87"),
         ("DEBUG", "86"),
@@ -115,7 +115,7 @@ def test_a_short_value_names_a_worker_only_by_its_variable(
 
 
 def test_the_environment_counts(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it will for a worker."""
+    """The doctor reads the variables that a worker of the app reads."""
     monkeypatch.setenv("FAUST_ASSIGNER_COOPERATIVE", "0")
     monkeypatch.setenv("FAUST_ASSIGNER_LEDGER", "off")
     monkeypatch.setenv("FAUST_ASSIGNER_RAK", "1")
@@ -128,7 +128,7 @@ def test_the_environment_counts(module: Any, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_ledger_in_a_topic_is_no_ledger_that_is_off(
     module: Any, said: str, ledger: str | None
 ) -> None:
-    """The fact is the setting's text."""
+    """The fact is the text of the setting."""
     facts = load(module(f'store="rocksdb://", faust_assigner_ledger={said!r}'))
     assert facts.ledger == ledger
     assert found(facts) == ([] if ledger else ["FA017"])
@@ -146,7 +146,7 @@ def test_a_ledger_in_a_topic_is_no_ledger_that_is_off(
 def test_a_module_without_an_app_is_an_error_of_its_own(
     text: str, reason: str, module: Any, tmp_path: Path
 ) -> None:
-    """With exit code 2: nothing was looked at."""
+    """The exit code is 2: the doctor checked no app."""
     name = module()
     (tmp_path / f"{name}.py").write_text(text)
     with pytest.raises(AppNotLoaded) as raised:
@@ -156,7 +156,7 @@ def test_a_module_without_an_app_is_an_error_of_its_own(
 
 
 def test_an_app_with_stocks_assignor_is_told_apart() -> None:
-    """By what it would use, not by what it imports."""
+    """The doctor looks at the app's assignor, not at the package's presence."""
     with without_parts():
         app = make_app("http://w", assignor=StockAssignor, broker="kafka://h")
         app.finalize()
@@ -166,7 +166,7 @@ def test_an_app_with_stocks_assignor_is_told_apart() -> None:
 
 
 def test_a_driver_that_asks_no_assignor_is_found() -> None:
-    """As the one behind confluent://."""
+    """The driver behind confluent:// uses no assignor."""
     with without_parts():
         app = make_app("http://w", assignor=OURS, broker="confluent://h")
         app.finalize()
@@ -174,7 +174,7 @@ def test_a_driver_that_asks_no_assignor_is_found() -> None:
 
 
 def test_looking_installs_nothing_and_leaves_the_fixup_as_it_was() -> None:
-    """An app that is configured afterwards gets all parts."""
+    """An app configured after the check gets all parts."""
     before = Fixup._when_configured
     with without_parts():
         looked = make_app("http://w", assignor=OURS, broker="kafka://h")
@@ -187,7 +187,7 @@ def test_looking_installs_nothing_and_leaves_the_fixup_as_it_was() -> None:
 
 
 def test_sizes_of_table_files_are_read(tmp_path: Path) -> None:
-    """Those in the app's own folder of tables."""
+    """The files are in the app's own folder of tables."""
     with without_parts():
         app = make_app("http://w", assignor=OURS, broker="kafka://h", datadir=str(tmp_path))
         app.finalize()
@@ -202,13 +202,13 @@ def test_sizes_of_table_files_are_read(tmp_path: Path) -> None:
     [("aiokafka://a:1", True), ("confluent://a:1", False), ("nowhere://a:1", False)],
 )
 def test_a_driver_that_cannot_be_imported_is_another_one(url: str, is_ours: bool) -> None:
-    """The doctor reports it instead of its traceback; the first address of the consumer counts."""
+    """The doctor reports the driver instead of a traceback; the consumer's first address counts."""
     conf: Any = SimpleNamespace(broker_consumer=[URL(url), URL("aiokafka://b:2")])
     assert app_facts._is_our_driver(conf) is is_ours
 
 
 def test_every_wrong_setting_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Misspelled names, wrong values of keywords, and the instance id: one does not hide another."""
+    """Each misspelled name, wrong keyword and wrong instance id gets its own report."""
     names = [setting.name for setting in app_facts.SETTINGS if setting.is_keyword]
 
     def wrong(*given: Any) -> None:
@@ -221,7 +221,7 @@ def test_every_wrong_setting_is_reported(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_host_that_does_not_fit_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All parts are asked for, and the assignor with them."""
+    """The doctor checks Faust for all parts and for the assignor."""
     asked: list[Any] = []
 
     def demand(parts: Any) -> None:
@@ -236,7 +236,7 @@ def test_a_host_that_does_not_fit_is_reported(monkeypatch: pytest.MonkeyPatch) -
 def test_the_room_of_a_folder_that_is_not_made_yet_is_its_parents(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk that does not answer has no known room."""
+    """The free space of a disk that does not answer is unknown."""
     asked: list[Path] = []
 
     def usage(folder: Path) -> Any:

@@ -51,7 +51,7 @@ async def inner(stream):
 
 
 def test_an_app_is_read_with_every_fact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables by their changelogs, files by their sizes, both brokers, each agent's topics."""
+    """The facts have tables by changelog, files by size, both brokers and each agent's topics."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("POD_NAME", "shop-7-pod")
@@ -109,7 +109,7 @@ def test_an_app_is_read_with_every_fact(tmp_path: Path, monkeypatch: pytest.Monk
 def test_the_room_of_a_folder_that_is_not_made_yet_is_its_parents(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The nearest folder that exists; a disk that cannot be asked has no known room."""
+    """The nearest existing folder is used; a disk that fails has unknown free space."""
     asked: list[Path] = []
 
     def usage(path: Path) -> SimpleNamespace:

@@ -1,4 +1,4 @@
-"""Each code that a running group can have: what fires it, and the nearest group that does not."""
+"""Each code of a running group: a group with the fault, and the nearest group without the fault."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def table(**changes: Any) -> TableStatus:
 def facts(
     made: MadeGroup | None = None, odd: dict[str, dict[str, Any]] | None = None, **more: Any
 ) -> GroupFacts:
-    """A group with nothing to find, but for what is ``odd`` in a worker's answer."""
+    """Return a group without findings, except for the changes ``odd`` of workers' answers."""
     made = made or group(3)
     answers: dict[str, Heard] = {}
     for pid, name in enumerate(made.claims):
@@ -72,32 +72,32 @@ def facts(
 
 
 def codes(found: GroupFacts) -> list[str]:
-    """What is found, with its level."""
+    """Return the codes of the findings, each with its level."""
     return [f"{one.code} {one.level}" for one in check_group(found)]
 
 
 def of(code: str, found: GroupFacts) -> list[Finding]:
-    """The findings of one code."""
+    """Return the findings of a code."""
     return [one for one in check_group(found) if one.code == code]
 
 
 def settings(**changes: str) -> dict[str, Any]:
-    """A worker's settings with differences."""
+    """Return a worker's settings with changes."""
     return {"settings": SETTINGS | changes}
 
 
 @pytest.mark.parametrize(
     ("bytes_of", "enough"),
     [
-        ([{"0": GIB, "1": GIB}] * 3, GIB),  # half of the two GiB of a worker that is lost
+        ([{"0": GIB, "1": GIB}] * 3, GIB),  # half of the lost worker's two GiB
         ([{"0": GIB, "1": GIB, "2": GIB, "3": GIB}] * 3, 2 * GIB),
-        ([{"0": 3 * GIB}, {"0": 0}, {"0": 0}], 3 * GIB),  # one partition goes to one worker
+        ([{"0": 3 * GIB}, {"0": 0}, {"0": 0}], 3 * GIB),  # the partition goes to a single worker
     ],
 )
 def test_a_worker_needs_room_for_its_share_of_the_largest_one(
     bytes_of: list[dict[str, int]], enough: int
 ) -> None:
-    """And for the largest single partition."""
+    """A worker also needs room for the largest single partition."""
 
     def found(free: int) -> list[Finding]:
         odd = {
@@ -111,18 +111,18 @@ def test_a_worker_needs_room_for_its_share_of_the_largest_one(
 
 
 def test_a_single_worker_needs_no_room_for_others() -> None:
-    """There is nobody whose state could come."""
+    """The group has no second worker whose state could move here."""
     assert of("FA016", facts(group(1), {"m0": {"disk_free_bytes": 0}})) == []
 
 
 def test_a_good_group_has_no_findings() -> None:
-    """Nothing is left unchecked, either."""
+    """No check is skipped."""
     assert codes(facts()) == []
     assert unchecked(facts()) == ()
 
 
 def test_a_member_that_is_stock_faust_is_named() -> None:
-    """Also one that is no Faust worker at all."""
+    """A member that is not a Faust worker is named as well."""
     made = group(3)
     entity = made.entity()
     entity.members[1].member_metadata = STOCK_METADATA
@@ -136,7 +136,7 @@ def test_a_member_that_is_stock_faust_is_named() -> None:
 
 
 def static(*ids: str) -> MadeGroup:
-    """A group of static members."""
+    """Return a group of static members."""
     made = group(len(ids))
     for name, instance_id in zip(list(made.claims), ids, strict=True):
         made.offers[name] = {"instance_id": instance_id}
@@ -144,7 +144,7 @@ def static(*ids: str) -> MadeGroup:
 
 
 def test_two_processes_with_one_instance_id_are_found() -> None:
-    """Each answers at a URL of its own; the same process at two URLs is one."""
+    """Each process has its own URL; a process that answers at two URLs counts once."""
     made = static("a", "b")
     good = facts(made)
     assert of("FA002", good) == []
@@ -161,7 +161,7 @@ def test_two_processes_with_one_instance_id_are_found() -> None:
 
 
 def test_an_instance_id_that_changes_hands_between_two_looks_is_found() -> None:
-    """As where two workers take it from each other; the same member twice is well."""
+    """Two workers with a shared id replace each other; an unchanged member is no finding."""
     made = static("a", "b")
     good = facts(made)
     assert of("FA002", replace(good, later=good.evidence)) == []
@@ -174,7 +174,7 @@ def test_an_instance_id_that_changes_hands_between_two_looks_is_found() -> None:
 
 
 def test_two_processes_that_answer_in_different_looks_are_found() -> None:
-    """They replace each other, so that one of them answers at a time."""
+    """The two processes replace each other, so only a single process answers at a time."""
     made = static("a", "b")
     good = facts(made)
     url = made.claims["m0"].url
@@ -186,7 +186,7 @@ def test_two_processes_that_answer_in_different_looks_are_found() -> None:
 
 
 def test_a_member_without_an_id_in_the_first_look_was_not_replaced() -> None:
-    """The coordinator may not know it yet."""
+    """The coordinator may not know the member's instance id yet."""
     made = static("a", "b")
     good = facts(made)
     entity = made.entity()
@@ -196,7 +196,7 @@ def test_a_member_without_an_id_in_the_first_look_was_not_replaced() -> None:
 
 
 def test_members_with_one_url_are_found() -> None:
-    """With their names."""
+    """The finding names the members' shared URL."""
     made = group(3)
     made.claims["m2"] = replace(made.claims["m2"], url=made.claims["m1"].url)
     found = of("FA003", facts(made.round()))
@@ -204,7 +204,7 @@ def test_members_with_one_url_are_found() -> None:
 
 
 def test_a_loopback_url_is_found_where_the_member_is_elsewhere() -> None:
-    """On the developer's own machine it is right."""
+    """On the developer's own machine a loopback URL is right."""
     made = group(2)
     made.claims["m1"] = replace(made.claims["m1"], url="http://127.0.0.1:6066")
     made.round()
@@ -219,7 +219,7 @@ def test_a_loopback_url_is_found_where_the_member_is_elsewhere() -> None:
     assert of("FA004", here) == []
 
 
-#: What is odd in one worker's answer -> the code, and the neighbour that is well.
+#: The change in a worker's answer; the expected code; the nearest change without the fault.
 ODD: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("memory", {"tables": (table(store="memory"),)}, "FA005 warning", {}),
     ("another faust", {"faust": "0.16.0"}, "FA013 error", {"faust": "0.15.4"}),
@@ -253,13 +253,13 @@ ODD: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
 def test_a_worker_s_fault_is_found_and_its_neighbour_is_not(
     bad: dict[str, Any], code: str, good: dict[str, Any]
 ) -> None:
-    """The one code, and nothing else."""
+    """Only the expected code is reported, and only for the faulty worker."""
     assert codes(facts(odd={"m1": bad})) == [code]
     assert codes(facts(odd={"m1": good})) == []
 
 
 def test_a_setting_that_differs_is_found_with_its_values() -> None:
-    """A setting that one worker does not tell, an older one, is no difference."""
+    """A setting missing in an older worker's answer is no difference."""
     one, two = settings(FAUST_ASSIGNER_MAX_WARMUPS="8"), settings(FAUST_ASSIGNER_MAX_WARMUPS="32")
     (found,) = of("FA012", facts(odd={"m0": one, "m1": two, "m2": two}))
     assert found.subject == "FAUST_ASSIGNER_MAX_WARMUPS"
@@ -279,13 +279,13 @@ def test_a_setting_that_differs_is_found_with_its_values() -> None:
     ],
 )
 def test_times_of_a_worker_must_work_together(changes: dict[str, str], level: str | None) -> None:
-    """As its own settings have them."""
+    """Each worker's own settings are compared with each other."""
     odd = {name: settings(**changes) for name in ("m0", "m1", "m2")}
     assert [one.level for one in of("FA007", facts(odd=odd))] == ([] if level is None else [level])
 
 
 def test_a_session_must_be_within_the_brokers_own_limits() -> None:
-    """Which then are known, so that it is an error."""
+    """The brokers' limits are known, so the finding is an error."""
     assert of("FA007", facts(session_bounds_s=(6.0, 60.0))) == []
     (found,) = of("FA007", facts(session_bounds_s=(6.0, 59.0)))
     assert (found.level, found.subject) == ("error", "w0, w1, w2")
@@ -293,12 +293,12 @@ def test_a_session_must_be_within_the_brokers_own_limits() -> None:
 
 
 def with_log(**changes: Any) -> dict[str, TopicFacts]:
-    """The topics, with the changelog changed."""
+    """Return the topics with the changelog's facts changed."""
     return {**TOPICS, LOG: replace(TOPICS[LOG], **changes)}
 
 
 def test_a_changelog_that_loses_rows_is_found() -> None:
-    """By its table's kind, which a worker tells."""
+    """The workers report whether the table is windowed, which decides the level of the finding."""
     losing = with_log(cleanup_policy="compact,delete", retention_ms=60_000)
     assert codes(facts(topics=losing)) == ["FA008 error"]
     windowed = {"tables": (table(is_windowed=True, expires_s=60.0),)}
@@ -310,14 +310,14 @@ def test_a_changelog_that_loses_rows_is_found() -> None:
 
 
 def test_a_changelog_of_another_width_is_found() -> None:
-    """It has the partitions of no topic that the app consumes; a global table may."""
+    """The changelog's count is no consumed topic's count; a global table may have any count."""
     assert codes(facts(topics=with_log(partitions=8))) == ["FA009 error"]
     everywhere = {name: {"tables": (table(is_global=True),)} for name in ("m0", "m1", "m2")}
     assert codes(facts(odd=everywhere, topics=with_log(partitions=8))) == []
 
 
 def test_members_beyond_the_tasks_are_found() -> None:
-    """Six tasks: a seventh member owns nothing."""
+    """The group has six tasks, so a seventh member owns no task."""
     assert of("FA010", facts(group(6))) == []
     (found,) = of("FA010", facts(group(7)))
     assert "7 members for 6 tasks: 1 own no task" in found.text
@@ -330,7 +330,7 @@ def test_members_beyond_the_tasks_are_found() -> None:
 
 
 def test_a_group_s_record_near_its_limit_is_found() -> None:
-    """Four fifths of the brokers' limit, or of the smallest that a worker is set to."""
+    """The limit is four fifths of the brokers' limit, or of the smallest limit in a worker's settings."""
     good = facts()
     taken = sum(member.record_bytes for member in good.evidence.group.members)
     assert of("FA011", replace(good, record_bytes=int(taken / 0.8) + 1)) == []
@@ -341,7 +341,7 @@ def test_a_group_s_record_near_its_limit_is_found() -> None:
 
 @pytest.mark.parametrize("off", ["FAUST_ASSIGNER_COOPERATIVE", "FAUST_ASSIGNER_REPAIRS", ""])
 def test_a_worker_that_makes_rebalances_eager_is_found(off: str) -> None:
-    """With the setting that does, where it is one."""
+    """The finding names the setting if a setting is the cause."""
     made = group(3)
     made.offers["m1"] = {"cooperative": False}
     made.round()
@@ -353,7 +353,7 @@ def test_a_worker_that_makes_rebalances_eager_is_found(off: str) -> None:
 
 
 def racks(*names: str | None) -> MadeGroup:
-    """Members in these racks."""
+    """Return a group of members in the given racks."""
     made = group(len(names))
     for member, rack in zip(list(made.claims), names, strict=True):
         made.offers[member] = {"rack_id": rack}
@@ -370,12 +370,12 @@ def racks(*names: str | None) -> MadeGroup:
     ],
 )
 def test_copies_need_as_many_racks(made: Callable[[], MadeGroup], text: str | None) -> None:
-    """And a member without a rack is found among others that have one."""
+    """A member without a rack is reported if the other members have racks."""
     assert [one.text for one in of("FA015", facts(made()))] == ([] if text is None else [text])
 
 
 def test_what_could_not_be_looked_at_is_told() -> None:
-    """Workers that do not answer, and a rebalance under way; nothing is found in their place."""
+    """Silent workers and a running rebalance are listed as unchecked and cause no findings."""
     made = group(3)
     mute = facts(evidence=made.evidence(silent=["m1"]))
     assert any("w1 was not checked" in sentence for sentence in unchecked(mute))
@@ -385,7 +385,7 @@ def test_what_could_not_be_looked_at_is_told() -> None:
 
 
 def test_each_code_of_a_group_is_fired_in_this_file() -> None:
-    """A new code comes with its case."""
+    """Each new code needs a case here."""
     fired = {case[2].split()[0] for case in ODD}
     fired |= {"FA001", "FA002", "FA003", "FA004", "FA007", "FA008", "FA009", "FA010", "FA012"}
     fired |= {"FA014", "FA015"}
@@ -393,7 +393,7 @@ def test_each_code_of_a_group_is_fired_in_this_file() -> None:
 
 
 def test_an_empty_group_is_named_as_such() -> None:
-    """No rebalance hides its members."""
+    """The sentence does not blame a rebalance for the missing members."""
     evidence = group(2).evidence(heard={})
     evidence = replace(evidence, group=replace(evidence.group, state="Empty", members=()), heard={})
     (sentence,) = unchecked(facts(evidence=evidence))
@@ -415,7 +415,7 @@ def test_an_empty_group_is_named_as_such() -> None:
 def test_the_grace_of_a_running_group_is_judged_by_its_workers_settings(
     grace_s: float, changes: dict[str, Any], found: dict[str, str]
 ) -> None:
-    """20 s to hand over and 15 s to close; a worker that hands nothing over needs 15 s."""
+    """The hand-over takes 20 s and the close 15 s; a worker without a hand-over needs 15 s."""
     base = settings(FAUST_ASSIGNER_LEAVE_S="20")
     odd = {"m0": base, "m1": changes or base, "m2": base}
     findings = check_group_grace(facts(odd=odd), grace_s)
@@ -424,7 +424,7 @@ def test_the_grace_of_a_running_group_is_judged_by_its_workers_settings(
 
 
 def test_static_eager_and_silent_workers_hand_nothing_over() -> None:
-    """The first two close their tables only; nothing is known of a silent worker's settings."""
+    """Static and eager workers only close their tables; a silent worker's settings are unknown."""
     base = settings(FAUST_ASSIGNER_LEAVE_S="20")
     shop = static("a", "b")
     odd = {"m0": base, "m1": base}

@@ -1,4 +1,4 @@
-"""The doctor's looks at a group and the brokers' settings, from made answers of a client."""
+"""The doctor's two looks at a group and the brokers' settings, from prepared client answers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIMITS: Mapping[tuple[int, str], Mapping[str, str | None]] = {
 
 
 class Client:
-    """A cluster of broker 7, with topics and settings; ``refused`` resources have an error."""
+    """A cluster of broker 7 with topics and settings; ``refused`` resources have an error."""
 
     def __init__(self) -> None:
         self.partitions: dict[str, set[int]] = {}
@@ -38,15 +38,15 @@ class Client:
         self.cluster = SimpleNamespace(brokers=lambda: [SimpleNamespace(nodeId=7)])
 
     async def fetch_all_metadata(self) -> Client:
-        """The cluster."""
+        """Return the cluster."""
         return self
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """None for a topic that does not exist."""
+        """Return the topic's partitions, or None for an unknown topic."""
         return self.partitions.get(topic)
 
     async def send(self, node: int, request: Any) -> Any:
-        """DescribeConfigs."""
+        """Answer a DescribeConfigs request."""
         if self.error is not None:
             raise self.error
         wanted = [
@@ -71,7 +71,7 @@ class Client:
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> Client:
-    """The client behind each connection."""
+    """Replace the client of every connection with a prepared client."""
     made = Client()
 
     @asynccontextmanager
@@ -83,7 +83,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Client:
 
 
 async def test_a_topic_has_its_width_policy_and_retention(client: Client) -> None:
-    """A topic that does not exist is left out; a retention of -1 keeps records for ever."""
+    """A missing topic is left out; a retention of -1 keeps records for ever."""
     client.partitions = {
         "orders": {0, 1, 2},
         "log": {0},

@@ -1,4 +1,4 @@
-"""Two processes with one instance id: both answer, or one replaced the other between two looks."""
+"""Two processes with a shared instance id: both answer, or the second one replaces the first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REPLACED = (
 
 
 def static(*instances: str | None) -> GroupFacts:
-    """A group whose members have these instance ids."""
+    """Return a group whose members have these instance ids."""
     made = MadeGroup()
     for n, instance_id in enumerate(instances):
         made.join(f"m{n}", instance_id=instance_id)
@@ -28,7 +28,7 @@ def static(*instances: str | None) -> GroupFacts:
 
 
 def told(evidence: Evidence, **changes: dict[str, Any]) -> Evidence:
-    """The look with differences in what a worker answers, by the name of its host in the URL."""
+    """Return the evidence with changes in the workers' answers, by the host name of the URL."""
     heard = {}
     for url, one in evidence.heard.items():
         name = url.removeprefix("http://").partition(":")[0]
@@ -38,7 +38,7 @@ def told(evidence: Evidence, **changes: dict[str, Any]) -> Evidence:
 
 
 def as_members(evidence: Evidence, **ids: str) -> Evidence:
-    """The look with other member ids for some members."""
+    """Return the evidence with new member ids for some members."""
     members = tuple(
         replace(one, member_id=ids.get(one.member_id, one.member_id))
         for one in evidence.group.members
@@ -47,12 +47,12 @@ def as_members(evidence: Evidence, **ids: str) -> Evidence:
 
 
 def of(found: GroupFacts) -> list[tuple[str, str, str]]:
-    """The findings about instance ids."""
+    """Return the findings about instance ids."""
     return [(one.subject, one.level, one.text) for one in check_group(found) if one.code == "FA002"]
 
 
 def test_each_id_of_several_processes_is_named_with_all_of_them_in_order() -> None:
-    """By host, then by number; of both looks; an id of one process and another app's worker are none."""
+    """Processes of both looks are sorted by host and pid; a single process is no finding."""
     found = static("b", "b2", "a", None)
     first = told(
         found.evidence,
@@ -73,7 +73,7 @@ def test_each_id_of_several_processes_is_named_with_all_of_them_in_order() -> No
 
 
 def test_each_id_that_changed_its_member_between_the_looks_is_a_warning() -> None:
-    """A dynamic member with a new id, and an id of one look alone, are none."""
+    """A dynamic member's new id and an id present in only a single look are no findings."""
     found = static("c", None, "a", "b")
     later = as_members(found.evidence, m0="m8", m1="m7", m2="m9")
     assert of(replace(found, later=later)) == [
@@ -88,7 +88,7 @@ def test_each_id_that_changed_its_member_between_the_looks_is_a_warning() -> Non
 
 
 def grace(found: GroupFacts, grace_s: float) -> list[Finding]:
-    """The findings about the supervisor's grace."""
+    """Return the findings about the supervisor's grace period."""
     return list(check_group_grace(found, grace_s))
 
 
@@ -105,7 +105,7 @@ def grace(found: GroupFacts, grace_s: float) -> list[Finding]:
 def test_the_grace_is_compared_with_each_workers_own_hand_over(
     grace_s: float, expected: list[tuple[str, str]]
 ) -> None:
-    """The shortest first; workers without repairs, without a number, and static ones hand nothing over."""
+    """Shortest hand-over first; static workers and workers without repairs hand nothing over."""
     made = MadeGroup()
     for n in range(5):
         made.join(f"m{n}", instance_id="i3" if n == 3 else None)

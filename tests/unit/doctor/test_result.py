@@ -26,7 +26,7 @@ FOUND = (
 
 
 def test_the_worst_comes_first_and_nothing_twice() -> None:
-    """Errors, warnings, notes."""
+    """The order is errors, warnings, notes."""
     found = result(["app shop"], FOUND, [])
     assert [one.code for one in found.findings] == ["FA008", "FA005", "FA017"]
 
@@ -44,20 +44,20 @@ def test_the_worst_comes_first_and_nothing_twice() -> None:
     ],
 )
 def test_the_exit_code_is_1_from_a_level_on(level: str, fail_on: str, code: int) -> None:
-    """By default a note fails nothing."""
+    """By default a note does not fail the command."""
     found = result(["x"], [finding("FA007", "x", level=level)], [])
     assert found.exit_code(fail_on=fail_on) == code
     assert result(["x"], [], []).exit_code(fail_on=fail_on) == 0
 
 
 def test_a_code_can_be_ignored() -> None:
-    """And no other with it."""
+    """Only the ignored code is removed."""
     found = result(["x"], FOUND, []).without(["FA008"])
     assert [one.code for one in found.findings] == ["FA005", "FA017"]
 
 
 def test_json_has_reason_and_fix_of_each_finding() -> None:
-    """And counts."""
+    """The JSON also has the counts of errors and warnings."""
     found = json.loads(json.dumps(result(["app shop"], FOUND, ["w1 was not checked"]).as_json()))
     assert found["findings"][0] == {
         "code": "FA008",
@@ -76,7 +76,7 @@ def test_json_has_reason_and_fix_of_each_finding() -> None:
 
 
 def test_text_has_each_code_once_with_its_fix() -> None:
-    """However many members it was found on; a summary at the end."""
+    """Many members share a code's entry; the text ends with a summary."""
     console = Console(file=io.StringIO(), width=100, highlight=False, emoji=False)
     many = [finding("FA001", "this member is stock Faust", subject=f"w{n}") for n in range(14)]
     console.print(render(result(["group shop (14 members)"], [*many, *FOUND], ["a sentence"])))
@@ -91,14 +91,14 @@ def test_text_has_each_code_once_with_its_fix() -> None:
 
 
 def test_the_page_is_the_codes(tmp_path: Path) -> None:
-    """A stale page is written anew with ``python -m faust_assigner.doctor.page``."""
+    """``python -m faust_assigner.doctor.page`` writes the page anew."""
     page.main([str(tmp_path / "page")])
     assert (tmp_path / "page").read_text() == PAGE.read_text()
 
 
 @pytest.mark.parametrize("code", [code.code for code in CODES])
 def test_each_code_has_an_entry_with_a_reason_and_a_fix(code: str) -> None:
-    """On the page and in ``--explain``."""
+    """The entry is on the page and in the output of ``--explain``."""
     entry = BY_CODE[code]
     assert entry.level in LEVELS
     assert f"## {code}\n" in PAGE.read_text()
@@ -110,7 +110,7 @@ def test_each_code_has_an_entry_with_a_reason_and_a_fix(code: str) -> None:
 
 
 def test_codes_are_numbered_without_a_hole() -> None:
-    """A code that goes leaves its number."""
+    """A removed code keeps its number."""
     assert [code.code for code in CODES] == [f"FA{n:03}" for n in range(1, len(CODES) + 1)]
 
 
@@ -127,7 +127,7 @@ def test_codes_are_numbered_without_a_hole() -> None:
 def test_where_nothing_could_be_looked_at_the_exit_code_is_2(
     arguments: tuple[str, ...], said: str
 ) -> None:
-    """A pipeline can tell it from findings."""
+    """A pipeline can tell a failed check from findings."""
     done = CliRunner().invoke(main, ["doctor", *arguments])
     assert done.exit_code == 2, done.output
     assert said in done.output

@@ -1,4 +1,4 @@
-"""Ledgers of groups that are made: the leader's own code decides, and its rows are those of the app."""
+"""Ledgers of made groups: the leader's own code decides and writes the same rows as the app."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POLICY = WarmupPolicy(acceptable_recovery_lag=100, acceptable_from_nothing=100)
 
 @dataclass
 class Told:
-    """A group and what its leaders write, a ledger for each; a round a minute."""
+    """A group and a ledger per leader, with a round a minute."""
 
     group: MadeGroup = field(default_factory=MadeGroup)
     ledgers: dict[str, list[bytes]] = field(default_factory=dict)
@@ -26,12 +26,12 @@ class Told:
     plays_whole: bool = True
 
     def join(self, *names: str, **offer: Any) -> Told:
-        """Members that take part from the next round on."""
+        """Add members that take part from the next round on."""
         self.group.join(*names, **{"holds": True, **offer})
         return self
 
     def round(self, leader: str = "m0", **more: Any) -> Told:
-        """One round, and the second one where it has to follow."""
+        """Run a round, and its follow-up round if the round requests a second one."""
         self.one_round(leader, **more)
         while self.follows and self.plays_whole:
             self.one_round(leader, **more)
@@ -39,13 +39,13 @@ class Told:
 
     @property
     def follows(self) -> bool:
-        """Whether a second round has to."""
+        """Whether a follow-up round is due."""
         return self.group.last is not None and self.group.last.follows
 
     def one_round(
         self, leader: str = "m0", *, warmups: WarmupPolicy | None = POLICY, seconds: float = 60.0
     ) -> Told:
-        """One round, written to its leader's ledger."""
+        """Run a single round and write its rows to the leader's ledger."""
         self.now += 0.5 if self.follows else seconds
         self.group.round(leader=leader, warmups=warmups)
         last = self.group.last
@@ -62,14 +62,14 @@ class Told:
         return self
 
     def leave(self, name: str) -> Told:
-        """A member that is gone at the next round."""
+        """Remove a member before the next round."""
         self.group.leave(name)
         return self
 
     def recover(
         self, name: str, topic: str, number: int, *, source: str, records: int, seconds: float
     ) -> Told:
-        """A recovery after the last round, in its owner's ledger."""
+        """Write a recovery after the last round to its owner's ledger."""
         last = self.group.last
         assert last is not None
         row = {
@@ -90,22 +90,22 @@ class Told:
         return self
 
     def story(self) -> Story:
-        """All ledgers, merged in the order of their names."""
+        """Return all ledgers, merged in the order of their names."""
         return read(line for name in sorted(self.ledgers) for line in self.ledgers[name])
 
     def owned(self, name: str) -> list[int]:
-        """The partitions of the orders that a member owns."""
+        """Return the partitions of the orders that a member owns."""
         return [*self.group.answer_of(name).actives.get("orders", ())]
 
 
 def told(members: int = 3, **options: Any) -> Told:
-    """So many members that have come to rest."""
+    """Return a group of this many members after two rounds."""
     found = Told(MadeGroup(**options)).join(*(f"m{n}" for n in range(members)))
     return found.round().round()
 
 
 def offering(found: Told, name: str, offer: Mapping[str, Any]) -> None:
-    """What a member says differently from the next round on."""
+    """Change a member's offer from the next round on."""
     found.group.offers[name] = {**found.group.offers[name], **offer}
 
 

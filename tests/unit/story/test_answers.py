@@ -113,7 +113,7 @@ def of(story: Story) -> Iterator[str]:
         )
     moved = {place for one in found for place in changed(one.before, one.last)}
     middle = story.decisions[len(story.decisions) // 2].at
-    moved = {place for place in moved if place[0] != LOG}  # it moves with the orders
+    moved = {place for place in moved if place[0] != LOG}  # the changelog moves with the orders
     for place in [*sorted(moved), (LOG, 0), ("orders", 99)]:
         yield from asked(lambda place=place: why_partition(story, place))
     for place in sorted(moved)[:1]:

@@ -19,7 +19,7 @@ from tests.unit.story.ledgers import told
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Path:
-    """Two workers' ledgers: m1 was killed."""
+    """Return the folder of two workers' ledgers after the death of m1."""
     found = told()
     found.leave("m1").round()
     for name, lines in found.ledgers.items():
@@ -28,12 +28,12 @@ def ledger(tmp_path: Path) -> Path:
 
 
 def command(*arguments: str) -> Result:
-    """Run it in this process."""
+    """Run the command in this process."""
     return CliRunner().invoke(main, ["why", *arguments])
 
 
 def test_a_partition_and_a_member_are_told_from_files(ledger: Path) -> None:
-    """The headline, the day, the rule and what would have avoided it."""
+    """The output has the headline, the day, the rule and the remedies."""
     done = command("orders/2", "--ledger", str(ledger))
     assert done.exit_code == 0, done.output
     first, day, *_ = done.stdout.splitlines()
@@ -46,7 +46,7 @@ def test_a_partition_and_a_member_are_told_from_files(ledger: Path) -> None:
 
 
 def test_json_has_the_same(ledger: Path) -> None:
-    """One object."""
+    """The JSON is a single object."""
     found = json.loads(command("orders/2", "--ledger", str(ledger), "--json").stdout)
     assert found["subject"] == "orders/2"
     assert found["avoided_by"][0]["change"] == "w1 still there"
@@ -54,7 +54,7 @@ def test_json_has_the_same(ledger: Path) -> None:
 
 
 def test_files_are_read_without_an_extra(ledger: Path) -> None:
-    """A worker's pod has the base install; it was told to install pyarrow, matplotlib and more."""
+    """A worker's pod has the base install, without pyarrow, matplotlib, pandas and pyspark."""
     block = (
         "import sys; sys.modules |= dict.fromkeys(('pyarrow', 'matplotlib', 'pandas', 'pyspark'))"
     )
@@ -76,7 +76,7 @@ def test_files_are_read_without_an_extra(ledger: Path) -> None:
 
 
 def test_what_is_not_there_is_one_line(ledger: Path) -> None:
-    """Exit code 1 where the ledger does not name it, 2 for a wrong time or folder."""
+    """The exit code is 1 for a subject absent from the ledger and 2 for a wrong time or folder."""
     done = command("orders/99", "--ledger", str(ledger))
     assert (done.exit_code, done.output.count("\n")) == (1, 1)
     assert command("orders/2", "--ledger", str(ledger), "--at", "noon").exit_code == 2
@@ -84,7 +84,7 @@ def test_what_is_not_there_is_one_line(ledger: Path) -> None:
 
 
 def test_a_time_of_day_is_the_last_one() -> None:
-    """03:02 at two o'clock was yesterday; a whole date is itself; a zone counts."""
+    """At two o'clock, 03:02 is yesterday's; a full date stays as given; a zone counts."""
     now = datetime(2026, 11, 23, 2, 0, tzinfo=UTC)
     assert datetime.fromtimestamp(_moment("03:02", now), UTC).isoformat()[:16] == "2026-11-22T03:02"
     assert datetime.fromtimestamp(_moment("01:02", now), UTC).isoformat()[:16] == "2026-11-23T01:02"
@@ -92,7 +92,7 @@ def test_a_time_of_day_is_the_last_one() -> None:
 
 
 def test_a_running_group_or_files_must_be_named() -> None:
-    """Exit code 2 and a sentence that names both."""
+    """The exit code is 2, and a sentence names both options."""
     done = command("orders/2")
     assert done.exit_code == 2
     assert "--bootstrap B --group APP, or --ledger FOLDER" in done.output

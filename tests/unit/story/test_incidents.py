@@ -1,4 +1,4 @@
-"""Rounds and incidents that are made by hand: who is gone, who came, and which round moved a partition."""
+"""Hand-made rounds and incidents: departed and new members, and the round that moved a partition."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ P0, P1 = ("t", 0), ("t", 1)
 
 
 def active(member_id: str, **more: Any) -> Active:
-    """An owner that has a copy of the state."""
+    """Return an owner with a copy of the state."""
     base = {"moved": True, "cold": False, "standby_hit": True, "rule": None}
     return Active(member_id=member_id, **base | more)
 
@@ -53,7 +53,7 @@ def decision(
     members: Collection[str] = ("a", "b"),
     **more: Any,
 ) -> Decision:
-    """A round, a minute after the one before; members are named by their ids in capitals."""
+    """Return a round, a minute after its predecessor; a member's name is its id in capitals."""
     base: dict[str, Any] = {
         "decision_id": f"d{generation}",
         "at": 60.0 * generation,
@@ -75,7 +75,7 @@ def decision(
 
 
 def story(*decisions: Decision, recoveries: Collection[Recovery] = ()) -> Story:
-    """All of them."""
+    """Return a story of these decisions."""
     return Story(group="shop", decisions=decisions, recoveries=tuple(recoveries))
 
 
@@ -83,7 +83,7 @@ def story(*decisions: Decision, recoveries: Collection[Recovery] = ()) -> Story:
 
 
 def test_rounds_are_one_incident_from_a_first_round_that_announces_a_second() -> None:
-    """Or from a round that completes an earlier round and is itself unfinished."""
+    """A completing round that is itself unfinished also starts an incident."""
     rounds = (
         decision(1),
         decision(2, follows=True),
@@ -97,7 +97,7 @@ def test_rounds_are_one_incident_from_a_first_round_that_announces_a_second() ->
 
 
 def test_a_completing_round_belongs_to_the_round_before_it_only() -> None:
-    """The first round's leader wrote no mark; a round after a gap in the ledgers begins an incident."""
+    """The first leader wrote no mark; a round after a gap in the ledgers starts an incident."""
     missing = decision(4, follows=True)
     rounds = (decision(1, follows=True), decision(5, before=missing), decision(6, completes="x"))
     found = incidents(story(*rounds))
@@ -106,7 +106,7 @@ def test_a_completing_round_belongs_to_the_round_before_it_only() -> None:
 
 
 def test_of_two_records_of_the_round_before_the_own_row_counts() -> None:
-    """The leader's memory of the same generation says less."""
+    """The leader's memory of the same generation has fewer facts."""
     own = decision(4)
     found = incidents(story(own, decision(5, before=replace(own, asked=None, names={}))))
     assert found[1].before is own
@@ -123,7 +123,7 @@ def test_a_member_that_left_took_no_part() -> None:
 
 
 def test_a_restarted_static_member_is_neither_gone_nor_new() -> None:
-    """Both ids must be static and of one name."""
+    """Both ids must be static and have the same name."""
     names = {"a": "A", "x": "S"}
     before = decision(1, names=names, static=frozenset({"x"}))
     for after_names, static, gone in (
@@ -143,7 +143,7 @@ def test_a_restarted_static_member_is_neither_gone_nor_new() -> None:
 
 
 def moves(*decisions: Decision) -> list[tuple[int, str | None, str, int]]:
-    """(incident's first generation, former owner, owner, deciding generation) of partition 0."""
+    """Return (first generation, former owner, owner, deciding generation) of partition 0's moves."""
     found = incidents(story(*decisions))
     return [
         (one.incident.first.generation, one.was, one.to, one.by.generation)
@@ -152,7 +152,7 @@ def moves(*decisions: Decision) -> list[tuple[int, str | None, str, int]]:
 
 
 def test_the_deciding_round_is_the_round_that_changed_the_owner() -> None:
-    """In the first of two rounds the partition has no owner, or the former one."""
+    """In the first of two rounds the partition has its former owner or no owner."""
     first, second = decision(2, {0: "a"}, follows=True), decision(3, {0: "b"}, completes="x")
     assert moves(decision(1, {0: "a"}), first, second) == [(1, None, "a", 1), (2, "a", "b", 3)]
     revoked = replace(first, actives={})
@@ -160,7 +160,7 @@ def test_the_deciding_round_is_the_round_that_changed_the_owner() -> None:
 
 
 def test_a_partition_that_returns_within_an_incident_has_not_moved() -> None:
-    """The second round gave it back."""
+    """The second round returned the partition."""
     there, back = decision(2, {0: "b"}, follows=True), decision(3, {0: "a"}, completes="x")
     assert moves(decision(1, {0: "a"}), there, back) == [(1, None, "a", 1)]
 
@@ -187,7 +187,7 @@ def test_the_origin_of_a_later_move_is_the_incident_with_the_newcomer() -> None:
 
 
 def test_only_partitions_with_two_owners_have_changed() -> None:
-    """A partition without an owner before was placed."""
+    """A partition without a former owner was placed, not moved."""
     before = decision(1, {0: "a", 1: "a"})
     after = decision(2, {0: "b", 1: "a", 2: "b"})
     assert changed(before, after) == {P0}
@@ -195,7 +195,7 @@ def test_only_partitions_with_two_owners_have_changed() -> None:
 
 
 def recovery(**more: Any) -> Recovery:
-    """The restore of partition 0 on a, from 60 s to 70 s."""
+    """Return the restore of partition 0 on a, from 60 s to 70 s."""
     base: dict[str, Any] = {
         "decision_id": "d1",
         "place": ("log", 0),
@@ -234,7 +234,7 @@ def test_the_restores_of_a_move_are_of_its_task_its_rounds_and_its_owner(
 
 
 def test_the_time_of_a_restore_counts_from_the_decision_to_the_last_table() -> None:
-    """The second table begins later."""
+    """The restore of the second table begins later."""
     first, second = decision(1, {0: "a"}), decision(2, {0: "b"})
     told = [
         recovery(decision_id="d2", place=("t", 0), member_id="b", started=125.0, ended=ended)
@@ -255,7 +255,7 @@ def test_a_warm_move_without_a_recovery_lacks_nothing() -> None:
 
 
 def test_the_last_heartbeat_is_not_before_the_round_before() -> None:
-    """The member took part in it; the session timeout bounds the silence otherwise."""
+    """The member took part in that round; otherwise the session timeout bounds the silence."""
     first = decision(1, {0: "a", 1: "b"})
     for timeout_s, at in ((30.0, 90.0), (500.0, 60.0)):
         second = decision(2, {0: "a", 1: "a"}, members="a")
@@ -267,7 +267,7 @@ def test_the_last_heartbeat_is_not_before_the_round_before() -> None:
 
 
 def test_a_static_member_that_handed_over_stopped() -> None:
-    """Its session did not end."""
+    """The member's session did not end."""
     before = decision(1, static=frozenset({"b"}))
     after = decision(2, static=frozenset({"b"}), leaving=frozenset({"b"}))
     cause = _cause(story(before, after), Incident(rounds=(after,), before=before))
@@ -275,7 +275,7 @@ def test_a_static_member_that_handed_over_stopped() -> None:
 
 
 def test_a_member_of_an_earlier_round_came_back() -> None:
-    """A member of the same round is new."""
+    """A member with no earlier round is new."""
     rounds = (decision(1), decision(2, members="a"), decision(3, names={"a": "A", "b9": "B"}))
     assert _cause(story(*rounds), Incident(rounds=rounds[2:], before=rounds[1])) == "B came back"
     new = decision(2, names={"a": "A", "b": "B", "c": "C"})
@@ -283,7 +283,7 @@ def test_a_member_of_an_earlier_round_came_back() -> None:
 
 
 def test_a_round_is_a_follow_up_round_only_if_every_moved_task_has_a_copy() -> None:
-    """Else its trigger is the cause."""
+    """Otherwise the round's trigger is the cause."""
     before = decision(1, {0: "a", 1: "a"})
     warm = decision(2, {0: "b", 1: "b"})
     mixed = replace(warm, actives={P0: active("b"), P1: active("b", standby_hit=False)})
@@ -297,7 +297,7 @@ def test_a_round_is_a_follow_up_round_only_if_every_moved_task_has_a_copy() -> N
 
 
 def test_only_the_gained_partitions_of_a_member_are_counted_as_cold() -> None:
-    """A partition that it had before is warm, whatever its row says."""
+    """A partition that the member kept is warm even if its row is marked cold."""
     before = decision(1, {0: "a", 1: "b"})
     cold = {P0: active("a", cold=True), P1: active("a", cold=True)}
     after = decision(2, actives=cold)
@@ -306,7 +306,7 @@ def test_only_the_gained_partitions_of_a_member_are_counted_as_cold() -> None:
 
 
 def test_a_member_that_has_left_is_not_in_the_group() -> None:
-    """Although the last decision names it."""
+    """The last decision still names the member."""
     last = decision(2, {0: "a"}, leaving=frozenset({"b"}))
     told = story(decision(1, {0: "b"}), last)
     assert why_member(told, "b").headline.startswith("B is not in the group")
@@ -324,7 +324,7 @@ def test_a_time_within_the_minute_of_a_round_includes_the_round() -> None:
 
 
 def test_the_newest_name_of_a_member_counts() -> None:
-    """Also a name that only the memory of a leader has; an unknown id is its own name."""
+    """The leader's memory may also have the name; an unknown id is its own name."""
     old, new = decision(1, names={"a": "old"}), decision(2, names={"a": "new"})
     gone = decision(0, names={"z": "Z"})
     told = story(old, replace(new, before=gone))
@@ -332,7 +332,7 @@ def test_the_newest_name_of_a_member_counts() -> None:
 
 
 def test_a_host_with_two_workers_shows_ports_and_an_empty_url_shows_the_id() -> None:
-    """One worker on a host is named by the host alone."""
+    """A single worker on a host is named by the host alone."""
     members = [{"member_id": m} for m in "abcd"]
     urls = {"a": "http://box:1", "b": "http://box:2", "c": "http://alone:1", "d": ""}
     row = {"members": members, "cause": {"urls": urls}}
@@ -342,7 +342,7 @@ def test_a_host_with_two_workers_shows_ports_and_an_empty_url_shows_the_id() -> 
 
 
 def test_the_first_copy_of_a_line_counts_and_a_holder_is_named_once() -> None:
-    """The rows of two writers may repeat."""
+    """The ledgers of two writers may repeat a row."""
     both: dict[str, Any] = {"active": {}, "standby": {}}
     row = {"topic": "t", "partition": 0, "role": "standby", "member_id": "b"}
     for one in (row, row, row | {"member_id": "c"}, row | {"role": "warmup", "member_id": "d"}):
@@ -351,7 +351,7 @@ def test_the_first_copy_of_a_line_counts_and_a_holder_is_named_once() -> None:
 
 
 def test_a_recovery_has_its_times_in_seconds() -> None:
-    """Since 1970."""
+    """The times are seconds since 1970."""
     from faust_assigner.ledger import Row, parse
 
     row = {
@@ -377,7 +377,7 @@ def test_a_recovery_has_its_times_in_seconds() -> None:
 
 
 def asked(**more: Any) -> PlanInput:
-    """Two members; a owns both partitions of t and its table."""
+    """Return the input of two members; a owns both partitions of t and its table."""
     both = {"t": [0, 1], "log": [0, 1]}
     members = (
         Member("a", ["t", "log"], actives=both, generation=4),
@@ -393,19 +393,19 @@ def asked(**more: Any) -> PlanInput:
 
 
 def moved(before: Decision | None, after: Decision) -> Moved:
-    """Partition 0 moved from a to b."""
+    """Return the move of partition 0 from a to b."""
     incident = Incident(rounds=(after,), before=before)
     return Moved(incident=incident, origin=incident, by=after, was="a", to="b")
 
 
 def changes(input_: PlanInput, *, before: Decision | None = None) -> str:
-    """The changes that are tried for a move, in a line."""
+    """Return the changes that are tried for a move, in a line."""
     move = moved(before or decision(1), decision(2))
     return "; ".join(change for change, _ in _changes(story(), move, P0, input_))
 
 
 def test_only_changes_that_change_something_are_tried() -> None:
-    """Equal capacities, weights off, warm-ups on or a lag of 0, if they are not so already."""
+    """Equal capacities, weights off, warm-ups on and a lag of 0 are tried unless in effect."""
     plain = changes(asked())
     assert "warm-ups on" in plain
     assert "equal capacities" not in plain
@@ -421,7 +421,7 @@ def test_only_changes_that_change_something_are_tried() -> None:
 
 
 def test_a_departed_member_comes_back_with_its_partitions_and_the_newest_generation() -> None:
-    """Its wishes, promises and positions are those of no round."""
+    """The returned member has no awaited copies, no promises and no positions."""
     odd = Member(
         "c",
         ["t", "log"],
@@ -447,7 +447,7 @@ def test_a_departed_member_comes_back_with_its_partitions_and_the_newest_generat
 
 
 def test_without_the_newcomers_a_group_may_be_empty() -> None:
-    """Then nothing can be planned."""
+    """A group without members has no plan."""
     left = _without(frozenset({"b"}), asked())
     assert left is not None
     assert [one.member_id for one in left.members] == ["a"]
@@ -455,7 +455,7 @@ def test_without_the_newcomers_a_group_may_be_empty() -> None:
 
 
 def test_one_more_standby_is_caught_up_on_the_members_of_the_round_before() -> None:
-    """A newcomer has no copy; positions that are unknown delay nothing."""
+    """A newcomer has no copy; unknown positions delay no move."""
     before = decision(1, asked=asked(warmups=WarmupPolicy()))
     told = replace(
         asked(), members=tuple(replace(m, positions={"log": {}}) for m in asked().members)
@@ -473,7 +473,7 @@ def test_one_more_standby_is_caught_up_on_the_members_of_the_round_before() -> N
 
 
 def test_an_owner_with_a_copy_is_not_cold_and_a_stateless_task_never_is() -> None:
-    """A partition beyond the topic has no owner."""
+    """A partition outside the topic has no owner."""
     copy = replace(asked().members[1], standbys={"log": [0, 1]})
     plan = asked(members=(asked().members[0], copy)).plan()
     found = [_outcome(plan, ("t", n)) for n in (0, 1)]
@@ -500,7 +500,7 @@ def test_a_plan_that_differs_from_the_decision_explains_nothing() -> None:
 def test_a_change_avoids_a_warm_move_only_if_the_task_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Another warm place is no remedy; for a cold move it is one."""
+    """A different warm owner is a remedy for a cold move only."""
     warm, stays = again.Outcome(owner="c", is_cold=False), again.Outcome(owner="a", is_cold=True)
     move = moved(decision(1), decision(2))
     for was_cold, now, avoids in (
@@ -516,7 +516,7 @@ def test_a_change_avoids_a_warm_move_only_if_the_task_stays(
 
 
 def test_a_first_incident_without_a_change_of_members_is_its_own_origin() -> None:
-    """The leader of another ledger knew the round before."""
+    """The leader of a second ledger remembers the round before."""
     before = decision(1, {0: "a"})
     (found,) = incidents(story(decision(2, {0: "b"}, before=before)))
     (move,) = moves_of(P0, [found])
@@ -524,7 +524,7 @@ def test_a_first_incident_without_a_change_of_members_is_its_own_origin() -> Non
 
 
 def written(name: str, at: float, generation: int, trigger: str = "join") -> bytes:
-    """A decision as a leader writes it."""
+    """Return a decision as a leader writes it."""
     return encode(
         "decision",
         {
@@ -542,7 +542,7 @@ def written(name: str, at: float, generation: int, trigger: str = "join") -> byt
 
 
 def test_decisions_are_ordered_by_time_and_the_first_line_of_each_counts() -> None:
-    """Generations begin anew with a group that was deleted; a ledger in a topic may repeat a line."""
+    """Generations restart after a group's deletion; a ledger in a topic may repeat a line."""
     lines = [
         b"{no row",
         written("new", 300.0, 1),

@@ -1,4 +1,4 @@
-"""The answer as people see it."""
+"""The answer of ``why`` on a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from faust_assigner.story.tell import Answer, Event
 
 
 def test_a_name_wider_than_the_terminal_is_shown_whole() -> None:
-    """It goes on in the next line of its column; nothing is cut off."""
+    """The name continues on the next line of its column and is not cut off."""
     name = "-".join(f"pod{number}" for number in range(30))
     answer = Answer(
         group="shop", subject="orders/1", headline="it moved", events=(Event(at=0, text=name),)
@@ -24,7 +24,7 @@ def test_a_name_wider_than_the_terminal_is_shown_whole() -> None:
 
 
 def shown(**more: object) -> list[str]:
-    """The lines of an answer."""
+    """Return the lines of an answer."""
     base: dict[str, object] = {
         "group": "shop",
         "subject": "t/0",
@@ -37,7 +37,7 @@ def shown(**more: object) -> list[str]:
 
 
 def test_times_are_utc_with_each_day_once() -> None:
-    """Milliseconds are cut, not rounded."""
+    """Milliseconds are truncated, not rounded."""
     times = (86_399.9999, 86_400.0, 90_000.25)
     events = tuple(Event(at=at, text=f"event {n}") for n, at in enumerate(times))
     assert [" ".join(line.split()) for line in shown(events=events)] == [
@@ -51,7 +51,7 @@ def test_times_are_utc_with_each_day_once() -> None:
 
 
 def test_the_smallest_change_is_named_first_and_the_time_of_the_restore_in_the_headline() -> None:
-    """The others follow in their order."""
+    """The remaining changes keep their order."""
     found = shown(
         restored_s=90.0,
         rule="moves",
@@ -68,7 +68,7 @@ def test_the_smallest_change_is_named_first_and_the_time_of_the_restore_in_the_h
 
 
 def test_no_change_is_said_only_if_changes_were_tried() -> None:
-    """A first placement has nothing to avoid, and missing data is named instead."""
+    """A first placement has no change to avoid; missing data is named instead."""
     words = "avoided by: none of the tried changes"
     assert shown(rule="moves")[-1] == words
     assert words not in shown()

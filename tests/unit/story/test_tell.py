@@ -17,12 +17,12 @@ from tests.unit.story.ledgers import Told, offering, told
 
 
 def text(answer: Answer) -> str:
-    """All its events."""
+    """Return the texts of all events."""
     return "\n".join(event.text for event in answer.events)
 
 
 def killed(**options: int) -> tuple[Told, int]:
-    """A group whose member m1 was killed, and one of the partitions that it owned."""
+    """Return a group whose member m1 was killed, and a partition that m1 owned."""
     found = told(**options)
     (number, *_) = found.owned("m1")
     found.leave("m1").round()
@@ -30,7 +30,7 @@ def killed(**options: int) -> tuple[Told, int]:
 
 
 def test_a_killed_owner_is_told_from_one_that_was_stopped() -> None:
-    """By the word that a stopping member sends: SIGTERM hands over, a death does not."""
+    """A stopping member announces its leave after SIGTERM; a killed member sends no such message."""
     dead, number = killed()
     answer = why_partition(dead.story(), ("orders", number))
     assert "w1 left without handing over: killed, cut off" in text(answer)
@@ -46,7 +46,7 @@ def test_a_killed_owner_is_told_from_one_that_was_stopped() -> None:
 
 
 def test_a_static_member_that_did_not_come_back_is_named_so() -> None:
-    """Its session ended; a longer one would have avoided the move."""
+    """The member's session ended; a longer session would have avoided the move."""
     found = told()
     offering(found, "m1", {"instance_id": "shop-1"})
     found.round()
@@ -58,7 +58,7 @@ def test_a_static_member_that_did_not_come_back_is_named_so() -> None:
 
 
 def test_a_static_member_that_restarted_within_its_session_moved_nothing() -> None:
-    """Its new id is first seen in the round after a death, which moves the dead one's partitions alone."""
+    """Its new id appears in the round after m2's death, which moves only m2's partitions."""
     found = told()
     offering(found, "m1", {"instance_id": "shop-1"})
     found.round()
@@ -81,7 +81,7 @@ def test_a_static_member_that_restarted_within_its_session_moved_nothing() -> No
 
 
 def test_a_first_placement_has_no_owner_before_it() -> None:
-    """The line says so in words."""
+    """The event states that the partition had no owner."""
     found = told()
     (number, *_) = found.owned("m1")
     answer = why_partition(found.story(), ("orders", number), at=found.now)
@@ -89,7 +89,7 @@ def test_a_first_placement_has_no_owner_before_it() -> None:
 
 
 def test_both_rounds_of_an_incident_are_one_story() -> None:
-    """The revoke round and the one that completes it, with the move under the one that decided it."""
+    """The answer has the revoke round and the completing round; the latter decides the move."""
     found = told(2)
     found.join("m2").round().round()
     story = found.story()
@@ -107,7 +107,7 @@ def test_both_rounds_of_an_incident_are_one_story() -> None:
 
 @pytest.mark.parametrize("static", [False, True])
 def test_the_next_leader_knows_what_the_one_that_died_had(static: bool) -> None:
-    """The dead one's ledger is gone with it, and its death is what is asked for."""
+    """The killed leader's ledger is lost, and the question is about the killed leader."""
     found = Told(session_timeout_s=15.0)
     for name in ("m0", "m1", "m2"):
         found.join(name, **({"instance_id": f"shop-{name}"} if static else {}))
@@ -127,7 +127,7 @@ def test_the_next_leader_knows_what_the_one_that_died_had(static: bool) -> None:
 
 
 def test_what_a_leader_remembers_does_not_hide_what_was_written() -> None:
-    """Where the ledger of the round before is there, it counts: it has rules and inputs, and tells more."""
+    """The former round's own ledger has rules and inputs, so it has priority over the memory."""
     found = told(3)
     found.leave("m0").round("m1")
     before = incidents(found.story())[-1].before
@@ -166,7 +166,7 @@ def test_what_a_leader_remembers_does_not_hide_what_was_written() -> None:
     ],
 )
 def test_a_round_before_that_cannot_be_read_is_passed_over(damage: Any) -> None:
-    """Another version wrote it."""
+    """A different version of the package wrote the line."""
     found = told(3)
     found.leave("m0").round("m1")
     lines = []
@@ -179,7 +179,7 @@ def test_a_round_before_that_cannot_be_read_is_passed_over(damage: Any) -> None:
 
 
 def test_the_story_goes_on_under_another_leader() -> None:
-    """The second round is led by another member, and written to another ledger."""
+    """A second member leads the second round and writes to its own ledger."""
     found = told(2)
     found.plays_whole = False
     found.join("m2").round()
@@ -199,7 +199,7 @@ def test_the_story_goes_on_under_another_leader() -> None:
 
 
 def test_ledgers_in_any_order_and_twice_tell_the_same() -> None:
-    """Two copies of a line are one row."""
+    """Two copies of a line count as a single row."""
     found, number = killed()
     lines = [line for name in sorted(found.ledgers) for line in found.ledgers[name]]
     assert why_partition(read(lines), ("orders", number)) == why_partition(
@@ -208,7 +208,7 @@ def test_ledgers_in_any_order_and_twice_tell_the_same() -> None:
 
 
 def test_a_cold_move_names_the_standby_that_would_have_avoided_it() -> None:
-    """Without standbys: m1 still there, or one standby more; and how long it was restored."""
+    """Without standbys the remedies are m1's return or a standby more; the restore has its time."""
     found, number = killed(replicas=0)
     owner = next(name for name in ("m0", "m2") if number in found.owned(name))
     found.recover(owner, LOG, number, source="replay", records=41_000, seconds=12.5)
@@ -225,7 +225,7 @@ def test_a_cold_move_names_the_standby_that_would_have_avoided_it() -> None:
 
 
 def test_a_move_onto_a_standby_is_warm_and_one_more_does_not_avoid_it() -> None:
-    """A second standby changes nothing that the first one did not."""
+    """A second standby adds no remedy."""
     found, number = killed(replicas=1)
     answer = why_partition(found.story(), (LOG, number))
     assert "warm" in answer.headline
@@ -233,7 +233,7 @@ def test_a_move_onto_a_standby_is_warm_and_one_more_does_not_avoid_it() -> None:
 
 
 def test_a_move_to_a_newcomer_is_avoided_by_its_not_coming() -> None:
-    """And its cause is named."""
+    """The newcomer's join is named as the cause."""
     found = told(2, end=0)
     found.join("m2").round()
     number = found.owned("m2")[0]
@@ -243,7 +243,7 @@ def test_a_move_to_a_newcomer_is_avoided_by_its_not_coming() -> None:
 
 
 def test_planning_again_gives_the_decision_that_was_made() -> None:
-    """The ledger holds all that a decision was planned from: its digest is the same."""
+    """The ledger has the complete input of a decision: the digest of the new plan is the same."""
     from faust_assigner.app.ledger.rows import digest
 
     found = told(4)
@@ -256,7 +256,7 @@ def test_planning_again_gives_the_decision_that_was_made() -> None:
 
 
 def test_a_ledger_of_an_older_version_says_what_it_lacks() -> None:
-    """The timeline is there; what would have avoided the move is not known."""
+    """The timeline is complete; the changes that would have avoided the move are unknown."""
     found, number = killed()
     story = found.story()
     old = replace(story, decisions=tuple(replace(one, asked=None) for one in story.decisions))
@@ -266,7 +266,7 @@ def test_a_ledger_of_an_older_version_says_what_it_lacks() -> None:
 
 
 def test_a_time_chooses_the_last_move_until_then() -> None:
-    """A minute counts as a whole; before the first round nothing is known."""
+    """The whole minute counts; before the first round no answer exists."""
     found, number = killed()
     story = found.story()
     first, last = story.decisions[0].at, story.decisions[-1].at
@@ -277,7 +277,7 @@ def test_a_time_chooses_the_last_move_until_then() -> None:
 
 
 def test_a_member_has_a_story() -> None:
-    """Its coming, what it gains and loses, and its end; by its name or its URL."""
+    """The story has its join, gains, losses and end; the question has its name, URL or id."""
     found, _ = killed()
     for name in ("w1", "http://w1:6066", "m1"):
         answer = why_member(found.story(), name)
@@ -290,7 +290,7 @@ def test_a_member_has_a_story() -> None:
 
 @pytest.mark.parametrize("odd", [5, True, {}, "soon", 10**400])
 def test_optional_values_of_a_wrong_type_are_left_out(odd: object) -> None:
-    """A line of a later version or a stranger: the move is told without those values."""
+    """A later version or a foreign writer wrote the line: the values are left out of the story."""
     found, number = killed()
     rows = [json.loads(line) for line in found.ledgers["m0"]]
     for row in rows:
@@ -304,7 +304,7 @@ def test_optional_values_of_a_wrong_type_are_left_out(odd: object) -> None:
 
 
 def test_an_input_that_the_planner_refuses_leaves_the_change_unknown() -> None:
-    """The move is told; the reason names the decision."""
+    """The move is shown; the reason names the decision."""
     found, number = killed()
     rows = [json.loads(line) for line in found.ledgers["m0"]]
     for row in rows:
@@ -317,7 +317,7 @@ def test_an_input_that_the_planner_refuses_leaves_the_change_unknown() -> None:
 
 
 def test_a_partition_whose_move_is_in_a_missing_ledger_names_its_owner_and_the_ledger() -> None:
-    """A stopped leader decides the round that gives its tasks away; the next ledger begins after it."""
+    """A stopped leader decides its own replacement; the next leader's ledger begins later."""
     found = Told().join("m0", "m1", "m2").round("m0").leave("m1").round("m0").round("m2")
     last = read(found.ledgers["m2"])
     assert len(last.decisions) == 1
@@ -328,7 +328,7 @@ def test_a_partition_whose_move_is_in_a_missing_ledger_names_its_owner_and_the_l
 
 
 def test_the_story_of_a_member_ends_with_the_minute_that_is_named() -> None:
-    """As the story of a partition does."""
+    """The story of a partition has the same limit."""
     found, _ = killed()
     story = found.story()
     died_at = incidents(story)[-1].first.at
@@ -338,7 +338,7 @@ def test_the_story_of_a_member_ends_with_the_minute_that_is_named() -> None:
 
 
 def test_what_the_ledger_does_not_name_is_an_error() -> None:
-    """A partition, a group; and groups that are several."""
+    """The error names an unknown partition, a missing group or several groups."""
     found, _ = killed()
     with pytest.raises(NothingKnown, match="no decision in the ledger places"):
         why_partition(found.story(), ("orders", 99))
@@ -352,7 +352,7 @@ def test_what_the_ledger_does_not_name_is_an_error() -> None:
 
 
 def test_workers_of_one_host_are_told_apart_by_their_ports_throughout() -> None:
-    """Also in the decision in which only one of them is left."""
+    """The ports appear even in the decision with a single remaining worker."""
     found = Told()
     for n in range(2):
         found.join(f"m{n}")

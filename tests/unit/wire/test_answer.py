@@ -1,4 +1,4 @@
-"""What the leader answers: one shared part, one part per member, always readable by stock Faust."""
+"""The leader's answer: a shared part and a part per member, always readable by stock Faust."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ STANDBYS = {"log": [2]}
 
 
 def writer(**more: object) -> AnswerWriter:
-    """A writer of generation 7."""
+    """Return a writer of answers of generation 7."""
     return AnswerWriter(
         DIRECTORY, {"orders": 4, "log": 4}, **{"generation": 7, "is_uniform": True, **more}
     )
 
 
 def test_our_member_reads_its_part_and_the_directory() -> None:
-    """Assignment, generation, group ids, who owns what."""
+    """The answer has the assignment, the generation, the group ids and the directory of owners."""
     answer = decode_answer(writer().for_ours(ACTIVES, STANDBYS, "http://a", writes={"log": [1]}))
     assert {t: list(n) for t, n in answer.actives.items()} == ACTIVES
     assert {t: list(n) for t, n in answer.standbys.items()} == STANDBYS
@@ -48,20 +48,20 @@ def test_our_member_reads_its_part_and_the_directory() -> None:
 
 @pytest.mark.parametrize("is_uniform", [True, False])
 def test_a_member_learns_whether_every_member_uses_this_package(is_uniform: bool) -> None:
-    """With a stock member in the group it must not rely on what only this package does."""
+    """A member must not use this package's extensions if the group has a stock member."""
     told = writer(is_uniform=is_uniform).for_ours(ACTIVES, STANDBYS, "http://a")
     assert decode_answer(told).is_uniform is is_uniform
 
 
 @pytest.mark.parametrize(("generation", "told"), [(-5, -1), (-1, -1), (0, 0)])
 def test_an_answer_has_its_generation_or_none(generation: int, told: int) -> None:
-    """-1 is no generation."""
+    """-1 stands for no generation; lower numbers become -1."""
     answer = decode_answer(writer(generation=generation).for_ours(ACTIVES, STANDBYS, "http://a"))
     assert answer.generation == told
 
 
 def test_a_stock_leaders_list_of_workers_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many URLs as topics are allowed."""
+    """The limit of URLs is the limit of topics."""
     told = writer().for_stock(ACTIVES, STANDBYS, "http://a")
     monkeypatch.setattr("faust_assigner.wire.answer.TOPICS", 2)
     assert len(decode_answer(told).changelog_distribution) == 2
@@ -71,7 +71,7 @@ def test_a_stock_leaders_list_of_workers_has_a_bound(monkeypatch: pytest.MonkeyP
 
 
 def test_awaited_standbys_are_told_to_whom_they_concern() -> None:
-    """By topics of that member's own standbys; nobody else's answer has the field, nor a stock member's."""
+    """The field lists the member's awaited standbys; answers for stock members do not have it."""
     told = writer().for_ours(ACTIVES, STANDBYS, "http://a", awaited={"log": [2]})
     assert {t: list(n) for t, n in decode_answer(told).awaited.items()} == {"log": [2]}
     plain = writer().for_ours(ACTIVES, STANDBYS, "http://a")
@@ -91,7 +91,7 @@ def test_stock_members_get_the_distributions_in_full() -> None:
 
 
 def test_stock_reads_even_the_answer_to_one_of_ours() -> None:
-    """A static member that comes back with stock Faust is given the answer to its former self."""
+    """A static member that returns with stock Faust gets the answer for its former process."""
     read = ClientMetadata.loads(zlib.decompress(writer().for_ours(ACTIVES, STANDBYS, "http://a")))
     assert (read.assignment.actives, read.assignment.standbys, read.url) == (
         ACTIVES,
@@ -102,21 +102,21 @@ def test_stock_reads_even_the_answer_to_one_of_ours() -> None:
 
 
 def test_we_read_what_a_stock_leader_answers() -> None:
-    """No generation and no directory, but both distributions."""
+    """The answer has both distributions, but no generation and no directory."""
     answer = decode_answer(writer().for_stock(ACTIVES, STANDBYS, "http://a"))
     assert (answer.generation, answer.directory, answer.is_uniform) == (-1, b"", False)
     assert answer.changelog_distribution["http://b"] == {"log": [2, 3]}
 
 
 def test_the_directory_can_be_left_out() -> None:
-    """Everything else is there."""
+    """The assignment is complete without the directory."""
     answer = decode_answer(writer().for_ours(ACTIVES, STANDBYS, "http://a", with_directory=False))
     assert list(answer.actives["orders"]) == [0, 1]
     assert read_directory(answer.directory).urls == ()
 
 
 def test_a_stitched_stream_is_plain_zlib() -> None:
-    """Head and tail, compressed apart, decompress as one; the checksum is right."""
+    """Head and tail, compressed separately, decompress as a single stream with a valid checksum."""
     tail = bytes(range(256)) * 50
     stitch = Stitch(tail)
     for head in (b"", b"x", b"head " * 1000, tail):
@@ -124,7 +124,7 @@ def test_a_stitched_stream_is_plain_zlib() -> None:
 
 
 def test_synthetic_actives_of_a_global_table_are_never_claims() -> None:
-    """Of its changelog only what the member writes counts; after a stock leader, nothing."""
+    """The claim is the written partitions of the changelog; after a stock leader it is empty."""
     given = {"orders": [0], "log": [0, 1, 2, 3]}
     ours = decode_answer(writer().for_ours(given, {}, "u", writes={"log": [2]}))
     assert {t: list(n) for t, n in own_topics(["log"], ours).items()} == {"orders": [0], "log": [2]}
@@ -166,13 +166,13 @@ BOMB = zlib.compress(b'{"url": "' + b"x" * (64 << 20) + b'"}', 9)
     ids=range(10),
 )
 def test_a_bad_answer_is_refused(raw: bytes | None) -> None:
-    """Bombs, cuts, wrong types; never more than 4 MiB in memory."""
+    """Bombs, cuts and wrong types are refused and use at most 4 MiB of memory."""
     with pytest.raises(MetadataRefused):
         decode_answer(raw)
 
 
 def test_each_kind_of_partition_is_read_back_by_the_topics_it_is_of() -> None:
-    """Topics are named by their place: a member whose actives and standbys are of different topics."""
+    """Topics are named by index: the member's actives and standbys have different topics."""
     data = writer().for_ours(
         {"a": [0], "c": [0]}, {"b": [1], "c": [1]}, "http://a",
         writes={"c": [0]}, awaited={"b": [1]},
@@ -183,7 +183,7 @@ def test_each_kind_of_partition_is_read_back_by_the_topics_it_is_of() -> None:
 
 
 def test_of_a_table_that_is_not_global_the_actives_are_claimed() -> None:
-    """Which of them were really given is said of global tables alone."""
+    """The list of written partitions is used for global tables only."""
     answer = decode_answer(
         writer().for_ours(ACTIVES, STANDBYS, "http://a", writes={"log": [1], "orders": [0]})
     )
@@ -192,7 +192,7 @@ def test_of_a_table_that_is_not_global_the_actives_are_claimed() -> None:
 
 
 def test_an_answer_without_a_directory_part_is_read() -> None:
-    """The part of the member is complete; the directory is empty."""
+    """The member's part is complete; the directory is empty."""
     told = writer().for_ours(ACTIVES, STANDBYS, "http://a", with_directory=False)
     said = json.loads(zlib.decompress(told))
     said[KEY] = said[KEY].removesuffix(".")

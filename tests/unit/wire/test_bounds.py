@@ -1,4 +1,4 @@
-"""The values at each bound of what is read from strangers: the last allowed one, and the next."""
+"""Values at each limit of untrusted input: the last allowed value is read, the next is refused."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ PACKED = zlib.compress(b"x" * 10)
 
 
 def nested(depth: int) -> bytes:
-    """A JSON object of so many levels."""
+    """Return a JSON object of this depth."""
     return b'{"a":' + b"[" * (depth - 1) + b"]" * (depth - 1) + b"}"
 
 
 def offset(value: int) -> bytes:
-    """The position of partition 0 of the first topic."""
+    """Return the encoded position of partition 0 of the first topic."""
     out, step = Writer(), Writer()
     step.varint(value << 1)
     out.varint(0)
@@ -65,14 +65,14 @@ def offset(value: int) -> bytes:
 def test_the_last_allowed_value_is_read_and_the_next_one_is_refused(
     allowed: Callable[[], object], refused: Callable[[], object]
 ) -> None:
-    """A refusal names a limit; it is never another error."""
+    """A value beyond its limit raises MetadataRefused and no different error."""
     allowed()
     with pytest.raises(MetadataRefused):
         refused()
 
 
 def test_a_position_that_is_cut_off_or_without_records_is_none() -> None:
-    """An offset of 0 says nothing about a copy; half an offset is no offset."""
+    """An offset of 0 shows no copy; a truncated offset is refused."""
     assert encode_positions({"a": {0: 0, 1: -5}}, {"a": 0}) == b""
     cut = bytearray(offset(300))
     cut[-2:] = b"\x80\x80"
@@ -84,7 +84,7 @@ def test_a_position_that_is_cut_off_or_without_records_is_none() -> None:
     ("number", "is_in"), [(2, False), (3, True), (5, True), (6, False), (9, True)]
 )
 def test_a_set_has_its_own_numbers_alone(number: int, is_in: bool) -> None:
-    """The number after a run is not in it."""
+    """The number after a run is not in the set."""
     numbers = Runs.of([3, 4, 5, 9])
     assert (number in numbers) is is_in
     assert numbers.covers(Runs.of([number])) is is_in
@@ -105,6 +105,6 @@ def test_a_set_covers_whole_runs_and_is_cut_below_a_limit() -> None:
 
 
 def test_rounds_are_counted_up_to_the_last_readable_one() -> None:
-    """A member that counts to the end must not make the next answer unreadable."""
+    """A member with the last round number must not make the next answer unreadable."""
     reports = [decode_user_data(encode_user_data(UserData(round=n))) for n in (-1, LAST_ROUND)]
     assert [next_round(reports[:1]), next_round(reports), next_round([])] == [0, LAST_ROUND, 0]

@@ -1,4 +1,4 @@
-"""The bytes on the wire, field by field: members of two releases are in one group and read each other."""
+"""The bytes on the wire, field by field: members of two releases in a group read each other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Tagged = list[tuple[int, str]]
 
 
 def tagged(raw: bytes) -> Tagged:
-    """The fields in their order, as hexadecimal text."""
+    """Return the fields in their order, as hexadecimal text."""
     return [(tag, body.data.hex()) for tag, body in Reader(raw).fields()]
 
 
@@ -67,7 +67,7 @@ JOIN_FIELDS: Tagged = [
 
 @pytest.mark.parametrize("for_stock", [True, False])
 def test_a_join_has_these_bytes(for_stock: bool) -> None:
-    """Stock's keys in their order, then every field of ours in its own; "z" is not subscribed to."""
+    """Stock's keys come first, then every field of this package; "z" is not subscribed to."""
     actives = {"a": [0, 1, 2], "b": [0, 1, 2], "c": [4]} if for_stock else {}
     standbys = {"b": [3], "z": [9]} if for_stock else {}
     document = json.loads(encode_join(JOINED, TOPICS, for_stock=for_stock))
@@ -83,7 +83,7 @@ def test_a_join_has_these_bytes(for_stock: bool) -> None:
 
 
 def test_a_join_is_read_with_every_field() -> None:
-    """Topics that the member does not subscribe to are gone; claims are sets, positions are arrays."""
+    """Topics outside the subscription are dropped; claims are sets and positions are arrays."""
     found = decode_join(encode_join(JOINED, TOPICS), TOPICS)
     positions = found.positions
     assert positions is not None
@@ -105,7 +105,7 @@ def test_a_join_is_read_with_every_field() -> None:
 
 
 def test_a_member_without_facts_sends_its_generation_alone() -> None:
-    """Defaults take no bytes; empty claims and foreign topics are no field."""
+    """Defaults take no bytes; empty claims and unsubscribed topics add no field."""
     nothing = JoinData(actives={"a": []}, group_ids={"z": 1}, changelogs=frozenset({"z"}))
     document = json.loads(encode_join(nothing, ["a"]))
     assert tagged(split_value(document["faust_assigner"])[1]) == [(1, "00")]
@@ -121,7 +121,7 @@ def test_a_member_without_facts_sends_its_generation_alone() -> None:
 def test_the_url_of_refused_metadata_is_read_if_it_can_be(
     user_data: bytes | None, url: str
 ) -> None:
-    """It names the member in the log."""
+    """The log names the member by this URL."""
     assert url_of(user_data) == url
 
 
@@ -151,7 +151,7 @@ IDS = {"a": 0, "b": 0, "c": 1}
 
 
 def answered(*, leads: bool) -> bytes:
-    """The answer to a member of ours; the leader's has the directory."""
+    """Return the answer to a member with this package; the leader's answer has the directory."""
     return WRITER.for_ours(
         {"b": [0, 1], "a": [2, 1]}, {"c": [0], "b": [3]}, "http://a", writes={"b": [1]},
         awaited={"c": [0]}, promised={"a": [3]}, with_directory=leads, leads=leads,
@@ -162,7 +162,7 @@ def answered(*, leads: bool) -> bytes:
     ("leads", "outcome"), [(True, "03" + COUNTS + NAMES), (False, "01" + COUNTS + "0000")]
 )
 def test_an_answer_has_these_bytes(leads: bool, outcome: str) -> None:
-    """Stock's keys around our fields; only the leader's own answer names members."""
+    """Stock's keys surround this package's fields; only the leader's own answer names members."""
     packed = answered(leads=leads)
     assert packed[:2] == b"\x78\x9c"
     document = json.loads(zlib.decompress(packed))
@@ -183,7 +183,7 @@ def test_an_answer_has_these_bytes(leads: bool, outcome: str) -> None:
 
 
 def test_an_answer_is_read_with_every_field() -> None:
-    """The directory inside is the one that was written."""
+    """The directory in the answer equals the written directory."""
     found = decode_answer(answered(leads=True))
     assert decode_directory(found.directory).urls == DIRECTORY.urls
     assert {name: has for name, has in vars(found).items() if name != "directory"} == {
@@ -207,7 +207,7 @@ def test_an_answer_is_read_with_every_field() -> None:
 
 
 def test_the_answer_to_a_stock_member_has_both_distributions_and_no_key_of_ours() -> None:
-    """A changelog in the one, every other topic in the other, a global table's on every URL."""
+    """Changelogs are in the first, other topics in the second; a global table is on every URL."""
     packed = WRITER.for_stock({"b": [0, 1], "a": [2, 1]}, {"c": [0]}, "http://a")
     assert list(json.loads(zlib.decompress(packed)).items()) == [
         ("assignment", {"actives": {"a": [2, 1], "b": [0, 1]}, "standbys": {"c": [0]}}),
@@ -230,7 +230,7 @@ def test_the_answer_to_a_stock_member_has_both_distributions_and_no_key_of_ours(
 
 
 def test_an_answer_without_facts_has_its_generation_and_flags_alone() -> None:
-    """No second round, no outcome, no decision; the lowest version of the members."""
+    """The answer has no second round, outcome or decision, and the members' lowest version."""
     writer = AnswerWriter(Directory(), {}, generation=-1, is_uniform=False, version=7)
     document = json.loads(zlib.decompress(writer.for_ours({}, {}, "")))
     head, _, _ = document["faust_assigner"].partition(".")
@@ -245,7 +245,7 @@ def test_an_answer_without_facts_has_its_generation_and_flags_alone() -> None:
     "outcome", [OUTCOME, replace(OUTCOME, is_planned=False, leads=False), Outcome()]
 )
 def test_an_outcome_has_these_bytes(outcome: Outcome) -> None:
-    """Flags, the time, six counts, two texts, two lists of names."""
+    """An outcome is flags, the time, six counts, two texts and two lists of names."""
     raw = encode_outcome(outcome)
     expected = {
         OUTCOME: "03" + COUNTS + NAMES,
@@ -259,7 +259,7 @@ def test_an_outcome_has_these_bytes(outcome: Outcome) -> None:
 
 
 def test_a_directory_has_these_bytes() -> None:
-    """Co-partitioned topics share a column, both copies of a changelog are columns, "x" has no owners."""
+    """Co-partitioned topics share a column; a changelog's copies are columns; "x" has no owners."""
     assert tagged(zlib.decompress(encode_directory(DIRECTORY))) == [
         (1, "6100620063"),
         (2, "687474703a2f2f6100687474703a2f2f6200"),
@@ -274,7 +274,7 @@ def test_a_directory_has_these_bytes() -> None:
 
 
 def test_a_directory_is_read_and_asked_for_every_fact() -> None:
-    """Owners, copies, URLs, instance ids, changelogs and global tables."""
+    """Owners, copies, URLs, instance ids, changelogs and global tables are read back."""
     found = decode_directory(encode_directory(DIRECTORY))
     assert {t: owner.tolist() for t, owner in found.owners.items()} == {
         "a": [0, 0, 1, -1], "b": [0, 0, 1, -1], "c": [2, 1],

@@ -1,4 +1,4 @@
-"""The directory of owners: what the router of every member reads."""
+"""The directory of owners: the data that every member's router reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from faust_assigner.wire.runs import Writer
 
 
 def column(*ranks: int) -> np.ndarray:
-    """Owners by rank."""
+    """Return a column of owners by rank."""
     return np.array(ranks, dtype=np.int64)
 
 
@@ -39,7 +39,7 @@ def test_a_directory_comes_back() -> None:
 
 
 def test_by_url_names_what_each_owns() -> None:
-    """URL -> topic -> partitions; an unowned partition is nobody's, a global table everybody's."""
+    """Unowned partitions are left out; every URL has all partitions of a global table."""
     assert SOME.by_url(["orders"]) == {
         "http://a": {"orders": [0, 1]},
         "http://b": {"orders": [2]},
@@ -49,21 +49,21 @@ def test_by_url_names_what_each_owns() -> None:
 
 
 def test_members_that_share_a_url_are_merged() -> None:
-    """Stock loses the partitions of all but the last member with the URL."""
+    """Stock Faust loses the partitions of all but the last member with the URL."""
     shared = Directory(("http://a", "http://a"), {"orders": column(1, 0, 1)})
     assert shared.by_url(["orders"]) == {"http://a": {"orders": [0, 1, 2]}}
 
 
 @pytest.mark.parametrize("partition", [-1, 3, 5])
 def test_url_of_knows_no_owner(partition: int) -> None:
-    """A partition that does not exist, or that nobody owns, is a KeyError."""
+    """A missing partition and a partition without an owner raise KeyError."""
     assert SOME.url_of("orders", 4) == "http://c"
     with pytest.raises(KeyError):
         SOME.url_of("orders", partition)
 
 
 def test_a_static_member_is_found_by_its_instance_id() -> None:
-    """What it held, topic by topic; an unknown or an empty name held nothing."""
+    """The member's former partitions are listed by topic; an unknown or empty id has none."""
     assert {t: n.tolist() for t, n in SOME.held_by_instance("z").items()} == {
         "orders": [4],
         "orders-log": [4],
@@ -73,7 +73,7 @@ def test_a_static_member_is_found_by_its_instance_id() -> None:
 
 
 def test_three_hundred_members_fit_into_a_kilobyte() -> None:
-    """Contiguous owners and numbered host names compress well; the whole group carries this 300 times."""
+    """Contiguous owners and numbered host names compress well; the group has 300 such copies."""
     owner = np.repeat(np.arange(300), 4)[:1000]
     urls = tuple(f"http://worker-{i}.shop.svc:6066" for i in range(300))
     logs = {f"shop-t{i}-changelog": owner for i in range(3)}
@@ -81,7 +81,7 @@ def test_three_hundred_members_fit_into_a_kilobyte() -> None:
 
 
 def fields(*pairs: tuple[int, bytes]) -> bytes:
-    """A compressed directory of hand-made fields."""
+    """Return a compressed directory of hand-made fields."""
     out = Writer()
     for tag, body in pairs:
         out.field(tag, body)
@@ -95,7 +95,7 @@ def fields(*pairs: tuple[int, bytes]) -> bytes:
         b"noise",
         encode_directory(SOME)[:-4],
         zlib.compress(b"\0" * (5 << 20)),
-        fields((1, b"t"), (2, b"u"), (4, b"\x02\x00\x00\x01\x04\x00")),  # rank 1 of one member
+        fields((1, b"t"), (2, b"u"), (4, b"\x02\x00\x00\x01\x04\x00")),  # rank 1 of a single member
         fields(
             (1, b"t"), (2, b"u"), (4, b"\x02\x00\x00\x01\x02\xff\xff\xff\xff\x07")
         ),  # two billion owners
@@ -105,13 +105,13 @@ def fields(*pairs: tuple[int, bytes]) -> bytes:
     ],
 )
 def test_a_bad_directory_is_refused(raw: bytes) -> None:
-    """Cut off, oversized or contradictory: refused within the limits."""
+    """Truncated, oversized and contradictory directories are refused within the limits."""
     with pytest.raises(MetadataRefused):
         decode_directory(raw)
 
 
 def test_who_has_copies_comes_back_where_it_was_said() -> None:
-    """The first standbys of all partitions, then the second ones; co-partitioned changelogs share both."""
+    """First standbys come before second ones; co-partitioned changelogs share both columns."""
     copies = (column(1, 2, 0, -1, 0), column(2, -1, -1, -1, 1))
     said = replace(
         SOME,
@@ -133,7 +133,7 @@ def test_who_has_copies_comes_back_where_it_was_said() -> None:
 
 
 def test_two_members_with_one_instance_id_have_no_former_partitions() -> None:
-    """Neither is believed: one of them is another process."""
+    """The directory trusts neither claim: the second process is a stranger with a copied id."""
     twins = replace(SOME, instances=("x", "x", "z"))
     assert twins.held_by_instance("x") == {}
     assert {t: n.tolist() for t, n in twins.held_by_instance("z").items()} == {
@@ -144,14 +144,14 @@ def test_two_members_with_one_instance_id_have_no_former_partitions() -> None:
 
 
 def test_a_directory_with_fewer_instance_ids_than_members_is_refused() -> None:
-    """A rank would have the id of nobody."""
+    """Without the check a rank could have no instance id."""
     for instances in (("x", "y"), ("x", "y", "z", "w")):
         with pytest.raises(MetadataRefused, match="instance ids for 3 URLs"):
             decode_directory(encode_directory(replace(SOME, instances=instances)))
 
 
 def test_all_columns_together_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few bytes may name millions of owners, in each of many columns."""
+    """A few bytes may name millions of owners in each of many columns."""
     data = encode_directory(SOME)
     monkeypatch.setattr("faust_assigner.wire.directory.UNPACKED_BYTES", 7)
     assert decode_directory(data).owners["rates-log"].tolist() == [2, 1]

@@ -1,4 +1,4 @@
-"""The metadata of a joining member: what goes in comes out, stock Faust reads it, strangers cannot hurt."""
+"""The metadata of a joining member: round trips, reading by stock Faust, and hostile bytes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ ALONE: dict[str, tuple[Any, ...]] = {
     "awaited": ({LOG: [4]},),
     "overdue": ({LOG: [5]},),
 }
-#: Fields that have a meaning only beside another one.
+#: Fields that have a meaning only together.
 TOGETHER = (
     {"former_actives": {LOG: [0]}, "former_generation": 3},
     {"promised": {LOG: [6]}, "among": 2},
@@ -91,7 +91,7 @@ TOGETHER = (
 
 
 def plain(value: Any) -> Any:
-    """Claims as lists."""
+    """Return claims as lists."""
     if isinstance(value, dict):
         return {
             topic: one if isinstance(one, bool | int) else list(one) for topic, one in value.items()
@@ -105,7 +105,7 @@ def plain(value: Any) -> Any:
     ids=str,
 )
 def test_each_field_comes_back_alone(said: dict[str, Any]) -> None:
-    """All others keep their defaults: no field depends on another one, or stands for it."""
+    """The remaining fields keep their defaults: each field is independent of the rest."""
     data = replace(JoinData(), **said)
     back = decode_join(encode_join(data, TOPICS, for_stock=False), TOPICS)
     assert {f.name: plain(getattr(back, f.name)) for f in fields(data)} == {
@@ -114,7 +114,7 @@ def test_each_field_comes_back_alone(said: dict[str, Any]) -> None:
 
 
 def test_each_field_has_a_case_of_its_own() -> None:
-    """A new field is added to the table above."""
+    """Each new field needs a row in the table above."""
     named = {*ALONE, *(name for said in TOGETHER for name in said), "version"}
     assert {f.name for f in fields(JoinData)} == named
 
@@ -130,7 +130,7 @@ def test_stock_faust_reads_our_metadata() -> None:
 
 
 def test_we_read_stock_metadata() -> None:
-    """Metadata without our key is a stock member's, claims and group ids included."""
+    """Metadata without this package's key is a stock member's, with claims and group ids."""
     stock = {
         "assignment": {"actives": {"orders": [2, 0]}, "standbys": {"orders": [1]}},
         "url": "http://s",
@@ -145,7 +145,7 @@ def test_we_read_stock_metadata() -> None:
 
 
 def test_a_newer_member_may_say_more() -> None:
-    """Unknown fields, unknown keys and a higher version are passed over; the lower version counts."""
+    """Unknown fields, unknown keys and a higher version are skipped; the lower version counts."""
     newer = json.loads(encode_join(SAID, TOPICS))
     version, _, text = newer[KEY].partition(":")
     extra = Writer()
@@ -160,7 +160,7 @@ def test_a_newer_member_may_say_more() -> None:
 
 
 def test_unknown_fields_are_passed_over() -> None:
-    """A field with a tag of the future changes nothing."""
+    """A field with an unknown tag changes no known field."""
     fields = Writer()
     fields.field(1, b"\x05")
     fields.field(99, b"whatever")
@@ -169,7 +169,7 @@ def test_unknown_fields_are_passed_over() -> None:
 
 
 def test_a_round_of_members_that_say_much_alike_keeps_their_memories_apart() -> None:
-    """What is read once for all of a round is what may be equal; what each owned is its own."""
+    """The memo of a round shares equal fields such as changelogs; former actives stay separate."""
     memo: Memo = {}
     for numbers in ([0, 1], [2], []):
         said = encode_join(replace(SAID, former_actives={"orders": numbers}), TOPICS)
@@ -187,7 +187,7 @@ def test_no_generation_is_below_that_of_no_assignment(generation: int) -> None:
 
 
 def test_equal_bytes_of_other_topics_or_other_fields_are_read_for_themselves() -> None:
-    """The memory of a round knows the field and the subscription, too: indexes mean other topics there."""
+    """The memo's key has the field and the subscription: a topic's index depends on both."""
     memo: Memo = {}
     logs = JoinData(changelogs=frozenset({"a"}))
     everywhere = JoinData(globals_={"a": False})
@@ -208,7 +208,7 @@ def test_equal_bytes_of_other_topics_or_other_fields_are_read_for_themselves() -
     "claimed", [("actives", {"a": [0], "b": [1]}), ("changelogs", frozenset("ab"))]
 )
 def test_an_index_of_one_more_topic_than_there_are_is_refused(claimed: tuple[str, Any]) -> None:
-    """As a refusal of this member, never as an error of the leader."""
+    """The member's metadata is refused; the leader continues."""
     name, value = claimed
     with pytest.raises(MetadataRefused, match="beyond the 1 subscribed"):
         decode_join(encode_join(JoinData(**{name: value}), ["a", "b"]), ["a"])
@@ -218,7 +218,7 @@ def test_an_index_of_one_more_topic_than_there_are_is_refused(claimed: tuple[str
     ("version", "is_read"), [("0", False), ("1", True), ("9999", True), ("10000", False)]
 )
 def test_versions_begin_with_1_and_have_four_digits_at_most(version: str, is_read: bool) -> None:
-    """0 is stock Faust, which has no key of ours; a later version is read as the latest one known here."""
+    """0 means stock Faust; a later version is read as the latest known version."""
     said = json.loads(encode_join(SAID, TOPICS))
     said[KEY] = version + said[KEY][said[KEY].index(":") :]
     data = json.dumps(said).encode()
@@ -230,14 +230,14 @@ def test_versions_begin_with_1_and_have_four_digits_at_most(version: str, is_rea
 
 
 def test_claims_on_other_topics_are_not_sent() -> None:
-    """What the member does not subscribe to any more is left out of our part."""
+    """Topics outside the member's subscription are left out of this package's part."""
     back = decode_join(encode_join(SAID, ["orders"]), ["orders"])
     assert set(back.actives) == {"orders"}
     assert back.standbys == {}
 
 
 def test_without_a_stock_part_only_our_key_tells() -> None:
-    """The claims travel once when no stock leader may read them."""
+    """The claims are sent once if no stock leader may read them."""
     packed = encode_join(SAID, TOPICS, for_stock=False)
     assert json.loads(packed)["assignment"] == {"actives": {}, "standbys": {}}
     assert list(decode_join(packed, TOPICS).actives["orders"]) == [0, 1, 2, 9]
@@ -245,7 +245,7 @@ def test_without_a_stock_part_only_our_key_tells() -> None:
 
 
 def test_a_run_of_a_million_costs_nothing() -> None:
-    """A contiguous claim is a few bytes and stays a range."""
+    """A contiguous claim takes a few bytes and stays a range."""
     claim = JoinData("http://w", {"orders": range(1_000_000)})
     packed = encode_join(claim, TOPICS, for_stock=False)
     assert len(packed) < 220
@@ -253,19 +253,19 @@ def test_a_run_of_a_million_costs_nothing() -> None:
 
 
 def ours(fields: bytes) -> bytes:
-    """Metadata whose own part is ``fields``."""
+    """Return metadata with these bytes as this package's part."""
     return json.dumps({"url": "http://w", KEY: f"1:{b64encode(fields).decode()}"}).encode()
 
 
 def field(tag: int, body: bytes) -> bytes:
-    """One tagged field."""
+    """Return an encoded field."""
     out = Writer()
     out.field(tag, body)
     return bytes(out.data)
 
 
 def stock(assignment: Any, url: Any = "http://w", **more: Any) -> bytes:
-    """Stock metadata."""
+    """Return a stock member's metadata."""
     return json.dumps(
         {"assignment": assignment, "url": url, "changelog_distribution": {}, **more}
     ).encode()
@@ -350,7 +350,7 @@ HOSTILE: dict[str, bytes | None] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_metadata_is_refused(name: str) -> None:
-    """What cannot be taken is refused, at once, with a short reason that does not repeat the bytes."""
+    """The refusal is immediate, and its short reason does not repeat the bytes."""
     started = time.process_time()
     with pytest.raises(MetadataRefused) as refused:
         decode_join(HOSTILE[name], TOPICS)
@@ -359,7 +359,7 @@ def test_hostile_metadata_is_refused(name: str) -> None:
 
 
 def test_a_claim_on_two_billion_partitions_costs_nothing() -> None:
-    """A run is kept as a run, and cut to what exists before it is laid out."""
+    """A run stays a run and is cut to the existing partitions before it is expanded."""
     bomb = ours(field(2, b"\x02\x00\x00\x02\x00" + FAR))
     claim = decode_join(bomb, TOPICS).actives["orders"]
     assert isinstance(claim, Runs)
@@ -368,7 +368,7 @@ def test_a_claim_on_two_billion_partitions_costs_nothing() -> None:
 
 
 def test_depth_is_counted_outside_texts() -> None:
-    """Brackets inside a text are no depth, and 16 levels are allowed."""
+    """Brackets inside a text do not count, and 16 levels are allowed."""
     plain = decode_join(stock(GOOD), TOPICS)
     assert decode_join(stock(GOOD, more="[" * 1000 + '\\"['), TOPICS) == plain
     deep = json.loads("[" * (JSON_DEPTH - 1) + "]" * (JSON_DEPTH - 1))

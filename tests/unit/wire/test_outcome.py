@@ -1,4 +1,4 @@
-"""What a round decided, as every answer carries it: whole for the leader, without names for the others."""
+"""A round's outcome in every answer: complete for the leader, without names for followers."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ WHOLE = Outcome(
     "outcome", [WHOLE, for_others(WHOLE), Outcome(is_planned=False), Outcome(decided_at=2**31)]
 )
 def test_an_outcome_is_read_as_it_was_written(outcome: Outcome) -> None:
-    """Every field, after a whole answer and alone."""
+    """Every field survives, both in the complete form and in the followers' form."""
     assert decode_outcome(Reader(encode_outcome(outcome))) == outcome
 
 
 def test_the_leader_s_answer_names_members_and_the_others_count_alone() -> None:
-    """An answer of some 30 bytes more; the leader's has the URLs."""
+    """The outcome adds about 30 bytes; only the leader's answer has URLs."""
     plain, told = (
         AnswerWriter(Directory(), {}, generation=7, is_uniform=True, outcome=outcome)
         for outcome in (None, WHOLE)
@@ -54,13 +54,13 @@ def test_the_leader_s_answer_names_members_and_the_others_count_alone() -> None:
 
 
 def test_no_more_than_ten_names_travel() -> None:
-    """A leader of a thousand that all came names ten."""
+    """A thousand members joined; the leader's answer names ten."""
     many = Outcome(joined=tuple(f"http://w{n}" for n in range(1000)))
     assert decode_outcome(Reader(encode_outcome(many))).joined == many.joined[:MOST_NAMED]
 
 
 def test_an_outcome_that_cannot_be_read_leaves_the_assignment_readable() -> None:
-    """It is for people; a later version, or a stranger, may write something else there."""
+    """The outcome is information for people; a later version may use a different format."""
     with pytest.raises(MetadataRefused):
         decode_outcome(Reader(b"\x01"))
     whole = AnswerWriter(Directory(), {"orders": 0}, generation=7, is_uniform=True)
@@ -73,12 +73,12 @@ def test_an_outcome_that_cannot_be_read_leaves_the_assignment_readable() -> None
 
 
 def test_fields_of_a_later_version_are_passed_over() -> None:
-    """What follows the known fields is not looked at."""
+    """The decoder ignores bytes after the known fields."""
     assert decode_outcome(Reader(encode_outcome(WHOLE) + b"more")) == WHOLE
 
 
 def test_the_others_learn_no_name_and_that_they_do_not_lead() -> None:
-    """All else is theirs, too."""
+    """Followers get all remaining fields."""
     told = for_others(WHOLE)
     assert (told.leads, told.joined, told.left) == (False, (), ())
     assert told.moved == WHOLE.moved

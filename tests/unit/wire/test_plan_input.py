@@ -1,4 +1,4 @@
-"""The planner's arguments in the ledger: planned again, they give the same plan."""
+"""The planner's arguments in the ledger: planning with them again gives the same plan."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ ASKED = PlanInput(
 
 
 def read_again(asked: PlanInput) -> PlanInput:
-    """Through the bytes of a ledger line."""
+    """Return the input after a round trip through the bytes of a ledger line."""
     found = decode_plan_input(json.loads(json.dumps(encode_plan_input(asked))))
     assert found is not None
     return found
 
 
 def claims(member: Member) -> dict[str, Any]:
-    """The fields of a member as plain values."""
+    """Return the fields of a member as plain values."""
     found: dict[str, Any] = {}
     for field in fields(member):
         value = getattr(member, field.name)
@@ -80,14 +80,14 @@ def _pairs(said: Any) -> Any:
 
 
 def test_every_argument_and_every_claim_comes_back() -> None:
-    """Zero and other numbers that look like nothing, too."""
+    """Zeros and further values that look empty are kept, too."""
     found = read_again(ASKED)
     assert [claims(one) for one in found.members] == [claims(one) for one in MEMBERS]
     assert replace(found, members=()) == replace(ASKED, members=())
 
 
 def test_members_with_other_topics_of_the_same_number_keep_them() -> None:
-    """Only equal topics are left out of a member's own part."""
+    """A member's own topics are left out only if they equal the common topics."""
     found = read_again(ASKED)
     assert [sorted(one.topics) for one in found.members] == [
         ["log", "orders"],
@@ -97,14 +97,14 @@ def test_members_with_other_topics_of_the_same_number_keep_them() -> None:
 
 
 def test_no_weights_and_no_warm_ups_are_none() -> None:
-    """An empty weight of each partition would be another plan."""
+    """An empty mapping of weights would give a different plan."""
     found = read_again(replace(ASKED, weights=None, warmups=None))
     assert (found.weights, found.warmups) == (None, None)
     assert read_again(replace(ASKED, weights={})).weights == {}
 
 
 def test_the_planner_gets_each_argument(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A forgotten one would explain a decision by another plan."""
+    """A missing argument would explain a decision with a different plan."""
     seen: list[Any] = []
     monkeypatch.setattr(room, "plan", lambda *given, **named: seen.append((given, named)))
     ASKED.plan()
@@ -126,7 +126,7 @@ def test_the_planner_gets_each_argument(monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 def test_numbers_are_written_as_runs(numbers: list[int], text: str) -> None:
-    """Each number once and in order; numbers with a gap are two runs."""
+    """Each number is written once, in order; numbers with a gap make two runs."""
     assert as_runs(numbers) == text
     assert as_runs(np.array(numbers, dtype=np.int64)) == text
     assert of_runs(text) == sorted(set(numbers))
@@ -136,7 +136,7 @@ def test_numbers_are_written_as_runs(numbers: list[int], text: str) -> None:
     "broken", [None, [], {}, {"members": 1}, "missing topics", "bad numbers", "bad limits"]
 )
 def test_the_words_of_another_version_are_no_input(broken: Any) -> None:
-    """The line is shown without an explanation then, and the command goes on."""
+    """The command then shows the line without an explanation and continues."""
     value: Any = encode_plan_input(ASKED)
     if broken == "missing topics":
         del value["topics"]
@@ -154,7 +154,7 @@ def test_the_words_of_another_version_are_no_input(broken: Any) -> None:
     [("generation", []), ("capacity", 10**400), ("actives", {"orders": "0-99999999999999"})],
 )
 def test_a_member_with_an_odd_value_is_no_input(name: str, odd: Any) -> None:
-    """A ledger's line may have any JSON; a long run of numbers takes no memory."""
+    """A ledger line may have any JSON; a long run of numbers takes no memory."""
     value: Any = encode_plan_input(ASKED)
     value["members"][0][name] = odd
     assert decode_plan_input(value) is None
@@ -162,14 +162,14 @@ def test_a_member_with_an_odd_value_is_no_input(name: str, odd: Any) -> None:
 
 @pytest.mark.parametrize("count", [-1, MOST_PARTITIONS + 1, 10**400])
 def test_an_impossible_number_of_partitions_is_no_input(count: int) -> None:
-    """The planner has an array of that length."""
+    """The planner allocates an array of this length."""
     value: Any = encode_plan_input(ASKED)
     value["partitions"]["orders"] = count
     assert decode_plan_input(value) is None
 
 
 def test_one_member_is_found_by_its_id_and_others_can_take_all_places() -> None:
-    """For the question what a different group would have got."""
+    """The explanation asks the planner for the plan of a different group."""
     assert ASKED.member("b") is MEMBERS[1]
     assert ASKED.member("nobody") is None
     other = ASKED.with_members(MEMBERS[:1])
@@ -177,7 +177,7 @@ def test_one_member_is_found_by_its_id_and_others_can_take_all_places() -> None:
 
 
 def test_an_input_is_written_in_one_order_and_without_defaults() -> None:
-    """Two leaders write the same input alike; equal topics of the members are written once."""
+    """Two leaders write an input identically; the members' common topics are written once."""
     members = (
         Member("b", ("orders", "log"), actives={"orders": [4, 0, 1], "log": [2]}, capacity=2.5),
         Member(
@@ -235,7 +235,7 @@ def test_an_input_is_written_in_one_order_and_without_defaults() -> None:
 
 
 def test_no_member_is_an_input_too() -> None:
-    """Nobody's topics are the usual ones."""
+    """The list of common topics is empty then."""
     empty = PlanInput(members=(), partitions={})
     assert encode_plan_input(empty)["topics"] == []
     assert read_again(empty) == empty
@@ -247,12 +247,12 @@ def test_no_member_is_an_input_too() -> None:
     [("", []), ("4", [4]), ("0-2,4", [0, 1, 2, 4]), ("7-7,9-10", [7, 9, 10]), ("5-4", [])],
 )
 def test_runs_are_read_as_numbers(text: str, numbers: list[int]) -> None:
-    """A run includes its last number; a run that ends before it begins has none."""
+    """A run includes its last number; a run with an end before its start is empty."""
     assert of_runs(text) == numbers
 
 
 def test_the_limit_of_partitions_holds_for_all_runs_of_a_text() -> None:
-    """As many as are allowed are read, whether in one run or in two."""
+    """The limit holds for the sum of all runs of a text."""
     most = MOST_PARTITIONS
     assert len(of_runs(f"0-{most - 1}")) == most
     assert len(of_runs(f"0-9,20-{most + 9}")) == most
@@ -263,7 +263,7 @@ def test_the_limit_of_partitions_holds_for_all_runs_of_a_text() -> None:
 
 @pytest.mark.parametrize("count", [0, MOST_PARTITIONS])
 def test_the_first_and_the_last_number_of_partitions_are_an_input(count: int) -> None:
-    """A topic without partitions is one that was deleted."""
+    """A topic without partitions is a deleted topic."""
     found = decode_plan_input(
         {**encode_plan_input(ASKED), "partitions": {"orders": count, "log": 1}}
     )
@@ -279,7 +279,7 @@ def test_the_first_and_the_last_number_of_partitions_are_an_input(count: int) ->
     ],
 )  # fmt: skip
 def test_a_line_of_another_shape_is_no_input(key: str, value: object) -> None:
-    """Each kind of error while it is read."""
+    """The cases raise each kind of error during decoding."""
     assert decode_plan_input({**encode_plan_input(ASKED), key: value}) is None
 
 

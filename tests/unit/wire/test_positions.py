@@ -1,4 +1,4 @@
-"""Offsets on the wire: what goes in comes out, in few bytes, and strangers cannot hurt."""
+"""Offsets on the wire: they survive a round trip, take few bytes, and hostile bytes are refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOPICS = ("a", "log", "other")
 
 
 def back(raw: bytes) -> dict[str, dict[int, int]]:
-    """What a leader reads."""
+    """Return the leader's decoded positions."""
     read = decode_positions(Reader(raw), TOPICS)
     return {
         t: dict(zip(numbers.tolist(), offsets.tolist(), strict=True))
@@ -36,12 +36,12 @@ def back(raw: bytes) -> dict[str, dict[int, int]]:
     ],
 )
 def test_positions_come_back(said: dict[str, dict[int, int]]) -> None:
-    """In any order of partitions, up to the longest log there is."""
+    """Partitions may be in any order, and offsets go up to the longest possible log."""
     assert back(encode_positions(said, ROW)) == said
 
 
 def test_a_topic_without_positions_is_read_as_such() -> None:
-    """No member of ours sends one; a stranger's is no reason for an error."""
+    """This package's members never send such a topic; a foreign member's topic is no error."""
     body = Writer()
     body.varint(ROW["log"])
     body.numbers([])
@@ -50,7 +50,7 @@ def test_a_topic_without_positions_is_read_as_such() -> None:
 
 
 def test_random_positions_come_back() -> None:
-    """Gaps and lengths of all kinds."""
+    """The positions have gaps and lengths of all kinds."""
     rng = Random(3)
     for _ in range(200):
         said = {
@@ -64,28 +64,28 @@ def test_random_positions_come_back() -> None:
 
 
 def test_arrays_are_written_as_mappings_are() -> None:
-    """A decoder's words can be sent on."""
+    """Decoded positions can be encoded again."""
     said = {"log": {0: 5, 4: 70_000}}
     arrays = {"log": (np.array([0, 4]), np.array([5, 70_000]))}
     assert encode_positions(arrays, ROW) == encode_positions(said, ROW)
 
 
 def test_a_position_takes_about_three_bytes() -> None:
-    """Partitions of one changelog are of about one length: a thousand of them in 3 KB."""
+    """Partitions of a changelog have similar lengths: a thousand positions take 3 KB."""
     rng = Random(1)
     said = {"log": {p: 5_000_000 + rng.randint(-50_000, 50_000) for p in range(1000)}}
     assert len(encode_positions(said, ROW)) < 3100
 
 
 def test_what_is_no_position_is_left_out() -> None:
-    """Nothing read yet, or nonsense."""
+    """Offsets of 0, below 0 and beyond any log are left out."""
     assert back(
         encode_positions({"log": {0: 0, 1: -4, 2: FURTHEST + 1, 3: 9}, "strange": {0: 1}}, ROW)
     ) == {"log": {3: 9}}
 
 
 def field(row: int, numbers: list[int], raw: bytes) -> bytes:
-    """One topic's positions with any bytes as its offsets."""
+    """Return a topic's positions with any bytes as its offsets."""
     body = Writer()
     body.varint(row)
     body.numbers(numbers)
@@ -111,13 +111,13 @@ def field(row: int, numbers: list[int], raw: bytes) -> bytes:
     ],
 )
 def test_what_cannot_be_is_refused(raw: bytes) -> None:
-    """Unknown topics, other counts, cut off, too long, negative, beyond any log, twice."""
+    """Unknown topics, wrong counts, truncated, excessive and repeated positions are refused."""
     with pytest.raises(MetadataRefused):
         decode_positions(Reader(raw), TOPICS)
 
 
 def test_a_claim_of_billions_of_partitions_costs_nothing() -> None:
-    """A set of numbers in few bytes with one offset: refused before it is laid out."""
+    """A huge set of numbers in few bytes with a single offset is refused before it is expanded."""
     body = Writer()
     body.varint(1)
     body.numbers(range(2**31 - 1))
@@ -127,7 +127,7 @@ def test_a_claim_of_billions_of_partitions_costs_nothing() -> None:
 
 
 def test_they_travel_in_a_join_and_older_members_say_none() -> None:
-    """None is not nothing: a member that cannot tell is not waited for."""
+    """None differs from empty: the leader does not wait for a member without positions."""
     said = JoinData(
         "http://w", positions={"log": {0: 7}}, awaited={"log": [0]}, overdue={"log": [3]}
     )
@@ -142,7 +142,7 @@ def test_they_travel_in_a_join_and_older_members_say_none() -> None:
 
 
 def test_positions_of_partitions_that_are_gone_are_cut() -> None:
-    """A topic was created anew, smaller."""
+    """The topic was deleted and created again with fewer partitions."""
     read = decode_positions(
         Reader(encode_positions({"log": {0: 5, 3: 6}, "other": {0: 1}}, ROW)), TOPICS
     )

@@ -14,14 +14,14 @@ from faust_assigner.wire.runs import Reader, Runs, Writer, join_texts, split_tex
 
 
 def packed(numbers: object) -> bytes:
-    """The bytes of one set."""
+    """Return the bytes of a set."""
     out = Writer()
     out.numbers(numbers)  # type: ignore[arg-type]
     return bytes(out.data)
 
 
 def test_any_set_comes_back() -> None:
-    """2,000 random sets, scattered and contiguous, small and large."""
+    """2,000 random sets are scattered and contiguous, small and large."""
     rng = random.Random(3)
     for _ in range(2000):
         size = rng.choice([0, 1, 2, 10, 48, 49, 400])
@@ -31,31 +31,31 @@ def test_any_set_comes_back() -> None:
         assert list(read) == sorted(numbers)
         flat = read.numbers()
         assert list(flat) == sorted(numbers)
-        assert isinstance(flat, range) or flat.dtype == np.int64  # also of none
+        assert isinstance(flat, range) or flat.dtype == np.int64  # holds for an empty set as well
         limit = rng.randrange(size * spread + 2)
         assert list(read.below(limit)) == sorted(n for n in numbers if n < limit)
 
 
 def test_a_run_is_a_few_bytes_and_scattered_numbers_one_each() -> None:
-    """Contiguous claims cost by the run, scattered ones by the number."""
+    """A contiguous claim takes bytes per run, a scattered claim takes bytes per number."""
     assert len(packed(range(1_000_000))) <= 5
     assert len(packed(range(0, 200, 2))) <= 102
 
 
 def test_order_and_repeats_do_not_matter() -> None:
-    """A claim is a set, whatever it is given as."""
+    """A claim is a set in whatever form it is given."""
     assert packed([3, 1, 2, 3]) == packed({1, 2, 3}) == packed(range(1, 4))
 
 
 @pytest.mark.parametrize("raw", [b"", b"\x80", b"\x08\x00", b"\xff" * 12, b"\x0b\x00"])
 def test_cut_off_bytes_are_refused(raw: bytes) -> None:
-    """Announced and missing numbers are refused before anything is allocated."""
+    """Missing numbers are refused before any memory is allocated."""
     with pytest.raises(MetadataRefused):
         Reader(raw).runs()
 
 
 def test_no_more_items_are_announced_than_bytes_are_left() -> None:
-    """Of those after the announcement, whatever stood before it."""
+    """The count is compared with the bytes after the announcement, not with all bytes."""
     body = Reader(b"12345678\x03abc")
     body.take(8)
     assert body.count(limit=3) == 3
@@ -85,7 +85,7 @@ SETS: list[tuple[Sequence[int], str, list[int], list[int]]] = [
 def test_a_set_of_numbers_has_these_bytes_and_runs(
     numbers: Sequence[int], coded: str, starts: list[int], lengths: list[int]
 ) -> None:
-    """Short runs as one step per number, long ones as a gap and a length; read back as the same runs."""
+    """Short runs are a step per number, long runs a gap and a length; both decode to equal runs."""
     out = Writer()
     out.numbers(numbers)
     assert out.data.hex() == coded
@@ -98,7 +98,7 @@ def test_a_set_of_numbers_has_these_bytes_and_runs(
 
 
 def test_a_set_answers_for_its_own_numbers() -> None:
-    """Size, end, membership, parts of it and the numbers themselves."""
+    """A set has a size, an end, members, subsets and an order."""
     held = Runs([2, 7, 20], [3, 1, 2])
     assert (held.size, held.end, list(held)) == (6, 22, [2, 3, 4, 7, 20, 21])
     assert [n for n in range(24) if n in held] == [2, 3, 4, 7, 20, 21]
@@ -129,7 +129,7 @@ def test_a_set_answers_for_its_own_numbers() -> None:
 
 @pytest.mark.parametrize("runs", [2, 48, 49, 200])
 def test_the_numbers_of_many_runs_are_an_array_in_order(runs: int) -> None:
-    """Few runs and many runs are laid out by different code."""
+    """Few runs and many runs are expanded by different code."""
     held = Runs([10 * n + 3 for n in range(runs)], [1 + n % 9 for n in range(runs)])
     found = held.numbers()
     assert isinstance(found, np.ndarray)
@@ -138,7 +138,7 @@ def test_the_numbers_of_many_runs_are_an_array_in_order(runs: int) -> None:
 
 
 def test_numbers_and_texts_are_written_one_after_the_other() -> None:
-    """Seven bits a byte, the least first; a text after its length in bytes."""
+    """A varint has seven bits a byte, lowest first; a text follows its length in bytes."""
     out = Writer()
     for value in (0, 127, 128, 16_384):
         out.varint(value)
@@ -158,7 +158,7 @@ def test_numbers_and_texts_are_written_one_after_the_other() -> None:
 
 
 def test_the_limit_of_a_number_is_read_and_the_next_number_is_refused_in_place() -> None:
-    """After a refusal the reader stands where it stood."""
+    """A refusal does not move the reader's position."""
     out = Writer()
     out.varint(2**31 - 1)
     assert Reader(bytes(out.data)).varint() == 2**31 - 1
@@ -174,7 +174,7 @@ def test_the_limit_of_a_number_is_read_and_the_next_number_is_refused_in_place()
 
 
 def test_announced_bytes_and_items_must_be_there() -> None:
-    """Exactly as many are enough; of items each may need several bytes."""
+    """The exact number of bytes is enough; an item may need several bytes."""
     body = Reader(b"\x02ab")
     assert body.take(body.varint()) == b"ab"
     with pytest.raises(MetadataRefused, match="1 bytes announced, 0 are left"):
@@ -190,13 +190,13 @@ def test_announced_bytes_and_items_must_be_there() -> None:
 
 
 def test_texts_are_joined_by_zeros() -> None:
-    """An empty text between two others stays."""
+    """An empty text between two texts is kept."""
     assert join_texts(["a", "", "b"]) == b"a\0\0b"
     assert split_texts(b"a\0\0b") == ("a", "", "b")
 
 
 def test_the_few_numbers_of_plain_python_are_the_many_of_numpy() -> None:
-    """Around the number from which numpy is used, and for arrays in any order."""
+    """The sizes are next to the threshold for numpy, and arrays come in any order."""
     for size in (module._FEW, module._FEW + 1):
         numbers = [7 * n % 101 for n in range(size)]
         for given in (

@@ -1,4 +1,4 @@
-"""Bytes of strangers: each limit, and the reason of each refusal as text."""
+"""Untrusted bytes: each limit, and the reason of each refusal as text."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from faust_assigner.wire.runs import Reader, Runs
 def test_bytes_that_are_no_json_object_are_refused_with_their_reason(
     data: bytes, reason: str
 ) -> None:
-    """The reason names the kind of the fault, and none of the bytes."""
+    """The reason names the kind of the fault and repeats none of the bytes."""
     with pytest.raises(MetadataRefused) as refusal:
         read_json(data, limit=41 if len(data) == 42 else 1_000)
     assert str(refusal.value) == reason
 
 
 def test_a_json_object_at_the_limits_is_read() -> None:
-    """As many bytes as are allowed, 16 levels, and many brackets beside each other or inside texts."""
+    """The input has the maximum size, 16 levels, and many brackets in sequence and inside texts."""
     assert read_json(b'{"a":"' + b"x" * 34 + b'"}', limit=42) == {"a": "x" * 34}
     deep = b'{"a":' + b"[" * 15 + b"]" * 15 + b"}"
     assert list(read_json(deep)) == ["a"]
@@ -52,7 +52,7 @@ def test_a_json_object_at_the_limits_is_read() -> None:
 
 @pytest.mark.parametrize("level", [0, 9])
 def test_data_that_unpacks_to_the_limit_is_read_and_one_byte_more_is_refused(level: int) -> None:
-    """Whether the end of the stream is still in the input or not; so is a stream that is cut off."""
+    """The limit holds with and without buffered input; a truncated stream is refused as well."""
     plain = bytes(range(256)) * 4
     packed = zlib.compress(plain, level)
     for limit in (1_024, 1_025, 4_000):
@@ -84,7 +84,7 @@ def test_data_that_unpacks_to_the_limit_is_read_and_one_byte_more_is_refused(lev
     ],
 )
 def test_a_label_is_refused_with_its_reason(value: object, reason: str) -> None:
-    """A type, a length, or a character; the empty label and the longest one are read."""
+    """The fault is a type, a length or a character; the empty and the longest label are read."""
     with pytest.raises(MetadataRefused) as refusal:
         read_label(value, "a rack", chars=5)
     assert str(refusal.value) == reason
@@ -108,7 +108,7 @@ def test_a_label_is_refused_with_its_reason(value: object, reason: str) -> None:
     ],
 )
 def test_a_key_of_ours_without_a_version_or_bytes_is_refused(value: object, reason: str) -> None:
-    """The version is a number of four digits at most, and the first colon ends it."""
+    """The version is a number of at most four digits, and the first colon ends it."""
     with pytest.raises(MetadataRefused) as refusal:
         split_value(value)
     assert str(refusal.value) == reason
@@ -140,14 +140,14 @@ def test_a_key_of_ours_without_a_version_or_bytes_is_refused(value: object, reas
     ],
 )
 def test_an_assignment_of_stock_is_refused_with_its_reason(assignment: object, reason: str) -> None:
-    """A type, a number of topics, or a partition number."""
+    """The fault is a type, a number of topics, or a partition number."""
     with pytest.raises(MetadataRefused) as refusal:
         read_stock_claims(assignment)
     assert str(refusal.value) == reason
 
 
 def test_an_assignment_of_stock_is_read_up_to_the_limits() -> None:
-    """The first and the last partition number, no number at all, and as many topics as are allowed."""
+    """The cases are the first and last partition number, an empty list and the most topics."""
     claims = {"a": [2**31 - 1, 0], "b": []}
     many = {f"t{n}": [0] for n in range(MOST_TOPICS)}
     assert read_stock_claims({"actives": claims, "standbys": many}) == (
@@ -162,7 +162,7 @@ def test_an_assignment_of_stock_is_read_up_to_the_limits() -> None:
     "value", [[], {"a": 0, "b": -1}, {"a": 0, "b": 2**31}, {"a": 0, "b": True}, {"a": "0"}]
 )
 def test_group_ids_of_stock_are_whole_numbers_of_31_bits(value: object) -> None:
-    """Any topic's number counts; no key at all is no id."""
+    """The check covers every topic's number; a missing key means no ids."""
     with pytest.raises(MetadataRefused, match="topic_groups"):
         read_group_ids(value)
     assert read_group_ids({"a": 0, "b": 2**31 - 1}) == {"a": 0, "b": 2**31 - 1}
@@ -173,7 +173,7 @@ def test_group_ids_of_stock_are_whole_numbers_of_31_bits(value: object) -> None:
 
 
 def test_positions_have_these_bytes_and_limits() -> None:
-    """A step up is even and a step down odd; 0 and offsets beyond any log are left out."""
+    """A step up is even and a step down odd; 0 and excessive offsets are left out."""
     said = {
         "b": {5: 3, 1: 200, 2: 0, 3: FURTHEST + 1, 4: -1},
         "a": (np.array([0, 7]), np.array([FURTHEST, 1])),

@@ -1,4 +1,4 @@
-"""A worker's document as strangers may send it: each value is of its field's type, or it is refused."""
+"""A worker's document from an untrusted sender: a value of a wrong type is refused."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OF_ALL_TYPES: tuple[Any, ...] = ("x", 1, 1.5, True, None, [], {})
 
 
 def decoded(**fields: Any) -> Any:
-    """As it comes back."""
+    """Return the document after a round trip."""
     return decode_status(json.dumps({"app": "shop", **fields}).encode())
 
 
@@ -50,7 +50,7 @@ def decoded(**fields: Any) -> Any:
     ],
 )
 def test_a_field_takes_values_of_its_type_alone(field: str, read: set[Any]) -> None:
-    """In JSON true is no number, and 1.5 no whole one."""
+    """In JSON true is not a number, and 1.5 is not a whole number."""
     taken = []
     for value in OF_ALL_TYPES:
         try:
@@ -65,7 +65,7 @@ def test_a_field_takes_values_of_its_type_alone(field: str, read: set[Any]) -> N
 @pytest.mark.parametrize("number", ["1e999", "-1e999", "1" * 400, "-" + "1" * 400, str(1 << 63)])
 @pytest.mark.parametrize("field", ["round_age_s", "pid"])
 def test_a_number_that_nobody_means_is_refused(field: str, number: str) -> None:
-    """No seconds and no bytes need more than 63 bits."""
+    """No duration and no size needs more than 63 bits."""
     with pytest.raises(MetadataRefused):
         decode_status(f'{{"app": "shop", "{field}": {number}}}'.encode())
 
@@ -84,13 +84,13 @@ def test_a_number_that_nobody_means_is_refused(field: str, number: str) -> None:
     ],
 )
 def test_what_stands_within_lists_and_objects_is_read_as_closely(said: dict[str, Any]) -> None:
-    """Down to each entry."""
+    """The check covers each entry of lists and objects."""
     with pytest.raises(MetadataRefused):
         decoded(**said)
 
 
 def test_texts_are_short_and_printable() -> None:
-    """They are shown on terminals."""
+    """The texts are shown on terminals."""
     found = decoded(host="a\x1b[2Jb", url="u" * 5_000, settings={"k\n": "v\r"})
     assert (found.host, len(found.url)) == ("a?[2Jb", 4_096)
     assert found.settings == {"k?": "v?"}
@@ -123,7 +123,7 @@ WHOLE = WorkerStatus(
 
 
 def test_a_workers_document_comes_back_with_every_field() -> None:
-    """Nested entries too; the document names its version, and unknown keys are passed over."""
+    """Nested entries survive; the document names its version, and unknown keys are skipped."""
     assert {f.name for f in fields(WorkerStatus) if getattr(WHOLE, f.name) == f.default} == set()
     data = encode_document(WHOLE)
     document = json.loads(data)
@@ -135,7 +135,7 @@ def test_a_workers_document_comes_back_with_every_field() -> None:
 
 
 def test_the_list_of_members_and_the_last_rounds_come_back_with_every_field() -> None:
-    """Several of each, in their order."""
+    """Several entries of each kind keep their order."""
     peers = Peers(
         app="shop", generation=4,
         peers=(Peer(url="b", instance_id="i", actives={"t": (0, 1)}), Peer(url="a")),
@@ -156,7 +156,7 @@ def test_the_list_of_members_and_the_last_rounds_come_back_with_every_field() ->
 
 
 def test_a_page_of_the_ledger_comes_back_with_its_lines_as_they_are() -> None:
-    """A line about the page, then each line; a page without lines has none."""
+    """A line about the page precedes the ledger's lines; a page may have no lines."""
     page = LedgerPage(app="shop", lines=(b'{"a":1}', b"", b"junk \xff"), cursor="c-9")
     data = encode_ledger(page)
     assert data == b'{"version":1,"app":"shop","cursor":"c-9"}\n{"a":1}\n\njunk \xff'
@@ -181,14 +181,14 @@ def test_a_page_of_the_ledger_comes_back_with_its_lines_as_they_are() -> None:
     ],
 )
 def test_a_refusal_names_the_field_and_both_types(said: dict[str, Any], reason: str) -> None:
-    """Or the keys that are missing."""
+    """The reason may also name the missing keys."""
     with pytest.raises(MetadataRefused) as refusal:
         decoded(**said)
     assert str(refusal.value) == reason
 
 
 def test_the_largest_numbers_and_texts_are_read() -> None:
-    """63 bits of either sign, and 4,096 characters."""
+    """The largest are 63 bits of either sign and 4,096 characters."""
     found = decoded(pid=(1 << 63) - 1, disk_free_bytes=1 - (1 << 63), host="x" * 4_096)
     assert (found.pid, found.disk_free_bytes) == ((1 << 63) - 1, 1 - (1 << 63))
     assert len(found.host) == 4_096
