@@ -59,7 +59,7 @@ def test_existing_names_are_found_from_the_smaller_side() -> None:
 
 
 def test_partitions_are_converted_by_name_and_by_id() -> None:
-    """Partitions ascend without repeats; unknown topics and topics without partitions are left out."""
+    """Partitions ascend without repeats; unknown topics and empty topics are left out."""
     by_id = TOPICS.partitions_of({"b": [9, 10, 1, 9], "a": (0,), "ghost": (1,), "c": ()})
     assert by_id == {B.topic_id: (1, 9, 10), A.topic_id: (0,)}
     assert TOPICS.names_of({**by_id, b"?" * 16: (1,)}) == {"b": (1, 9, 10), "a": (0,)}

@@ -1,4 +1,4 @@
-"""Static members (KIP-345): a bounce disturbs nobody, and the old incarnation is fenced."""
+"""Static members (KIP-345): a bounce causes no rebalance, and the old process is fenced."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.coordination.classic_bench import REBALANCE_MS, SESSION_MS, B
 
 
 def test_a_static_newcomer_needs_no_second_round_trip() -> None:
-    """Its instance id identifies it: it is a member at once."""
+    """Its instance id identifies the member, so it joins with its first request."""
     bench = Bench()
     token = bench.join(instance_id="i0", needs_known_id=False)
     bench.pass_time(0)
@@ -18,7 +18,7 @@ def test_a_static_newcomer_needs_no_second_round_trip() -> None:
 
 
 def test_a_bounced_follower_takes_its_place_back_without_a_rebalance() -> None:
-    """Same generation, new id, the assignment it had."""
+    """The member keeps its generation and assignment and gets a new member id."""
     bench = Bench()
     ids = bench.stable(2, instances=True)
     follower = bench.group.roster[ids[1]]
@@ -33,7 +33,7 @@ def test_a_bounced_follower_takes_its_place_back_without_a_rebalance() -> None:
 
 
 def test_a_bounced_member_may_bring_other_metadata_as_long_as_the_protocol_stays() -> None:
-    """Kafka's rule: only a change of the selected protocol rebalances. Faust's bytes always differ."""
+    """As in Kafka, only a new selected protocol causes a rebalance; Faust's metadata always differs."""
     bench = Bench()
     bench.stable(2, instances=True)
     bench.join(instance_id="i1", protocols=(Protocol("range", b"fresh start"),))
@@ -42,7 +42,7 @@ def test_a_bounced_member_may_bring_other_metadata_as_long_as_the_protocol_stays
 
 
 def test_a_bounced_member_whose_protocols_change_the_choice_starts_a_rebalance() -> None:
-    """The group can no longer speak its protocol."""
+    """The group can no longer use its protocol."""
     bench = Bench()
     both = (Protocol("range", b""), Protocol("sticky", b""))
     first = bench.join(instance_id="i0", protocols=both)
@@ -55,7 +55,7 @@ def test_a_bounced_member_whose_protocols_change_the_choice_starts_a_rebalance()
 
 
 def test_the_old_incarnation_is_fenced_everywhere() -> None:
-    """Heartbeat, sync, commit and join with the replaced id: FENCED_INSTANCE_ID."""
+    """Heartbeat, sync, commit and join with the replaced id return FENCED_INSTANCE_ID."""
     bench = Bench()
     ids = bench.stable(2, instances=True)
     old = ids[1]
@@ -69,7 +69,7 @@ def test_the_old_incarnation_is_fenced_everywhere() -> None:
 
 
 def test_a_parked_join_of_the_old_incarnation_is_fenced_when_the_new_one_arrives() -> None:
-    """It does not wait for ever, and does not come back as a member."""
+    """The parked join does not wait for ever and does not become a member again."""
     bench = Bench()
     ids = bench.stable(2, instances=True)
     parked = bench.join(ids[0], instance_id=bench.group.roster[ids[0]].instance_id)
@@ -78,7 +78,7 @@ def test_a_parked_join_of_the_old_incarnation_is_fenced_when_the_new_one_arrives
 
 
 def test_a_parked_join_that_was_fenced_is_not_answered_again() -> None:
-    """The replacement waits with its own join alone when the last member comes."""
+    """Only the replacement's own join is parked when the last member joins."""
     bench = Bench()
     leader, follower = bench.stable(2, instances=True)
     instance = bench.group.roster[leader].instance_id
@@ -124,7 +124,7 @@ def test_a_follower_that_bounced_before_its_sync_owes_the_sync_of_its_new_id_alo
 
 
 def test_a_bounced_leader_is_told_to_skip_the_assignment() -> None:
-    """Version 9: it leads again, sees the members, and must not assign (KIP-814)."""
+    """From version 9 the member leads again, gets the members and must not assign (KIP-814)."""
     bench = Bench()
     ids = bench.stable(2, instances=True)
     instance = bench.group.roster[ids[0]].instance_id
@@ -135,7 +135,7 @@ def test_a_bounced_leader_is_told_to_skip_the_assignment() -> None:
 
 
 def test_a_bounced_leader_of_an_older_version_sees_its_old_id_lead() -> None:
-    """So it does not assign, and nobody else thinks it leads."""
+    """The member does not assign, and no second member becomes the leader."""
     bench = Bench()
     ids = bench.stable(2, instances=True)
     instance = bench.group.roster[ids[0]].instance_id
@@ -161,7 +161,7 @@ def test_a_bounce_while_the_leader_assigns_starts_over() -> None:
 
 
 def test_a_static_member_that_missed_the_join_phase_stays_until_its_session_ends() -> None:
-    """Completion drops dynamic members that did not rejoin and keeps static ones."""
+    """The end of a join phase removes absent dynamic members and keeps static members."""
     bench = Bench()
     ids = bench.stable(2, instances=True)
     active, absent = ids
@@ -180,7 +180,7 @@ def test_a_static_member_that_missed_the_join_phase_stays_until_its_session_ends
 
 
 def test_an_administrator_removes_a_static_member_by_its_instance_id_alone() -> None:
-    """KIP-345's remove-members call."""
+    """KIP-345's remove-members request has no member id."""
     bench = Bench()
     bench.stable(2, instances=True)
     assert bench.leave(Leaver("", "i1")).results == (("", "i1", Code.NONE),)
@@ -189,7 +189,7 @@ def test_an_administrator_removes_a_static_member_by_its_instance_id_alone() -> 
 
 
 def test_an_instance_nobody_knows_with_a_member_id_is_unknown() -> None:
-    """It was removed or expired: join anew."""
+    """The instance was removed or expired: its client must join as a new member."""
     bench = Bench()
     bench.stable(1)
     assert bench.joined(bench.join("m1", instance_id="ghost")).error is Code.UNKNOWN_MEMBER_ID
@@ -197,7 +197,7 @@ def test_an_instance_nobody_knows_with_a_member_id_is_unknown() -> None:
 
 
 def test_a_replacement_that_cannot_be_stored_is_undone() -> None:
-    """The old id stays in office, and the newcomer gets the error."""
+    """The old id stays valid, and the new member gets the error."""
     bench = Bench()
     ids = bench.stable(2, instances=True)
     before = bench.group.record()
@@ -209,7 +209,7 @@ def test_a_replacement_that_cannot_be_stored_is_undone() -> None:
 
 
 def test_of_a_replacement_that_cannot_be_stored_nothing_is_kept() -> None:
-    """Not its client, and not a sync that it would owe: the old one syncs, and nobody is disturbed."""
+    """Neither its client nor a pending sync is kept: the old member syncs without a rebalance."""
     bench = Bench()
     leader, follower = bench.stable(2, instances=True)
     news = (Protocol("range", b"news"),)
@@ -234,7 +234,7 @@ def test_of_a_replacement_that_cannot_be_stored_nothing_is_kept() -> None:
 
 
 def test_a_static_leader_that_missed_the_join_phase_leads_no_longer() -> None:
-    """It stays a member; who leads must be there to assign."""
+    """The leader stays a member; a leader must be present to assign."""
     bench = Bench()
     leader, follower = bench.stable(2, instances=True)
     bench.group.roster[leader].session_timeout_ms = 10 * REBALANCE_MS
@@ -247,7 +247,7 @@ def test_a_static_leader_that_missed_the_join_phase_leads_no_longer() -> None:
 
 
 def test_an_instance_whose_member_left_is_unknown() -> None:
-    """And may come back as a newcomer."""
+    """The instance may return as a new member."""
     bench = Bench()
     ids = bench.stable(2, instances=True)
     instance = bench.group.roster[ids[1]].instance_id
@@ -258,7 +258,7 @@ def test_an_instance_whose_member_left_is_unknown() -> None:
 
 
 def test_absent_static_members_without_patience_do_not_keep_the_timer_ringing() -> None:
-    """Rebalance timeout 0: the join phase looks again once a second, until their sessions decide."""
+    """With rebalance timeout 0 the join phase is checked once a second until the sessions end."""
     bench = Bench()
     bench.stable(2, instances=True)
     for member in bench.group.roster:
@@ -274,7 +274,7 @@ def test_absent_static_members_without_patience_do_not_keep_the_timer_ringing() 
 
 
 def test_two_bounces_in_a_row_leave_one_member_per_instance() -> None:
-    """The last one to arrive is the member."""
+    """The last joining process is the member."""
     bench = Bench()
     bench.stable(2, instances=True)
     bench.join(instance_id="i1")

@@ -12,7 +12,7 @@ from tests.support.coordination.classic_bench import REBALANCE_MS, SESSION_MS, B
 
 
 def _completing(bench: Bench, members: int = 2) -> list[str]:
-    """A group that waits for its leader's assignment; ids, the leader first."""
+    """Return the ids of a group that waits for its leader's assignment, the leader first."""
     ids = bench.stable(members)
     for member_id in ids:
         bench.join(member_id, protocols=(Protocol("range", b"news"),))
@@ -27,7 +27,7 @@ def _synced(bench: Bench, token: int) -> fx.SyncReply:
 
 
 def test_followers_wait_for_the_leader_and_get_what_it_assigned() -> None:
-    """Parked until the leader syncs; each gets its own bytes."""
+    """Syncs are parked until the leader's sync; each member gets its own bytes."""
     bench = Bench()
     leader, follower = _completing(bench)
     parked = bench.sync(follower)
@@ -37,7 +37,7 @@ def test_followers_wait_for_the_leader_and_get_what_it_assigned() -> None:
 
 
 def test_of_many_copies_of_a_parked_sync_the_oldest_is_told_to_try_again() -> None:
-    """Eight stay parked; nobody waits for an answer that cannot come."""
+    """Eight copies stay parked; every parked copy will get an answer."""
     bench = Bench()
     leader, follower = _completing(bench)
     oldest, *copies = [bench.sync(follower) for _ in range(9)]
@@ -55,7 +55,7 @@ def test_a_follower_that_syncs_after_the_leader_is_answered_at_once() -> None:
 
 
 def test_a_member_the_leader_forgot_gets_empty_bytes() -> None:
-    """Missing assignments are empty, members that do not exist are ignored."""
+    """Missing assignments are empty; assignments of unknown members are ignored."""
     bench = Bench()
     leader, follower = _completing(bench)
     bench.sync(leader, given={"ghost": b"x"})
@@ -64,7 +64,7 @@ def test_a_member_the_leader_forgot_gets_empty_bytes() -> None:
 
 
 def test_assignments_are_stored_before_anyone_is_answered() -> None:
-    """A failed write is an error for all parked syncs, and a new rebalance."""
+    """A failed write is an error for all parked syncs and causes a rebalance."""
     bench = Bench()
     leader, follower = _completing(bench)
     parked = bench.sync(follower)
@@ -76,7 +76,7 @@ def test_assignments_are_stored_before_anyone_is_answered() -> None:
 
 
 def test_a_late_save_does_not_complete_the_next_generation() -> None:
-    """The members joined again while the assignment of the former generation was written."""
+    """The members joined again during the write of the former generation's assignment."""
     bench = Bench()
     leader, follower = _completing(bench)
     wanted, given = bench.group.generation, {leader: b"former"}
@@ -92,7 +92,7 @@ def test_a_late_save_does_not_complete_the_next_generation() -> None:
 
 
 def test_a_save_that_a_newcomer_overtakes_assigns_nothing() -> None:
-    """The group prepares the next generation already; the assignment of this one is not given."""
+    """The group is already preparing the next generation, so the old assignment is dropped."""
     bench = Bench()
     leader, follower = _completing(bench)
     parked = bench.sync(follower)
@@ -109,7 +109,7 @@ def test_a_save_that_a_newcomer_overtakes_assigns_nothing() -> None:
 
 @pytest.mark.parametrize("offset", [-3, -2, -1, 1, 1_000])
 def test_a_sync_of_another_generation_is_refused(offset: int) -> None:
-    """ILLEGAL_GENERATION for older and newer ones; nothing changes."""
+    """ILLEGAL_GENERATION: older and newer generations are refused without a change of the group."""
     bench = Bench()
     leader, _ = _completing(bench)
     token = bench.sync(leader, bench.group.generation + offset, {leader: b"x"})
@@ -118,7 +118,7 @@ def test_a_sync_of_another_generation_is_refused(offset: int) -> None:
 
 
 def test_a_sync_of_a_stranger_is_refused() -> None:
-    """UNKNOWN_MEMBER_ID before anything else is looked at."""
+    """UNKNOWN_MEMBER_ID has priority over every further error."""
     bench = Bench()
     _completing(bench)
     assert _synced(bench, bench.sync("stranger", 77)).error is Code.UNKNOWN_MEMBER_ID
@@ -126,14 +126,14 @@ def test_a_sync_of_a_stranger_is_refused() -> None:
 
 @pytest.mark.parametrize("changes", [{"protocol_type": "connect"}, {"protocol_name": "roundrobin"}])
 def test_a_sync_under_another_protocol_is_refused(changes: dict[str, str]) -> None:
-    """INCONSISTENT_GROUP_PROTOCOL (KIP-559)."""
+    """INCONSISTENT_GROUP_PROTOCOL is the error (KIP-559)."""
     bench = Bench()
     leader, _ = _completing(bench)
     assert _synced(bench, bench.sync(leader, **changes)).error is Code.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_a_sync_during_the_join_phase_is_told_to_rejoin() -> None:
-    """REBALANCE_IN_PROGRESS."""
+    """REBALANCE_IN_PROGRESS is the error."""
     bench = Bench()
     _, follower = bench.stable(2)
     bench.join()
@@ -141,7 +141,7 @@ def test_a_sync_during_the_join_phase_is_told_to_rejoin() -> None:
 
 
 def test_a_newcomer_during_sync_sends_parked_members_back_to_join() -> None:
-    """Their syncs end with REBALANCE_IN_PROGRESS; no assignment of the aborted generation remains."""
+    """Their syncs get REBALANCE_IN_PROGRESS; the aborted generation leaves no assignment."""
     bench = Bench()
     _, follower = _completing(bench)
     parked = bench.sync(follower)
@@ -150,7 +150,7 @@ def test_a_newcomer_during_sync_sends_parked_members_back_to_join() -> None:
 
 
 def test_a_leader_that_dies_before_it_assigns_is_replaced() -> None:
-    """Its session ends, parked followers rejoin, one of them leads the next generation."""
+    """Its session ends, the parked followers rejoin, and a follower leads the next generation."""
     bench = Bench()
     _leader, follower = _completing(bench)
     parked = bench.sync(follower)
@@ -162,7 +162,7 @@ def test_a_leader_that_dies_before_it_assigns_is_replaced() -> None:
 
 
 def test_a_leader_that_dies_after_it_assigned_costs_one_rebalance() -> None:
-    """Members learn of it by heartbeat; the survivor leads."""
+    """The heartbeat notifies the members; the remaining member leads."""
     bench = Bench()
     _leader, follower = bench.stable(2)
     for _ in range(4):
@@ -173,7 +173,7 @@ def test_a_leader_that_dies_after_it_assigned_costs_one_rebalance() -> None:
 
 
 def test_members_that_never_sync_are_evicted() -> None:
-    """After the rebalance timeout, although they send heartbeats."""
+    """The rebalance timeout removes them although they send heartbeats."""
     bench = Bench()
     leader, follower = _completing(bench)
     bench.sync(leader, given={})
@@ -186,7 +186,7 @@ def test_members_that_never_sync_are_evicted() -> None:
 
 
 def test_the_sync_timer_stops_when_everyone_has_synced() -> None:
-    """A stable group that sends heartbeats is left alone for hours."""
+    """A stable group with heartbeats has no rebalance for hours."""
     bench = Bench()
     members = bench.stable(2)
     generation = bench.group.generation
@@ -205,7 +205,7 @@ def test_the_sync_timer_stops_when_everyone_has_synced() -> None:
     ],
 )
 def test_heartbeats_say_whether_to_go_on(state: State, verdict: Code) -> None:
-    """NONE while completing: the member may heartbeat before its sync; in the join phase: rejoin."""
+    """While completing, the answer is NONE; in the join phase the member must rejoin."""
     bench = Bench()
     member = _completing(bench)[1] if state is State.COMPLETING else bench.stable(2)[1]
     if state is State.PREPARING:
@@ -216,14 +216,14 @@ def test_heartbeats_say_whether_to_go_on(state: State, verdict: Code) -> None:
 
 @pytest.mark.parametrize("offset", [-2, -1, 1])
 def test_heartbeats_of_another_generation_are_refused(offset: int) -> None:
-    """ILLEGAL_GENERATION."""
+    """ILLEGAL_GENERATION is the error."""
     bench = Bench()
     member = bench.stable(2)[1]
     assert bench.heartbeat(member, bench.group.generation + offset) is Code.ILLEGAL_GENERATION
 
 
 def test_heartbeats_of_strangers_are_refused_also_by_an_empty_group() -> None:
-    """UNKNOWN_MEMBER_ID."""
+    """UNKNOWN_MEMBER_ID is the error."""
     bench = Bench()
     assert bench.heartbeat("m", 0) is Code.UNKNOWN_MEMBER_ID
     bench.stable(1)
@@ -231,7 +231,7 @@ def test_heartbeats_of_strangers_are_refused_also_by_an_empty_group() -> None:
 
 
 def test_a_silent_member_expires_exactly_at_its_session_timeout() -> None:
-    """Not one millisecond earlier."""
+    """The member does not expire a millisecond earlier."""
     bench = Bench()
     bench.stable(1)
     bench.pass_time(SESSION_MS - 1)
@@ -241,7 +241,7 @@ def test_a_silent_member_expires_exactly_at_its_session_timeout() -> None:
 
 
 def test_a_parked_request_counts_as_a_heartbeat() -> None:
-    """A member waiting in the join phase outlives its session; its answer starts a new one."""
+    """A waiting member outlives its session; the answer to its join starts a new session."""
     bench = Bench()
     leader, follower = bench.stable(2)
     token = bench.join(leader)
@@ -256,7 +256,7 @@ def test_a_parked_request_counts_as_a_heartbeat() -> None:
 
 
 def test_the_last_member_leaves_an_empty_group_with_the_next_generation() -> None:
-    """Empty is stored, so that a restart does not wait for members that left."""
+    """The empty state is stored, so that a restart does not wait for departed members."""
     bench = Bench()
     member = bench.stable(1)[0]
     generation = bench.group.generation
@@ -266,7 +266,7 @@ def test_the_last_member_leaves_an_empty_group_with_the_next_generation() -> Non
 
 
 def test_leaving_ends_ones_own_parked_requests() -> None:
-    """The parked join of a member that left is answered, not forgotten."""
+    """The parked join of a departed member gets an answer."""
     bench = Bench()
     leader, _ = bench.stable(2)
     token = bench.join(leader)
@@ -275,7 +275,7 @@ def test_leaving_ends_ones_own_parked_requests() -> None:
 
 
 def test_each_leaver_of_a_batch_gets_its_own_answer() -> None:
-    """Known, unknown, and twice the same."""
+    """The batch has known, unknown and repeated members."""
     bench = Bench()
     first, second, _ = bench.stable(3)
     reply = bench.leave(Leaver(first), Leaver("stranger"), Leaver(first), Leaver(second))
@@ -284,7 +284,7 @@ def test_each_leaver_of_a_batch_gets_its_own_answer() -> None:
 
 
 def test_a_leave_of_strangers_only_does_not_disturb_the_group() -> None:
-    """No rebalance."""
+    """The group does not rebalance."""
     bench = Bench()
     bench.stable(2)
     bench.leave(Leaver("stranger"))
@@ -292,7 +292,7 @@ def test_a_leave_of_strangers_only_does_not_disturb_the_group() -> None:
 
 
 def test_members_commit_in_their_generation_and_while_joining() -> None:
-    """Stable and PreparingRebalance admit the current generation: the last commit before a move counts."""
+    """The current generation may commit in Stable and PreparingRebalance, so no commit is lost."""
     bench = Bench()
     member = bench.stable(2)[1]
     generation = bench.group.generation
@@ -302,14 +302,14 @@ def test_members_commit_in_their_generation_and_while_joining() -> None:
 
 
 def test_a_commit_while_the_leader_assigns_is_told_to_wait() -> None:
-    """REBALANCE_IN_PROGRESS: the member is in the new generation and owns nothing yet."""
+    """REBALANCE_IN_PROGRESS: the member is in the new generation and owns no partition yet."""
     bench = Bench()
     member = _completing(bench)[1]
     assert bench.commit(member, bench.group.generation) is Code.REBALANCE_IN_PROGRESS
 
 
 def test_a_commit_while_the_leader_assigns_is_no_sign_of_life() -> None:
-    """As in Kafka: a member that only commits is out after its session."""
+    """A member that only commits is removed after its session timeout, as in Kafka."""
     bench = Bench()
     member = _completing(bench)[1]
     bench.pass_time(SESSION_MS - 1)
@@ -330,21 +330,21 @@ def test_a_commit_while_the_leader_assigns_is_no_sign_of_life() -> None:
     ],
 )
 def test_fenced_commits_get_their_exact_error(who: str, generation: int, error: Code) -> None:
-    """Old, future and missing generations; strangers; outsiders while the group has members."""
+    """Old, future and missing generations, unknown members, and outsiders are refused."""
     bench = Bench()
     member = bench.stable(2)[1]
     assert bench.commit(member if who == "member" else who, generation) is error
 
 
 def test_outsiders_commit_to_an_empty_group() -> None:
-    """Generation -1: tools that reset offsets, consumers that assign partitions by hand."""
+    """Tools that reset offsets and consumers without a group commit with generation -1."""
     bench = Bench()
     assert bench.commit() is Code.NONE
     assert bench.commit("m", 3) is Code.UNKNOWN_MEMBER_ID
 
 
 def test_a_commit_keeps_the_session_alive() -> None:
-    """As a heartbeat does."""
+    """A commit renews the session like a heartbeat."""
     bench = Bench()
     member = bench.stable(1)[0]
     for _ in range(10):

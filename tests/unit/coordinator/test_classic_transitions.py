@@ -1,4 +1,4 @@
-"""Every row of the table of moves, and no move outside it."""
+"""Every row of the table of state transitions, and no transition outside the table."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ ROUTES: dict[tuple[State, Cause], Callable[[Bench], None]] = {
 
 @pytest.mark.parametrize("row", NEXT, ids=lambda row: f"{row[0].name}-{row[1].name}")
 def test_each_row_of_the_table_is_taken_and_leads_where_it_says(row: tuple[State, Cause]) -> None:
-    """The events that should cause a move cause exactly that move, last."""
+    """The events of a row cause exactly the row's transition, as the last one."""
     bench = Bench()
     ROUTES[row](bench)
     assert bench.group.state is NEXT[row]
 
 
 def test_no_move_outside_the_table_is_possible() -> None:
-    """A cause that a state does not know is a bug of ours and raises."""
+    """A cause that a state does not allow is a bug of the broker and raises an error."""
     for state in State:
         for cause in Cause:
             if (state, cause) not in NEXT:
@@ -82,13 +82,13 @@ def test_no_move_outside_the_table_is_possible() -> None:
 
 
 def test_every_state_answers_every_event() -> None:
-    """The table of rules has no hole."""
+    """The table of rules is complete."""
     events = {event for _, event in RULES}
     assert {(state, event) for state in State for event in events} == set(RULES)
 
 
 def test_a_dead_group_sends_members_to_look_for_their_coordinator() -> None:
-    """COORDINATOR_NOT_AVAILABLE: find the coordinator again, then start anew."""
+    """COORDINATOR_NOT_AVAILABLE: the client must find the coordinator and join again."""
     bench = Bench()
     _delete_empty(bench)
     assert bench.dropped
@@ -104,7 +104,7 @@ def test_a_dead_group_sends_members_to_look_for_their_coordinator() -> None:
 
 @pytest.mark.parametrize("route", [_first_member, _all_joined, _leader_assigned])
 def test_a_group_with_members_is_not_deleted(route: Callable[[Bench], None]) -> None:
-    """NON_EMPTY_GROUP in every state that has members."""
+    """NON_EMPTY_GROUP is the error in every state with members."""
     bench = Bench()
     route(bench)
     token = bench.token()
@@ -113,7 +113,7 @@ def test_a_group_with_members_is_not_deleted(route: Callable[[Bench], None]) -> 
 
 
 def test_a_record_restores_the_group_it_was_made_from() -> None:
-    """Members, protocol, leader, generation and assignments come back; sessions start anew."""
+    """Members, protocol, leader, generation and assignments are restored; sessions start anew."""
     bench = Bench()
     bench.stable(3)
     again = ClassicGroup.restore(bench.records[-1], NO_DELAY, bench.now)
@@ -123,7 +123,7 @@ def test_a_record_restores_the_group_it_was_made_from() -> None:
 
 
 def test_a_group_that_is_to_join_again_after_a_start_waits_for_its_rebalance_timeout() -> None:
-    """One that does not come back would hold up the others for its whole session otherwise."""
+    """Otherwise a member that never returns would delay the group for its whole session."""
     bench = Bench()
     bench.stable(2)
     saved = bench.records[-1]
@@ -135,7 +135,7 @@ def test_a_group_that_is_to_join_again_after_a_start_waits_for_its_rebalance_tim
 
 
 def test_a_generation_number_is_not_used_twice_after_a_crash_before_the_leader_assigned() -> None:
-    """The record of an unsettled generation restores to a group that asks everyone to join again."""
+    """The record of an unsettled generation restores to a group whose members must join again."""
     bench = Bench()
     bench.stable(1)
     bench.join(bench.group.roster.leader or "")

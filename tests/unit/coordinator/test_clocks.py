@@ -1,4 +1,4 @@
-"""Two clocks: one that only ever goes forward drives timers, the wall's dates records."""
+"""Two clocks: the monotonic clock drives timers, the wall clock dates records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SESSION_MS = 45_000
 
 
 def test_a_session_ends_by_the_clock_that_only_goes_forward() -> None:
-    """Whatever the wall's clock says."""
+    """The wall clock has no effect."""
     bench = Bench()
     bench.wall = WALL
     bench.join("m1")
@@ -21,7 +21,7 @@ def test_a_session_ends_by_the_clock_that_only_goes_forward() -> None:
 
 
 def test_a_group_that_becomes_classic_is_dated_by_the_wall() -> None:
-    """Its offsets expire by that date, after a restart too."""
+    """The group's offsets expire by this date, even after a restart."""
     bench = Bench()
     bench.wall = WALL
     bench.join("m1")

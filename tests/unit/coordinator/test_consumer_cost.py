@@ -1,6 +1,7 @@
-"""What one heartbeat costs grows neither with the members nor with the lists a stranger sends.
+"""A heartbeat's cost grows neither with the members nor with the lists that a client sends.
 
-Counted in instructions, not in time: what the interpreter does inside one (a set taken from a set) is fast.
+The cost is a number of instructions, not a time: a single fast instruction, such as a set difference,
+counts once.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ STRANGE = tuple(f"strange{number}" for number in range(2 * MANY))
 
 
 def settled(members: int) -> Bench:
-    """A group whose next computation of the target is far away."""
+    """Return a group whose next target computation is far away."""
     bench = Bench(ConsumerLimits(assignment_interval_ms=600_000), a=4)
     for number in range(members):
         bench.join(f"m{number}")
@@ -27,7 +28,7 @@ def settled(members: int) -> Bench:
 
 
 def says_other_names(count: int) -> Callable[[], object]:
-    """So many topics that are none, all but the first as before."""
+    """Return a heartbeat with many unknown topics, all but the first as before."""
     bench = settled(1)
     bench.join("m0", *STRANGE[:count])
     said = {"subscribed_topic_names": STRANGE[1 : count + 1], "rebalance_timeout_ms": 60_000}
@@ -36,7 +37,7 @@ def says_other_names(count: int) -> Callable[[], object]:
 
 
 def claims_what_it_has_not(count: int) -> Callable[[], object]:
-    """So many partitions, those among them that it is asked to give up."""
+    """Return a heartbeat that claims many partitions, with the member's pending revocations."""
     bench = Bench(a=4)
     epoch = bench.join("m0").member_epoch
     bench.join("m1")
@@ -47,7 +48,7 @@ def claims_what_it_has_not(count: int) -> Callable[[], object]:
 
 
 def joins(members: int) -> Callable[[], object]:
-    """One more in a group of so many."""
+    """Return a join to a group of this many members."""
     bench = settled(members)
     fields = {"subscribed_topic_names": ("a",), "rebalance_timeout_ms": 60_000, "owned": {}}
     event = ConsumerGroupHeartbeat(0, "new", 0, **fields)  # type: ignore[arg-type]
@@ -55,7 +56,7 @@ def joins(members: int) -> Callable[[], object]:
 
 
 def joins_by_its_own_words(members: int) -> Callable[[], object]:
-    """One more, with a regular expression of its own as all the others."""
+    """Return a join with a regular expression; every member has its own expression."""
     bench = Bench(ConsumerLimits(assignment_interval_ms=600_000), a=4)
     for number in range(members):
         bench.join(f"m{number}", subscribed_topic_regex=f"a|b{number}")
@@ -65,14 +66,14 @@ def joins_by_its_own_words(members: int) -> Callable[[], object]:
 
 
 def beats(members: int) -> Callable[[], object]:
-    """One that has nothing new to say."""
+    """Return an unchanged member's heartbeat."""
     bench = settled(members)
     epoch = bench.group.book.at("m0").epoch  # type: ignore[attr-defined]
     return lambda: bench.group.step(ConsumerGroupHeartbeat(0, "m0", epoch), bench.now)
 
 
 def asks_when(members: int) -> Callable[[], object]:
-    """After each of them the surroundings ask when to ring next."""
+    """Return the question for the next deadline, which follows every heartbeat."""
     bench = settled(members)
     return lambda: bench.group.next_deadline_ms
 
@@ -84,6 +85,6 @@ def asks_when(members: int) -> Callable[[], object]:
 def test_a_heartbeat_costs_the_same_for_twenty_times_the_list_or_the_members(
     heartbeat_of: Callable[[int], Callable[[], object]],
 ) -> None:
-    """Beyond a logarithm."""
+    """The limit allows a logarithm."""
     few, many = instructions(heartbeat_of(FEW)), instructions(heartbeat_of(MANY))
     assert 0 < many <= 2 * few + 50, f"{few} -> {many}"

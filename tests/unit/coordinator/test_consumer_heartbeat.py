@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: joining, staying, leaving, and what is refused."""
+"""ConsumerGroupHeartbeat: joining, staying, leaving, and refusals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.coordination.consumer_bench import Bench
 
 
 def test_the_first_member_gets_everything_with_its_first_answer() -> None:
-    """Epoch 1, all four partitions, no second heartbeat needed."""
+    """The first answer has an epoch and all four partitions without a second heartbeat."""
     bench = Bench()
     answer = bench.join("m1")
     assert (answer.error, answer.member_id, answer.member_epoch) == (Code.NONE, "m1", 2)
@@ -49,7 +49,7 @@ def test_a_partition_is_granted_only_after_its_owner_gave_it_up() -> None:
 
 
 def test_a_member_that_leaves_frees_its_partitions() -> None:
-    """Epoch -1 is answered with epoch -1."""
+    """The answer to epoch -1 has epoch -1."""
     bench = Bench()
     bench.join("m1")
     bench.join("m2")
@@ -58,7 +58,7 @@ def test_a_member_that_leaves_frees_its_partitions() -> None:
 
 
 def test_a_silent_member_is_removed_after_its_session() -> None:
-    """45 s by default; the other one then gets everything."""
+    """The session is 45 s by default; the remaining member then gets all partitions."""
     bench = Bench()
     bench.join("m1")
     bench.wait(20_000)
@@ -83,12 +83,12 @@ def test_a_silent_member_is_removed_after_its_session() -> None:
     ids=lambda value: type(value).__name__ if not isinstance(value, Code) else value.name,
 )
 def test_a_group_nobody_knows_has_one_answer_for_each_request(event: Event, error: Code) -> None:
-    """Kafka's, whatever the protocol of the question."""
+    """The answer is Kafka's for each protocol."""
     assert answer_absent(event).error is error
 
 
 def test_a_pattern_from_a_stranger_is_bounded() -> None:
-    """1 KiB of RE2, no look-around, no back references, and no time that grows with more than the input."""
+    """A pattern has at most 1 KiB of RE2, and its match takes linear time."""
     assert Bench().join("m1", subscribed_topic_regex="a" * 1_024).error is Code.NONE
     for bad in ("a" * 1_025, "\u00e4" * 513, "(?=a)", r"(a)\1", "(a", "a{2000}"):
         assert (
@@ -97,7 +97,7 @@ def test_a_pattern_from_a_stranger_is_bounded() -> None:
 
 
 def test_a_full_group_lets_a_static_member_come_back() -> None:
-    """It is not one member more."""
+    """The return does not add a member."""
     bench = Bench(ConsumerLimits(max_size=1))
     bench.join("m1", instance_id="i1")
     bench.heartbeat("m1", -2, instance_id="i1")
@@ -105,7 +105,7 @@ def test_a_full_group_lets_a_static_member_come_back() -> None:
 
 
 def test_an_event_before_the_outcome_of_a_save_is_our_own_bug() -> None:
-    """The surroundings write at once."""
+    """The broker writes the save immediately."""
     bench = Bench()
     bench.group.step(ConsumerGroupHeartbeat(1, "m1", 0, None, None, 1, ("a",), owned={}), 0)
     with pytest.raises(CoordinatorBug, match="before the outcome"):
@@ -113,7 +113,7 @@ def test_an_event_before_the_outcome_of_a_save_is_our_own_bug() -> None:
 
 
 def test_what_an_expression_matched_is_forgotten_with_it() -> None:
-    """A member may say another one in each heartbeat: what is kept is for those that are said now."""
+    """A member may send a new expression in each heartbeat: only current expressions are kept."""
     bench = Bench()
     bench.join("m1", subscribed_topic_regex="a0.*")
     for number in range(1, 50):
@@ -122,12 +122,12 @@ def test_what_an_expression_matched_is_forgotten_with_it() -> None:
 
 
 def test_programs_of_expressions_are_bounded_in_bytes() -> None:
-    """However many strangers say however large ones."""
+    """The limit holds for any number of large expressions."""
     assert pattern.cache_info().maxsize * MAX_PROGRAM_BYTES <= 64 << 20  # type: ignore[operator]
 
 
 def test_a_member_that_left_leaves_no_timer_behind() -> None:
-    """The next one that is due is the session of who stays, twenty seconds later."""
+    """The next deadline is the session of the remaining member, twenty seconds later."""
     bench = Bench()
     bench.join("m1")
     bench.wait(20_000)
@@ -137,7 +137,7 @@ def test_a_member_that_left_leaves_no_timer_behind() -> None:
 
 
 def test_who_is_asked_for_more_partitions_has_the_whole_timeout_again() -> None:
-    """And who is asked for the same ones has what is left of it."""
+    """A member with an unchanged list of revocations has only the rest of its timeout."""
     bench = Bench(ConsumerLimits(assignment_interval_ms=0, session_timeout_ms=10**9), a=4, b=4)
     bench.join("m1", "a", "b")
     bench.join("m2", "a", "b")
@@ -153,7 +153,7 @@ def test_who_is_asked_for_more_partitions_has_the_whole_timeout_again() -> None:
 
 
 def test_who_gives_up_nothing_is_removed_at_its_timeout_however_often_it_speaks() -> None:
-    """Its heartbeats renew the session and not the time for giving up."""
+    """Heartbeats renew the session but not the time for the revocation."""
     bench = Bench()
     bench.join("m1")
     bench.join("m2")
@@ -166,7 +166,7 @@ def test_who_gives_up_nothing_is_removed_at_its_timeout_however_often_it_speaks(
 
 
 def test_a_static_member_that_goes_for_a_while_owes_no_partition_meanwhile() -> None:
-    """It was asked for some; only its session counts until it is back."""
+    """The member had partitions to revoke; while it is away only its session counts."""
     bench = Bench(ConsumerLimits(assignment_interval_ms=0, session_timeout_ms=10**9))
     bench.join("m1", instance_id="i")
     bench.join("m2")

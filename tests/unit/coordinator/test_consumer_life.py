@@ -1,4 +1,4 @@
-"""What a consumer group must forget or keep when members fail, leave, return or change their protocol."""
+"""A consumer group's state after members fail, leave, return or change their protocol."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.coordination.consumer_bench import Bench
 
 
 def happened(bench: Bench, what: str) -> list[tuple[str, str]]:
-    """(member, detail) of each such event."""
+    """Return (member, detail) of each such event."""
     return [
         (one.member_id, one.detail)
         for one in bench.effects
@@ -27,7 +27,7 @@ def happened(bench: Bench, what: str) -> list[tuple[str, str]]:
 
 
 def test_each_kind_of_fence_is_told_with_its_error() -> None:
-    """An operator sees two processes with one instance id by these events."""
+    """The events show operators two processes with a shared instance id."""
     bench = Bench()
     bench.join("m1", instance_id="i")
     bench.join("m2", instance_id="i")
@@ -42,7 +42,7 @@ def test_each_kind_of_fence_is_told_with_its_error() -> None:
 
 
 def test_a_heartbeat_ends_the_deadlines_of_the_classic_protocol() -> None:
-    """A member that changes its protocol under its id is not removed for a join that it owes no more."""
+    """A member that changes its protocol is not removed for a join of the old protocol."""
     bench = Bench()
     bench.join("m1")
     group: Any = bench.group
@@ -54,7 +54,7 @@ def test_a_heartbeat_ends_the_deadlines_of_the_classic_protocol() -> None:
 
 
 def test_each_change_of_a_groups_state_is_told_once() -> None:
-    """Events without a change tell no state."""
+    """Events without a change report no state."""
     bench = Bench()
     bench.join("m1")
     bench.heartbeat("m1", 2)
@@ -65,14 +65,14 @@ def test_each_change_of_a_groups_state_is_told_once() -> None:
 
 
 def classic_join(member_id: str, **changes: Any) -> JoinGroup:
-    """A JoinGroup of a consumer that reads "a" and owns nothing."""
+    """Return a JoinGroup of a consumer that reads "a" and owns no partition."""
     metadata = subscription(["a"], {}, 1)
     event = JoinGroup(0, member_id, "new", (Protocol("range", metadata),), needs_known_id=False)
     return replace(event, **changes)
 
 
 def test_a_classic_join_ends_the_deadlines_of_the_consumer_protocol() -> None:
-    """A member that changes its protocol under its id is not removed for a revocation it owes no more."""
+    """A member that changes its protocol is not removed for a revocation of the old protocol."""
     bench = Bench()
     bench.join("m1")
     group: Any = bench.group
@@ -93,7 +93,7 @@ def test_a_classic_join_ends_the_deadlines_of_the_consumer_protocol() -> None:
 def test_a_refused_classic_join_shows_the_member_id_as_kafka_does(
     changes: dict[str, Any], error: Code, shown: str
 ) -> None:
-    """For a session timeout that is out of range, and for no other error."""
+    """Only the error about the session timeout has the member id."""
     bench = Bench()
     bench.join("m1")
     answer = bench.ask(classic_join("m2", **changes))
@@ -101,7 +101,7 @@ def test_a_refused_classic_join_shows_the_member_id_as_kafka_does(
 
 
 def test_a_returned_static_member_starts_without_an_epoch_before() -> None:
-    """Its former life's epochs admit no request."""
+    """No request with a former epoch is admitted."""
     bench = Bench()
     bench.join("m1", instance_id="i")
     bench.join("m2")
@@ -120,7 +120,7 @@ def test_a_returned_static_member_starts_without_an_epoch_before() -> None:
 
 
 def test_a_failed_write_leaves_the_deadline_of_the_target() -> None:
-    """It belongs to the group, and to no member whose change failed."""
+    """The deadline belongs to the group, not to the member whose change failed."""
     bench = Bench(ConsumerLimits(assignment_interval_ms=1_000))
     bench.join("m1")
     group: Any = bench.group
@@ -130,7 +130,7 @@ def test_a_failed_write_leaves_the_deadline_of_the_target() -> None:
 
 
 def test_the_first_member_after_an_empty_time_waits_for_no_interval() -> None:
-    """The interval is between two targets of a group with members."""
+    """The interval counts between two targets of a group with members."""
     bench = Bench(ConsumerLimits(assignment_interval_ms=1_000))
     bench.join("m1")
     bench.heartbeat("m1", -1)
@@ -141,7 +141,7 @@ def test_the_first_member_after_an_empty_time_waits_for_no_interval() -> None:
 
 
 def test_an_assignor_that_is_no_longer_allowed_has_no_votes() -> None:
-    """The members' words outlive a restart with other settings."""
+    """The members' votes survive a restart with new settings."""
     bench = Bench()
     bench.join("m1", server_assignor="range")
     group: Any = bench.group
@@ -151,7 +151,7 @@ def test_an_assignor_that_is_no_longer_allowed_has_no_votes() -> None:
 
 
 def test_of_two_assignors_with_as_many_votes_the_first_by_name_is_taken() -> None:
-    """Whatever the order of the setting and of the joins."""
+    """Neither the order of the setting nor the order of the joins matters."""
     bench = Bench(ConsumerLimits(assignors=("uniform", "range"), assignment_interval_ms=0))
     bench.join("m1", server_assignor="uniform")
     bench.join("m2", server_assignor="range")
@@ -161,7 +161,7 @@ def test_of_two_assignors_with_as_many_votes_the_first_by_name_is_taken() -> Non
 
 
 def test_a_change_of_state_that_could_not_be_stored_is_told_when_it_happens() -> None:
-    """Not when it failed: the metrics would miss the next rebalance."""
+    """An event at the failure would hide the next rebalance from the metrics."""
     bench = Bench()
     bench.disk_fails = True
     assert bench.join("m1").error is not Code.NONE
@@ -172,7 +172,7 @@ def test_a_change_of_state_that_could_not_be_stored_is_told_when_it_happens() ->
 
 
 def test_a_failed_save_leaves_the_next_target_its_whole_interval() -> None:
-    """The target that was not stored counts as never computed."""
+    """A target whose write failed counts as never computed."""
     bench = Bench(ConsumerLimits(assignment_interval_ms=5_000))
     bench.join("m1")
     bench.now += 5_000
@@ -184,7 +184,7 @@ def test_a_failed_save_leaves_the_next_target_its_whole_interval() -> None:
 
 
 def test_a_static_member_that_is_away_keeps_its_whole_session_and_revokes_nothing() -> None:
-    """Its partitions stay its own until the session ends, then they go to the others."""
+    """The member keeps its partitions until the session ends; remaining members get them then."""
     bench = Bench()
     bench.join("m1", instance_id="i")
     bench.heartbeat("m1", -2, instance_id="i")
@@ -201,7 +201,7 @@ def test_a_static_member_that_is_away_keeps_its_whole_session_and_revokes_nothin
 
 
 def test_the_partitions_of_a_member_that_takes_a_static_place_go_to_the_other_members() -> None:
-    """It gave them up without leaving: without a new target no member would read them."""
+    """The member lost its partitions without a leave; a new target must reassign them."""
     bench = Bench(a=4, b=2)
     bench.join("m1", "a")
     bench.join("s", "b", instance_id="i")

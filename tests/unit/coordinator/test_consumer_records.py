@@ -1,4 +1,4 @@
-"""The records of a consumer group are its state: each makes its change and can be undone."""
+"""The records of a consumer group are its state: each record makes a change that can be undone."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ CASES: list[tuple[Kind, str, Value, Value]] = [
 
 
 def state(book: Book) -> dict[str, object]:
-    """Everything a book holds; partitions nobody owns left out."""
+    """Return the complete state of a book, without partitions that have no owner."""
     fields = dict(vars(book))
     fields["owners"] = {t: owners for t, owners in book.owners.items() if owners}
     return {name: repr(value) for name, value in fields.items()}
@@ -61,7 +61,7 @@ def state(book: Book) -> dict[str, object]:
 def test_each_kind_of_record_makes_its_change_and_can_be_undone(
     kind: Kind, member_id: str, value: Value, other: Value
 ) -> None:
-    """Put, replaced, ended; and back again, step by step, to the same state."""
+    """A record is put, replaced and deleted, and each step is undone to the same state."""
     book = Book("g")
     before, undo = [state(book)], []
     for change in (value, other, None):
@@ -76,7 +76,7 @@ def test_each_kind_of_record_makes_its_change_and_can_be_undone(
 
 
 def test_a_partition_held_by_two_is_our_own_bug() -> None:
-    """Whatever happens, the book never says it."""
+    """The book refuses the second record."""
     book = Book("g")
     book.apply(Record(book.key(Kind.CURRENT, "m1"), STOOD))
     with pytest.raises(CoordinatorBug, match="held by m1"):
@@ -84,7 +84,7 @@ def test_a_partition_held_by_two_is_our_own_bug() -> None:
 
 
 def test_a_record_of_another_kind_of_group_is_our_own_bug() -> None:
-    """A book knows its own records only."""
+    """A book accepts only records of its own kinds."""
     book = Book("g")
     with pytest.raises(CoordinatorBug, match="does not belong"):
         book.apply(Record(book.key(Kind.MEMBER, "m1"), TargetEpoch(1)))
@@ -92,7 +92,7 @@ def test_a_record_of_another_kind_of_group_is_our_own_bug() -> None:
 
 @pytest.mark.parametrize("version", [0, 1, 3])
 def test_a_group_turned_classic_stores_each_assignment_in_its_members_version(version: int) -> None:
-    """A client reads no assignment of a later version than the one of its subscription."""
+    """A client reads no assignment newer than its subscription's version."""
     stage = Stage()
     for command in ("join m1", f"cjoin - new=c1 version={version}", "leave m1"):
         stage.play(command)

@@ -1,4 +1,4 @@
-"""When the target is computed, where, and what becomes of computations that fail or come late."""
+"""Target computations: the time and place of each, and results that fail or arrive late."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from tests.support.coordination.consumer_bench import Bench, catalogue, topic_id
 
 
 def far_away(interval_ms: int = 0) -> Bench:
-    """A group whose targets are always computed elsewhere, and come back when the test says so."""
+    """Return a group whose targets are computed elsewhere and arrive on the test's demand."""
     bench = Bench(ConsumerLimits(assignment_interval_ms=interval_ms, inline_size=0))
     bench.answers_targets = False
     return bench
 
 
 def answer(bench: Bench, k: int) -> list[fx.Effect]:
-    """The k-th computation that was asked for is ready."""
+    """Deliver the k-th requested computation."""
     asked = bench.asked[k]
     return bench.step(TargetComputed(asked.request_id, compute(asked.spec)))
 
 
 def test_a_heartbeat_does_not_wait_for_a_computation_elsewhere() -> None:
-    """The joiner gets an epoch and nothing yet; its next heartbeat brings the rest."""
+    """The joining member first gets an epoch without partitions, then the partitions."""
     bench = far_away()
     first = bench.join("m1")
     assert (first.member_epoch, bench.given(first)) == (1, {})
@@ -42,7 +42,7 @@ def test_a_heartbeat_does_not_wait_for_a_computation_elsewhere() -> None:
 
 
 def test_one_computation_at_a_time_and_the_next_one_sees_everybody() -> None:
-    """Of a thousand joins during a computation, one more is made of them all."""
+    """A thousand joins during a computation cause a single further computation."""
     bench = far_away()
     bench.join("m0")
     for k in range(1, 1_000):
@@ -53,7 +53,7 @@ def test_one_computation_at_a_time_and_the_next_one_sees_everybody() -> None:
 
 
 def test_a_thousand_joins_in_a_second_are_two_computations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first at once, the second when the interval is over."""
+    """The first computation is immediate, the second follows after the interval."""
     bench = Bench(ConsumerLimits())
     computed = []
     monkeypatch.setattr(
@@ -67,7 +67,7 @@ def test_a_thousand_joins_in_a_second_are_two_computations(monkeypatch: pytest.M
 
 
 def test_a_few_members_that_read_much_are_computed_elsewhere() -> None:
-    """Each member with each of its topics is work: 30 members and 100 topics are 3,000."""
+    """The work is members times topics: 30 members with 100 topics are 3,000."""
     bench = Bench(ConsumerLimits(assignment_interval_ms=0), **{f"t{n}": 1 for n in range(100)})
     for k in range(30):
         bench.heartbeat(f"m{k}", 0, {}, subscribed_topic_regex="t.*", rebalance_timeout_ms=1_000)
@@ -75,7 +75,7 @@ def test_a_few_members_that_read_much_are_computed_elsewhere() -> None:
 
 
 def test_expressions_that_mean_the_same_are_kept_as_one() -> None:
-    """Else a thousand strangers with a thousand patterns cost everybody a million names a heartbeat."""
+    """Otherwise a thousand clients' patterns would cost a million names in each heartbeat."""
     meaning = Topics(catalogue(**{f"t{n}": 1 for n in range(50)}))
     regexes = [f"t.*{'x?' * k}" for k in range(1, 20)]
     patterns = [Pattern(regex) for regex in regexes]
@@ -90,7 +90,7 @@ def test_expressions_that_mean_the_same_are_kept_as_one() -> None:
 
 
 def test_a_member_that_left_meanwhile_gets_no_target() -> None:
-    """The computation was made for three; the next one is asked for at once."""
+    """The computation had three members; the next computation is requested immediately."""
     bench = far_away()
     bench.join("m1")
     answer(bench, 0)
@@ -104,7 +104,7 @@ def test_a_member_that_left_meanwhile_gets_no_target() -> None:
 
 
 def test_a_static_member_that_came_back_meanwhile_gets_its_old_ids_share() -> None:
-    """Computed for m1, given to m9, which has its instance id now."""
+    """The target was computed for m1 and is used for m9, which now has the instance id."""
     bench = far_away()
     bench.join("m1", instance_id="i1")
     bench.heartbeat("m1", -2, instance_id="i1")
@@ -114,7 +114,7 @@ def test_a_static_member_that_came_back_meanwhile_gets_its_old_ids_share() -> No
 
 
 def test_an_assignor_that_fails_leaves_the_target_as_it_is_and_is_asked_again() -> None:
-    """Nobody's heartbeat fails for it."""
+    """No heartbeat fails because of the assignor's error."""
     bench = far_away(interval_ms=1_000)
     bench.join("m1")
     bench.step(TargetComputed(bench.asked[0].request_id, None, "it broke"))
@@ -124,7 +124,7 @@ def test_an_assignor_that_fails_leaves_the_target_as_it_is_and_is_asked_again() 
 
 
 def test_an_assignor_that_fails_has_a_second_also_where_targets_need_not_wait() -> None:
-    """With an interval of 0 it would be asked again within the same step, for ever."""
+    """With an interval of 0 the same step would request computations for ever."""
     bench = far_away(interval_ms=0)
     bench.join("m1")
     bench.step(TargetComputed(bench.asked[0].request_id, None, "it broke"))
@@ -137,7 +137,7 @@ def test_an_assignor_that_fails_has_a_second_also_where_targets_need_not_wait() 
 def test_an_assignor_that_raises_within_the_step_is_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The group says so, goes on with what it has, and tries again after the interval."""
+    """The group reports the error, keeps its target, and tries again after the interval."""
     bench = Bench(ConsumerLimits(assignment_interval_ms=1_000))
     bench.join("m1")
     bench.wait(1_000)
@@ -154,7 +154,7 @@ def test_an_assignor_that_raises_within_the_step_is_asked_again(
 
 
 def test_a_target_that_gives_a_partition_twice_is_refused() -> None:
-    """A bug of an assignor must not become a group that never comes to rest."""
+    """An assignor's bug must not make a group rebalance for ever."""
     bench = far_away(interval_ms=1_000)
     bench.join("m1")
     bench.join("m2")
@@ -165,7 +165,7 @@ def test_a_target_that_gives_a_partition_twice_is_refused() -> None:
 
 
 def test_a_computation_that_is_never_heard_of_is_asked_for_again() -> None:
-    """After a minute."""
+    """The group requests the computation again after a minute."""
     bench = far_away()
     bench.join("m1", rebalance_timeout_ms=300_000)
     for _ in range(2):
@@ -177,7 +177,7 @@ def test_a_computation_that_is_never_heard_of_is_asked_for_again() -> None:
 
 
 def test_topics_that_changed_while_nobody_ran_are_seen_after_a_restart() -> None:
-    """With the first tick."""
+    """The first tick after the restart notices the change."""
     bench = Bench()
     bench.join("m1")
     bench.catalogue = catalogue(a=6)
@@ -187,7 +187,7 @@ def test_topics_that_changed_while_nobody_ran_are_seen_after_a_restart() -> None
 
 
 def test_topics_are_looked_at_again_after_a_write_that_failed() -> None:
-    """A second later."""
+    """The group checks the topics again a second later."""
     bench = Bench()
     bench.join("m1")
     bench.catalogue = catalogue(a=6)
@@ -200,7 +200,7 @@ def test_topics_are_looked_at_again_after_a_write_that_failed() -> None:
 
 
 def test_racks_are_told_to_the_assignor() -> None:
-    """A member's as it said it, and those of a partition's replicas; one that moves is a new epoch."""
+    """Members and partition replicas have racks; a moved replica causes a new epoch."""
     bench = far_away()
     bench.join("m1", rack_id="r1")
     assert bench.asked[0].spec.members["m1"].rack_id == "r1"
@@ -216,7 +216,7 @@ def test_racks_are_told_to_the_assignor() -> None:
 
 
 def test_a_change_of_one_member_costs_one_member() -> None:
-    """Of a thousand members, one heartbeat that moves on writes one record."""
+    """In a group of a thousand members a heartbeat with progress writes a single record."""
     bench = Bench(ConsumerLimits(inline_size=5_000), a=2_000)
     for k in range(1_000):
         bench.join(f"m{k:03}")

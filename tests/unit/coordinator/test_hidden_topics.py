@@ -1,4 +1,4 @@
-"""Expressions of clients that may not describe every topic: nobody is given, or told, a hidden one."""
+"""Regex subscriptions of clients with limited rights: no client gets or sees a hidden topic."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ ALICE, BOB = "User:alice", "User:bob"
 
 
 def hiding(**hidden: str) -> Hidden:
-    """Hide one topic from each named user, at any host."""
+    """Hide a topic from each named user, at any host."""
     return lambda principal, host: frozenset(
         hidden[user] for user in hidden if principal == f"User:{user}"
     )
 
 
 def topics(**hidden: str) -> Catalogue:
-    """Two topics of two partitions, one hidden from each named user."""
+    """Return two topics of two partitions, each hidden from the named users."""
     return replace(catalogue(open=2, secret=2), hidden_from=hiding(**hidden))
 
 
 class Group(Bench):
-    """A group of readers of everything, with rights."""
+    """A group of members that subscribe to every topic, with rights."""
 
     def __init__(self, **hidden: str) -> None:
         super().__init__(open=2, secret=2)
         self.rights(**hidden)
 
     def rights(self, **hidden: str) -> None:
-        """Change the rights; the topics stay."""
+        """Change the rights and keep the topics."""
         self.catalogue = topics(**hidden)
         self.step(CatalogueChanged(self.catalogue))
 
     def read(self, member_id: str, principal: str) -> dict[str, tuple[int, ...]]:
-        """Join with an expression for everything; return the assignment."""
+        """Join with an expression for every topic; return the assignment."""
         reply = self.join(member_id, subscribed_topic_regex=".*", principal=principal)
         return self.given(reply) or {}
 
@@ -59,7 +59,7 @@ class Group(Bench):
 
 
 def test_an_expression_matches_only_topics_that_its_client_may_describe() -> None:
-    """Of two clients with one expression, each gets the topics of its own rights."""
+    """Two clients have the same expression, and each gets the topics of its own rights."""
     group = Group(alice="secret")
     assert group.read("a", ALICE) == {"open": (0, 1)}
     group.read("b", BOB)
@@ -69,7 +69,7 @@ def test_an_expression_matches_only_topics_that_its_client_may_describe() -> Non
 
 
 def test_a_withdrawn_right_moves_the_partitions_to_a_client_that_has_it() -> None:
-    """The subscribed topics of the whole group stay the same, so their names alone cannot show the change."""
+    """The group's subscribed topics stay the same, so their names cannot show the change."""
     group = Group(bob="open")
     group.read("a", ALICE)
     group.read("b", BOB)
@@ -81,7 +81,7 @@ def test_a_withdrawn_right_moves_the_partitions_to_a_client_that_has_it() -> Non
 
 
 def test_two_clients_that_exchange_their_rights_exchange_their_partitions() -> None:
-    """The group matches the same sets of topics as before, but each for the other client."""
+    """The group's sets of topics stay the same, but each set now belongs to the second client."""
     group = Group(alice="open", bob="secret")
     group.read("a", ALICE)
     group.read("b", BOB)
@@ -93,7 +93,7 @@ def test_two_clients_that_exchange_their_rights_exchange_their_partitions() -> N
 
 
 def test_a_new_right_is_followed_without_a_new_subscription() -> None:
-    """The member repeats no expression; the broker knows it."""
+    """The member does not repeat its expression; the broker keeps the expression."""
     group = Group(alice="secret")
     assert group.read("a", ALICE) == {"open": (0, 1)}
     group.rights()
@@ -101,7 +101,7 @@ def test_a_new_right_is_followed_without_a_new_subscription() -> None:
 
 
 def test_a_member_under_another_principal_gets_the_topics_of_the_new_one() -> None:
-    """A static member may return with another log-in."""
+    """A static member may return with a different log-in."""
     group = Group(alice="secret")
     assert group.read("m", BOB) == {"open": (0, 1), "secret": (0, 1)}
     epoch = group.group.describe().epoch
@@ -112,7 +112,7 @@ def test_a_member_under_another_principal_gets_the_topics_of_the_new_one() -> No
 
 
 def test_a_restored_group_with_the_same_rights_has_no_rebalance() -> None:
-    """The number that stands for the topics is stored, and must not depend on the process."""
+    """The fingerprint of the topics is stored and must not depend on the process."""
     group = Group(alice="secret")
     group.read("a", ALICE)
     epoch = group.group.describe().epoch
@@ -125,14 +125,14 @@ def test_a_restored_group_with_the_same_rights_has_no_rebalance() -> None:
 
 
 def test_hidden_topics_are_not_among_the_subscribed_ones() -> None:
-    """Offsets of a hidden topic expire, as those of a topic that no member reads."""
+    """Offsets of a hidden topic expire like offsets of an unsubscribed topic."""
     group = Group(alice="secret")
     group.read("a", ALICE)
     assert group.group.subscribed_topics() == {"open"}
 
 
 def test_without_hidden_topics_readers_share_one_result() -> None:
-    """A thousand hosts with one expression cost one match, and the same number as before rights existed."""
+    """Many hosts with the same expression cost one match; without rights the number is the same."""
     seen = Topics(topics())
     first = seen.matching(Pattern("o.*", ALICE, "/10.0.0.1"))
     assert seen.matching(Pattern("o.*", BOB, "/10.0.0.2")) is first
@@ -144,7 +144,7 @@ def test_without_hidden_topics_readers_share_one_result() -> None:
 
 
 def test_another_principal_with_the_same_topics_is_no_new_subscription() -> None:
-    """Only a change of the topics is a rebalance."""
+    """Only a change of topics causes a rebalance."""
     group = Group(alice="secret")
     group.read("m", BOB)
     assert group.heartbeat("m", 2, principal="User:carol").member_epoch == 2

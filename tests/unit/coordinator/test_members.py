@@ -1,4 +1,4 @@
-"""The roster of a classic group: who leads, which protocol wins, and the counts beside the members."""
+"""The roster of a classic group: its leader, its protocol, and the counts beside the members."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from faust_assigner.coordinator.members import Member, Roster
 
 
 def offering(*names: str) -> tuple[Protocol, ...]:
-    """Protocols, each with its own name as metadata."""
+    """Return protocols, each with its own name as metadata."""
     return tuple(Protocol(name, b"of " + name.encode()) for name in names)
 
 
 def member(member_id: str, protocols: str, *, instance_id: str | None = None) -> Member:
-    """A member; each letter is a protocol."""
+    """Return a member; each letter is a protocol."""
     return Member(member_id, instance_id, "c", "/h", 7, 8, offering(*protocols))
 
 
 def roster(*protocols: str) -> Roster:
-    """Members m0, m1, ... that offer these protocols."""
+    """Return a roster of members m0, m1, ... that offer these protocols."""
     made = Roster()
     for n, offered in enumerate(protocols):
         made.add(member(f"m{n}", offered))
@@ -44,12 +44,12 @@ def roster(*protocols: str) -> Roster:
 def test_each_member_votes_for_its_first_common_protocol(
     protocols: tuple[str, ...], chosen: str | None
 ) -> None:
-    """A tie goes to the first member's choice; a protocol that is offered twice counts once."""
+    """A tie goes to the first member's choice; a repeated protocol counts once."""
     assert roster(*protocols).select_protocol() == chosen
 
 
 def test_the_counts_follow_offers_replacements_and_removals() -> None:
-    """A protocol is common while every member of the moment offers it."""
+    """A protocol is common while every current member offers the protocol."""
     made = roster("ab", "ac", "abc")
     assert made.common_protocols() == {"a"}
     assert [made.is_common(name) for name in "abcx"] == [True, False, False, False]
@@ -99,7 +99,7 @@ def test_a_leader_that_joined_again_stays_and_else_the_first_that_joined_leads()
 
 
 def test_the_waiting_members_are_counted_as_they_park_and_leave() -> None:
-    """All have joined when each waits and no issued id is unused."""
+    """All members have joined when each member waits and no issued id is unused."""
     made = roster("a", "a")
     assert (made.joined(), made.everyone_joined()) == (0, False)
     made.park(made["m0"], (1,))
@@ -135,7 +135,7 @@ def test_an_instance_id_belongs_to_its_newest_member_until_that_one_goes() -> No
 
 
 def test_the_longest_rebalance_timeout_of_any_member_counts() -> None:
-    """An empty group has none."""
+    """The timeout of an empty group is 0."""
     made = Roster()
     assert made.rebalance_timeout_ms() == 0
     for n, timeout in enumerate((5, 9, 7)):
@@ -144,7 +144,7 @@ def test_the_longest_rebalance_timeout_of_any_member_counts() -> None:
 
 
 def test_a_member_keeps_every_field_through_its_record() -> None:
-    """A join is a new member; a record has the assignment that takes effect, also an empty one."""
+    """A join makes a new member; a record has the next assignment, even an empty one."""
     event = JoinGroup(
         1, "", "m", offering("a", "b"), "consumer", 11, 12, "i", "client", "/host", "why"
     )

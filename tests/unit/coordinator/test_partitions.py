@@ -1,4 +1,4 @@
-"""Sets of partitions by topic: with member epochs and without, and one member's steps with every field."""
+"""Sets of partitions by topic, with and without epochs, and the fields of a member's steps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STABLE, UNREVOKED, UNRELEASED = MemberState.STABLE, MemberState.UNREVOKED, Membe
 
 
 def test_epochs_are_dropped_and_given() -> None:
-    """Ascending; a topic without partitions is in no result."""
+    """Partitions ascend; a topic without partitions is left out."""
     assert plain(HELD) == {A: (0, 2), B: (4,)}
     assert dated({A: (2, 0), C: ()}, 9) == {A: {2: 9, 0: 9}}
     assert list(pairs(HELD)) == [(A, 2), (A, 0), (B, 4)]
@@ -31,14 +31,14 @@ def test_epochs_are_dropped_and_given() -> None:
 
 
 def test_partitions_are_kept_with_their_epochs() -> None:
-    """By topic and number; a topic that loses its last partition goes."""
+    """The filter gets topic and number; a topic without remaining partitions is left out."""
     assert keep(HELD, lambda topic, number: number != 2) == {A: {0: 5}, B: {4: 6}}
     assert keep(HELD, lambda topic, number: topic == A) == {A: {2: 7, 0: 5}}
     assert keep(HELD, lambda topic, number: False) == {}
 
 
 def test_a_union_has_the_later_epoch() -> None:
-    """The second set's, topics in order."""
+    """The second set's epoch is used, and topics are in order."""
     merged = merge({B: {1: 1}, A: {0: 1, 2: 1}}, {A: {2: 8, 3: 8}, C: {5: 8}})
     assert merged == {A: {0: 1, 2: 8, 3: 8}, B: {1: 1}, C: {5: 8}}
     assert list(merged) == [A, B, C]
@@ -63,12 +63,12 @@ def test_a_union_has_the_later_epoch() -> None:
 def test_every_partition_counts_for_a_subset_and_any_for_an_overlap(
     one: Partitions, overlap: bool, subset: bool
 ) -> None:
-    """Of each topic, in any order."""
+    """Every topic is compared, and the order does not matter."""
     assert (overlaps(one, HELD), within(one, HELD)) == (overlap, subset)
 
 
 def aim(target: Partitions, *, taken: object = (), reads_anew: bool = False) -> Aim:
-    """The target of epoch 9; the member reads a and b."""
+    """Return a target of epoch 9 for a member that reads a and b."""
     held = set(taken)  # type: ignore[call-overload]
     return Aim(9, target, frozenset({A, B}), lambda t, p: (t, p) in held, reads_anew)
 
@@ -80,7 +80,7 @@ def at(
     assigned: dict[bytes, dict[int, int]] | None = None,
     revoking: dict[bytes, dict[int, int]] | None = None,
 ) -> CurrentAssignment:
-    """A member that came from epoch 4."""
+    """Return the state of a member that came from epoch 4."""
     return CurrentAssignment(epoch, 4, state, assigned or {}, revoking or {})
 
 
@@ -90,9 +90,10 @@ STAYS = {A: {0: 3, 1: 5}, B: {4: 2}}
 @pytest.mark.parametrize(
     ("member", "where", "owned", "after"),
     [
-        # Settled: nothing happens, whatever is reported.
+        # Settled: the member's report changes no partition.
         (at(epoch=9, assigned=STAYS), aim({A: (7,)}), {}, at(epoch=9, assigned=STAYS)),
-        # Two partitions are to go: first the revocation, the kept ones keep their epochs.
+        # Two partitions must move: the revocation comes first, and kept partitions keep their
+        # epochs.
         (
             at(assigned=STAYS), aim({A: (1, 2), B: ()}), None,
             CurrentAssignment(5, 5, UNREVOKED, {A: {1: 5}}, {A: {0: 3}, B: {4: 2}}),
@@ -101,7 +102,7 @@ STAYS = {A: {0: 3, 1: 5}, B: {4: 2}}
             at(assigned=STAYS), aim({A: (1, 2)}), {A: (1,), B: (4,)},
             CurrentAssignment(5, 5, UNREVOKED, {A: {1: 5}}, {A: {0: 3}, B: {4: 2}}),
         ),
-        # The report has none of them any more: the free ones are granted at once.
+        # The report has no partition to revoke: the free partitions are granted immediately.
         (
             at(assigned=STAYS), aim({A: (3, 1, 2)}), {A: (1,)},
             CurrentAssignment(9, 5, STABLE, {A: {1: 5, 2: 9, 3: 9}}, {}),
@@ -110,7 +111,7 @@ STAYS = {A: {0: 3, 1: 5}, B: {4: 2}}
             at(assigned=STAYS), aim({A: (3, 1, 2), B: (4, 5)}, taken=[(A, 2)]), {A: (1,)},
             CurrentAssignment(9, 5, UNRELEASED, {A: {1: 5, 3: 9}, B: {4: 2, 5: 9}}, {}),
         ),
-        # A pending revocation blocks the member until no partition of it is reported.
+        # A pending revocation blocks the member until its report has no revoked partition.
         (
             at(UNREVOKED, assigned={A: {1: 5}}, revoking={A: {0: 3}, B: {4: 2}}), aim({A: (1,)}),
             {B: (4,)},
@@ -129,7 +130,7 @@ STAYS = {A: {0: 3, 1: 5}, B: {4: 2}}
             at(UNRELEASED, epoch=9, assigned={A: {1: 5}}), aim({A: (1, 2)}, taken=[(A, 2)]), None,
             CurrentAssignment(9, 9, UNRELEASED, {A: {1: 5}}, {}),
         ),
-        # A topic that the member does not read is given up in any case, and never granted.
+        # A partition of an unsubscribed topic is always revoked and never granted.
         (
             at(assigned={C: {0: 1}}), aim({C: (0, 1), B: (2,)}), None,
             CurrentAssignment(5, 5, UNREVOKED, {}, {C: {0: 1}}),
@@ -138,7 +139,7 @@ STAYS = {A: {0: 3, 1: 5}, B: {4: 2}}
             at(), aim({C: (0, 1), B: (2,)}), {},
             CurrentAssignment(9, 5, STABLE, {B: {2: 9}}, {}),
         ),
-        # With a new subscription, also by a member that is blocked or settled.
+        # A new subscription has the same effect on a blocked or settled member.
         (
             at(epoch=9, assigned={A: {0: 3}, C: {1: 2}}), aim({}, reads_anew=True), None,
             CurrentAssignment(9, 9, UNREVOKED, {A: {0: 3}}, {C: {1: 2}}),
@@ -157,5 +158,5 @@ STAYS = {A: {0: 3, 1: 5}, B: {4: 2}}
 def test_a_members_next_step_has_these_fields(
     member: CurrentAssignment, where: Aim, owned: Partitions | None, after: CurrentAssignment
 ) -> None:
-    """Both epochs, the state, the assigned and the revoked partitions with the epoch of each."""
+    """The fields are both epochs, the state, and the assigned and revoked partitions with their epochs."""
     assert next_step(member, where, owned) == after

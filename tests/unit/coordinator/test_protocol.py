@@ -1,4 +1,4 @@
-"""ConsumerProtocol: the bytes of real consumers, read in full, and each way in which bytes do not parse."""
+"""ConsumerProtocol: the bytes of real consumers, read in full, and malformed bytes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from faust_assigner.coordinator.protocol import (
 
 
 def text(value: str) -> bytes:
-    """A string after its length."""
+    """Return a string after its length."""
     raw = value.encode()
     return struct.pack(">h", len(raw)) + raw
 
 
 def partitions(*topics: tuple[str, tuple[int, ...]]) -> bytes:
-    """Topics with numbers, in the given order."""
+    """Return topics with numbers, in the given order."""
     parts = [struct.pack(">i", len(topics))]
     for name, numbers in topics:
         parts += [text(name), struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)]
@@ -54,7 +54,7 @@ HELD = {"b": (3, 5, 7), "a": (0,), "c": ()}
 def test_a_subscription_is_read_with_every_field(
     version: int, metadata: bytes, found: Subscription
 ) -> None:
-    """User data is skipped, a topic that is named twice has all its numbers in order."""
+    """User data is skipped; a topic that is named twice has all its numbers in order."""
     raw = struct.pack(">h", version) + metadata
     assert read_subscription(raw) == found
     assert subscribed_topics(raw) == found.topics
@@ -62,7 +62,7 @@ def test_a_subscription_is_read_with_every_field(
 
 @pytest.mark.parametrize("end", range(len(TOPICS + USER_DATA + OWNED + RACK) + 2))
 def test_a_subscription_that_is_cut_off_does_not_parse(end: int) -> None:
-    """At whatever byte; only the topics are read as soon as they are whole."""
+    """The cut may be at any byte; only the topics are readable once they are complete."""
     raw = (struct.pack(">h", 3) + TOPICS + USER_DATA + OWNED + RACK)[:end]
     assert read_subscription(raw) is None
     assert subscribed_topics(raw) == (("b", "\u00e4") if end >= 2 + len(TOPICS) else None)
@@ -81,19 +81,19 @@ def test_a_subscription_that_is_cut_off_does_not_parse(end: int) -> None:
     ids=["version", "count", "length", "too few", "too many", "text"],
 )
 def test_topics_that_are_no_list_of_texts_do_not_parse(metadata: bytes) -> None:
-    """Neither for the subscription nor for the protection of offsets."""
+    """Neither the subscription nor the protection of offsets uses such topics."""
     assert read_subscription(metadata) is None
     assert subscribed_topics(metadata) is None
 
 
 def test_as_many_topics_as_are_allowed_are_read() -> None:
-    """Empty names of two bytes each."""
+    """The names are empty and take two bytes each."""
     raw = struct.pack(">hi", 0, MAX_ENTRIES) + text("") * MAX_ENTRIES
     assert len(subscribed_topics(raw) or ()) == MAX_ENTRIES
 
 
 def test_an_assignment_is_written_in_the_order_of_its_names_and_read_back() -> None:
-    """The version, the topics, no user data."""
+    """The bytes are the version, the topics and no user data."""
     given = {"b": (1, 2), "\u00e4": (0,), "a": ()}
     raw = write_assignment(3, given)
     assert raw == (
@@ -107,7 +107,7 @@ def test_an_assignment_is_written_in_the_order_of_its_names_and_read_back() -> N
 
 
 def test_an_assignment_that_is_cut_off_or_of_a_negative_version_does_not_parse() -> None:
-    """The user data at its end is not read."""
+    """The user data at the end is not read."""
     raw = write_assignment(3, {"b": (1, 2), "c": (7,)})
     for end in range(1, len(raw) - 4):
         assert read_assignment(raw[:end]) is None, end

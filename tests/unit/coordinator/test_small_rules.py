@@ -1,4 +1,4 @@
-"""Rules of the coordinator for one odd input each: versions, repetitions, names, second holders."""
+"""Rules of the coordinator with unusual inputs: versions, repetitions, names, second holders."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LIMITS = TransactionLimits(max_timeout_ms=60_000)
 def subscription(
     version: int, *, rack: bytes | None = b"r", owned: tuple[int, ...] = (1,)
 ) -> bytes:
-    """The topic "foo" and owned partitions of it, as the version writes them."""
+    """Return a subscription to "foo" with owned partitions, in the version's format."""
     data = struct.pack(">hih3si", version, 1, 3, b"foo", -1)
     if version >= 1:
         numbers = struct.pack(f">i{len(owned)}i", len(owned), *owned)
@@ -60,7 +60,7 @@ def subscription(
 def test_each_version_of_a_subscription_has_its_own_fields(
     version: int, owned: dict[str, tuple[int, ...]], rack: str | None
 ) -> None:
-    """Owned partitions since 1, a generation since 2, a rack since 3; later versions only add."""
+    """Owned partitions exist from version 1, a generation from 2, a rack from 3."""
     found = read_subscription(subscription(version))
     assert found is not None
     assert (found.version, found.topics, dict(found.owned), found.rack_id) == (
@@ -73,14 +73,14 @@ def test_each_version_of_a_subscription_has_its_own_fields(
 
 @pytest.mark.parametrize("rack", [None, b""])
 def test_an_empty_rack_is_no_rack(rack: bytes | None) -> None:
-    """Clients without client.rack send it."""
+    """Clients without client.rack send an empty rack."""
     found = read_subscription(subscription(3, rack=rack))
     assert found is not None
     assert found.rack_id is None
 
 
 def test_partitions_below_zero_do_not_exist() -> None:
-    """Each number once, in order; in an assignment as in a subscription."""
+    """Each number is kept once and in order, in assignments and in subscriptions."""
     found = read_subscription(subscription(1, owned=(3, -1, 0, 3)))
     assert found is not None
     assert dict(found.owned) == {"foo": (0, 3)}
@@ -91,7 +91,7 @@ def test_partitions_below_zero_do_not_exist() -> None:
 
 
 def test_the_record_of_a_former_holder_does_not_free_an_instance_id() -> None:
-    """Whatever the order in which the records of a takeover are read."""
+    """The records of a takeover may be read in any order."""
     book = Book("g")
     for member_id in ("m1", "m2"):
         book.apply(Record(Key(Kind.MEMBER, "g", member_id), MemberMetadata(instance_id="i")))
@@ -102,7 +102,7 @@ def test_the_record_of_a_former_holder_does_not_free_an_instance_id() -> None:
 
 
 def test_a_failed_write_is_tried_again_after_a_pause() -> None:
-    """A full disk must not make the timers fire without end."""
+    """A full disk must not make the timers fire without a pause."""
     bench = Bench()
     bench.disk_fails = True
     assert bench.join("m1").error is not Code.NONE
@@ -118,14 +118,14 @@ def test_a_topic_without_partitions_in_a_report_is_left_out() -> None:
 
 @pytest.mark.parametrize("count", [1, 5])
 def test_the_existing_names_are_found_from_either_side(count: int) -> None:
-    """Few names of many topics, and many names of few topics."""
+    """The cases have few names of many topics and many names of few topics."""
     topics = catalogue(**{f"t{n}": 1 for n in range(3)})
     names = {f"t{n}" for n in range(2, 2 + count)}
     assert topics.existing(names) == {"t2"}
 
 
 def test_a_restored_classic_group_knows_the_topics() -> None:
-    """It needs them when it becomes a consumer group."""
+    """The group needs the topics for a conversion to a consumer group."""
     topics = catalogue(a=4)
     record = fx.GroupRecord("g", 1, "consumer", "range", None, 0, ())
     made = [
@@ -142,7 +142,7 @@ def test_a_restored_classic_group_knows_the_topics() -> None:
 
 
 def test_an_offset_that_is_reset_in_an_empty_group_has_its_whole_time() -> None:
-    """An administrator's commit counts from itself, older ones from the last leave."""
+    """An administrator's commit expires by its own age, older commits by the last leave."""
     record = fx.GroupRecord("g", 1, "consumer", "range", None, 1_000, ())
     group: Any = ClassicGroup.restore(record, GroupLimits(), 0)
     book = OffsetBook(
@@ -158,14 +158,14 @@ def test_an_offset_that_is_reset_in_an_empty_group_has_its_whole_time() -> None:
 
 
 def test_a_topics_offsets_are_those_of_its_whole_name() -> None:
-    """The deletion of "t" leaves "t2"."""
+    """The deletion of "t" keeps "t2"."""
     book = OffsetBook({("t", 0): Committed(1), ("t2", 0): Committed(1), ("t", 3): Committed(1)})
     assert book.of_topic("t") == (("t", 0), ("t", 3))
     assert book.drop([("t", 0), ("t", 9)]) == (("t", 0),)
 
 
 def test_one_name_is_registered_again_by_the_same_function_alone() -> None:
-    """Two brokers of one process load the same plug-in."""
+    """Two brokers in a process load the same plug-in."""
     name, assign = "uniform", ASSIGNORS["uniform"]
     register(name, assign)
     with pytest.raises(ValueError, match="another function"):
@@ -174,7 +174,7 @@ def test_one_name_is_registered_again_by_the_same_function_alone() -> None:
 
 
 def test_of_two_holders_of_a_partition_the_first_one_keeps_it() -> None:
-    """An old target may name a partition twice, after a change of the assignor."""
+    """After a change of the assignor an old target may name a partition twice."""
     before = {"a": {topic_id("x"): (0, 1)}, "b": {topic_id("x"): (1, 2)}}
     target = compute(spec("uniform", {"a": "x", "b": "x"}, {"x": 4}, before))
     assert set(target["a"][topic_id("x")]) >= {0, 1}
@@ -186,7 +186,7 @@ def test_of_two_holders_of_a_partition_the_first_one_keeps_it() -> None:
 
 
 def ended(**more: Any) -> Transaction:
-    """An id whose last transaction was committed."""
+    """Return a transactional id whose last transaction was committed."""
     values = {"state": State.COMPLETE_COMMIT, "updated_ms": 1, **more}
     return Transaction("t", values.pop("producer_id", 7), values.pop("epoch", 4), 1_000, **values)
 
@@ -198,7 +198,7 @@ def ended(**more: Any) -> Transaction:
 def test_the_last_end_of_an_exhausted_id_is_repeated_while_its_successor_has_done_nothing(
     epoch: int, previous: int, error: Code
 ) -> None:
-    """A later end of the new id is another transaction, and makes that id the one before."""
+    """A later end under the new id is a new transaction, and the new id becomes the previous id."""
     known = ended(producer_id=99, epoch=epoch, previous_producer_id=previous, is_bumped=True)
     assert step("t", known, EndAndBump(7, LAST_EPOCH, True, 100), 5, LIMITS).error is error
 
@@ -209,7 +209,7 @@ def test_the_last_end_of_an_exhausted_id_is_repeated_while_its_successor_has_don
 def test_only_the_last_epoch_of_the_id_before_goes_on_under_a_fresh_id(
     epoch: int, error: Code
 ) -> None:
-    """KIP-360: any other epoch of it belongs to an older producer."""
+    """KIP-360: a lower epoch of the previous id belongs to an older producer."""
     known = ended(
         producer_id=99, epoch=0, previous_producer_id=7, last_epoch=epoch, state=State.EMPTY
     )
@@ -217,7 +217,7 @@ def test_only_the_last_epoch_of_the_id_before_goes_on_under_a_fresh_id(
 
 
 def test_an_end_of_the_first_version_is_not_repeated_as_one_of_the_second() -> None:
-    """Its producer has got no next epoch."""
+    """A producer of the first version got no next epoch."""
     known = ended(state=State.ONGOING, started_ms=1, is_bumped=True)
     done = step("t", known, EndTransaction(7, 4, True), 5, LIMITS).transaction
     assert done is not None
@@ -227,6 +227,6 @@ def test_an_end_of_the_first_version_is_not_repeated_as_one_of_the_second() -> N
 
 
 def test_an_assignment_with_a_name_that_is_not_utf8_does_not_parse() -> None:
-    """The client of a group's leader writes it; the group goes on without it."""
+    """The leader's client writes the assignment; the group continues without it."""
     assert read_assignment(struct.pack(">hih1sii", 0, 1, 1, b"\xff", 1, 0)) is None
     assert read_subscription(struct.pack(">hih1si", 0, 1, 1, b"\xff", -1)) is None

@@ -1,4 +1,4 @@
-"""Deadlines of members: the earliest first, ties by purpose and member, and none after it was dropped."""
+"""Deadlines of members: earliest first, ties by purpose and member, and none after a drop."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from faust_assigner.coordinator.timers import Purpose, Timers
 
 
 def due(timers: Timers, now_ms: int) -> Iterator[tuple[Purpose, str]]:
-    """Every timer that is due, in its order."""
+    """Yield every due timer, in order."""
     while (found := timers.pop_due(now_ms)) is not None:
         yield found
 
 
 def test_due_timers_come_by_time_then_purpose_then_member() -> None:
-    """At its time and not a millisecond earlier; each comes once."""
+    """A timer is due at its time and not a millisecond earlier, and is returned once."""
     timers = Timers()
     assert (timers.earliest(), timers.pop_due(10**9)) == (None, None)
     timers.set(Purpose.SYNC, "b", 5)
@@ -34,7 +34,7 @@ def test_due_timers_come_by_time_then_purpose_then_member() -> None:
 
 
 def test_a_moved_deadline_rings_at_its_last_time_alone() -> None:
-    """Later, earlier, and back to the first time."""
+    """The deadline moves later, earlier, and back to the first time."""
     timers = Timers()
     for deadlines in ((5, 9), (9, 5), (5, 9, 5), (5, 9, 7)):
         for deadline in deadlines:
@@ -46,7 +46,7 @@ def test_a_moved_deadline_rings_at_its_last_time_alone() -> None:
 
 
 def test_a_deadline_of_0_is_one() -> None:
-    """Time may begin there."""
+    """The clock may start at 0."""
     timers = Timers()
     timers.set(Purpose.JOIN, "a", 0)
     assert (timers.get(Purpose.JOIN, "a"), timers.earliest()) == (0, 0)
@@ -54,7 +54,7 @@ def test_a_deadline_of_0_is_one() -> None:
 
 
 def test_a_dropped_deadline_does_not_ring() -> None:
-    """Neither the one of a purpose nor any of a member; those of the other member stay."""
+    """A purpose's and a member's deadlines are dropped; the second member's deadlines stay."""
     timers = Timers()
     for n, purpose in enumerate(Purpose):
         timers.set(purpose, "a", 10 + n)
@@ -70,7 +70,7 @@ def test_a_dropped_deadline_does_not_ring() -> None:
 
 
 def test_a_renamed_deadline_rings_for_the_new_member() -> None:
-    """One purpose alone; a member without a deadline gives none."""
+    """Only the purpose's deadline is renamed; a member without a deadline changes no deadline."""
     timers = Timers()
     timers.set(Purpose.SESSION, "a", 5)
     timers.set(Purpose.SYNC, "a", 6)

@@ -26,7 +26,7 @@ START_MS: Final = 10_000
 
 
 def classic() -> Group:
-    """A classic group that has had no member yet."""
+    """Return a classic group before its first member."""
     return ClassicGroup(
         "g",
         GroupLimits(6_000, 60_000, initial_rebalance_delay_ms=3_000, max_size=4, max_pending=2),
@@ -38,7 +38,7 @@ def classic() -> Group:
 
 
 def consumer(inline_size: int = 2_000) -> Group:
-    """A consumer group that has had no member yet."""
+    """Return a consumer group before its first member."""
     limits = ConsumerLimits(
         session_timeout_ms=8_000,
         heartbeat_interval_ms=700,
@@ -70,7 +70,7 @@ STORIES: dict[str, tuple[Callable[[], Group], Sequence[Step]]] = {
 
 
 def told(name: str) -> str:
-    """The transcript of a story."""
+    """Return the transcript of a story."""
     group, steps = STORIES[name]
     return "\n".join(transcript(group(), steps, START_MS)) + "\n"
 

@@ -1,4 +1,4 @@
-"""Requests that no group gets to see: first what is wrong with them, then that nobody knows the group."""
+"""Requests without a group: an error of the request has priority over the unknown group."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ PROTOCOLS = (Protocol("range", b""),)
 def test_the_request_is_looked_at_before_the_group(
     event: Request, nameless: Code, named: Code
 ) -> None:
-    """As GroupCoordinatorService does; an empty id is refused in the words of each protocol."""
+    """GroupCoordinatorService has the same order; an empty id has each protocol's own error."""
     limits = GroupLimits(), ConsumerLimits()
     assert answer_unknown(event, "", *limits).error is nameless
     assert answer_unknown(event, "g", *limits).error is named
 
 
 def test_whoever_leaves_a_group_nobody_knows_is_unknown_each_by_itself() -> None:
-    """The request is well, its members are not: older versions get the error of the only one."""
+    """The request is valid, its members are unknown: old versions get the single member's error."""
     leavers = (Leaver("m"), Leaver("", "i"))
     answer = answer_unknown(LeaveGroup(1, leavers), "g", GroupLimits(), ConsumerLimits())
     assert getattr(answer, "results", ()) == (

@@ -1,4 +1,4 @@
-"""``faust-assigner deploy-check`` as a command: refused options and the exit code without a broker."""
+"""``faust-assigner deploy-check`` as a command: refused options, exit code without a broker."""
 
 from __future__ import annotations
 

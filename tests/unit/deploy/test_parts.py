@@ -1,4 +1,4 @@
-"""The parts of deploy-check: checks, members' names, newcomers, pauses and the leader's settings."""
+"""The parts of deploy-check: checks, names, newcomers, pauses and the leader's settings."""
 
 from __future__ import annotations
 

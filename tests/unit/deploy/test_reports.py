@@ -154,7 +154,7 @@ def told(name: str) -> str:
 
 
 def life() -> str:
-    """Return every field of a fleet after a stop, after a catch-up of copies and after four joins."""
+    """Return every field of a fleet after a stop, a catch-up of copies and four joins."""
     start = calm().fleet
     assert start is not None
     now, moved = start.without(["w3"]).at_rest()

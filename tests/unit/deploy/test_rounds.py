@@ -1,4 +1,4 @@
-"""The rounds that deploy-check plays: their order, the counted moves, and the claims between them."""
+"""The rounds that deploy-check plays: their order, their moves, and the claims between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hand-made rounds and incidents: departed and new members, and the round that moved a partition."""
+"""Hand-made rounds and incidents: departed and new members, and the round that moved a task."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_a_restarted_static_member_is_neither_gone_nor_new() -> None:
 
 
 def moves(*decisions: Decision) -> list[tuple[int, str | None, str, int]]:
-    """Return (first generation, former owner, owner, deciding generation) of partition 0's moves."""
+    """Return (first generation, former owner, owner, deciding generation) of each move."""
     found = incidents(story(*decisions))
     return [
         (one.incident.first.generation, one.was, one.to, one.by.generation)

@@ -30,7 +30,7 @@ def killed(**options: int) -> tuple[Told, int]:
 
 
 def test_a_killed_owner_is_told_from_one_that_was_stopped() -> None:
-    """A stopping member announces its leave after SIGTERM; a killed member sends no such message."""
+    """A stopping member announces its leave after SIGTERM; a killed member announces no leave."""
     dead, number = killed()
     answer = why_partition(dead.story(), ("orders", number))
     assert "w1 left without handing over: killed, cut off" in text(answer)

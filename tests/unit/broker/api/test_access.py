@@ -1,4 +1,4 @@
-"""Rights within one request: refused elements, requests that are refused whole, and their answers."""
+"""Rights within a request: refused elements, requests refused as a whole, and their answers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Right = tuple[int, int, str]
 
 
 class Asked:
-    """A request of a peer with these rights; the handler answers with ``answer``."""
+    """A request of a peer with these rights; the handler returns ``answer``."""
 
     def __init__(self, key: int, version: int, values: dict[str, Any], *rights: Right) -> None:
         frame = request_frame(key, version, 7, values)[4:]
@@ -68,12 +68,12 @@ class Asked:
         return self.answer(request)
 
     async def outcome(self) -> Any:
-        """The answer."""
+        """Return the answer."""
         return await access.handle(cast(Any, self.api), cast(Any, self.call), self.request)
 
 
 def commit(*rights: Right) -> Asked:
-    """Offsets of three topics; the handler takes all that it gets."""
+    """Return a commit of three topics; the handler accepts all its topics."""
     topics = [
         {"name": name, "partitions": [{"partition_index": 3, "committed_offset": 9}]}
         for name in "abc"
@@ -84,7 +84,7 @@ def commit(*rights: Right) -> Asked:
 
 
 async def test_elements_without_the_right_are_refused_and_the_others_handled() -> None:
-    """The answer has both, and each element lets the event loop turn."""
+    """The answer has refused and accepted topics; the loop runs between the elements."""
     asked = commit((READ, GROUP, "g"), (READ, TOPIC, "b"))
     found = await asked.outcome()
     assert [topic.name for topic in asked.handled[0].topics] == ["b"]
@@ -98,7 +98,7 @@ async def test_elements_without_the_right_are_refused_and_the_others_handled() -
 
 
 async def test_a_request_whose_group_is_refused_is_not_handled() -> None:
-    """Each of its elements has the group's error."""
+    """Each element has the group's error."""
     asked = commit(*((READ, TOPIC, name) for name in "abc"))
     found = await asked.outcome()
     assert asked.handled == []
@@ -107,7 +107,7 @@ async def test_a_request_whose_group_is_refused_is_not_handled() -> None:
 
 
 async def test_an_error_of_the_whole_answer_leaves_no_elements() -> None:
-    """Kafka answers with it alone."""
+    """Kafka's answer also has only the error."""
     asked = commit((READ, GROUP, "g"), (READ, TOPIC, "b"))
     error = {"error_code": ErrorCode.coordinator_load_in_progress}
     asked.answer = lambda request: error
@@ -116,7 +116,7 @@ async def test_an_error_of_the_whole_answer_leaves_no_elements() -> None:
 
 @pytest.mark.parametrize("kind", ["coroutine", "future", "value"])
 async def test_the_handler_may_answer_later(kind: str) -> None:
-    """As a coroutine or as a future."""
+    """The handler may return a coroutine or a future."""
     asked = commit((READ, GROUP, "g"), *((READ, TOPIC, name) for name in "abc"))
     future = asyncio.get_running_loop().create_future()
     future.set_result({"topics": []})
@@ -131,7 +131,7 @@ async def test_the_handler_may_answer_later(kind: str) -> None:
 
 
 async def test_the_right_on_the_cluster_is_enough_where_kafka_says_so() -> None:
-    """To create topics, and not to add partitions."""
+    """The right covers the creation of topics but not of partitions."""
     topic = {"name": "t", "num_partitions": 1, "replication_factor": 1}
     everywhere = (CREATE, CLUSTER, THE_CLUSTER)
     asked = Asked(19, 5, {"topics": [topic]}, everywhere)
@@ -147,7 +147,7 @@ async def test_the_right_on_the_cluster_is_enough_where_kafka_says_so() -> None:
 
 
 async def test_each_kind_of_a_configured_resource_has_its_own_error() -> None:
-    """A broker's settings are the cluster's."""
+    """The error for a broker's settings is the cluster's error."""
     resources = [
         {"resource_type": kind, "resource_name": name}
         for kind, name in ((2, "t"), (32, "g"), (4, "0"), (2, "mine"))
@@ -172,7 +172,7 @@ async def test_each_kind_of_a_configured_resource_has_its_own_error() -> None:
 
 
 async def test_a_few_requests_are_refused_at_the_top_and_in_each_element() -> None:
-    """As Kafka does for elections, reassignments and descriptions of users."""
+    """Kafka also does so for elections, reassignments and descriptions of users."""
     topics = [{"topic": "t", "partitions": (0, 1)}]
     asked = Asked(43, 1, {"election_type": 0, "topic_partitions": topics, "timeout_ms": 1})
     found = await asked.outcome()
@@ -191,7 +191,7 @@ async def test_a_few_requests_are_refused_at_the_top_and_in_each_element() -> No
 
 
 async def test_groups_of_a_list_are_refused_by_their_names() -> None:
-    """Their elements are texts."""
+    """The elements of the list are texts."""
     asked = Asked(15, 5, {"groups": ("g", "h")}, (DESCRIBE, GROUP, "h"))
     found = await asked.outcome()
     assert asked.handled[0].groups == ("h",)
@@ -201,7 +201,7 @@ async def test_groups_of_a_list_are_refused_by_their_names() -> None:
 
 
 def test_a_topic_is_found_by_either_name_and_an_unknown_id_has_none() -> None:
-    """The handler answers that it does not know the id."""
+    """The handler answers an unknown id with its own error."""
     asked = commit()
     right = access.Right(READ, TOPIC, each="topics")
 
@@ -215,7 +215,7 @@ def test_a_topic_is_found_by_either_name_and_an_unknown_id_has_none() -> None:
 
 
 async def test_an_element_of_an_unknown_id_goes_to_the_handler() -> None:
-    """No rule can name it."""
+    """No rule names an unknown id."""
     asked = commit()
     element = SimpleNamespace(name=None, topic_id=uuid4())
     request = SimpleNamespace(topics=(element,))
@@ -227,7 +227,7 @@ async def test_an_element_of_an_unknown_id_goes_to_the_handler() -> None:
 
 
 def test_a_request_without_a_name_needs_no_right_on_one() -> None:
-    """A producer without a transactional id, for example."""
+    """A producer without a transactional id is an example."""
     asked = commit()
     right = access.Right(READ, GROUP, "group_id")
     call = cast(Any, asked.call)
@@ -241,7 +241,7 @@ def test_a_request_without_a_name_needs_no_right_on_one() -> None:
 async def test_another_right_on_the_cluster_is_not_enough(
     operation: int, handled: list[str]
 ) -> None:
-    """OffsetForLeaderEpoch is a question of brokers: CLUSTER_ACTION, else DESCRIBE on the topic."""
+    """OffsetForLeaderEpoch needs CLUSTER_ACTION on the cluster, or DESCRIBE on the topic."""
     parts = [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}]
     topics = [{"topic": "t", "partitions": parts}]
     right = (operation, CLUSTER, THE_CLUSTER)
@@ -251,7 +251,7 @@ async def test_another_right_on_the_cluster_is_not_enough(
 
 
 def allow(kind: int, name: str, operation: int) -> Acl:
-    """A rule for clients without a log-in."""
+    """Return a rule for clients without a log-in."""
     return Acl(kind, name, LITERAL, ANONYMOUS, "*", operation, ALLOW)
 
 
@@ -261,7 +261,7 @@ def allow(kind: int, name: str, operation: int) -> Acl:
 def test_a_transactional_batch_needs_a_right_on_its_transactional_id(
     rule: int | None, error: ErrorCode | None
 ) -> None:
-    """Beside the right to write to the topic; its topic and its producer would be accepted."""
+    """Rights on the topic are not enough."""
 
     async def story(hall: Hall) -> int:
         hall.node.catalogue.create("t", 1, {})
@@ -279,7 +279,7 @@ def test_a_transactional_batch_needs_a_right_on_its_transactional_id(
 
 
 def test_a_barred_partition_keeps_the_others_out_of_the_transaction() -> None:
-    """AddPartitionsToTxn takes all or none, and names the one that is barred."""
+    """AddPartitionsToTxn adds all partitions or none, and its answer names the refused partition."""
 
     async def story(hall: Hall) -> dict[str, int]:
         for name in ("t", "u"):

@@ -1,4 +1,4 @@
-"""Answers to the tools of operators, whole: groups, transactions, users, offsets and versions."""
+"""Whole answers to operators' tools: groups, transactions, users, offsets and versions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ UNACCEPTABLE, DUPLICATE, NO_GROUP = 93, 92, 69
 
 
 def classic_group(hall: Hall, group_id: str = "g") -> None:
-    """A stable group of two members with different metadata and assignments."""
+    """Make a stable group of two members with different metadata and assignments."""
     tell = hall.node.groups.ask
     for member_id, instance in (("m", None), ("n", "i")):
         tell(
@@ -66,7 +66,7 @@ def classic_group(hall: Hall, group_id: str = "g") -> None:
 
 
 def test_a_classic_group_is_described_with_every_field_of_its_members() -> None:
-    """Once, however often it is named; beside a group of the other protocol and an unknown one."""
+    """A group that is named twice is described once, beside a consumer group and an unknown group."""
 
     async def story(hall: Hall) -> Any:
         classic_group(hall)
@@ -96,7 +96,7 @@ def test_a_classic_group_is_described_with_every_field_of_its_members() -> None:
 
 @pytest.mark.parametrize("may_all", [False, True])
 def test_groups_are_listed_to_clients_that_may_describe_them(may_all: bool) -> None:
-    """By a right on the group, or on the cluster; with their types, states and protocols."""
+    """A right on the group or on the cluster is enough; types, states and protocols are listed."""
 
     async def story(hall: Hall) -> list[tuple[str, str, str, str]]:
         classic_group(hall)
@@ -116,7 +116,7 @@ def test_groups_are_listed_to_clients_that_may_describe_them(may_all: bool) -> N
 
 
 def test_groups_of_the_consumer_protocol_are_described_once_and_with_their_reasons() -> None:
-    """Beside a classic one, an unknown one and one without a name."""
+    """The request also has a classic group, an unknown group and an empty name."""
 
     async def story(hall: Hall) -> Any:
         topic = hall.node.catalogue.create("t", 2, {})
@@ -154,7 +154,7 @@ def test_groups_of_the_consumer_protocol_are_described_once_and_with_their_reaso
 
 
 def test_transactions_and_their_topics_are_shown_by_the_rights_of_the_client() -> None:
-    """One of two transactional ids, and one of the two topics in which it wrote."""
+    """The client may describe the first of two transactional ids and the first of its two topics."""
 
     async def story(hall: Hall) -> Any:
         await transactions(hall)
@@ -188,7 +188,7 @@ def test_transactions_and_their_topics_are_shown_by_the_rights_of_the_client() -
 
 
 def test_partitions_of_a_transaction_are_shown_in_order_with_their_topic() -> None:
-    """Of three topics; the partitions of one that is gone are left out."""
+    """The partitions of a deleted topic are left out."""
 
     async def story(hall: Hall) -> list[tuple[str, tuple[int, ...]]]:
         topics = [hall.node.catalogue.create(name, 12, {}) for name in "tuv"]
@@ -204,7 +204,7 @@ def test_partitions_of_a_transaction_are_shown_in_order_with_their_topic() -> No
 
 
 def test_two_open_transactions_are_shown_with_their_own_producers_and_offsets() -> None:
-    """In the order in which the producers were seen last."""
+    """The producers are in the order of their last write."""
 
     async def story(hall: Hall) -> list[tuple[int, ...]]:
         log = hall.node.catalogue.create("t", 1, {}).partitions[0]
@@ -230,7 +230,7 @@ def test_two_open_transactions_are_shown_with_their_own_producers_and_offsets() 
 
 
 def test_each_user_of_a_change_succeeds_or_fails_alone() -> None:
-    """A deletion and a creation of one user are two changes of it; the others are made."""
+    """A deletion and a creation of the same user are both refused; the remaining changes are made."""
 
     async def story(hall: Hall) -> Any:
         hall.node.credentials.set_password("old", "x")
@@ -251,7 +251,7 @@ def test_each_user_of_a_change_succeeds_or_fails_alone() -> None:
 
 
 def test_a_disk_that_refuses_a_credential_is_named_in_the_answer() -> None:
-    """The user does not exist then."""
+    """The user then does not exist."""
 
     async def story(hall: Hall) -> tuple[int, int]:
         def full(*arguments: object, **more: object) -> None:
@@ -268,7 +268,7 @@ def test_a_disk_that_refuses_a_credential_is_named_in_the_answer() -> None:
 def test_users_are_described_with_their_mechanisms_or_the_reason_why_not(
     names: tuple[str, ...] | None,
 ) -> None:
-    """No list and an empty one ask for all; a user that is named twice is described not at all."""
+    """A missing or empty list selects all users; a repeated name is an error."""
 
     async def story(hall: Hall) -> list[Any]:
         for name, mechanisms in (("a", (1, 2)), ("b", (2,))):
@@ -293,7 +293,7 @@ def test_users_are_described_with_their_mechanisms_or_the_reason_why_not(
 
 
 def test_a_partition_that_a_commit_names_twice_has_its_last_offset() -> None:
-    """With every field; an unknown partition of a known topic id has the error of a partition."""
+    """The offset keeps every field; a known topic's unknown partition has a partition's error."""
 
     async def story(hall: Hall) -> Any:
         hall.node.clock = lambda: 5_000
@@ -321,7 +321,7 @@ def test_a_partition_that_a_commit_names_twice_has_its_last_offset() -> None:
 
 @pytest.mark.parametrize(("retention_ms", "expires"), [(-1, None), (0, 5_000), (7, 5_007)])
 def test_an_offset_may_have_an_age_of_its_own(retention_ms: int, expires: int | None) -> None:
-    """Clients of versions 2 to 4 set it; -1 is the broker's setting, and 0 expires at once."""
+    """Clients of versions 2 to 4 set the age; -1 is the broker's setting, and 0 expires immediately."""
 
     async def story(hall: Hall) -> Any:
         hall.node.clock = lambda: 5_000
@@ -338,7 +338,7 @@ def test_an_offset_may_have_an_age_of_its_own(retention_ms: int, expires: int | 
 
 
 def test_committed_offsets_are_read_with_every_field_by_the_rights_of_the_client() -> None:
-    """All of two groups, of which one is barred; topics that the client may not describe are left out."""
+    """A barred group has an error; topics that the client may not describe are left out."""
 
     async def story(hall: Hall) -> Any:
         for name in "tu":
@@ -414,7 +414,7 @@ def test_the_served_versions_and_features_are_advertised_whole(version: int) -> 
 def test_operations_on_the_cluster_are_told_to_clients_that_may_describe_it(
     rules: list[tuple[int, int, str]], operations: int
 ) -> None:
-    """A bit for each of them; a client that does not ask gets the value for that."""
+    """Each operation has a bit; a client that does not ask gets the default value."""
 
     async def story(hall: Hall) -> list[int]:
         with_rules(hall, *rules, (READ, TOPIC, "t"))
@@ -438,7 +438,7 @@ def test_operations_on_the_cluster_are_told_to_clients_that_may_describe_it(
      (1_500, (1, 2_000, 0)), (2_001, (-1, -1, -1))],
 )  # fmt: skip
 def test_each_special_time_has_its_own_offset(timestamp: int, found: tuple[int, int, int]) -> None:
-    """Latest, earliest, newest, local, tiered and a time; in a log whose first record was deleted."""
+    """The times are latest, earliest, newest, local, tiered and a date, in a trimmed log."""
 
     async def story(hall: Hall) -> tuple[int, int, int]:
         log = hall.node.catalogue.create("t", 1, {}).partitions[0]

@@ -1,4 +1,4 @@
-"""DescribeConfigs and its kin: where a value comes from, and which changes are refused."""
+"""DescribeConfigs and related requests: the sources of values, and refused changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval
 
 
 async def described(hall: Hall, kind: int, *names: tuple[str, ...] | None) -> dict[str, Any]:
-    """The settings of "t", asked for once for each of the lists of names."""
+    """Return the settings of "t", requested once for each list of names."""
     resources = [
         {"resource_type": kind, "resource_name": "t", "configuration_keys": wanted}
         for wanted in names
@@ -41,7 +41,7 @@ async def described(hall: Hall, kind: int, *names: tuple[str, ...] | None) -> di
 def test_a_resource_that_is_named_twice_is_answered_with_all_that_was_asked(
     asked: Any, found: set[str] | None
 ) -> None:
-    """Null asks for everything, whichever comes first."""
+    """A null list requests all settings, whichever list comes first."""
 
     async def story(hall: Hall) -> set[str]:
         hall.node.catalogue.create("t", 1, {})
@@ -53,7 +53,7 @@ def test_a_resource_that_is_named_twice_is_answered_with_all_that_was_asked(
 
 
 def test_a_refused_resource_is_answered_with_the_reason_beside_the_others() -> None:
-    """Tools print the message."""
+    """Tools print the reason."""
 
     async def story(hall: Hall) -> list[tuple[int, str | None, int]]:
         hall.node.catalogue.create("t", 1, {})
@@ -74,7 +74,7 @@ def test_a_refused_resource_is_answered_with_the_reason_beside_the_others() -> N
 
 
 def test_each_value_of_a_topic_says_where_it_comes_from() -> None:
-    """Set for the topic, set for the cluster as a new Kafka does (KIP-966), or neither."""
+    """The value is the topic's, the cluster's as in a new Kafka cluster (KIP-966), or the default."""
 
     async def story(hall: Hall) -> list[tuple[int, bool]]:
         hall.node.catalogue.create("t", 1, {"retention.ms": "1"})
@@ -86,7 +86,7 @@ def test_each_value_of_a_topic_says_where_it_comes_from() -> None:
 
 
 def test_each_value_of_a_group_says_where_it_comes_from() -> None:
-    """Set for the group, set in the broker's file, or Kafka's default."""
+    """The value is the group's, the broker's from its file, or Kafka's default."""
 
     async def story(hall: Hall) -> dict[str, tuple[str, int]]:
         own = Settings.parse({"group.consumer.heartbeat.interval.ms": 6_000})
@@ -102,7 +102,7 @@ def test_each_value_of_a_group_says_where_it_comes_from() -> None:
 
 
 async def edited(hall: Hall, kind: int, *changes: tuple[str, int, str | None]) -> int:
-    """The error of changing settings of "t"."""
+    """Change settings of "t" and return the error."""
     configs = [
         {"name": name, "config_operation": operation, "value": value}
         for name, operation, value in changes
@@ -113,7 +113,7 @@ async def edited(hall: Hall, kind: int, *changes: tuple[str, int, str | None]) -
 
 
 def test_a_setting_may_be_named_once_in_a_change_whatever_its_values() -> None:
-    """Kafka does not choose between two values either."""
+    """Kafka also refuses two values."""
 
     async def story(hall: Hall) -> tuple[int, dict[str, str]]:
         topic = hall.node.catalogue.create("t", 1, {})
@@ -124,7 +124,7 @@ def test_a_setting_may_be_named_once_in_a_change_whatever_its_values() -> None:
 
 
 def test_only_an_unset_needs_no_value() -> None:
-    """For a group as for a topic."""
+    """Groups and topics have the same rule."""
 
     async def story(hall: Hall) -> tuple[list[int], dict[str, str]]:
         topic = hall.node.catalogue.create("t", 1, {"retention.ms": "1"})
@@ -140,7 +140,7 @@ def test_only_an_unset_needs_no_value() -> None:
 
 
 def test_a_value_that_is_appended_again_stays_once() -> None:
-    """Appending is done by scripts that run again."""
+    """Scripts may append a value again."""
 
     async def story(hall: Hall) -> str:
         topic = hall.node.catalogue.create("t", 1, {"cleanup.policy": "delete"})
@@ -155,7 +155,7 @@ def test_a_value_that_is_appended_again_stays_once() -> None:
     ("value", "left"), [("delete", "compact"), ("delete,compact", ""), ("compact,delete", "")]
 )
 def test_each_of_the_subtracted_values_goes(value: str, left: str) -> None:
-    """In any order."""
+    """The order does not matter."""
 
     async def story(hall: Hall) -> str:
         topic = hall.node.catalogue.create("t", 1, {"cleanup.policy": "compact,delete"})
@@ -170,7 +170,7 @@ def test_each_of_the_subtracted_values_goes(value: str, left: str) -> None:
     ("name", "value"), [("retention.ms", "604800000"), ("message.timestamp.type", "CreateTime")]
 )
 def test_only_a_list_is_edited(way: int, name: str, value: str) -> None:
-    """Also where the result would be a valid value; the topic keeps its default."""
+    """The change is refused even with a valid result; the topic keeps its default."""
 
     async def story(hall: Hall) -> tuple[int, dict[str, str]]:
         topic = hall.node.catalogue.create("t", 1, {})
@@ -180,7 +180,7 @@ def test_only_a_list_is_edited(way: int, name: str, value: str) -> None:
 
 
 def test_version_0_of_the_list_knows_client_metrics_alone() -> None:
-    """KIP-1142 gave the request its kinds; before it, it was ListClientMetricsResources."""
+    """KIP-1142 added the kinds; before, the request was ListClientMetricsResources."""
 
     async def story(hall: Hall) -> list[int]:
         hall.node.catalogue.create("t", 1, {})
@@ -211,7 +211,7 @@ def test_version_0_of_the_list_knows_client_metrics_alone() -> None:
     ],
 )
 def test_values_of_topics_are_written_as_in_java(name: str, value: str, error: int) -> None:
-    """Python accepts underscores in numbers, and Java any case of a boolean."""
+    """Python accepts underscores in numbers, and Java accepts any case of a boolean."""
 
     async def story(hall: Hall) -> int:
         hall.node.catalogue.create("t", 1, {})
@@ -221,7 +221,7 @@ def test_values_of_topics_are_written_as_in_java(name: str, value: str, error: i
 
 
 def test_a_number_of_a_group_has_no_underscores_and_a_boolean_is_shown_in_lower_case() -> None:
-    """As Kafka does both."""
+    """Kafka has the same rules."""
 
     async def story(hall: Hall) -> tuple[int, list[str]]:
         hall.node.catalogue.create("t", 1, {"preallocate": " TRUE"})

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: what members hold, shall hold, and of which topics."""
+"""ConsumerGroupDescribe: the members' assignments, their targets, and the topics of both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MINUTE = datetime.timedelta(minutes=1)
 
 
 async def beats(hall: Hall, member: str, epoch: int, **said: Any) -> int:
-    """One heartbeat of a member of "g" that reads "t" and "u"; its epoch afterwards."""
+    """Send a heartbeat of a member of "g" that reads "t" and "u"; return the member's epoch."""
     values = {
         "group_id": "g",
         "member_id": member,
@@ -32,7 +32,7 @@ async def beats(hall: Hall, member: str, epoch: int, **said: Any) -> int:
 
 
 async def described(hall: Hall) -> dict[str, tuple[dict[str, int], dict[str, int]]]:
-    """Member -> how many partitions of each topic it holds, and shall hold."""
+    """Return each member's numbers of assigned and targeted partitions, by topic."""
     answer = await ask(hall, DESCRIBE, 1, group_ids=("g",))
     (group,) = answer.groups
 
@@ -46,7 +46,7 @@ async def described(hall: Hall) -> dict[str, tuple[dict[str, int], dict[str, int
 
 
 def test_a_member_holds_what_it_was_asked_to_give_up_until_it_says_otherwise() -> None:
-    """It may still be processing those partitions."""
+    """The member may still be processing the partitions."""
 
     async def story(hall: Hall) -> Any:
         hall.node.catalogue.create("t", 4, {})
@@ -64,7 +64,7 @@ def test_a_member_holds_what_it_was_asked_to_give_up_until_it_says_otherwise() -
 
 
 def test_a_topic_that_is_gone_is_left_out() -> None:
-    """Its id has no name any more."""
+    """The id of a deleted topic has no name."""
 
     async def story(hall: Hall) -> Any:
         hall.node.catalogue.create("t", 4, {})
@@ -77,7 +77,7 @@ def test_a_topic_that_is_gone_is_left_out() -> None:
 
 
 def test_the_epoch_of_the_assignment_is_told_apart_from_the_groups() -> None:
-    """The second member is in, and the target for both waits for its interval."""
+    """The second member has joined, and the new target waits for its interval."""
 
     async def story(hall: Hall) -> tuple[int, int]:
         hall.node.catalogue.create("t", 4, {})
@@ -90,7 +90,7 @@ def test_the_epoch_of_the_assignment_is_told_apart_from_the_groups() -> None:
 
 
 def test_a_late_commit_is_weighed_by_the_partitions_that_it_is_for() -> None:
-    """One that the member keeps is taken in its old epoch; one that it gave up is another's by now."""
+    """The old epoch may commit a kept partition, but not a revoked partition."""
 
     async def story(hall: Hall) -> list[int]:
         topic = hall.node.catalogue.create("t", 2, {})
@@ -121,7 +121,7 @@ def test_a_late_commit_is_weighed_by_the_partitions_that_it_is_for() -> None:
 
 
 def test_each_record_of_a_group_counts_for_itself_against_the_largest_message() -> None:
-    """As in Kafka: a join writes several, and only one that is too large is refused."""
+    """As in Kafka, a join writes several records, and only a record that is too large is refused."""
 
     async def story(hall: Hall) -> list[int]:
         hall.node.catalogue.create("t", 4, {})
@@ -137,7 +137,7 @@ def test_each_record_of_a_group_counts_for_itself_against_the_largest_message() 
 
 
 def test_a_group_that_is_gone_is_not_measured_on() -> None:
-    """One of its name that comes later begins its own rebalance."""
+    """A later group of the same name starts a new measurement."""
 
     async def story(hall: Hall) -> bool:
         hall.node.catalogue.create("t", 4, {})

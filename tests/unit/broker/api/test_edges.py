@@ -1,4 +1,4 @@
-"""Requests at the edges of their APIs: versions, bounds, names that occur twice, and open transactions."""
+"""Requests at the limits of their APIs: versions, bounds, repeated names, and open transactions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SECOND = datetime.timedelta(seconds=1)
 
 
 def test_a_topic_that_a_produce_names_twice_takes_the_records_of_both() -> None:
-    """Each for another partition; one answer has both."""
+    """The entries have different partitions, and a single topic in the answer has both."""
 
     async def story(hall: Hall) -> tuple[int, list[int]]:
         topic = hall.node.catalogue.create("t", 2, {})
@@ -49,7 +49,7 @@ def test_a_topic_that_a_produce_names_twice_takes_the_records_of_both() -> None:
 def test_a_batch_that_took_too_long_to_check_is_refused_and_not_appended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The producer sends it again: an appended batch would be there twice."""
+    """The producer will repeat the batch: a batch already appended would be stored twice."""
 
     def late(throttle: Throttle) -> None:
         raise TimeoutError("too late")
@@ -64,7 +64,7 @@ def test_a_batch_that_took_too_long_to_check_is_refused_and_not_appended(
 
 
 async def open_transaction(hall: Hall) -> Any:
-    """The log of "t" with one committed record at time 1,000 and an open transaction at 2,000."""
+    """Return the log of "t": a committed record of time 1,000 and an open transaction of 2,000."""
     topic = hall.node.catalogue.create("t", 1, {})
     log, ask_id = topic.partitions[0], hall.node.transactions.ask
     ask_id("tx", InitProducer(60_000, 7))
@@ -82,7 +82,7 @@ async def open_transaction(hall: Hall) -> Any:
 def test_a_committed_reader_finds_no_offset_from_the_open_transaction_on(
     committed: int, found: dict[int, int]
 ) -> None:
-    """Neither as the latest one nor by its time; other readers find both."""
+    """The latest offset and a search by time exclude the transaction; further readers see both."""
 
     async def story(hall: Hall) -> dict[int, int]:
         await open_transaction(hall)
@@ -113,7 +113,7 @@ def test_all_records_are_deleted_also_those_of_an_open_transaction() -> None:
 
 
 def test_a_time_is_looked_for_again_where_a_compaction_took_the_batch_meanwhile() -> None:
-    """The next batch has the offset; a trimmed log has none."""
+    """The search returns the next batch's offset; a trimmed log has no offset."""
 
     async def story(hall: Hall) -> list[int]:
         log = hall.node.catalogue.create("t", 1, {}).partitions[0]
@@ -143,14 +143,14 @@ def test_a_time_is_looked_for_again_where_a_compaction_took_the_batch_meanwhile(
 
 
 async def created(hall: Hall, *names: str, count: int = -1) -> list[tuple[int, int]]:
-    """(error, partitions) of each topic in the answer."""
+    """Return (error, partitions) of each topic in the answer."""
     topics = [{"name": n, "num_partitions": count, "replication_factor": 1} for n in names]
     answer = await ask(hall, CREATE, 7, topics=topics)
     return [(int(t.error_code), t.num_partitions) for t in answer.topics]
 
 
 def test_a_topic_that_is_named_twice_is_not_created() -> None:
-    """It is answered once; the topics beside it are created, with the broker's number of partitions."""
+    """The name has a single error; the second topic has the broker's number of partitions."""
 
     async def story(hall: Hall) -> Any:
         found = await created(hall, "twice", "once", "twice")
@@ -168,7 +168,7 @@ async def _number(hall: Hall) -> int:
 def test_a_client_that_cannot_say_so_lets_topics_be_created(
     version: int, allows: bool | None
 ) -> None:
-    """allow_auto_topic_creation is a field since version 4; each created topic is counted."""
+    """allow_auto_topic_creation exists since version 4; created topics are counted."""
 
     async def story(hall: Hall) -> tuple[int, int]:
         more = {} if allows is None else {"allow_auto_topic_creation": allows}
@@ -182,7 +182,7 @@ def test_a_client_that_cannot_say_so_lets_topics_be_created(
 
 
 def test_a_negative_rebalance_timeout_counts_as_none() -> None:
-    """A deadline in the past would end each round before it begins."""
+    """A deadline in the past would end each round before its start."""
 
     async def story(hall: Hall) -> list[int]:
         values = {
@@ -211,7 +211,7 @@ def test_a_negative_rebalance_timeout_counts_as_none() -> None:
 def test_a_list_of_leavers_has_a_bound(
     more: int, error: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As many as the limit are allowed."""
+    """The limit itself is allowed."""
     monkeypatch.setattr(limits, "MAX_LEAVERS", 2)
 
     async def story(hall: Hall) -> int:
@@ -222,7 +222,7 @@ def test_a_list_of_leavers_has_a_bound(
 
 
 async def beat(hall: Hall, version: int, member: str, epoch: int, **said: Any) -> Any:
-    """One ConsumerGroupHeartbeat to "g"."""
+    """Send a ConsumerGroupHeartbeat to "g"."""
     values = {
         "group_id": "g", "member_id": member, "member_epoch": epoch, "instance_id": None,
         "rack_id": None, "server_assignor": None, "rebalance_timeout": 60 * SECOND,
@@ -235,7 +235,7 @@ async def beat(hall: Hall, version: int, member: str, epoch: int, **said: Any) -
 
 
 def test_a_member_without_an_id_gets_one_in_version_0() -> None:
-    """Each its own; since version 1 the member chooses its id."""
+    """Each member gets its own id; since version 1 the member chooses its id."""
 
     async def story(hall: Hall) -> list[Any]:
         first, second = [await beat(hall, 0, "", 0) for _ in range(2)]
@@ -246,7 +246,7 @@ def test_a_member_without_an_id_gets_one_in_version_0() -> None:
 
 
 def test_a_refused_heartbeat_is_answered_with_its_error_and_message() -> None:
-    """Not as a calm one, which has no assignment either."""
+    """An answer without an assignment would look like success."""
 
     async def story(hall: Hall) -> tuple[int, bool]:
         await beat(hall, 1, "m", 0)
@@ -257,7 +257,7 @@ def test_a_refused_heartbeat_is_answered_with_its_error_and_message() -> None:
 
 
 def test_a_topic_without_partitions_in_a_report_is_no_partition() -> None:
-    """A joining member may list topics of which it owns nothing."""
+    """A joining member may list topics without owned partitions."""
 
     async def story(hall: Hall) -> int:
         topic = hall.node.catalogue.create("t", 1, {})
@@ -268,7 +268,7 @@ def test_a_topic_without_partitions_in_a_report_is_no_partition() -> None:
 
 
 def test_a_changed_config_reaches_the_live_group() -> None:
-    """The next heartbeat of a member names the new interval."""
+    """The answer to the next heartbeat has the new interval."""
 
     async def story(hall: Hall) -> list[datetime.timedelta]:
         joined = await beat(hall, 1, "m", 0)
@@ -285,7 +285,7 @@ def test_a_changed_config_reaches_the_live_group() -> None:
 
 
 async def committed(hall: Hall, version: int, *notes: str, generation: int = -1) -> set[int]:
-    """Commit offset 5 of as many partitions as there are notes; the errors."""
+    """Commit offset 5 of a partition for each note; return the errors."""
     parts = [
         {
             "partition_index": n,
@@ -307,7 +307,7 @@ async def committed(hall: Hall, version: int, *notes: str, generation: int = -1)
 def test_a_commit_to_an_unknown_group_has_an_error_that_its_version_knows(
     version: int, error: int
 ) -> None:
-    """GROUP_ID_NOT_FOUND belongs to this API since version 9."""
+    """The API has GROUP_ID_NOT_FOUND since version 9."""
 
     async def story(hall: Hall) -> set[int]:
         hall.node.catalogue.create("t", 1, {})
@@ -321,7 +321,7 @@ def test_a_commit_to_an_unknown_group_has_an_error_that_its_version_knows(
     [("ä" * 4_096, 0), ("ä" * 4_097, TOO_LARGE), ("😀" * 2_048, 0), ("😀" * 2_049, TOO_LARGE)],
 )
 def test_a_note_is_as_long_as_java_counts_it(note: str, error: int) -> None:
-    """offset.metadata.max.bytes is compared with UTF-16 units, 4,096 by default."""
+    """offset.metadata.max.bytes limits the UTF-16 units, 4,096 by default."""
 
     async def story(hall: Hall) -> set[int]:
         hall.node.catalogue.create("t", 1, {})
@@ -331,7 +331,7 @@ def test_a_note_is_as_long_as_java_counts_it(note: str, error: int) -> None:
 
 
 def test_every_slice_of_a_long_commit_is_stored() -> None:
-    """Each partition once."""
+    """Each partition is stored once."""
     count = 2 * group_offsets.COMMITTED_AT_ONCE + 1
 
     async def story(hall: Hall) -> int:
@@ -346,7 +346,7 @@ def test_every_slice_of_a_long_commit_is_stored() -> None:
 def test_an_offset_that_may_change_is_unstable_for_those_alone_who_ask(
     stable: bool, found: tuple[int, int]
 ) -> None:
-    """require_stable (KIP-447); others read the last committed offset."""
+    """With require_stable the offset is unstable (KIP-447); else the last committed offset is read."""
 
     async def story(hall: Hall) -> tuple[int, int]:
         hall.node.catalogue.create("t", 1, {})
@@ -377,7 +377,7 @@ def test_an_offset_that_may_change_is_unstable_for_those_alone_who_ask(
 def test_a_request_that_fails_is_answered_and_counted_by_its_reason(
     problem: Exception, code: int, counter: str
 ) -> None:
-    """Once, under one name."""
+    """A single counter counts the failure."""
 
     async def story(hall: Hall) -> tuple[int, int]:
         peer, _ = hall.connect("peer")
@@ -414,7 +414,7 @@ def test_a_request_that_fails_is_logged_with_its_peer_and_a_bug_with_its_trace(
 
 
 def test_a_member_is_shown_with_the_address_of_its_peer() -> None:
-    """With a slash in front, as Java writes it and Kafka's tools expect it."""
+    """The address begins with a slash, as in Java; Kafka's tools expect the slash."""
 
     async def story(hall: Hall) -> list[tuple[str, str]]:
         await beat(hall, 1, "m", 0)

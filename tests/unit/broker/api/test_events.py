@@ -1,4 +1,4 @@
-"""The event that each request of a member makes, and the answer to each reply of its group, as a whole."""
+"""The event of each member's request, and the whole answer for each reply of its group."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ T, U = uuid.UUID(int=7), uuid.UUID(int=5)
 @pytest.mark.parametrize("instance", [None, "i"])
 @pytest.mark.parametrize("version", [3, 4, 5, 9])
 def test_a_join_carries_every_field(version: int, instance: str | None, member_id: str) -> None:
-    """A static member needs no id to come back with; its random id is named after its instance."""
+    """A static member needs no second join; its random id begins with its instance id."""
     protocols = [{"name": name, "metadata": name.encode() * 2} for name in ("b", "a")]
     event = told_by(
         JOIN, version, session_timeout=11 * SECOND, rebalance_timeout=13 * SECOND,
@@ -66,7 +66,7 @@ def test_a_join_carries_every_field(version: int, instance: str | None, member_i
 
 @pytest.mark.parametrize("version", [2, 3, 5])
 def test_a_sync_carries_every_field(version: int) -> None:
-    """The assignments of two members, the second of them empty."""
+    """The second of the two assignments is empty."""
     assignments = [{"member_id": n, "assignment": data} for n, data in (("m", b"x"), ("n", b""))]
     event = told_by(
         SYNC, version, generation_id=3, member_id="m", group_instance_id="i",
@@ -78,7 +78,7 @@ def test_a_sync_carries_every_field(version: int) -> None:
 
 
 def test_a_heartbeat_and_a_leave_carry_every_field() -> None:
-    """Of two leavers, one is named by its instance alone."""
+    """The second of the two leaving members has only an instance id."""
     beat = told_by(HEARTBEAT, 4, generation_id=3, member_id="m", group_instance_id="i")
     assert beat == Heartbeat(-1, "m", 3, "i")
     members = [
@@ -95,7 +95,7 @@ def test_a_heartbeat_and_a_leave_carry_every_field() -> None:
 def test_a_heartbeat_of_the_consumer_protocol_carries_every_field(
     version: int, names: tuple[str, ...] | None
 ) -> None:
-    """No list of topics leaves the subscription as it is, an empty one empties it."""
+    """A null list keeps the subscription, an empty list clears it."""
     owned = [
         {"topic_id": T, "partitions": (3, 1)},
         {"topic_id": U, "partitions": (2,)},
@@ -113,7 +113,7 @@ def test_a_heartbeat_of_the_consumer_protocol_carries_every_field(
 
 
 def test_partitions_that_a_member_reports_twice_count_once() -> None:
-    """Sorted, by topic in the order of the request, without topics that have none."""
+    """Partitions are sorted, topics are in the request's order, and empty topics are left out."""
     listed = [(T, (3, 1)), (None, (4,)), (U, ()), (T, (2, 1)), (None, (0,))]
     topics = [SimpleNamespace(topic_id=one, partitions=numbers) for one, numbers in listed]
     found = _each_once(topics)
@@ -122,7 +122,7 @@ def test_partitions_that_a_member_reports_twice_count_once() -> None:
 
 @pytest.mark.parametrize("version", [6, 7, 9])
 def test_a_commit_carries_every_field(version: int) -> None:
-    """Its known partitions in the order of the request."""
+    """The known partitions are in the request's order."""
 
     async def story(hall: Hall) -> Any:
         for name in ("t", "u"):
@@ -160,7 +160,7 @@ def test_a_commit_carries_every_field(version: int) -> None:
 
 @pytest.mark.parametrize("version", [8, 9])
 def test_a_fetch_of_offsets_carries_the_member_since_version_9(version: int) -> None:
-    """Each group of the request asks for itself."""
+    """Each group of the request has its own event."""
 
     async def story(hall: Hall) -> Any:
         events: list[Any] = []
@@ -188,7 +188,7 @@ def test_a_fetch_of_offsets_carries_the_member_since_version_9(version: int) -> 
 
 
 async def answered(reply: Any, handle: Any, version: int, **request: Any) -> Any:
-    """The values of the answer to this reply."""
+    """Return the values of the answer for this reply."""
     groups = SimpleNamespace(ask=lambda group_id, event_for, answer, peer: answer(reply))
     settings = SimpleNamespace(serves_consumer_protocol=True)
     call = SimpleNamespace(
@@ -199,7 +199,7 @@ async def answered(reply: Any, handle: Any, version: int, **request: Any) -> Any
 
 
 async def test_the_answer_to_a_join_has_every_field() -> None:
-    """Two members, of which one is static."""
+    """The first of the two members is dynamic, the second static."""
     members = (fx.JoinedMember("m", None, b"1"), fx.JoinedMember("n", "i", b"2"))
     reply = fx.JoinReply(
         1, Code.REBALANCE_IN_PROGRESS, "m", 7, "connect", "range", "n", members, True
@@ -229,7 +229,7 @@ async def test_the_answer_to_a_join_has_every_field() -> None:
 async def test_the_answer_to_a_leave_has_each_leaver_and_their_errors(
     version: int, whole: Code, error: Code
 ) -> None:
-    """Before version 3 the only leaver's error is that of the answer."""
+    """Before version 3 the single member's error is the error of the answer."""
     results = (("m", None, Code.UNKNOWN_MEMBER_ID), ("n", "i", Code.NONE))
     reply = fx.LeaveReply(1, whole, results)
     found = await answered(reply, membership.leave_group, version, member_id="m", members=())
@@ -243,7 +243,7 @@ async def test_the_answer_to_a_leave_has_each_leaver_and_their_errors(
 
 
 async def test_an_answer_that_comes_after_its_peer_has_gone_disturbs_nobody() -> None:
-    """The group ends the round and answers all its members; one connection was lost before."""
+    """The group answers all members at the end of the round, including a lost connection."""
     answers: list[Any] = []
     groups = SimpleNamespace(ask=lambda group_id, event_for, answer, peer: answers.append(answer))
     call = cast(Any, SimpleNamespace(node=SimpleNamespace(groups=groups), peer=None))
@@ -262,7 +262,7 @@ async def test_an_answer_that_comes_after_its_peer_has_gone_disturbs_nobody() ->
 async def test_an_assignment_is_answered_also_if_it_is_empty(
     assignment: dict[bytes, tuple[int, ...]],
 ) -> None:
-    """Empty, the member gives up all that it has; a calm answer would let it go on."""
+    """An empty assignment revokes all partitions; a null assignment would keep them."""
     reply = fx.ConsumerHeartbeatReply(1, Code.NONE, None, "m", 5, 4_000, assignment)
     found = await answered(
         reply, consumer_groups.consumer_group_heartbeat, 1, member_id="m", member_epoch=4,

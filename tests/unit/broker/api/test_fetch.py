@@ -1,4 +1,4 @@
-"""Fetch: what each partition of one answer says and holds."""
+"""Fetch: the fields and the records of each partition in an answer."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ OUT_OF_RANGE, STORAGE_ERROR, UNKNOWN_LEADER_EPOCH, NO_SUCH_SESSION = 1, 56, 75, 
 async def fetched(
     hall: Hall, partitions: int, *, max_bytes: int = 10_000, **part: Any
 ) -> list[Any]:
-    """The partitions of one answer that waits for nothing."""
+    """Fetch without a wait and return the partitions of the answer."""
     wanted = {"topics": wanting(partitions, **part), "max_bytes": max_bytes, "min_bytes": 1}
     answer = await ask(hall, FETCH, 11, max_wait=AT_ONCE, **wanted)
     return list(answer.responses[0].partitions)
 
 
 async def two_records(hall: Hall) -> tuple[bytes, bytes]:
-    """One record in each of the two partitions of "t"; the batches."""
+    """Append a record to each of the two partitions of "t"; return the batches."""
     hall.node.catalogue.create("t", 2, {})
     batches = batch(one_record(b"first")), batch(one_record(b"other"))
     for number, data in enumerate(batches):
@@ -40,12 +40,12 @@ async def two_records(hall: Hall) -> tuple[bytes, bytes]:
 
 
 def values(part: Any) -> bytes:
-    """The bytes of a partition's answer, without the header that the broker completes."""
+    """Return a partition's bytes, without the header that the broker completes."""
     return bytes(part.records or b"")[21:]
 
 
 def off_memory(hall: Hall, partition: int) -> None:
-    """Let reads of one partition need the disk."""
+    """Make reads of the partition need the disk."""
     store, log = hall.node.store, hall.node.catalogue.partition("t", partition)
     peek = store.peek
     assert log is not None
@@ -54,7 +54,7 @@ def off_memory(hall: Hall, partition: int) -> None:
 
 
 def test_the_first_batch_comes_whole_though_the_partition_before_it_has_none() -> None:
-    """A small limit would otherwise stop the reader of the second partition for ever (KIP-74)."""
+    """A small limit must not stop the reader of the second partition for ever (KIP-74)."""
 
     async def story(hall: Hall) -> list[bool]:
         hall.node.catalogue.create("t", 2, {})
@@ -66,7 +66,7 @@ def test_the_first_batch_comes_whole_though_the_partition_before_it_has_none() -
 
 @pytest.mark.parametrize("limit", ["fetch.max.bytes", "unsent answers"])
 def test_an_answer_obeys_each_limit_of_the_broker(limit: str) -> None:
-    """The broker's own maximum, and the room that slow readers have left."""
+    """The limits are the broker's own maximum and the memory that unsent answers leave."""
 
     async def story(hall: Hall) -> list[bool]:
         data, _ = await two_records(hall)
@@ -90,7 +90,7 @@ def test_an_answer_obeys_each_limit_of_the_broker(limit: str) -> None:
 def test_a_fetch_without_records_waits_as_long_as_it_asks_for(
     asked: datetime.timedelta, waited_ms: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not at all where it may not wait, and never longer than the broker's bound."""
+    """A fetch with a wait of 0 does not wait, and the broker's limit bounds the wait."""
     waits: list[int] = []
 
     async def data(wants: Any, min_bytes: int, wait_ms: int) -> None:
@@ -107,7 +107,7 @@ def test_a_fetch_without_records_waits_as_long_as_it_asks_for(
 
 
 def test_a_partition_read_from_disk_and_one_from_memory_keep_their_own_records() -> None:
-    """The two are read at different moments of one answer."""
+    """The two reads happen at different moments of the answer."""
 
     async def story(hall: Hall) -> bool:
         first, other = await two_records(hall)
@@ -119,7 +119,7 @@ def test_a_partition_read_from_disk_and_one_from_memory_keep_their_own_records()
 
 
 def test_a_partition_that_cannot_be_read_names_no_offset_and_is_counted() -> None:
-    """A reader that saw an end of the log in such an answer would take the partition for sound."""
+    """An answer with the end of the log would hide the error from the reader."""
 
     async def story(hall: Hall) -> tuple[list[tuple[int, int, int, bool]], int]:
         await two_records(hall)
@@ -141,7 +141,7 @@ def test_a_partition_that_cannot_be_read_names_no_offset_and_is_counted() -> Non
 
 @pytest.mark.parametrize(("epoch", "error"), [(-1, 0), (0, 0), (1, UNKNOWN_LEADER_EPOCH)])
 def test_a_leader_epoch_from_the_future_is_unknown(epoch: int, error: int) -> None:
-    """There is one epoch, 0; -1 asks for no check (KIP-320)."""
+    """The only epoch is 0; -1 requests no check (KIP-320)."""
 
     async def story(hall: Hall) -> int:
         await two_records(hall)
@@ -156,7 +156,7 @@ def test_a_leader_epoch_from_the_future_is_unknown(epoch: int, error: int) -> No
     [((5, 1), NO_SUCH_SESSION), ((5, 0), 0), ((0, 1), NO_SUCH_SESSION), ((5, -1), 0)],
 )
 def test_only_a_session_that_goes_on_is_not_found(session: tuple[int, int], error: int) -> None:
-    """Epoch 0 begins a session and -1 ends it: both bring the whole list of partitions (KIP-227)."""
+    """Epoch 0 begins and -1 ends a session; both requests have all partitions (KIP-227)."""
 
     async def story(hall: Hall) -> int:
         await two_records(hall)
@@ -170,7 +170,7 @@ def test_only_a_session_that_goes_on_is_not_found(session: tuple[int, int], erro
 
 
 def test_a_long_poll_counts_no_more_bytes_of_a_partition_than_it_may_have() -> None:
-    """A partition may give 10 bytes here, so that it alone never makes up 50."""
+    """The partition counts at most 10 bytes here, so the fetch never gets its 50 bytes."""
 
     async def story(hall: Hall) -> tuple[int, bool]:
         topic = hall.node.catalogue.create("t", 1, {})
@@ -189,7 +189,7 @@ def test_a_long_poll_counts_no_more_bytes_of_a_partition_than_it_may_have() -> N
 
 @pytest.mark.parametrize(("offset", "error"), [(0, 0), (1, 0), (2, OUT_OF_RANGE)])
 def test_an_offset_is_in_range_up_to_the_end_of_the_log(offset: int, error: int) -> None:
-    """A reader at the end waits there; there is one record."""
+    """The log has a record; a reader at the end of the log waits."""
 
     async def story(hall: Hall) -> int:
         await two_records(hall)
@@ -200,7 +200,7 @@ def test_an_offset_is_in_range_up_to_the_end_of_the_log(offset: int, error: int)
 
 
 def test_an_offset_out_of_range_names_no_offsets() -> None:
-    """The reader asks for the beginning and the end of the log itself, as Kafka's clients do."""
+    """The reader then asks for the start and the end of the log, as Kafka's clients do."""
 
     async def story(hall: Hall) -> tuple[int, int, int]:
         await two_records(hall)
@@ -211,7 +211,7 @@ def test_an_offset_out_of_range_names_no_offsets() -> None:
 
 
 def test_the_first_answer_after_an_error_is_news_with_unchanged_offsets() -> None:
-    """Else the client would wait for a partition that it takes for failed (KIP-227)."""
+    """Otherwise the client would wait for a partition with a stale error (KIP-227)."""
     place: Place = ("t", 0)
     session = FetchSession(uses_ids=False)
     session.update([(place, None)], ())
@@ -237,7 +237,7 @@ def test_the_first_answer_after_an_error_is_news_with_unchanged_offsets() -> Non
 
 
 def test_a_log_that_is_trimmed_while_a_consumer_waits_puts_its_offset_out_of_range() -> None:
-    """Records after a gap, without an error, would hide the lost ones from the consumer."""
+    """Records after a gap, without an error, would hide the lost records from the consumer."""
 
     async def story(hall: Hall) -> tuple[int, int]:
         log = hall.node.catalogue.create("t", 1, {}).partitions[0]

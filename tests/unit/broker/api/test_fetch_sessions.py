@@ -1,4 +1,4 @@
-"""Fetch sessions of one consumer, request by request (KIP-227), and long polls that wait for enough bytes."""
+"""Fetch sessions of a consumer, request by request (KIP-227), and long polls with a minimum of bytes."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Seen = list[tuple[int, bool]]
 
 
 class Consumer:
-    """One peer that fetches from "t" again and again."""
+    """A peer that fetches from "t" repeatedly."""
 
     def __init__(self, hall: Hall) -> None:
         self.peer, self.wire = hall.connect("consumer")
         self.session = 0
 
     async def fetch(self, epoch: int, parts: int = 0, version: int = 11, **more: Any) -> Any:
-        """Fetch in the consumer's session; 0 partitions name none."""
+        """Fetch in the consumer's session; with 0 partitions the request names no partition."""
         values = {
             "max_wait": AT_ONCE,
             "max_bytes": 10_000,
@@ -52,23 +52,23 @@ class Consumer:
 
 
 def seen(answer: Any) -> Seen:
-    """(partition, whether it has records) of an answer."""
+    """Return (partition, whether the partition has records) of an answer."""
     return [(p.partition_index, bool(p.records)) for t in answer.responses for p in t.partitions]
 
 
 async def with_partitions(hall: Hall, count: int) -> Consumer:
-    """A topic without records, and a consumer."""
+    """Create a topic without records and return a consumer."""
     hall.node.catalogue.create("t", count, {})
     return Consumer(hall)
 
 
 async def produce(hall: Hall, partition: int) -> None:
-    """One record."""
+    """Append a record."""
     await ask(hall, PRODUCE, 9, **to_topic(batch(), partition=partition))
 
 
 def test_a_session_names_every_partition_first_and_only_news_later() -> None:
-    """Also the partitions without records; a forgotten one is not named again."""
+    """The first answer also has empty partitions; a forgotten partition is not returned again."""
 
     async def story(hall: Hall) -> list[Seen]:
         consumer = await with_partitions(hall, 2)
@@ -83,7 +83,7 @@ def test_a_session_names_every_partition_first_and_only_news_later() -> None:
 
 
 def test_a_partition_with_records_goes_behind_the_others() -> None:
-    """Else a busy first partition would use up the bytes of each answer."""
+    """Otherwise a busy first partition would use up the bytes of each answer."""
 
     async def story(hall: Hall) -> list[Seen]:
         consumer = await with_partitions(hall, 2)
@@ -100,7 +100,7 @@ def test_a_partition_with_records_goes_behind_the_others() -> None:
 
 @pytest.mark.parametrize("way", ["final epoch", "nothing left", "another session"])
 def test_a_session_that_has_ended_is_not_found(way: str) -> None:
-    """The consumer ends it, forgets its last partition, or begins another one."""
+    """The consumer ends its session, forgets its last partition, or begins a new session."""
 
     async def story(hall: Hall) -> tuple[int, int]:
         consumer = await with_partitions(hall, 1)
@@ -124,7 +124,7 @@ def test_a_session_that_has_ended_is_not_found(way: str) -> None:
 
 @pytest.mark.parametrize(("epoch", "error"), [(1, 0), (2, INVALID_EPOCH)])
 def test_a_session_goes_on_with_the_next_epoch_alone(epoch: int, error: int) -> None:
-    """A repeated or a lost request must not go unnoticed."""
+    """The broker must notice a repeated or lost request."""
 
     async def story(hall: Hall) -> int:
         consumer = await with_partitions(hall, 1)
@@ -135,7 +135,7 @@ def test_a_session_goes_on_with_the_next_epoch_alone(epoch: int, error: int) -> 
 
 
 def test_the_epoch_after_the_last_one_is_1() -> None:
-    """0 would begin a session."""
+    """Epoch 0 would begin a session."""
     session = FetchSession(uses_ids=False)
     session.epoch = LAST_EPOCH - 1
     epochs = []
@@ -146,7 +146,7 @@ def test_the_epoch_after_the_last_one_is_1() -> None:
 
 
 def test_a_session_by_name_does_not_go_on_by_topic_id() -> None:
-    """The client has been upgraded: it begins a new session."""
+    """An upgraded client must begin a new session."""
 
     async def story(hall: Hall) -> int:
         consumer = await with_partitions(hall, 1)
@@ -157,7 +157,7 @@ def test_a_session_by_name_does_not_go_on_by_topic_id() -> None:
 
 
 def test_only_so_many_sessions_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """max.incremental.fetch.session.cache.slots; a consumer without a session is answered in full."""
+    """The limit is max.incremental.fetch.session.cache.slots; further consumers get full answers."""
     monkeypatch.setattr(fetch_sessions, "MAX_PARTITIONS", 2)
 
     async def story(hall: Hall) -> list[bool]:
@@ -177,7 +177,7 @@ def test_only_so_many_sessions_are_kept(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize(("version", "named"), [(12, "topic"), (13, "topic_id")])
 def test_topics_are_named_by_id_since_version_13(version: int, named: str) -> None:
-    """In the request and in the answer."""
+    """The request and the answer both use ids."""
 
     async def story(hall: Hall) -> bool:
         topic = hall.node.catalogue.create("t", 1, {})
@@ -193,7 +193,7 @@ def test_topics_are_named_by_id_since_version_13(version: int, named: str) -> No
 
 @pytest.mark.parametrize(("version", "error"), [(9, UNSUPPORTED_COMPRESSION), (10, 0)])
 def test_zstd_is_given_since_version_10(version: int, error: int) -> None:
-    """An older consumer could not read it."""
+    """An older consumer cannot read zstd."""
 
     async def story(hall: Hall) -> int:
         log = hall.node.catalogue.create("t", 1, {}).partitions[0]
@@ -206,7 +206,7 @@ def test_zstd_is_given_since_version_10(version: int, error: int) -> None:
 
 
 async def polled(hall: Hall, min_bytes: int, *, part_bytes: int = 10_000) -> asyncio.Future[Any]:
-    """A long poll that waits for so many bytes of partition 0."""
+    """Start a long poll that waits for this many bytes of partition 0."""
     wanted = wanting(1, partition_max_bytes=part_bytes)
     consumer = Consumer(hall)
     poll = consumer.fetch(-1, topics=wanted, min_bytes=min_bytes, max_wait=LATER)
@@ -216,13 +216,13 @@ async def polled(hall: Hall, min_bytes: int, *, part_bytes: int = 10_000) -> asy
 
 
 async def turns() -> None:
-    """Let the broker do what it can."""
+    """Let the broker run."""
     for _ in range(20):
         await asyncio.sleep(0)
 
 
 def test_a_long_poll_counts_each_byte_once() -> None:
-    """Two records of three that it waits for are not enough, however often it looks."""
+    """Two of the three expected records are not enough after any number of checks."""
 
     async def story(hall: Hall) -> list[bool]:
         hall.node.catalogue.create("t", 1, {})
@@ -239,7 +239,7 @@ def test_a_long_poll_counts_each_byte_once() -> None:
 
 
 def test_a_partition_with_no_room_for_bytes_still_gives_its_first_batch() -> None:
-    """The broker sends one batch in any case, so that a long poll need not wait for more."""
+    """The broker always sends a batch, so the long poll need not wait."""
 
     async def story(hall: Hall) -> bool:
         hall.node.catalogue.create("t", 1, {})
@@ -250,7 +250,7 @@ def test_a_partition_with_no_room_for_bytes_still_gives_its_first_batch() -> Non
 
 
 def test_a_long_poll_that_is_over_leaves_no_timer() -> None:
-    """Thousands of answered polls of five minutes each would otherwise stay in memory."""
+    """Otherwise the timers of thousands of answered polls would stay in memory for five minutes."""
 
     async def story(hall: Hall) -> bool:
         hall.node.catalogue.create("t", 1, {})
@@ -288,7 +288,7 @@ def test_the_session_of_a_lost_connection_gives_its_place_back() -> None:
 def test_a_session_that_grows_too_large_ends(
     monkeypatch: pytest.MonkeyPatch, more: int, error: int
 ) -> None:
-    """Each request may add partitions, also unknown ones, so a session would take all memory."""
+    """Each request may add unknown partitions, so a session without a limit would fill the memory."""
     monkeypatch.setattr(fetch_sessions, "MAX_PARTITIONS", 2)
 
     async def story(hall: Hall) -> list[int]:

@@ -1,4 +1,4 @@
-"""ListGroups and DescribeGroups: which groups are shown, and how one that is not there is told."""
+"""ListGroups and DescribeGroups: the shown groups, and the answer for a missing group."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def found(hall: Hall) -> None:
 def test_groups_are_listed_by_state_and_by_type(
     filters: dict[str, tuple[str, ...]], names: list[str]
 ) -> None:
-    """In any case and with blanks around it, as tools take them from the command line."""
+    """Filters ignore case and surrounding blanks, as tools take them from the command line."""
 
     async def story(hall: Hall) -> list[str]:
         found(hall)
@@ -47,7 +47,7 @@ def test_groups_are_listed_by_state_and_by_type(
 def test_a_group_that_is_not_there_is_dead_and_an_error_since_version_6(
     version: int, error: int
 ) -> None:
-    """KIP-1043: before it, nobody could tell a dead group from one that never was."""
+    """KIP-1043: older versions show a missing group as a dead group without an error."""
 
     async def story(hall: Hall) -> tuple[int, str]:
         (group,) = (await ask(hall, DESCRIBE, version, groups=("ghost",))).groups

@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete: which error each partition gets, and what is stored with it."""
+"""OffsetCommit, OffsetFetch, OffsetDelete: each partition's error, and the stored fields."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECOND = datetime.timedelta(seconds=1)
 
 
 def place(number: int, *, note: str = "", epoch: int = -1) -> dict[str, Any]:
-    """One partition of a commit of offset 5."""
+    """Return a partition of a commit of offset 5."""
     return {
         "partition_index": number,
         "committed_offset": 5,
@@ -36,7 +36,7 @@ def place(number: int, *, note: str = "", epoch: int = -1) -> dict[str, Any]:
 async def committed(
     hall: Hall, *parts: dict[str, Any], version: int = 8, topic: Any = "t", **member: Any
 ) -> list[int]:
-    """Commit to group "g", as nobody where no member is named; the error of each partition."""
+    """Commit to group "g", by default without a member; return the error of each partition."""
     who = {
         "generation_id_or_member_epoch": -1,
         "member_id": "",
@@ -51,7 +51,7 @@ async def committed(
 
 
 async def member_of(hall: Hall, *, instance: str | None = None, topic: str = "t") -> str:
-    """The id of the one member of group "g", which reads a topic."""
+    """Join group "g" as its only member, which reads a topic; return the member id."""
     name = topic.encode()
     metadata = b"\0\1\0\0\0\1" + len(name).to_bytes(2, "big") + name + b"\xff\xff\xff\xff"
     values = {
@@ -67,11 +67,11 @@ async def member_of(hall: Hall, *, instance: str | None = None, topic: str = "t"
         asked = asyncio.ensure_future(ask(hall, JOIN, 5, member_id=member_id, **values))
         for _ in range(20):
             await asyncio.sleep(0)
-        hall.node.groups.tick("g")  # the join phase is over
+        hall.node.groups.tick("g")  # end the join phase
         answer = await asked
         member_id = str(answer.member_id)
         if not answer.error_code:
-            break  # known by the id that the first answer gave it
+            break  # a member with the id of the first answer
     await ask(
         hall, SYNC, 3, group_id="g", generation_id=1, member_id=member_id,
         group_instance_id=instance, assignments=[],
@@ -83,7 +83,7 @@ async def member_of(hall: Hall, *, instance: str | None = None, topic: str = "t"
 
 
 def test_a_group_that_refuses_the_member_says_so_for_a_long_note_too() -> None:
-    """The member must hear that it is out; its note is no concern of a group it does not belong to."""
+    """The member must learn that it is not in the group, whatever the length of its note."""
 
     async def story(hall: Hall) -> list[int]:
         hall.node.catalogue.create("t", 2, {})
@@ -95,7 +95,7 @@ def test_a_group_that_refuses_the_member_says_so_for_a_long_note_too() -> None:
 
 
 def test_a_stranger_whose_notes_are_all_too_long_is_refused_by_the_group() -> None:
-    """Nothing of its commit could be stored, and it must hear all the same that it is out."""
+    """No offset of the commit could be stored, but the member must learn about its removal."""
 
     async def story(hall: Hall) -> list[int]:
         hall.node.catalogue.create("t", 2, {})
@@ -107,7 +107,7 @@ def test_a_stranger_whose_notes_are_all_too_long_is_refused_by_the_group() -> No
 
 
 def test_a_long_note_is_refused_alone_where_the_group_admits_the_member() -> None:
-    """Its neighbour is stored."""
+    """The second partition's offset is stored."""
 
     async def story(hall: Hall) -> list[int]:
         hall.node.catalogue.create("t", 2, {})
@@ -119,7 +119,7 @@ def test_a_long_note_is_refused_alone_where_the_group_admits_the_member() -> Non
 def test_a_commit_is_refused_where_only_a_part_of_it_could_be_stored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The client takes what is not refused for safe, and would lose it."""
+    """The client regards an offset without an error as stored."""
     monkeypatch.setattr(group_offsets, "COMMITTED_AT_ONCE", 1)
 
     async def story(hall: Hall) -> list[int]:
@@ -141,7 +141,7 @@ def test_a_commit_is_refused_where_only_a_part_of_it_could_be_stored(
 def test_a_clients_own_retention_is_kept_with_the_offset(
     retention_ms: int, expires: int | None
 ) -> None:
-    """In milliseconds from now; -1 leaves it to the broker, and 0 is at once."""
+    """The retention counts in milliseconds from now; -1 is the broker's retention, 0 is immediate."""
 
     async def story(hall: Hall) -> tuple[int, int | None]:
         hall.node.clock = lambda: NOW
@@ -156,7 +156,7 @@ def test_a_clients_own_retention_is_kept_with_the_offset(
 
 
 def test_the_leader_epoch_of_a_commit_is_read_back() -> None:
-    """KIP-320: the reader compares it with the leader's."""
+    """KIP-320: the reader compares the epoch with the leader's epoch."""
 
     async def story(hall: Hall) -> list[int]:
         hall.node.catalogue.create("t", 2, {})
@@ -170,7 +170,7 @@ def test_the_leader_epoch_of_a_commit_is_read_back() -> None:
 
 @pytest.mark.parametrize(("instance", "error"), [("mine", 0), ("yours", UNKNOWN_MEMBER)])
 def test_a_commit_is_weighed_by_the_instance_that_it_names(instance: str, error: int) -> None:
-    """A member id alone would let the process through that was replaced (KIP-345)."""
+    """The member id alone would admit a replaced process (KIP-345)."""
 
     async def story(hall: Hall) -> list[int]:
         hall.node.catalogue.create("t", 1, {})
@@ -184,7 +184,7 @@ def test_a_commit_is_weighed_by_the_instance_that_it_names(instance: str, error:
 
 
 def test_a_replaced_instance_is_fenced() -> None:
-    """Its instance id is another member's by now."""
+    """The instance id now belongs to a new member."""
 
     async def story(hall: Hall) -> list[int]:
         hall.node.catalogue.create("t", 1, {})
@@ -204,7 +204,7 @@ def test_a_replaced_instance_is_fenced() -> None:
 def test_a_commit_by_topic_id_tells_an_unknown_id_from_an_unknown_partition(
     topic: str, partition: int, error: int
 ) -> None:
-    """Version 10 names topics by id alone."""
+    """Version 10 names topics only by id."""
 
     async def story(hall: Hall) -> list[int]:
         known = hall.node.catalogue.create("t", 1, {}).topic_id
@@ -218,7 +218,7 @@ def test_a_commit_by_topic_id_tells_an_unknown_id_from_an_unknown_partition(
 
 
 def reader(**more: Any) -> dict[str, Any]:
-    """A question for partition 0 of "t" in group "g"."""
+    """Return a request for partition 0 of "t" in group "g"."""
     return {
         "group_id": "g",
         "member_id": None,
@@ -229,7 +229,7 @@ def reader(**more: Any) -> dict[str, Any]:
 
 
 def test_a_member_that_may_not_read_is_given_no_topics() -> None:
-    """Not even with -1, which it would take for nothing committed and begin anew."""
+    """Offset -1 would mean no commit, and the member would start from the beginning."""
 
     async def story(hall: Hall) -> tuple[int, int]:
         hall.node.catalogue.create("t", 1, {})
@@ -267,7 +267,7 @@ def test_a_group_that_is_named_twice_is_answered_once() -> None:
 
 
 def test_an_unknown_topic_id_has_no_offset() -> None:
-    """UNKNOWN_TOPIC_ID for each partition, beside the offsets of a known one."""
+    """Each partition has UNKNOWN_TOPIC_ID, beside the offsets of a known topic."""
 
     async def story(hall: Hall) -> list[tuple[int, int]]:
         known = hall.node.catalogue.create("t", 1, {}).topic_id
@@ -284,7 +284,7 @@ def test_an_unknown_topic_id_has_no_offset() -> None:
 
 
 async def deleted(hall: Hall, topic: str, *numbers: int) -> tuple[int, list[int]]:
-    """OffsetDelete of group "g": the error at the top, and of each partition."""
+    """Send OffsetDelete for group "g"; return the error of the answer and of each partition."""
     parts = [{"partition_index": number} for number in numbers]
     answer = await ask(hall, DELETE, 0, group_id="g", topics=[{"name": topic, "partitions": parts}])
     errors = [int(part.error_code) for topic in answer.topics for part in topic.partitions]
@@ -292,7 +292,7 @@ async def deleted(hall: Hall, topic: str, *numbers: int) -> tuple[int, list[int]
 
 
 def test_a_topic_that_is_read_is_told_from_a_partition_that_does_not_exist() -> None:
-    """A member reads "t", which has one partition."""
+    """A member reads "t", which has a single partition."""
 
     async def story(hall: Hall) -> tuple[int, list[int]]:
         hall.node.catalogue.create("t", 1, {})
@@ -303,7 +303,7 @@ def test_a_topic_that_is_read_is_told_from_a_partition_that_does_not_exist() -> 
 
 
 def test_offsets_of_a_group_with_members_of_another_kind_stay() -> None:
-    """Nobody knows what such members read; a group of consumers says so, and is weighed by topics."""
+    """Such members' topics are unknown; a consumer group's subscription has its topics."""
 
     async def story(hall: Hall) -> tuple[int, list[int]]:
         hall.node.catalogue.create("t", 1, {})

@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch: where a log begins, ends, and was."""
+"""ListOffsets and OffsetForLeaderEpoch: the start, the end, and the offsets of a log at a time."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ UNKNOWN_PARTITION, UNSUPPORTED_VERSION, STORAGE_ERROR, UNKNOWN_LEADER_EPOCH = 3,
 
 
 async def two_records(hall: Hall) -> None:
-    """Two batches of one record in "t", of the times 1,000 and 2,000."""
+    """Append two batches of a record each to "t", of the times 1,000 and 2,000."""
     hall.node.catalogue.create("t", 1, {})
     for timestamp in (1_000, 2_000):
         await ask(hall, PRODUCE, 9, **to_topic(batch(timestamp=timestamp)))
 
 
 async def listed(hall: Hall, timestamp: int, *, epoch: int = -1, version: int = 11) -> Any:
-    """The answer for partition 0 of "t"."""
+    """Return the answer for partition 0 of "t"."""
     part = {"partition_index": 0, "timestamp": timestamp, "current_leader_epoch": epoch}
     values: dict[str, Any] = {"replica_id": -1, "isolation_level": 0}
     if version >= 10:
@@ -37,7 +37,7 @@ async def listed(hall: Hall, timestamp: int, *, epoch: int = -1, version: int = 
 
 @pytest.mark.parametrize("timestamp", [LATEST_TIERED, EARLIEST_PENDING])
 def test_nothing_is_tiered_nor_waits_to_be(timestamp: int) -> None:
-    """KIP-405: both have no offset here, and asking for them is no error."""
+    """KIP-405: both timestamps have no offset here, and a request for them is no error."""
 
     async def story(hall: Hall) -> tuple[int, int, int]:
         await two_records(hall)
@@ -49,7 +49,7 @@ def test_nothing_is_tiered_nor_waits_to_be(timestamp: int) -> None:
 
 @pytest.mark.parametrize(("epoch", "error"), [(0, 0), (1, UNKNOWN_LEADER_EPOCH)])
 def test_a_leader_epoch_from_the_future_is_unknown(epoch: int, error: int) -> None:
-    """There is one epoch, 0 (KIP-320)."""
+    """The only epoch is 0 (KIP-320)."""
 
     async def story(hall: Hall) -> int:
         await two_records(hall)
@@ -59,7 +59,7 @@ def test_a_leader_epoch_from_the_future_is_unknown(epoch: int, error: int) -> No
 
 
 def test_a_time_that_cannot_be_read_is_refused_and_counted() -> None:
-    """The offset of another record would be worse than an error that clients retry."""
+    """A wrong offset would be worse than an error that clients retry."""
 
     async def story(hall: Hall) -> tuple[int, int, int]:
         await two_records(hall)
@@ -75,7 +75,7 @@ def test_a_time_that_cannot_be_read_is_refused_and_counted() -> None:
 
 
 def test_a_batch_that_is_deleted_while_it_is_read_has_no_offset() -> None:
-    """Retention and a reader meet: the answer names no record that is gone."""
+    """Retention deletes the batch during the read: the answer has no deleted offset."""
 
     async def story(hall: Hall) -> tuple[int, int]:
         await two_records(hall)
@@ -95,7 +95,7 @@ def test_a_batch_that_is_deleted_while_it_is_read_has_no_offset() -> None:
 
 @pytest.mark.parametrize(("epoch", "found"), [(0, (0, 2)), (1, (-1, -1)), (-1, (-1, -1))])
 def test_only_the_one_leader_epoch_has_an_end(epoch: int, found: tuple[int, int]) -> None:
-    """It ends where the log ends."""
+    """The epoch ends at the end of the log."""
 
     async def story(hall: Hall) -> tuple[int, int]:
         await two_records(hall)
@@ -109,7 +109,7 @@ def test_only_the_one_leader_epoch_has_an_end(epoch: int, found: tuple[int, int]
 
 
 def test_the_end_of_a_partition_that_does_not_exist_is_an_error() -> None:
-    """And not the end of an empty log."""
+    """The answer is not the end of an empty log."""
 
     async def story(hall: Hall) -> int:
         await two_records(hall)
@@ -126,7 +126,7 @@ def test_the_end_of_a_partition_that_does_not_exist_is_an_error() -> None:
     [(0, 4), (-1, 4), (-2, 4), (-3, 7), (-4, 8), (-5, 9), (-6, 11), (-7, 12)],
 )
 def test_a_special_timestamp_is_known_from_its_version_on(timestamp: int, since: int) -> None:
-    """As in Kafka; below, the answer has an error and no offset. -7 is unknown in all versions."""
+    """Older versions return an error and no offset, as in Kafka; -7 is always unknown."""
 
     async def story(hall: Hall) -> list[tuple[int, int]]:
         await two_records(hall)

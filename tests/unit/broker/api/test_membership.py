@@ -1,4 +1,4 @@
-"""JoinGroup and SyncGroup: what each version must say, and how members are named."""
+"""JoinGroup and SyncGroup: the fields of each version, and the names of members."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECOND = datetime.timedelta(seconds=1)
 
 
 async def joined(hall: Hall, version: int, **more: Any) -> Any:
-    """The answer to a first JoinGroup of a static member, once the join phase is over."""
+    """Return the answer to a static member's first JoinGroup after the join phase."""
     values = {
         "group_id": "g",
         "session_timeout": 10 * SECOND,
@@ -38,7 +38,7 @@ async def joined(hall: Hall, version: int, **more: Any) -> Any:
 def test_a_member_is_named_after_its_instance_or_else_after_its_client(
     instance: str | None, prefix: str
 ) -> None:
-    """An operator finds it in the list of members by that."""
+    """An operator recognises the member in a list by this name."""
 
     async def story(hall: Hall) -> str:
         return str((await joined(hall, 5, group_instance_id=instance)).member_id)
@@ -58,7 +58,7 @@ def test_a_member_is_named_after_its_instance_or_else_after_its_client(
 def test_a_sync_names_its_protocol_since_version_5(
     version: int, protocol: dict[str, str | None], error: int
 ) -> None:
-    """KIP-559; older members are not asked."""
+    """KIP-559: older versions do not have the fields."""
 
     async def story(hall: Hall) -> int:
         answer = await ask(
@@ -72,7 +72,7 @@ def test_a_sync_names_its_protocol_since_version_5(
 
 @pytest.mark.parametrize(("version", "name"), [(6, ""), (7, None)])
 def test_a_refused_join_names_no_protocol(version: int, name: str | None) -> None:
-    """In the way that the version can say it."""
+    """The field is empty in old versions and null in new versions."""
 
     async def story(hall: Hall) -> Any:
         return (
@@ -83,7 +83,7 @@ def test_a_refused_join_names_no_protocol(version: int, name: str | None) -> Non
 
 
 def test_a_group_that_handed_out_an_id_waits_for_its_member_to_come_back() -> None:
-    """Housekeeping that came between would have the member begin anew, again and again."""
+    """A cleanup in between would make the member start again and again."""
 
     async def story(hall: Hall) -> list[int]:
         first = await joined(hall, 5, group_instance_id=None)
@@ -94,11 +94,11 @@ def test_a_group_that_handed_out_an_id_waits_for_its_member_to_come_back() -> No
     assert in_hall(story) == [79, 0]
 
 
-# -- what each version tells the group -----------------------------------------------------------
+# -- the event of each version -------------------------------------------------------------------
 
 
 def told_by(api_key: int, version: int, **values: Any) -> Any:
-    """The event that a request makes."""
+    """Return the event of a request."""
 
     async def story(hall: Hall) -> Any:
         events: list[Any] = []
@@ -121,7 +121,7 @@ def told_by(api_key: int, version: int, **values: Any) -> Any:
 
 @pytest.mark.parametrize("version", range(10))
 def test_a_join_says_what_its_version_can_say(version: int) -> None:
-    """An id to come back with since 4 (KIP-394), a reason since 8, and a leader that skips since 9."""
+    """Version 4 has an id for a second join (KIP-394), 8 a reason, 9 a leader that skips."""
     values = {
         "session_timeout": 10 * SECOND,
         "rebalance_timeout": SECOND,
@@ -139,14 +139,14 @@ def test_a_join_says_what_its_version_can_say(version: int) -> None:
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_heartbeat_names_its_instance_since_version_3(version: int) -> None:
-    """A replaced static member is fenced by it (KIP-345)."""
+    """The instance id fences a replaced static member (KIP-345)."""
     event = told_by(HEARTBEAT, version, generation_id=1, member_id="m", group_instance_id="i")
     assert event.instance_id == ("i" if version >= 3 else None)
 
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_who_leaves_says_why_since_version_5(version: int) -> None:
-    """KIP-800: it stands in the broker's log."""
+    """KIP-800: the broker logs the reason."""
     member = {"member_id": "m", "group_instance_id": "i", "reason": "why"}
     (leaver,) = told_by(LEAVE, version, members=[member]).leavers
     assert (leaver.instance_id, leaver.reason) == ("i", "why" if version >= 5 else None)

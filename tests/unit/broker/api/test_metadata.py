@@ -1,4 +1,4 @@
-"""Metadata, FindCoordinator, DescribeTopicPartitions: what exists, and where."""
+"""Metadata, FindCoordinator, DescribeTopicPartitions: existing topics and their brokers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ NOT_ASKED = -(2**31)
 
 
 async def metadata(hall: Hall, *names: str, version: int = 9, **more: Any) -> Any:
-    """The answer for topics by name."""
+    """Return the answer for topics by name."""
     values = {"topics": [{"name": name} for name in names], "allow_auto_topic_creation": True}
     return await ask(hall, METADATA, version, **{**values, **more})
 
 
 def test_a_name_that_cannot_be_created_keeps_no_other_from_being_created() -> None:
-    """The producer asked for both in one request."""
+    """The producer requested both topics together."""
 
     async def story(hall: Hall) -> dict[str, int]:
         answer = await metadata(hall, "no/name", "t")
@@ -40,7 +40,7 @@ def test_a_name_that_cannot_be_created_keeps_no_other_from_being_created() -> No
 def test_topics_are_created_where_the_client_asks_and_the_broker_allows(
     asks: bool, allows: bool
 ) -> None:
-    """Both must say so."""
+    """Both the request and the setting must allow the creation."""
 
     async def story(hall: Hall) -> bool:
         hall.node.settings = replace(hall.node.settings, auto_create_topics_enable=allows)
@@ -66,7 +66,7 @@ def test_a_topic_by_id_needs_the_right_to_describe_it() -> None:
 
 
 def test_kept_answers_are_given_to_those_alone_who_asked_the_same() -> None:
-    """Operations are told to whom asks for them, and each client is sent to where it can connect."""
+    """Operations are answered on request, and each client gets an address that it can reach."""
 
     async def story(hall: Hall) -> list[tuple[bool, bool, str]]:
         hall.node.catalogue.create("t", 1, {})
@@ -97,7 +97,7 @@ def test_kept_answers_are_given_to_those_alone_who_asked_the_same() -> None:
 
 @pytest.mark.parametrize(("version", "topics"), [(0, 1), (1, 0)])
 def test_an_empty_list_is_every_topic_in_version_0_alone(version: int, topics: int) -> None:
-    """Later versions say null for all of them."""
+    """Later versions request all topics with null."""
 
     async def story(hall: Hall) -> int:
         hall.node.catalogue.create("t", 1, {})
@@ -115,7 +115,7 @@ def test_an_empty_list_is_every_topic_in_version_0_alone(version: int, topics: i
 )
 @pytest.mark.parametrize("version", [3, 4])
 def test_a_refused_key_names_no_coordinator(key: str, kind: int, error: int, version: int) -> None:
-    """A client that connects to the node in the answer must find none there."""
+    """The answer has no address to which a client could connect."""
 
     async def story(hall: Hall) -> tuple[int, int, str, int]:
         asked = {"coordinator_keys": (key,)} if version == 4 else {"key": key}
@@ -130,7 +130,7 @@ def test_a_refused_key_names_no_coordinator(key: str, kind: int, error: int, ver
 
 
 async def pages(hall: Hall, limit: int, *names: str) -> list[list[tuple[str, int]]]:
-    """Every page, each from where the one before it ended."""
+    """Return every page; each page begins at the end of its predecessor."""
     found, cursor = [], None
     while True:
         answer = await ask(
@@ -153,7 +153,7 @@ async def pages(hall: Hall, limit: int, *names: str) -> list[list[tuple[str, int
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 100])
 def test_pages_show_each_partition_once_and_none_is_longer_than_asked(limit: int) -> None:
-    """Pages that end inside a topic, at its end, and beyond it (KIP-966)."""
+    """Pages end inside a topic, at its end, and beyond its end (KIP-966)."""
     sizes = {"a": 3, "b": 2, "c": 4}
 
     async def story(hall: Hall) -> list[list[tuple[str, int]]]:
@@ -169,7 +169,7 @@ def test_pages_show_each_partition_once_and_none_is_longer_than_asked(limit: int
 
 
 def test_a_page_is_no_longer_than_the_broker_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the client asks for; and one that asks for none gets one partition a page."""
+    """The broker's limit bounds the client's; a limit of 0 returns a partition a page."""
     monkeypatch.setattr(topic_pages, "MAX_PARTITIONS", 2)
 
     async def story(hall: Hall) -> list[int]:
@@ -180,12 +180,12 @@ def test_a_page_is_no_longer_than_the_broker_allows(monkeypatch: pytest.MonkeyPa
 
 
 def internal(hall: Hall) -> list[str]:
-    """The internal topics that the broker has."""
+    """Return the names of the broker's internal topics."""
     return sorted(topic.name for topic in hall.node.catalogue if topic.name.startswith("__"))
 
 
 def test_the_look_up_of_a_coordinator_creates_its_internal_topic_alone() -> None:
-    """A refused key creates none; the numbers of partitions are settings."""
+    """A refused key creates no topic; the numbers of partitions are settings."""
 
     async def story(hall: Hall) -> list[list[str]]:
         hall.node.settings = replace(hall.node.settings, offsets_topic_num_partitions=3)
@@ -201,7 +201,7 @@ def test_the_look_up_of_a_coordinator_creates_its_internal_topic_alone() -> None
 
 
 def test_an_internal_topic_that_metadata_creates_is_compacted_and_flagged() -> None:
-    """A client asks for it by name before any group exists; a topic of an app has no flag."""
+    """A client may request the topic before any group exists; an app's topic has no flag."""
 
     async def story(hall: Hall) -> dict[str, tuple[bool, int]]:
         answer = await metadata(hall, "__consumer_offsets", "__mine")

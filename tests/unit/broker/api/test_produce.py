@@ -1,4 +1,4 @@
-"""Produce: what is taken, what is refused, and what a refusal sets in motion."""
+"""Produce: accepted batches, refused batches, and the effects of a refusal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ZSTD = 4
 
 
 async def produced(hall: Hall, data: bytes, version: int = 9) -> Any:
-    """The answer for partition 0 of "t"."""
+    """Return the answer for partition 0 of "t"."""
     answer = await ask(hall, PRODUCE, version, **to_topic(data))
     return answer.responses[0].partition_responses[0]
 
@@ -27,7 +27,7 @@ async def produced(hall: Hall, data: bytes, version: int = 9) -> Any:
 def test_one_refused_partition_closes_a_connection_without_acks(
     partitions: tuple[int, int],
 ) -> None:
-    """The producer reads no error code, whichever of its partitions has one."""
+    """The producer reads no error code, whichever partition has an error."""
 
     async def story(hall: Hall) -> bool:
         hall.node.catalogue.create("t", 1, {})
@@ -43,7 +43,7 @@ def test_one_refused_partition_closes_a_connection_without_acks(
 
 
 def test_a_record_that_finds_no_space_asks_for_what_deletions_freed() -> None:
-    """Without it a broker whose disk was full would refuse records until something else is deleted."""
+    """Otherwise a full broker would refuse records until a further deletion."""
 
     async def story(hall: Hall) -> tuple[int, int]:
         hall.node.catalogue.create("t", 1, {})
@@ -61,7 +61,7 @@ def test_a_record_that_finds_no_space_asks_for_what_deletions_freed() -> None:
 
 @pytest.mark.parametrize(("version", "error"), [(6, UNSUPPORTED_COMPRESSION), (7, None)])
 def test_zstd_is_taken_since_version_7(version: int, error: int | None) -> None:
-    """KIP-110: producers of version 6 speak with brokers whose readers may not know zstd."""
+    """KIP-110: consumers of brokers with version 6 may not know zstd."""
     cramjam = pytest.importorskip("cramjam")
 
     async def story(hall: Hall) -> int:
@@ -74,7 +74,7 @@ def test_zstd_is_taken_since_version_7(version: int, error: int | None) -> None:
 
 @pytest.mark.parametrize(("spare", "error"), [(0, 0), (-1, TOO_LARGE)])
 def test_a_batch_may_be_as_large_as_its_topic_says_and_no_larger(spare: int, error: int) -> None:
-    """max.message.bytes counts the whole batch."""
+    """max.message.bytes limits the whole batch."""
 
     async def story(hall: Hall) -> int:
         limit = str(len(batch()) + spare)
@@ -86,7 +86,7 @@ def test_a_batch_may_be_as_large_as_its_topic_says_and_no_larger(spare: int, err
 
 @pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
 def test_the_brokers_time_is_answered_only_where_the_broker_wrote_it(kind: str) -> None:
-    """Clients take any other time in the answer for that of their records."""
+    """Clients use a time in the answer as the time of their records."""
 
     async def story(hall: Hall) -> tuple[int | None, int]:
         hall.node.clock = lambda: 1_700_000_000_000
@@ -98,7 +98,7 @@ def test_the_brokers_time_is_answered_only_where_the_broker_wrote_it(kind: str) 
 
 
 def test_refused_and_repeated_batches_are_counted_apart() -> None:
-    """One of each, beside one that is taken."""
+    """The producer sends an accepted, a repeated and a refused batch."""
 
     async def story(hall: Hall) -> tuple[int, int]:
         hall.node.catalogue.create("t", 1, {})
@@ -111,7 +111,7 @@ def test_refused_and_repeated_batches_are_counted_apart() -> None:
 
 
 def test_a_batch_that_does_not_begin_at_0_is_refused() -> None:
-    """Brokers give offsets; a producer that writes its own is none of Kafka's."""
+    """Brokers assign offsets; Kafka's producers never set an offset."""
 
     async def story(hall: Hall) -> int:
         hall.node.catalogue.create("t", 1, {})
@@ -121,7 +121,7 @@ def test_a_batch_that_does_not_begin_at_0_is_refused() -> None:
 
 
 def test_a_repeated_batch_waits_for_the_disk_though_later_ones_follow() -> None:
-    """The waits of both batches failed; the acknowledgement of the first repetition must hold."""
+    """Both batches' waits failed; the acknowledgement of the first repetition must be durable."""
 
     async def story(hall: Hall) -> tuple[list[int], int]:
         hall.node.catalogue.create("t", 1, {"flush.messages": "1"})

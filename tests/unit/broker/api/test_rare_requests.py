@@ -1,4 +1,4 @@
-"""Requests that only tools and old clients make: rules, quotas, bare tokens, unknown versions, configs."""
+"""Requests of tools and old clients: ACLs, quotas, bare tokens, unknown versions, configs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RULES = (
 
 
 def asked(**fields: Any) -> dict[str, Any]:
-    """A filter that selects all rules except for these fields."""
+    """Return a filter that selects all rules except for these fields."""
     every = {
         "resource_type_filter": a.ANY, "resource_name_filter": None, "pattern_type_filter": a.ANY,
         "principal_filter": None, "host_filter": None, "operation": a.ANY,
@@ -43,7 +43,7 @@ def asked(**fields: Any) -> dict[str, Any]:
 
 
 def with_all(hall: Hall) -> Acls:
-    """These rules, and clients that may do everything."""
+    """Add these rules; clients may send every request."""
     acls = Acls(MemoryStore())
     acls.add(RULES)
     hall.node.authorizer = Authorizer(acls, frozenset({ANONYMOUS}))
@@ -51,7 +51,7 @@ def with_all(hall: Hall) -> Acls:
 
 
 def test_rules_are_described_by_resource_with_every_field() -> None:
-    """Two rules of one pattern are together; a rule of another pattern of that name is not."""
+    """Two rules of the same pattern are together; a rule of a different pattern is separate."""
 
     async def story(hall: Hall) -> Any:
         with_all(hall)
@@ -77,7 +77,7 @@ def test_rules_are_described_by_resource_with_every_field() -> None:
 
 
 def test_each_filter_deletes_and_names_its_rules() -> None:
-    """A rule that two filters select goes with the first; an invalid filter deletes none."""
+    """A rule that two filters select belongs to the first; an invalid filter deletes none."""
 
     async def story(hall: Hall) -> Any:
         acls = with_all(hall)
@@ -103,7 +103,7 @@ def test_each_filter_deletes_and_names_its_rules() -> None:
 
 
 def test_a_disk_that_refuses_a_deletion_of_rules_leaves_them_in_force() -> None:
-    """The answer names none of them."""
+    """The answer names no rule."""
 
     async def story(hall: Hall) -> Any:
         acls = with_all(hall)
@@ -120,7 +120,7 @@ def test_a_disk_that_refuses_a_deletion_of_rules_leaves_them_in_force() -> None:
 
 
 def test_without_an_authorizer_rules_are_neither_described_nor_deleted() -> None:
-    """Each filter has the error of its own; an invalid filter of a description is named."""
+    """Each filter has its own error; an invalid filter of a description is an error."""
 
     async def story(hall: Hall) -> Any:
         described = await ask(hall, DESCRIBE_ACLS, 3, **asked())
@@ -139,10 +139,10 @@ def test_without_an_authorizer_rules_are_neither_described_nor_deleted() -> None
 
 
 async def test_a_bare_token_is_answered_with_its_length_and_a_failure_with_nothing() -> None:
-    """As clients of SaslHandshake version 0 expect it."""
+    """Clients of SaslHandshake version 0 expect this format."""
 
     class Door:
-        """A gate that knows one token."""
+        """A gate that accepts a single token."""
 
         async def answer(self, token: bytes) -> bytes:
             if token != b"right":
@@ -180,7 +180,7 @@ def test_a_handshake_names_the_mechanisms_and_version_0_is_followed_by_bare_toke
 
 
 def test_an_unknown_version_is_answered_where_the_client_asks_for_versions() -> None:
-    """In the form of version 0, with all APIs (KIP-511); any other request ends its connection."""
+    """The answer has version 0 and all APIs (KIP-511); further requests end their connection."""
 
     async def story(hall: Hall) -> Any:
         frame = bytearray(next(frames(API_VERSIONS, 1, 3, client_software_name="x",
@@ -209,7 +209,7 @@ def test_an_unknown_version_is_answered_where_the_client_asks_for_versions() -> 
 
 
 def test_older_clients_replace_all_configs_of_a_resource() -> None:
-    """Omitted ones return to their defaults; a null, a wrong value and a missing topic change none."""
+    """Omitted configs get their defaults; null, wrong values and missing topics change no config."""
 
     async def story(hall: Hall) -> Any:
         topics = [
@@ -241,7 +241,7 @@ def test_older_clients_replace_all_configs_of_a_resource() -> None:
 
 
 def test_a_change_that_is_only_validated_is_refused_or_not_made() -> None:
-    """Of a topic and of a group; lists are edited in the order of the request."""
+    """Topics and groups do so; lists are edited in the order of the request."""
 
     async def story(hall: Hall) -> Any:
         topic = hall.node.catalogue.create("t", 1, {"cleanup.policy": "delete"})
@@ -283,7 +283,7 @@ def test_a_change_that_is_only_validated_is_refused_or_not_made() -> None:
 def test_resources_with_configs_are_listed_by_their_types(
     types: tuple[int, ...], found: Any
 ) -> None:
-    """A group without configs of its own is left out; one unknown type refuses the request."""
+    """A group without its own configs is left out; an unknown type refuses the request."""
 
     async def story(hall: Hall) -> Any:
         for name in "tu":
@@ -301,7 +301,7 @@ def test_resources_with_configs_are_listed_by_their_types(
 
 
 def test_the_configs_of_a_broker_are_those_of_its_settings_and_read_only() -> None:
-    """Under its id or no name; another broker's and an unknown type are refused."""
+    """The broker's id or an empty name is accepted; foreign ids and unknown types are refused."""
 
     async def story(hall: Hall) -> Any:
         resources = [
@@ -353,14 +353,14 @@ def test_the_configs_of_a_broker_are_those_of_its_settings_and_read_only() -> No
 def test_each_config_takes_its_values_up_to_both_limits(
     name: str, taken: tuple[str, ...], refused: tuple[str, ...]
 ) -> None:
-    """As Kafka parses them."""
+    """Kafka has the same limits."""
     check = TOPIC_CONFIGS[name][1].check
     assert [check(value) for value in taken] == [True] * len(taken)
     assert [check(value) for value in refused] == [False] * len(refused)
 
 
 def test_each_config_has_the_type_that_kafka_shows() -> None:
-    """BOOLEAN 1, STRING 2, INT 3, LONG 5, DOUBLE 6, LIST 7; every type once at least."""
+    """BOOLEAN 1, STRING 2, INT 3, LONG 5, DOUBLE 6, LIST 7: every type occurs at least once."""
     types = {name: kind.config_type for name, (_, kind) in TOPIC_CONFIGS.items()}
     some = {
         "preallocate": 1, "compression.type": 2, "max.message.bytes": 3, "segment.bytes": 3,
@@ -375,7 +375,7 @@ def test_each_config_has_the_type_that_kafka_shows() -> None:
 
 
 def test_groups_are_deleted_one_by_one_and_answered_in_the_order_of_the_request() -> None:
-    """One with a member, an empty one, an unknown one, and the empty one again."""
+    """The groups have a member, are empty, or are unknown; the empty group is named twice."""
 
     async def story(hall: Hall) -> Any:
         for group_id in ("empty", "stays"):
@@ -394,7 +394,7 @@ def test_groups_are_deleted_one_by_one_and_answered_in_the_order_of_the_request(
 
 
 def test_an_election_for_all_partitions_names_each_topic_and_no_partition() -> None:
-    """Null asks for those that need one; a list names each partition once."""
+    """A null list requests partitions that need an election; a list has each partition once."""
 
     async def story(hall: Hall) -> Any:
         for name in "tu":
@@ -446,7 +446,7 @@ def test_there_are_no_reassignments_and_no_quotas() -> None:
 
 
 def test_a_topic_that_is_missing_from_a_page_has_the_reason() -> None:
-    """One that could exist, one that could not; they take no room of the page."""
+    """The name is possible or invalid; missing topics do not count against the page's limit."""
 
     async def story(hall: Hall) -> Any:
         hall.node.catalogue.create("t", 2, {})

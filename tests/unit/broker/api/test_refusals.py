@@ -1,4 +1,4 @@
-"""The answer that refuses a request: an element for each that was asked for."""
+"""The answer that refuses a request: an error element for each requested element."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ ERROR = ErrorCode.unknown_server_error
 
 @pytest.mark.parametrize("topics", [None, ()])
 def test_a_list_of_all_has_no_element(topics: Any) -> None:
-    """Null stands for all topics, whose names are not known here; an empty list has none."""
+    """Null stands for all topics, whose names are unknown here; an empty list has no topics."""
     assert refuse(METADATA, 12, SimpleNamespace(topics=topics), ERROR) == {"topics": []}
 
 
 def test_a_null_list_within_an_element_leaves_the_element() -> None:
-    """OffsetFetch asks for all offsets of a group by a null list of its topics."""
+    """OffsetFetch requests all offsets of a group by a null list of topics."""
     asked = SimpleNamespace(groups=(SimpleNamespace(group_id="g", topics=None),))
     (group,) = refuse(OFFSET_FETCH, 8, asked, ERROR)["groups"]
     assert (group["group_id"], group["error_code"]) == ("g", ERROR)
 
 
 def test_elements_of_two_lists_are_refused_in_one() -> None:
-    """AlterUserScramCredentials has creations and deletions, and one list of users in its answer."""
+    """AlterUserScramCredentials has creations and deletions; its answer has a single list of users."""
     asked = SimpleNamespace(
         upsertions=(SimpleNamespace(name="a"), SimpleNamespace(name="b")),
         deletions=(SimpleNamespace(name="c"),),
@@ -42,13 +42,13 @@ def test_elements_of_two_lists_are_refused_in_one() -> None:
 
 
 def test_a_request_that_cannot_be_read_is_refused_with_one_element() -> None:
-    """Without names; an answer with an error of its own has no element."""
+    """The element has no name; an answer with its own error field has no element."""
     assert refuse(METADATA, 12, None, ERROR) == {"topics": [{"error_code": ERROR}]}
     assert refuse(11, 5, None, ERROR) == {"error_code": ERROR}
 
 
 def test_each_partition_of_each_topic_is_refused_under_its_own_names() -> None:
-    """Fetch names topics and partitions differently in its request and in its answer."""
+    """Fetch has different field names in its request and in its answer."""
     topics = tuple(
         SimpleNamespace(topic=name, partitions=tuple(SimpleNamespace(partition=n) for n in numbers))
         for name, numbers in (("t", (3, 1)), ("u", ()))
@@ -67,7 +67,7 @@ def test_each_partition_of_each_topic_is_refused_under_its_own_names() -> None:
 
 @pytest.mark.parametrize("key", sorted(APIS))
 def test_a_refusal_of_every_api_has_its_error_in_the_bytes_of_every_version(key: int) -> None:
-    """At the top level, or in the one element of a request that could not be read."""
+    """The error is at the top level, or in the only element for an unreadable request."""
     for version in range(APIS[key].low, APIS[key].high + 1):
         values = refuse(key, version, None, ErrorCode.request_timed_out)
         answer = read(key, version, encode_response(key, version, 7, values))
@@ -75,7 +75,7 @@ def test_a_refusal_of_every_api_has_its_error_in_the_bytes_of_every_version(key:
 
 
 def errors_in(answer: Any) -> set[ErrorCode]:
-    """All error codes of an answer and its elements that are no success."""
+    """Return all error codes of an answer and its elements, without successes."""
     found = set()
     for item in dataclasses.fields(answer):
         value = getattr(answer, item.name)

@@ -1,4 +1,4 @@
-"""The APIs that an operator's tools call: transactions, log directories, leaders, rules, and the metrics."""
+"""The APIs of operators' tools: transactions, log directories, leaders, ACLs, and the metrics."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOW = 1_000_000
 
 
 async def transactions(hall: Hall) -> None:
-    """ "open" has two partitions of "t" and one record; "done" has committed; "idle" has only begun."""
+    """Make "open" with two partitions of "t" and a record, "done" with a commit, and "idle"."""
     hall.node.clock = hall.node.transactions._clock = lambda: NOW
     topic = hall.node.catalogue.create("t", 2, {})
     places = frozenset((topic.topic_id.bytes, n) for n in range(2))
@@ -45,7 +45,7 @@ async def transactions(hall: Hall) -> None:
 
 
 def test_the_producers_of_a_partition_are_shown_with_their_open_transactions() -> None:
-    """By these an operator finds the transaction that holds committed readers up (KIP-664)."""
+    """An operator finds the transaction that blocks committed readers by these fields (KIP-664)."""
 
     async def story(hall: Hall) -> Any:
         await transactions(hall)
@@ -67,7 +67,7 @@ def test_the_producers_of_a_partition_are_shown_with_their_open_transactions() -
 
 
 def test_a_transaction_is_described_with_its_time_and_its_partitions() -> None:
-    """Each named id once; a nameless one is a mistake, an unknown one is not found."""
+    """A repeated id is described once; an empty id is invalid, an unknown id is not found."""
 
     async def story(hall: Hall) -> list[Any]:
         await transactions(hall)
@@ -109,7 +109,7 @@ def test_a_transaction_is_described_with_its_time_and_its_partitions() -> None:
 def test_transactions_are_listed_by_each_filter_and_by_all_together(
     asked: dict[str, Any], names: list[str]
 ) -> None:
-    """A duration leaves out those that began within it; a pattern matches the whole name."""
+    """A duration excludes younger transactions; a pattern matches the whole name."""
 
     async def story(hall: Hall) -> list[str]:
         await transactions(hall)
@@ -144,7 +144,7 @@ def test_an_unknown_state_is_named_and_a_bad_pattern_refused() -> None:
 def test_a_partition_can_be_placed_where_it_is_and_nowhere_else(
     replicas: tuple[int, ...] | None, number: int, error: int
 ) -> None:
-    """An empty list is a place; null cancels a move, and there is none."""
+    """An empty list is an invalid place; null cancels a move, and no move exists."""
 
     async def story(hall: Hall) -> int:
         hall.node.catalogue.create("t", 1, {})
@@ -157,7 +157,7 @@ def test_a_partition_can_be_placed_where_it_is_and_nowhere_else(
 
 
 def test_no_partition_needs_an_election() -> None:
-    """The only replica leads; a missing partition is named."""
+    """The only replica leads; a missing partition is an error."""
 
     async def story(hall: Hall) -> list[int]:
         hall.node.catalogue.create("t", 1, {})
@@ -172,7 +172,7 @@ def test_no_partition_needs_an_election() -> None:
 
 
 def test_the_log_directory_shows_the_bytes_of_the_partitions_that_were_asked_for() -> None:
-    """Null asks for all; a missing partition is left out."""
+    """Null requests all partitions; a missing partition is left out."""
 
     async def story(hall: Hall) -> list[dict[int, int]]:
         log = hall.node.catalogue.create("t", 2, {}).partitions[1]
@@ -191,7 +191,7 @@ def test_the_log_directory_shows_the_bytes_of_the_partitions_that_were_asked_for
 
 
 def creation(name: str) -> dict[str, Any]:
-    """A rule on a topic for anybody."""
+    """Return a rule on a topic for alice."""
     return {
         "resource_type": a.TOPIC, "resource_name": name, "resource_pattern_type": a.LITERAL,
         "principal": "User:alice", "host": "*", "operation": a.READ, "permission_type": a.ALLOW,
@@ -199,7 +199,7 @@ def creation(name: str) -> dict[str, Any]:
 
 
 def test_rules_are_created_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rules of the same request count, an invalid one does not."""
+    """The rules of the same request count; an invalid rule does not count."""
     monkeypatch.setattr(a, "MAX_ACLS", 2)
 
     async def story(hall: Hall) -> list[Any]:
@@ -214,7 +214,7 @@ def test_rules_are_created_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def wire_of(hall: Hall) -> None:
-    """Peers without certificates."""
+    """Connect peers without certificates."""
     connect = hall.connect
 
     def plain(name: str) -> Any:
@@ -228,7 +228,7 @@ def wire_of(hall: Hall) -> None:
 
 
 def test_without_an_authorizer_rules_are_refused_one_by_one() -> None:
-    """SECURITY_DISABLED, as in Kafka."""
+    """SECURITY_DISABLED is the error, as in Kafka."""
 
     async def story(hall: Hall) -> list[int]:
         answer = await ask(hall, CREATE_ACLS, 3, creations=[creation("x"), creation("y")])
@@ -238,7 +238,7 @@ def test_without_an_authorizer_rules_are_refused_one_by_one() -> None:
 
 
 def test_a_scrape_counts_groups_members_peers_and_events() -> None:
-    """Members by their own protocol, groups by type and state."""
+    """Members are counted by their own protocol, groups by type and state."""
 
     async def story(hall: Hall) -> Any:
         hall.node.catalogue.create("t", 1, {})

@@ -30,7 +30,7 @@ from tests.support.coordination.transcript import shown
 
 FILE: Final = Path(__file__).with_name("decisions.txt")
 P, Q, R = (b"p", 0), (b"q", 3), (b"r", 5)
-#: No two of its numbers are equal.
+#: All its numbers are different.
 FULL: Final = Transaction(
     "t", 70, 40, 1_000, State.ONGOING, 38, 60, frozenset({P, Q}), frozenset({"g", "h"}), 5_000,
     5_050, True,
@@ -40,7 +40,7 @@ NOW: Final = 5_900
 
 
 def knowns() -> Iterator[tuple[str, Transaction | None]]:
-    """The values before: none, each state, and each state with the last epoch."""
+    """Yield the values before an event: none, each state, and each state with the last epoch."""
     yield "none", None
     for name, full in (("", FULL), (" last", LAST)):
         for state in State:
@@ -52,7 +52,7 @@ def knowns() -> Iterator[tuple[str, Transaction | None]]:
 
 
 def events(known: Transaction | None) -> Iterator[Event]:
-    """Each event of this producer, of earlier ones, and of a stranger."""
+    """Yield each event of this producer, of earlier producers, and of an unknown producer."""
     epoch = 40 if known is None else known.epoch
     for expected in (
         None, (70, epoch), (70, epoch - 1), (70, epoch - 2), (70, epoch + 1), (60, epoch),
@@ -77,7 +77,7 @@ def events(known: Transaction | None) -> Iterator[Event]:
 
 
 def decisions() -> str:
-    """Each decision as text."""
+    """Return each decision as text."""
     limits, lines = TransactionLimits(max_timeout_ms=2_000), list[str]()
     for name, known in knowns():
         lines.append(f"== {name}: {shown(known)}")

@@ -42,7 +42,7 @@ ID, FRESH, TIMEOUT, STARTED, NOW = 7, 99, 1_000, 5_000, 5_100
 
 
 def known(state: State, *, epoch: int = 4, last_epoch: int = -1) -> Transaction:
-    """A transactional id in a state; an open transaction has one partition and one group."""
+    """Return a transactional id; an open transaction has a partition and a group."""
     is_open = state is O_
     return Transaction(
         "t",
@@ -59,12 +59,12 @@ def known(state: State, *, epoch: int = 4, last_epoch: int = -1) -> Transaction:
 
 
 def ask(transaction: Transaction | None, event: Event, now_ms: int = NOW) -> Decision:
-    """One decision."""
+    """Return the decision about an event."""
     return step("t", transaction, event, now_ms, LIMITS)
 
 
 def owned(producer_id: int = ID, epoch: int = 4) -> Iterator[Event]:
-    """Every event that names its producer."""
+    """Yield every event that names its producer."""
     yield AddPartitions(producer_id, epoch, frozenset({P}))
     yield AddGroup(producer_id, epoch, "g")
     yield WriteRecords(producer_id, epoch, P)
@@ -77,7 +77,7 @@ def owned(producer_id: int = ID, epoch: int = 4) -> Iterator[Event]:
 
 
 def test_each_state_has_a_rule_for_each_event() -> None:
-    """The table is whole."""
+    """The table is complete."""
     events = (
         InitProducer, AddPartitions, AddGroup, WriteRecords, WriteOffsets, EndTransaction, Tick,
         AddAndWriteRecords, AddAndWriteOffsets, EndAndBump,
@@ -85,18 +85,18 @@ def test_each_state_has_a_rule_for_each_event() -> None:
     assert set(RULES) == set(itertools.product(State, events))
 
 
-# -- who asks ----------------------------------------------------------------------------------------
+# -- the producer of a request ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("event", list(owned()), ids=str)
 def test_an_unknown_transactional_id_maps_to_no_producer(event: Event) -> None:
-    """INVALID_PRODUCER_ID_MAPPING, whatever is asked."""
+    """INVALID_PRODUCER_ID_MAPPING is the error for every request."""
     assert ask(None, event) == Decision(Code.INVALID_PRODUCER_ID_MAPPING)
 
 
 @pytest.mark.parametrize("state", State)
 def test_another_producer_id_is_no_mapping_and_another_epoch_is_fenced(state: State) -> None:
-    """Writes say INVALID_PRODUCER_EPOCH where requests to the coordinator say PRODUCER_FENCED."""
+    """Writes return INVALID_PRODUCER_EPOCH where coordinator requests return PRODUCER_FENCED."""
     for event in owned(producer_id=ID + 1):
         assert ask(known(state), event) == Decision(Code.INVALID_PRODUCER_ID_MAPPING)
     for epoch in (-1, 3, 5):
@@ -112,7 +112,7 @@ def test_another_producer_id_is_no_mapping_and_another_epoch_is_fenced(state: St
 @pytest.mark.parametrize("timeout_ms", [-1, 0, 60_001])
 @pytest.mark.parametrize("state", [None, *State])
 def test_a_timeout_out_of_bounds_changes_nothing(state: State | None, timeout_ms: int) -> None:
-    """INVALID_TRANSACTION_TIMEOUT, also for an id with an open transaction."""
+    """INVALID_TRANSACTION_TIMEOUT is the error even with an open transaction."""
     before = None if state is None else known(state)
     asked = InitProducer(timeout_ms, FRESH)
     assert ask(before, asked) == Decision(Code.INVALID_TRANSACTION_TIMEOUT)
@@ -122,14 +122,14 @@ def test_a_timeout_out_of_bounds_changes_nothing(state: State | None, timeout_ms
 def test_a_new_transactional_id_begins_with_a_fresh_producer_id(
     expected: tuple[int, int] | None,
 ) -> None:
-    """Epoch 0, whatever producer the client believes to be."""
+    """The epoch is 0, whatever producer id the client sends."""
     decision = ask(None, InitProducer(60_000, FRESH, expected))
     assert decision == Decision(Code.NONE, Transaction("t", FRESH, 0, 60_000, updated_ms=NOW))
 
 
 @pytest.mark.parametrize("state", [E_, C_, A_])
 def test_a_new_producer_gets_the_next_epoch(state: State) -> None:
-    """The producer before it is fenced by that, and no marker is written."""
+    """The next epoch fences the former producer, and no marker is written."""
     decision = ask(known(state), InitProducer(2_000, FRESH))
     assert (decision.error, decision.marker) == (Code.NONE, None)
     assert decision.transaction == replace(
@@ -138,7 +138,7 @@ def test_a_new_producer_gets_the_next_epoch(state: State) -> None:
 
 
 def test_a_new_producer_aborts_the_open_transaction_under_an_epoch_nobody_gets() -> None:
-    """The marker has the epoch between the old producer's and the new one's."""
+    """The marker's epoch is between the old producer's epoch and the new producer's epoch."""
     decision = ask(known(O_), InitProducer(TIMEOUT, FRESH))
     assert decision.marker == Marker(ID, 5, False, frozenset({P}), frozenset({"g"}))
     assert decision.transaction is not None
@@ -149,7 +149,7 @@ def test_a_new_producer_aborts_the_open_transaction_under_an_epoch_nobody_gets()
 
 @pytest.mark.parametrize("state", [E_, C_, A_])
 def test_a_producer_raises_its_own_epoch_and_may_repeat_the_request(state: State) -> None:
-    """KIP-360: a lost answer is given again; older epochs are fenced."""
+    """KIP-360: a repeated request gets the same answer; older epochs are fenced."""
     raised = ask(known(state), InitProducer(TIMEOUT, FRESH, (ID, 4))).transaction
     assert raised is not None
     assert (raised.epoch, raised.last_epoch) == (5, 4)
@@ -164,14 +164,14 @@ def test_a_producer_raises_its_own_epoch_and_may_repeat_the_request(state: State
 
 
 def test_a_new_producer_ends_the_repeats_of_the_one_before() -> None:
-    """Its request is no repeat of theirs."""
+    """The new producer's request does not count as a repetition."""
     raised = ask(known(E_), InitProducer(TIMEOUT, FRESH, (ID, 4))).transaction
     other = ask(raised, InitProducer(TIMEOUT, FRESH)).transaction
     assert ask(other, InitProducer(TIMEOUT, FRESH, (ID, 4))).error is Code.PRODUCER_FENCED
 
 
 def test_a_producer_with_an_open_transaction_that_raises_its_epoch_is_fenced_and_aborted() -> None:
-    """As in Kafka; a stranger's request leaves the transaction open."""
+    """Kafka does the same; a request of an unknown producer leaves the transaction open."""
     decision = ask(known(O_), InitProducer(TIMEOUT, FRESH, (ID, 4)))
     assert decision.error is Code.PRODUCER_FENCED
     assert decision.marker == Marker(ID, 5, False, frozenset({P}), frozenset({"g"}))
@@ -183,7 +183,7 @@ def test_a_producer_with_an_open_transaction_that_raises_its_epoch_is_fenced_and
 
 @pytest.mark.parametrize("expected", [None, (ID, LAST_EPOCH)])
 def test_after_the_last_epoch_comes_another_producer_id(expected: tuple[int, int] | None) -> None:
-    """Epoch 0 of the fresh id; the producer that asked may ask again."""
+    """The fresh id has epoch 0; the requesting producer may repeat its request."""
     decision = ask(known(E_, epoch=LAST_EPOCH), InitProducer(TIMEOUT, FRESH, expected))
     rotated = decision.transaction
     assert rotated is not None
@@ -197,7 +197,7 @@ def test_after_the_last_epoch_comes_another_producer_id(expected: tuple[int, int
 
 
 def test_after_the_last_epoch_only_its_own_producer_goes_on() -> None:
-    """Earlier epochs of the former id are fenced before and after the change, also the fresh id's epoch 0."""
+    """Earlier epochs of the former id and epoch 0 of the fresh id are fenced."""
     last = known(E_, epoch=LAST_EPOCH, last_epoch=LAST_EPOCH - 1)
     again = ask(last, InitProducer(TIMEOUT, FRESH, (ID, LAST_EPOCH - 1))).transaction
     assert again is not None
@@ -210,7 +210,7 @@ def test_after_the_last_epoch_only_its_own_producer_goes_on() -> None:
 
 
 def test_a_request_without_partitions_opens_a_transaction() -> None:
-    """As in Kafka: the producer may end it."""
+    """The producer may end this transaction, as in Kafka."""
     opened = ask(known(C_), AddPartitions(ID, 4, frozenset())).transaction
     assert opened is not None
     assert opened.state is O_
@@ -219,7 +219,7 @@ def test_a_request_without_partitions_opens_a_transaction() -> None:
 
 @pytest.mark.parametrize("epoch", [LAST_EPOCH - 1, LAST_EPOCH])
 def test_an_open_transaction_of_the_last_epochs_can_still_be_fenced(epoch: int) -> None:
-    """The epoch above the last one is for that."""
+    """The epoch above the last epoch is reserved for the fence."""
     decision = ask(known(O_, epoch=epoch), InitProducer(TIMEOUT, FRESH))
     assert decision.marker is not None
     assert decision.transaction is not None
@@ -229,7 +229,7 @@ def test_an_open_transaction_of_the_last_epochs_can_still_be_fenced(epoch: int) 
 
 @pytest.mark.parametrize("event", list(owned(epoch=LAST_EPOCH + 1)), ids=lambda e: type(e).__name__)
 def test_the_epoch_above_the_last_one_is_of_no_producer(event: Event) -> None:
-    """A transaction was fenced by it: nobody may write or end anything under it."""
+    """The epoch fenced a transaction: no producer may write or end a transaction under it."""
     is_write = isinstance(event, Written)
     error = Code.INVALID_PRODUCER_EPOCH if is_write else Code.PRODUCER_FENCED
     assert ask(known(O_, epoch=LAST_EPOCH + 1), event) == Decision(error)
@@ -237,7 +237,7 @@ def test_the_epoch_above_the_last_one_is_of_no_producer(event: Event) -> None:
     assert ask(known(O_, epoch=LAST_EPOCH), last).error is Code.NONE
 
 
-# -- while it is open --------------------------------------------------------------------------------
+# -- an open transaction ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("state", [E_, C_, A_])
@@ -252,7 +252,7 @@ def test_the_epoch_above_the_last_one_is_of_no_producer(event: Event) -> None:
 def test_the_first_partition_or_group_opens_a_transaction(
     state: State, event: Event, partitions: set[Place], groups: set[str]
 ) -> None:
-    """Its time runs from there."""
+    """The transaction's timeout starts at this request."""
     opened = ask(known(state), event).transaction
     assert opened is not None
     assert (opened.state, opened.started_ms, opened.aborts_at_ms) == (O_, NOW, NOW + TIMEOUT)
@@ -260,7 +260,7 @@ def test_the_first_partition_or_group_opens_a_transaction(
 
 
 def test_more_partitions_and_groups_join_an_open_transaction() -> None:
-    """Its time does not begin again, and what is known is not stored again."""
+    """The timeout does not start again, and known partitions are not stored again."""
     more = ask(known(O_), AddPartitions(ID, 4, frozenset({Q}))).transaction
     assert more is not None
     assert (more.partitions, more.groups, more.started_ms) == ({P, Q}, {"g"}, STARTED)
@@ -273,7 +273,7 @@ def test_more_partitions_and_groups_join_an_open_transaction() -> None:
 
 @pytest.mark.parametrize("state", State)
 def test_records_and_offsets_are_written_in_an_open_transaction_only(state: State) -> None:
-    """And only where they were announced: TRANSACTION_ABORTABLE (KIP-890)."""
+    """TRANSACTION_ABORTABLE refuses writes outside the added partitions and groups (KIP-890)."""
     allowed = Decision(Code.NONE if state is O_ else Code.TRANSACTION_ABORTABLE)
     refused = Decision(Code.TRANSACTION_ABORTABLE)
     assert ask(known(state), WriteRecords(ID, 4, P)) == allowed
@@ -288,7 +288,7 @@ def test_records_and_offsets_are_written_in_an_open_transaction_only(state: Stat
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_the_end_marks_every_partition_and_group_under_the_producers_epoch(commits: bool) -> None:
-    """One decision holds the new state and the marker."""
+    """A single decision has the new state and the marker."""
     decision = ask(known(O_), EndTransaction(ID, 4, commits))
     assert decision.marker == Marker(ID, 4, commits, frozenset({P}), frozenset({"g"}))
     assert decision.transaction == replace(
@@ -313,13 +313,13 @@ def test_the_end_marks_every_partition_and_group_under_the_producers_epoch(commi
 def test_the_same_end_again_is_a_repeat_and_the_other_one_an_error(
     state: State, commits: bool, error: Code
 ) -> None:
-    """Nothing is written in either case."""
+    """Neither end writes a record."""
     assert ask(known(state), EndTransaction(ID, 4, commits)) == Decision(error)
 
 
 @pytest.mark.parametrize("late_ms", [-1, 0, 1])
 def test_a_transaction_is_aborted_when_its_time_is_over(late_ms: int) -> None:
-    """Under an epoch that fences its producer for good, also from raising its own epoch."""
+    """The abort's epoch fences the producer permanently, even from a raise of its own epoch."""
     decision = ask(known(O_), Tick(), STARTED + TIMEOUT + late_ms)
     if late_ms < 0:
         assert decision == Decision(Code.NONE)
@@ -335,16 +335,16 @@ def test_a_transaction_is_aborted_when_its_time_is_over(late_ms: int) -> None:
 
 @pytest.mark.parametrize("state", [None, E_, C_, A_])
 def test_no_time_runs_without_an_open_transaction(state: State | None) -> None:
-    """A tick that comes late changes nothing."""
+    """A late tick changes no state."""
     before = None if state is None else known(state)
     assert ask(before, Tick(), 10**15) == Decision(Code.NONE)
 
 
-# -- every story of a few events ---------------------------------------------------------------------
+# -- every sequence of a few events -------------------------------------------------------------------
 
 
 def choices(transaction: Transaction | None) -> Iterator[Event]:
-    """What a producer of now, a zombie, a newcomer and the clock may do next."""
+    """Yield the next possible events of the producer, a zombie, a new producer and the clock."""
     producer_id, epoch = (
         (FRESH, 0) if transaction is None else (transaction.producer_id, transaction.epoch)
     )
@@ -364,7 +364,7 @@ def choices(transaction: Transaction | None) -> Iterator[Event]:
 def test_in_every_story_of_six_events_epochs_rise_and_only_the_end_of_an_open_one_is_marked() -> (
     None
 ):
-    """Breadth first over all values that six events reach from nothing."""
+    """The search is breadth-first over all values that six events can reach."""
     seen: set[Transaction | None] = {None}
     edge: set[Transaction | None] = {None}
     for _ in range(6):

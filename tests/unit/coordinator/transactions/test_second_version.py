@@ -1,4 +1,4 @@
-"""The second version of transactions (KIP-890): writes add their partitions, each end raises the epoch."""
+"""Transactions version 2 (KIP-890): writes add their partitions, each end raises the epoch."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from tests.unit.coordinator.transactions.test_machine import (
 
 
 def end(epoch: int, *, commits: bool, producer_id: int = ID) -> EndAndBump:
-    """The producer ends its transaction."""
+    """Return the producer's end of its transaction."""
     return EndAndBump(producer_id, epoch, commits, FRESH)
 
 
 @pytest.mark.parametrize("state", State)
 def test_a_write_adds_its_partition_or_group_and_opens_a_transaction(state: State) -> None:
-    """No earlier request named it."""
+    """No earlier request named the partition or the group."""
     records = ask(known(state), AddAndWriteRecords(ID, 4, Q)).transaction
     offsets = ask(known(state), AddAndWriteOffsets(ID, 4, "h")).transaction
     assert records is not None
@@ -57,14 +57,14 @@ def test_a_write_adds_its_partition_or_group_and_opens_a_transaction(state: Stat
 
 
 def test_a_further_write_to_an_added_partition_changes_nothing() -> None:
-    """So it costs no write of the store."""
+    """A repeated write causes no write to the store."""
     assert ask(known(O_), AddAndWriteRecords(ID, 4, P)) == Decision(Code.NONE)
     assert ask(known(O_), AddAndWriteOffsets(ID, 4, "g")) == Decision(Code.NONE)
 
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_an_end_marks_and_goes_on_with_the_next_epoch(commits: bool) -> None:
-    """The marker already has that epoch, so that a late write of the old epoch is fenced."""
+    """The marker already has the next epoch, which fences a late write of the old epoch."""
     decision = ask(known(O_), end(4, commits=commits))
     assert decision.error is Code.NONE
     assert decision.marker == Marker(ID, 5, commits, frozenset({P}), frozenset({"g"}))
@@ -77,7 +77,7 @@ def test_an_end_marks_and_goes_on_with_the_next_epoch(commits: bool) -> None:
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_a_repeated_end_changes_nothing_and_the_other_end_is_an_error(commits: bool) -> None:
-    """The producer that got no answer repeats its old epoch."""
+    """A producer without an answer repeats its old epoch."""
     after = ask(known(O_), end(4, commits=commits)).transaction
     assert ask(after, end(4, commits=commits)) == Decision(Code.NONE)
     assert ask(after, end(4, commits=not commits)) == Decision(Code.INVALID_TXN_STATE)
@@ -88,7 +88,7 @@ def test_a_repeated_end_changes_nothing_and_the_other_end_is_an_error(commits: b
 def test_an_abort_of_nothing_raises_the_epoch_and_a_commit_of_nothing_is_an_error(
     state: State,
 ) -> None:
-    """A producer does not know whether its first write was accepted."""
+    """A producer does not know whether the broker accepted its first write."""
     decision = ask(known(state), end(4, commits=False))
     assert decision.error is Code.NONE
     assert decision.marker is None
@@ -98,7 +98,7 @@ def test_an_abort_of_nothing_raises_the_epoch_and_a_commit_of_nothing_is_an_erro
 
 
 def test_after_the_last_epoch_an_end_goes_on_with_a_fresh_producer_id() -> None:
-    """And its repetition under the old id is recognised."""
+    """The repetition of the end under the old id is recognised."""
     decision = ask(known(O_, epoch=LAST_EPOCH), end(LAST_EPOCH, commits=True))
     after = decision.transaction
     assert after is not None
@@ -114,7 +114,7 @@ def test_after_the_last_epoch_an_end_goes_on_with_a_fresh_producer_id() -> None:
 
 
 def test_only_an_end_of_this_version_can_be_repeated_with_the_epoch_before() -> None:
-    """After a time-out, a new producer or an end of the first version the old epoch is fenced."""
+    """After a timeout, a new producer or an end of version 1 the old epoch is fenced."""
     timed_out = ask(known(O_), Tick(), NOW + TIMEOUT).transaction
     begun = ask(known(O_), InitProducer(TIMEOUT, FRESH)).transaction
     first = ask(known(O_), EndTransaction(ID, 4, False)).transaction
@@ -127,7 +127,7 @@ def test_only_an_end_of_this_version_can_be_repeated_with_the_epoch_before() -> 
 
 
 def test_a_stored_end_can_be_repeated_after_a_restart() -> None:
-    """The record of the transactional id keeps the fact that its end raised the epoch."""
+    """The record of the transactional id stores that the end raised the epoch."""
     store, ended = MemoryStore(), ask(known(O_), end(4, commits=True)).transaction
     assert ended is not None
     store.write([(transaction_key("t"), dump_transaction(ended))])
