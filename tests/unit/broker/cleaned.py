@@ -1,4 +1,4 @@
-"""Batches of a compacted partition, a pass over them, and the records that are left."""
+"""Batches of a compacted partition, a compaction pass, and the remaining records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Pair = tuple[bytes | None, bytes | None]
 
 
 def write(log: PartitionLog, *pairs: Pair, at_ms: int = 0, codec: int = 0, **header: Any) -> int:
-    """Append one batch of (key, value) records; return its base offset."""
+    """Append a batch of (key, value) records; return its base offset."""
     body = b"".join(keyed_record(k, v, offset_delta=n) for n, (k, v) in enumerate(pairs))
     attributes = header.pop("attributes", 0) | codec
     packed = pack(codec, body) if codec else body
@@ -29,7 +29,7 @@ def write(log: PartitionLog, *pairs: Pair, at_ms: int = 0, codec: int = 0, **hea
 
 
 def clean(log: PartitionLog, now_ms: int = 0, max_keys: int = 1_000) -> None:
-    """One pass over all that may be cleaned."""
+    """Run a pass over all cleanable batches."""
     rules = Rules(0.0, DELETE_RETENTION_MS)
     found = cleanable(log, rules, now_ms)
     if found is None:
@@ -43,7 +43,7 @@ def clean(log: PartitionLog, now_ms: int = 0, max_keys: int = 1_000) -> None:
 
 
 def contents(log: PartitionLog) -> list[tuple[int, bytes | None, bytes | None]]:
-    """(offset, key, value) of every record, read by aiokafka."""
+    """Return (offset, key, value) of every record, read by aiokafka."""
     found = []
     for row in log.index.rows(0, len(log.index)):
         data = log.store.get(log.batch_key(row.base))
@@ -54,5 +54,5 @@ def contents(log: PartitionLog) -> list[tuple[int, bytes | None, bytes | None]]:
 
 
 def offsets(log: PartitionLog) -> list[int]:
-    """The offsets that have a record."""
+    """Return the offsets that have a record."""
     return [offset for offset, _, _ in contents(log)]

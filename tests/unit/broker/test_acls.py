@@ -27,24 +27,24 @@ def rule(
     principal: str = ALICE,
     host: str = "*",
 ) -> Acl:
-    """A rule on a topic."""
+    """Return a rule on a topic."""
     return Acl(kind, name, pattern, principal, host, operation, permission)
 
 
 def authorizer(*rules: Acl, **more: Any) -> Authorizer:
-    """An authorizer with these rules."""
+    """Return an authorizer with these rules."""
     acls = Acls(MemoryStore())
     acls.add(rules)
     return Authorizer(acls, frozenset({"User:root"}), **more)
 
 
 def may(rules: list[Acl], operation: int = a.READ, name: str = "orders") -> bool:
-    """Whether alice may perform the operation on a topic."""
+    """Return whether alice may perform the operation on a topic."""
     return authorizer(*rules).may(ALICE, HOST, operation, a.TOPIC, name)
 
 
 def test_without_a_rule_only_super_users_may() -> None:
-    """Unless allow.everyone.if.no.acl.found is set, and the resource has no rule at all."""
+    """allow.everyone.if.no.acl.found allows resources without any rule."""
     empty = authorizer()
     assert not empty.may(ALICE, HOST, a.READ, a.TOPIC, "orders")
     assert empty.may("User:root", HOST, a.READ, a.TOPIC, "orders")
@@ -76,7 +76,7 @@ def test_a_right_on_some_topic_does_not_come_from_a_rule_of_a_group() -> None:
     ],
 )
 def test_a_denial_has_priority_over_every_permission(denial: Acl) -> None:
-    """In whichever order the rules were created."""
+    """The order of the rules does not matter."""
     allowed = [rule(), rule("*", a.ALL), rule("orders", a.ALL, pattern=a.PREFIXED)]
     assert may(allowed)
     assert not may([*allowed, denial])
@@ -103,7 +103,7 @@ def test_a_denial_has_priority_over_every_permission(denial: Acl) -> None:
 def test_a_rule_counts_for_its_names_principal_and_host(
     given: Acl, name: str, expected: bool
 ) -> None:
-    """Literal names, prefixes and ``*``."""
+    """Literal names, prefixes and ``*`` match."""
     assert may([given], name=name) is expected
 
 

@@ -1,4 +1,4 @@
-"""Answers built from values: a value that is there counts, whatever the field's default is."""
+"""Answers built from values: a given value counts, whatever the field's default is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from faust_assigner.broker.api import APIS
 
 
 def entities(entity: type[Any]) -> Iterator[type[Any]]:
-    """A response's entity and those within."""
+    """Yield a response's entity and its nested entities."""
     yield entity
     for item in fields(entity):
         if isinstance(kind := classify_field(item), EntityField | EntityTupleField):
@@ -22,7 +22,7 @@ def entities(entity: type[Any]) -> Iterator[type[Any]]:
 
 
 def test_a_zero_or_an_empty_text_is_no_missing_value() -> None:
-    """A log that begins at offset 0, and epoch 0, are not -1; in every API and version."""
+    """Offset 0 and epoch 0 must not become -1 in any API or version."""
     tried = set()
     for api in APIS.values():
         for version in range(api.low, api.high + 1):

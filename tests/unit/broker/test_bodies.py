@@ -1,4 +1,4 @@
-"""The records inside a batch: read together, and one by one."""
+"""The records inside a batch: the fast reader of many records and the exact reader of few."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.clients.raw_client import _varint, one_record
 
 
 def record(key: bytes | None, value: bytes | None, headers: int, offset: int, time: int) -> bytes:
-    """The bytes of one record."""
+    """Return the bytes of a record."""
 
     def blob(data: bytes | None) -> bytes:
         return _varint(-1) if data is None else _varint(len(data)) + data
@@ -26,7 +26,7 @@ def record(key: bytes | None, value: bytes | None, headers: int, offset: int, ti
 
 
 def read(body: bytes, count: int, *, together: bool) -> tuple[list[int], list[int], list[int]]:
-    """What a body holds, by one of the two readers. Raises BadBody."""
+    """Return a body's offsets, times and keyless records by either reader. Raises BadBody."""
     with mock.patch.object(bodies, "FEW", 0 if together else 2**31):
         found = bodies.read_body(body, count, 5)
     return found.offsets.tolist(), found.timestamps.tolist(), found.without_key.tolist()
@@ -44,7 +44,7 @@ records_of_a_batch = st.lists(
 def test_records_are_read_together_as_one_by_one(
     fields: list[tuple[bytes | None, bytes | None, int, int, int]],
 ) -> None:
-    """Offsets, times and records without keys are those that were written."""
+    """Both readers return the written offsets, times and records without keys."""
     body = b"".join(record(*each) for each in fields)
     written = (
         [offset for *_, offset, _ in fields],
@@ -64,7 +64,7 @@ def test_records_are_read_together_as_one_by_one(
 def test_damaged_records_are_taken_or_refused_alike_by_both_readers(
     values: list[bytes], seed: int, more: int
 ) -> None:
-    """A wrong byte, bytes less or more, another count: neither reader is more generous."""
+    """Wrong, missing and extra bytes and wrong counts: neither reader accepts more."""
     dice = random.Random(seed)
     body = bytearray(b"".join(record(v, v, len(v) % 3, 0, 0) for v in values))
     for _ in range(dice.randint(0, 3)):
@@ -90,7 +90,7 @@ def test_damaged_records_are_taken_or_refused_alike_by_both_readers(
 
 @pytest.mark.parametrize("count", [1, 23, 24, 25, 8_191, 8_192, 8_193, 8_220, 20_000])
 def test_batches_of_any_length_are_read(count: int) -> None:
-    """Also where a part of the batch is too short to be read together."""
+    """Some batches have a part that is too short for the fast reader."""
     body = b"".join(one_record(b"v", offset_delta=number) for number in range(count))
     found = bodies.read_body(body, count, 0)
     assert found.offsets.tolist() == list(range(count))
@@ -100,7 +100,7 @@ def test_batches_of_any_length_are_read(count: int) -> None:
 
 
 def test_a_record_of_many_headers_takes_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Among records without any: numpy does not make a round for each of its 100,000 headers."""
+    """numpy does not make a pass for each of the 100,000 headers."""
     rounds = 0
     varints = bodies._varints
 
@@ -117,7 +117,7 @@ def test_a_record_of_many_headers_takes_one_pass(monkeypatch: pytest.MonkeyPatch
 
 
 def test_most_records_are_not_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sound ones never are, beside a short rest: a million tiny records cost no object each."""
+    """The fast reader takes all valid records, so a million tiny records create no objects."""
     alone: list[int] = []
     exactly = bodies._read_exactly
 
@@ -137,7 +137,7 @@ FIELDS = SOUND[1:]
 
 
 def of(fields: bytes, length: int | None = None) -> bytes:
-    """A record of these fields, that claims to be so long."""
+    """Return a record of these fields with a claimed length."""
     return _varint(len(fields) if length is None else length) + fields
 
 
@@ -164,7 +164,7 @@ NO_KEY_NO_VALUE = BEFORE_KEY + _varint(-1) + _varint(-1)
 def test_one_damaged_record_among_thirty_refuses_the_batch(
     place: int, damaged: bytes, words: str
 ) -> None:
-    """With the same reason where the records are read together, and where one by one."""
+    """Both readers give the same reason."""
     parts = [SOUND] * 30
     parts[place] = damaged
     reasons = set()
@@ -177,7 +177,7 @@ def test_one_damaged_record_among_thirty_refuses_the_batch(
 
 @pytest.mark.parametrize("together", [True, False])
 def test_long_varints_and_many_headers_are_read_exactly(together: bool) -> None:
-    """Lengths of three bytes, times of nine, records with no, one and thirty headers, null and empty."""
+    """Long lengths and times, zero to thirty headers, null and empty values are read."""
     written = [
         (None, None, 0, 0, 0),
         (b"", b"", 1, 1, -1),
@@ -204,7 +204,7 @@ def test_long_varints_and_many_headers_are_read_exactly(together: bool) -> None:
 
 @pytest.mark.parametrize("count", [1, 30])
 def test_a_body_holds_exactly_the_records_that_it_claims(count: int) -> None:
-    """One more, one less, a byte more and a byte less are refused."""
+    """A wrong count, a missing byte and an extra byte are refused."""
     body = SOUND * count
     assert bodies.read_layout(body, count).ends[-1] == len(body)
     for wrong, claimed in (

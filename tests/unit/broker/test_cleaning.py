@@ -1,4 +1,4 @@
-"""Compaction, fact by fact: what stays, what goes, and when."""
+"""Compaction, fact by fact: kept batches, removed batches, and the time of the removal."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.unit.broker.cleaned import DELETE_RETENTION_MS, TOPIC, clean, content
 
 @pytest.fixture
 def log() -> PartitionLog:
-    """An empty partition in memory."""
+    """Return an empty partition in memory."""
     return PartitionLog(MemoryStore(), TOPIC, 0, is_new=True)
 
 
 def decided(log: PartitionLog) -> tuple[cleaning.Pass, cleaning.Chunk]:
-    """A pass whose decisions are made, and not yet carried out."""
+    """Return a pass and its decided chunk, before the chunk is applied."""
     found = cleanable(log, Rules(), 0)
     assert found is not None
     work = clean_writes.begin(log, found, Rules(), 0, 100)
@@ -42,7 +42,7 @@ def decided(log: PartitionLog) -> tuple[cleaning.Pass, cleaning.Chunk]:
 
 @pytest.mark.parametrize("codec", range(5))
 def test_the_latest_record_of_each_key_stays_at_its_offset(log: PartitionLog, codec: int) -> None:
-    """In every codec; aiokafka reads the batches that were rewritten."""
+    """This holds in every codec; aiokafka reads the rewritten batches."""
     big = b"x" * 200_000  # several blocks of lz4
     write(log, (b"a", b"1"), (b"b", b"2"), (b"c", big), codec=codec)
     write(log, (b"a", b"3"), codec=codec)
@@ -53,7 +53,7 @@ def test_the_latest_record_of_each_key_stays_at_its_offset(log: PartitionLog, co
 
 
 def test_a_reader_of_a_removed_offset_gets_the_next_record(log: PartitionLog) -> None:
-    """The log start stays where it was, and no batch is said to be missing."""
+    """The log start does not move, and a restart reports no missing batch."""
     for value in (b"1", b"2", b"3"):
         write(log, (b"a", value))
     write(log, (b"b", b"4"))
@@ -68,7 +68,7 @@ def test_a_reader_of_a_removed_offset_gets_the_next_record(log: PartitionLog) ->
 
 
 def test_a_batch_that_is_lost_after_compaction_is_still_noticed(log: PartitionLog) -> None:
-    """The gaps of compaction are known one by one; any other gap is damage."""
+    """Compaction notes each of its gaps; any further gap is damage."""
     for key in (b"a", b"b", b"a", b"c", b"d"):
         write(log, (key, b"v"))
     clean(log)
@@ -78,7 +78,7 @@ def test_a_batch_that_is_lost_after_compaction_is_still_noticed(log: PartitionLo
 
 
 def test_a_tombstone_stays_for_its_retention_and_goes_then(log: PartitionLog) -> None:
-    """The time counts from the first pass over it, not from when it was written."""
+    """The time counts from the first pass over the tombstone, not from its append."""
     write(log, (b"a", b"1"))
     write(log, (b"a", None))
     write(log, (b"b", b"2"))
@@ -93,7 +93,7 @@ def test_a_tombstone_stays_for_its_retention_and_goes_then(log: PartitionLog) ->
 
 
 def test_a_record_without_a_key_goes_and_an_empty_key_is_a_key(log: PartitionLog) -> None:
-    """They are from before the topic was compacted."""
+    """Records without keys are older than the topic's compaction."""
     write(log, (b"", b"1"))
     write(log, (None, b"2"))
     write(log, (b"z", b"3"))
@@ -102,7 +102,7 @@ def test_a_record_without_a_key_goes_and_an_empty_key_is_a_key(log: PartitionLog
 
 
 def test_long_keys_are_compared_whole(log: PartitionLog) -> None:
-    """Keys with an equal beginning, one of them as long as the longest key that is kept as it is."""
+    """The keys have an equal beginning; the first is as long as the longest key kept unhashed."""
     longest = b"k" * cleaning.LONGEST_KEY
     for key in (longest, longest + b"a", longest + b"b", longest + b"a"):
         write(log, (key, b"v"))
@@ -115,7 +115,7 @@ def test_long_keys_are_compared_whole(log: PartitionLog) -> None:
 def test_a_rewritten_batch_has_the_newest_time_of_its_records(
     log: PartitionLog, attributes: int, newest: int
 ) -> None:
-    """Or the time of its append, where the broker stamps records; in its header and in the index."""
+    """With LogAppendTime the header and the index keep the time of the append."""
     times = (20, 500, 10)
     body = b"".join(
         keyed_record(key, b"v", offset_delta=n, time_delta=at)
@@ -133,7 +133,7 @@ def test_a_rewritten_batch_has_the_newest_time_of_its_records(
 
 
 def test_a_batch_that_cannot_be_read_stays_as_it_is(log: PartitionLog) -> None:
-    """It was stored before bodies were checked; its neighbours are cleaned."""
+    """The batch was stored before bodies were checked; the batches around it are cleaned."""
     data = batch(b"no records", count=1, timestamp=0)
     write(log, (b"a", b"1"))
     log.append(parse_batch(data), data, 0)
@@ -146,7 +146,7 @@ def test_a_batch_that_cannot_be_read_stays_as_it_is(log: PartitionLog) -> None:
 
 
 def test_the_last_batch_of_a_known_producer_stays_without_records(log: PartitionLog) -> None:
-    """After a restart its next sequence is the one that follows; a forgotten producer leaves nothing."""
+    """After a restart the producer's next sequence follows; a forgotten producer has no batch."""
     write(log, (b"a", b"1"), (b"a", b"2"), producer_id=7, epoch=0, sequence=0)
     write(log, (b"a", b"3"))
     write(log, (b"b", b"4"))
@@ -161,7 +161,7 @@ def test_the_last_batch_of_a_known_producer_stays_without_records(log: Partition
 
 
 def test_only_the_last_batch_of_a_known_producer_stays_without_records(log: PartitionLog) -> None:
-    """Earlier ones are not needed for its next sequence."""
+    """Earlier batches are not needed for the producer's next sequence."""
     for sequence in range(3):
         write(log, (b"a", b"1"), producer_id=7, epoch=0, sequence=sequence)
     write(log, (b"a", b"2"))
@@ -187,7 +187,7 @@ def test_the_batch_behind_a_pass_knows_the_gap_before_it(
 
 
 def test_young_records_wait_for_the_least_lag(log: PartitionLog) -> None:
-    """And overdue ones make a log cleanable whatever its ratio."""
+    """Overdue records make a log cleanable at any dirty ratio."""
     for at_ms in (10, 20, 30, 40):
         write(log, (b"a", b"v"), at_ms=at_ms)
     found = cleanable(log, Rules(min_lag_ms=25), 50)
@@ -199,7 +199,7 @@ def test_young_records_wait_for_the_least_lag(log: PartitionLog) -> None:
 
 
 def test_the_dirty_ratio_is_of_bytes_behind_the_last_pass(log: PartitionLog) -> None:
-    """Without a pass everything is dirty, after one only what came since."""
+    """Before a pass all bytes are dirty, after a pass only the newer bytes."""
     for key in (b"a", b"b", b"c", b"d"):
         write(log, (key, b"v"))
     found = cleanable(log, Rules(), 0)
@@ -216,7 +216,7 @@ def test_the_dirty_ratio_is_of_bytes_behind_the_last_pass(log: PartitionLog) -> 
 def test_more_keys_than_memory_are_cleaned_in_several_passes(
     log: PartitionLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each goes as far as its map, which is full with the third key here; the next begins there."""
+    """A pass ends where its map is full, here at the third key; the next pass begins there."""
     monkeypatch.setattr(cleaning, "CHUNK_BATCHES", 1)
     for n in range(12):
         write(log, (b"%d" % (n % 6), b"v"))
@@ -225,11 +225,11 @@ def test_more_keys_than_memory_are_cleaned_in_several_passes(
         clean(log, max_keys=1_000 if reached else 3)
         reached.append(log.cleaned_to)
     assert reached == [3, 11]
-    assert len(offsets(log)) == 7  # six keys, and the older of the key of the last batch
+    assert len(offsets(log)) == 7  # six keys, and the older record of the last batch's key
 
 
 def test_a_record_that_claims_an_offset_far_away_deletes_nothing_later(log: PartitionLog) -> None:
-    """A batch that is not compressed is stored as its producer wrote it."""
+    """An uncompressed batch is stored as its producer wrote it."""
     body = keyed_record(b"a", b"1", offset_delta=10**6)
     data = batch(body, timestamp=0)
     log.append(parse_batch(data), data, 0)
@@ -240,7 +240,7 @@ def test_a_record_that_claims_an_offset_far_away_deletes_nothing_later(log: Part
 
 
 def test_a_batch_that_is_compacted_away_while_it_is_read_is_passed_over(log: PartitionLog) -> None:
-    """A batch that is missing without that is damage."""
+    """A batch that is missing without a compaction is damage."""
     for value in (b"1", b"2", b"3"):
         write(log, (b"a", value))
     reading = log.plan_read(0, 10**6, at_least_one=True)
@@ -253,7 +253,7 @@ def test_a_batch_that_is_compacted_away_while_it_is_read_is_passed_over(log: Par
 
 
 def test_a_log_that_is_trimmed_during_a_pass_keeps_the_rest(log: PartitionLog) -> None:
-    """Decisions about batches that are gone are left out."""
+    """Decisions about trimmed batches are dropped."""
     for n in range(6):
         write(log, (b"%d" % (n % 2), b"v"))
     work, chunk = decided(log)
@@ -266,7 +266,7 @@ def test_a_log_that_is_trimmed_during_a_pass_keeps_the_rest(log: PartitionLog) -
 
 
 def test_a_topic_that_is_deleted_during_a_pass_leaves_nothing_behind(log: PartitionLog) -> None:
-    """Neither rewritten batches nor the note how far the log is clean."""
+    """Neither rewritten batches nor the note of the clean offset remain."""
     for _ in range(3):
         write(log, (b"a", b"v"))
     work, chunk = decided(log)
@@ -279,7 +279,7 @@ def test_a_topic_that_is_deleted_during_a_pass_leaves_nothing_behind(log: Partit
 
 
 def test_an_emptied_batch_has_no_time_and_does_not_stop_retention(log: PartitionLog) -> None:
-    """ListOffsets by time does not find it, and retention.ms passes over it."""
+    """ListOffsets by time does not find the batch, and retention.ms skips it."""
     write(log, (b"a", b"1"), at_ms=500, producer_id=7, epoch=0, sequence=0)
     write(log, (b"a", b"2"), at_ms=10)
     write(log, (b"b", b"3"), at_ms=20)
@@ -291,7 +291,7 @@ def test_an_emptied_batch_has_no_time_and_does_not_stop_retention(log: Partition
 
 
 def test_the_first_chunk_of_a_pass_raises_the_format_of_the_store(log: PartitionLog) -> None:
-    """An earlier release would take the gaps of compaction for damage."""
+    """An earlier release would report the gaps of compaction as damage."""
     for _ in range(3):
         write(log, (b"a", b"v"))
     _, chunk = decided(log)
@@ -300,7 +300,7 @@ def test_the_first_chunk_of_a_pass_raises_the_format_of_the_store(log: Partition
 
 
 def test_lags_are_those_of_the_records_behind_the_last_pass(log: PartitionLog) -> None:
-    """Records that are clean are neither overdue nor too young, whatever their times."""
+    """Clean records are neither overdue nor too young, whatever their times."""
     for at_ms in (0, 90, 0, 50, 60, 70):
         write(log, (b"%d" % len(log.index), b"v"), at_ms=at_ms)
         if len(log.index) == 4:
@@ -312,7 +312,7 @@ def test_lags_are_those_of_the_records_behind_the_last_pass(log: PartitionLog) -
 
 
 def test_a_key_that_is_the_digest_of_another_key_is_a_key_of_its_own(log: PartitionLog) -> None:
-    """Else a client could delete the records of a key by writing another one."""
+    """Otherwise a client could delete a key's records by writing a different key."""
     long = b"k" * 40
     for key in (long, hashlib.sha256(long).digest(), b"z"):
         write(log, (key, b"v"))
@@ -321,7 +321,7 @@ def test_a_key_that_is_the_digest_of_another_key_is_a_key_of_its_own(log: Partit
 
 
 def test_a_log_that_is_emptied_during_a_pass_stays_empty(log: PartitionLog) -> None:
-    """Its rewritten batches would be records again that a client deleted."""
+    """Rewritten batches would restore records that a client deleted."""
     for keys in (b"ab", b"a", b"z"):
         write(log, *((bytes([key]), b"v") for key in keys))
     _, chunk = decided(log)
@@ -331,7 +331,7 @@ def test_a_log_that_is_emptied_during_a_pass_stays_empty(log: PartitionLog) -> N
 
 
 def test_a_batch_around_the_log_start_is_cleaned_too(log: PartitionLog) -> None:
-    """A client deleted its first record; its second one has a later value."""
+    """A client deleted the batch's first record; its second record has a later value."""
     write(log, (b"x", b"1"), (b"a", b"2"), (b"b", b"3"))
     write(log, (b"a", b"4"))
     write(log, (b"z", b"5"))
@@ -343,7 +343,7 @@ def test_a_batch_around_the_log_start_is_cleaned_too(log: PartitionLog) -> None:
 
 
 def test_a_chunk_is_one_write_of_the_changed_batches_alone(log: PartitionLog) -> None:
-    """In a trimmed log: one batch stays, one is rewritten, one goes, and the one behind notes the gap."""
+    """In a trimmed log a batch stays, is rewritten or is removed; the next one notes the gap."""
     for keys in (b"t", b"u", b"ab", b"c", b"d", b"ac", b"z"):
         write(log, *((bytes([key]), b"v") for key in keys))
     log.trim(1)
@@ -376,7 +376,7 @@ def test_a_chunk_is_one_write_of_the_changed_batches_alone(log: PartitionLog) ->
 def test_a_start_explains_the_gaps_of_every_chunk(
     log: PartitionLog, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Chunks that lose all their batches lie at the begin, in the middle and at the end of a pass."""
+    """Chunks without remaining batches are at the start, in the middle and at the end of a pass."""
     monkeypatch.setattr(cleaning, "CHUNK_BATCHES", chunk)
     for key in b"aasbbtcccz":
         write(log, (bytes([key]), b"v"))
@@ -390,7 +390,7 @@ def test_a_start_explains_the_gaps_of_every_chunk(
 
 
 def test_an_empty_value_is_no_tombstone(log: PartitionLog) -> None:
-    """It stays for good; a null value of another key goes after its retention."""
+    """The empty value stays for ever; a null value is removed after its retention."""
     for key, value in ((b"a", b""), (b"b", None), (b"z", b"")):
         write(log, (key, value))
     for now in (0, DELETE_RETENTION_MS, 2 * DELETE_RETENTION_MS):
@@ -401,7 +401,7 @@ def test_an_empty_value_is_no_tombstone(log: PartitionLog) -> None:
 
 
 def test_a_tombstone_without_retention_outlives_the_pass_that_finds_it(log: PartitionLog) -> None:
-    """That pass removes the records which it deletes; the next one removes the tombstone."""
+    """The first pass removes the deleted records; the next pass removes the tombstone."""
     rules = Rules(0.0, 0)
     seen = []
     for key, value in ((b"a", b"1"), (b"a", None), (b"z", b"1")):

@@ -1,4 +1,4 @@
-"""Compaction of transactions: open and aborted ones, their markers, and the producers behind them."""
+"""Compaction of transactions: open and aborted transactions, their markers, and their producers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.unit.broker.cleaned import DELETE_RETENTION_MS, TOPIC, clean, offsets
 
 @pytest.fixture
 def log() -> PartitionLog:
-    """An empty partition in memory."""
+    """Return an empty partition in memory."""
     return PartitionLog(MemoryStore(), TOPIC, 0, is_new=True)
 
 
 def end_transaction(log: PartitionLog, producer_id: int, *, commits: bool, epoch: int = 0) -> None:
-    """Write a marker."""
+    """Write a transaction's marker."""
     ending = log.end_transaction(producer_id, epoch, 0, commits=commits)
     log.store.write(ending.puts, ending.deletes)
     ending.stored()
@@ -29,7 +29,7 @@ def end_transaction(log: PartitionLog, producer_id: int, *, commits: bool, epoch
 def test_aborted_records_go_at_once_and_their_marker_after_its_retention(
     log: PartitionLog,
 ) -> None:
-    """The note of the aborted transaction goes with the marker, from disk and from memory."""
+    """The note of the aborted transaction is removed with the marker, on disk and in memory."""
     write(log, (b"a", b"1"))
     write(log, (b"a", b"2"), attributes=TRANSACTIONAL, producer_id=1, epoch=0, sequence=0)
     end_transaction(log, 1, commits=False)
@@ -46,7 +46,7 @@ def test_aborted_records_go_at_once_and_their_marker_after_its_retention(
 
 
 def test_a_marker_stays_while_data_of_its_transaction_does(log: PartitionLog) -> None:
-    """A reader of committed records needs both; the marker of the producer's emptied transaction goes."""
+    """A read_committed reader needs both; the marker of an emptied transaction is removed."""
     for key in (b"stays", b"a"):
         write(log, (key, b"1"), attributes=TRANSACTIONAL, producer_id=1, epoch=0, sequence=0)
         end_transaction(log, 1, commits=True)
@@ -59,7 +59,7 @@ def test_a_marker_stays_while_data_of_its_transaction_does(log: PartitionLog) ->
 
 
 def test_a_marker_that_is_the_last_word_of_a_known_producer_stays(log: PartitionLog) -> None:
-    """After a restart the fenced epoch is still refused; markers of earlier epochs go."""
+    """After a restart the fenced epoch is still refused; markers of earlier epochs are removed."""
     data = {"attributes": TRANSACTIONAL, "producer_id": 1, "sequence": 0}
     write(log, (b"a", b"1"), epoch=0, **data)
     end_transaction(log, 1, commits=True)
@@ -82,7 +82,7 @@ def test_a_marker_that_is_the_last_word_of_a_known_producer_stays(log: Partition
 def test_a_batch_outside_of_transactions_is_not_removed_with_an_aborted_one(
     log: PartitionLog,
 ) -> None:
-    """A reader of committed records gets it, too, although its producer aborts around it."""
+    """A read_committed reader gets the record although its producer aborts a transaction."""
     write(log, (b"a", b"1"), attributes=TRANSACTIONAL, producer_id=1, epoch=0, sequence=0)
     write(log, (b"b", b"2"), producer_id=1, epoch=0, sequence=1)
     end_transaction(log, 1, commits=False)
@@ -103,7 +103,7 @@ def test_nothing_at_or_behind_an_open_transaction_is_touched(log: PartitionLog) 
 
 
 def test_a_marker_stays_while_an_emptied_batch_of_its_transaction_does(log: PartitionLog) -> None:
-    """The batch stays for its producer's sequence; its transaction has an end as long."""
+    """The batch stays for its producer's sequence, and its transaction keeps its end."""
     write(log, (b"a", b"1"), attributes=TRANSACTIONAL, producer_id=1, epoch=0, sequence=0)
     end_transaction(log, 1, commits=True)
     write(log, (b"a", b"2"))
@@ -114,7 +114,7 @@ def test_a_marker_stays_while_an_emptied_batch_of_its_transaction_does(log: Part
 
 
 def test_each_aborted_transaction_of_a_producer_loses_its_records(log: PartitionLog) -> None:
-    """Three of one producer around a committed one, and one of another producer between them."""
+    """The producer has three aborted transactions and a commit; a second producer is in between."""
     data = {"attributes": TRANSACTIONAL, "epoch": 0}
     write(log, (b"a", b"stays"))
     for n, (producer_id, commits) in enumerate(
@@ -130,7 +130,7 @@ def test_each_aborted_transaction_of_a_producer_loses_its_records(log: Partition
 
 
 def test_a_marker_without_retention_outlives_the_pass_that_finds_it(log: PartitionLog) -> None:
-    """A reader that has begun amid its transaction still needs it; the next pass removes it."""
+    """A reader within the transaction still needs the marker; the next pass removes it."""
     write(log, (b"a", b"1"), attributes=TRANSACTIONAL, producer_id=1, epoch=0, sequence=0)
     end_transaction(log, 1, commits=False)
     log.expire_producers(1)
@@ -148,5 +148,5 @@ def test_a_marker_without_retention_outlives_the_pass_that_finds_it(log: Partiti
             clean_writes.apply(log, chunk)
         clean_writes.end(log, work)
         seen.append((log.index.bases[0] == 1, log.transactions.lasts()))
-    dated = (True, (1,))  # the first pass removes the batch, the second one dates the marker
+    dated = (True, (1,))  # the first pass removes the batch, the second pass dates the marker
     assert seen == [dated, dated, (False, ())]

@@ -17,7 +17,7 @@ GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 
 
 def test_a_gzip_body_of_several_members_is_read_to_its_end() -> None:
-    """And what follows the last one is ignored; the cap is on all of them together."""
+    """Bytes after the last member are ignored; the limit is for all members together."""
     body = gzip.compress(b"one ") + gzip.compress(b"two") + b"rest"
     assert unpack(GZIP, body, 7) == b"one two"
     with pytest.raises(TooMuch):
@@ -27,7 +27,7 @@ def test_a_gzip_body_of_several_members_is_read_to_its_end() -> None:
 def test_many_gzip_members_cost_no_more_bytes_than_a_few_steps_of_each(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """zlib copies the rest of its input after each member: 500 copies of a whole body here."""
+    """zlib copies its remaining input after each member, which here is 500 copies of a body."""
     given: list[int] = []
     make = zlib.decompressobj
 
@@ -38,7 +38,7 @@ def test_many_gzip_members_cost_no_more_bytes_than_a_few_steps_of_each(
             self.true = make(**more)
 
         def decompress(self, data: bytes, limit: int) -> bytes:
-            """Count and decompress."""
+            """Count the bytes and decompress them."""
             given.append(len(data))
             return self.true.decompress(data, limit)
 
@@ -55,7 +55,7 @@ def test_many_gzip_members_cost_no_more_bytes_than_a_few_steps_of_each(
 def test_a_gzip_body_that_ends_early_is_unreadable_at_each_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also where it ends together with a step."""
+    """The body may also end together with a step."""
     monkeypatch.setattr(unpacking, "GZIP_STEP", 4)
     body = gzip.compress(bytes(range(64)))
     assert unpack(GZIP, body, 64) == bytes(range(64))
@@ -65,7 +65,7 @@ def test_a_gzip_body_that_ends_early_is_unreadable_at_each_step(
 
 
 def test_snappy_as_javas_streams_write_it_is_read() -> None:
-    """A header, then blocks with their lengths; the cap is on all of them together."""
+    """A header precedes blocks with their lengths; the limit is for all blocks together."""
     blocks = [bytes(cramjam.snappy.compress_raw(part)) for part in (b"one ", b"two")]
     body = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
     body += b"".join(struct.pack(">i", len(block)) + block for block in blocks)
@@ -76,7 +76,7 @@ def test_snappy_as_javas_streams_write_it_is_read() -> None:
 
 
 def test_an_lz4_frame_that_is_cut_short_is_unreadable() -> None:
-    """At any byte: also within the length of a block, and where the length of the last block is missing."""
+    """The cut may be at any byte, even within or before the length of a block."""
     body = pack(LZ4, bytes(range(256)))
     assert unpack(LZ4, body, 256) == bytes(range(256))
     for end in range(len(body)):
@@ -96,7 +96,7 @@ def test_an_lz4_frame_that_is_cut_short_is_unreadable() -> None:
     ids=["plain", "size", "block checksum", "content checksum", "all"],
 )
 def test_an_lz4_frame_ends_where_its_flags_say(frame: str) -> None:
-    """With a size, checksums of blocks or of the content; bytes behind the frame are ignored."""
+    """The flags add a size or checksums; bytes after the frame are ignored."""
     body = bytes.fromhex(frame)
     assert unpack(LZ4, body, 7) == unpack(LZ4, body + b"rest", 7) == b"one two"
     with pytest.raises(TooMuch):
@@ -109,7 +109,7 @@ def test_an_lz4_frame_ends_where_its_flags_say(frame: str) -> None:
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
 @pytest.mark.parametrize("size", [0, 1, 65_536, 65_537, 300_000])
 def test_a_body_is_unpacked_up_to_exactly_its_limit(codec: int, size: int) -> None:
-    """Also larger ones than the first guess of the buffer."""
+    """Some bodies are larger than the first guess of the buffer."""
     body = bytes(n % 251 for n in range(size))
     packed = pack(codec, body)
     assert unpack(codec, packed, max(size, 1)) == body
@@ -120,7 +120,7 @@ def test_a_body_is_unpacked_up_to_exactly_its_limit(codec: int, size: int) -> No
 
 @pytest.mark.parametrize("flags", ["40", "a0", "61", "62", "20", "00"])
 def test_an_lz4_frame_of_dependent_blocks_or_another_version_is_unreadable(flags: str) -> None:
-    """KIP-57: Java's reader refuses it, so no consumer of Kafka could read the batch."""
+    """KIP-57: Java's reader refuses such a frame, so no Kafka consumer could read the batch."""
     frame = bytes.fromhex(f"04224d18 {flags} 4082 07000080 6f6e652074776f 00000000")
     with pytest.raises(Unreadable, match="no lz4 frame of independent blocks"):
         unpack(LZ4, frame, 100)

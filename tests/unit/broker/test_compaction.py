@@ -1,4 +1,4 @@
-"""The background cleaner: which partitions are due, in which order, and how far a pass goes."""
+"""The background cleaner: due partitions, their order, and the reach of a pass."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from tests.support.clients.raw_client import batch, keyed_record
 
 @pytest.fixture
 def node() -> Iterator[Node]:
-    """A broker without its sockets, at 0 s."""
+    """Yield a broker without its sockets, at 0 s."""
     found = Node(Settings(), None, clock=lambda: 0)
     yield found
     found.close()
 
 
 def topic(node: Node, name: str = "t", **configs: str) -> Topic:
-    """A compacted topic of one partition; configs with underscores for dots."""
+    """Create a compacted topic of a single partition; config names have underscores for dots."""
     given = {key.replace("_", "."): value for key, value in configs.items()}
     return node.catalogue.create(name, 1, {"cleanup.policy": "compact", **given})
 
 
 def write(found: Topic, *keys: bytes) -> PartitionLog:
-    """Append one batch for each key, at 0 s."""
+    """Append a batch for each key, at 0 s."""
     log = found.partitions[0]
     for key in keys:
         data = batch(keyed_record(key, b"v"), timestamp=0)
@@ -45,7 +45,7 @@ def write(found: Topic, *keys: bytes) -> PartitionLog:
 
 
 def test_each_rule_is_the_topics_config_of_its_name(node: Node) -> None:
-    """Kafka's names; four different values."""
+    """The rules have Kafka's names; the four values are different."""
     found = topic(
         node,
         min_cleanable_dirty_ratio="0.25",
@@ -57,7 +57,7 @@ def test_each_rule_is_the_topics_config_of_its_name(node: Node) -> None:
 
 
 async def test_a_partition_is_due_above_its_dirty_ratio_and_not_at_it(node: Node) -> None:
-    """The ratio is that of the bytes behind the last pass."""
+    """The ratio counts the bytes after the last pass."""
     found = topic(node, min_cleanable_dirty_ratio="0.25")
     log = write(found, b"a", b"b", b"c", b"d")
     await node.compaction.clean_all()
@@ -71,7 +71,7 @@ async def test_a_partition_is_due_above_its_dirty_ratio_and_not_at_it(node: Node
 
 
 async def test_an_overdue_partition_is_cleaned_whatever_its_ratio(node: Node) -> None:
-    """Overdue: its first dirty batch is older than max.compaction.lag.ms."""
+    """Overdue: the first dirty batch is older than max.compaction.lag.ms."""
     found = topic(node, min_cleanable_dirty_ratio="1", max_compaction_lag_ms="1000")
     log = write(found, b"a", b"a", b"z")
     for now, cleaned_to in ((1_000, 0), (1_001, 2)):
@@ -86,7 +86,7 @@ async def test_an_overdue_partition_is_cleaned_whatever_its_ratio(node: Node) ->
 async def test_topics_with_the_policy_compact_are_cleaned_and_no_others(
     node: Node, policy: str, cleaned_to: int
 ) -> None:
-    """Compaction would remove the earlier records of a key from a topic that keeps them."""
+    """Compaction would remove earlier records of a key from a topic that keeps them."""
     log = write(topic(node, cleanup_policy=policy), b"a", b"a", b"z")
     await node.compaction.clean_all()
     assert log.cleaned_to == cleaned_to
@@ -95,7 +95,7 @@ async def test_topics_with_the_policy_compact_are_cleaned_and_no_others(
 async def test_the_dirtiest_partition_is_cleaned_first(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its reader has the most to skip."""
+    """Readers of that partition skip the most records."""
     caplog.set_level(logging.INFO)
     half, all_ = (topic(node, name, min_cleanable_dirty_ratio="0.1") for name in ("half", "all"))
     write(half, b"a", b"b", b"c")
@@ -111,7 +111,7 @@ async def test_the_dirtiest_partition_is_cleaned_first(
 async def test_the_space_is_given_back_where_bytes_went(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And not after a pass that removed nothing; the bytes are counted and returned."""
+    """A pass without removed bytes returns no space; removed bytes are counted and returned."""
     freed: list[int] = []
     monkeypatch.setattr(node, "freed", lambda: freed.append(1))
     found = topic(node)
@@ -130,7 +130,7 @@ async def test_the_space_is_given_back_where_bytes_went(
 async def test_the_buffers_bytes_bound_the_keys_of_a_pass(
     node: Node, monkeypatch: pytest.MonkeyPatch, buffer_bytes: int, passes: int
 ) -> None:
-    """A buffer that is too small for any key takes one, so that each pass gets on."""
+    """A buffer too small for any key still takes a single key, so each pass makes progress."""
     monkeypatch.setattr(cleaning, "CHUNK_BATCHES", 1)
     found = topic(node, min_cleanable_dirty_ratio="0")
     log = write(found, *(b"%d" % n for n in range(10)))
@@ -141,7 +141,7 @@ async def test_the_buffers_bytes_bound_the_keys_of_a_pass(
 async def test_a_topic_that_is_compacted_no_more_keeps_its_records_from_then_on(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the policy changes while a thread decides about batches."""
+    """The policy may also change while a thread decides about batches."""
     found = topic(node)
     log = write(found, b"a", b"a", b"z")
 
@@ -159,7 +159,7 @@ async def test_a_topic_that_is_compacted_no_more_keeps_its_records_from_then_on(
 async def test_a_partition_that_cannot_be_compacted_does_not_stop_the_others(
     node: Node, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """It would stop them in each round; the error names the partition."""
+    """The error would stop them in each round; the error names the partition."""
     logs = [write(topic(node, name), b"a", b"a", b"b") for name in ("bad", "good")]
     begin = clean_writes.begin
 
@@ -193,7 +193,7 @@ async def test_compaction_goes_on_after_a_round_that_failed(
     error: Exception,
     line: str,
 ) -> None:
-    """The failure is logged with the time until the next round."""
+    """The log line has the failure and the time until the next round."""
     again, rounds = asyncio.Event(), iter([error])
 
     async def clean_all() -> int:
@@ -213,7 +213,7 @@ async def test_compaction_goes_on_after_a_round_that_failed(
 async def test_the_freed_bytes_of_all_passes_and_partitions_are_summed(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One partition takes three passes and one a single pass; a topic that was deleted takes none."""
+    """A partition takes three passes, the next a single pass, and a deleted topic's takes none."""
     monkeypatch.setattr(cleaning, "CHUNK_BATCHES", 1)
     node.compaction._max_keys = 2
     keys = {"one": b"abcabcz", "two": b"aaz", "gone": b"aaz"}

@@ -1,4 +1,4 @@
-"""flush.messages: what waits for the disk, who shares the wait, and that nobody else does."""
+"""flush.messages: records wait for the disk and share a wait; further requests do not wait."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PRODUCE, API_VERSIONS = 0, 18
 
 
 class Disk:
-    """The disk of a broker in memory: counts waits, keeps them until it may go on, fails when told to."""
+    """The disk of a broker in memory; it counts waits, blocks until it is free, or fails."""
 
     def __init__(self, hall: Hall) -> None:
         self.waits, self.fails = 0, False
@@ -30,7 +30,7 @@ class Disk:
         hall.node.store.flush = self.flush  # type: ignore[method-assign]
 
     def flush(self) -> int:
-        """One wait."""
+        """Wait once."""
         self.waits += 1
         self.reached.set()
         self.free.wait(20)
@@ -40,27 +40,27 @@ class Disk:
 
 
 def produce(peer: Connection, partition: int = 0, *, sequence: int = -1) -> None:
-    """One record to "t"."""
+    """Produce a record to "t"."""
     data = batch() if sequence < 0 else batch(producer_id=7, epoch=0, sequence=sequence)
     topics = [{"name": "t", "partition_data": [{"index": partition, "records": data}]}]
     peer.data_received(next(frames(PRODUCE, 1, 9, acks=-1, timeout_ms=1_000, topic_data=topics)))
 
 
 def said(answer: tuple[str, bytes]) -> tuple[int, int]:
-    """Error code and offset of a Produce answer."""
+    """Return error code and offset of a Produce answer."""
     found: Any = entity_reader(load_response_schema(PRODUCE, 9))(answer[1], 9)[0]
     part = found.responses[0].partition_responses[0]
     return int(part.error_code), part.base_offset
 
 
 async def until(condition: threading.Event) -> None:
-    """Give the loop away until a thread says so."""
+    """Let the loop run until a thread sets the event."""
     while not condition.is_set():
         await asyncio.sleep(0.001)
 
 
 def test_a_record_is_acknowledged_when_it_is_on_the_disk_and_others_do_not_wait() -> None:
-    """While the disk is busy its producer has no answer, and somebody else's question has."""
+    """While the disk is busy the producer has no answer, but a second client's request has."""
 
     async def story(hall: Hall) -> tuple[list[str], list[str]]:
         hall.node.catalogue.create("t", 1, {"flush.messages": "1"})
@@ -79,7 +79,7 @@ def test_a_record_is_acknowledged_when_it_is_on_the_disk_and_others_do_not_wait(
 
 
 def test_every_so_many_records_wait_for_the_disk() -> None:
-    """flush.messages=3: the third, the sixth."""
+    """With flush.messages=3 the third and the sixth record wait."""
 
     async def story(hall: Hall) -> list[int]:
         hall.node.catalogue.create("t", 1, {"flush.messages": "3"})
@@ -95,7 +95,7 @@ def test_every_so_many_records_wait_for_the_disk() -> None:
 
 
 def test_those_who_come_while_the_disk_is_busy_share_the_next_wait() -> None:
-    """Ten producers behind one: two waits in all, for what came later is not covered by the first."""
+    """Ten producers behind the first one share a second wait; the first does not cover them."""
 
     async def story(hall: Hall) -> int:
         hall.node.catalogue.create("t", 11, {"flush.messages": "1"})
@@ -116,7 +116,7 @@ def test_those_who_come_while_the_disk_is_busy_share_the_next_wait() -> None:
 
 
 def test_a_peer_that_goes_away_ends_nobody_elses_wait() -> None:
-    """Its connection is lost while two share a wait for the disk; the other is acknowledged."""
+    """A producer disconnects while two share a wait for the disk; the second is acknowledged."""
 
     async def story(hall: Hall) -> list[tuple[str, int]]:
         topic = hall.node.catalogue.create("t", 3, {"flush.messages": "1"})
@@ -143,7 +143,7 @@ def test_a_peer_that_goes_away_ends_nobody_elses_wait() -> None:
 
 
 def test_a_record_that_came_while_the_disk_was_busy_is_not_covered_by_that_wait() -> None:
-    """The next wait fails: the record is refused, and so is its retry, for it is on no disk."""
+    """The next wait fails: the record and its retry are refused, as the record is on no disk."""
 
     async def story(hall: Hall) -> list[tuple[int, int]]:
         topic = hall.node.catalogue.create("t", 1, {"flush.messages": "1"})
@@ -172,7 +172,7 @@ def test_a_record_that_came_while_the_disk_was_busy_is_not_covered_by_that_wait(
 
 
 def test_a_record_whose_wait_failed_is_refused_and_its_retry_waits_again() -> None:
-    """An idempotent producer tries again: the same offset, acknowledged once the disk has it."""
+    """A retry of an idempotent producer gets the same offset once the record is on the disk."""
 
     async def story(hall: Hall) -> tuple[tuple[int, int], tuple[int, int], int]:
         hall.node.catalogue.create("t", 1, {"flush.messages": "1"})
@@ -190,7 +190,7 @@ def test_a_record_whose_wait_failed_is_refused_and_its_retry_waits_again() -> No
 
 
 def test_a_repeated_record_that_is_on_the_disk_does_not_wait_again() -> None:
-    """Nothing new is owed to the disk."""
+    """The disk has all records already."""
 
     async def story(hall: Hall) -> int:
         hall.node.catalogue.create("t", 1, {"flush.messages": "1"})
@@ -205,7 +205,7 @@ def test_a_repeated_record_that_is_on_the_disk_does_not_wait_again() -> None:
 
 
 def test_what_the_disk_has_is_told_to_the_witness() -> None:
-    """So many writes as the disk had when the wait was over."""
+    """The audit gets the number of writes that the disk had at the end of the wait."""
 
     async def story(hall: Hall) -> list[int]:
         hall.node.catalogue.create("t", 1, {"flush.messages": "1"})
@@ -221,7 +221,7 @@ def test_what_the_disk_has_is_told_to_the_witness() -> None:
 
 
 def test_after_a_power_loss_no_less_than_what_was_flushed_may_be_there(tmp_path: Path) -> None:
-    """The write audit excuses a lost tail after a restart of the machine, but no loss of flushed records."""
+    """The audit accepts a lost tail after a machine restart, but no loss of flushed records."""
     store = RocksStore(tmp_path)
     store.write([(b"k1", b"v")])
     flushed = store.flush()
@@ -238,7 +238,7 @@ def test_after_a_power_loss_no_less_than_what_was_flushed_may_be_there(tmp_path:
 def test_a_disk_that_fails_to_flush_breaks_the_store_until_it_is_opened_again(
     tmp_path: Path,
 ) -> None:
-    """What was written before is there, and the next write opens it."""
+    """Earlier writes survive, and the next write reopens the store."""
     store = RocksStore(tmp_path)
     store.write([(b"k1", b"v1")])
     sound = store._db

@@ -1,4 +1,4 @@
-"""A group in the service: its alarms, what it leaves behind, its size on disk, and how it is measured."""
+"""A group in the service: its alarms, its deletion, its size on disk, and its metrics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SESSION_MS = 45_000
 
 
 class Sized(Desk):
-    """A desk whose consumer groups have limits that a test sets."""
+    """A desk whose consumer groups have limits set by the test."""
 
     consumer = ConsumerLimits()
 
@@ -38,7 +38,7 @@ class Sized(Desk):
 
 
 def heartbeat(token: int, epoch: int = 0) -> ConsumerGroupHeartbeat:
-    """A member of the consumer protocol joins, or leaves."""
+    """Return a join or a leave of a member of the consumer protocol."""
     return ConsumerGroupHeartbeat(
         token,
         "m",
@@ -50,7 +50,7 @@ def heartbeat(token: int, epoch: int = 0) -> ConsumerGroupHeartbeat:
 
 
 def left_in(service: GroupService, group_id: str) -> list[str]:
-    """The parts of the service that still know a group."""
+    """Return the parts of the service that still know a group."""
     parts = {
         "machine": service._groups,
         "topics": service._told,
@@ -62,7 +62,7 @@ def left_in(service: GroupService, group_id: str) -> list[str]:
 
 
 def test_each_kind_of_request_that_may_begin_a_deadline_sets_the_alarm() -> None:
-    """A join, a sync, a leave and a heartbeat of the consumer protocol."""
+    """The requests are a join, a sync, a leave and a consumer heartbeat."""
     desk = Desk(MemoryStore())
     seen = []
     for ask in (
@@ -78,7 +78,7 @@ def test_each_kind_of_request_that_may_begin_a_deadline_sets_the_alarm() -> None
 
 
 def test_a_commit_sets_no_alarm() -> None:
-    """It only postpones a session, and commits are many."""
+    """A commit only extends a session, and commits are frequent."""
     desk = Desk(MemoryStore())
     desk.stable()
     desk.alarms.clear()
@@ -88,7 +88,7 @@ def test_a_commit_sets_no_alarm() -> None:
 
 @pytest.mark.parametrize("kind", ["classic", "consumer"])
 def test_a_deleted_group_leaves_nothing_in_memory_or_on_disk(kind: str) -> None:
-    """Also where it had members and offsets before."""
+    """The group had members and offsets before."""
     store = MemoryStore()
     desk = Desk(store)
     if kind == "classic":
@@ -107,14 +107,14 @@ def test_a_deleted_group_leaves_nothing_in_memory_or_on_disk(kind: str) -> None:
 
 @pytest.mark.parametrize(("generation", "error"), [(-1, Code.NONE), (0, Code.ILLEGAL_GENERATION)])
 def test_only_a_commit_without_a_generation_creates_a_group(generation: int, error: Code) -> None:
-    """A member's late commit must not bring its deleted group back."""
+    """A member's late commit must not create its deleted group again."""
     desk = Desk(MemoryStore())
     assert desk.ask(lambda t: CommitOffsets(t, "", generation))[0].error is error
     assert [group.group_id for group in desk.service] == (["g"] if error is Code.NONE else [])
 
 
 def test_changed_limits_reach_the_groups_of_both_protocols() -> None:
-    """A classic group takes them along when it becomes a consumer group."""
+    """A classic group uses them after its conversion to a consumer group."""
     desk = Sized(MemoryStore())
     desk.join(group_id="classic")
     desk.ask(heartbeat, "consumer")
@@ -128,7 +128,7 @@ def test_changed_limits_reach_the_groups_of_both_protocols() -> None:
 
 
 def test_a_rebalance_is_counted_under_the_first_event_that_began_it() -> None:
-    """A later join in the same rebalance, and the end of it, are no rebalances of their own."""
+    """A later join in the same rebalance, and its end, do not count as rebalances."""
     desk = Desk(MemoryStore())
     desk.ask(lambda t: JoinGroup(t, "", "a", (Protocol("range", b""),), needs_known_id=False))
     desk.ask(lambda t: JoinGroup(t, "", "b", (Protocol("range", b""),), needs_known_id=False))
@@ -139,7 +139,7 @@ def test_a_rebalance_is_counted_under_the_first_event_that_began_it() -> None:
 
 
 def test_a_rebalance_takes_as_long_as_the_timers_say() -> None:
-    """A step of the wall clock is no time."""
+    """A step of the wall clock does not change the duration."""
     desk = Desk(MemoryStore())
     desk.join()
     desk.now += 10**9
@@ -152,7 +152,7 @@ def test_a_rebalance_takes_as_long_as_the_timers_say() -> None:
 def test_a_classic_record_counts_with_its_own_size_in_a_change_of_several_records(
     spare: int, error: Code
 ) -> None:
-    """A downgrade writes it beside tombstones; exactly message.max.bytes are allowed."""
+    """A downgrade writes the record beside tombstones; exactly message.max.bytes are allowed."""
     member = fx.MemberRecord("m", None, "c", "/h", 1, 2, (Protocol("p", b"x" * 500),), b"y" * 300)
     record = fx.GroupRecord("g", 1, "consumer", "p", "m", 0, (member,), True)
     size = group_store.record_size(record)
@@ -163,7 +163,7 @@ def test_a_classic_record_counts_with_its_own_size_in_a_change_of_several_record
 
 
 def test_a_record_counts_every_text_and_the_bytes_of_the_chosen_protocol() -> None:
-    """Of two members; the other protocol of the first one is not in Kafka's record."""
+    """Kafka's record leaves out the first member's second protocol."""
     one = fx.MemberRecord(
         "m" * 3, "i" * 5, "c" * 7, "h" * 11, 1, 2,
         (Protocol("other", b"o" * 500), Protocol("p", b"p" * 13)), b"a" * 17,
@@ -175,7 +175,7 @@ def test_a_record_counts_every_text_and_the_bytes_of_the_chosen_protocol() -> No
 
 @pytest.mark.parametrize("expires_at_ms", [None, 0, 7])
 def test_an_offset_survives_its_bytes(expires_at_ms: int | None) -> None:
-    """Also one that has no time of its own, or a time of zero."""
+    """The time may be absent or zero."""
     store = MemoryStore()
     entry = Committed(5, 3, "nöte", 9, expires_at_ms)
     store.write([(group_store.offset_key("g", "t", 2), group_store.dump_offset(entry))])
@@ -183,7 +183,7 @@ def test_an_offset_survives_its_bytes(expires_at_ms: int | None) -> None:
 
 
 def test_a_restored_group_with_members_is_no_group_of_offsets_alone() -> None:
-    """The two kinds have their own shares of the broker's limit, in the next life too."""
+    """The two kinds have separate shares of the broker's limit, even after a restart."""
     store = MemoryStore()
     desk = Desk(store)
     desk.stable()
@@ -195,7 +195,7 @@ def test_a_restored_group_with_members_is_no_group_of_offsets_alone() -> None:
 
 
 def test_a_session_that_ends_removes_its_member_at_the_alarm() -> None:
-    """The alarm is one session after the last word of the member."""
+    """The alarm is a session timeout after the member's last request."""
     desk = Desk(MemoryStore())
     desk.stable()
     group = desk.service.get("g")

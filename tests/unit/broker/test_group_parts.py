@@ -1,4 +1,4 @@
-"""Several groups, topics and transactions at once: the right one changes and the others stay."""
+"""Several groups, topics and transactions: only the right one changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.unit.broker.test_transactions import Bench
 
 
 def read(service: GroupService, group_id: str) -> dict[tuple[str, int], int]:
-    """The committed offsets of a group."""
+    """Return the committed offsets of a group."""
     return {key: entry.offset for key, entry in service.offsets(group_id).entries.items()}
 
 
@@ -40,13 +40,13 @@ def read(service: GroupService, group_id: str) -> dict[tuple[str, int], int]:
 
 
 def with_topics(desk: Desk, *names: str) -> None:
-    """Let these be all topics from now on."""
+    """Replace all topics with these."""
     topics = Catalogue.of(Topic(name, name.encode().ljust(16), 1) for name in names)
     desk.service._catalogue = lambda: topics
 
 
 def seen_by(desk: Desk, group_id: str) -> list[type[Event]]:
-    """The kinds of events that a group gets from now on."""
+    """Record the kinds of events that a group gets from now on."""
     group: Any = desk.service.get(group_id)
     events: list[type[Event]] = []
     step = group.step
@@ -64,7 +64,7 @@ def seen_by(desk: Desk, group_id: str) -> list[type[Event]]:
 
 
 def test_a_heartbeat_brings_changed_topics_to_its_own_group_once() -> None:
-    """Before the heartbeat itself; the other group is told by the next look at all groups."""
+    """The change precedes the heartbeat; the second group gets it with the check of all groups."""
     desk = Desk(MemoryStore())
     with_topics(desk, "t")
     for group_id in ("g", "h"):
@@ -84,7 +84,7 @@ def test_a_heartbeat_brings_changed_topics_to_its_own_group_once() -> None:
 
 
 def test_a_group_that_goes_while_all_are_told_is_told_no_more() -> None:
-    """Neither it nor its topics are kept; a group that comes meanwhile knows them already."""
+    """The group and its topics are dropped; a new group knows the topics already."""
     desk = Desk(MemoryStore())
     with_topics(desk, "t")
     for group_id in ("g", "h", "i"):
@@ -102,7 +102,7 @@ def test_a_group_that_goes_while_all_are_told_is_told_no_more() -> None:
 def test_fenced_requests_are_all_counted_and_their_lines_are_limited_by_the_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The timers' clock is in milliseconds; a second later the same minute goes on."""
+    """The timers' clock is in milliseconds; a second later the same minute continues."""
     desk = Desk(MemoryStore())
     why = "is refused UNKNOWN_MEMBER_ID: it is no member (generation 1, Stable)"
     line = f"group g: Heartbeat of stranger with epoch 3 {why}"
@@ -126,7 +126,7 @@ def test_fenced_requests_are_all_counted_and_their_lines_are_limited_by_the_minu
 
 
 def test_a_group_whose_topics_are_unknown_is_taken_to_read_all_of_them() -> None:
-    """Its members wrote metadata that the broker cannot read; without members it reads none."""
+    """Its members' metadata is unreadable; a group without members reads no topic."""
     desk = Desk(MemoryStore())
     desk.stable(metadata=b"opaque")
     group = desk.service.get("g")
@@ -144,7 +144,7 @@ def test_a_group_whose_topics_are_unknown_is_taken_to_read_all_of_them() -> None
 
 
 def test_offsets_of_several_groups_go_with_their_topic_alone() -> None:
-    """Committed and pending ones, from memory and from disk; the other topic's stay."""
+    """Committed and pending offsets are deleted in memory and on disk; the second topic's stay."""
     store = MemoryStore()
     desk = Desk(store)
     for number, group_id in enumerate("gh"):
@@ -162,7 +162,7 @@ def test_offsets_of_several_groups_go_with_their_topic_alone() -> None:
 
 
 def test_a_closed_group_leaves_the_readers_of_its_topics_to_the_other_groups() -> None:
-    """The topic is deleted later, and the offsets of the group that is left go with it."""
+    """The later deletion of the topic removes the remaining group's offsets."""
     desk = Desk(MemoryStore())
     for group_id in "gh":
         desk.ask(CommitOffsets, group_id)
@@ -176,7 +176,7 @@ def test_a_closed_group_leaves_the_readers_of_its_topics_to_the_other_groups() -
 def test_a_commit_outside_outdates_the_pending_offsets_of_every_transaction_for_its_partitions() -> (
     None
 ):
-    """In memory and on disk; those of other partitions and groups stay valid."""
+    """The pending offsets change in memory and on disk; further partitions and groups do not."""
     store = MemoryStore()
     desk = Desk(store)
     for producer_id in (7, 8):
@@ -204,7 +204,7 @@ def test_a_commit_outside_outdates_the_pending_offsets_of_every_transaction_for_
 
 
 def test_an_offset_is_pending_while_any_of_several_transactions_may_change_it() -> None:
-    """Each transaction ends alone, and a deletion takes the named partitions of all of them."""
+    """Each transaction ends alone; a deletion removes the named partitions of all transactions."""
     desk = Desk(MemoryStore())
     pending = desk.service.pending
     for producer_id, numbers in ((7, (0, 1)), (8, (1, 2)), (9, (3,))):
@@ -229,7 +229,7 @@ def test_an_offset_is_pending_while_any_of_several_transactions_may_change_it() 
 
 @pytest.mark.parametrize("later", [False, True])
 def test_offsets_that_the_store_refuses_change_nothing(later: bool) -> None:
-    """Neither committed nor pending ones, and none is outdated."""
+    """Neither committed nor pending offsets change, and none is outdated."""
     desk = Desk(MemoryStore())
     desk.service.commit("g", {("t", 0): Committed(1)})
     desk.service.commit_later("g", 7, {("t", 0): Committed(2)})
@@ -251,7 +251,7 @@ def test_offsets_that_the_store_refuses_change_nothing(later: bool) -> None:
 
 
 def test_a_group_has_room_for_exactly_so_many_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Committed and pending ones together; known partitions are committed also beyond the limit."""
+    """Committed and pending offsets count together; known partitions may exceed the limit."""
     monkeypatch.setattr(limits, "MAX_OFFSETS_PER_GROUP", 4)
     service = Desk(MemoryStore()).service
 
@@ -288,7 +288,7 @@ def test_a_group_has_room_for_exactly_so_many_offsets(monkeypatch: pytest.Monkey
 def test_the_end_of_a_transaction_is_carried_out_in_all_its_partitions_and_groups(
     commits: bool,
 ) -> None:
-    """Three partitions of two topics and two groups; another transaction stays as it is."""
+    """Three partitions of two topics and two groups change; a second transaction does not."""
     bench = Bench()
     other = bench.node.catalogue.create("u", 1, {})
     for name in ("tx", "stays"):

@@ -1,4 +1,4 @@
-"""Who may found groups: no flood of one address, however many connections it has, locks others out."""
+"""The rights to create groups: a flood from one address leaves room for further addresses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CAP = 100
 
 @dataclass(eq=False)
 class Peer:
-    """A connection, as far as groups go."""
+    """A connection, as the group quota sees it."""
 
     address: str = "10.0.0.1"
     created_groups: int = 0
@@ -28,12 +28,12 @@ class Peer:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hundred groups, half of them for offsets of nobody's members."""
+    """Limit the broker to a hundred groups, half of them for groups of offsets alone."""
     monkeypatch.setattr(limits, "MAX_GROUPS", CAP)
 
 
 def commit(desk: Desk, peer: Peer, group_id: str) -> Code:
-    """Offsets of a consumer that is in no group, stored where they are admitted."""
+    """Commit an offset of a consumer without a group membership; store the offset if it is admitted."""
     answers: list[Reply] = []
     desk.service.ask(group_id, lambda t: CommitOffsets(t, "", -1), answers.append, peer)
     if answers[0].error is Code.NONE:  # type: ignore[union-attr]
@@ -42,7 +42,7 @@ def commit(desk: Desk, peer: Peer, group_id: str) -> Code:
 
 
 def join(desk: Desk, peer: Peer, group_id: str, *, known: bool = True) -> Code | None:
-    """A first JoinGroup; None where it waits for others to join."""
+    """Send a first JoinGroup; return None while the join waits for further members."""
     answers: list[Reply] = []
     desk.service.ask(
         group_id,
@@ -56,7 +56,7 @@ def join(desk: Desk, peer: Peer, group_id: str, *, known: bool = True) -> Code |
 
 
 def flood(desk: Desk, address: str, *, by_commit: bool, connections: int = 200) -> int:
-    """So many connections of one address, each of which founds what it may; how many groups stand then."""
+    """Create all allowed groups from many connections of an address; return the number of groups."""
     for number in range(connections):
         peer = Peer(address)
         for n in range(CAP):
@@ -70,7 +70,7 @@ def flood(desk: Desk, address: str, *, by_commit: bool, connections: int = 200) 
 
 
 def test_a_flood_of_offset_commits_leaves_room_for_members_of_the_same_address() -> None:
-    """Half of all groups are for members, whoever commits what."""
+    """Half of all groups are reserved for members."""
     desk = Desk(MemoryStore())
     flood(desk, "10.0.0.1", by_commit=True)
     assert join(desk, Peer("10.0.0.1"), "mine") is not Code.GROUP_MAX_SIZE_REACHED
@@ -80,7 +80,7 @@ def test_a_flood_of_offset_commits_leaves_room_for_members_of_the_same_address()
 
 
 def test_a_flood_of_offset_commits_leaves_room_for_commits_of_other_addresses() -> None:
-    """Each address takes at most half of what is left."""
+    """Each address takes at most half of the remaining groups."""
     desk = Desk(MemoryStore())
     for number in range(4):
         flood(desk, f"10.0.0.{number}", by_commit=True)
@@ -88,7 +88,7 @@ def test_a_flood_of_offset_commits_leaves_room_for_commits_of_other_addresses() 
 
 
 def test_acknowledged_offsets_outlive_every_flood() -> None:
-    """Nothing that was committed is dropped to make room."""
+    """No committed offset is dropped to make room."""
     desk = Desk(MemoryStore())
     kept = Peer("10.0.1.1")
     assert commit(desk, kept, "kept") is Code.NONE
@@ -104,21 +104,21 @@ def test_acknowledged_offsets_outlive_every_flood() -> None:
 
 
 def test_a_flood_of_members_leaves_room_for_other_addresses() -> None:
-    """Groups with members in them cannot make room either: an address holds no more than it leaves."""
+    """Groups with members make no room: an address may have no more groups than remain free."""
     desk = Desk(MemoryStore())
     assert flood(desk, "10.0.0.1", by_commit=False) == CAP // 2
     assert join(desk, Peer("10.0.0.2"), "mine") is not Code.GROUP_MAX_SIZE_REACHED
 
 
 def test_one_connection_leaves_room_for_others_of_its_address() -> None:
-    """It founds as many as the address could found after it."""
+    """The connection creates at most as many groups as its address could create afterwards."""
     desk = Desk(MemoryStore())
     flood(desk, "10.0.0.1", by_commit=True, connections=1)
     assert commit(desk, Peer("10.0.0.1"), "mine") is Code.NONE
 
 
 def test_ids_nobody_came_back_for_make_room_for_their_own_address() -> None:
-    """The oldest goes first, and only where room is short."""
+    """The oldest group is removed first, and only if no group is free."""
     desk = Desk(MemoryStore())
     for number in range(CAP // 2):
         assert join(desk, Peer(), f"fresh-{number}", known=False) is Code.MEMBER_ID_REQUIRED
@@ -129,7 +129,7 @@ def test_ids_nobody_came_back_for_make_room_for_their_own_address() -> None:
 
 
 def test_a_connection_that_took_its_part_makes_nobody_go() -> None:
-    """It is refused, and groups of others of its address stay."""
+    """The connection is refused, and the groups of its address stay."""
     desk = Desk(MemoryStore())
     join(desk, Peer(), "others", known=False)
     greedy = Peer()
@@ -139,7 +139,7 @@ def test_a_connection_that_took_its_part_makes_nobody_go() -> None:
 
 
 def test_a_group_that_goes_gives_its_place_back() -> None:
-    """For address and connection, so that a tool that makes and deletes groups goes on for ever."""
+    """Both counts decrease, so a tool can create and delete groups for ever."""
     desk = Desk(MemoryStore())
     peer = Peer()
     for number in range(3 * CAP):
@@ -149,7 +149,7 @@ def test_a_group_that_goes_gives_its_place_back() -> None:
 
 
 def test_a_group_with_members_does_not_count_as_offsets_alone() -> None:
-    """Whoever commits first and joins later takes no place of those that only commit."""
+    """A group with a commit and a later join takes no place of groups of offsets alone."""
     desk = Desk(MemoryStore())
     for number in range(CAP // 4):
         peer = Peer(f"10.0.2.{number}")
@@ -160,7 +160,7 @@ def test_a_group_with_members_does_not_count_as_offsets_alone() -> None:
 
 
 def test_offsets_from_before_a_start_count() -> None:
-    """Half of all groups stay with members after a restart, too."""
+    """Half of all groups are reserved for members after a restart, too."""
     desk = Desk(MemoryStore())
     for number in range(CAP // 2):
         assert commit(desk, Peer(f"10.0.3.{number}"), f"simple-{number}") is Code.NONE
@@ -170,7 +170,7 @@ def test_offsets_from_before_a_start_count() -> None:
 
 
 def test_a_full_broker_refuses_whoever_asks() -> None:
-    """The cap is the cap; what exists goes on."""
+    """The limit is absolute; existing groups continue."""
     desk = Desk(MemoryStore())
     for number in range(CAP):
         join(desk, Peer(f"10.1.0.{number}"), f"g-{number}")
@@ -180,7 +180,7 @@ def test_a_full_broker_refuses_whoever_asks() -> None:
 
 
 def test_a_group_that_is_gone_is_not_looked_at_for_room_whatever_it_was() -> None:
-    """A commit created it, it got members, and was deleted."""
+    """A commit created the group, members joined, and a client deleted the group."""
     quota, peer = GroupQuota(), Peer()
     quota.note("g", peer, is_simple=True)
     quota.has_members("g")
@@ -206,7 +206,7 @@ def test_a_group_gets_its_first_member_once(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_connection_may_create_fewer_groups_than_its_address_has_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of six groups one connection gets two, and the next connection of its address one more."""
+    """The first connection gets two of six groups, the next connection of its address one."""
     monkeypatch.setattr(limits, "MAX_GROUPS", 6)
     quota = GroupQuota()
     counts = []
@@ -227,7 +227,7 @@ def test_a_connection_may_create_fewer_groups_than_its_address_has_left(
     ],
 )
 def test_empty_groups_of_the_own_address_and_kind_go_first(is_simple: bool, own: list[str]) -> None:
-    """Then those of the address, then those of others, each once and the oldest first."""
+    """Next are the address's second kind, then further addresses, the oldest group first."""
     quota, mine, other = GroupQuota(), Peer("10.0.0.2"), Peer("10.0.0.1")
     for name, peer, kind in (
         ("other", other, False),
@@ -246,7 +246,7 @@ def test_empty_groups_of_the_own_address_and_kind_go_first(is_simple: bool, own:
 
 
 def test_a_group_that_waits_for_the_end_of_a_transaction_does_not_make_room() -> None:
-    """Its offsets may be committed later; without them the group is the first one to go."""
+    """Its offsets may be committed later; without pending offsets the group is removed first."""
     left = []
     for waits in (True, False):
         desk = Desk(MemoryStore())
@@ -262,7 +262,7 @@ def test_a_group_that_waits_for_the_end_of_a_transaction_does_not_make_room() ->
 def test_the_places_of_each_kind_and_address_are_counted_exactly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of 20 places, 10 of them for offsets alone: own groups and those of others, joins and removals."""
+    """The limit is 20 groups, 10 of them for offsets alone; both addresses create and remove groups."""
     monkeypatch.setattr(limits, "MAX_GROUPS", 20)
     quota, mine, other = GroupQuota(), Peer("10.0.0.1"), Peer("10.0.0.2")
 

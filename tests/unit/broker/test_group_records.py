@@ -1,4 +1,4 @@
-"""Records of groups on disk: every kind survives its bytes, old stores are read, changes are small."""
+"""Records of groups on disk: each kind survives, old stores are read, and changes are small."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from faust_assigner.coordinator.records import (
 from faust_assigner.coordinator.settings import ConsumerLimits
 
 TOPIC, OTHER = b"0123456789abcdef", b"fedcba9876543210"
-# Written by the broker before it knew the consumer protocol.
+# A release without the consumer protocol wrote these bytes.
 OLD_STORE = (
     (
         b"gold",
@@ -63,7 +63,7 @@ EMPTY = Catalogue()
 def service(
     store: MemoryStore, topics: Catalogue = EMPTY, clock: Callable[[], int] = lambda: 1_000
 ) -> GroupService:
-    """All groups of a store."""
+    """Return the groups of a store."""
     return GroupService(
         store,
         GroupLimits(initial_rebalance_delay_ms=0),
@@ -77,7 +77,7 @@ def service(
 
 
 def key(kind: Kind, member_id: str = "") -> Key:
-    """Of a group with a name in any script."""
+    """Return a key of a group with a name outside ASCII."""
     return Key(kind, "gruppe-ü", member_id)
 
 
@@ -103,14 +103,14 @@ RECORDS = (
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.key.kind.value)
 def test_a_record_survives_its_bytes(record: Record) -> None:
-    """Names in any script, opaque bytes, negative epochs."""
+    """The records have names outside ASCII, opaque bytes and negative epochs."""
     store = MemoryStore()
     store.write(*as_writes([record]))
     assert list(load_records(store)) == [record]
 
 
 def test_a_tombstone_deletes_and_the_last_word_counts() -> None:
-    """Put and deleted in one write, and the other way round."""
+    """A record is put and deleted in a single write, in both orders."""
     store = MemoryStore()
     epoch, target = RECORDS[0], RECORDS[1]
     store.write(*as_writes([epoch]))
@@ -130,7 +130,7 @@ def test_a_tombstone_deletes_and_the_last_word_counts() -> None:
     ],
 )
 def test_a_record_from_the_future_ends_the_start(name: bytes, value: bytes) -> None:
-    """Better no broker than one that forgets what it cannot read."""
+    """The start fails, because a broker without the unreadable record would lose state."""
     store = MemoryStore()
     store.write([(name, value)])
     with pytest.raises(StoreFailed, match="later version"):
@@ -138,7 +138,7 @@ def test_a_record_from_the_future_ends_the_start(name: bytes, value: bytes) -> N
 
 
 def test_a_store_of_the_earlier_broker_is_read() -> None:
-    """Groups, members, generations, an unfinished rebalance and offsets, in the bytes it wrote."""
+    """Groups, members, generations, an unfinished rebalance and offsets are read."""
     store = MemoryStore()
     store.write(OLD_STORE)
     groups = service(store)
@@ -155,7 +155,7 @@ def test_a_store_of_the_earlier_broker_is_read() -> None:
 
 
 class CountingStore(MemoryStore):
-    """Remembers the size of each write."""
+    """A store that keeps the size of each write."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ class CountingStore(MemoryStore):
         *,
         ranges: Iterable[Range] = (),
     ) -> None:
-        """Count, and write."""
+        """Note the size, then write."""
         pairs, gone = list(puts), list(deletes)
         self.sizes.append(sum(len(k) + len(v) for k, v in pairs) + sum(map(len, gone)))
         super().write(pairs, gone, ranges=ranges)
@@ -186,7 +186,7 @@ def _join(groups: GroupService, member_id: str) -> None:
 
 
 def test_a_members_own_change_writes_as_little_in_a_group_of_three_hundred() -> None:
-    """Its epoch and partitions, not the group: the same bytes beside 3 members and beside 300."""
+    """A change writes its epoch and partitions: the same bytes beside 3 and beside 300 members."""
     sizes = []
     for members in (3, 300):
         store = CountingStore()
@@ -209,7 +209,7 @@ def test_a_members_own_change_writes_as_little_in_a_group_of_three_hundred() -> 
 
 
 def test_a_deleted_consumer_group_leaves_nothing() -> None:
-    """Every record and every offset is gone, in one write."""
+    """A single write deletes every record and every offset."""
     store = MemoryStore()
     groups = service(store, Catalogue.of([Topic("a", TOPIC, 3)]))
     _join(groups, "one")
@@ -221,7 +221,7 @@ def test_a_deleted_consumer_group_leaves_nothing() -> None:
 
 
 def test_a_request_that_founds_nothing_leaves_no_group() -> None:
-    """A join without a subscription is refused, and nobody lists a group of that name."""
+    """A join without a subscription is refused, and no list of groups has its name."""
     groups = service(MemoryStore())
     answers = []
     groups.ask("g", lambda token: ConsumerGroupHeartbeat(token, "m", 0), answers.append)
@@ -230,7 +230,7 @@ def test_a_request_that_founds_nothing_leaves_no_group() -> None:
 
 
 def test_offsets_of_a_consumer_group_age_from_their_commit_once_nobody_reads_the_topic() -> None:
-    """Kept while a member reads it, then a retention after the commit, as in Kafka; the group goes too."""
+    """As in Kafka, they expire a retention after the commit; the empty group is removed as well."""
     now = [1_000]
     groups = service(MemoryStore(), Catalogue.of([Topic("a", TOPIC, 3)]), lambda: now[0])
     _join(groups, "one")
@@ -248,7 +248,7 @@ def test_offsets_of_a_consumer_group_age_from_their_commit_once_nobody_reads_the
 
 
 def test_a_join_that_cannot_be_stored_is_refused() -> None:
-    """Stored first, answered after: no disk, no member."""
+    """The join is stored before its answer: without a disk the member is not added."""
     store = MemoryStore()
     groups = service(store, Catalogue.of([Topic("a", TOPIC, 3)]))
 
@@ -263,7 +263,7 @@ def test_a_join_that_cannot_be_stored_is_refused() -> None:
 
 
 def test_a_heartbeat_knows_the_topics_of_this_moment() -> None:
-    """Who created a topic and sends a heartbeat is given its partitions, whatever the others know yet."""
+    """A client that created a topic gets its partitions with its next heartbeat."""
     topics = [Catalogue()]
     groups = GroupService(
         MemoryStore(),

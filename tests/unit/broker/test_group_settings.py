@@ -1,4 +1,4 @@
-"""Settings of single groups, their offsets, and the topics that groups are told of."""
+"""Settings of single groups, their offsets, and the topics that groups are notified of."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval
 def test_a_session_is_longer_than_the_time_between_two_heartbeats(
     configs: dict[str, str], is_taken: bool, validate_only: bool
 ) -> None:
-    """Told at a trial, too; as long as one of them is not long enough."""
+    """A trial reports the error, too; equal times are refused."""
     limit = {"group.consumer.max.heartbeat.interval.ms": 60_000}
     found = GroupConfigs(MemoryStore(), Settings.parse(limit))
     if is_taken:
@@ -47,7 +47,7 @@ def test_a_session_is_longer_than_the_time_between_two_heartbeats(
 
 
 def test_configs_of_two_groups_are_replaced_whole_and_come_back_with_a_start() -> None:
-    """A config that is left out returns to the broker's setting; no config at all leaves no key."""
+    """An omitted config returns to the broker's setting; a group without configs has no key."""
     store, interval = MemoryStore(), "consumer.assignment.interval.ms"
     settings = Settings.parse({"group.consumer.session.timeout.ms": 46_000})
     found = GroupConfigs(store, settings)
@@ -94,7 +94,7 @@ def test_configs_of_two_groups_are_replaced_whole_and_come_back_with_a_start() -
 def test_a_config_of_a_group_is_taken_at_both_of_its_limits(
     name: str, value: str, words: str | None
 ) -> None:
-    """And refused just beyond, with the setting that is its limit."""
+    """A value just beyond a limit is refused, with the name of the limiting setting."""
     found = GroupConfigs(MemoryStore(), Settings())
     if words is None:
         found.configure("g", {name: value}, validate_only=False)
@@ -108,7 +108,7 @@ def test_a_config_of_a_group_is_taken_at_both_of_its_limits(
 
 
 def test_a_setting_that_cannot_be_stored_does_not_hold() -> None:
-    """The client is told that it failed, and the next start would not know it."""
+    """The client gets an error, and the next start would not restore the setting."""
     store = MemoryStore()
     found = GroupConfigs(store, Settings.parse({}))
 
@@ -122,7 +122,7 @@ def test_a_setting_that_cannot_be_stored_does_not_hold() -> None:
 
 
 def test_only_so_many_groups_have_settings_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group need not exist for it, so that any client could fill the store; known ones still change."""
+    """Any client could fill the store with unknown groups; known groups can still change."""
     monkeypatch.setattr(limits, "MAX_GROUPS", 1)
     found = GroupConfigs(MemoryStore(), Settings.parse({}))
     found.configure("g", {SESSION: "50000"}, validate_only=False)
@@ -139,14 +139,14 @@ def test_only_so_many_groups_have_settings_of_their_own(monkeypatch: pytest.Monk
 
 
 def books() -> GroupBooks:
-    """The offsets of all groups, in memory."""
+    """Return the offsets of all groups, in memory."""
     return GroupBooks(MemoryStore(), lambda: 0, Counter())
 
 
 def test_a_group_at_its_cap_still_commits_what_it_has_committed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Only a new partition would grow it."""
+    """Only a new partition would exceed the limit."""
     monkeypatch.setattr(limits, "MAX_OFFSETS_PER_GROUP", 2)
     found = books()
     both: dict[Any, Committed] = {("t", 0): Committed(1), ("t", 1): Committed(1)}
@@ -157,7 +157,7 @@ def test_a_group_at_its_cap_still_commits_what_it_has_committed(
 
 
 def test_a_deleted_topic_takes_the_offsets_of_those_groups_that_are_left() -> None:
-    """One of its readers was deleted before."""
+    """A second group with offsets of the topic was deleted before."""
     found = books()
     for group in ("gone", "left"):
         found.commit(group, {("t", 0): Committed(1), ("u", 0): Committed(1)})
@@ -166,11 +166,11 @@ def test_a_deleted_topic_takes_the_offsets_of_those_groups_that_are_left() -> No
     assert list(found.offsets("left").entries) == [("u", 0)]
 
 
-# -- topics as groups are told of them ---------------------------------------------------------
+# -- topics in the view of groups --------------------------------------------------------------
 
 
 def test_a_topic_that_was_made_anew_is_told_under_its_new_id_alone() -> None:
-    """Its old id must find nothing, and what is told must be another than before."""
+    """The old id must be unknown, and the new topics must differ from the former ones."""
     topics = catalogue()
     topic = topics.create("t", 2, {})
     told = TopicNotifier(topics)
@@ -186,7 +186,7 @@ def test_a_topic_that_was_made_anew_is_told_under_its_new_id_alone() -> None:
 
 
 def test_nothing_new_is_the_same_object() -> None:
-    """Groups compare it to see whether they have been told."""
+    """Groups compare the object to detect changes."""
     topics = catalogue()
     told = TopicNotifier(topics)
     topics.on_change = told.changed
@@ -198,7 +198,7 @@ def test_nothing_new_is_the_same_object() -> None:
 
 
 def test_topics_that_a_client_may_not_describe_are_hidden_from_it() -> None:
-    """Rights are of a principal at a host; without an authorizer nothing is hidden from anybody."""
+    """Rights belong to a principal at a host; without an authorizer no topic is hidden."""
     topics = catalogue()
     for name in ("open", "secret"):
         topics.create(name, 1, {})

@@ -37,7 +37,7 @@ LIMITS = GroupLimits(initial_rebalance_delay_ms=0)
 
 
 class Desk:
-    """A group service with a clock in hand; answers by order of asking."""
+    """A group service with a clock set by hand; each request has a list for its answer."""
 
     def __init__(self, store: Store, *, max_record_bytes: int = 10**6, timer: int = 1_000) -> None:
         self.now = 1_000
@@ -55,7 +55,7 @@ class Desk:
         )
 
     def ask(self, event_for: Callable[[Token], Event], group_id: str = "g") -> list[Any]:
-        """Put an event; the list gets the answer when it comes."""
+        """Send an event and return a list that gets the answer later."""
         answers: list[fx.Reply] = []
         self.service.ask(group_id, event_for, answers.append)
         return answers
@@ -63,7 +63,7 @@ class Desk:
     def join(
         self, member_id: str = "", *, metadata: bytes = b"meta", group_id: str = "g"
     ) -> list[Any]:
-        """A JoinGroup of a client that needs no second round trip."""
+        """Send a JoinGroup of a client that needs no second join."""
         return self.ask(
             lambda t: JoinGroup(
                 t, member_id, "m", (Protocol("range", metadata),), needs_known_id=False
@@ -72,7 +72,7 @@ class Desk:
         )
 
     def stable(self, *, metadata: bytes = b"meta", assignment: bytes = b"all") -> list[Any]:
-        """One member with its assignment; returns the answer of its sync."""
+        """Make a stable group of a member with an assignment; return the answer to the sync."""
         joined = self.join(metadata=metadata)
         self.service.tick("g")
         generation = joined[0].generation
@@ -80,7 +80,7 @@ class Desk:
 
 
 def test_groups_and_offsets_come_back_from_disk(tmp_path: Path) -> None:
-    """Members, assignment, generation, offsets; a commit of the old generation is still fenced."""
+    """Members, assignment, generation and offsets survive; an old commit is still fenced."""
     store = RocksStore(tmp_path)
     desk = Desk(store)
     assert desk.stable()[0].assignment == b"all"
@@ -101,7 +101,7 @@ def test_groups_and_offsets_come_back_from_disk(tmp_path: Path) -> None:
 
 
 def test_a_group_record_survives_its_bytes() -> None:
-    """Opaque bytes of any kind, names in any script."""
+    """The record has opaque bytes and names outside ASCII."""
     store = MemoryStore()
     member = fx.MemberRecord(
         "m-ü", "i", "client", "/host", 1, 2, (Protocol("p", bytes(range(256))),), b"\0\xff"
@@ -113,7 +113,7 @@ def test_a_group_record_survives_its_bytes() -> None:
 
 
 def test_a_group_that_cannot_be_written_is_not_acknowledged() -> None:
-    """The sync fails, nobody owns anything, and the group works again once the disk does."""
+    """The sync fails, the member owns no partition, and the group recovers with the disk."""
     store = MemoryStore()
     desk = Desk(store)
     write = store.write
@@ -131,7 +131,7 @@ def test_a_group_that_cannot_be_written_is_not_acknowledged() -> None:
 
 
 def test_a_group_record_above_the_message_limit_fails_its_sync_as_in_kafka() -> None:
-    """UNKNOWN_SERVER_ERROR: what Kafka answers when all metadata and assignments exceed message.max.bytes."""
+    """Kafka also answers UNKNOWN_SERVER_ERROR for a record beyond message.max.bytes."""
     desk = Desk(MemoryStore(), max_record_bytes=10_000)
     assert (
         desk.stable(metadata=b"x" * 6_000, assignment=b"y" * 6_000)[0].error
@@ -140,7 +140,7 @@ def test_a_group_record_above_the_message_limit_fails_its_sync_as_in_kafka() -> 
 
 
 def test_offsets_of_groups_with_similar_names_stay_apart(tmp_path: Path) -> None:
-    """'a' and 'ab' with topics 'bc' and 'c'."""
+    """The groups are 'a' and 'ab', the topics 'bc' and 'c'."""
     store = RocksStore(tmp_path)
     desk = Desk(store)
     for group, topic, offset in (("a", "bc", 1), ("ab", "c", 2)):
@@ -152,7 +152,7 @@ def test_offsets_of_groups_with_similar_names_stay_apart(tmp_path: Path) -> None
 
 
 def test_an_expired_group_is_gone_from_disk_too() -> None:
-    """Its last offset takes the group along."""
+    """The group is removed with its last offset."""
     store = MemoryStore()
     desk = Desk(store)
     assert desk.ask(lambda t: CommitOffsets(t))[0].error is Code.NONE
@@ -164,7 +164,7 @@ def test_an_expired_group_is_gone_from_disk_too() -> None:
 
 
 def test_the_age_of_an_empty_group_is_kept_over_a_start_with_another_timer() -> None:
-    """Its offsets expire by the wall clock since it became empty; the timers' clock begins anew."""
+    """Its offsets expire by the wall clock since the last leave; the timers' clock starts anew."""
     store = MemoryStore()
     desk = Desk(store, timer=5_000_000)
     desk.stable()
@@ -180,7 +180,7 @@ def test_the_age_of_an_empty_group_is_kept_over_a_start_with_another_timer() -> 
 
 
 def test_sessions_of_a_restored_group_run_by_the_timers_clock() -> None:
-    """The first alarm after a start is one session of 45 s ahead of the new life's timer."""
+    """The first alarm after a start is a session of 45 s ahead of the new timer."""
     store = MemoryStore()
     Desk(store).stable()
     again = Desk(store, timer=3)
@@ -188,7 +188,7 @@ def test_sessions_of_a_restored_group_run_by_the_timers_clock() -> None:
 
 
 def test_an_empty_group_without_offsets_goes_with_the_next_look() -> None:
-    """However short it was empty: nothing is left to keep it for."""
+    """The duration of the empty state does not matter: the group has no data."""
     desk = Desk(MemoryStore())
     desk.stable()
     assert list(desk.service.expire_offsets(10**9)) == [0]
@@ -199,7 +199,7 @@ def test_an_empty_group_without_offsets_goes_with_the_next_look() -> None:
 
 
 def test_a_deleted_group_leaves_no_offsets_on_disk() -> None:
-    """The next start would make a group of them."""
+    """The next start would restore a group from the offsets."""
     store = MemoryStore()
     desk = Desk(store)
     desk.ask(CommitOffsets)
@@ -209,7 +209,7 @@ def test_a_deleted_group_leaves_no_offsets_on_disk() -> None:
 
 
 def test_a_deleted_topic_takes_its_offsets_from_every_group() -> None:
-    """And only its own."""
+    """Offsets of further topics stay."""
     desk = Desk(MemoryStore())
     for group in ("g1", "g2"):
         desk.service.commit(group, {("gone", 0): Committed(1), ("stays", 0): Committed(1)})
@@ -219,10 +219,10 @@ def test_a_deleted_topic_takes_its_offsets_from_every_group() -> None:
 
 @pytest.mark.parametrize("is_parked", [False, True])
 def test_a_request_is_kept_until_its_answer_and_then_forgotten(is_parked: bool) -> None:
-    """The connection and the bytes of the request become free; a parked request is answered by the clock."""
+    """Connection and request are freed; a tick of the clock answers the parked request."""
 
     class Answers(list[fx.Reply]):
-        """The answers that one connection got."""
+        """The answers of a connection."""
 
     desk, answers = Desk(MemoryStore()), Answers()
     request = JoinGroup(0, "", "m", (Protocol("range", b""),), needs_known_id=False)
@@ -239,7 +239,7 @@ def test_a_request_is_kept_until_its_answer_and_then_forgotten(is_parked: bool) 
 
 
 def test_the_number_of_groups_and_of_offsets_is_capped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """GROUP_MAX_SIZE_REACHED and INVALID_REQUEST; what exists goes on."""
+    """GROUP_MAX_SIZE_REACHED and INVALID_REQUEST; existing groups and offsets can change."""
     monkeypatch.setattr(limits, "MAX_GROUPS", 2)
     monkeypatch.setattr(limits, "MAX_OFFSETS_PER_GROUP", 2)
     desk = Desk(MemoryStore())
@@ -254,7 +254,7 @@ def test_the_number_of_groups_and_of_offsets_is_capped(monkeypatch: pytest.Monke
 
 
 def test_a_refused_first_join_leaves_no_group_behind() -> None:
-    """Otherwise strangers could fill the broker with empty groups."""
+    """Otherwise unknown clients could fill the broker with empty groups."""
     desk = Desk(MemoryStore())
     answer = desk.ask(
         lambda t: JoinGroup(t, "", "m", (Protocol("range", b""),), session_timeout_ms=1)

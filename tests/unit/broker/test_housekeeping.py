@@ -1,4 +1,4 @@
-"""What the broker does by itself: retention, space, tellings, and what it keeps meanwhile."""
+"""The broker's background work: retention, space, notifications, and cached state."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tests.support.clients.raw_client import batch
 
 
 def node(folder: Path | None = None, **settings: Any) -> Node:
-    """A broker without its sockets, at 1,000 s."""
+    """Return a broker without its sockets, at 1,000 s."""
     given = {name.replace("_", "."): value for name, value in settings.items()}
     return Node(Settings.parse(given), folder, clock=lambda: 1_000_000)
 
 
 def append(found: Node, name: str) -> None:
-    """One old record."""
+    """Append an old record."""
     data = batch(timestamp=1)
     log = found.catalogue.partition(name, 0)
     assert log is not None
@@ -38,7 +38,7 @@ def append(found: Node, name: str) -> None:
 
 
 def test_a_topic_that_is_deleted_during_retention_leaves_nothing_behind() -> None:
-    """The round looks at its partitions afterwards."""
+    """The round reaches the partitions after the deletion."""
     found = node()
     for name in ("a", "b"):
         append_to = found.catalogue.create(name, 1, {"retention.ms": "1"})
@@ -55,7 +55,7 @@ def test_a_topic_that_is_deleted_during_retention_leaves_nothing_behind() -> Non
 
 
 def test_a_chore_that_fails_gives_its_place_in_line_back() -> None:
-    """Else the fifth failure would stop every long request of the broker."""
+    """Otherwise the fifth failure would stop every long request of the broker."""
 
     async def story() -> int:
         found = node()
@@ -81,7 +81,7 @@ def test_a_chore_that_fails_gives_its_place_in_line_back() -> None:
 
 @pytest.mark.parametrize("is_low", [False, True])
 def test_freed_space_is_reclaimed_once_where_it_is_short(tmp_path: Path, is_low: bool) -> None:
-    """Each deletion owes one; the next one is reclaimed as well."""
+    """Each deletion causes a reclaim, including the second deletion."""
 
     async def story() -> list[int]:
         found = node(tmp_path)
@@ -106,7 +106,7 @@ def test_freed_space_is_reclaimed_once_where_it_is_short(tmp_path: Path, is_low:
 
 
 def test_a_topic_that_comes_while_groups_are_told_is_told_too() -> None:
-    """The telling that is under way may be past the group that reads it."""
+    """The running notification may have passed the group that reads the topic."""
 
     async def story() -> list[int]:
         found = node()
@@ -132,7 +132,7 @@ def test_a_topic_that_comes_while_groups_are_told_is_told_too() -> None:
 def test_kept_metadata_counts_its_bytes_from_nothing_after_it_was_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Else nothing would be kept any more once the limit was reached."""
+    """Otherwise the cache would stay off after it reached its limit once."""
     monkeypatch.setattr(limits, "CACHED_METADATA_BYTES", 100)
 
     async def story() -> set[object]:
@@ -151,7 +151,7 @@ def test_kept_metadata_counts_its_bytes_from_nothing_after_it_was_dropped(
 
 
 def test_who_asks_after_a_change_does_not_wait_for_an_answer_begun_before_it() -> None:
-    """It would be told of the topics of before."""
+    """The older answer has the former topics."""
 
     async def story() -> tuple[bytes, bytes]:
         found, go_on = node(), asyncio.Event()
@@ -177,7 +177,7 @@ def test_who_asks_after_a_change_does_not_wait_for_an_answer_begun_before_it() -
 
 
 def test_ids_of_producers_are_reserved_in_blocks() -> None:
-    """A write for each would cost every producer that starts a wait for the disk."""
+    """A write for each id would make every new producer wait for the disk."""
     found = node()
     writes: list[Any] = []
     write = found.store.write
@@ -204,7 +204,7 @@ def test_a_topic_that_is_compacted_in_any_way_wants_keys(policy: str, keys: bool
 def test_a_client_is_sent_to_the_address_that_the_broker_listens_on(
     host: str, sent_to: str
 ) -> None:
-    """Where that is every address, to the one it came in at."""
+    """If the broker listens on every address, the client gets the address that it connected to."""
     found = node()
     found.listen_on(host, 9)
     assert found.address_for("10.0.0.7") == (sent_to, 9)
@@ -212,7 +212,7 @@ def test_a_client_is_sent_to_the_address_that_the_broker_listens_on(
 
 
 def test_growing_counts_new_partitions_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cap is reached with the last one that fits."""
+    """The limit is reached with the last partition that fits."""
     monkeypatch.setattr(limits, "MAX_PARTITIONS", 8)
     found = node()
     topic = found.catalogue.create("t", 3, {})
@@ -222,7 +222,7 @@ def test_growing_counts_new_partitions_alone(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_topic_that_is_only_validated_is_refused_for_its_settings_too() -> None:
-    """That is what it is asked for."""
+    """The validation covers the settings."""
     found = node()
     for validate_only in (True, False):
         with pytest.raises(Exception, match="retention"):
@@ -231,7 +231,7 @@ def test_a_topic_that_is_only_validated_is_refused_for_its_settings_too() -> Non
 
 
 def test_retention_deletes_by_the_configs_of_each_topic_and_owes_its_space_once() -> None:
-    """Two partitions of one topic by age, one topic by size, and one that keeps all."""
+    """A topic's two partitions expire by age, a topic by size, and the last topic keeps all records."""
     found = node()
     freed: list[None] = []
     found.freed = lambda: freed.append(None)  # type: ignore[method-assign]
@@ -255,7 +255,7 @@ def test_retention_deletes_by_the_configs_of_each_topic_and_owes_its_space_once(
 
 
 def test_space_that_is_freed_while_the_disk_is_busy_is_reclaimed_afterwards(tmp_path: Path) -> None:
-    """Also after a reclaim that failed; without a debt none follows."""
+    """A reclaim also follows a failed reclaim; without freed space no reclaim follows."""
     found = node(tmp_path)
     store: Any = found.store
     store._is_low = True
@@ -291,7 +291,7 @@ def test_space_that_is_freed_while_the_disk_is_busy_is_reclaimed_afterwards(tmp_
 
 
 def test_each_listener_has_its_own_address_and_the_first_one_is_the_nodes() -> None:
-    """A client of a protocol without a listener, inside the broker, gets the first address."""
+    """A client of a protocol without a listener gets the first address."""
     found = node()
     found.listen_on("10.0.0.1", 1, "SASL_SSL")
     found.listen_on("0.0.0.0", 2, "PLAINTEXT")
@@ -302,7 +302,7 @@ def test_each_listener_has_its_own_address_and_the_first_one_is_the_nodes() -> N
 
 
 def test_an_advertised_address_stands_before_that_of_its_listener() -> None:
-    """Of the same protocol alone."""
+    """Only the advertised address of the same protocol counts."""
     found = node(
         listeners="PLAINTEXT://0.0.0.0:1,SASL_PLAINTEXT://10.0.0.2:2",
         advertised_listeners="SASL_PLAINTEXT://shop:9",
@@ -315,7 +315,7 @@ def test_an_advertised_address_stands_before_that_of_its_listener() -> None:
 
 
 def test_the_rules_of_a_topic_are_its_own_configs_each_in_its_place() -> None:
-    """Another topic has the broker's settings."""
+    """A second topic has the broker's settings."""
     found = node(log_message_timestamp_type="LogAppendTime")
     configs = {
         "message.timestamp.type": "CreateTime",
@@ -332,7 +332,7 @@ def test_the_rules_of_a_topic_are_its_own_configs_each_in_its_place() -> None:
 
 
 def test_the_limits_of_a_group_are_its_own_configs_and_the_brokers_settings() -> None:
-    """Each value in its place; another group has the broker's alone."""
+    """A second group has only the broker's settings."""
     found = node(
         group_consumer_session_timeout_ms=46_000,
         group_consumer_heartbeat_interval_ms=6_000,
@@ -358,7 +358,7 @@ def test_the_limits_of_a_group_are_its_own_configs_and_the_brokers_settings() ->
 def test_a_start_that_is_broken_off_leaves_the_data_to_the_next_one(
     stop: type[BaseException], tmp_path: Path
 ) -> None:
-    """The store is closed, whatever ended the start; the data is as before."""
+    """The store is closed after every error, and the data is unchanged."""
     first = node(tmp_path)
     first.catalogue.create("t", 1, {})
     append(first, "t")
@@ -377,7 +377,7 @@ def test_a_start_that_is_broken_off_leaves_the_data_to_the_next_one(
 
 
 def test_a_computation_that_ends_with_the_broker_changes_no_group() -> None:
-    """Its store is closed by then; before that the outcome reaches the group as it is."""
+    """The store is closed by then; before that the outcome reaches the group unchanged."""
     found = node()
     loop = asyncio.new_event_loop()
     futures = [loop.create_future(), loop.create_future()]
@@ -399,7 +399,7 @@ def test_a_computation_that_ends_with_the_broker_changes_no_group() -> None:
 
 
 def test_changed_rules_are_changed_topics_to_the_groups() -> None:
-    """An expression matches the topics that its client may describe; rules of groups change none."""
+    """An expression matches the topics that its client may describe; group rules change no topics."""
     found = node(authorizer_class_name=STANDARD_AUTHORIZER)
     found.catalogue.create("t", 1, {})
     assert found.authorizer is not None

@@ -1,4 +1,4 @@
-"""What comes with the broker: nothing that its users do not need."""
+"""The broker's imports: only packages that its users need."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ FOREIGN = ("faust", "mode", "aiokafka", "pyspark", "pandas", "pyarrow", "grpc", 
 
 
 def test_importing_and_starting_the_broker_imports_neither_faust_nor_spark() -> None:
-    """Nor any client: it serves the tests of projects that have none of them."""
+    """The broker imports no client: projects without a client use it in their tests."""
     program = (
         "import sys\n"
         "from faust_assigner.broker import EmbeddedBroker\n"

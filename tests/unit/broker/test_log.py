@@ -27,12 +27,12 @@ TOPIC = uuid.UUID(int=1).bytes
 
 
 def append(log: PartitionLog, data: bytes, now_ms: int = 0) -> int:
-    """Check and append one batch."""
+    """Check and append a batch."""
     return log.append(parse_batch(data), data, now_ms)
 
 
 def aiokafka_batch(timestamps: list[int], *, codec: int = 0) -> bytes:
-    """A batch as aiokafka builds it."""
+    """Return a batch as aiokafka builds it."""
     builder = DefaultRecordBatchBuilder(2, codec, False, -1, -1, -1, 1_000_000)
     for number, timestamp in enumerate(timestamps):
         builder.append(number, timestamp, b"key", b"value%d" % number, [])
@@ -41,12 +41,12 @@ def aiokafka_batch(timestamps: list[int], *, codec: int = 0) -> bytes:
 
 @pytest.fixture(params=["memory", "rocks"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    """Both kinds of store."""
+    """Return both kinds of store."""
     return MemoryStore() if request.param == "memory" else RocksStore(tmp_path / "db")
 
 
 def checked(data: bytes, **rules: Any) -> tuple[bytes, records.Batch]:
-    """A batch as the broker takes it in."""
+    """Return a batch after the broker's checks."""
     data = records.cut_batch(data)
     return records.check_records(data, parse_batch(data), Rules(**{"now_ms": 5_000, **rules}))
 
@@ -68,14 +68,14 @@ def checked(data: bytes, **rules: Any) -> tuple[bytes, records.Batch]:
     ],
 )
 def test_a_batch_that_is_not_what_it_claims_is_refused(data: bytes) -> None:
-    """Framing, format, count, records; more or fewer of them than the header says."""
+    """Framing, format, count and records are checked; a wrong number of records is refused."""
     with pytest.raises(BadBatch) as refused:
         checked(data)
     assert refused.value.error is ErrorCode.invalid_record
 
 
 def test_every_flipped_bit_under_the_checksum_is_noticed() -> None:
-    """One byte at a time."""
+    """A byte at a time is changed."""
     sound = batch()
     for position in range(23, len(sound)):
         broken = bytearray(sound)
@@ -86,7 +86,7 @@ def test_every_flipped_bit_under_the_checksum_is_noticed() -> None:
 
 
 def test_a_time_far_off_is_refused_record_by_record() -> None:
-    """INVALID_TIMESTAMP names the records; no time at all is fine."""
+    """INVALID_TIMESTAMP names the records; a batch without times is accepted."""
     with pytest.raises(BadBatch) as refused:
         checked(batch(count=2, timestamp=9_000), after_ms=3_000)
     assert refused.value.error is ErrorCode.invalid_timestamp
@@ -98,7 +98,7 @@ def test_a_time_far_off_is_refused_record_by_record() -> None:
     ("timestamp", "is_taken"), [(899, False), (900, True), (1_200, True), (1_201, False)]
 )
 def test_a_time_at_the_very_bound_is_taken(timestamp: int, is_taken: bool) -> None:
-    """message.timestamp.before.max.ms and .after.max.ms are the greatest distances allowed."""
+    """The limits message.timestamp.before.max.ms and .after.max.ms are inclusive."""
     data = batch(timestamp=timestamp)
     if is_taken:
         assert (
@@ -111,13 +111,13 @@ def test_a_time_at_the_very_bound_is_taken(timestamp: int, is_taken: bool) -> No
 
 
 def test_the_greatest_time_in_the_header_is_made_true() -> None:
-    """A producer's claim would lead every search by time astray."""
+    """A wrong time of the producer would misdirect every search by time."""
     data, header = checked(batch(timestamp=1_000, max_timestamp=4_000))
     assert header.max_timestamp == 1_000 == parse_batch(data).max_timestamp
 
 
 def test_a_compacted_topic_takes_no_record_without_a_key() -> None:
-    """INVALID_RECORD."""
+    """INVALID_RECORD is the error."""
     with pytest.raises(BadBatch, match="keys"):
         checked(batch(), keys=True)
     assert checked(aiokafka_batch([1]), keys=True)[1].count == 1
@@ -141,7 +141,7 @@ def test_the_records_without_a_key_are_named_among_those_with_one() -> None:
 def test_a_compressed_batch_numbers_its_records_without_gaps(
     codec: int, deltas: tuple[int, ...], is_taken: bool
 ) -> None:
-    """As Kafka checks it; of a plain batch the broker does not look at them."""
+    """Kafka checks this, too; the broker does not check an uncompressed batch."""
     body = b"".join(keyed_record(b"k", b"v", offset_delta=delta) for delta in deltas)
     data = batch(gzip.compress(body) if codec else body, count=3, attributes=codec)
     if is_taken or not codec:
@@ -153,7 +153,7 @@ def test_a_compressed_batch_numbers_its_records_without_gaps(
 
 
 def test_placing_a_batch_keeps_its_checksum() -> None:
-    """aiokafka, which wrote it, still believes it, at the new offset."""
+    """aiokafka, which wrote the batch, accepts it at the new offset."""
     placed = records.place(aiokafka_batch([1, 2, 3]), 41, 0)
     read = DefaultRecordBatch(bytearray(placed))
     assert read.validate_crc()
@@ -161,7 +161,7 @@ def test_placing_a_batch_keeps_its_checksum() -> None:
 
 
 def test_stamping_a_batch_makes_a_sound_batch_of_the_brokers_time() -> None:
-    """LogAppendTime: every record reads that time, and the checksum is right again."""
+    """LogAppendTime: every record has the broker's time, and the checksum is valid."""
     stamped, _ = checked(aiokafka_batch([1, 2]), now_ms=777, stamps=True)
     read = DefaultRecordBatch(bytearray(stamped))
     assert read.validate_crc()
@@ -170,7 +170,7 @@ def test_stamping_a_batch_makes_a_sound_batch_of_the_brokers_time() -> None:
 
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
 def test_a_time_is_found_inside_a_batch(codec: int) -> None:
-    """The first record not older than it, whatever the codec."""
+    """The first record with at least this time is found in every codec."""
     data = records.place(aiokafka_batch([100, 300, 200, 400], codec=codec), 10, 0)
     assert records.find_timestamp(data, 101) == (11, 300)
     assert records.find_timestamp(data, 301) == (13, 400)
@@ -182,7 +182,7 @@ def test_a_time_is_found_inside_a_batch(codec: int) -> None:
 def test_a_time_is_found_at_the_offset_of_its_record_in_a_compacted_batch(
     time: int, found: tuple[int, int]
 ) -> None:
-    """Records are missing between; a time above all, as in a damaged index, gives the first offset."""
+    """Records are missing in between; a time above all records returns the first offset."""
     body = b"".join(
         keyed_record(b"k", b"v", offset_delta=offset, time_delta=at)
         for offset, at in ((0, 0), (3, 3), (7, 4))
@@ -206,14 +206,14 @@ ZEROS = b"\0" * (80 * 2**20)
 def test_a_compressed_bomb_is_not_unpacked_beyond_its_cap(
     codec: int, pack: Callable[[bytes], bytes]
 ) -> None:
-    """80 MiB of zeros: MESSAGE_TOO_LARGE, in every codec."""
+    """80 MiB of zeros are refused with MESSAGE_TOO_LARGE in every codec."""
     with pytest.raises(BadBatch) as refused:
         checked(batch(bytes(pack(ZEROS)), count=3, attributes=codec))
     assert refused.value.error is ErrorCode.message_too_large
 
 
 def test_a_stored_batch_that_cannot_be_read_answers_a_time_with_its_first_offset() -> None:
-    """A reader sees a batch too much, and never misses a record."""
+    """A reader gets an extra batch but misses no record."""
     assert records.find_timestamp(batch(b"zzz", count=9, attributes=4, max_timestamp=50), 20) == (
         0,
         50,
@@ -223,12 +223,12 @@ def test_a_stored_batch_that_cannot_be_read_answers_a_time_with_its_first_offset
 def producer_batch(
     sequence: int, count: int = 1, *, epoch: int = 0, producer_id: int = 7
 ) -> records.Batch:
-    """What the book of producers looks at."""
+    """Return the batch header that the producer book reads."""
     return parse_batch(batch(count=count, producer_id=producer_id, epoch=epoch, sequence=sequence))
 
 
 def book_after(*sequences: int) -> ProducerBook:
-    """A book that saw these batches of one record, at offsets 100, 101, ..."""
+    """Return a book after these batches of a single record, at offsets 100, 101, ..."""
     book = ProducerBook()
     for offset, sequence in enumerate(sequences, 100):
         book.record(7, 0, sequence, 0, offset, 0)
@@ -236,7 +236,7 @@ def book_after(*sequences: int) -> ProducerBook:
 
 
 def test_a_retry_of_one_of_the_last_five_batches_repeats_its_offset() -> None:
-    """Acknowledged with the offset the first copy got."""
+    """The acknowledgement has the offset of the first copy."""
     book = book_after(0, 1, 2, 3, 4)
     assert [book.judge(producer_batch(n)).duplicate_of for n in range(5)] == [
         100,
@@ -249,19 +249,19 @@ def test_a_retry_of_one_of_the_last_five_batches_repeats_its_offset() -> None:
 
 @pytest.mark.parametrize("sequence", [0, 7, 100])
 def test_a_gap_and_an_old_retry_are_out_of_order(sequence: int) -> None:
-    """The next would be 6; batch 0 is forgotten."""
+    """The next sequence would be 6; batch 0 is forgotten."""
     verdict = book_after(0, 1, 2, 3, 4, 5).judge(producer_batch(sequence))
     assert verdict.error is ErrorCode.out_of_order_sequence_number
 
 
 def test_the_next_batch_is_taken_also_across_the_wrap() -> None:
-    """After 2**31 - 1 comes 0."""
+    """Sequence 0 follows 2**31 - 1."""
     assert book_after(MAX_SEQUENCE).judge(producer_batch(0)).error is ErrorCode.none
     assert book_after(3).judge(producer_batch(4)).error is ErrorCode.none
 
 
 def test_after_a_bump_only_the_new_epoch_is_known() -> None:
-    """The old one is fenced, its sequences are forgotten; its numbers begin anew in the new one."""
+    """The old epoch is fenced, its sequences are forgotten, and sequences start anew."""
     book = book_after(0, 1)
     book.record(7, 1, 0, 0, 200, 0)
     assert book.judge(producer_batch(2, epoch=0)).error is ErrorCode.invalid_producer_epoch
@@ -272,7 +272,7 @@ def test_after_a_bump_only_the_new_epoch_is_known() -> None:
 
 
 def test_a_bump_is_remembered_over_a_start(store: Store) -> None:
-    """The log knows the epoch of its last batch of each producer."""
+    """The log has the epoch of each producer's last batch."""
     log = PartitionLog(store, TOPIC, 0)
     for epoch in (0, 1):
         append(log, batch(producer_id=7, epoch=epoch, sequence=0))
@@ -283,7 +283,7 @@ def test_a_bump_is_remembered_over_a_start(store: Store) -> None:
 
 
 def test_times_that_fall_and_rise_are_found_as_in_a_log_read_from_its_start(store: Store) -> None:
-    """Asked before batches come, in between, after a start, or once the first ones have gone."""
+    """The search runs before, between and after appends, after a restart, and after a trim."""
     times = [300, 100, 200, 100, 400, 250]
 
     def expected(wanted: int, start: int) -> tuple[int, int] | None:
@@ -306,7 +306,7 @@ def test_times_that_fall_and_rise_are_found_as_in_a_log_read_from_its_start(stor
 
 
 def test_an_older_epoch_is_fenced_and_a_newer_one_starts_at_zero() -> None:
-    """INVALID_PRODUCER_EPOCH; a bump with another first sequence is out of order."""
+    """INVALID_PRODUCER_EPOCH fences the older epoch; a bump must start with sequence 0."""
     book = ProducerBook()
     book.record(7, 2, 0, 0, 100, 0)
     assert book.judge(producer_batch(1, epoch=1)).error is ErrorCode.invalid_producer_epoch
@@ -317,14 +317,14 @@ def test_an_older_epoch_is_fenced_and_a_newer_one_starts_at_zero() -> None:
 
 
 def test_producers_without_an_id_and_unknown_ones_are_taken() -> None:
-    """No idempotence asked for; or the broker forgot an idle one."""
+    """The producer is not idempotent, or the broker forgot an idle producer."""
     assert ProducerBook().judge(producer_batch(9)).error is ErrorCode.none
     assert book_after(0).judge(producer_batch(-1, producer_id=-1)).error is ErrorCode.none
     assert book_after(0).judge(producer_batch(9, producer_id=-2)).error is ErrorCode.none
 
 
 def test_idle_producers_are_forgotten() -> None:
-    """producer.id.expiration.ms."""
+    """The time is producer.id.expiration.ms."""
     book = ProducerBook()
     book.record(1, 0, 0, 0, 0, 10)
     book.record(2, 0, 0, 0, 0, 20)
@@ -333,14 +333,14 @@ def test_idle_producers_are_forgotten() -> None:
 
 
 def test_offsets_are_contiguous_over_batches_of_any_size(store: Store) -> None:
-    """Each batch starts where the last one ended."""
+    """Each batch starts at the end of its predecessor."""
     log = PartitionLog(store, TOPIC, 0)
     assert [append(log, batch(count=n)) for n in (3, 1, 5, 2)] == [0, 3, 4, 9]
     assert (log.start_offset, log.end_offset) == (0, 11)
 
 
 def test_a_read_starts_with_the_batch_that_holds_the_offset(store: Store) -> None:
-    """Also in its middle; consumers skip what is before."""
+    """The offset may be in the middle of the batch; consumers skip the records before it."""
     log = PartitionLog(store, TOPIC, 0)
     for count in (3, 3, 3):
         append(log, batch(count=count))
@@ -351,7 +351,7 @@ def test_a_read_starts_with_the_batch_that_holds_the_offset(store: Store) -> Non
 
 
 def test_byte_limits_count_whole_batches_and_the_first_comes_in_any_case(store: Store) -> None:
-    """KIP-74: or a reader could never pass a large batch."""
+    """KIP-74: otherwise a reader could never pass a large batch."""
     log = PartitionLog(store, TOPIC, 0)
     for _ in range(4):
         append(log, batch())
@@ -362,7 +362,7 @@ def test_byte_limits_count_whole_batches_and_the_first_comes_in_any_case(store: 
 
 
 def test_a_trimmed_log_starts_later_and_remembers_it(tmp_path: Path) -> None:
-    """DeleteRecords into the middle of a batch: the batch stays, the start offset does not."""
+    """DeleteRecords to the middle of a batch keeps the batch and moves the start offset."""
     store = RocksStore(tmp_path)
     log = PartitionLog(store, TOPIC, 0)
     for _ in range(3):
@@ -378,7 +378,7 @@ def test_a_trimmed_log_starts_later_and_remembers_it(tmp_path: Path) -> None:
 
 
 def test_retention_by_age_and_by_size_deletes_from_the_front(store: Store) -> None:
-    """Whole batches, never a hole."""
+    """Whole batches are deleted, without a hole."""
     log = PartitionLog(store, TOPIC, 0)
     for timestamp in (100, 200, 300, 400):
         append(log, batch(timestamp=timestamp))
@@ -392,7 +392,7 @@ def test_retention_by_age_and_by_size_deletes_from_the_front(store: Store) -> No
 
 
 def test_times_are_found_over_batches(store: Store) -> None:
-    """Earliest record not older; None past the end; the newest record."""
+    """The search returns the earliest record of at least this time, or None past the end."""
     log = PartitionLog(store, TOPIC, 0)
     for timestamps in ([10, 20], [30, 40], [5, 6]):
         append(log, aiokafka_batch(timestamps))
@@ -403,7 +403,7 @@ def test_times_are_found_over_batches(store: Store) -> None:
 
 
 def test_a_time_in_the_trimmed_part_of_a_batch_is_found_at_the_log_start(store: Store) -> None:
-    """The batch is still there, its first records cannot be read any more."""
+    """The batch is still stored, but its first records cannot be read."""
     log = PartitionLog(store, TOPIC, 0)
     append(log, aiokafka_batch([10, 20, 30]))
     log.trim(2)
@@ -413,7 +413,7 @@ def test_a_time_in_the_trimmed_part_of_a_batch_is_found_at_the_log_start(store: 
 
 
 def test_a_reopened_log_is_the_log_that_was_written(tmp_path: Path) -> None:
-    """Records, offsets, and what is known of producers."""
+    """Records, offsets and the state of producers survive."""
     store = RocksStore(tmp_path)
     log = PartitionLog(store, TOPIC, 0)
     for sequence in range(4):
@@ -428,7 +428,7 @@ def test_a_reopened_log_is_the_log_that_was_written(tmp_path: Path) -> None:
 
 
 def test_a_hole_in_a_log_is_told_and_what_follows_it_is_kept(store: Store) -> None:
-    """It was acknowledged. A reader at the hole gets what comes after; once accepted, no start asks again."""
+    """A reader at the hole gets the next record; after an accepted loss the start succeeds."""
     log = PartitionLog(store, TOPIC, 0)
     for _ in range(4):
         append(log, batch())
@@ -443,7 +443,7 @@ def test_a_hole_in_a_log_is_told_and_what_follows_it_is_kept(store: Store) -> No
 
 
 def test_offsets_lost_at_the_end_are_not_given_again(store: Store) -> None:
-    """The log goes on where it was told to; a reader between finds what comes after."""
+    """The log continues at the accepted end; a reader in between gets the next record."""
     log = PartitionLog(store, TOPIC, 0)
     append(log, batch(count=2))
     accept_losses(log, [(2, 7)], ())
@@ -455,7 +455,7 @@ def test_offsets_lost_at_the_end_are_not_given_again(store: Store) -> None:
 
 
 def test_partitions_and_topics_do_not_see_each_other(store: Store) -> None:
-    """Neighbouring prefixes, and erasing one of them."""
+    """Neighbouring prefixes are separate, even if a partition is erased."""
     logs = [PartitionLog(store, uuid.UUID(int=t).bytes, p) for t in (1, 2) for p in (0, 1)]
     for count, log in enumerate(logs, 1):
         append(log, batch(count=count))
@@ -467,7 +467,7 @@ def test_partitions_and_topics_do_not_see_each_other(store: Store) -> None:
 
 
 def test_a_failed_write_changes_nothing() -> None:
-    """No space left: the offset is not used up, the reader sees nothing, the next append works."""
+    """Without space the offset is not used up, readers see no record, and the next append works."""
     store = MemoryStore()
     log = PartitionLog(store, TOPIC, 0)
     append(log, batch())

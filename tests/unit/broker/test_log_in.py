@@ -1,4 +1,4 @@
-"""The log-in of one connection: the messages that let a peer in, and the end of all other log-ins."""
+"""The log-in of a connection: the messages that admit a peer, and the end of failed log-ins."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FAILED, UNSUPPORTED_MECHANISM, ILLEGAL_STATE, NOT_FOUND, DUPLICATE, UNACCEPTABLE
 
 @pytest.fixture
 def users() -> Credentials:
-    """Alice, whose password is "secret"."""
+    """Return credentials with alice, whose password is "secret"."""
     found = Credentials(MemoryStore())
     found.set_password("alice", "secret")
     return found
@@ -55,7 +55,7 @@ def gate(
     address: str = "a",
     failures: FailedLogIns | None = None,
 ) -> Gate:
-    """The gate of one connection, with ``mechanism`` chosen; without ``failures`` no answer waits."""
+    """Return a connection's gate with ``mechanism`` chosen; by default no answer is delayed."""
 
     async def aside(work: Any) -> bool:
         return bool(work())
@@ -67,7 +67,7 @@ def gate(
 
 
 async def begin(door: Gate, user: str, password: str) -> ScramClient:
-    """The first of the two messages of SCRAM, and its answer."""
+    """Send the first of SCRAM's two messages and process the answer."""
     client = ScramClient([SCRAM], user, password)
     answer = await door.answer(client.get_client_first().encode())
     client.set_server_first(answer.decode())
@@ -75,7 +75,7 @@ async def begin(door: Gate, user: str, password: str) -> ScramClient:
 
 
 async def test_a_right_password_lets_a_user_in_by_either_mechanism(users: Credentials) -> None:
-    """The broker proves to a SCRAM client that it knows the password, too."""
+    """The broker also proves to a SCRAM client that it knows the password."""
     door = gate(users, SCRAM)
     client = await begin(door, "alice", "secret")
     client.set_server_final((await door.answer(client.get_client_final().encode())).decode())
@@ -98,7 +98,7 @@ async def test_a_wrong_password_and_an_unknown_user_are_refused_by_the_second_me
 
 
 async def test_a_proof_for_another_nonce_is_refused(users: Credentials) -> None:
-    """Recorded messages of a different log-in are worthless."""
+    """Recorded messages of a different log-in are useless."""
     recorded = (await begin(gate(users, SCRAM), "alice", "secret")).get_client_final()
     door = gate(users, SCRAM)
     client = await begin(door, "alice", "secret")
@@ -126,7 +126,7 @@ async def test_a_proof_for_another_nonce_is_refused(users: Credentials) -> None:
     ],
 )
 async def test_any_other_plain_message_is_refused(users: Credentials, token: bytes) -> None:
-    """One user cannot act as another one, and an empty password is none."""
+    """A user cannot act as a different user, and an empty password is no password."""
     door = gate(users, PLAIN)
     with pytest.raises(LogInFailed):
         await door.answer(token)
@@ -134,7 +134,7 @@ async def test_any_other_plain_message_is_refused(users: Credentials, token: byt
 
 
 async def test_an_empty_password_is_refused_also_where_it_is_the_users(users: Credentials) -> None:
-    """A user who was stored with one would be open to everybody."""
+    """Otherwise a user with an empty password would be open to every client."""
     users.set_password("alice", "")
     with pytest.raises(LogInFailed):
         await gate(users, PLAIN).answer(b"\0alice\0")
@@ -143,7 +143,7 @@ async def test_an_empty_password_is_refused_also_where_it_is_the_users(users: Cr
 async def test_a_made_up_credential_never_lets_a_peer_in(
     users: Credentials, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even the right proof for a user who does not exist is refused."""
+    """The right proof for an unknown user is refused as well."""
     monkeypatch.setattr(users, "made_up", lambda user, mechanism: from_password(mechanism, "x"))
     assert not users.is_password("bob", "x")
     door = gate(users, SCRAM)
@@ -153,7 +153,7 @@ async def test_a_made_up_credential_never_lets_a_peer_in(
 
 
 async def test_a_user_who_is_deleted_cannot_log_in_any_more(users: Credentials) -> None:
-    """Also where the log-in had begun before, and after a restart of the broker."""
+    """A log-in in progress fails, and a log-in after a restart of the broker."""
     door = gate(users, SCRAM)
     client = await begin(door, "alice", "secret")
     users.change({}, [("alice", mechanism) for mechanism in MECHANISMS])
@@ -165,7 +165,7 @@ async def test_a_user_who_is_deleted_cannot_log_in_any_more(users: Credentials) 
 
 
 def test_each_password_is_salted_anew_for_each_mechanism(users: Credentials) -> None:
-    """Equal passwords have different keys, so that no table of keys fits two of them."""
+    """Equal passwords have different keys, so a table of keys fits a single user only."""
     users.set_password("bob", "secret")
     before = {users.get(*name).salt for name in users}  # type: ignore[union-attr]
     users.set_password("bob", "other")
@@ -176,7 +176,7 @@ def test_each_password_is_salted_anew_for_each_mechanism(users: Credentials) -> 
 async def test_before_log_in_three_apis_are_admitted_and_after_a_failure_none(
     users: Credentials,
 ) -> None:
-    """After the log-in all of them are."""
+    """After the log-in all APIs are admitted."""
     door = gate(users, PLAIN)
     admitted = {key for key in APIS if door.admits(key)}
     assert admitted == {API_VERSIONS, HANDSHAKE, AUTHENTICATE}
@@ -192,7 +192,7 @@ async def test_before_log_in_three_apis_are_admitted_and_after_a_failure_none(
 async def test_a_mechanism_that_is_not_offered_and_a_second_choice_end_the_log_in(
     users: Credentials, second: bool
 ) -> None:
-    """A peer cannot change to the weaker mechanism after messages of the stronger one."""
+    """A peer cannot change to the weaker mechanism after messages of the stronger mechanism."""
     door = gate(users, SCRAM if second else "")
     assert not door.choose(PLAIN if second else MECHANISMS[1], is_raw=False)
     assert not door.admits(AUTHENTICATE)
@@ -201,7 +201,7 @@ async def test_a_mechanism_that_is_not_offered_and_a_second_choice_end_the_log_i
 async def test_each_failure_of_an_address_waits_twice_as_long_for_its_answer(
     users: Credentials, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over its connections; other addresses do not pay for it."""
+    """The delay counts over an address's connections and does not affect further addresses."""
     waited: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -216,7 +216,7 @@ async def test_each_failure_of_an_address_waits_twice_as_long_for_its_answer(
 
 
 async def test_a_raw_log_in_is_followed_by_requests(users: Credentials) -> None:
-    """Tokens without a request around them end with the log-in."""
+    """Bare tokens end with the log-in."""
     door = gate(users)
     assert door.choose(PLAIN, is_raw=True)
     assert door.is_raw
@@ -225,7 +225,7 @@ async def test_a_raw_log_in_is_followed_by_requests(users: Credentials) -> None:
 
 
 async def test_a_log_in_is_not_repeated(users: Credentials) -> None:
-    """And there is none on a listener without SASL."""
+    """A listener without SASL has no log-in."""
     door = gate(users, PLAIN)
     await door.answer(b"\0alice\0secret")
     for peer in (SimpleNamespace(gate=door), SimpleNamespace(gate=None)):
@@ -237,7 +237,7 @@ async def test_a_log_in_is_not_repeated(users: Credentials) -> None:
 
 
 async def test_a_token_after_the_log_in_is_a_failure_though_it_is_right(users: Credentials) -> None:
-    """The log-in of a connection happens once."""
+    """A connection logs in once."""
     door = gate(users, PLAIN)
     assert await door.answer(b"\0alice\0secret") == b""
     with pytest.raises(LogInFailed):
@@ -246,7 +246,7 @@ async def test_a_token_after_the_log_in_is_a_failure_though_it_is_right(users: C
 
 
 async def test_the_answer_to_a_failure_names_no_reason(users: Credentials) -> None:
-    """The same for a wrong password and for an unknown user."""
+    """A wrong password and an unknown user get the same answer."""
     answers = []
     for token in (b"\0alice\0wrong", b"\0bob\0wrong"):
         call: Any = SimpleNamespace(peer=SimpleNamespace(gate=gate(users, PLAIN)))
@@ -258,7 +258,7 @@ async def test_the_answer_to_a_failure_names_no_reason(users: Credentials) -> No
 
 @pytest.mark.parametrize("api_key", [FETCH, METADATA, DESCRIBE, ALTER])
 def test_a_connection_that_asks_for_another_api_before_log_in_is_closed(api_key: int) -> None:
-    """And gets no answer."""
+    """The connection gets no answer."""
 
     async def story(hall: Hall) -> tuple[bool, int, int]:
         peer, wire = connect(hall, "SASL_PLAINTEXT")
@@ -273,7 +273,7 @@ def test_a_connection_that_asks_for_another_api_before_log_in_is_closed(api_key:
 
 
 def connect(hall: Hall, protocol: str) -> tuple[Connection, Wire]:
-    """One more peer, at a listener of that protocol."""
+    """Connect a peer to a listener of this protocol."""
     made = Connection(hall.server, Listener(protocol, "127.0.0.1", 0))
     wire = Wire("peer", hall.written)
     made.connection_made(wire)
@@ -281,7 +281,7 @@ def connect(hall: Hall, protocol: str) -> tuple[Connection, Wire]:
 
 
 def test_a_large_request_is_not_awaited_before_log_in() -> None:
-    """Strangers hold no memory; a peer that needs no log-in may send as much as the settings say."""
+    """Unknown peers use no memory; a peer without a log-in may send up to the broker's limit."""
 
     async def story(hall: Hall) -> list[bool]:
         found = []
@@ -299,7 +299,7 @@ def test_a_large_request_is_not_awaited_before_log_in() -> None:
 
 
 def upsert(**more: Any) -> dict[str, Any]:
-    """A change of a user's credential."""
+    """Return a change of a user's credential."""
     given = {"name": "u", "mechanism": 1, "iterations": ITERATIONS, "salt": b"s"}
     return {**given, "salted_password": b"p", **more}
 
@@ -327,7 +327,7 @@ def upsert(**more: Any) -> dict[str, Any]:
 def test_a_change_of_a_credential_is_made_or_refused_with_its_reason(
     upsertions: list[Any], deletions: list[Any], error: int
 ) -> None:
-    """Iterations have a least and a most number; a refused change stores nothing."""
+    """The number of iterations has both limits; a refused change stores no credential."""
 
     async def story(hall: Hall) -> tuple[int, int]:
         answer = await ask(hall, ALTER, 0, upsertions=upsertions, deletions=deletions)
@@ -338,7 +338,7 @@ def test_a_change_of_a_credential_is_made_or_refused_with_its_reason(
 
 
 def test_a_description_of_a_user_has_no_salt_and_no_key() -> None:
-    """The mechanisms and their iterations alone."""
+    """The answer has only the mechanisms and their iterations."""
 
     async def story(hall: Hall) -> tuple[list[tuple[int, int]], str]:
         hall.node.credentials.set_password("alice", "secret")
@@ -353,7 +353,7 @@ def test_a_description_of_a_user_has_no_salt_and_no_key() -> None:
 
 
 def test_credentials_are_stored_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the limit an existing one is still changed and deleted; without authorizer any client may ask."""
+    """At the limit, credentials can change and be deleted; without authorizer any client may do so."""
     monkeypatch.setattr(sasl, "MAX_CREDENTIALS", 2)
 
     async def story(hall: Hall) -> list[int]:

@@ -1,4 +1,4 @@
-"""One partition's log in its next life, at the ends of its ranges, and with what it has lost."""
+"""A partition's log after a restart, at the limits of its ranges, and after losses."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ TOPIC = uuid.UUID(int=1).bytes
 
 
 def append(log: PartitionLog, count: int = 1, **header: int) -> int:
-    """One more batch; its first offset."""
+    """Append a batch; return its first offset."""
     data = batch(count=count, **header)
     return log.append(parse_batch(data), data, 0)
 
 
 def test_an_accepted_loss_at_the_end_does_not_lower_the_end_of_a_later_life() -> None:
-    """Records after the loss keep their offsets over the next start."""
+    """Records after the loss keep their offsets after the next start."""
     store = MemoryStore()
     log = PartitionLog(store, TOPIC, 0)
     append(log)
@@ -50,7 +50,7 @@ def test_an_accepted_loss_at_the_end_does_not_lower_the_end_of_a_later_life() ->
 def test_a_marker_whose_batches_may_be_compacted_away_says_nothing_of_sequences(
     cleaned: bool, verdict: str, tmp_path: Path
 ) -> None:
-    """After a restart the producer's next batch may have any sequence; in a whole log it begins at 0."""
+    """After a restart the producer's sequence is free; in a complete log it must begin at 0."""
     bench = Bench(tmp_path)
     bench.begin()
     assert bench.end(commits=True) is Code.NONE
@@ -63,7 +63,7 @@ def test_a_marker_whose_batches_may_be_compacted_away_says_nothing_of_sequences(
 
 
 def test_the_write_audit_learns_of_the_end_that_a_marker_makes() -> None:
-    """A lost marker would leave a transaction open for ever, and must be noticed at the start."""
+    """A lost marker would leave a transaction open for ever, so a start must notice the loss."""
     bench = Bench()
     bench.begin()
     bench.write()
@@ -75,7 +75,7 @@ def test_the_write_audit_learns_of_the_end_that_a_marker_makes() -> None:
 
 
 def test_a_compaction_before_a_read_does_not_excuse_a_missing_batch() -> None:
-    """Only a compaction between the plan and the read does."""
+    """Only a compaction between the plan and the read explains the missing batch."""
     store = MemoryStore()
     log = PartitionLog(store, TOPIC, 0)
     append(log)
@@ -90,7 +90,7 @@ def test_a_compaction_before_a_read_does_not_excuse_a_missing_batch() -> None:
 
 
 def test_a_log_start_never_moves_back() -> None:
-    """DeleteRecords may name an offset that is gone already."""
+    """DeleteRecords may have an offset that is already deleted."""
     store = MemoryStore()
     log = PartitionLog(store, TOPIC, 0)
     for _ in range(3):
@@ -102,7 +102,7 @@ def test_a_log_start_never_moves_back() -> None:
 
 
 def test_a_trim_forgets_the_aborted_transactions_before_it_alone(tmp_path: Path) -> None:
-    """In memory and on disk: committed readers of the rest still need theirs."""
+    """In memory and on disk, read_committed readers still need the later transactions."""
     bench = Bench(tmp_path)
     for sequence in range(2):
         if sequence == 0:
@@ -126,7 +126,7 @@ def test_a_trim_forgets_the_aborted_transactions_before_it_alone(tmp_path: Path)
 
 
 def test_a_deleted_partition_in_memory_leaves_no_transaction() -> None:
-    """Open and aborted ones have keys of their own."""
+    """Open and aborted transactions have their own keys."""
     bench = Bench()
     bench.begin()
     bench.write()
@@ -141,7 +141,7 @@ def test_a_deleted_partition_in_memory_leaves_no_transaction() -> None:
 
 
 def test_open_transactions_are_restored_in_the_order_of_their_offsets() -> None:
-    """Whatever their producer ids: the oldest one decides the stable offset."""
+    """The oldest transaction decides the stable offset, whatever the producer ids."""
     index = TransactionIndex()
     index.restore([(1, 50), (2, 10)], [])
     assert index.first_open() == 10
@@ -149,7 +149,7 @@ def test_open_transactions_are_restored_in_the_order_of_their_offsets() -> None:
 
 
 def test_a_transaction_whose_marker_is_the_first_offset_that_is_left_is_kept() -> None:
-    """A trim to the marker forgets only earlier ones."""
+    """A trim to the marker forgets only earlier transactions."""
     index = TransactionIndex()
     for last in (1, 3):
         index.add(Aborted(7, last - 1, last, last + 1))
@@ -158,7 +158,7 @@ def test_a_transaction_whose_marker_is_the_first_offset_that_is_left_is_kept() -
 
 
 def test_a_new_epoch_of_a_producer_keeps_the_epoch_of_the_coordinator() -> None:
-    """DescribeProducers shows it; a marker under a known epoch keeps the sequence, and is a sign of life."""
+    """DescribeProducers shows the epoch; a marker of a known epoch keeps the sequence."""
     book = ProducerBook()
     book.record(1, 0, 0, 0, 0, 10)
     book.mark(1, 0, 20)
@@ -170,7 +170,7 @@ def test_a_new_epoch_of_a_producer_keeps_the_epoch_of_the_coordinator() -> None:
 
 
 def test_a_marker_of_a_later_epoch_makes_no_known_producer_forgotten() -> None:
-    """Only of a producer that is unknown here may batches be missing."""
+    """Batches may be missing only for a producer that is unknown here."""
     book = ProducerBook()
     book.record(1, 0, 0, 0, 0, 10)
     book.mark(1, 1, 20, is_trimmed=True)
@@ -179,7 +179,7 @@ def test_a_marker_of_a_later_epoch_makes_no_known_producer_forgotten() -> None:
 
 
 def test_a_batch_of_exactly_the_oldest_time_is_kept() -> None:
-    """retention.ms is the time that records stay at least."""
+    """retention.ms is the minimum age of deleted records."""
     index = BatchIndex()
     for n, time in enumerate((99, 100, 101)):
         index.append(n, n + 1, 70, time)
@@ -188,7 +188,7 @@ def test_a_batch_of_exactly_the_oldest_time_is_kept() -> None:
 
 
 def test_times_are_found_in_batches_that_came_after_the_first_search() -> None:
-    """The running maximum goes on where the index had none before, also with a falling time."""
+    """The running maximum continues after an empty index and with a falling time."""
     index = BatchIndex()
     assert index.at_time(1) is None
     for n, time in enumerate((5, 3, 9)):
@@ -198,7 +198,7 @@ def test_times_are_found_in_batches_that_came_after_the_first_search() -> None:
 
 
 def test_an_index_after_a_drop_counts_its_own_bytes_and_times() -> None:
-    """What is gone is in no sum, no search and no limit."""
+    """Dropped batches are in no sum, no search and no limit."""
     index = BatchIndex()
     for n, (size, time) in enumerate(((70, 9), (80, 3), (90, 5))):
         index.append(n, n + 1, size, time)
@@ -210,7 +210,7 @@ def test_an_index_after_a_drop_counts_its_own_bytes_and_times() -> None:
 
 
 def test_a_transaction_opens_with_its_first_batch_alone() -> None:
-    """The stable offset stays at the first record, on disk too."""
+    """The stable offset stays at the first record, on disk as well."""
     store = MemoryStore()
     log = PartitionLog(store, TOPIC, 0)
     for sequence in range(2):
@@ -220,7 +220,7 @@ def test_a_transaction_opens_with_its_first_batch_alone() -> None:
 
 
 def test_a_repeated_batch_has_the_same_last_sequence_as_well() -> None:
-    """Another batch that begins alike is a fault of the client, and must not be acknowledged as stored."""
+    """A different batch with the same start is a client's error and must not be acknowledged."""
     book = ProducerBook()
     book.record(1, 0, 0, 2, 0, 0)
     same, other = (

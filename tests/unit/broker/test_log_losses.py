@@ -1,4 +1,4 @@
-"""What a log is after a start: which losses it finds, which it accepts, and what it goes on with."""
+"""A log after a start: detected losses, accepted losses, and the remaining records."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TOPIC = bytes(16)
 
 @pytest.fixture(params=["memory", "rocks"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    """Both kinds of store."""
+    """Return both kinds of store."""
     return MemoryStore() if request.param == "memory" else RocksStore(tmp_path / "db")
 
 
 def written(store: Store, *timestamps: int, **more: Any) -> PartitionLog:
-    """A log of one record for each of the times."""
+    """Return a log with a record for each of the times."""
     log = PartitionLog(store, TOPIC, 0)
     for timestamp in timestamps:
         data = batch(timestamp=timestamp, **more)
@@ -33,19 +33,19 @@ def written(store: Store, *timestamps: int, **more: Any) -> PartitionLog:
 
 
 def lose(store: Store, *bases: int, index: bool = True) -> None:
-    """Take batches out of the store; with ``index`` their entries too."""
+    """Remove batches from the store, and with ``index`` their entries as well."""
     keys = [TOPIC + struct.pack(">iq", 0, base) for base in bases]
     store.write((), [kind + key for key in keys for kind in ((b"b", b"x") if index else (b"b",))])
 
 
 def test_what_a_start_finds_is_on_the_disk_already(store: Store) -> None:
-    """The next record of a topic with flush.messages=10 waits for itself alone, not for the whole log."""
+    """With flush.messages=10 the next record waits only for itself, not for the whole log."""
     written(store, 1, 2, 3)
     assert PartitionLog(store, TOPIC, 0).flushed_to == 3
 
 
 def test_a_log_without_its_first_batches_begins_at_the_first_that_is_there(store: Store) -> None:
-    """A start offset before it would send every reader of the beginning into the hole."""
+    """An earlier start offset would send every reader of the beginning into the hole."""
     written(store, 1, 2, 3)
     lose(store, 0, 1)
     again = PartitionLog(store, TOPIC, 0)
@@ -53,7 +53,7 @@ def test_a_log_without_its_first_batches_begins_at_the_first_that_is_there(store
 
 
 def test_times_are_found_anew_after_a_loss_was_accepted(store: Store) -> None:
-    """The lost batch had the greatest time, and must not answer for it any more."""
+    """The lost batch had the greatest time and must not be found again."""
     log = written(store, 10, 90, 20)
     assert log.find_time(50) == (1, 90)
     lose(store, 1, index=False)
@@ -62,7 +62,7 @@ def test_times_are_found_anew_after_a_loss_was_accepted(store: Store) -> None:
 
 
 def test_a_second_loss_leaves_the_first_one_accepted(store: Store) -> None:
-    """Or each start would ask for another loss again, in turn."""
+    """Otherwise each start would ask for the losses in turn."""
     log = written(store, 1, 2, 3, 4, 5)
     lose(store, 1)
     again = PartitionLog(store, TOPIC, 0)
@@ -77,7 +77,7 @@ def test_a_second_loss_leaves_the_first_one_accepted(store: Store) -> None:
 
 
 def test_the_last_batch_is_lost_and_its_offset_is_not_given_again(store: Store) -> None:
-    """Its index entry goes with it, so that the end comes from the accepted loss alone."""
+    """Its index entry is removed, so the end comes only from the accepted loss."""
     log = written(store, 1, 2, 3)
     lose(store, 2, index=False)
     accept_losses(log, [(2, 3)], [2])
@@ -86,7 +86,7 @@ def test_the_last_batch_is_lost_and_its_offset_is_not_given_again(store: Store) 
 
 
 def test_a_hole_that_two_accepted_losses_cover_together_is_explained(store: Store) -> None:
-    """And one of which a part is not covered is not."""
+    """A hole that is covered in part is not explained."""
     written(store, 1, 2, 3, 4, 5)
     lose(store, 1, 2)
     log = PartitionLog(store, TOPIC, 0)
@@ -111,7 +111,7 @@ def test_a_hole_that_two_accepted_losses_cover_together_is_explained(store: Stor
 def test_a_hole_is_explained_by_losses_that_cover_all_its_offsets(
     accepted: list[tuple[int, int]], is_explained: bool
 ) -> None:
-    """They may overlap, reach beyond it or touch; the hole is [2, 5)."""
+    """Losses may overlap, touch, or extend past the hole [2, 5)."""
     log = PartitionLog(MemoryStore(), TOPIC, 0)
     log.holes, log.accepted = ((2, 5),), tuple(accepted)
     assert unexplained_holes(log) == ([] if is_explained else [(2, 5)])
@@ -121,7 +121,7 @@ def test_a_hole_is_explained_by_losses_that_cover_all_its_offsets(
 def test_each_broken_batch_is_named_however_many_are_read_at_a_time(
     store: Store, chunk_bytes: int
 ) -> None:
-    """One is gone, one is cut; the sound ones between are not named."""
+    """The missing and the truncated batch are named, the valid batches in between are not."""
     log = written(store, 1, 2, 3, 4, 5)
     lose(store, 1, index=False)
     store.write([(b"b" + TOPIC + struct.pack(">iq", 0, 3), batch()[:-1])])
@@ -132,7 +132,7 @@ def test_each_broken_batch_is_named_however_many_are_read_at_a_time(
 
 
 def test_chunks_are_read_by_their_own_bytes_after_a_trim(store: Store) -> None:
-    """Three batches of a trimmed log, two at a time, are two reads."""
+    """Three batches of a trimmed log, two at a time, take two reads."""
     log = written(store, 1, 2, 3, 4, 5)
     log.trim(2)
     looks: list[None] = []
@@ -144,21 +144,21 @@ def test_chunks_are_read_by_their_own_bytes_after_a_trim(store: Store) -> None:
 
 
 def planned(log: PartitionLog) -> Any:
-    """A reading of the first batch that is planned, and whose batch is gone when it is read."""
+    """Plan a read of the first batch."""
     reading = log.plan_read(log.start_offset, 10**6, at_least_one=True)
     assert reading is not None
     return reading
 
 
 def test_a_batch_that_is_missing_fails_the_read(store: Store) -> None:
-    """Nothing explains it."""
+    """Neither a trim nor a deletion explains the missing batch."""
     log = written(store, 1, 2)
     with pytest.raises(StoreFailed, match="at or after offset 0 is missing"):
         log.present_batches([None, b""], planned(log))
 
 
 def test_a_batch_that_was_trimmed_since_gives_nothing(store: Store) -> None:
-    """The reader asks again and hears that its offset is out of range."""
+    """The reader's next request returns that its offset is out of range."""
     log = written(store, 1, 2)
     reading = planned(log)
     log.trim(1)
@@ -166,7 +166,7 @@ def test_a_batch_that_was_trimmed_since_gives_nothing(store: Store) -> None:
 
 
 def test_a_batch_of_a_topic_that_was_deleted_since_gives_nothing(store: Store) -> None:
-    """And no storage error."""
+    """The read raises no storage error."""
     log = written(store, 1, 2)
     reading = planned(log)
     log.erase()
@@ -174,7 +174,7 @@ def test_a_batch_of_a_topic_that_was_deleted_since_gives_nothing(store: Store) -
 
 
 def test_erasing_leaves_no_key_of_any_kind(store: Store) -> None:
-    """A topic of the same id never comes again; what stays would stay for ever."""
+    """A topic's id is never used again, so a remaining key would stay for ever."""
     log = written(store, 1, 2, 3)
     log.trim(1)
     accept_losses(log, [(3, 4)], ())
@@ -192,7 +192,7 @@ def test_a_record_without_a_time_never_grows_too_old(store: Store) -> None:
 
 
 def test_of_age_and_size_the_one_that_deletes_more_counts(store: Store) -> None:
-    """Age takes three batches, size takes one; and the other way round."""
+    """Age deletes three batches and size one, and in the second log the reverse."""
     size = len(batch())
     log = written(store, 1, 2, 3, 1_000)
     assert log.retain(1_000, retention_ms=500, retention_bytes=3 * size) == 3
@@ -203,7 +203,7 @@ def test_of_age_and_size_the_one_that_deletes_more_counts(store: Store) -> None:
 
 
 def test_size_counts_what_is_left_after_earlier_deletions(store: Store) -> None:
-    """The second look deletes as much as the first."""
+    """The second retention deletes as much as the first."""
     size = len(batch())
     log = written(store, 1, 2, 3, 4, 5, 6)
     for left in (4, 2):
@@ -212,7 +212,7 @@ def test_size_counts_what_is_left_after_earlier_deletions(store: Store) -> None:
 
 
 def test_a_trim_beyond_the_end_stops_at_the_end(store: Store) -> None:
-    """The next record would leave a hole otherwise."""
+    """Otherwise the next record would leave a hole."""
     log = written(store, 1, 2)
     log.trim(9)
     assert (log.start_offset, log.end_offset) == (2, 2)
@@ -222,7 +222,7 @@ def test_a_trim_beyond_the_end_stops_at_the_end(store: Store) -> None:
 
 
 def test_a_producer_is_as_old_as_its_last_batch_was_appended(store: Store) -> None:
-    """By the broker's clock and not by the time in the record; also after a start."""
+    """The broker's clock counts, not the time in the record, even after a start."""
     data = batch(timestamp=5, producer_id=0, epoch=0, sequence=0)
     log = PartitionLog(store, TOPIC, 0)
     log.append(parse_batch(data), data, 1_000)
@@ -234,7 +234,7 @@ def test_a_producer_is_as_old_as_its_last_batch_was_appended(store: Store) -> No
 
 
 def test_the_witness_is_told_where_a_partition_ends(store: Store) -> None:
-    """The offset after the last record, not that of the last batch."""
+    """The end is the offset after the last record, not the last batch's offset."""
     told: list[int] = []
     store.note_end = lambda place, end: told.append(end)  # type: ignore[method-assign]
     data = batch(count=3)

@@ -1,4 +1,4 @@
-"""One partition's log, its plans and its restored state compared whole: reads, ends, erasing, retention."""
+"""A partition log's plans and restored state, compared whole: reads, ends, erasing, retention."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOPIC = uuid.UUID(int=1).bytes
 
 
 def test_each_waiting_fetch_is_woken_by_a_batch_a_marker_and_a_deletion() -> None:
-    """Also if one of them stops to wait meanwhile; the deletion is visible when they are called."""
+    """A waiter may stop to wait meanwhile; the waiters see the deletion when they are called."""
     log = PartitionLog(MemoryStore(), TOPIC, 0)
     woken: list[tuple[str, int, bool]] = []
 
@@ -53,7 +53,7 @@ def test_each_waiting_fetch_is_woken_by_a_batch_a_marker_and_a_deletion() -> Non
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_the_end_of_one_of_two_transactions_is_planned_whole(commits: bool) -> None:
-    """Marker, index entry and the note of the abort; the other transaction stays open with its offset."""
+    """The end has a marker, an index entry and a note; the second transaction stays open."""
     log = PartitionLog(MemoryStore(), TOPIC, 3)
     append(log, 2)
     for producer_id in (4, 9):
@@ -81,7 +81,7 @@ def test_the_end_of_one_of_two_transactions_is_planned_whole(commits: bool) -> N
 
 
 def test_erasing_leaves_no_key_of_the_partition_and_every_key_of_the_next_one() -> None:
-    """Batches, index, start, losses, open and aborted transactions, and the note of the compaction."""
+    """The keys hold batches, index, start, losses, transactions, and the note of the compaction."""
     store = MemoryStore()
     logs = [PartitionLog(store, TOPIC, number) for number in (0, 1)]
     for log in logs:
@@ -103,7 +103,7 @@ def test_erasing_leaves_no_key_of_the_partition_and_every_key_of_the_next_one() 
 
 
 def test_a_start_restores_every_fact_of_a_trimmed_compacted_log_with_a_loss() -> None:
-    """Start, end, losses, the end of the compaction, rows, and the producers with their times."""
+    """Start, end, losses, clean offset, rows, and the producers with their times are restored."""
     store, place_ = MemoryStore(), TOPIC + (3).to_bytes(4, "big")
     first = Entry(2, 100, 50, 1_000, 7, 2, 5)
     second = Entry(0, 110, 40, 1_100, 8, 3, -1, follows=13, horizon_ms=9)
@@ -145,7 +145,7 @@ def test_a_start_restores_every_fact_of_a_trimmed_compacted_log_with_a_loss() ->
 def test_a_marker_tells_nothing_of_sequences_where_its_batches_may_be_gone(
     trimmed: bool, cleaned: bool, is_forgotten: bool
 ) -> None:
-    """By a deletion or by a compaction, each alone."""
+    """A deletion or a compaction alone is enough."""
     store = MemoryStore()
     log = PartitionLog(store, TOPIC, 0)
     append(log)
@@ -161,7 +161,7 @@ def test_a_marker_tells_nothing_of_sequences_where_its_batches_may_be_gone(
 
 
 def test_retention_moves_the_start_over_a_gap_to_the_next_batch() -> None:
-    """Compaction left the gap; the number of deleted records is the distance of the starts."""
+    """Compaction left the gap; the number of deleted records is the difference of the starts."""
     store = MemoryStore()
     log = PartitionLog(store, TOPIC, 0)
     for time in (10, 20, 30):
@@ -179,7 +179,7 @@ def test_retention_moves_the_start_over_a_gap_to_the_next_batch() -> None:
 def test_retention_of_zero_deletes_and_a_negative_one_keeps(
     retention_ms: int, retention_bytes: int, deleted: int
 ) -> None:
-    """0 bytes keep nothing; 0 ms keep the records that are not older than now."""
+    """With 0 bytes no record stays; with 0 ms the records of the current time stay."""
     log = PartitionLog(MemoryStore(), TOPIC, 0)
     for time in (10, 20, 100):
         append(log, timestamp=time)
@@ -189,7 +189,7 @@ def test_retention_of_zero_deletes_and_a_negative_one_keeps(
 
 
 def test_a_read_ends_before_the_stable_offset_and_at_its_bytes() -> None:
-    """Offset, limit of bytes and end of the range each decide once; the plan is compared whole."""
+    """The offset, the limit of bytes and the end of the range each decide a case."""
     log = PartitionLog(MemoryStore(), TOPIC, 0)
     for count in (1, 2, 3, 4):
         append(log, count)
@@ -220,7 +220,7 @@ def test_a_read_ends_before_the_stable_offset_and_at_its_bytes() -> None:
 
 
 def test_an_idle_producer_with_an_open_transaction_is_kept() -> None:
-    """Its next batch must continue its sequence; the same producer is forgotten after the end."""
+    """Its next batch must continue its sequence; after the end the producer is forgotten."""
     log = PartitionLog(MemoryStore(), TOPIC, 0)
     for producer_id, attributes in ((1, 0), (2, TRANSACTIONAL), (3, TRANSACTIONAL)):
         append(log, producer_id=producer_id, epoch=0, sequence=0, attributes=attributes)
@@ -234,7 +234,7 @@ def test_an_idle_producer_with_an_open_transaction_is_kept() -> None:
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_the_header_of_a_marker_is_the_one_in_its_bytes(commits: bool) -> None:
-    """A transactional control batch of one record under the producer's id and epoch."""
+    """A marker is a transactional control batch of a single record with the producer's epoch."""
     data, header = marker_batch(7, 3, 1_234, commits=commits)
     assert header == read_header(data)
     assert header == Batch(0, len(data), TRANSACTIONAL | CONTROL, 0, 1_234, 1_234, 7, 3, -1, 1)
@@ -254,7 +254,7 @@ def test_the_header_of_a_marker_is_the_one_in_its_bytes(commits: bool) -> None:
 def test_a_length_that_no_batch_has_is_corrupt_as_soon_as_it_is_there(
     size: int, error: str
 ) -> None:
-    """Twelve bytes hold the length; fewer hold no batch at all."""
+    """Twelve bytes have the length; a shorter text is no batch."""
     data = (bytes(8) + (13).to_bytes(4, "big") + bytes(9))[:size]
     with pytest.raises(BadBatch) as refused:
         cut_batch(data)

@@ -1,4 +1,4 @@
-"""Long requests of many clients: few are decoded at a time, and the others wait in the budget of frames."""
+"""Long requests of many clients: few are decoded at a time, the rest waits as frames."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Work = tuple[Any, asyncio.Future[Any]]
 
 
 def hold_decoding(hall: Hall) -> list[Work]:
-    """Keep the work for the decoding thread until the story does it."""
+    """Keep the work for the decoding thread until the story runs it."""
     kept: list[Work] = []
 
     def crunch(work: Any) -> asyncio.Future[Any]:
@@ -40,20 +40,20 @@ def hold_decoding(hall: Hall) -> list[Work]:
 
 
 async def turns(count: int = 20) -> None:
-    """Let the loop get on."""
+    """Let the loop run."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 def do(kept: list[Work]) -> None:
-    """Do all kept work."""
+    """Run all kept work."""
     for work, future in kept:
         if not future.done():
             future.set_result(work())
 
 
 def test_few_long_requests_are_decoded_at_a_time_and_the_others_follow() -> None:
-    """Decoded they take ten times the memory; the waiting frames count in queued.max.request.bytes."""
+    """Decoded requests take ten times the memory; waiting frames count in queued.max.request.bytes."""
 
     async def story(hall: Hall) -> list[Any]:
         kept = hold_decoding(hall)
@@ -70,7 +70,7 @@ def test_few_long_requests_are_decoded_at_a_time_and_the_others_follow() -> None
 
 
 def test_a_peer_that_goes_while_its_request_waits_leaves_its_place_to_the_next() -> None:
-    """And holds no bytes any more."""
+    """The departed peer holds no bytes."""
 
     async def story(hall: Hall) -> list[int]:
         kept = hold_decoding(hall)
@@ -90,7 +90,7 @@ def test_a_peer_that_goes_while_its_request_waits_leaves_its_place_to_the_next()
 def test_a_long_request_waits_for_its_turn_only_so_long(
     monkeypatch: pytest.MonkeyPatch, api: str
 ) -> None:
-    """Its client gets an error; a producer that may read no answer loses its connection."""
+    """The client gets an error; a producer with acks=0 loses its connection."""
     monkeypatch.setattr(answering, "ANSWER_TIMEOUT_S", 0.001)
 
     async def story(hall: Hall) -> tuple[Any, int]:
@@ -110,7 +110,7 @@ def test_a_long_request_waits_for_its_turn_only_so_long(
 
 
 def outcome(wire: Wire) -> Any:
-    """The errors of the answer, or that the connection is closed."""
+    """Return the errors of the answer, or that the connection is closed."""
     if wire.closed:
         return "closed"
     answer = read(LIST_OFFSETS, 5, wire.written[0][1])
@@ -118,7 +118,7 @@ def outcome(wire: Wire) -> Any:
 
 
 def test_a_long_fetch_that_waits_for_records_leaves_its_place() -> None:
-    """Consumers of many partitions would keep all other long requests out."""
+    """Consumers of many partitions would keep all further long requests waiting."""
 
     async def story(hall: Hall) -> int:
         topic = hall.node.catalogue.create("t", INLINE_ELEMENTS + 1, {})
@@ -139,7 +139,7 @@ def test_a_long_fetch_that_waits_for_records_leaves_its_place() -> None:
 def test_fetches_beyond_the_limit_of_waiting_partitions_wait_briefly(
     monkeypatch: pytest.MonkeyPatch, limit: int, is_brief: bool
 ) -> None:
-    """Each keeps its list of partitions in memory while it waits."""
+    """Each waiting fetch keeps its list of partitions in memory."""
     monkeypatch.setattr(fetch, "MAX_WAITING_PARTITIONS", limit)
     monkeypatch.setattr(fetch, "BRIEF_WAIT_MS", 1)
 
@@ -157,9 +157,9 @@ def test_fetches_beyond_the_limit_of_waiting_partitions_wait_briefly(
 
 
 def test_a_long_request_with_a_null_list_gives_its_place_back_once() -> None:
-    """It is answered INVALID_REQUEST."""
+    """The answer is INVALID_REQUEST."""
     name = b"\0\1t"
-    count = LONG.index(name) - 4  # a second topic has null for its partitions
+    count = LONG.index(name) - 4  # the second topic has null partitions
     frame = bytearray(LONG[:count] + b"\0\0\0\2" + LONG[count + 4 :] + name + b"\xff\xff\xff\xff")
     frame[:4] = (len(frame) - 4).to_bytes(4, "big")
 
@@ -177,7 +177,7 @@ def test_a_long_request_with_a_null_list_gives_its_place_back_once() -> None:
 def test_a_long_answer_is_encoded_in_a_thread_and_a_short_one_at_once(
     count: int, jobs: int
 ) -> None:
-    """The answer counts with its list of groups and their number, whatever its request was."""
+    """The number of the answer's elements counts, not the request's."""
 
     async def story(hall: Hall) -> tuple[int, int]:
         works: list[Any] = []

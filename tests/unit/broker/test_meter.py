@@ -1,4 +1,4 @@
-"""What is counted about groups, and what is written of those that are fenced."""
+"""The metrics of groups, and the log lines about fenced members."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.coordination.classic_bench import Bench
 
 
 def seen(*states: str) -> Meter:
-    """A group in these states, a second after each other, each for another reason."""
+    """Return the meter of a group in these states, a second apart, each for its own reason."""
     meter = Meter()
     for number, state in enumerate(states):
         meter.state_seen("g", state, number * 1_000, f"reason {number}")
@@ -35,7 +35,7 @@ def seen(*states: str) -> Meter:
 
 
 def test_a_rebalance_is_counted_once_under_what_began_it() -> None:
-    """It goes through several states before the group is Stable again."""
+    """The rebalance has several states before the group is Stable again."""
     meter = seen(
         "Stable", "PreparingRebalance", "CompletingRebalance", "PreparingRebalance", "Stable"
     )
@@ -44,14 +44,14 @@ def test_a_rebalance_is_counted_once_under_what_began_it() -> None:
 
 
 def test_a_group_that_lost_all_members_took_no_time_to_rebalance() -> None:
-    """Its rebalance has no end that anybody waited for, and the next one begins anew."""
+    """Such a rebalance has no duration, and the next rebalance starts anew."""
     meter = seen("PreparingRebalance", "Empty", "PreparingRebalance", "Stable")
     assert meter.rebalances.total() == 2
     assert (sum(meter.rebalance_s.counts), meter.rebalance_s.total) == (1, 1.0)
 
 
 def test_a_group_that_is_gone_is_not_measured_on() -> None:
-    """A new one of its name has not rebalanced since the old one began to."""
+    """A new group of the same name does not continue the old group's rebalance."""
     meter = seen("PreparingRebalance")
     meter.forget("g")
     meter.state_seen("g", "Stable", 90_000, "")
@@ -59,13 +59,13 @@ def test_a_group_that_is_gone_is_not_measured_on() -> None:
 
 
 def refused(bench: Bench, member_id: str, instance_id: str | None) -> str:
-    """The sentence about a heartbeat of generation 7."""
+    """Return the sentence about a heartbeat of generation 7."""
     event = Heartbeat(0, member_id, 7, instance_id)
     return str(Refusal("g", bench.group, event, Code.ILLEGAL_GENERATION))
 
 
 def test_a_fenced_member_is_told_apart_from_the_one_that_has_its_instance_id() -> None:
-    """It is in the group itself, at another generation; or another member has replaced it."""
+    """The member is in the group with a different generation, or a new member replaced it."""
     bench = Bench()
     token = bench.join(instance_id="i")
     bench.pass_time(0)
@@ -76,7 +76,7 @@ def test_a_fenced_member_is_told_apart_from_the_one_that_has_its_instance_id() -
 
 
 def shown(kind: str, *members: tuple[str, str | None, int]) -> Any:
-    """A group at epoch 9 with these members: id, instance and epoch."""
+    """Return a group at epoch 9 with these members: id, instance and epoch."""
     views = tuple(
         MemberView(one, instance, "c", "/h", "classic", epoch, 1)
         for one, instance, epoch in members
@@ -100,7 +100,7 @@ def shown(kind: str, *members: tuple[str, str | None, int]) -> Any:
 def test_a_line_about_a_refusal_names_the_request_and_both_epochs(
     event: Request, asked: str
 ) -> None:
-    """In the words of the group's protocol, also where another member has the instance id."""
+    """The line uses the terms of the group's protocol, even if a second member has the instance id."""
     said = f"group g: {asked} is refused FENCED_INSTANCE_ID: "
     for group, why in (
         (None, "there is no such group"),
@@ -129,6 +129,6 @@ def test_a_line_about_a_refusal_names_the_request_and_both_epochs(
 def test_a_line_about_a_request_without_an_instance_names_what_it_has(
     event: Request, asked: str
 ) -> None:
-    """No member, or no epoch."""
+    """The request has no member or no epoch."""
     why = "is refused STALE_MEMBER_EPOCH: there is no such group"
     assert str(Refusal("g", None, event, Code.STALE_MEMBER_EPOCH)) == f"group g: {asked} {why}"

@@ -18,7 +18,7 @@ from faust_assigner.broker.metrics import BrokerCollector, Snapshot, take
 
 
 def group(kind: str, state: str, *protocols: str) -> Any:
-    """A group of members with these protocols."""
+    """Return a group of members with these protocols."""
     members = [SimpleNamespace(protocol=one) for one in protocols]
     return SimpleNamespace(
         group_type=kind, state_name=state, describe=lambda: SimpleNamespace(members=members)
@@ -26,7 +26,7 @@ def group(kind: str, state: str, *protocols: str) -> Any:
 
 
 def test_a_snapshot_counts_each_member_by_its_own_protocol() -> None:
-    """A group that changes its protocol has members of both; every value is in its own place."""
+    """A group that changes its protocol has members of both; every value has its own field."""
     meter = Meter(Counter(join=3), Spread((1.0,)), Counter(FENCED=4))
     meter.rebalance_s.add(0.5)
     meter.heartbeat_s["classic"].add(0.00005)
@@ -62,7 +62,7 @@ def test_a_snapshot_counts_each_member_by_its_own_protocol() -> None:
 async def test_the_text_of_a_scrape_has_every_value_in_its_place(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Labels in order, histograms with their sums; no name of a group, member or topic."""
+    """Labels are in order, histograms have sums, and no group, member or topic is named."""
     seen = Snapshot(
         {"reads_failed": 2, "batches_refused": 1},
         {"join": 3},
@@ -112,7 +112,7 @@ async def test_the_text_of_a_scrape_has_every_value_in_its_place(
 def test_the_time_of_a_heartbeat_counts_for_its_own_protocol(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Other requests are not measured."""
+    """Further requests are not measured."""
     monkeypatch.setattr(meter_module, "time", SimpleNamespace(monotonic=lambda: 100.0))
     meter = Meter()
     for frame, heard_at in ((b"\0\x0cx", 99.5), (b"\0\x44x", 98.0), (b"\0\x0b", 1.0), (b"\0", 1.0)):
@@ -123,7 +123,7 @@ def test_the_time_of_a_heartbeat_counts_for_its_own_protocol(
 
 
 def test_two_groups_rebalance_each_in_their_own_time() -> None:
-    """Begun under the first reason, over with Stable; Empty and Dead end it without a time."""
+    """Each rebalance has its first reason and ends with Stable; Empty and Dead give no time."""
     meter = Meter()
     for group_id, state, now, reason in (
         ("g", "PreparingRebalance", 1_000, "join"),

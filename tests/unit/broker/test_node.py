@@ -25,7 +25,7 @@ from tests.support.clients.raw_client import batch, one_record
 
 
 async def test_who_asks_for_the_same_metadata_waits_for_one_answer_of_its_version() -> None:
-    """The end of an older answer must not have a newer one made twice."""
+    """The end of an older answer must not cause a second computation of the newer answer."""
     version = 0
     cache = MetadataCache(lambda: version)
     loop = asyncio.get_running_loop()
@@ -60,7 +60,7 @@ async def test_who_asks_for_the_same_metadata_waits_for_one_answer_of_its_versio
 async def test_an_answer_that_fails_fails_for_all_who_wait_and_is_made_anew(
     is_cancelled: bool,
 ) -> None:
-    """Also if the peer that it was made for has gone: the others ask again."""
+    """If the first client disconnects, the waiting clients ask again."""
     cache = MetadataCache(lambda: 0)
     future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
     first, second = (asyncio.ensure_future(cache.get("key", lambda: future)) for _ in "ab")
@@ -80,7 +80,7 @@ async def test_an_answer_that_fails_fails_for_all_who_wait_and_is_made_anew(
 
 
 def test_metadata_that_changed_while_it_was_made_is_not_kept() -> None:
-    """The next one who asks gets it made anew; what stays the same is made once."""
+    """The next request gets a new answer; an unchanged answer is made once."""
     node, made = Node(Settings.parse({})), []
 
     async def make() -> bytes:
@@ -97,7 +97,7 @@ def test_metadata_that_changed_while_it_was_made_is_not_kept() -> None:
 
 
 def test_topics_without_delete_keep_every_record_whatever_their_age() -> None:
-    """retention.ms is for cleanup.policy=delete; no policy at all keeps all (KIP-1161)."""
+    """retention.ms applies to cleanup.policy=delete; an empty policy keeps all (KIP-1161)."""
     node = Node(Settings.parse({}))
     for policy, left in (("compact", 1), ("delete", 0), ("compact,delete", 0), ("", 1)):
         configs = {"cleanup.policy": policy, "retention.ms": "1"}
@@ -110,7 +110,7 @@ def test_topics_without_delete_keep_every_record_whatever_their_age() -> None:
 
 
 def test_producer_ids_are_never_given_twice_over_a_start(tmp_path: Path) -> None:
-    """They are reserved on disk before the first of a block is given."""
+    """A block of ids is reserved on disk before its first id is used."""
     given = []
     for _ in range(2):
         node = Node(Settings.parse({}), tmp_path)
@@ -120,7 +120,7 @@ def test_producer_ids_are_never_given_twice_over_a_start(tmp_path: Path) -> None
 
 
 def test_members_that_were_there_before_a_start_are_missed_after_it(tmp_path: Path) -> None:
-    """Alarms of restored groups are set before there is a loop, and ring on it."""
+    """Alarms of restored groups are set before the loop starts and fire on the loop."""
     now = [1_000_000]
     settings = Settings.parse(
         {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 1}
@@ -151,7 +151,7 @@ def test_members_that_were_there_before_a_start_are_missed_after_it(tmp_path: Pa
 
 
 def test_an_alarm_that_is_due_earlier_rings_earlier() -> None:
-    """And a later one does not put off what is set."""
+    """A later alarm does not delay an earlier alarm."""
 
     async def story() -> list[list[str]]:
         node = Node(Settings.parse({}), clock=lambda: 0)
@@ -175,7 +175,7 @@ def test_an_alarm_that_is_due_earlier_rings_earlier() -> None:
 
 
 def test_an_alarm_rings_by_the_timers_clock() -> None:
-    """Of two alarms that are set by it, the one of this moment rings and the one of next hour does not."""
+    """The alarm of this moment fires, the alarm of the next hour does not."""
 
     async def story() -> list[str]:
         node = Node(Settings.parse({}))
@@ -195,7 +195,7 @@ def test_an_alarm_rings_by_the_timers_clock() -> None:
 
 
 def test_a_port_that_is_taken_leaves_the_data_to_the_next_broker(tmp_path: Path) -> None:
-    """Nothing holds the store after a start that failed."""
+    """A failed start leaves the store unlocked."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -218,7 +218,7 @@ def test_an_address_nobody_can_connect_to_is_not_advertised(listener: str) -> No
 
 
 def test_several_cuts_leave_everything_else_in_its_place() -> None:
-    """In one pass: what stands between two cuts comes once."""
+    """The bytes between two cuts are copied once."""
     assert _without(b"abcdefgh", [(1, 2, b"X"), (4, 6, b""), (7, 8, b"YZ")]) == b"aXcdgYZ"
 
 
@@ -226,20 +226,20 @@ def test_several_cuts_leave_everything_else_in_its_place() -> None:
     "shape", [[[1] * 3] * 4, [{"a": [1, 2, 3]}] * 4, {"a": [{"b": [1] * 3}] * 4}]
 )
 def test_elements_of_inner_lists_count(shape: object) -> None:
-    """Four lists of three are sixteen elements, and one byte too many is too many."""
+    """Four lists of three are sixteen elements; the limit of bytes is exact."""
     assert answers.is_long(shape, 15, 100)
     assert not answers.is_long(shape, 16, 100)
     assert answers.is_long([b"x" * 101], 100, 100)
 
 
 def test_the_wall_clock_counts_milliseconds_since_1970() -> None:
-    """Records carry it, and readers compare it with their own."""
+    """Records have this time, and readers compare it with their own clock."""
     before = int(time.time() * 1_000)
     assert before <= wall_ms() <= int(time.time() * 1_000)
 
 
 async def test_a_closed_node_tells_the_groups_of_no_change() -> None:
-    """Its store is closed by then."""
+    """The node's store is closed by then."""
     node = Node(Settings.parse({}))
     node.start(asyncio.get_running_loop())
     node.catalogue.create("t", 1, {})
@@ -253,7 +253,7 @@ async def test_a_closed_node_tells_the_groups_of_no_change() -> None:
 def test_changes_of_topics_within_one_wait_reach_the_groups_in_one_update(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A later change, and one while groups are being told, gets an update of its own."""
+    """A later change, and a change during the update, gets its own update."""
 
     async def story() -> list[int]:
         node = Node(Settings.parse({}))

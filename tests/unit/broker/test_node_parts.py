@@ -1,4 +1,4 @@
-"""The parts of a node as its settings make them: limits, users, rights, timers, chores and room."""
+"""The parts of a node from its settings: limits, users, rights, timers, chores and memory."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.unit.broker.test_topics import catalogue
 
 
 def node(folder: Path | None = None, **settings: Any) -> Node:
-    """A broker without its sockets."""
+    """Return a broker without its sockets."""
     given = {name.replace("_", "."): value for name, value in settings.items()}
     return Node(Settings.parse(given), folder, clock=lambda: 1_000)
 
 
 def test_the_limits_of_classic_groups_are_the_settings_each_in_its_place() -> None:
-    """Four different values, and the broker's own limit of pending members."""
+    """The values are four different settings and the broker's limit of pending members."""
     found = node(
         group_min_session_timeout_ms=11,
         group_max_session_timeout_ms=22,
@@ -43,7 +43,7 @@ def test_the_limits_of_classic_groups_are_the_settings_each_in_its_place() -> No
 
 
 def test_all_users_of_the_file_can_log_in_and_keep_their_passwords(tmp_path: Path) -> None:
-    """A second start changes no credential of a user whose password is the same."""
+    """A second start changes no credential of a user with an unchanged password."""
     users = tmp_path / "users"
     users.write_text("alice=one\nbob=two\n")
     before = None
@@ -59,7 +59,7 @@ def test_all_users_of_the_file_can_log_in_and_keep_their_passwords(tmp_path: Pat
 
 @pytest.mark.parametrize("is_open", [False, True])
 def test_an_authorizer_has_the_super_users_and_the_default_of_the_settings(is_open: bool) -> None:
-    """A resource without a rule is open or closed; without the setting there is no authorizer."""
+    """A resource without a rule is open or closed; without the setting no authorizer exists."""
     found = node(
         authorizer_class_name=STANDARD_AUTHORIZER,
         super_users="User:root;User:CN=a,O=b",
@@ -78,7 +78,7 @@ def test_an_authorizer_has_the_super_users_and_the_default_of_the_settings(is_op
 
 
 def test_an_alarm_of_a_transaction_is_not_one_of_the_group_of_its_name() -> None:
-    """Both are called "x"."""
+    """Both have the name "x"."""
     found = node()
     rung: list[tuple[str, str]] = []
     found.groups.tick = lambda name: rung.append(("group", name))  # type: ignore[method-assign]
@@ -90,7 +90,7 @@ def test_an_alarm_of_a_transaction_is_not_one_of_the_group_of_its_name() -> None
 
 
 def test_groups_are_told_soon_of_a_changed_topic_and_of_changed_rights() -> None:
-    """Of rules of topics alone, once for several changes; before the start nobody is told."""
+    """Only rules of topics count, once for several changes; before the start no group is notified."""
     found = node(authorizer_class_name=STANDARD_AUTHORIZER)
     assert found.authorizer is not None
     acls = found.authorizer.acls
@@ -127,7 +127,7 @@ def test_groups_are_told_soon_of_a_changed_topic_and_of_changed_rights() -> None
 
 
 async def test_each_chore_has_the_interval_of_its_own_setting() -> None:
-    """Compaction, retention of records and of offsets; a stop cancels all of them."""
+    """The chores are compaction and two retentions; a stop cancels all of them."""
     found = node(
         log_cleaner_backoff_ms=11_000,
         log_retention_check_interval_ms=22_000,
@@ -165,7 +165,7 @@ async def test_each_chore_has_the_interval_of_its_own_setting() -> None:
     ],
 )
 def test_an_answer_has_a_quarter_of_the_bytes_that_are_left(unsent: int, room: int) -> None:
-    """And never less than the smallest answer, or a slow reader would stop all others."""
+    """The minimum is the smallest answer; otherwise a slow reader would stop all readers."""
     found = node()
     found.unsent_bytes = unsent
     assert found.room_for_answer() == room
@@ -173,7 +173,7 @@ def test_an_answer_has_a_quarter_of_the_bytes_that_are_left(unsent: int, room: i
 
 
 def test_the_ids_of_producers_go_on_behind_the_block_of_the_last_life(tmp_path: Path) -> None:
-    """Also if that life gave only one of them, or all."""
+    """The former run used a single id of its block, or all ids."""
     given = []
     for count in (1, 1_000, 3, 1_001):
         found = node(tmp_path)
@@ -185,7 +185,7 @@ def test_the_ids_of_producers_go_on_behind_the_block_of_the_last_life(tmp_path: 
 
 
 def test_an_old_deletion_is_completed_by_a_start_and_forgotten() -> None:
-    """An earlier release had begun it; keys of another topic stay."""
+    """An earlier release began the deletion; keys of a second topic stay."""
     store = MemoryStore()
     gone, stays = uuid.UUID(int=1).bytes, uuid.UUID(int=2).bytes
     store.write([(kind + one + b"key", b"v") for kind in KINDS for one in (gone, stays)])
@@ -197,7 +197,7 @@ def test_an_old_deletion_is_completed_by_a_start_and_forgotten() -> None:
 
 
 def test_a_client_that_has_gone_away_costs_the_flush_of_no_other_one(tmp_path: Path) -> None:
-    """The wait for the disk runs in a thread, and what it covered is noted on the loop."""
+    """The wait for the disk runs in a thread, and its result is noted on the loop."""
 
     async def story() -> list[Any]:
         found = node(tmp_path)

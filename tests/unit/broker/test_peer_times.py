@@ -1,4 +1,4 @@
-"""The time limits of one connection: where each begins. Also: a lost connection gives back what it held."""
+"""The time limits of a connection and their starts, and the resources of a lost connection."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ UNKNOWN_MEMBER, GROUP_AUTHORIZATION_FAILED = 25, 30
 
 
 class Clock:
-    """The time of the loop as connections see it, set by hand."""
+    """The loop time of the connections, set by hand."""
 
     def __init__(self, hall: Hall) -> None:
         self.s = 1_000.0
         self._hall = hall
 
     def connect(self, protocol: str = "PLAINTEXT") -> tuple[Connection, Wire]:
-        """One more peer, now."""
+        """Connect a peer now."""
         made = Connection(self._hall.server, Listener(protocol, "127.0.0.1", 0))
         clock = self
 
@@ -52,19 +52,19 @@ class Clock:
         return made, wire
 
     def sweep(self, peer: Connection, *, after_s: float) -> None:
-        """Look at the peer so much later."""
+        """Sweep the peer this much later."""
         self.s += after_s
         peer.sweep(self.s)
 
 
 async def turns(count: int = 20) -> None:
-    """Let the broker do what it can."""
+    """Let the broker run."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 def test_bytes_of_a_frame_do_not_prolong_the_time_for_the_whole_frame() -> None:
-    """A peer that sends one byte a second would otherwise hold memory for ever."""
+    """Otherwise a peer that sends a byte a second would hold memory for ever."""
 
     async def story(hall: Hall) -> list[int]:
         clock = Clock(hall)
@@ -82,7 +82,7 @@ def test_bytes_of_a_frame_do_not_prolong_the_time_for_the_whole_frame() -> None:
 
 
 def test_each_frame_has_its_own_time() -> None:
-    """The time of the second frame begins with its first byte, not with the first frame's."""
+    """The second frame's time begins with its own first byte."""
 
     async def story(hall: Hall) -> bool:
         clock = Clock(hall)
@@ -102,7 +102,7 @@ def test_each_frame_has_its_own_time() -> None:
 
 @pytest.mark.parametrize("way", ["asks", "is answered"])
 def test_a_question_and_an_answer_both_end_a_silence(way: str) -> None:
-    """connections.max.idle.ms counts from the last of them, in milliseconds."""
+    """connections.max.idle.ms counts from the later of both, in milliseconds."""
 
     async def story(hall: Hall) -> list[bool]:
         clock = Clock(hall)
@@ -125,7 +125,7 @@ def test_a_question_and_an_answer_both_end_a_silence(way: str) -> None:
 
 
 def test_bytes_do_not_prolong_the_time_to_log_in() -> None:
-    """The time counts from the connection on."""
+    """The time counts from the connection."""
 
     async def story(hall: Hall) -> list[bool]:
         clock = Clock(hall)
@@ -142,7 +142,7 @@ def test_bytes_do_not_prolong_the_time_to_log_in() -> None:
 
 
 def test_a_closed_peer_that_reads_nothing_is_dropped_with_the_next_sweep() -> None:
-    """Its transport would wait for ever for the last answers to be read."""
+    """Its transport would wait for ever until the peer reads the last answers."""
 
     async def story(hall: Hall) -> list[bool]:
         clock = Clock(hall)
@@ -156,7 +156,7 @@ def test_a_closed_peer_that_reads_nothing_is_dropped_with_the_next_sweep() -> No
 
 
 def test_a_frame_as_large_as_the_setting_is_taken_and_a_larger_one_is_not() -> None:
-    """socket.request.max.bytes; a frame has at least one byte."""
+    """The limit is socket.request.max.bytes; a frame has at least one byte."""
 
     async def story(hall: Hall) -> list[bool]:
         largest = hall.node.settings.socket_request_max_bytes
@@ -171,7 +171,7 @@ def test_a_frame_as_large_as_the_setting_is_taken_and_a_larger_one_is_not() -> N
 
 
 def test_a_peer_is_nobody_before_its_log_in() -> None:
-    """Rules for a user must not apply to whoever claims the name."""
+    """Before the log-in, the rules of the claimed user must not apply."""
 
     async def story(hall: Hall) -> list[str]:
         clock = Clock(hall)
@@ -185,7 +185,7 @@ def test_a_peer_is_nobody_before_its_log_in() -> None:
 
 
 def test_heartbeats_are_measured_from_the_arrival_of_their_bytes() -> None:
-    """Answers from memory, too."""
+    """Cached answers are measured, too."""
 
     async def story(hall: Hall) -> list[float]:
         seen: list[float] = []
@@ -207,7 +207,7 @@ def test_heartbeats_are_measured_from_the_arrival_of_their_bytes() -> None:
 
 
 def test_a_lost_peer_gives_back_everything_that_counts_against_others() -> None:
-    """Unread answers, held bytes, its place among the connections, and its waiting long poll."""
+    """It returns unread answers, held bytes, its connection slot, and its long poll."""
 
     async def story(hall: Hall) -> list[object]:
         log = hall.node.catalogue.create("t", 1, {}).partitions[0]
@@ -241,7 +241,7 @@ def test_a_lost_peer_gives_back_everything_that_counts_against_others() -> None:
 
 @pytest.mark.parametrize("setting", ["max_connections", "max_connections_per_ip"])
 def test_the_last_allowed_connection_is_admitted_and_the_next_one_is_not(setting: str) -> None:
-    """Each refusal is counted, and the place of a lost connection is free again."""
+    """Each refusal is counted, and a lost connection frees its slot."""
 
     async def story(hall: Hall) -> list[bool]:
         hall.node.settings = replace(hall.node.settings, **{setting: 2})
@@ -256,7 +256,7 @@ def test_the_last_allowed_connection_is_admitted_and_the_next_one_is_not(setting
 
 
 def test_before_log_in_a_frame_may_not_be_larger_than_any_frame_may() -> None:
-    """A small socket.request.max.bytes counts for strangers, too."""
+    """A small socket.request.max.bytes also applies before the log-in."""
 
     async def story(hall: Hall) -> list[bool]:
         hall.node.settings = replace(hall.node.settings, socket_request_max_bytes=100)
@@ -271,7 +271,7 @@ def test_before_log_in_a_frame_may_not_be_larger_than_any_frame_may() -> None:
 
 
 def test_a_peer_whose_frame_was_served_holds_its_other_bytes_from_then_on() -> None:
-    """Of two half-sent frames over the budget, the one that made no progress goes, at once."""
+    """Of two half-sent frames over the limit, the frame without progress is dropped immediately."""
 
     async def story(hall: Hall) -> list[bool]:
         hall.server._held = HeldBytes(60)
@@ -291,7 +291,7 @@ def test_a_peer_whose_frame_was_served_holds_its_other_bytes_from_then_on() -> N
 
 
 def test_answers_from_memory_count_as_unread_as_others_do() -> None:
-    """A peer that repeats heartbeats and reads nothing would fill the memory unseen."""
+    """Otherwise a peer that repeats heartbeats and reads no answer would fill the memory."""
 
     async def story(hall: Hall) -> int:
         peer, wire = hall.connect("peer")
@@ -307,11 +307,11 @@ def test_answers_from_memory_count_as_unread_as_others_do() -> None:
 
 
 def test_a_repeated_request_is_checked_again_where_there_are_rules() -> None:
-    """A right that was taken away must not live on in an answer from memory."""
+    """A withdrawn right must not remain in a cached answer."""
 
     async def story(hall: Hall) -> list[int]:
         acls = Acls(hall.node.store)
-        rule = Acl(3, "g", 3, ANONYMOUS, "*", 3, 3)  # READ of the group "g" is allowed
+        rule = Acl(3, "g", 3, ANONYMOUS, "*", 3, 3)  # the rule allows READ of the group "g"
         acls.add([rule])
         hall.node.authorizer = Authorizer(acls, frozenset())
         peer, wire = hall.connect("peer")
@@ -332,7 +332,7 @@ def test_a_repeated_request_is_checked_again_where_there_are_rules() -> None:
 
 
 def test_a_peer_that_fails_to_log_in_is_answered_and_let_go() -> None:
-    """It may not try other mechanisms on the same connection."""
+    """The peer may not try further mechanisms on the same connection."""
 
     async def story(hall: Hall) -> list[object]:
         peer, wire = Clock(hall).connect("SASL_PLAINTEXT")
@@ -344,7 +344,7 @@ def test_a_peer_that_fails_to_log_in_is_answered_and_let_go() -> None:
 
 
 async def test_lines_about_peers_that_were_left_out_are_counted_by_the_sweep() -> None:
-    """Without it the last count would wait for the next line of the same kind."""
+    """Otherwise the last count would wait for the next line of the same kind."""
     node = Node(Settings.parse({}))
     server = BrokerServer(node, frame_timeout_s=0.01)
     swept: list[float] = []
@@ -358,7 +358,7 @@ async def test_lines_about_peers_that_were_left_out_are_counted_by_the_sweep() -
 
 
 async def test_a_start_that_finds_one_port_taken_gives_the_others_back() -> None:
-    """The next start needs them."""
+    """The next start needs the ports."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         listeners = f"PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:{port}"

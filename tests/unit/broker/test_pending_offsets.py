@@ -1,4 +1,4 @@
-"""Offsets that wait for the end of a transaction count wherever committed offsets count."""
+"""Pending offsets of a transaction count wherever committed offsets count."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DAY_MS = 86_400_000
 
 
 def waiting(folder: Path | None = None) -> Bench:
-    """A transaction with offset 7 for the group."""
+    """Return a bench with a transaction that has offset 7 for the group."""
     bench = Bench(folder)
     bench.begin()
     bench.commit(7)
@@ -25,14 +25,14 @@ def waiting(folder: Path | None = None) -> Bench:
 
 
 def pending_on_disk(bench: Bench) -> int:
-    """The number of pending offsets in the store."""
+    """Return the number of pending offsets in the store."""
     return len(list(bench.node.store.scan(b"w")))
 
 
 def test_pending_offsets_count_against_the_limit_of_a_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A transaction is no way around MAX_OFFSETS_PER_GROUP."""
+    """A transaction cannot exceed MAX_OFFSETS_PER_GROUP."""
     monkeypatch.setattr(limits, "MAX_OFFSETS_PER_GROUP", 2)
     bench = waiting()
     commit = bench.node.groups.commit
@@ -42,7 +42,7 @@ def test_pending_offsets_count_against_the_limit_of_a_group(
 
 
 def test_a_group_with_pending_offsets_alone_is_kept() -> None:
-    """Its transaction may commit later; the group goes with the first look after an abort."""
+    """Its transaction may commit later; after an abort the next cleanup removes the group."""
     bench = waiting()
     bench.node.groups.ask("g", CommitOffsets, lambda reply: None)
     bench.node.expire_offsets()
@@ -54,7 +54,7 @@ def test_a_group_with_pending_offsets_alone_is_kept() -> None:
 
 
 def test_an_offset_that_a_transaction_may_change_does_not_expire() -> None:
-    """Only after the end of the transaction does its age count; each expired offset is counted."""
+    """The offset's age counts after the end of the transaction; each expired offset is counted."""
     bench = Bench()
     bench.node.groups.ask("g", CommitOffsets, lambda reply: None)
     assert bench.node.groups.commit("g", {PLACE: Committed(5, committed_at_ms=0)}) is Code.NONE
@@ -82,7 +82,7 @@ def test_a_deleted_topic_takes_the_offsets_of_open_transactions_along() -> None:
 
 
 def test_another_topics_deletion_leaves_the_offsets_of_open_transactions() -> None:
-    """Only the offsets of the deleted topic go."""
+    """Only the deleted topic's offsets are removed."""
     bench = waiting()
     bench.node.groups.commit_later("g", bench.of("tx").producer_id, {("u", 0): Committed(1)})
     list(bench.node.groups.topic_deleted("u"))
@@ -108,7 +108,7 @@ def test_a_deleted_group_leaves_no_pending_offset(tmp_path: Path) -> None:
 
 
 def test_a_commit_outside_of_the_transaction_counts_at_once_and_stays() -> None:
-    """In the same life of the broker too, and for its own partition alone."""
+    """The commit also holds before a restart, and only for its own partition."""
     bench = waiting()
     bench.node.groups.commit_later("g", bench.of("tx").producer_id, {("t", 1): Committed(8)})
     assert bench.node.groups.commit("g", {PLACE: Committed(99)}) is Code.NONE
@@ -120,7 +120,7 @@ def test_a_commit_outside_of_the_transaction_counts_at_once_and_stays() -> None:
 
 
 def test_a_later_offset_of_a_transaction_counts_after_a_commit_outside() -> None:
-    """The transaction's newer offset is no longer replaced by the commit before it."""
+    """The commit before it no longer replaces the transaction's newer offset."""
     bench = waiting()
     assert bench.node.groups.commit("g", {PLACE: Committed(99)}) is Code.NONE
     bench.commit(100)
@@ -130,7 +130,7 @@ def test_a_later_offset_of_a_transaction_counts_after_a_commit_outside() -> None
 
 
 def test_the_end_of_one_transaction_leaves_the_offsets_of_another() -> None:
-    """Two producers of one group have their own pending offsets."""
+    """Two producers of a group have their own pending offsets."""
     bench = waiting()
     bench.begin("other")
     bench.node.groups.commit_later("g", bench.of("other").producer_id, {("t", 1): Committed(3)})

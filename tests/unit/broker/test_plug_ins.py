@@ -1,4 +1,4 @@
-"""Server-side assignors of other packages: how they are loaded, and how wrong targets are refused."""
+"""Server-side assignors of further packages: how they are loaded and how wrong targets are refused."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ from tests.support.clients.raw_client import RawClient
 
 ORDERS, OTHER = Topic("orders", b"o" * 16, 3), Topic("other", b"x" * 16, 1)
 MINUTE = datetime.timedelta(minutes=1)
-number = 7  # no function
+number = 7  # not a function
 
 
 def all_to_first(spec: GroupSpec, topics: Mapping[TopicId, Topic]) -> Target:
-    """Everything to the member with the first id."""
+    """Assign all partitions to the member with the first id."""
     first = min(spec.members)
     return {first: {t: tuple(range(topic.partitions)) for t, topic in topics.items()}}
 
 
 def to_stranger(spec: GroupSpec, topics: Mapping[TopicId, Topic]) -> Target:
-    """A member that does not exist."""
+    """Assign a partition to an unknown member."""
     return {"stranger": {ORDERS.topic_id: (0,)}}
 
 
 def not_subscribed(spec: GroupSpec, topics: Mapping[TopicId, Topic]) -> Target:
-    """A topic to which the member does not subscribe."""
+    """Assign a topic without the member's subscription."""
     return {"b": {ORDERS.topic_id: (0,)}}
 
 
 def missing_partition(spec: GroupSpec, topics: Mapping[TopicId, Topic]) -> Target:
-    """A partition beyond the last one."""
+    """Assign a partition beyond the last one."""
     return {"a": {ORDERS.topic_id: (3,)}}
 
 
@@ -60,7 +60,7 @@ def registered() -> Iterator[None]:
 
 
 def spec(assignor: str) -> GroupSpec:
-    """Two members with different topics."""
+    """Return two members with different topics."""
     members = {
         "a": MemberSpec(frozenset({ORDERS.topic_id})),
         "b": MemberSpec(frozenset({OTHER.topic_id})),
@@ -74,17 +74,17 @@ def load(name: str, function: str) -> None:
 
 
 def of_some(spec: GroupSpec, topics: Mapping[TopicId, Topic]) -> Target:
-    """Partitions in disorder, a topic without any, and nothing for the second member."""
+    """Assign unsorted partitions, a topic without partitions, and no share for the second member."""
     return {"a": {ORDERS.topic_id: (2, 0), OTHER.topic_id: ()}}
 
 
 def twice(spec: GroupSpec, topics: Mapping[TopicId, Topic]) -> Target:
-    """A partition that is named twice."""
+    """Assign a partition twice."""
     return {"a": {ORDERS.topic_id: (1, 1)}}
 
 
 def test_the_target_of_a_plug_in_has_every_member_and_no_empty_topic() -> None:
-    """Its partitions are sorted, as those of the broker's own assignors."""
+    """Its partitions are sorted like the partitions of the broker's own assignors."""
     load("mine", "of_some")
     both = frozenset({ORDERS.topic_id, OTHER.topic_id})
     topics = {one.topic_id: one for one in (ORDERS, OTHER)}
@@ -110,7 +110,7 @@ def test_a_target_against_the_rules_is_refused_with_a_reason(function: str, word
 
 
 def test_a_plug_in_is_named_beside_the_assignors_of_the_broker() -> None:
-    """The first name serves groups whose members name none."""
+    """Groups without a member's choice use the first name."""
     text = f"mine={__name__}:all_to_first,uniform"
     settings = Settings.parse({"group.consumer.assignors": text})
     assert settings.assignors == ("mine", "uniform")
@@ -127,14 +127,14 @@ def test_a_plug_in_is_named_beside_the_assignors_of_the_broker() -> None:
     ],
 )
 def test_a_plug_in_that_cannot_be_loaded_ends_the_start(place: str, words: str) -> None:
-    """With the name and the place."""
+    """The error has the name and the place."""
     with pytest.raises(ConfigError, match=words):
         load_plug_ins({"mine": place})
 
 
 @pytest.mark.parametrize("text", ["sticky", "uniform,uniform", "mine=module", "=m:f", "range=m:f"])
 def test_a_name_without_a_function_is_refused(text: str) -> None:
-    """And a name that the broker uses itself, or twice."""
+    """Reserved and repeated names are refused, too."""
     with pytest.raises(ConfigError, match=r"group\.consumer\.assignors"):
         Settings.parse({"group.consumer.assignors": text})
 

@@ -1,4 +1,4 @@
-"""What a start checks: what an accepted loss leaves behind, and what the next start knows of it."""
+"""The checks of a start: the effect of an accepted loss, and the facts for the next start."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ NO_CHECK = {"log.recovery.check.batches": "false"}
 
 
 def started(folder: Path, **settings: str) -> Node:
-    """A broker on that data, without its sockets."""
+    """Start a broker on this data, without its sockets."""
     return Node(
         Settings.parse({name.replace("_", "."): value for name, value in settings.items()}), folder
     )
 
 
 def log_of(node: Node) -> PartitionLog:
-    """Partition 0 of "t"."""
+    """Return partition 0 of "t"."""
     log = node.catalogue.partition("t", 0)
     assert log is not None
     return log
 
 
 def with_records(folder: Path, count: int) -> list[tuple[bytes, bytes]]:
-    """Data with so many records in "t"; the keys of each batch and of its index entry."""
+    """Write this many records to "t"; return the keys of each batch and of its index entry."""
     node = started(folder)
     log = node.catalogue.create("t", 1, {}).partitions[0]
     for _ in range(count):
@@ -53,14 +53,14 @@ def with_records(folder: Path, count: int) -> list[tuple[bytes, bytes]]:
 
 
 def without(folder: Path, *keys: bytes) -> None:
-    """Take keys out of a store, as damage would."""
+    """Remove keys from a store, as damage would."""
     store = RocksStore(folder)
     store.write((), keys)
     store.close()
 
 
 def test_a_broken_batch_is_accepted_once_and_for_all(tmp_path: Path) -> None:
-    """Its index entry goes with it, and the hole it leaves is explained: no later start asks again."""
+    """The batch's index entry is removed, and the hole is explained: no later start fails."""
     keys = with_records(tmp_path, 3)
     without(tmp_path, keys[1][0])
     with pytest.raises(StoreDamaged, match="t-0: offsets 1 to 1"):
@@ -73,14 +73,14 @@ def test_a_broken_batch_is_accepted_once_and_for_all(tmp_path: Path) -> None:
 
 
 def test_without_the_check_a_broken_batch_is_not_looked_for(tmp_path: Path) -> None:
-    """Reading all records takes a while; a reader finds it."""
+    """The check of all records takes a while; a reader will find the batch."""
     keys = with_records(tmp_path, 3)
     without(tmp_path, keys[1][0])
     started(tmp_path, **NO_CHECK).close()
 
 
 def test_a_power_loss_excuses_the_end_of_a_partition(tmp_path: Path) -> None:
-    """Nothing that was synced is missing: the end was never promised to outlive the machine."""
+    """No synced write is missing: unsynced writes may be lost with the machine."""
     with_records(tmp_path, 1)
     node = started(tmp_path)
     store: Any = node.store
@@ -92,7 +92,7 @@ def test_a_power_loss_excuses_the_end_of_a_partition(tmp_path: Path) -> None:
 
 
 def test_a_kill_excuses_no_end(tmp_path: Path) -> None:
-    """The machine went on, and with it what was written."""
+    """The machine kept running, so it kept all writes."""
     with_records(tmp_path, 1)
     node = started(tmp_path)
     store: Any = node.store
@@ -104,7 +104,7 @@ def test_a_kill_excuses_no_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("starts", [1, 2])
 def test_an_end_that_an_earlier_run_wrote_is_still_watched(tmp_path: Path, starts: int) -> None:
-    """Each start writes down where the partitions end, though nothing is appended in it."""
+    """Each start notes the ends of all partitions, even without appends."""
     keys = with_records(tmp_path, 3)
     for _ in range(starts):
         started(tmp_path).close()
@@ -114,7 +114,7 @@ def test_an_end_that_an_earlier_run_wrote_is_still_watched(tmp_path: Path, start
 
 
 def test_the_end_of_a_log_whose_records_were_all_deleted_is_watched_too(tmp_path: Path) -> None:
-    """It holds no byte, and its next record must have the next offset."""
+    """The log is empty, but its next record must have the next offset."""
     with_records(tmp_path, 3)
     node = started(tmp_path)
     log_of(node).trim(3)
@@ -127,7 +127,7 @@ def test_the_end_of_a_log_whose_records_were_all_deleted_is_watched_too(tmp_path
 
 
 def test_of_two_sound_heads_the_later_one_counts(tmp_path: Path) -> None:
-    """In whichever place it was written."""
+    """The place of the head in the file does not matter."""
     for last in (8, 9):
         first = WriteAudit(tmp_path)
         for writes in range(last - 1, last + 1):
@@ -141,7 +141,7 @@ def test_of_two_sound_heads_the_later_one_counts(tmp_path: Path) -> None:
 
 
 def test_what_is_synced_is_written_down_at_once(tmp_path: Path) -> None:
-    """No write may follow before the power fails."""
+    """The power may fail before the next write."""
     first = WriteAudit(tmp_path)
     first.note(5)
     first.note_synced(3)
@@ -152,7 +152,7 @@ def test_what_is_synced_is_written_down_at_once(tmp_path: Path) -> None:
 
 
 def test_a_wait_for_the_disk_that_ends_late_takes_nothing_back(tmp_path: Path) -> None:
-    """It covers fewer writes than a later wait, and than the writes that came meanwhile."""
+    """An earlier wait covers fewer writes than a later wait and than the newer writes."""
     first = WriteAudit(tmp_path)
     seen = []
     for step, writes in (
@@ -175,7 +175,7 @@ def test_a_wait_for_the_disk_that_ends_late_takes_nothing_back(tmp_path: Path) -
 def test_how_many_writes_are_missing_depends_on_a_restart_of_the_machine(
     same_boot: bool, lacks: list[int], tmp_path: Path
 ) -> None:
-    """All of the last run without one, the synced ones after it; more than those are no loss."""
+    """Without a restart all writes count, with a restart only the synced writes; more is no loss."""
     first = WriteAudit(tmp_path)
     first.note(8)
     first.note_synced(5)
@@ -187,7 +187,7 @@ def test_how_many_writes_are_missing_depends_on_a_restart_of_the_machine(
 
 
 def test_an_accepted_loss_of_synced_writes_is_not_missed_again(tmp_path: Path) -> None:
-    """The next power loss is compared with what the store held since."""
+    """The next power loss is compared with the writes of the store since then."""
     first = WriteAudit(tmp_path)
     first.note_synced(9)
     first.restart(4, {})
@@ -198,7 +198,7 @@ def test_an_accepted_loss_of_synced_writes_is_not_missed_again(tmp_path: Path) -
 
 
 def test_a_start_forgets_the_ends_of_partitions_that_are_gone(tmp_path: Path) -> None:
-    """Their places in the file are free for others; an old end in one of them is never read again."""
+    """Their slots in the file are reused; an old end in a slot is never read again."""
     first = WriteAudit(tmp_path)
     places = [bytes([number]) * 20 for number in range(4)]
     for place in places[:3]:
@@ -242,7 +242,7 @@ def test_a_stop_writes_the_map_to_the_file_before_it_syncs_the_file(
 
 
 def test_a_torn_entry_of_the_witness_hides_no_other(tmp_path: Path) -> None:
-    """A kill in the middle of one write costs the watch over one partition."""
+    """A kill during a write loses the check of a single partition."""
     first = WriteAudit(tmp_path)
     places = [bytes([number]) * 20 for number in range(1, 4)]
     for place in places:
@@ -255,7 +255,7 @@ def test_a_torn_entry_of_the_witness_hides_no_other(tmp_path: Path) -> None:
 
 
 def test_a_log_whose_only_batch_was_lost_goes_on_behind_it(tmp_path: Path) -> None:
-    """No index entry tells where it ended: the accepted loss does, at each later start."""
+    """No index entry has the end of the log; the accepted loss has it at each later start."""
     keys = with_records(tmp_path, 1)
     without(tmp_path, keys[0][0])
     started(tmp_path, **CHECK, **ACCEPT).close()
@@ -265,7 +265,7 @@ def test_a_log_whose_only_batch_was_lost_goes_on_behind_it(tmp_path: Path) -> No
 
 
 def test_every_loss_of_every_partition_is_named_and_accepted_together(tmp_path: Path) -> None:
-    """Two broken batches and a hole in one partition, a hole in another one, beside a sound one."""
+    """A partition has two broken batches and a hole, a second one a hole, a third one is sound."""
     node = started(tmp_path)
     logs = node.catalogue.create("t", 3, {}).partitions
     for log in logs:

@@ -1,4 +1,4 @@
-"""Requests by bytes to a broker without sockets: what only an odd client or an odd moment shows."""
+"""Requests as bytes to a broker without sockets: rare clients and rare moments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SECOND = datetime.timedelta(seconds=1)
 
 
 def test_of_several_batches_for_a_partition_the_last_counts() -> None:
-    """As in Kafka: one answer, one batch."""
+    """As in Kafka, the answer has a single result and the log a single batch."""
 
     async def story(hall: Hall) -> tuple[int, int, int]:
         topic = hall.node.catalogue.create("t", 1, {})
@@ -35,7 +35,7 @@ def test_of_several_batches_for_a_partition_the_last_counts() -> None:
 
 
 def test_a_topic_that_is_deleted_while_a_batch_is_checked_takes_nothing() -> None:
-    """A compressed batch is checked beside the loop; meanwhile somebody deletes its topic."""
+    """A compressed batch is checked in a thread; meanwhile a client deletes the topic."""
 
     async def story(hall: Hall) -> tuple[int, list[object]]:
         topic = hall.node.catalogue.create("t", 1, {})
@@ -60,7 +60,7 @@ def test_a_topic_that_is_deleted_while_a_batch_is_checked_takes_nothing() -> Non
 
 
 def test_a_reader_that_waited_is_forgotten() -> None:
-    """Its place among those to wake is given back, whether data came or the time was over."""
+    """Its waiter is removed after new data and after the end of the wait."""
 
     async def story(hall: Hall) -> list[int]:
         topic = hall.node.catalogue.create("t", 1, {})
@@ -80,7 +80,7 @@ def test_a_reader_that_waited_is_forgotten() -> None:
 
 
 def test_a_reader_with_a_mistake_is_answered_at_once() -> None:
-    """However long it would wait for data: it must hear of the partition that is not there."""
+    """The reader must learn of the missing partition without a wait for data."""
 
     async def story(hall: Hall) -> list[int]:
         hall.node.catalogue.create("t", 1, {})
@@ -92,7 +92,7 @@ def test_a_reader_with_a_mistake_is_answered_at_once() -> None:
 
 
 def test_an_answer_has_so_many_bytes_whatever_its_partitions_hold() -> None:
-    """The first batch comes in any case, the next where there is room for it."""
+    """The first batch is always included, the next one if the limit allows."""
 
     async def story(hall: Hall) -> list[list[bool]]:
         topic = hall.node.catalogue.create("t", 3, {})
@@ -111,9 +111,9 @@ def test_an_answer_has_so_many_bytes_whatever_its_partitions_hold() -> None:
 
 
 def test_a_transactional_batch_without_a_transactional_id_is_refused() -> None:
-    """No coordinator would end its transaction, and readers of committed records would wait for ever.
+    """No coordinator would end its transaction, and read_committed readers would wait for ever.
 
-    With it goes all that the request holds beside it, as in Kafka.
+    As in Kafka, all further batches of the request are refused, too.
     """
 
     async def story(hall: Hall) -> tuple[list[int], list[int]]:
@@ -128,7 +128,7 @@ def test_a_transactional_batch_without_a_transactional_id_is_refused() -> None:
 
 
 async def offset_at(hall: Hall, timestamp: int, times: int = 1) -> tuple[int, int, int]:
-    """(answers, error, offset) of ListOffsets for partition 0, named so many times."""
+    """Return (answers, error, offset) of ListOffsets for partition 0, named this many times."""
     part = {"partition_index": 0, "timestamp": timestamp, "current_leader_epoch": -1}
     answer = await ask(
         hall, LIST_OFFSETS, 8, replica_id=-1, topics=[{"name": "t", "partitions": [part] * times}]
@@ -138,7 +138,7 @@ async def offset_at(hall: Hall, timestamp: int, times: int = 1) -> tuple[int, in
 
 
 def test_a_time_inside_a_batch_that_was_trimmed_is_where_the_log_begins() -> None:
-    """The batch is whole on disk; what was deleted of it is never named."""
+    """The batch is complete on disk; its deleted records are never returned."""
 
     async def story(hall: Hall) -> tuple[int, int, int]:
         topic = hall.node.catalogue.create("t", 1, {})
@@ -151,7 +151,7 @@ def test_a_time_inside_a_batch_that_was_trimmed_is_where_the_log_begins() -> Non
 
 
 def test_the_earliest_local_offset_is_the_earliest_also_of_an_empty_log() -> None:
-    """KIP-405: nothing is tiered here, so the two are one."""
+    """KIP-405: without tiered storage both offsets are equal."""
 
     async def story(hall: Hall) -> list[tuple[int, int, int]]:
         topic = hall.node.catalogue.create("t", 1, {})
@@ -163,7 +163,7 @@ def test_the_earliest_local_offset_is_the_earliest_also_of_an_empty_log() -> Non
 
 
 def test_a_partition_named_twice_is_an_invalid_request() -> None:
-    """Answered once, as Kafka does."""
+    """As in Kafka, the answer has the partition once."""
 
     async def story(hall: Hall) -> tuple[int, int, int]:
         hall.node.catalogue.create("t", 1, {})
@@ -173,7 +173,7 @@ def test_a_partition_named_twice_is_an_invalid_request() -> None:
 
 
 def test_records_that_are_not_there_yet_are_not_deleted() -> None:
-    """An offset beyond the end is out of range, and the log stays; -1 is the end itself."""
+    """An offset beyond the end is out of range and deletes no record; -1 is the end itself."""
 
     async def story(hall: Hall) -> list[tuple[int, int]]:
         hall.node.catalogue.create("t", 1, {})
@@ -190,7 +190,7 @@ def test_records_that_are_not_there_yet_are_not_deleted() -> None:
 
 
 def test_offsets_of_partitions_that_were_not_named_are_kept() -> None:
-    """OffsetDelete forgets what it names, of a topic that nobody reads."""
+    """OffsetDelete removes the named partitions of a topic without readers."""
 
     async def story(hall: Hall) -> list[int]:
         hall.node.catalogue.create("t", 2, {})
@@ -221,14 +221,14 @@ def test_offsets_of_partitions_that_were_not_named_are_kept() -> None:
 
 
 def joining(**more: Any) -> dict[str, Any]:
-    """A first JoinGroup."""
+    """Return a first JoinGroup."""
     protocols = [{"name": "range", "metadata": b"m"}]
     return {"group_id": "g", "session_timeout": 10 * SECOND, "member_id": "", "protocol_type": "consumer",
             "protocols": protocols, **more}  # fmt: skip
 
 
 def test_before_version_1_a_join_may_take_as_long_as_a_session() -> None:
-    """Such clients say no other time; later ones say their own."""
+    """Such clients send no rebalance timeout; later versions send their own."""
 
     async def story(hall: Hall) -> list[int]:
         peer, _ = hall.connect("old")
@@ -245,7 +245,7 @@ def test_before_version_1_a_join_may_take_as_long_as_a_session() -> None:
 
 
 def test_a_static_member_is_in_at_once() -> None:
-    """Its instance id makes it known: only others come back with the id they were given."""
+    """Its instance id identifies the member: only dynamic members join again with an id."""
 
     async def story(hall: Hall) -> list[int]:
         codes = []
@@ -264,7 +264,7 @@ def test_a_static_member_is_in_at_once() -> None:
 
 
 def test_what_was_answered_before_a_stop_is_delivered() -> None:
-    """Peers are let go with what they were given, and dropped only when they do not take it."""
+    """Connections are closed after their answers, and dropped only if the peers do not read."""
 
     async def story(hall: Hall) -> tuple[bool, bool]:
         _, taker = hall.connect("taker")
@@ -284,7 +284,7 @@ def test_what_was_answered_before_a_stop_is_delivered() -> None:
 
 
 def test_before_version_3_a_leaver_learns_of_its_error_at_the_top() -> None:
-    """There is no list of members in such an answer."""
+    """Such an answer has no list of members."""
 
     async def story(hall: Hall) -> list[int]:
         peer, _ = hall.connect("static")
@@ -301,7 +301,7 @@ def test_before_version_3_a_leaver_learns_of_its_error_at_the_top() -> None:
 
 
 def test_a_group_that_is_named_twice_is_deleted_once() -> None:
-    """One result for one group."""
+    """The group has a single result."""
 
     async def story(hall: Hall) -> list[tuple[str, int]]:
         answer = await ask(hall, DELETE_GROUPS, 2, groups_names=("g", "h", "g"))
@@ -313,7 +313,7 @@ def test_a_group_that_is_named_twice_is_deleted_once() -> None:
 async def configure(
     hall: Hall, operation: int, value: str | None, *, validate_only: bool = False
 ) -> int:
-    """One change of cleanup.policy of "t"; its error."""
+    """Change cleanup.policy of "t"; return the error."""
     change = {"name": "cleanup.policy", "config_operation": operation, "value": value}
     resource = {"resource_type": 2, "resource_name": "t", "configs": [change]}
     answer = await ask(hall, ALTER_CONFIGS, 1, resources=[resource], validate_only=validate_only)
@@ -321,7 +321,7 @@ async def configure(
 
 
 def test_lists_in_settings_are_edited_and_a_validated_change_is_not_made() -> None:
-    """Append takes what is there once; subtract, unset; where a value comes from is told."""
+    """Append keeps existing values once; subtract, unset and the source of a value work."""
 
     async def story(hall: Hall) -> list[tuple[str, int]]:
         hall.node.catalogue.create("t", 1, {})
@@ -349,7 +349,7 @@ def test_lists_in_settings_are_edited_and_a_validated_change_is_not_made() -> No
 
 
 def test_configs_are_replaced_as_a_whole_by_the_older_request() -> None:
-    """What is not named is the default again; a check alone, a null and a resource twice change none."""
+    """Omitted configs are the default; a validation, a null and a repeated resource change none."""
 
     async def story(hall: Hall) -> tuple[list[int], list[dict[str, str]]]:
         topic = hall.node.catalogue.create("t", 1, {"retention.ms": "1", "segment.ms": "2"})
@@ -371,7 +371,7 @@ def test_configs_are_replaced_as_a_whole_by_the_older_request() -> None:
 
 
 def test_configs_of_groups_are_replaced_as_a_whole_too() -> None:
-    """By the same older request."""
+    """The older request replaces the configs of groups, too."""
 
     async def story(hall: Hall) -> list[dict[str, str]]:
         states = []
@@ -390,7 +390,7 @@ def test_configs_of_groups_are_replaced_as_a_whole_too() -> None:
 
 
 def test_a_fault_in_a_produce_names_each_partition_it_was_asked_for() -> None:
-    """Or its producer would look in vain for the one it sent."""
+    """Otherwise the producer would find no result for its partition."""
 
     async def story(hall: Hall) -> list[tuple[int, int]]:
         hall.node.catalogue.create("t", 5, {})
@@ -404,7 +404,7 @@ def test_a_fault_in_a_produce_names_each_partition_it_was_asked_for() -> None:
 
 
 def test_answers_to_members_with_long_names_are_not_kept() -> None:
-    """Calm heartbeats are answered from memory, which strangers could fill with names of 32 KiB."""
+    """Cached heartbeat answers could otherwise fill the memory with names of 32 KiB."""
 
     async def story(hall: Hall) -> list[int]:
         grown = []

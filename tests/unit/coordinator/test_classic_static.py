@@ -33,7 +33,7 @@ def test_a_bounced_follower_takes_its_place_back_without_a_rebalance() -> None:
 
 
 def test_a_bounced_member_may_bring_other_metadata_as_long_as_the_protocol_stays() -> None:
-    """As in Kafka, only a new selected protocol causes a rebalance; Faust's metadata always differs."""
+    """As in Kafka, only a new selected protocol starts a rebalance; Faust's bytes always differ."""
     bench = Bench()
     bench.stable(2, instances=True)
     bench.join(instance_id="i1", protocols=(Protocol("range", b"fresh start"),))

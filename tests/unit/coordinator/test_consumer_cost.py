@@ -1,7 +1,6 @@
 """A heartbeat's cost grows neither with the members nor with the lists that a client sends.
 
-The cost is a number of instructions, not a time: a single fast instruction, such as a set difference,
-counts once.
+The cost is a number of instructions, not a time: a set difference is a single instruction.
 """
 
 from __future__ import annotations

@@ -158,5 +158,5 @@ STAYS = {A: {0: 3, 1: 5}, B: {4: 2}}
 def test_a_members_next_step_has_these_fields(
     member: CurrentAssignment, where: Aim, owned: Partitions | None, after: CurrentAssignment
 ) -> None:
-    """The fields are both epochs, the state, and the assigned and revoked partitions with their epochs."""
+    """The fields are both epochs, the state, and assigned and revoked partitions with epochs."""
     assert next_step(member, where, owned) == after

@@ -279,7 +279,7 @@ def test_a_transactional_batch_needs_a_right_on_its_transactional_id(
 
 
 def test_a_barred_partition_keeps_the_others_out_of_the_transaction() -> None:
-    """AddPartitionsToTxn adds all partitions or none, and its answer names the refused partition."""
+    """AddPartitionsToTxn adds all partitions or none; the answer names the refused partition."""
 
     async def story(hall: Hall) -> dict[str, int]:
         for name in ("t", "u"):

@@ -66,7 +66,7 @@ def classic_group(hall: Hall, group_id: str = "g") -> None:
 
 
 def test_a_classic_group_is_described_with_every_field_of_its_members() -> None:
-    """A group that is named twice is described once, beside a consumer group and an unknown group."""
+    """A group that is named twice is described once, beside a consumer and an unknown group."""
 
     async def story(hall: Hall) -> Any:
         classic_group(hall)
@@ -154,7 +154,7 @@ def test_groups_of_the_consumer_protocol_are_described_once_and_with_their_reaso
 
 
 def test_transactions_and_their_topics_are_shown_by_the_rights_of_the_client() -> None:
-    """The client may describe the first of two transactional ids and the first of its two topics."""
+    """The client may describe one of the two transactional ids and one of the two topics."""
 
     async def story(hall: Hall) -> Any:
         await transactions(hall)
@@ -230,7 +230,7 @@ def test_two_open_transactions_are_shown_with_their_own_producers_and_offsets() 
 
 
 def test_each_user_of_a_change_succeeds_or_fails_alone() -> None:
-    """A deletion and a creation of the same user are both refused; the remaining changes are made."""
+    """A deletion and a creation of the same user are both refused; further changes are made."""
 
     async def story(hall: Hall) -> Any:
         hall.node.credentials.set_password("old", "x")
@@ -321,7 +321,7 @@ def test_a_partition_that_a_commit_names_twice_has_its_last_offset() -> None:
 
 @pytest.mark.parametrize(("retention_ms", "expires"), [(-1, None), (0, 5_000), (7, 5_007)])
 def test_an_offset_may_have_an_age_of_its_own(retention_ms: int, expires: int | None) -> None:
-    """Clients of versions 2 to 4 set the age; -1 is the broker's setting, and 0 expires immediately."""
+    """Clients of versions 2 to 4 set the age; -1 is the broker's setting, 0 expires immediately."""
 
     async def story(hall: Hall) -> Any:
         hall.node.clock = lambda: 5_000

@@ -74,7 +74,7 @@ def test_a_refused_resource_is_answered_with_the_reason_beside_the_others() -> N
 
 
 def test_each_value_of_a_topic_says_where_it_comes_from() -> None:
-    """The value is the topic's, the cluster's as in a new Kafka cluster (KIP-966), or the default."""
+    """The source is the topic, the cluster as in a new Kafka cluster (KIP-966), or the default."""
 
     async def story(hall: Hall) -> list[tuple[int, bool]]:
         hall.node.catalogue.create("t", 1, {"retention.ms": "1"})

@@ -121,7 +121,7 @@ def test_a_late_commit_is_weighed_by_the_partitions_that_it_is_for() -> None:
 
 
 def test_each_record_of_a_group_counts_for_itself_against_the_largest_message() -> None:
-    """As in Kafka, a join writes several records, and only a record that is too large is refused."""
+    """As in Kafka, a join writes several records; only a record that is too large is refused."""
 
     async def story(hall: Hall) -> list[int]:
         hall.node.catalogue.create("t", 4, {})

@@ -346,7 +346,7 @@ def test_every_slice_of_a_long_commit_is_stored() -> None:
 def test_an_offset_that_may_change_is_unstable_for_those_alone_who_ask(
     stable: bool, found: tuple[int, int]
 ) -> None:
-    """With require_stable the offset is unstable (KIP-447); else the last committed offset is read."""
+    """With require_stable it is unstable (KIP-447); otherwise the last committed offset is read."""
 
     async def story(hall: Hall) -> tuple[int, int]:
         hall.node.catalogue.create("t", 1, {})

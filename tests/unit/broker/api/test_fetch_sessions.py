@@ -1,4 +1,4 @@
-"""Fetch sessions of a consumer, request by request (KIP-227), and long polls with a minimum of bytes."""
+"""Fetch sessions of a consumer, request by request (KIP-227), and long polls for enough bytes."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_a_session_by_name_does_not_go_on_by_topic_id() -> None:
 
 
 def test_only_so_many_sessions_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limit is max.incremental.fetch.session.cache.slots; further consumers get full answers."""
+    """The limit is max.incremental.fetch.session.cache.slots; further answers are complete."""
     monkeypatch.setattr(fetch_sessions, "MAX_PARTITIONS", 2)
 
     async def story(hall: Hall) -> list[bool]:
@@ -288,7 +288,7 @@ def test_the_session_of_a_lost_connection_gives_its_place_back() -> None:
 def test_a_session_that_grows_too_large_ends(
     monkeypatch: pytest.MonkeyPatch, more: int, error: int
 ) -> None:
-    """Each request may add unknown partitions, so a session without a limit would fill the memory."""
+    """Each request may add unknown partitions, so a session without a limit fills the memory."""
     monkeypatch.setattr(fetch_sessions, "MAX_PARTITIONS", 2)
 
     async def story(hall: Hall) -> list[int]:

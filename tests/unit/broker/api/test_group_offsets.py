@@ -83,7 +83,7 @@ async def member_of(hall: Hall, *, instance: str | None = None, topic: str = "t"
 
 
 def test_a_group_that_refuses_the_member_says_so_for_a_long_note_too() -> None:
-    """The member must learn that it is not in the group, whatever the length of its note."""
+    """The member must learn that the group does not know it, even with a too long note."""
 
     async def story(hall: Hall) -> list[int]:
         hall.node.catalogue.create("t", 2, {})
@@ -141,7 +141,7 @@ def test_a_commit_is_refused_where_only_a_part_of_it_could_be_stored(
 def test_a_clients_own_retention_is_kept_with_the_offset(
     retention_ms: int, expires: int | None
 ) -> None:
-    """The retention counts in milliseconds from now; -1 is the broker's retention, 0 is immediate."""
+    """The retention counts in milliseconds from now; -1 is the broker's setting, 0 is immediate."""
 
     async def story(hall: Hall) -> tuple[int, int | None]:
         hall.node.clock = lambda: NOW

@@ -209,7 +209,7 @@ def test_an_unknown_version_is_answered_where_the_client_asks_for_versions() -> 
 
 
 def test_older_clients_replace_all_configs_of_a_resource() -> None:
-    """Omitted configs get their defaults; null, wrong values and missing topics change no config."""
+    """Omitted configs get their defaults; null, wrong values and missing topics change nothing."""
 
     async def story(hall: Hall) -> Any:
         topics = [

@@ -32,7 +32,7 @@ def test_a_null_list_within_an_element_leaves_the_element() -> None:
 
 
 def test_elements_of_two_lists_are_refused_in_one() -> None:
-    """AlterUserScramCredentials has creations and deletions; its answer has a single list of users."""
+    """AlterUserScramCredentials has creations and deletions; its answer has one list of users."""
     asked = SimpleNamespace(
         upsertions=(SimpleNamespace(name="a"), SimpleNamespace(name="b")),
         deletions=(SimpleNamespace(name="c"),),

@@ -1,4 +1,4 @@
-"""CreateTopics, CreatePartitions, DeleteTopics: what is refused and what follows."""
+"""CreateTopics, CreatePartitions, DeleteTopics: refusals and effects."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ POLICY_VIOLATION, OUT_OF_RANGE = 44, 1
 
 
 async def created(hall: Hall, **topic: Any) -> int:
-    """The error of creating "t"."""
+    """Create "t" and return the error."""
     values = {"name": "t", "num_partitions": 1, "replication_factor": 1, **topic}
     answer = await ask(hall, CREATE, 7, topics=[values])
     return int(answer.topics[0].error_code)
 
 
 def placed(*brokers: int) -> list[dict[str, Any]]:
-    """A replica of each new partition on each of the brokers."""
+    """Return a replica of each new partition on each of the brokers."""
     return [{"partition_index": n, "broker_ids": (broker,)} for n, broker in enumerate(brokers)]
 
 
@@ -42,13 +42,13 @@ def placed(*brokers: int) -> list[dict[str, Any]]:
 def test_a_topic_is_created_with_counts_that_one_broker_can_have(
     topic: dict[str, Any], error: int
 ) -> None:
-    """-1 is the broker's default; counts and places exclude each other."""
+    """-1 is the broker's default; counts and assignments exclude each other."""
     assert in_hall(lambda hall: created(hall, **topic)) == error
 
 
 @pytest.mark.parametrize(("brokers", "error"), [((1, 1), 0), ((1, 2), BAD_ASSIGNMENT)])
 def test_replicas_are_placed_on_this_broker_alone(brokers: tuple[int, ...], error: int) -> None:
-    """Its node id is 1."""
+    """The broker's node id is 1."""
     places = {"num_partitions": -1, "replication_factor": -1, "assignments": placed(*brokers)}
     assert in_hall(lambda hall: created(hall, **places)) == error
 
@@ -56,7 +56,7 @@ def test_replicas_are_placed_on_this_broker_alone(brokers: tuple[int, ...], erro
 async def grown(
     hall: Hall, count: int, *, validate_only: bool = False, **more: Any
 ) -> tuple[int, int]:
-    """Grow "t" from one partition: the error, and how many there are then."""
+    """Grow "t" from one partition; return the error and the number of partitions afterwards."""
     topic = hall.node.catalogue.create("t", 1, {})
     wanted = {"name": "t", "count": count, "assignments": None, **more}
     answer = await ask(hall, GROW, 3, topics=[wanted], validate_only=validate_only)
@@ -64,21 +64,21 @@ async def grown(
 
 
 def test_growing_may_be_tried_without_being_done() -> None:
-    """As tools do before they ask for it."""
+    """Tools validate a request before they send it for real."""
     assert in_hall(lambda hall: grown(hall, 3, validate_only=True)) == (0, 1)
     assert in_hall(lambda hall: grown(hall, 3)) == (0, 3)
 
 
 @pytest.mark.parametrize(("places", "found"), [(2, (0, 3)), (3, (BAD_ASSIGNMENT, 1))])
 def test_only_new_partitions_are_placed(places: int, found: tuple[int, int]) -> None:
-    """Two more are asked for: the one that stands has its place."""
+    """The request adds two partitions: the existing partition has its place."""
     new = [{"broker_ids": (1,)}] * places
     assert in_hall(lambda hall: grown(hall, 3, assignments=new)) == found
 
 
 @pytest.mark.parametrize("api", [DELETE, DELETE_RECORDS])
 def test_deletions_give_their_space_back(api: int) -> None:
-    """Where the disk is short, records are refused until somebody says that something was deleted."""
+    """A broker with a full disk refuses records until a deletion is reported."""
 
     async def story(hall: Hall) -> int:
         hall.node.catalogue.create("t", 1, {})
@@ -101,7 +101,7 @@ def test_deletions_give_their_space_back(api: int) -> None:
 def test_records_that_are_gone_are_deleted_without_an_error(
     offset: int, found: tuple[int, int]
 ) -> None:
-    """A repeated request, or one that retention has overtaken; an offset beyond the end is an error."""
+    """The offset may be deleted already; an offset beyond the end is an error."""
 
     async def story(hall: Hall) -> tuple[int, int]:
         log = hall.node.catalogue.create("t", 1, {}).partitions[0]
@@ -117,7 +117,7 @@ def test_records_that_are_gone_are_deleted_without_an_error(
 
 @pytest.mark.parametrize("version", [5, 6])
 def test_a_topic_takes_the_offsets_that_groups_committed_for_it_along(version: int) -> None:
-    """A new topic of its name begins anew, however it was deleted."""
+    """Both versions of the request delete the offsets: a new topic of this name has none."""
 
     async def story(hall: Hall) -> int:
         topic = hall.node.catalogue.create("t", 1, {})
@@ -142,7 +142,7 @@ def test_a_topic_takes_the_offsets_that_groups_committed_for_it_along(version: i
 
 @pytest.mark.parametrize("both", [True, False])
 def test_a_topic_to_delete_is_named_in_one_way(both: bool) -> None:
-    """By name or by id; an answer to both could not say which one went."""
+    """An answer to name and id together could not identify the deleted topic."""
 
     async def story(hall: Hall) -> int:
         topic = hall.node.catalogue.create("t", 1, {})
@@ -165,7 +165,7 @@ def test_a_topic_to_delete_is_named_in_one_way(both: bool) -> None:
 def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(
     policy: str, found: tuple[int, int]
 ) -> None:
-    """Its first records may be the only ones of their keys."""
+    """Its first records may be the only records of their keys."""
 
     async def story(hall: Hall) -> tuple[int, int]:
         log = hall.node.catalogue.create("t", 1, {"cleanup.policy": policy}).partitions[0]

@@ -1,4 +1,4 @@
-"""The APIs of transactions by version: who may write, what a client understands, what waits for the disk."""
+"""The APIs of transactions by version: rights to write, known errors, and waits for the disk."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Producer:
         self.id = self.epoch = -1
 
     async def init(self, version: int = 4, **more: Any) -> int:
-        """InitProducerId; its error."""
+        """Send InitProducerId; return its error."""
         values = {"transactional_id": "tx", "transaction_timeout": MINUTE, **more}
         if version >= 3:
             values = {"producer_id": -1, "producer_epoch": -1, **values}
@@ -44,7 +44,7 @@ class Producer:
         return int(answer.error_code)
 
     async def add(self, *numbers: int, version: int = 3, topic: str = "t") -> dict[int, int]:
-        """AddPartitionsToTxn; the error of each partition."""
+        """Send AddPartitionsToTxn; return the error of each partition."""
         answer = await ask(
             self.hall, ADD_PARTITIONS, version,
             v3_and_below_transactional_id="tx", v3_and_below_producer_id=self.id,
@@ -55,13 +55,13 @@ class Producer:
         return {p.partition_index: int(p.partition_error_code) for p in found.results_by_partition}
 
     async def add_group(self, group_id: str = "g", version: int = 3) -> int:
-        """AddOffsetsToTxn; its error."""
+        """Send AddOffsetsToTxn; return its error."""
         values = {"transactional_id": "tx", "producer_id": self.id, "producer_epoch": self.epoch}
         answer = await ask(self.hall, ADD_OFFSETS, version, group_id=group_id, **values)
         return int(answer.error_code)
 
     async def write(self, version: int = 9, **more: Any) -> int:
-        """Produce of one transactional record; its error."""
+        """Produce a transactional record; return the error."""
         header = {"producer_id": self.id, "epoch": self.epoch, "sequence": 0, "attributes": 0x10}
         data = batch(one_record(), **{**header, **more})
         topic = to_topic(data)
@@ -78,7 +78,7 @@ class Producer:
     async def commit(
         self, version: int = 3, *, note: str = "", count: int = 1, **more: Any
     ) -> set[int]:
-        """TxnOffsetCommit of so many partitions; its errors."""
+        """Send TxnOffsetCommit of this many partitions; return its errors."""
         parts = [
             {"partition_index": n, "committed_offset": 7, "committed_metadata": note}
             for n in range(count)
@@ -93,13 +93,13 @@ class Producer:
         return {int(p.error_code) for t in answer.topics for p in t.partitions}
 
     async def end(self, version: int = 3, *, commits: bool = True) -> Any:
-        """EndTxn; the answer."""
+        """Send EndTxn; return the answer."""
         values = {"transactional_id": "tx", "producer_id": self.id, "producer_epoch": self.epoch}
         return await ask(self.hall, END, version, committed=commits, **values)
 
 
 async def begun(hall: Hall, partitions: int = 1) -> Producer:
-    """A producer, and a topic of so many partitions."""
+    """Create a topic of this many partitions and return an initialised producer."""
     hall.node.catalogue.create("t", partitions, {})
     producer = Producer(hall)
     assert await producer.init() == 0
@@ -110,7 +110,7 @@ async def begun(hall: Hall, partitions: int = 1) -> Producer:
 def test_a_producer_names_both_its_id_and_its_epoch_or_neither(
     present: tuple[int, int], error: int
 ) -> None:
-    """Half of them is a bug of the client."""
+    """An id without an epoch, or the reverse, is a bug of the client."""
 
     async def story(hall: Hall) -> int:
         named = {"producer_id": present[0], "producer_epoch": present[1]}
@@ -145,7 +145,7 @@ def test_a_producer_that_names_its_epoch_goes_on_and_an_older_one_is_fenced() ->
 def test_a_fenced_producer_gets_an_error_that_its_version_knows(
     api: str, version: int, error: int
 ) -> None:
-    """PRODUCER_FENCED is known since KIP-588, in each API from a version of its own."""
+    """PRODUCER_FENCED exists since KIP-588, in each API from its own version on."""
 
     async def story(hall: Hall) -> int:
         old = await begun(hall)
@@ -164,7 +164,7 @@ def test_a_fenced_producer_gets_an_error_that_its_version_knows(
 
 
 def test_partitions_are_added_all_or_none() -> None:
-    """The error of the missing one, and of the others that nothing was attempted."""
+    """The missing partition has its own error, the remaining ones have OPERATION_NOT_ATTEMPTED."""
 
     async def story(hall: Hall) -> list[Any]:
         producer = await begun(hall, 2)
@@ -177,7 +177,7 @@ def test_partitions_are_added_all_or_none() -> None:
 
 @pytest.mark.parametrize(("name", "error"), [("", INVALID_GROUP), ("g", 0)])
 def test_only_a_group_with_a_name_is_added(name: str, error: int) -> None:
-    """Offsets of a nameless group could never be read."""
+    """Offsets of a group without a name could never be read."""
 
     async def story(hall: Hall) -> int:
         return await (await begun(hall)).add_group(name)
@@ -202,7 +202,7 @@ def test_a_record_outside_of_a_transaction_is_refused_until_clients_add_partitio
 
 
 def test_a_plain_record_within_an_open_transaction_is_refused() -> None:
-    """It would be committed or aborted with records that it does not belong to."""
+    """The record would be committed or aborted with a foreign transaction."""
 
     async def story(hall: Hall) -> list[int]:
         producer = await begun(hall)
@@ -217,7 +217,7 @@ def test_a_plain_record_within_an_open_transaction_is_refused() -> None:
 def test_offsets_of_a_group_outside_of_the_transaction_are_refused_until_version_5(
     version: int, error: int
 ) -> None:
-    """As for records; a client of version 5 adds the group by its commit."""
+    """A commit of version 5 adds the group, as a batch adds its partition."""
 
     async def story(hall: Hall) -> set[int]:
         producer = await begun(hall)
@@ -229,7 +229,7 @@ def test_offsets_of_a_group_outside_of_the_transaction_are_refused_until_version
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_offsets_count_from_the_commit_of_their_transaction_on(commits: bool) -> None:
-    """All slices of a long request, and none after an abort."""
+    """A commit makes all slices of a long request visible, an abort makes none visible."""
 
     async def story(hall: Hall) -> list[int]:
         producer = await begun(hall, room.COMMITTED_AT_ONCE + 1)
@@ -244,7 +244,7 @@ def test_offsets_count_from_the_commit_of_their_transaction_on(commits: bool) ->
 
 
 def test_a_transaction_that_ends_between_two_slices_takes_no_further_offset() -> None:
-    """Offsets that arrive after the end would wait for ever."""
+    """Offsets that arrive after the end would stay pending for ever."""
 
     async def story(hall: Hall) -> tuple[set[int], int]:
         producer = await begun(hall, room.COMMITTED_AT_ONCE + 1)
@@ -272,7 +272,7 @@ def test_a_transaction_that_ends_between_two_slices_takes_no_further_offset() ->
 def test_a_note_that_is_too_long_is_refused_where_the_group_admits_the_producer(
     note: str, errors: set[int]
 ) -> None:
-    """Its own error, if the transaction is sound."""
+    """The note's error has lower priority than an error of the transaction."""
 
     async def story(hall: Hall) -> list[set[int]]:
         producer = await begun(hall)
@@ -284,7 +284,7 @@ def test_a_note_that_is_too_long_is_refused_where_the_group_admits_the_producer(
 
 
 def test_a_member_commits_within_a_transaction_with_its_own_epoch() -> None:
-    """A stale epoch is an illegal generation in this API, in either protocol of groups."""
+    """In both group protocols a stale epoch is an illegal generation in this API."""
 
     async def story(hall: Hall) -> list[set[int]]:
         producer = await begun(hall)
@@ -303,7 +303,7 @@ def test_a_member_commits_within_a_transaction_with_its_own_epoch() -> None:
 
 @pytest.mark.parametrize(("version", "bumped"), [(4, False), (5, True)])
 def test_an_end_since_version_5_brings_the_next_epoch(version: int, bumped: bool) -> None:
-    """KIP-890's second version; a repeated end brings the same epoch again."""
+    """KIP-890's second version: a repeated end returns the same epoch again."""
 
     async def story(hall: Hall) -> list[Any]:
         producer = await begun(hall)
@@ -323,7 +323,7 @@ def test_an_end_since_version_5_brings_the_next_epoch(version: int, bumped: bool
 
 
 def test_the_last_epoch_of_an_id_is_followed_by_a_fresh_id() -> None:
-    """It comes with the end of the transaction, and no id is used up for any other end."""
+    """The fresh id comes with the end of the transaction; no further end uses up an id."""
 
     async def story(hall: Hall) -> list[int]:
         producer = await begun(hall)
@@ -344,7 +344,7 @@ def test_the_last_epoch_of_an_id_is_followed_by_a_fresh_id() -> None:
 
 
 def test_an_end_waits_for_the_disk_where_a_topic_asks_for_it() -> None:
-    """A failed wait refuses the end, and the client's next try waits again until it succeeds."""
+    """A failed wait refuses the end, and each retry waits again until a wait succeeds."""
 
     async def story(hall: Hall) -> list[Any]:
         hall.node.catalogue.create("t", 1, {"flush.messages": "1"})
@@ -369,7 +369,7 @@ def test_an_end_waits_for_the_disk_where_a_topic_asks_for_it() -> None:
 
 
 def test_a_partition_that_was_deleted_needs_no_wait_for_the_disk() -> None:
-    """Its transaction ends all the same."""
+    """The transaction still ends."""
 
     async def story(hall: Hall) -> list[Any]:
         topic = hall.node.catalogue.create("t", 1, {"flush.messages": "1"})
@@ -391,7 +391,7 @@ def test_a_partition_that_was_deleted_needs_no_wait_for_the_disk() -> None:
 
 
 def test_a_transactional_id_without_a_name_is_refused() -> None:
-    """It would be stored under a key that all such producers share."""
+    """All such producers would share a single key in the store."""
 
     async def story(hall: Hall) -> list[int]:
         producer = Producer(hall)
@@ -405,7 +405,7 @@ def test_a_transactional_id_without_a_name_is_refused() -> None:
 
 @pytest.mark.parametrize(("timeout_ms", "error"), [(0, 50), (1, 0), (900_000, 0), (900_001, 50)])
 def test_a_transaction_lasts_as_long_as_the_broker_allows(timeout_ms: int, error: int) -> None:
-    """transaction.max.timeout.ms, in milliseconds."""
+    """The limit is transaction.max.timeout.ms, in milliseconds."""
 
     async def story(hall: Hall) -> int:
         timeout = datetime.timedelta(milliseconds=timeout_ms)
@@ -415,7 +415,7 @@ def test_a_transaction_lasts_as_long_as_the_broker_allows(timeout_ms: int, error
 
 
 def test_an_end_that_waits_for_the_disk_does_not_get_the_epoch_of_the_next_producer() -> None:
-    """The next producer begins during the wait: the one before must stay fenced."""
+    """The next producer begins during the wait: the former producer must stay fenced."""
 
     async def story(hall: Hall) -> tuple[int, int, int]:
         hall.node.catalogue.create("t", 1, {"flush.messages": "1"})
@@ -435,7 +435,7 @@ def test_an_end_that_waits_for_the_disk_does_not_get_the_epoch_of_the_next_produ
 
 
 def test_a_later_end_waits_for_its_own_partitions_after_a_failed_wait() -> None:
-    """The first transaction's wait failed, and its producer went on."""
+    """The first transaction's wait failed, and its producer continued."""
 
     async def story(hall: Hall) -> list[Any]:
         for name in ("t", "u"):
@@ -460,7 +460,7 @@ def test_a_later_end_waits_for_its_own_partitions_after_a_failed_wait() -> None:
 
 
 def test_no_transaction_writes_its_marker_into_an_internal_topic() -> None:
-    """Clients see these topics as empty; Kafka answers as without a right."""
+    """Clients see these topics as empty; Kafka answers as if the right were missing."""
 
     async def story(hall: Hall) -> tuple[dict[int, int], int]:
         name = internal_topics.OFFSETS

@@ -1,4 +1,4 @@
-"""Answers of several partitions, topics and rules, compared whole: fetches, topics, rules, tools."""
+"""Whole answers of several partitions, topics and rules: fetches, topics, ACLs, tools."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BAD_ASSIGNMENT, UNKNOWN_PARTITION, STORAGE_ERROR, INVALID_REQUEST = 39, 3, 56, 4
 
 
 def test_each_partition_of_an_answer_obeys_its_own_limit_and_the_rest_of_the_whole_one() -> None:
-    """Three batches in each partition; the first batch of the answer comes in any case."""
+    """Each partition has three batches; the first batch of the answer is always included."""
 
     async def story(hall: Hall) -> list[list[int]]:
         topic = hall.node.catalogue.create("t", 3, {})
@@ -64,7 +64,7 @@ def test_each_partition_of_an_answer_obeys_its_own_limit_and_the_rest_of_the_who
 
 
 def test_a_fetch_of_nothing_does_not_wait() -> None:
-    """A consumer whose partitions were all taken away would be late for its next rebalance."""
+    """A consumer without partitions would be late for its next rebalance."""
 
     async def story(hall: Hall) -> int:
         hall.node.catalogue.create("t", 1, {})
@@ -82,7 +82,7 @@ def test_a_fetch_of_nothing_does_not_wait() -> None:
 
 
 def test_waiting_partitions_are_counted_until_their_own_fetch_ends() -> None:
-    """Two fetches wait, of two partitions and of one; the second one ends first."""
+    """A fetch of two partitions and a fetch of one wait; the second fetch ends first."""
 
     async def story(hall: Hall) -> list[int]:
         topics = [hall.node.catalogue.create(name, 2, {}) for name in ("t", "u")]
@@ -106,7 +106,7 @@ def test_waiting_partitions_are_counted_until_their_own_fetch_ends() -> None:
 
 
 def test_aborted_transactions_are_told_for_each_partition_of_a_committed_reader() -> None:
-    """Two partitions with an aborted transaction, one between them without; the third is open."""
+    """Two partitions have an aborted transaction, the partition between them has none."""
 
     async def story(hall: Hall) -> list[Any]:
         producer = await begun(hall, 4)
@@ -144,7 +144,7 @@ def test_aborted_transactions_are_told_for_each_partition_of_a_committed_reader(
 def test_zstd_in_any_batch_of_an_answer_is_refused_to_clients_that_cannot_read_it(
     first: str, version: int
 ) -> None:
-    """The partition beside it is read (KIP-110)."""
+    """The second partition is still read (KIP-110)."""
 
     async def story(hall: Hall) -> list[tuple[int, int]]:
         hall.node.catalogue.create("t", 2, {})
@@ -165,7 +165,7 @@ def test_zstd_in_any_batch_of_an_answer_is_refused_to_clients_that_cannot_read_i
 
 
 async def waiting_at(hall: Hall, offset: int, records: int) -> tuple[Any, asyncio.Future[Any]]:
-    """The topic "t" with so many records, and a fetch that waits for more of them at an offset."""
+    """Create "t" with this many records and start a fetch that waits at an offset."""
     topic = hall.node.catalogue.create("t", 1, {})
     for _ in range(records):
         await ask(hall, PRODUCE, 9, **to_topic(batch()))
@@ -178,7 +178,7 @@ async def waiting_at(hall: Hall, offset: int, records: int) -> tuple[Any, asynci
 
 @pytest.mark.parametrize(("trimmed_to", "error"), [(0, 0), (1, 0), (2, 1)])
 def test_a_trim_below_a_waiting_consumer_does_not_disturb_it(trimmed_to: int, error: int) -> None:
-    """A consumer at the new log start reads on; one below it has lost records."""
+    """A consumer at the new log start reads on; a consumer below it has lost records."""
 
     async def story(hall: Hall) -> tuple[int, int, int]:
         topic, asked = await waiting_at(hall, 1, 2)
@@ -192,7 +192,7 @@ def test_a_trim_below_a_waiting_consumer_does_not_disturb_it(trimmed_to: int, er
 
 
 def test_a_topic_that_is_deleted_under_a_waiting_consumer_is_unknown_to_it() -> None:
-    """The answer has neither records nor offsets; the records were there when it began to wait."""
+    """The answer has neither records nor offsets, although the wait began with records."""
 
     async def story(hall: Hall) -> tuple[int, int, int, int]:
         topic, asked = await waiting_at(hall, 0, 1)
@@ -208,7 +208,7 @@ def test_a_topic_that_is_deleted_under_a_waiting_consumer_is_unknown_to_it() -> 
 
 
 def test_an_empty_policy_is_a_config_of_its_own() -> None:
-    """It keeps all records (KIP-1161), and is not the broker's default; null leaves the default."""
+    """An empty policy keeps all records (KIP-1161); null leaves the broker's default."""
 
     async def story(hall: Hall) -> list[Any]:
         configs = [
@@ -240,7 +240,7 @@ def test_an_empty_policy_is_a_config_of_its_own() -> None:
 def test_a_place_is_needed_for_each_new_partition_if_any_is_given(
     places: tuple[int, ...] | None, error: int
 ) -> None:
-    """An empty list places none; null lets the broker choose. A topic beside it is grown."""
+    """An empty list has no places; null lets the broker choose. A second topic is grown."""
 
     async def story(hall: Hall) -> list[tuple[str, int, int]]:
         for name in ("t", "u"):
@@ -353,7 +353,7 @@ def test_a_topic_that_a_fetch_of_offsets_names_twice_is_answered_once_with_all_i
 
 
 def test_a_partition_number_below_zero_is_unknown_to_a_transaction() -> None:
-    """Python would take it for the last one; the sound partition beside it is not added."""
+    """Python would read -1 as the last partition; the valid partition is not added."""
 
     async def story(hall: Hall) -> Any:
         producer = await begun(hall, 2)
@@ -396,7 +396,7 @@ def test_an_unknown_partition_has_its_own_error_in_a_commit_of_a_transaction(fen
 def test_a_slice_of_offsets_that_is_not_stored_fails_the_request_and_ends_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The producer aborts; each slice before it was stored with its own offsets."""
+    """The producer aborts; each earlier slice was stored with its own offsets."""
     monkeypatch.setattr("faust_assigner.broker.api.transactions.COMMITTED_AT_ONCE", 2)
 
     async def story(hall: Hall) -> Any:
@@ -419,7 +419,7 @@ def test_a_slice_of_offsets_that_is_not_stored_fails_the_request_and_ends_it(
 
 
 def test_a_disk_that_refuses_rules_fails_the_valid_ones_alone() -> None:
-    """An invalid rule has its own reason, and none is in force."""
+    """The invalid rule has its own reason, and no rule takes effect."""
 
     async def story(hall: Hall) -> list[int]:
         hall.node.authorizer = Authorizer(Acls(MemoryStore()), frozenset({ANONYMOUS}))
@@ -434,7 +434,7 @@ def test_a_disk_that_refuses_rules_fails_the_valid_ones_alone() -> None:
 
 
 def test_a_log_directory_without_asked_partitions_names_no_topic() -> None:
-    """An empty list is not the null that asks for all of them."""
+    """An empty list differs from null, which requests all partitions."""
 
     async def story(hall: Hall) -> list[list[tuple[str, list[int]]]]:
         for name in ("t", "u"):
@@ -457,7 +457,7 @@ def test_a_log_directory_without_asked_partitions_names_no_topic() -> None:
 
 @pytest.mark.parametrize("replicas", [(1, 1), (1, 2), (2, 1)])
 def test_a_partition_has_one_replica_and_no_second_one(replicas: tuple[int, ...]) -> None:
-    """Not even on the same broker; the partition beside it is answered for itself."""
+    """A second replica on the same broker is refused, too; the second partition's result is good."""
 
     async def story(hall: Hall) -> list[tuple[int, int]]:
         hall.node.catalogue.create("t", 2, {})
@@ -483,7 +483,7 @@ def test_a_partition_has_one_replica_and_no_second_one(replicas: tuple[int, ...]
 def test_the_quorum_is_described_for_the_partition_of_the_metadata_alone(
     asked: list[tuple[str, tuple[int, ...]]], errors: list[int]
 ) -> None:
-    """This node leads it and is the only voter; Kafka refuses any other list whole."""
+    """This node is the leader and only voter; Kafka refuses any different list as a whole."""
 
     async def story(hall: Hall) -> Any:
         topics = [

@@ -1,4 +1,4 @@
-"""Requests to a broker with an authorizer: who sees, creates and deletes which topics."""
+"""Requests to a broker with an authorizer: the topics that a client may see, create and delete."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Rule = tuple[int, int, str]
 
 
 def with_rules(hall: Hall, *rules: Rule) -> None:
-    """Let clients do these operations on these resources, and nothing else."""
+    """Allow clients only these operations on these resources."""
     acls = Acls(MemoryStore())
     acls.add([Acl(kind, name, LITERAL, ANONYMOUS, "*", one, ALLOW) for one, kind, name in rules])
     hall.node.authorizer = Authorizer(acls, frozenset())
@@ -54,7 +54,7 @@ def with_rules(hall: Hall, *rules: Rule) -> None:
 def told(
     topics: tuple[str, ...], rules: tuple[Rule, ...], story: Callable[[Hall], Awaitable[Any]]
 ) -> Any:
-    """What a story finds where these topics exist, under these rules."""
+    """Run a story with these topics under these rules, and return its result."""
 
     async def prepared(hall: Hall) -> Any:
         for name in topics:
@@ -66,7 +66,7 @@ def told(
 
 
 def test_each_missing_topic_is_created_or_barred_by_its_own_rights() -> None:
-    """The first may not be created, the second may, and the third is hidden."""
+    """The first topic may not be created, the second may, and the third is hidden."""
 
     async def story(hall: Hall) -> Any:
         topics = [{"name": name} for name in ("seen", "made", "hidden", "there")]
@@ -82,7 +82,7 @@ def test_each_missing_topic_is_created_or_barred_by_its_own_rights() -> None:
 
 
 def test_a_disk_that_refuses_a_new_topic_leaves_it_missing_in_the_answer() -> None:
-    """The topics beside it are shown; the client asks again."""
+    """The existing topics are shown; the client retries."""
 
     async def story(hall: Hall) -> dict[str, int]:
         hall.node.catalogue.create("there", 1, {})
@@ -99,7 +99,7 @@ def test_a_disk_that_refuses_a_new_topic_leaves_it_missing_in_the_answer() -> No
 
 
 def test_a_topic_that_is_named_and_meant_by_its_id_is_shown_once() -> None:
-    """Before, between and after another one."""
+    """The request names each topic by id and by name, in mixed order."""
 
     async def story(hall: Hall) -> list[tuple[str | None, int]]:
         ids = [hall.node.catalogue.create(name, 1, {}).topic_id for name in ("t", "u")]
@@ -118,7 +118,7 @@ def test_a_topic_that_is_named_and_meant_by_its_id_is_shown_once() -> None:
 
 
 def test_clients_with_other_rights_get_no_answer_that_was_made_for_another_one() -> None:
-    """The topics of the second answer are those of the changed rules; the catalogue is the same."""
+    """The second answer follows the changed rules with an unchanged catalogue."""
 
     async def story(hall: Hall) -> list[list[str]]:
         found = []
@@ -138,7 +138,7 @@ def test_clients_with_other_rights_get_no_answer_that_was_made_for_another_one()
 def test_a_page_of_all_topics_leaves_the_hidden_ones_out_and_names_them_on_request(
     names: tuple[str, ...], shown: dict[str, int]
 ) -> None:
-    """A list of all topics must not tell that they exist."""
+    """The list of all topics must not reveal hidden topics."""
 
     async def story(hall: Hall) -> dict[str, int]:
         answer = await ask(
@@ -152,7 +152,7 @@ def test_a_page_of_all_topics_leaves_the_hidden_ones_out_and_names_them_on_reque
 
 
 def test_a_page_goes_on_behind_a_topic_that_was_deleted_meanwhile() -> None:
-    """The next topic begins with its first partition, also where the client named its topics."""
+    """The next topic begins with its first partition, even if the client named its topics."""
 
     async def story(hall: Hall) -> list[Any]:
         hall.node.catalogue.create("c", 3, {})
@@ -172,7 +172,7 @@ def test_a_page_goes_on_behind_a_topic_that_was_deleted_meanwhile() -> None:
 
 @pytest.mark.parametrize("by_id", [False, True])
 def test_only_topics_that_a_client_may_delete_are_deleted(by_id: bool) -> None:
-    """A missing topic is reported as missing to clients that may describe its name alone."""
+    """Only clients that may describe a missing topic's name see its absence."""
 
     async def story(hall: Hall) -> Any:
         names = ["mine", "seen", "gone", "hidden"]
@@ -191,7 +191,7 @@ def test_only_topics_that_a_client_may_delete_are_deleted(by_id: bool) -> None:
 
 
 def test_the_right_to_delete_on_the_cluster_deletes_every_topic() -> None:
-    """And a missing one is reported as missing."""
+    """A missing topic is reported as missing."""
 
     async def story(hall: Hall) -> list[int]:
         answer = await ask(hall, DELETE_TOPICS, 5, topic_names=("t", "gone"))
@@ -201,7 +201,7 @@ def test_the_right_to_delete_on_the_cluster_deletes_every_topic() -> None:
 
 
 def test_a_creator_without_the_right_to_read_configs_gets_none() -> None:
-    """The topic is created; the answer says that its configs are hidden."""
+    """The topic is created; the answer marks its configs as hidden."""
 
     async def story(hall: Hall) -> Any:
         topics = [{"name": "t", "num_partitions": 3, "replication_factor": 1}]
@@ -215,7 +215,7 @@ def test_a_creator_without_the_right_to_read_configs_gets_none() -> None:
 
 
 def test_an_empty_group_id_needs_a_right_like_any_other() -> None:
-    """No rule can name it, so that its heartbeat is refused for want of the right."""
+    """No rule can name the empty id, so the heartbeat is refused."""
 
     async def story(hall: Hall) -> int:
         answer = await ask(
@@ -230,7 +230,7 @@ def test_an_empty_group_id_needs_a_right_like_any_other() -> None:
 def test_a_group_is_described_to_clients_that_may_describe_all_its_topics(
     hidden: str, error: int
 ) -> None:
-    """Those of its second member count, too, and none of them is named in the refusal."""
+    """The second member's topics count as well, and the refusal names no topic."""
 
     async def story(hall: Hall) -> tuple[int, bool]:
         await beats(hall, "m1", 0, subscribed_topic_names=["t"])
@@ -250,7 +250,7 @@ def test_a_group_is_described_to_clients_that_may_describe_all_its_topics(
 
 
 def test_the_topics_that_a_member_has_count_beside_those_that_it_subscribes_to() -> None:
-    """It has left them out of its subscription and has not given them up yet."""
+    """The member has dropped the topic from its subscription and not revoked it yet."""
 
     async def story(hall: Hall) -> int:
         for name in ("t", "u", "v"):
@@ -269,7 +269,7 @@ def test_the_topics_that_a_member_has_count_beside_those_that_it_subscribes_to()
 @pytest.mark.parametrize("asks", [True, False])
 @pytest.mark.parametrize("api", [15, 69])
 def test_the_operations_on_a_group_are_told_to_clients_that_ask(api: int, asks: bool) -> None:
-    """For the groups that exist, in both protocols; the others have none to tell of."""
+    """Existing groups of both protocols have operations; missing groups have none."""
 
     async def story(hall: Hall) -> list[tuple[str, int]]:
         hall.node.catalogue.create("t", 1, {})
@@ -290,7 +290,7 @@ def test_the_operations_on_a_group_are_told_to_clients_that_ask(api: int, asks: 
 
 
 def test_records_for_a_barred_topic_are_refused_and_those_beside_it_are_taken() -> None:
-    """By name and by id; a topic id that is unknown has no name that a rule could bar."""
+    """Topics are named by name and by id; no rule can bar an unknown id."""
 
     async def story(hall: Hall) -> Any:
         ids = {topic.name: topic.topic_id for topic in hall.node.catalogue}
@@ -314,7 +314,7 @@ def test_records_for_a_barred_topic_are_refused_and_those_beside_it_are_taken() 
 def test_the_log_directory_is_shown_to_clients_that_may_describe_the_cluster(
     tmp_path: Path,
 ) -> None:
-    """With its place and its space; others get the error and no directory."""
+    """The answer has the directory and its space; further clients get an error."""
 
     async def story(hall: Hall) -> list[tuple[int, list[tuple[str, bool]]]]:
         hall.node.folder = tmp_path
@@ -330,7 +330,7 @@ def test_the_log_directory_is_shown_to_clients_that_may_describe_the_cluster(
 
 
 def test_a_created_topic_is_answered_with_its_counts_and_configs() -> None:
-    """One that is only validated exists nowhere; one replica is all that there is."""
+    """A validated topic is not created; the only broker allows a single replica."""
 
     async def story(hall: Hall) -> Any:
         hall.node.settings = replace(hall.node.settings, num_partitions=6)
@@ -354,7 +354,7 @@ def test_a_created_topic_is_answered_with_its_counts_and_configs() -> None:
 
 
 def test_a_page_shows_every_field_of_its_topics_and_partitions() -> None:
-    """An internal topic among them, and the operations of a client with few rights."""
+    """The page has an internal topic and the operations of a client with few rights."""
 
     async def story(hall: Hall) -> Any:
         names = ("__consumer_offsets", "t")
@@ -397,7 +397,7 @@ def test_a_page_shows_every_field_of_its_topics_and_partitions() -> None:
 def test_a_producer_gets_an_id_by_the_right_to_write_so(
     rules: tuple[Rule, ...], transactional: int, idempotent: int
 ) -> None:
-    """With a transactional id on that id, else on the cluster or on any topic."""
+    """The right is on the transactional id, or without such an id on the cluster or any topic."""
 
     async def story(hall: Hall) -> list[tuple[int, bool]]:
         with_rules(hall, *rules)

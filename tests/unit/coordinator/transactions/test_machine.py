@@ -85,7 +85,7 @@ def test_each_state_has_a_rule_for_each_event() -> None:
     assert set(RULES) == set(itertools.product(State, events))
 
 
-# -- the producer of a request ------------------------------------------------------------------------
+# -- the producer of a request -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("event", list(owned()), ids=str)
@@ -237,7 +237,7 @@ def test_the_epoch_above_the_last_one_is_of_no_producer(event: Event) -> None:
     assert ask(known(O_, epoch=LAST_EPOCH), last).error is Code.NONE
 
 
-# -- an open transaction ------------------------------------------------------------------------------
+# -- an open transaction -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("state", [E_, C_, A_])
@@ -340,7 +340,7 @@ def test_no_time_runs_without_an_open_transaction(state: State | None) -> None:
     assert ask(before, Tick(), 10**15) == Decision(Code.NONE)
 
 
-# -- every sequence of a few events -------------------------------------------------------------------
+# -- every sequence of a few events ------------------------------------------------------------------
 
 
 def choices(transaction: Transaction | None) -> Iterator[Event]:
