@@ -185,7 +185,7 @@ def test_rules_are_stored_once_and_found_again() -> None:
     ],
 )
 def test_an_invalid_rule_has_a_reason(change: dict[str, Any], words: str) -> None:
-    """The answer of CreateAcls contains it."""
+    """The answer of CreateAcls contains the reason."""
     assert rule().problem() is None
     assert words in (rule()._replace(**change).problem() or "")
 
@@ -270,7 +270,7 @@ def test_rules_that_are_gone_count_for_nothing_and_cost_nothing() -> None:
 
 
 def test_a_rule_of_all_names_is_found_once_for_the_name_of_all_names() -> None:
-    """It is a rule of that literal name as well."""
+    """The rule for all names is a rule for the literal name ``*`` as well."""
     acls = Acls(MemoryStore())
     acls.add([rule("*")])
     assert [len(list(acls.for_resource(a.TOPIC, name))) for name in ("*", "x")] == [1, 1]

@@ -68,7 +68,7 @@ def test_a_reader_of_a_removed_offset_gets_the_next_record(log: PartitionLog) ->
 
 
 def test_a_batch_that_is_lost_after_compaction_is_still_noticed(log: PartitionLog) -> None:
-    """Compaction notes each of its gaps; any further gap is damage."""
+    """Compaction notes each of its gaps; any other gap is damage."""
     for key in (b"a", b"b", b"a", b"c", b"d"):
         write(log, (key, b"v"))
     clean(log)

@@ -213,7 +213,7 @@ async def test_compaction_goes_on_after_a_round_that_failed(
 async def test_the_freed_bytes_of_all_passes_and_partitions_are_summed(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A partition takes three passes, the next a single pass, and a deleted topic's takes none."""
+    """One partition takes three passes, the next a single pass, a deleted topic's none."""
     monkeypatch.setattr(cleaning, "CHUNK_BATCHES", 1)
     node.compaction._max_keys = 2
     keys = {"one": b"abcabcz", "two": b"aaz", "gone": b"aaz"}

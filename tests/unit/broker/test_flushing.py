@@ -1,4 +1,4 @@
-"""flush.messages: records wait for the disk and share a wait; further requests do not wait."""
+"""flush.messages: records wait for the disk and share a wait; other requests do not wait."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def test_a_restored_group_with_members_is_no_group_of_offsets_alone() -> None:
 
 
 def test_a_session_that_ends_removes_its_member_at_the_alarm() -> None:
-    """The alarm is a session timeout after the member's last request."""
+    """The alarm is set one session timeout after the member's last request."""
     desk = Desk(MemoryStore())
     desk.stable()
     group = desk.service.get("g")

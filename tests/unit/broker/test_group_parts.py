@@ -176,7 +176,7 @@ def test_a_closed_group_leaves_the_readers_of_its_topics_to_the_other_groups() -
 def test_a_commit_outside_outdates_the_pending_offsets_of_every_transaction_for_its_partitions() -> (
     None
 ):
-    """The pending offsets change in memory and on disk; further partitions and groups do not."""
+    """The pending offsets change in memory and on disk; other partitions and groups do not."""
     store = MemoryStore()
     desk = Desk(store)
     for producer_id in (7, 8):

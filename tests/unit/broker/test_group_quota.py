@@ -1,4 +1,4 @@
-"""The rights to create groups: a flood from one address leaves room for further addresses."""
+"""The rights to create groups: a flood from one address leaves room for other addresses."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def commit(desk: Desk, peer: Peer, group_id: str) -> Code:
 
 
 def join(desk: Desk, peer: Peer, group_id: str, *, known: bool = True) -> Code | None:
-    """Send a first JoinGroup; return None while the join waits for further members."""
+    """Send a first JoinGroup; return None while the join waits for other members."""
     answers: list[Reply] = []
     desk.service.ask(
         group_id,
@@ -227,7 +227,7 @@ def test_a_connection_may_create_fewer_groups_than_its_address_has_left(
     ],
 )
 def test_empty_groups_of_the_own_address_and_kind_go_first(is_simple: bool, own: list[str]) -> None:
-    """Next are the address's second kind, then further addresses, the oldest group first."""
+    """Next are the address's other kind, then other addresses, the oldest group first."""
     quota, mine, other = GroupQuota(), Peer("10.0.0.2"), Peer("10.0.0.1")
     for name, peer, kind in (
         ("other", other, False),

@@ -230,7 +230,7 @@ def test_a_request_that_founds_nothing_leaves_no_group() -> None:
 
 
 def test_offsets_of_a_consumer_group_age_from_their_commit_once_nobody_reads_the_topic() -> None:
-    """As in Kafka, they expire a retention after the commit; the empty group is removed as well."""
+    """As in Kafka, they expire one retention time after the commit, and the group with them."""
     now = [1_000]
     groups = service(MemoryStore(), Catalogue.of([Topic("a", TOPIC, 3)]), lambda: now[0])
     _join(groups, "one")

@@ -209,7 +209,7 @@ def test_a_deleted_group_leaves_no_offsets_on_disk() -> None:
 
 
 def test_a_deleted_topic_takes_its_offsets_from_every_group() -> None:
-    """Offsets of further topics stay."""
+    """Offsets of other topics stay."""
     desk = Desk(MemoryStore())
     for group in ("g1", "g2"):
         desk.service.commit(group, {("gone", 0): Committed(1), ("stays", 0): Committed(1)})

@@ -41,7 +41,7 @@ def aiokafka_batch(timestamps: list[int], *, codec: int = 0) -> bytes:
 
 @pytest.fixture(params=["memory", "rocks"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    """Return both kinds of store."""
+    """Return a store of either kind."""
     return MemoryStore() if request.param == "memory" else RocksStore(tmp_path / "db")
 
 
@@ -75,7 +75,7 @@ def test_a_batch_that_is_not_what_it_claims_is_refused(data: bytes) -> None:
 
 
 def test_every_flipped_bit_under_the_checksum_is_noticed() -> None:
-    """A byte at a time is changed."""
+    """The test changes one byte at a time."""
     sound = batch()
     for position in range(23, len(sound)):
         broken = bytearray(sound)

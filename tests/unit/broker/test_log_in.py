@@ -201,7 +201,7 @@ async def test_a_mechanism_that_is_not_offered_and_a_second_choice_end_the_log_i
 async def test_each_failure_of_an_address_waits_twice_as_long_for_its_answer(
     users: Credentials, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The delay counts over an address's connections and does not affect further addresses."""
+    """The delay counts over an address's connections and does not affect other addresses."""
     waited: list[float] = []
 
     async def sleep(seconds: float) -> None:

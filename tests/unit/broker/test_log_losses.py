@@ -19,7 +19,7 @@ TOPIC = bytes(16)
 
 @pytest.fixture(params=["memory", "rocks"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    """Return both kinds of store."""
+    """Return a store of either kind."""
     return MemoryStore() if request.param == "memory" else RocksStore(tmp_path / "db")
 
 

@@ -28,7 +28,7 @@ TOPIC = uuid.UUID(int=1).bytes
 
 
 def test_each_waiting_fetch_is_woken_by_a_batch_a_marker_and_a_deletion() -> None:
-    """A waiter may stop to wait meanwhile; the waiters see the deletion when they are called."""
+    """A waiter may stop waiting meanwhile; the waiters see the deletion when they are called."""
     log = PartitionLog(MemoryStore(), TOPIC, 0)
     woken: list[tuple[str, int, bool]] = []
 

@@ -118,7 +118,7 @@ def outcome(wire: Wire) -> Any:
 
 
 def test_a_long_fetch_that_waits_for_records_leaves_its_place() -> None:
-    """Consumers of many partitions would keep all further long requests waiting."""
+    """Consumers of many partitions would keep all other long requests waiting."""
 
     async def story(hall: Hall) -> int:
         topic = hall.node.catalogue.create("t", INLINE_ELEMENTS + 1, {})

@@ -112,7 +112,7 @@ async def test_the_text_of_a_scrape_has_every_value_in_its_place(
 def test_the_time_of_a_heartbeat_counts_for_its_own_protocol(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Further requests are not measured."""
+    """Other requests are not measured."""
     monkeypatch.setattr(meter_module, "time", SimpleNamespace(monotonic=lambda: 100.0))
     meter = Meter()
     for frame, heard_at in ((b"\0\x0cx", 99.5), (b"\0\x44x", 98.0), (b"\0\x0b", 1.0), (b"\0", 1.0)):

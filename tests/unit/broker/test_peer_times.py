@@ -332,7 +332,7 @@ def test_a_repeated_request_is_checked_again_where_there_are_rules() -> None:
 
 
 def test_a_peer_that_fails_to_log_in_is_answered_and_let_go() -> None:
-    """The peer may not try further mechanisms on the same connection."""
+    """The peer may not try other mechanisms on the same connection."""
 
     async def story(hall: Hall) -> list[object]:
         peer, wire = Clock(hall).connect("SASL_PLAINTEXT")

@@ -92,7 +92,7 @@ def test_another_topics_deletion_leaves_the_offsets_of_open_transactions() -> No
 
 
 def test_a_deleted_group_leaves_no_pending_offset(tmp_path: Path) -> None:
-    """Neither in memory nor on disk, where the next start would find the group again."""
+    """No offset stays in memory or on disk, where the next start would find the group again."""
     bench = waiting(tmp_path)
     replies: list[Code] = []
     bench.node.groups.ask("g", CommitOffsets, lambda reply: None)

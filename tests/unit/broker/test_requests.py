@@ -113,7 +113,7 @@ def test_an_answer_has_so_many_bytes_whatever_its_partitions_hold() -> None:
 def test_a_transactional_batch_without_a_transactional_id_is_refused() -> None:
     """No coordinator would end its transaction, and read_committed readers would wait for ever.
 
-    As in Kafka, all further batches of the request are refused, too.
+    As in Kafka, all other batches of the request are refused, too.
     """
 
     async def story(hall: Hall) -> tuple[list[int], list[int]]:

@@ -111,7 +111,7 @@ def test_sticky_moves_what_balance_wants_and_nothing_else() -> None:
 
 
 def test_co_partitioned_topics_meet_on_one_consumer() -> None:
-    """Equal partition numbers of equal topics stay together with any owner and through a join."""
+    """In topics of equal size, equal partition numbers share a consumer, even after a join."""
     group = Group({"orders": 6, "payments": 6, "audit": 4})
     for name, orders, payments in (("a", [0, 1, 2], [3, 4, 5]), ("b", [3, 4, 5], [0, 1, 2])):
         group.join(name, CoPartitionedAssignor())

@@ -418,7 +418,7 @@ def test_a_classic_group_is_described_with_every_field(
 def test_a_dead_group_that_has_offsets_alone_keeps_its_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Refused offsets are an error; a group of a different protocol is not."""
+    """Refused offsets are an error; a group of another protocol is not."""
     ends_at(monkeypatch, 9)
     gone = SimpleNamespace(
         error_code=69, group_state="Dead", protocol_type="", protocol_data="", members=[]

@@ -407,7 +407,7 @@ LATE: Final[Sequence[Step]] = (
     VIEWS,
 )  # fmt: skip
 
-#: A dynamic member replaces a static member under its own id; immediate refusals.
+#: A dynamic member replaces a static member under its own id; other requests are refused.
 TAKEOVER: Final[Sequence[Step]] = (
     replace(H1, token=1, server_assignor=None), 500, replace(H3, token=2),
     beat(H1, 3, NOW, {A: (0, 1, 2, 3), B: (0,)}), beat(H3, 4, NOW), beat(H3, 5, -2),

@@ -237,7 +237,7 @@ def test_uniform_searches_for_the_last_avoidable_moves_up_to_a_number_of_members
 
 
 def _best(group: GroupSpec) -> tuple[int, int]:
-    """Try every assignment: return the least sum of squared loads and the most stays (negative)."""
+    """Try every assignment: return the least sum of squared loads and the most stays, negated."""
     before = flat({m: s.target for m, s in group.members.items()})
     pairs = [(t, p) for t, topic in sorted(group.topics.items()) for p in range(topic.partitions)]
     readers = [[m for m in sorted(group.members) if t in group.members[m].topics] for t, _ in pairs]

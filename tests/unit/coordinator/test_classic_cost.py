@@ -1,4 +1,4 @@
-"""A request's cost does not grow with the members: a thousand requests would cost its square."""
+"""A request's cost does not grow with the members, or all members would cost the square."""
 
 from __future__ import annotations
 

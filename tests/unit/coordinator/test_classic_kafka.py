@@ -69,7 +69,7 @@ def test_the_first_to_come_with_an_id_of_its_own_is_unknown() -> None:
 
 
 def test_a_join_phase_that_none_of_its_static_members_came_to_goes_on() -> None:
-    """The newcomer that caused it left; the static members stay for a further rebalance timeout."""
+    """The newcomer that caused it left; the static members stay for one more rebalance timeout."""
     bench = Bench()
     ids = bench.stable(2, instances=True)
     newcomer = bench.join()

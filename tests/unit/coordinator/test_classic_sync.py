@@ -118,7 +118,7 @@ def test_a_sync_of_another_generation_is_refused(offset: int) -> None:
 
 
 def test_a_sync_of_a_stranger_is_refused() -> None:
-    """UNKNOWN_MEMBER_ID has priority over every further error."""
+    """UNKNOWN_MEMBER_ID has priority over every other error."""
     bench = Bench()
     _completing(bench)
     assert _synced(bench, bench.sync("stranger", 77)).error is Code.UNKNOWN_MEMBER_ID
@@ -309,7 +309,7 @@ def test_a_commit_while_the_leader_assigns_is_told_to_wait() -> None:
 
 
 def test_a_commit_while_the_leader_assigns_is_no_sign_of_life() -> None:
-    """A member that only commits is removed after its session timeout, as in Kafka."""
+    """Before the assignment, a member that only commits expires with its session, as in Kafka."""
     bench = Bench()
     member = _completing(bench)[1]
     bench.pass_time(SESSION_MS - 1)

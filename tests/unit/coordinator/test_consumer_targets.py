@@ -42,7 +42,7 @@ def test_a_heartbeat_does_not_wait_for_a_computation_elsewhere() -> None:
 
 
 def test_one_computation_at_a_time_and_the_next_one_sees_everybody() -> None:
-    """A thousand joins during a computation cause a single further computation."""
+    """A thousand joins during a computation cause one more computation."""
     bench = far_away()
     bench.join("m0")
     for k in range(1, 1_000):

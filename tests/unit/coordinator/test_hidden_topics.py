@@ -81,7 +81,7 @@ def test_a_withdrawn_right_moves_the_partitions_to_a_client_that_has_it() -> Non
 
 
 def test_two_clients_that_exchange_their_rights_exchange_their_partitions() -> None:
-    """The group's sets of topics stay the same, but each set now belongs to the second client."""
+    """The group's sets of topics stay the same, but the two clients exchange them."""
     group = Group(alice="open", bob="secret")
     group.read("a", ALICE)
     group.read("b", BOB)

@@ -66,7 +66,7 @@ def test_a_setting_that_is_no_number_leaves_the_next_round_unknown(name: str, sa
 
 
 def test_a_copy_that_lags_too_far_is_refused() -> None:
-    """101 missing records exceed the limit of 100; copies on further members do not count."""
+    """101 missing records exceed the limit of 100; copies on other members do not count."""
     made = at_rest()
     holders = {
         name for name in ("m0", "m2") if set(made.answer_of(name).standbys[LOG]) & owned(made, "m1")
@@ -328,7 +328,7 @@ def test_a_name_that_is_no_members_is_an_error() -> None:
 
 
 def test_a_group_that_lacks_a_member_is_not_complete() -> None:
-    """With ``--members``, the last restarted worker is still missing."""
+    """``--members``: the worker that restarted last is still missing."""
     found = look(at_rest())
     assert asked(found, budget=Budget(members=3)).verdict == SAFE
     assert asked(found, budget=Budget(members=4)).verdict == NOT_SAFE

@@ -147,7 +147,7 @@ def test_only_a_cooperative_member_holds_its_partitions_in_the_next_round(
 
 
 def test_the_last_owner_of_a_partition_without_an_owner_is_remembered() -> None:
-    """A topic's only subscriber stopped; after its return its partitions move from that member."""
+    """The topic's only subscriber w1 stopped; a later move of the topic starts from w1."""
     fleet = fleet_of(("orders", LOG), w0=joined("w0"))
     fleet = replace(fleet, owner={("news", 0): "w1", ("orders", 0): "w1"})
     after, _, _ = fleet.round()

@@ -236,7 +236,7 @@ def test_each_code_of_an_app_is_fired_in_this_file() -> None:
 
 
 def test_a_loopback_url_is_a_fault_with_one_broker_elsewhere() -> None:
-    """A broker on a remote host shows a group on several hosts."""
+    """A broker on a remote host means that the group runs on several hosts."""
     facts = replace(GOOD, url="http://localhost:6066", brokers=("127.0.0.1", "kafka-1"))
     assert codes(facts) == ["FA004 warning"]
 

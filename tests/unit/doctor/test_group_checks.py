@@ -298,7 +298,7 @@ def with_log(**changes: Any) -> dict[str, TopicFacts]:
 
 
 def test_a_changelog_that_loses_rows_is_found() -> None:
-    """The workers report whether the table is windowed, which decides the level of the finding."""
+    """The workers report whether the table is windowed, and until which age it needs its rows."""
     losing = with_log(cleanup_policy="compact,delete", retention_ms=60_000)
     assert codes(facts(topics=losing)) == ["FA008 error"]
     windowed = {"tables": (table(is_windowed=True, expires_s=60.0),)}
@@ -330,7 +330,7 @@ def test_members_beyond_the_tasks_are_found() -> None:
 
 
 def test_a_group_s_record_near_its_limit_is_found() -> None:
-    """The limit is four fifths of the brokers' limit, or of the smallest limit in a worker's settings."""
+    """The limit is four fifths of the brokers' limit, or of the smallest one in the settings."""
     good = facts()
     taken = sum(member.record_bytes for member in good.evidence.group.members)
     assert of("FA011", replace(good, record_bytes=int(taken / 0.8) + 1)) == []

@@ -65,7 +65,7 @@ def offset(value: int) -> bytes:
 def test_the_last_allowed_value_is_read_and_the_next_one_is_refused(
     allowed: Callable[[], object], refused: Callable[[], object]
 ) -> None:
-    """A value beyond its limit raises MetadataRefused and no different error."""
+    """A value beyond its limit raises MetadataRefused and no other error."""
     allowed()
     with pytest.raises(MetadataRefused):
         refused()

@@ -95,7 +95,7 @@ def fields(*pairs: tuple[int, bytes]) -> bytes:
         b"noise",
         encode_directory(SOME)[:-4],
         zlib.compress(b"\0" * (5 << 20)),
-        fields((1, b"t"), (2, b"u"), (4, b"\x02\x00\x00\x01\x04\x00")),  # rank 1 of a single member
+        fields((1, b"t"), (2, b"u"), (4, b"\x02\x00\x00\x01\x04\x00")),  # rank 1, one member
         fields(
             (1, b"t"), (2, b"u"), (4, b"\x02\x00\x00\x01\x02\xff\xff\xff\xff\x07")
         ),  # two billion owners

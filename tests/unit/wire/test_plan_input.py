@@ -80,7 +80,7 @@ def _pairs(said: Any) -> Any:
 
 
 def test_every_argument_and_every_claim_comes_back() -> None:
-    """Zeros and further values that look empty are kept, too."""
+    """Zeros and other values that look empty are kept, too."""
     found = read_again(ASKED)
     assert [claims(one) for one in found.members] == [claims(one) for one in MEMBERS]
     assert replace(found, members=()) == replace(ASKED, members=())

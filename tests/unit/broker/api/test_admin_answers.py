@@ -230,7 +230,7 @@ def test_two_open_transactions_are_shown_with_their_own_producers_and_offsets() 
 
 
 def test_each_user_of_a_change_succeeds_or_fails_alone() -> None:
-    """A deletion and a creation of the same user are both refused; further changes are made."""
+    """A deletion and a creation of the same user are both refused; the other changes are made."""
 
     async def story(hall: Hall) -> Any:
         hall.node.credentials.set_password("old", "x")

@@ -82,7 +82,7 @@ async def open_transaction(hall: Hall) -> Any:
 def test_a_committed_reader_finds_no_offset_from_the_open_transaction_on(
     committed: int, found: dict[int, int]
 ) -> None:
-    """The latest offset and a search by time exclude the transaction; further readers see both."""
+    """The latest offset and a search by time exclude the transaction; other readers see both."""
 
     async def story(hall: Hall) -> dict[int, int]:
         await open_transaction(hall)

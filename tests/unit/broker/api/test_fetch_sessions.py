@@ -157,7 +157,7 @@ def test_a_session_by_name_does_not_go_on_by_topic_id() -> None:
 
 
 def test_only_so_many_sessions_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limit is max.incremental.fetch.session.cache.slots; further answers are complete."""
+    """The limit is max.incremental.fetch.session.cache.slots; other answers are complete."""
     monkeypatch.setattr(fetch_sessions, "MAX_PARTITIONS", 2)
 
     async def story(hall: Hall) -> list[bool]:

@@ -18,7 +18,7 @@ UNKNOWN_PARTITION, UNSUPPORTED_VERSION, STORAGE_ERROR, UNKNOWN_LEADER_EPOCH = 3,
 
 
 async def two_records(hall: Hall) -> None:
-    """Append two batches of a record each to "t", of the times 1,000 and 2,000."""
+    """Append two batches of one record each to "t", of the times 1,000 and 2,000."""
     hall.node.catalogue.create("t", 1, {})
     for timestamp in (1_000, 2_000):
         await ask(hall, PRODUCE, 9, **to_topic(batch(timestamp=timestamp)))

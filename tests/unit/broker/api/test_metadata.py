@@ -169,7 +169,7 @@ def test_pages_show_each_partition_once_and_none_is_longer_than_asked(limit: int
 
 
 def test_a_page_is_no_longer_than_the_broker_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broker's limit bounds the client's; a limit of 0 returns a partition a page."""
+    """The broker's limit bounds the client's; a limit of 0 returns one partition per page."""
     monkeypatch.setattr(topic_pages, "MAX_PARTITIONS", 2)
 
     async def story(hall: Hall) -> list[int]:

@@ -43,7 +43,7 @@ def test_one_refused_partition_closes_a_connection_without_acks(
 
 
 def test_a_record_that_finds_no_space_asks_for_what_deletions_freed() -> None:
-    """Otherwise a full broker would refuse records until a further deletion."""
+    """Otherwise a full broker would refuse records until the next deletion."""
 
     async def story(hall: Hall) -> tuple[int, int]:
         hall.node.catalogue.create("t", 1, {})

@@ -180,7 +180,7 @@ def test_a_handshake_names_the_mechanisms_and_version_0_is_followed_by_bare_toke
 
 
 def test_an_unknown_version_is_answered_where_the_client_asks_for_versions() -> None:
-    """The answer has version 0 and all APIs (KIP-511); further requests end their connection."""
+    """The answer has version 0 and all APIs (KIP-511); other requests end their connection."""
 
     async def story(hall: Hall) -> Any:
         frame = bytearray(next(frames(API_VERSIONS, 1, 3, client_software_name="x",
@@ -241,7 +241,7 @@ def test_older_clients_replace_all_configs_of_a_resource() -> None:
 
 
 def test_a_change_that_is_only_validated_is_refused_or_not_made() -> None:
-    """Topics and groups do so; lists are edited in the order of the request."""
+    """The request changes a topic and a group; lists are edited in the order of the request."""
 
     async def story(hall: Hall) -> Any:
         topic = hall.node.catalogue.create("t", 1, {"cleanup.policy": "delete"})
@@ -446,7 +446,7 @@ def test_there_are_no_reassignments_and_no_quotas() -> None:
 
 
 def test_a_topic_that_is_missing_from_a_page_has_the_reason() -> None:
-    """The name is possible or invalid; missing topics do not count against the page's limit."""
+    """A valid and an invalid name are missing; missing topics do not fill the page."""
 
     async def story(hall: Hall) -> Any:
         hall.node.catalogue.create("t", 2, {})

@@ -101,7 +101,7 @@ def test_deletions_give_their_space_back(api: int) -> None:
 def test_records_that_are_gone_are_deleted_without_an_error(
     offset: int, found: tuple[int, int]
 ) -> None:
-    """The offset may be deleted already; an offset beyond the end is an error."""
+    """An offset below the log start is no error; an offset beyond the end is an error."""
 
     async def story(hall: Hall) -> tuple[int, int]:
         log = hall.node.catalogue.create("t", 1, {}).partitions[0]

@@ -202,7 +202,7 @@ def test_a_record_outside_of_a_transaction_is_refused_until_clients_add_partitio
 
 
 def test_a_plain_record_within_an_open_transaction_is_refused() -> None:
-    """The record would be committed or aborted with a foreign transaction."""
+    """The record would be committed or aborted with a transaction that it does not belong to."""
 
     async def story(hall: Hall) -> list[int]:
         producer = await begun(hall)
@@ -323,7 +323,7 @@ def test_an_end_since_version_5_brings_the_next_epoch(version: int, bumped: bool
 
 
 def test_the_last_epoch_of_an_id_is_followed_by_a_fresh_id() -> None:
-    """The fresh id comes with the end of the transaction; no further end uses up an id."""
+    """The fresh id comes with the end of the transaction; no other end uses up an id."""
 
     async def story(hall: Hall) -> list[int]:
         producer = await begun(hall)

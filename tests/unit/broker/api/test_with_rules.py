@@ -314,7 +314,7 @@ def test_records_for_a_barred_topic_are_refused_and_those_beside_it_are_taken() 
 def test_the_log_directory_is_shown_to_clients_that_may_describe_the_cluster(
     tmp_path: Path,
 ) -> None:
-    """The answer has the directory and its space; further clients get an error."""
+    """The answer has the directory and its space; other clients get an error."""
 
     async def story(hall: Hall) -> list[tuple[int, list[tuple[str, bool]]]]:
         hall.node.folder = tmp_path
