@@ -340,9 +340,7 @@ async def test_who_stops_while_it_joins_is_in_no_round(
     async with Crowd(bootstrap) as crowd:
         await crowd.join("a")
         await crowd.greeted("a")
-        crowd.diaries[
-            "a"
-        ].slow_s = 4.0  # the next round waits for it, longer than a leave may take
+        crowd.diaries["a"].slow_s = 4.0  # the next round waits for it, longer than a leave may take
         late = await crowd.join("late", session_timeout_s=60.0)
         await until("the round began", lambda: crowd.members["a"].share is None)
         await until("the newcomer has its id", lambda: bool(late._member_id))

@@ -81,9 +81,7 @@ class Client:
         self.owned: Owned = frozenset()
         self.put_out = 0
         self.rejoins = True
-        self.is_blocked = (
-            False  # an unanswered join of its own still holds its instance id
-        )
+        self.is_blocked = False  # an unanswered join of its own still holds its instance id
 
     def own(self, owned: Owned) -> None:
         """Take the partitions; no other client may hold them."""

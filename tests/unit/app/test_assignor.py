@@ -1,4 +1,4 @@
-"""PartitionAssignor: Faust's contract, method by method."""
+"""PartitionAssignor fulfils Faust's contract, method by method."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.shop import LOG, TOPICS, assignor_of, group, said
 
 
 def test_faust_finds_the_class_by_its_name() -> None:
-    """The one line of an app: the setting, and nothing else."""
+    """The setting is the only line that an app needs."""
     app = faust.App(
         "x", PartitionAssignor="faust_assigner:PartitionAssignor", table_standby_replicas=2
     )
@@ -34,7 +34,7 @@ def test_faust_finds_the_class_by_its_name() -> None:
 
 
 def test_roles_as_tables_and_producers_ask_for_them() -> None:
-    """Actives and standbys are sets of TP, disjoint, and single questions agree with them."""
+    """Actives and standbys are disjoint sets of TP, and the single checks agree."""
     found = group()
     for app in found.apps.values():
         actives, standbys = app.assignor.assigned_actives(), app.assignor.assigned_standbys()
@@ -50,12 +50,12 @@ def test_roles_as_tables_and_producers_ask_for_them() -> None:
 
 
 def test_the_leader_topic_is_an_ordinary_topic() -> None:
-    """Exactly one member leads timers."""
+    """Exactly one member runs the leader's timers."""
     assert len(group().actives("shop-__assignor-__leader")) == 1
 
 
 def test_nobody_asks_before_the_first_assignment() -> None:
-    """A fresh assignor has no partitions, no groups and no owners to route to."""
+    """A new assignor has no partitions, no groups and no owners."""
     assignor = make_app("http://w", tables=["totals"]).assignor
     assert assignor.assigned_actives() == assignor.assigned_standbys() == set()
     assert assignor.tables_metadata() == assignor.external_topics_metadata() == {}
@@ -64,7 +64,7 @@ def test_nobody_asks_before_the_first_assignment() -> None:
 
 
 def test_how_far_copies_were_read_is_said_until_the_next_assignment() -> None:
-    """A join may have to be repeated."""
+    """A join may be repeated."""
     found = group()
     assignor = assignor_of(found, "m0")
     assignor.read_to = {TP(LOG, 0): 5}
@@ -75,7 +75,7 @@ def test_how_far_copies_were_read_is_said_until_the_next_assignment() -> None:
 
 
 def test_an_assignment_names_the_round_and_the_tasks_of_what_is_awaited() -> None:
-    """And an ordinary one is followed by no other."""
+    """An ordinary assignment requests no second round."""
     found = group()
     assignor = assignor_of(found, "m0")
     assert assignor.awaited.generation == assignor.generation == 0
@@ -88,7 +88,7 @@ def test_an_assignment_names_the_round_and_the_tasks_of_what_is_awaited() -> Non
 
 @pytest.mark.parametrize("follows", [True, False])
 def test_the_cause_of_a_round_is_kept_for_its_second_round_alone(follows: bool) -> None:
-    """Any later round has a cause of its own."""
+    """A later round has its own cause."""
     assignor = assignor_of(group(), "m0")
     assert assignor.last_round is not None
     assignor.last_round = replace(assignor.last_round, follows=follows)
@@ -99,12 +99,12 @@ def test_the_cause_of_a_round_is_kept_for_its_second_round_alone(follows: bool) 
 
 
 def test_the_directory_of_dynamic_members_has_no_instances() -> None:
-    """Their member ids end with their processes; a restarted member would look for its own in vain."""
+    """A dynamic member id ends with its process, so a restarted member would not find it."""
     assert assignor_of(group(2))._memory.directory.instances == ()
 
 
 def test_who_leaves_or_holds_says_so() -> None:
-    """Each by itself."""
+    """Each flag is independent."""
     assignor = assignor_of(group(), "m0")
     for holds, leaves in ((True, False), (False, True)):
         assignor.holds, assignor.leaves = holds, leaves
@@ -115,7 +115,7 @@ def test_who_leaves_or_holds_says_so() -> None:
 def test_what_could_not_be_said_is_not_taken_for_warm(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The leader knew nothing of it."""
+    """The leader knew no claims of the member."""
     found = group()
     found.rebalance()
     caplog.set_level("INFO")
@@ -127,7 +127,7 @@ def test_what_could_not_be_said_is_not_taken_for_warm(
 
 
 def test_the_router_finds_every_owner() -> None:
-    """Tables by their changelogs, topics by themselves; the same on every member."""
+    """Changelogs find tables, and topics find themselves, on every member alike."""
     found = group()
     urls = {m: f"http://w{m[1:]}:6066" for m in found.apps}
     for m, app in found.apps.items():
@@ -151,7 +151,7 @@ def test_the_router_finds_every_owner() -> None:
 
 
 def test_fausts_own_router_works_on_it() -> None:
-    """app.router asks by table name and by topic, as web views do."""
+    """app.router looks up table names and topics, as web views do."""
     found = group()
     app = found.apps["m1"]
     app.producer = Mock(key_partition=lambda topic, key: TP(topic, 2))
@@ -161,7 +161,7 @@ def test_fausts_own_router_works_on_it() -> None:
 
 
 def test_members_that_share_a_url_keep_their_partitions(caplog: pytest.LogCaptureFixture) -> None:
-    """Stock forgets all but one of them; we merge, say so and count it."""
+    """Stock keeps a single member per URL; we merge them, log the URL and count it."""
     found = WireGroup(TOPICS)
     for m in ("m0", "m1"):
         found.add(m, make_app("http://same:6066", tables=["totals"]), found.partitions)
@@ -172,7 +172,7 @@ def test_members_that_share_a_url_keep_their_partitions(caplog: pytest.LogCaptur
 
 
 def test_group_ids_stay_when_topics_come(caplog: pytest.LogCaptureFixture) -> None:
-    """Transactional ids are built from them: a new topic renumbers nothing, also under a new leader."""
+    """Transactional ids depend on group ids; a new topic or leader changes none."""
     found = group()
     before = {t: assignor_of(found).group_for_topic(t) for t in TOPICS}
     assert before["orders"] == before[LOG] != before["shop-__assignor-__leader"]
@@ -185,7 +185,7 @@ def test_group_ids_stay_when_topics_come(caplog: pytest.LogCaptureFixture) -> No
 
 
 def torn_by_a_round(found: WireGroup, *, transactions: bool = True) -> dict[str, frozenset[TP]]:
-    """What each member is asked to let go and to take on again; the round is played by the way."""
+    """Play a round; return the partitions each member must revoke and take again."""
     torn = dict[str, frozenset[TP]]()
     with patch.object(
         faust.App, "in_transaction", new_callable=PropertyMock, return_value=transactions
@@ -204,7 +204,7 @@ def torn_by_a_round(found: WireGroup, *, transactions: bool = True) -> dict[str,
 
 @pytest.mark.parametrize("transactions", [True, False])
 def test_only_transactions_are_torn_where_groups_merge(transactions: bool) -> None:
-    """A topic that only some members read becomes one that all read: its partitions get another id."""
+    """A topic of some members becomes a topic of all: its partitions get a different id."""
     found = group()
     found.partitions["returns"] = found.partitions["orders"]
     found.topics["m0"].add("returns")
@@ -223,7 +223,7 @@ def test_only_transactions_are_torn_where_groups_merge(transactions: bool) -> No
 
 @pytest.mark.parametrize("flags", [{}, {"synchronize_all_active_partitions": True}])
 def test_a_global_table_is_never_torn(flags: dict[str, bool]) -> None:
-    """A partition of its source goes, or gets another id; streams of other partitions read the table on."""
+    """Streams read the table on although its source's partition is revoked or gets a new id."""
     found = WireGroup({"orders": 8, "shop-rates-changelog": 8})
     for i in range(3):
         app = make_app(f"http://w{i}", global_tables={"rates": flags})
@@ -240,7 +240,7 @@ def test_a_global_table_is_never_torn(flags: dict[str, bool]) -> None:
 
 
 def test_group_ids_outlive_their_topics_and_unreadable_answers() -> None:
-    """A producer ends the transactions of what was revoked after the new assignment has come."""
+    """A producer ends the transactions of revoked partitions after the new assignment."""
     found = group()
     clicks = {m: app.assignor.group_for_topic("orders") for m, app in found.apps.items()}
     for m in found.topics:
@@ -255,7 +255,7 @@ def test_group_ids_outlive_their_topics_and_unreadable_answers() -> None:
 
 
 def test_a_global_table_is_everywhere() -> None:
-    """Every member recovers all of it; standbys are what it does not write itself."""
+    """Every member restores the whole table; its standbys are the other members' partitions."""
     for flags, full in (
         ({}, False),
         ({"use_partitioner": True}, True),
@@ -277,7 +277,7 @@ def test_a_global_table_is_everywhere() -> None:
 
 @pytest.mark.parametrize("flags", [{}, {"use_partitioner": True}])
 def test_a_global_table_moves_nothing(flags: dict[str, bool]) -> None:
-    """Its synthetic actives are no claims: rebalances without a change move no partition."""
+    """Synthetic actives are no claims, so a rebalance without a change moves no partition."""
     found = WireGroup({"orders": 9, "shop-rates-changelog": 9, "shop-names-changelog": 2})
     for i in range(3):
         app = make_app(f"http://w{i}", global_tables={"rates": flags, "names": flags})
@@ -295,7 +295,7 @@ def test_a_global_table_moves_nothing(flags: dict[str, bool]) -> None:
 def test_a_global_table_whose_changelog_is_missing_is_left_out(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Stock raises KeyError here and the group hangs."""
+    """Stock raises KeyError here, and the group hangs."""
     found = WireGroup({"orders": 4})
     app = make_app("http://w", global_tables={"rates": {}})
     found.add("m0", app, ["orders", "shop-rates-changelog"])
@@ -306,7 +306,7 @@ def test_a_global_table_whose_changelog_is_missing_is_left_out(
 
 
 def test_missing_and_shrunk_topics_are_said(caplog: pytest.LogCaptureFixture) -> None:
-    """A topic that is not there is left out, one created anew with fewer partitions is cut."""
+    """A missing topic is left out; claims beyond a recreated, smaller topic are cut."""
     found = group()
     found.partitions = {"orders": 3, LOG: 3, "shop-__assignor-__leader": 1}
     for m in found.topics:
@@ -321,7 +321,7 @@ def test_missing_and_shrunk_topics_are_said(caplog: pytest.LogCaptureFixture) ->
 
 
 def test_a_table_the_leader_does_not_know_keeps_its_standbys() -> None:
-    """A rolling deploy adds a table: the old leader takes the new members' word for its changelog."""
+    """In a rolling deploy the old leader accepts the changelog that the new members report."""
     found = WireGroup({**TOPICS, "shop-new-changelog": 6})
     for i in range(2):
         found.add(f"old{i}", make_app(f"http://old{i}", tables=["totals"]), TOPICS)
@@ -337,7 +337,7 @@ def test_a_table_the_leader_does_not_know_keeps_its_standbys() -> None:
 
 
 def test_one_member_cannot_turn_anothers_source_into_a_changelog() -> None:
-    """A topic is a changelog when all its subscribers say so."""
+    """A topic is a changelog if all its subscribers report it."""
     found = WireGroup(TOPICS)
     found.add("m0", make_app("http://w0", tables=["totals"]), TOPICS)
     liar = make_app("http://w1", tables=["totals"])
@@ -348,7 +348,7 @@ def test_one_member_cannot_turn_anothers_source_into_a_changelog() -> None:
 
 
 def test_the_protocol_version_is_the_lowest_members() -> None:
-    """An older member reads the answer it knows."""
+    """An older member can decode its answer."""
     found = group(2)
     metadata = {
         m: ConsumerProtocolMemberMetadata.decode(raw) for m, raw in found.join_bytes().items()
@@ -366,7 +366,7 @@ def test_the_protocol_version_is_the_lowest_members() -> None:
 def test_the_directory_is_left_out_before_kafka_refuses_the_group(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Owners and standbys still travel; requests cannot be routed, which is said."""
+    """Owners and standbys are still sent; the log reports that requests cannot be routed."""
     found = group(2, faust_assigner_group_record_bytes=500)
     assert len(found.actives("orders")) == 6
     assert assignor_of(found).tables_metadata() == {}
@@ -380,14 +380,14 @@ def test_the_directory_is_left_out_before_kafka_refuses_the_group(
 def test_a_group_record_may_have_exactly_as_many_bytes_as_the_setting_says(
     limit: int, is_named: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sizes of all members are added; the next byte costs the directory."""
+    """The sizes of all members add up; a further byte removes the directory."""
     monkeypatch.setattr(leader, "_record_bytes", lambda *_: 100_000)
     found = group(2, faust_assigner_group_record_bytes=limit)
     assert bool(assignor_of(found).tables_metadata()) is is_named
 
 
 def urls_of_copies(member: Any) -> list[tuple[str, ...]]:
-    """Of each partition of the table, who has a copy."""
+    """Return the URLs of the copies of each partition of the table."""
     return [tuple(map(str, member.standbys_of(TP(LOG, p)))) for p in range(6)]
 
 
@@ -404,7 +404,7 @@ def test_copies_are_named_where_the_leader_may_answer_from_them() -> None:
 
 
 def test_copies_are_left_out_before_owners_are() -> None:
-    """A group whose record would be too large with them goes on without."""
+    """A group whose record would be too large continues without the copies."""
     least = next(
         size
         for size in range(500, 5000, 10)
@@ -418,7 +418,7 @@ def test_copies_are_left_out_before_owners_are() -> None:
 
 
 def test_the_same_bytes_for_any_hash_seed_and_member_order() -> None:
-    """One digest over three hash seeds and two orders of members."""
+    """Three hash seeds and two orders of members give the same digest."""
     script = """
 import hashlib, sys, time
 from tests.support.faust_group import WireGroup, make_app

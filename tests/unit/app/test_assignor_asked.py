@@ -1,4 +1,4 @@
-"""PartitionAssignor as it is asked: before the first assignment, by producers and by the router."""
+"""PartitionAssignor's queries: before the first assignment, by producers and by the router."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.support.shop import LOG, TOPICS, assignor_of, group
 
 
 def test_before_its_first_round_a_member_claims_nothing() -> None:
-    """It neither holds nor leaves, offers no cooperative rounds, and is in no generation."""
+    """Its flags are unset, and it has no generation."""
     app = make_app("http://w")
     assignor = faust_assigner.PartitionAssignor(app)
     assert assignor.replicas == 0
@@ -43,7 +43,7 @@ def test_before_its_first_round_a_member_claims_nothing() -> None:
 
 
 def consumer_at(**coordinator: Any) -> Any:
-    """An app whose consumer's coordinator says that."""
+    """Return an app whose consumer has a coordinator with these attributes."""
     at = SimpleNamespace(_coordinator=SimpleNamespace(**coordinator))
     return SimpleNamespace(_consumer=SimpleNamespace(_thread=SimpleNamespace(_consumer=at)))
 
@@ -52,12 +52,12 @@ def consumer_at(**coordinator: Any) -> Any:
     ("generation", "known"), [(7, 7), (1, 1), (0, -1), (-1, -1), (None, -1), (True, -1)]
 )
 def test_the_generation_is_kafkas_from_the_first_round_on(generation: Any, known: int) -> None:
-    """Anything else means that there is none."""
+    """Any other value counts as no generation."""
     assert kafka_generation(consumer_at(generation=generation)) == known
 
 
 def test_the_member_id_is_the_one_that_the_group_gave() -> None:
-    """Empty before that, and without a consumer."""
+    """The id is empty before the join and without a consumer."""
     assert kafka_member_id(consumer_at(member_id="w1-abc")) == "w1-abc"
     assert kafka_member_id(consumer_at(member_id=None)) == ""
     without = SimpleNamespace(_consumer=None)
@@ -65,7 +65,7 @@ def test_the_member_id_is_the_one_that_the_group_gave() -> None:
 
 
 def producing(key_partition: Any, of_consumer: Any = None) -> Any:
-    """The assignor of an app whose producer and consumer place keys like that."""
+    """Return the assignor of an app whose producer and consumer use these partitioners."""
     app = make_app("http://w")
     app.producer = Mock(key_partition=Mock(side_effect=key_partition))
     app._consumer = Mock(key_partition=Mock(side_effect=of_consumer))
@@ -73,7 +73,7 @@ def producing(key_partition: Any, of_consumer: Any = None) -> Any:
 
 
 def test_a_key_is_where_the_producer_puts_it() -> None:
-    """As a TP of Faust's."""
+    """The result is Faust's TP."""
     found = producing(lambda topic, key: (topic, len(key))).partition_of("orders", b"abc")
     assert found == TP("orders", 3)
     assert isinstance(found, TP)
@@ -83,7 +83,7 @@ def test_a_key_is_where_the_producer_puts_it() -> None:
 def test_the_consumer_places_a_key_of_a_topic_that_the_producer_has_not_asked_about(
     number: int,
 ) -> None:
-    """aiokafka's producer fails with a TypeError there."""
+    """aiokafka's producer raises a TypeError for such a topic."""
     assignor = producing(TypeError, lambda topic, key: number)
     assert assignor.partition_of("orders", b"k") == TP("orders", number)
 
@@ -97,13 +97,13 @@ def test_the_consumer_places_a_key_of_a_topic_that_the_producer_has_not_asked_ab
     ],
 )
 def test_a_key_whose_place_is_not_known_is_a_key_error(of_producer: Any, of_consumer: Any) -> None:
-    """The router answers 503 then."""
+    """The router then answers 503."""
     with pytest.raises(KeyError, match="orders"):
         producing(of_producer, of_consumer).partition_of("orders", b"k")
 
 
 def test_owners_are_found_in_the_directory_or_in_the_lists_of_a_stock_leader() -> None:
-    """Tables among changelogs, sources among other topics."""
+    """Tables are changelogs, sources are other topics."""
     assignor = make_app("http://w").assignor
     lists: Any = Mock(
         directory=Directory(),
@@ -126,7 +126,7 @@ def test_owners_are_found_in_the_directory_or_in_the_lists_of_a_stock_leader() -
 
 
 def answered(**fields: Any) -> Any:
-    """A reader of answers that finds this."""
+    """Return a decoder that returns this answer."""
     return lambda user_data: Answer(**{"actives": {}, "standbys": {}, **fields})
 
 
@@ -134,7 +134,7 @@ def answered(**fields: Any) -> Any:
 def test_a_second_round_follows_an_answer_that_says_among_how_many(
     monkeypatch: pytest.MonkeyPatch, among: int
 ) -> None:
-    """The member then waits for the standbys that only the second answer names."""
+    """The second answer names the remaining standbys, and the member waits for them."""
     assignor = assignor_of(group(1))
     awaited = {LOG: Runs.of([1, 2])}
     answering = answered(among=among, awaited=awaited, standbys=awaited)
@@ -147,7 +147,7 @@ def test_a_second_round_follows_an_answer_that_says_among_how_many(
 
 
 def test_an_answer_that_cannot_be_read_is_followed_by_no_round() -> None:
-    """The member would join again at once, for ever."""
+    """Else the member would join again at once, for ever."""
     assignor = assignor_of(group(1))
     assert not assignor.is_followed(ConsumerProtocolMemberAssignment(4, [], b"noise"))
 
@@ -158,7 +158,7 @@ def test_an_answer_that_cannot_be_read_is_followed_by_no_round() -> None:
 def test_a_member_that_the_leader_knows_by_another_url_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, url: str, is_foreign: bool
 ) -> None:
-    """Requests are routed there; each such answer is counted."""
+    """Requests are routed to the other URL; each such answer is counted."""
     assignor = make_app("http://w").assignor
     monkeypatch.setattr(module, "decode_answer", answered(url=url))
     for _ in range(2):
@@ -170,7 +170,7 @@ def test_a_member_that_the_leader_knows_by_another_url_says_so(
 def test_a_join_that_cannot_be_encoded_is_one_of_a_new_member(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each is counted; a look at the files before it raises nothing and counts nothing."""
+    """Each failure is counted; an earlier look at the files neither raises nor counts."""
     assignor = assignor_of(group(1))
     monkeypatch.setattr(module, "said_by", Mock(side_effect=ZeroDivisionError))
     assignor.look_at_files(TOPICS)
@@ -184,7 +184,7 @@ def test_a_join_that_cannot_be_encoded_is_one_of_a_new_member(
 
 @pytest.mark.parametrize("broken", ["start_span", "tags", "set_tag"])
 def test_a_tracer_that_fails_costs_no_answer(broken: str) -> None:
-    """Wherever it fails; the span is closed nevertheless once it was begun."""
+    """Any call may fail; a started span is closed nevertheless."""
     found = group(1)
     app = found.apps["m0"]
     app.tracer, app._span_add_default_tags = MagicMock(name="tracer"), Mock()
@@ -198,7 +198,7 @@ def test_a_tracer_that_fails_costs_no_answer(broken: str) -> None:
 
 
 def test_a_span_has_the_members_and_what_they_were_given() -> None:
-    """As stock's."""
+    """The span equals stock's."""
     found = group(2)
     app = found.apps["m0"]
     app.tracer, app._span_add_default_tags = MagicMock(name="tracer"), Mock()
@@ -218,7 +218,7 @@ def test_a_span_has_the_members_and_what_they_were_given() -> None:
 def test_a_report_that_fails_hides_no_round_from_the_sensors(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Neither on the leader nor on a member."""
+    """This holds for the leader and for a member."""
     found = group(1)
     sensor = MagicMock(name="sensor")
     found.apps["m0"].sensors.add(sensor)
@@ -233,7 +233,7 @@ def test_a_report_that_fails_hides_no_round_from_the_sensors(
 def test_a_plan_that_failed_is_an_error_for_the_sensors_and_no_decision(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Observers hear of plans alone; the error is the planner's."""
+    """Observers get plans only; the sensors get the planner's error."""
     found = group(1)
     sensor, told = MagicMock(name="sensor"), list[Any]()
     found.apps["m0"].sensors.add(sensor)
@@ -250,7 +250,7 @@ def test_a_plan_that_failed_is_an_error_for_the_sensors_and_no_decision(
 def test_a_missing_fixup_is_a_warning_unless_the_repairs_are_switched_off(
     repairs: str, lines: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The app here chose Faust's assignor, so that the fixup left it alone; two assignors give one line."""
+    """The app chose Faust's assignor, so it has no fixup; two assignors log a single line."""
     monkeypatch.setenv(REPAIRS.name, repairs)
     app = make_app("http://w", assignor=StockAssignor, broker="kafka://127.0.0.1:1")
     for _ in range(2):
@@ -259,7 +259,7 @@ def test_a_missing_fixup_is_a_warning_unless_the_repairs_are_switched_off(
 
 
 def test_weights_that_fail_are_counted_at_each_round() -> None:
-    """And the partitions weigh the same."""
+    """All partitions then weigh the same."""
     found = group(1)
     assignor_of(found).weights_provider = Mock(side_effect=ZeroDivisionError)
     for _ in range(2):
@@ -268,7 +268,7 @@ def test_weights_that_fail_are_counted_at_each_round() -> None:
     assert not assignor_of(found).last_round.inputs.weights  # type: ignore[union-attr]
 
 
-# -- the whole of a view, of an assignment and of a decision
+# -- a whole view, a whole assignment and a whole decision
 
 
 def test_a_leaders_view_has_all_that_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,7 +306,7 @@ def test_a_leaders_view_has_all_that_it_knows(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_view_of_a_leader_without_a_past_is_empty() -> None:
-    """Of its first round; reads from copies are off by default."""
+    """Before the first round all fields are empty; reads from copies are off by default."""
     view = make_app("http://w").assignor._view()
     assert (view.last, view.last_generation, view.generation) == (Directory(), -1, -1)
     assert (view.record, view.before, view.first) == (Record(), None, None)
@@ -314,7 +314,7 @@ def test_the_view_of_a_leader_without_a_past_is_empty() -> None:
 
 
 def test_an_assignment_is_taken_over_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Roles, groups, what is awaited, and the file for the next process; a topic may come in two parts."""
+    """This covers roles, groups, awaited copies and the file; a topic may come in two parts."""
     app = make_app("http://w", tables=["totals"], datadir=str(tmp_path))
     Path(app.conf.appdir).mkdir(parents=True)
     assignor = app.assignor
@@ -355,7 +355,7 @@ def test_an_assignment_is_taken_over_whole(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_a_worker_that_stops_remembers_no_further_assignment(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It has its partitions for a moment only, while others stop as well."""
+    """In a joint stop the worker has these partitions for a moment only."""
     app = make_app("http://w", datadir=str(tmp_path))
     Path(app.conf.appdir).mkdir(parents=True)
     for generation in (6, 7):
@@ -371,7 +371,7 @@ def test_a_worker_that_stops_remembers_no_further_assignment(
 
 
 def test_the_rows_of_one_table_are_found_by_worker() -> None:
-    """A worker that owns nothing of it is named without any; other tables are left out."""
+    """A worker without partitions of the table is listed without any; other tables are left out."""
     assignor = make_app("http://w").assignor
     by_url = {"http://a": {LOG: [0], "other": [1]}, "http://b": {"other": [0]}}
     assignor._memory = Mock(changelog_distribution=by_url)
@@ -380,7 +380,7 @@ def test_the_rows_of_one_table_are_found_by_worker() -> None:
 
 
 def test_a_member_says_what_it_does_and_what_took_too_long() -> None:
-    """By topic; and what it joined with is known until a join that could not be encoded."""
+    """Overdue copies are listed by topic; ``joined_with`` lasts until a failed encoding."""
     assignor = assignor_of(group(2))
     assignor.overdue = frozenset({TP(LOG, 3), TP(LOG, 1)})
     assignor.cooperative = True
@@ -397,7 +397,7 @@ def test_a_member_says_what_it_does_and_what_took_too_long() -> None:
 def test_a_round_that_fails_as_a_whole_is_dealt_and_told_as_an_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Members keep getting partitions; the count of delayed rounds and the last round stay."""
+    """Members still get partitions; the counts of delays and the last round stay."""
     caplog.set_level("INFO")
     found = group(3)
     assignor, sensor = assignor_of(found), MagicMock(name="sensor")
@@ -418,7 +418,7 @@ def test_a_round_that_fails_as_a_whole_is_dealt_and_told_as_an_error(
 
 
 def test_sensors_that_fail_are_counted_and_change_no_answer() -> None:
-    """At each hook of each round."""
+    """Each hook of each round counts."""
     found = group(2)
     sensor = MagicMock(name="sensor")
     sensor.on_assignment_start.side_effect = ZeroDivisionError
@@ -431,7 +431,7 @@ def test_sensors_that_fail_are_counted_and_change_no_answer() -> None:
 
 
 def test_a_decision_is_told_to_the_observers_with_its_plan() -> None:
-    """One call for each round that this member leads."""
+    """Only rounds led by this member are reported."""
     found = group(2)
     told: list[Any] = []
     assignor_of(found).on_decision(lambda *decision: told.append(decision))
@@ -448,7 +448,7 @@ def test_a_decision_is_told_to_the_observers_with_its_plan() -> None:
 def test_the_rounds_that_members_delayed_are_counted_from_round_to_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As the last decision says; the next view begins with it."""
+    """The next view starts with the last decision's counts."""
     found = group(2)
     assignor = assignor_of(found)
     last = assignor.last_round

@@ -1,4 +1,4 @@
-"""An app is repaired once, before it makes what would be repaired, and not where its settings forbid it."""
+"""An app is repaired once, before the repaired parts exist, unless its settings forbid it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from faust_assigner.errors import ConfigError
 
 
 def app_in(folder: Path, **options: Any) -> Any:
-    """An app of plain Faust, not started; its assignor is stock's, so that nothing repairs it by itself."""
+    """Return a stock Faust app, not started, which has no repairs by itself."""
     return faust.App(
         "plain",
         web_enabled=False,
@@ -34,7 +34,7 @@ def app_in(folder: Path, **options: Any) -> Any:
 
 
 def parts(app: Any) -> list[Any]:
-    """What a repair puts in place of Faust's."""
+    """Return the parts that a repair replaces."""
     conf = app.conf
     return [
         conf.TableManager,
@@ -49,7 +49,7 @@ def parts(app: Any) -> list[Any]:
 async def test_a_second_repair_changes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Neither by the fixup nor by the assignor, even once the tables are made; no warning either."""
+    """Fixup and assignor may both repair, even after the tables exist, without a warning."""
     app = app_in(tmp_path)
     repair(app)
     once = parts(app)
@@ -76,7 +76,7 @@ async def test_an_app_that_is_in_use_is_warned_about_once(
 
 
 def test_the_installers_are_the_parts_that_the_fixup_names() -> None:
-    """In the same order; the page is no part of the app."""
+    """The order is equal; the page is not installed into the app."""
     assert (*module.INSTALLERS, "page") == fixup.PARTS
 
 
@@ -91,7 +91,7 @@ async def test_only_the_parts_that_are_named_are_installed(tmp_path: Path) -> No
 
 
 class OwnTables(TableManager):
-    """An app's own."""
+    """An app's own table manager."""
 
 
 @pytest.mark.parametrize("repaired", [True, False])
@@ -101,14 +101,14 @@ async def test_snapshots_that_faust_s_recovery_cannot_use_are_named_in_the_log(
     caplog: pytest.LogCaptureFixture,
     repaired: bool,
 ) -> None:
-    """Without the repairs nothing restores from them."""
+    """Without the repairs no recovery restores from snapshots."""
     monkeypatch.setenv("FAUST_ASSIGNER_SNAPSHOTS", str(tmp_path))
     module.install(app_in(tmp_path), ["repairs"] if repaired else [])
     assert ("FAUST_ASSIGNER_SNAPSHOTS is not used" in caplog.text) == (not repaired)
 
 
 async def test_an_apps_own_class_stays_below_ours(tmp_path: Path) -> None:
-    """Once; under its own name."""
+    """The app's class is mixed in once and keeps its name."""
     app = app_in(tmp_path, TableManager=OwnTables)
     module.install(app, ("repairs", "driver_assignor"))
     made = app.conf.TableManager
@@ -118,7 +118,7 @@ async def test_an_apps_own_class_stays_below_ours(tmp_path: Path) -> None:
 
 
 async def test_a_class_that_is_none_of_fausts_is_refused(tmp_path: Path) -> None:
-    """Faust's methods would stand before its own."""
+    """Faust's methods would precede the class's own."""
     app = app_in(tmp_path, Router=Unrelated)
     with pytest.raises(
         ConfigError, match=r"Unrelated must be a subclass of faust.app.router.Router"
@@ -127,11 +127,11 @@ async def test_a_class_that_is_none_of_fausts_is_refused(tmp_path: Path) -> None
 
 
 class Unrelated:
-    """A router that does not derive from Faust's."""
+    """A router without Faust's router as a base."""
 
 
 async def test_queues_of_an_earlier_flow_control_follow_the_repaired_one(tmp_path: Path) -> None:
-    """An app may make a queue before its settings are read."""
+    """An app may create a queue before its settings are read."""
     app = app_in(tmp_path)
     before, queue = app.flow_control, app.FlowControlQueue(8, clear_on_resume=True)
     repair(app)
@@ -171,7 +171,7 @@ def transport_of(app: Any, **attributes: Any) -> None:
 async def test_an_apps_own_thread_of_the_consumer_stays_below_ours(
     tmp_path: Path, installed: tuple[str, ...], ours: str
 ) -> None:
-    """Its consumer class names it."""
+    """The app's consumer class names the thread class."""
     app = app_in(tmp_path)
     transport_of(app, thread_class=OwnThread)
     module.install(app, installed)
@@ -183,7 +183,7 @@ async def test_an_apps_own_thread_of_the_consumer_stays_below_ours(
 async def test_a_thread_that_an_apps_consumer_makes_without_naming_it_is_refused(
     tmp_path: Path,
 ) -> None:
-    """It would not be made any more."""
+    """Otherwise the app's thread would no longer be created."""
     app = app_in(tmp_path)
     transport_of(app, _new_consumer_thread=lambda self: OwnThread(self))
     module.install(app, ("driver_assignor",))
@@ -192,7 +192,7 @@ async def test_a_thread_that_an_apps_consumer_makes_without_naming_it_is_refused
 
 
 async def test_tables_are_guarded_only_where_copies_may_answer(tmp_path: Path) -> None:
-    """Each class that the settings name, and an app's own stays below ours."""
+    """Each table class of the settings is guarded; an app's own class stays a base."""
     for stale_s, guarded in ((30.0, True), (0.0, False)):
         app = app_in(tmp_path, faust_assigner_stale_reads_s=stale_s, SetTable=OwnSets)
         module.install(app, ("repairs", "reads"))
@@ -202,7 +202,7 @@ async def test_tables_are_guarded_only_where_copies_may_answer(tmp_path: Path) -
 
 
 class OwnSets(SetTable):  # type: ignore[misc]
-    """An app's own."""
+    """An app's own set table."""
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ async def test_each_set_of_parts_has_classes_of_its_own(
     recovery: str | None,
     consumer: str | None,
 ) -> None:
-    """And the repairs have their transactions, and a producer that knows all its topics."""
+    """The repairs include transactions and a producer that knows all its topics."""
     app = app_in(tmp_path)
     module.install(app, installed)
     made = app._new_consumer()
@@ -246,14 +246,14 @@ async def test_each_set_of_parts_has_classes_of_its_own(
 async def test_streams_take_batches_as_the_guarantee_asks(
     tmp_path: Path, guarantee: str, ours: str
 ) -> None:
-    """Of whole transactions, or early for a round."""
+    """The batches end with transactions, or early for a rebalance."""
     app = app_in(tmp_path, processing_guarantee=guarantee)
     module.install(app, ("repairs",))
     assert issubclass(app.conf.Stream, getattr(module, ours))
 
 
 async def test_copies_are_watched_only_where_they_may_answer(tmp_path: Path) -> None:
-    """The service asks the broker several times a second."""
+    """The service polls the broker several times a second."""
     for stale_s, count in ((30.0, 1), (0.0, 0)):
         app = app_in(tmp_path, faust_assigner_stale_reads_s=stale_s)
         module.install(app, ("repairs", "router", "reads"))
@@ -276,7 +276,7 @@ async def test_an_app_without_the_repairs_answers_no_requests_for_keys(tmp_path:
 
 
 async def test_an_apps_consumer_is_wrapped_once_for_all_of_its_parts(tmp_path: Path) -> None:
-    """The warning of tables in memory is logged once as well."""
+    """Otherwise the warning about memory tables would be logged twice."""
     app = app_in(tmp_path)
     create = app._new_consumer
     module.install(app, ("repairs", "driver_assignor"))

@@ -1,4 +1,4 @@
-"""What Faust loads from its entry point: our assignor is asked, wherever it can be."""
+"""Faust's entry point: the fixup makes the consumer use our assignor wherever possible."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OURS = "faust_assigner:PartitionAssignor"
 
 
 def strategies_of(app: Any) -> list[Any]:
-    """What the consumer that Faust creates would join the group with; nothing is connected."""
+    """Return the assignors of the consumer that Faust creates, without connecting."""
     consumer = app.consumer._thread._create_worker_consumer(app.transport)
     try:
         found: list[Any] = consumer._partition_assignment_strategy
@@ -35,7 +35,7 @@ def strategies_of(app: Any) -> list[Any]:
 
 
 def app_of(assignor: Any, **options: Any) -> faust.App:
-    """A configured app with a broker nobody listens at."""
+    """Return a configured app with an unreachable broker."""
     app = make_app("http://w", assignor=assignor, broker="kafka://127.0.0.1:1", **options)
     app.finalize()
     return app
@@ -53,20 +53,20 @@ def test_a_heartbeat_that_comes_after_the_session_is_an_error_at_start(
 
 
 def test_a_heartbeat_within_the_session_and_another_assignor_start() -> None:
-    """Stock's apps are not ours to refuse."""
+    """Apps with the stock assignor are not checked."""
     assert app_of(OURS, broker_heartbeat_interval=5.9, broker_session_timeout=6.0).conf
     stock = app_of(StockAssignor, broker_heartbeat_interval=9.0, broker_session_timeout=6.0)
     assert stock.conf.broker_heartbeat_interval == 9.0
 
 
 def test_faust_finds_the_fixup_by_its_entry_point() -> None:
-    """One app, one fixup, without a line in the app."""
+    """The app needs no line of code for the fixup."""
     (entry,) = [e for e in entry_points(group="faust.fixups") if e.name == "faust_assigner"]
     assert entry.load() is Fixup
 
 
 def test_an_app_that_nobody_uses_any_more_is_freed() -> None:
-    """Faust's signals are those of all apps of a process, and keep for ever who is connected strongly."""
+    """Faust's signals are shared by all apps of a process and keep strongly connected receivers."""
     app = weakref.ref(app_of(OURS))
     gc.collect()
     assert app() is None
@@ -74,7 +74,7 @@ def test_an_app_that_nobody_uses_any_more_is_freed() -> None:
 
 
 async def test_without_tables_and_standbys_faust_would_take_round_robin() -> None:
-    """The fact this exists for; if Faust changes it, the fixup can go."""
+    """The fixup exists because of this; if Faust changes it, the fixup can go."""
     assert strategies_of(app_of(StockAssignor, replicas=0)) == [RoundRobinPartitionAssignor]
 
 
@@ -87,13 +87,13 @@ async def test_without_tables_and_standbys_ours_is_asked() -> None:
 
 @pytest.mark.parametrize("tables", [(), ("totals",)])
 async def test_with_standbys_or_tables_nothing_changes(tables: tuple[str, ...]) -> None:
-    """Faust asks ours by itself."""
+    """Faust uses our assignor itself."""
     app = app_of(OURS, replicas=1, tables=tables)
     assert strategies_of(app) == [app.assignor]
 
 
 async def test_apps_that_chose_another_assignor_are_left_alone() -> None:
-    """The fixup is created for every app of the process and must not touch theirs."""
+    """Faust creates the fixup for every app of the process, including stock apps."""
     app = app_of(StockAssignor, replicas=0)
     assert app.configured
     assert not [name for name in vars(app) if "faust_assigner" in name]
@@ -103,7 +103,7 @@ async def test_apps_that_chose_another_assignor_are_left_alone() -> None:
 async def test_a_driver_that_never_asks_is_named_at_the_start(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """confluent:// assigns inside librdkafka, whatever assignor the app chose."""
+    """confluent:// assigns inside librdkafka, regardless of the app's assignor."""
     app = make_app("http://w", assignor=OURS, broker="confluent://127.0.0.1:1")
     app.finalize()
     assert "not used" not in caplog.text
@@ -115,7 +115,7 @@ async def test_a_driver_that_never_asks_is_named_at_the_start(
 def test_on_a_host_that_a_needed_part_does_not_know_the_app_does_not_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of every part but those an app can do without, each is asked for."""
+    """Each part is checked, except the optional parts."""
     asked: list[set[str]] = []
 
     def other_host(parts: Any, **_: Any) -> None:
@@ -130,7 +130,7 @@ def test_on_a_host_that_a_needed_part_does_not_know_the_app_does_not_start(
 
 
 def test_a_failing_part_stops_the_app_at_every_try(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of the parts would be worse than an app that does not start."""
+    """An app with half of the parts would be worse than an app that does not start."""
 
     def broken(app: Any) -> None:
         raise ZeroDivisionError("broken on purpose")
@@ -143,7 +143,7 @@ def test_a_failing_part_stops_the_app_at_every_try(monkeypatch: pytest.MonkeyPat
 
 
 async def test_too_late_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    """A consumer that exists already keeps what it was given."""
+    """An existing consumer keeps its assignor."""
     app = app_of(OURS, replicas=0)
     assert app.consumer is not None
     compose.ask_our_assignor(app)
@@ -164,14 +164,14 @@ async def test_too_late_is_said(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_misspelled_setting_keeps_the_app_from_starting(
     options: dict[str, Any], message: str
 ) -> None:
-    """It was ignored without a word. Another assignor's app is left alone."""
+    """Such a setting used to be ignored silently; an app with a stock assignor may start."""
     app_of(StockAssignor, **options)
     with pytest.raises(ConfigError, match=rf"did you mean {message}\?"):
         app_of(OURS, **options)
 
 
 def test_settings_of_a_configuration_source_are_read() -> None:
-    """Faust drops from ``config_from_object`` what it does not know: our keywords were ignored."""
+    """Faust drops unknown names of ``config_from_object``; our keywords used to be ignored."""
 
     class Source:
         faust_assigner_rack = "r7"
@@ -183,7 +183,7 @@ def test_settings_of_a_configuration_source_are_read() -> None:
 
 
 def test_misspelled_settings_of_a_configuration_source_are_refused() -> None:
-    """They are keywords as well."""
+    """Such settings count as keywords."""
 
     class Source:
         faust_assigner_rak = "r7"
@@ -195,7 +195,7 @@ def test_misspelled_settings_of_a_configuration_source_are_refused() -> None:
 
 
 def test_the_variable_with_fausts_prefix_goes_before_the_bare_one() -> None:
-    """Several apps share an environment; the prefix makes a name one app's own."""
+    """Several apps share an environment; a name with a prefix belongs to a single app."""
     environment = {"FAUST_ASSIGNER_RACK": "everyone", "SHOP_FAUST_ASSIGNER_RACK": "shop"}
     app = app_of(OURS, env=environment, env_prefix="SHOP")
     assert settings.read(app, RACK) == "shop"
@@ -210,7 +210,7 @@ def test_the_variable_with_fausts_prefix_goes_before_the_bare_one() -> None:
 async def test_tables_in_memory_are_named_when_the_worker_starts(
     caplog: pytest.LogCaptureFixture, store: str, named: list[str]
 ) -> None:
-    """Once, with the remedy: warm-ups and files do not apply to them."""
+    """A single line names the remedy: neither warm-ups nor files apply to such tables."""
     app = make_app(
         "http://w", assignor=OURS, broker="kafka://127.0.0.1:1", store=store, tables=["totals"]
     )
@@ -245,7 +245,7 @@ def test_the_parts_that_fit_are_installed_in_their_order(
     misfits: set[str],
     fits: set[str],
 ) -> None:
-    """With the repairs all of them are checked together with the host's versions, else each by itself."""
+    """With the repairs the parts are checked together with the versions, else one by one."""
     asked: list[tuple[set[str], bool]] = []
 
     def demand(parts: Any, **options: Any) -> None:
@@ -266,10 +266,10 @@ def test_the_parts_that_fit_are_installed_in_their_order(
 
 
 def test_an_assignor_that_derives_from_ours_is_ours() -> None:
-    """By the class, or by one of its bases; any other object is none."""
+    """The class or a base of the class decides; any other object does not count."""
 
     class Own(PartitionAssignor):
-        """An app's own."""
+        """An app's own assignor."""
 
     for chosen, is_ours in (
         (PartitionAssignor, True),
@@ -285,7 +285,7 @@ def test_an_assignor_that_derives_from_ours_is_ours() -> None:
 def test_lines_are_kept_in_order_until_the_app_makes_its_consumer(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, level: int, kept: str
 ) -> None:
-    """At the package's own level, which stays; each is logged once, and the consumer is Faust's."""
+    """The package's log level counts and stays; each line is logged once."""
     app: Any = SimpleNamespace(_new_consumer=lambda: "a consumer")
     before = fixup.PACKAGE.level, list(fixup.PACKAGE.handlers)
     monkeypatch.setattr(fixup.PACKAGE, "hasHandlers", lambda: False)
@@ -310,7 +310,7 @@ def test_lines_are_kept_in_order_until_the_app_makes_its_consumer(
 def test_without_a_line_to_keep_the_app_makes_its_consumer_as_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nothing is wrapped; an error in the block is raised, and its lines are lost with the app."""
+    """The consumer factory stays; an error in the block is raised, and its lines are dropped."""
     create = object()
     app: Any = SimpleNamespace(_new_consumer=create)
     monkeypatch.setattr(fixup.PACKAGE, "hasHandlers", lambda: False)

@@ -1,4 +1,4 @@
-"""What is said while an app is set up is in the worker's log, which is opened later."""
+"""Lines logged during an app's setup reach the worker's log, which opens later."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SAID = [
 
 @pytest.fixture
 def early(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Any:
-    """An app that the ``faust`` command has loaded: there was no log yet."""
+    """An app loaded by the ``faust`` command before the log exists."""
     with monkeypatch.context() as patch:
         patch.setattr(PACKAGE, "hasHandlers", lambda: False)
         app = app_of()
@@ -35,14 +35,14 @@ def early(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> 
 
 
 def app_of() -> Any:
-    """A configured app, nothing of which runs."""
+    """Return a configured app that does not run."""
     app = make_app("http://w", assignor=OURS, broker="kafka://127.0.0.1:1", **WRONG)
     app.finalize()
     return app
 
 
 def test_it_is_told_when_the_app_starts(early: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """A wrong setting, and why rounds are eager, were said to nobody."""
+    """These lines about a wrong setting and eager rounds used to be lost."""
     with caplog.at_level(logging.INFO):
         early._new_consumer()
     assert caplog.messages == SAID
@@ -52,14 +52,14 @@ def test_it_is_told_when_the_app_starts(early: Any, caplog: pytest.LogCaptureFix
 def test_what_nobody_wants_to_read_is_not_told(
     early: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The log's level counts, as it is by then."""
+    """The log's level at the app's start counts."""
     with caplog.at_level(logging.ERROR):
         early._new_consumer()
     assert caplog.messages == SAID[1:]
 
 
 def test_where_there_is_a_log_it_is_said_at_once(caplog: pytest.LogCaptureFixture) -> None:
-    """And not again."""
+    """The lines are not repeated."""
     with caplog.at_level(logging.INFO):
         app = app_of()
         assert caplog.messages == SAID
@@ -69,7 +69,7 @@ def test_where_there_is_a_log_it_is_said_at_once(caplog: pytest.LogCaptureFixtur
 
 @pytest.mark.processes
 def test_a_workers_log_has_it(tmp_path: Path) -> None:
-    """Of a real worker, whose broker nobody serves."""
+    """The worker is real, and its broker is unreachable."""
     (tmp_path / "made_up.py").write_text(
         f"import faust\napp = faust.App('a', broker='kafka://127.0.0.1:1', PartitionAssignor={OURS!r},\n"
         f"                store='memory://', **{WRONG!r})\n"

@@ -1,4 +1,4 @@
-"""A repaired app looks the same in the log: people search for ``[^--Consumer]`` and are alerted by it."""
+"""A repaired app has stock labels: operators search and alert on ``[^--Consumer]``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.faust_group import PartitionAssignor, StockAssignor, make_app
 
 
 def services(assignor: Any, **options: Any) -> list[tuple[int, str, str, str]]:
-    """Depth, label, label in the log and logger of each service of an app, parents before children."""
+    """Return depth, label, short label and logger of an app's services, parents first."""
     app = make_app(
         "http://w", assignor=assignor, tables=("totals",), broker="kafka://127.0.0.1:1", **options
     )
@@ -31,7 +31,7 @@ def services(assignor: Any, **options: Any) -> list[tuple[int, str, str, str]]:
 
     def walk(node: Node) -> None:
         service = node.data
-        if isinstance(service, LedgerSensor | MetricsSensor):  # stock has nothing of them
+        if isinstance(service, LedgerSensor | MetricsSensor):  # stock has neither sensor
             return
         found.append(
             (
@@ -56,7 +56,7 @@ def services(assignor: Any, **options: Any) -> list[tuple[int, str, str, str]]:
     ids=["all parts", "no part of the recovery's own", "on disk"],
 )
 async def test_the_labels_of_a_repaired_app_are_the_stock_apps(options: dict[str, Any]) -> None:
-    """As are the loggers and the order of the tree."""
+    """The loggers and the order of the tree are the same as well."""
     repaired, stock = services(PartitionAssignor, **options), services(StockAssignor, **options)
     assert repaired == stock
     labels = {label for _, _, label, _ in repaired}
@@ -70,7 +70,7 @@ async def test_the_labels_of_a_repaired_app_are_the_stock_apps(options: dict[str
 
 
 async def test_each_mixed_class_keeps_tasks_of_its_own() -> None:
-    """Mode finds them by module and qualified name; under one name the stock app's would run twice."""
+    """Mode finds tasks by qualified name; with equal names the stock tasks would run twice."""
     ours, stock = (
         make_app("http://w", assignor=a, tables=("totals",), store="rocksdb://")
         for a in (PartitionAssignor, StockAssignor)

@@ -1,4 +1,4 @@
-"""Stock Faust and ours in one group, either leading, over metadata bytes; rolled forward and back."""
+"""A group of stock and our members over metadata bytes: either leads, rolled forward and back."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def add(
     topics: Any = None,
     **options: Any,
 ) -> None:
-    """One worker of either kind."""
+    """Add a worker with this assignor."""
     app = make_app(f"http://{member}:6066", assignor=assignor, tables=tables, **options)
     found.add(member, app, topics or found.partitions)
 
 
 def check(found: WireGroup, *topics: str) -> None:
-    """Every partition once, co-partitioned topics together, a standby of each changelog partition."""
+    """Check the owners, the co-partitioned topics, and a standby of each changelog partition."""
     for topic in topics or ("orders", LOG, "clicks"):
         assert sorted(found.actives(topic)) == list(range(found.partitions[topic])), topic
     assert found.actives("orders") == found.actives(LOG)
@@ -41,7 +41,7 @@ def check(found: WireGroup, *topics: str) -> None:
 
 
 def stock_accepts(found: WireGroup) -> None:
-    """Stock's on_assignment asserts URL and partitions; here that it did not raise is checked again."""
+    """Check that stock's on_assignment accepted its assignment."""
     for m, app in found.apps.items():
         if type(app.assignor) is StockAssignor:
             assert app.assignor._assignment.actives, m
@@ -49,7 +49,7 @@ def stock_accepts(found: WireGroup) -> None:
 
 @pytest.mark.parametrize("leader", ["new0", "old0"])
 def test_either_kind_leads_a_mixed_group(leader: str) -> None:
-    """Every member gets a valid part and the router's map, whoever leads."""
+    """Every member gets a valid assignment and the same directory."""
     found = WireGroup(TOPICS)
     for i in range(3):
         add(found, f"new{i}", PartitionAssignor)
@@ -69,7 +69,7 @@ def test_either_kind_leads_a_mixed_group(leader: str) -> None:
 
 
 def test_partitions_stay_when_the_lead_changes_kind() -> None:
-    """A stock leader reads our claims and ours reads stock's: nothing moves back and forth."""
+    """Stock leaders read our claims and our leaders read stock claims, so no partition moves."""
     found = WireGroup(TOPICS)
     for i in range(3):
         add(found, f"new{i}", PartitionAssignor)
@@ -83,7 +83,7 @@ def test_partitions_stay_when_the_lead_changes_kind() -> None:
 
 
 def test_our_leader_moves_as_little_as_can_be_from_stocks_assignment() -> None:
-    """A fourth worker joins stock members under our lead: three partitions move, all to it."""
+    """A fourth worker with our assignor leads: exactly three partitions move, all to it."""
     found = WireGroup(TOPICS)
     for i in range(3):
         add(found, f"old{i}", StockAssignor)
@@ -98,7 +98,7 @@ def test_our_leader_moves_as_little_as_can_be_from_stocks_assignment() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_group_rolls_forward_and_back(seed: int) -> None:
-    """One worker after another is replaced, any member leading; no step fails or leaves a partition out."""
+    """Workers are replaced in turn under any leader; no step fails or leaves a partition out."""
     rng = random.Random(seed)
     found = WireGroup(TOPICS)
     for i in range(5):
@@ -120,7 +120,7 @@ def test_a_group_rolls_forward_and_back(seed: int) -> None:
 )
 @pytest.mark.parametrize("leader", ["new0", "old0"])
 def test_global_tables_in_a_mixed_group(flags: dict[str, bool], leader: str) -> None:
-    """Everybody holds all of it whoever leads, and its synthetic actives move nothing under our lead."""
+    """Every member has the whole table; synthetic actives move no partition under our leader."""
     found = WireGroup({**TOPICS, GLOBAL: 12})
     for i in range(2):
         add(found, f"new{i}", PartitionAssignor, global_tables={"rates": flags})
@@ -137,7 +137,7 @@ def test_global_tables_in_a_mixed_group(flags: dict[str, bool], leader: str) -> 
 
 
 def test_a_rolling_deploy_that_adds_a_table_under_our_old_leader() -> None:
-    """Stock's old leader makes stock's new members fail an assertion here; ours satisfies it."""
+    """A stock leader makes new stock members fail an assertion here; our leader does not."""
     new_log = "shop-fresh-changelog"
     found = WireGroup({**TOPICS, new_log: 12})
     add(found, "a", PartitionAssignor, topics=TOPICS)
@@ -154,7 +154,7 @@ def test_a_rolling_deploy_that_adds_a_table_under_our_old_leader() -> None:
 
 
 def test_group_ids_of_a_stock_group_are_kept() -> None:
-    """An exactly-once app keeps its transactional ids when it moves to ours."""
+    """An exactly-once app keeps its transactional ids after the switch to our assignor."""
     found = WireGroup(TOPICS)
     for i in range(3):
         add(found, f"old{i}", StockAssignor)
@@ -168,7 +168,7 @@ def test_group_ids_of_a_stock_group_are_kept() -> None:
 
 
 def test_a_static_member_comes_back_with_stock_faust() -> None:
-    """Within its session the broker hands it the answer to its former self, and stock accepts it."""
+    """Within its session the broker returns the former answer, and stock accepts it."""
     from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 
     found = WireGroup(TOPICS)
@@ -181,7 +181,7 @@ def test_a_static_member_comes_back_with_stock_faust() -> None:
 
 
 def test_all_ours_is_told_to_everybody() -> None:
-    """Features that need every member switch on only then."""
+    """Features that need our assignor on every member start only then."""
     found = WireGroup(TOPICS)
     add(found, "a", PartitionAssignor)
     add(found, "b", StockAssignor)

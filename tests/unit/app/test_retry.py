@@ -1,4 +1,4 @@
-"""Which errors are a broker's silence, how long a step is taken again, and how often that is logged."""
+"""Errors of a silent broker, the retries of a step, and the rate of their log lines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_only_what_may_pass_by_itself_is_silence(error: Exception, is_so: bool) 
 
 
 def test_pauses_double_from_half_a_second_to_eight() -> None:
-    """Then they stay."""
+    """Later pauses are 8 s."""
     assert [pause_s(attempt) for attempt in (0, 1, 2, 3, 4, 5, 10_000)] == [
         0.5,
         1.0,
@@ -49,7 +49,7 @@ def test_pauses_double_from_half_a_second_to_eight() -> None:
 
 
 def test_trouble_is_logged_every_minute_for_as_long_as_it_lasts() -> None:
-    """Each minute counts from the line before; those that were left out are counted."""
+    """Each minute counts from the last line; the omitted lines are counted."""
     now = 0.0
     said = RateLimitedLog(lambda: now)
     due = []
@@ -62,7 +62,7 @@ def test_trouble_is_logged_every_minute_for_as_long_as_it_lasts() -> None:
 
 
 class Service:
-    """Of mode; stops during its n-th sleep."""
+    """A mode service that stops during sleep number ``stops_at``."""
 
     should_stop = False
 
@@ -70,13 +70,13 @@ class Service:
         self.stops_at, self.slept = stops_at, list[float]()
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep."""
+        """Note the sleep."""
         self.slept.append(seconds)
         self.should_stop = len(self.slept) >= self.stops_at
 
 
 async def test_a_step_is_taken_until_it_is_answered(caplog: Any) -> None:
-    """Logged once a minute, with its name."""
+    """The log has a line a minute with the step's name."""
     answers: list[Any] = [TimeoutError(), KafkaTimeoutError(), "ends"]
 
     async def step() -> Any:
@@ -92,7 +92,7 @@ async def test_a_step_is_taken_until_it_is_answered(caplog: Any) -> None:
 
 
 async def test_a_step_of_a_service_that_stops_is_cancelled() -> None:
-    """However silent the broker is; another error ends it at once."""
+    """A silent broker does not delay the cancellation; any other error ends the step at once."""
 
     async def fail(error: Exception) -> None:
         raise error

@@ -1,4 +1,4 @@
-"""A record calls the hooks that the app's sensors have, with the states that they returned."""
+"""A record calls only its sensors' own hooks, with the states they returned."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ PLACE = TP("orders", 0)
 
 
 class Timer(faust.Sensor):
-    """A sensor with states, as Faust's monitor has them."""
+    """A sensor with states, as Faust's monitor has."""
 
     def __init__(self) -> None:
         super().__init__()
         self.seen: list[Any] = []
 
     def on_stream_event_in(self, tp: Any, offset: int, stream: Any, event: Any) -> Any:
-        """The state of an event."""
+        """Return the state of an event."""
         return offset
 
     def on_stream_event_out(
@@ -34,13 +34,13 @@ class Timer(faust.Sensor):
         self.seen.append(state)
 
     def on_send_completed(self, producer: Any, state: Any, metadata: Any) -> None:
-        """Note the state of the message, for which this sensor has no hook."""
+        """Note the state of the message; this sensor has no begin hook."""
         self.seen.append(("sent", state))
 
 
 @pytest.fixture
 def app(tmp_path: Path) -> Any:
-    """An app of ours, not started."""
+    """An app with our assignor, not started."""
     app = faust.App(
         "shop",
         broker="kafka://127.0.0.1:1",
@@ -52,19 +52,19 @@ def app(tmp_path: Path) -> Any:
 
 
 def called(app: Any, hook: str) -> set[str]:
-    """The names of the sensors' classes that a hook calls."""
+    """Return the class names of the sensors that a hook calls."""
     return {type(one).__name__ for one in app.sensors._by_hook[hook]}
 
 
 def test_a_record_calls_no_hook_of_the_metrics_and_three_of_the_ledger(app: Any) -> None:
-    """Each further call would cost time for every record."""
+    """Each further call would take time for every record."""
     hooks = {hook for hook in HOOKS if "LedgerSensor" in called(app, hook)}
     assert hooks == {"on_message_in", "on_stream_event_out", "on_send_initiated"}
     assert not any("MetricsSensor" in called(app, hook) for hook in HOOKS)
 
 
 def test_a_sensor_gets_the_state_that_it_returned(app: Any) -> None:
-    """Also through a method that a stream kept before the sensor was added."""
+    """This includes methods that a stream stored before the sensor was added."""
     begins, ends = app.sensors.on_stream_event_in, app.sensors.on_stream_event_out
     timer = Timer()
     app.sensors.add(timer)
@@ -73,7 +73,7 @@ def test_a_sensor_gets_the_state_that_it_returned(app: Any) -> None:
 
 
 def test_a_sensor_with_the_end_of_a_send_alone_gets_the_state_of_its_base_class(app: Any) -> None:
-    """Faust looks the state up by sensor; a sensor that was left out at the begin would raise KeyError."""
+    """Faust looks up the state by sensor, and a missing begin state would raise KeyError."""
     timer = Timer()
     app.sensors.add(timer)
     message = SimpleNamespace(partition=None)
@@ -84,7 +84,7 @@ def test_a_sensor_with_the_end_of_a_send_alone_gets_the_state_of_its_base_class(
 
 
 def test_a_removed_sensor_is_called_no_more(app: Any) -> None:
-    """Neither for records nor for rounds."""
+    """This covers records and rounds."""
     timer = Timer()
     app.sensors.add(timer)
     app.sensors.remove(timer)
@@ -94,7 +94,7 @@ def test_a_removed_sensor_is_called_no_more(app: Any) -> None:
 
 
 def test_sensors_that_were_added_before_are_kept(tmp_path: Path) -> None:
-    """An app adds its sensors as soon as it exists, before its settings are read."""
+    """An app adds its sensors before its settings are read."""
     plain = faust.App("plain", broker="kafka://127.0.0.1:1", datadir=str(tmp_path))
     timer = Timer()
     plain.sensors.add(timer)
@@ -106,6 +106,6 @@ def test_sensors_that_were_added_before_are_kept(tmp_path: Path) -> None:
 
 
 def test_each_hook_in_the_path_of_records_is_one_of_fausts(app: Any) -> None:
-    """A hook under a name that Faust does not call would be empty for ever."""
+    """A hook unknown to Faust would never be called."""
     assert all(callable(getattr(SensorDelegate, hook)) for hook in HOOKS)
     assert isinstance(app.sensors, SensorsByHook)

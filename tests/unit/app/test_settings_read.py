@@ -1,4 +1,4 @@
-"""Where an app's settings are read: each place before the next one, and what is wrong is an error."""
+"""The sources of an app's settings in their order; a wrong value is an error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Conf:
         vars(self).update(attributes)
 
     def getenv(self, name: str) -> str | None:
-        """With the prefix."""
+        """Return the variable with the prefix."""
         return self.env.get(f"SHOP_{name}")
 
 
@@ -33,7 +33,7 @@ def app_of(
     source: dict[str, Any] | None = None,
     **attributes: Any,
 ) -> Any:
-    """An app with these variables, keywords and configuration source."""
+    """Return an app with these variables, keywords and configuration source."""
     loaded: list[Any] = []
 
     def load(name: Any, *, silent: bool) -> Any:
@@ -49,7 +49,7 @@ def app_of(
     )
 
 
-#: The places of the rack, the first one first.
+#: The sources of the rack setting, in order of precedence.
 PLACES: list[dict[str, Any]] = [
     {RACK.keyword: "attribute"},
     {"options": {RACK.keyword: "keyword"}},
@@ -61,7 +61,7 @@ PLACES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("first", range(len(PLACES) + 1))
 def test_each_place_of_a_setting_goes_before_the_next(first: int) -> None:
-    """The last one is the default."""
+    """The default comes last."""
     given: dict[str, Any] = {}
     for place in PLACES[first:]:
         for name, value in place.items():
@@ -74,7 +74,7 @@ def test_each_place_of_a_setting_goes_before_the_next(first: int) -> None:
 
 
 def test_a_configuration_source_goes_before_the_keywords_of_the_app() -> None:
-    """As in Faust; it is read without an error where it does not exist."""
+    """Faust has the same order; a missing source causes no error."""
     app = app_of(options={RACK.keyword: "app", "other": 1}, source={RACK.keyword: "source"})
     assert settings.read(app, RACK) == "source"
     assert app.loaded == [("its source", True)]
@@ -83,7 +83,7 @@ def test_a_configuration_source_goes_before_the_keywords_of_the_app() -> None:
 
 
 def test_a_keyword_of_zero_is_a_value() -> None:
-    """It is not taken for none."""
+    """Zero differs from an absent keyword."""
     app = app_of({FOLLOW_UP_S.name: "7"}, options={FOLLOW_UP_S.keyword: 0})
     assert settings.read(app, FOLLOW_UP_S) == 0
 
@@ -91,7 +91,7 @@ def test_a_keyword_of_zero_is_a_value() -> None:
 def test_a_wrong_value_is_logged_with_the_default_that_counts(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Only where the caller goes on with it."""
+    """Only ``read_or_default`` logs; ``read`` raises the error."""
     app = app_of({CAPACITY.name: "much"})
     with pytest.raises(ConfigError, match=CAPACITY.name):
         settings.read(app, CAPACITY)
@@ -105,7 +105,7 @@ def test_a_wrong_value_is_logged_with_the_default_that_counts(
 def test_a_default_without_a_text_of_its_own_is_shown_as_it_is(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """And only a ConfigError is gone on from."""
+    """Any error other than ConfigError is raised."""
 
     def wrong(app: Any) -> int:
         raise ConfigError("X must be a number")
@@ -126,20 +126,20 @@ def test_a_default_without_a_text_of_its_own_is_shown_as_it_is(
 
 @pytest.mark.parametrize(("value", "found"), [("w1", "w1"), ("", None), (None, None)])
 def test_the_instance_id_is_fausts(value: str | None, found: str | None) -> None:
-    """An empty one is none."""
+    """An empty id counts as absent."""
     conf = SimpleNamespace(consumer_group_instance_id=value)
     assert settings.instance_id(SimpleNamespace(conf=conf)) == found
 
 
 def test_an_instance_id_that_cannot_travel_is_an_error() -> None:
-    """Its name is in it."""
+    """The error names the setting."""
     conf = SimpleNamespace(consumer_group_instance_id="x" * 100_000)
     with pytest.raises(ConfigError, match="consumer_group_instance_id"):
         settings.instance_id(SimpleNamespace(conf=conf))
 
 
 def test_names_that_are_no_settings_are_refused_wherever_they_are() -> None:
-    """As a keyword, as an attribute of the configuration, and as a variable with the app's prefix."""
+    """Keywords, configuration attributes and prefixed variables are checked."""
     settings.check_names(app_of({f"SHOP_{RACK.name}": "r"}, options={RACK.keyword: "r"}))
     wrong: list[dict[str, Any]] = [
         {"options": {"faust_assigner_rak": "r"}},
@@ -160,7 +160,7 @@ def test_names_that_are_no_settings_are_refused_wherever_they_are() -> None:
 def test_a_heartbeat_comes_before_its_session_ends(
     interval_s: float, session_s: float, is_refused: bool
 ) -> None:
-    """At the same moment is too late."""
+    """An interval equal to the session is refused."""
     conf = SimpleNamespace(broker_heartbeat_interval=interval_s, broker_session_timeout=session_s)
     if not is_refused:
         settings.check_heartbeat(SimpleNamespace(conf=conf))

@@ -1,4 +1,4 @@
-"""Faust's own answer as a plain function: groups, what is claimed, and an algorithm without an end."""
+"""Faust's own plan as a function: groups, claims, and the bound of its endless algorithm."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ LOG = "counts-log"
 
 
 def member(name: str, *topics: str, **claims: dict[str, list[int]]) -> Member:
-    """One that subscribes to ``topics``, both of a table unless others are named."""
+    """Return a member that subscribes to ``topics``, by default to a table's two topics."""
     return Member(name, topics or ("orders", LOG), **claims)  # type: ignore[arg-type]
 
 
 def test_each_partition_has_one_owner_and_a_spare_replica_elsewhere() -> None:
-    """Topics of one group go together; only changelogs have spare replicas."""
+    """Topics of a group move together; only changelogs have standbys."""
     members = [member("a"), member("b"), member("c")]
     found = stock_plan(members, {"orders": 6, LOG: 6}, replicas=1, changelogs=[LOG])
     owned = {m: set(found.actives(m)["orders"]) for m in "abc"}
@@ -32,7 +32,7 @@ def test_each_partition_has_one_owner_and_a_spare_replica_elsewhere() -> None:
 
 
 def test_a_topic_belongs_to_its_subscribers_and_one_without_any_to_nobody() -> None:
-    """Partition counts and subscribers make the group."""
+    """Partition counts and subscribers define the group."""
     members = [member("a", "orders", "clicks"), member("b", "orders")]
     counts = {"orders": 4, "clicks": 4, "lonely": 2}
     found = stock_plan(members, counts, replicas=0, changelogs=[])
@@ -42,7 +42,7 @@ def test_a_topic_belongs_to_its_subscribers_and_one_without_any_to_nobody() -> N
 
 
 def test_what_a_member_claims_stays_with_it() -> None:
-    """The first topic of the group that it claims counts; numbers beyond the topic's are no claims."""
+    """The first claimed topic of the group counts; numbers beyond the topic are ignored."""
     claims = {"a": {LOG: [], "orders": [3, 1]}, "b": {LOG: [0, 2, 9, -1]}}
     members = [member(m, actives=claims[m], standbys={}) for m in "ab"]
     found = stock_plan(members, {"orders": 4, LOG: 4}, replicas=0, changelogs=[LOG])
@@ -51,7 +51,7 @@ def test_what_a_member_claims_stays_with_it() -> None:
 
 
 def test_spare_replicas_that_are_claimed_stay() -> None:
-    """They have the state."""
+    """The claimed standbys already have the state."""
     owned, spare = {"a": [0, 1], "b": [2, 3], "c": []}, {"a": [2], "b": [0], "c": [1, 3]}
     members = [member(m, actives={LOG: owned[m]}, standbys={LOG: spare[m]}) for m in "abc"]
     found = stock_plan(members, {"orders": 4, LOG: 4}, replicas=1, changelogs=[LOG])
@@ -63,7 +63,7 @@ def test_spare_replicas_that_are_claimed_stay() -> None:
 def test_an_algorithm_that_goes_round_in_circles_is_ended(
     monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    """By the number of evictions, of which this case takes one; the error has the sizes."""
+    """The number of evictions is bounded; this case needs one. The error names the sizes."""
     monkeypatch.setattr(stock, "MAX_EVICTIONS", most)
     owned = {"a": [1], "b": [2], "c": [0]}
     members = [member(m, actives={LOG: owned[m]}, standbys={}) for m in "abc"]

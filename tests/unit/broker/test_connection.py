@@ -1,4 +1,4 @@
-"""One connection on a transport in memory: turns, order, and requests that say what was said before."""
+"""A connection on a transport in memory: turns, order, and repeated requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ API_VERSIONS, HEARTBEAT, PRODUCE = 18, 12, 0
 
 
 def test_a_burst_of_one_connection_does_not_queue_others_behind_it() -> None:
-    """A thousand requests sent at once, then one of somebody else: it is answered next but few."""
+    """After a burst of a thousand requests a second client's request is answered second at most."""
 
     async def story(hall: Hall) -> list[str]:
         burst, _ = hall.connect("burst")
@@ -34,7 +34,7 @@ def test_a_burst_of_one_connection_does_not_queue_others_behind_it() -> None:
 
 
 def test_a_question_is_answered_before_the_beats_that_came_before_it() -> None:
-    """A thousand members beat in the same turn of the loop."""
+    """A thousand members send heartbeats in the same turn of the loop."""
 
     async def story(hall: Hall) -> list[str]:
         beat = next(frames(HEARTBEAT, 1, 3, group_id="g", generation_id=1, member_id="m"))
@@ -50,7 +50,7 @@ def test_a_question_is_answered_before_the_beats_that_came_before_it() -> None:
 
 
 def test_answers_of_a_burst_keep_their_order_and_their_names() -> None:
-    """Correlation ids come back one by one, also where a request is answered unread."""
+    """Correlation ids keep their order even if a request is answered without being read."""
 
     async def story(hall: Hall) -> list[int]:
         burst, _ = hall.connect("burst")
@@ -63,7 +63,7 @@ def test_answers_of_a_burst_keep_their_order_and_their_names() -> None:
 
 @pytest.mark.parametrize("configs", [{}, {"flush.messages": "1"}])
 def test_a_producer_that_says_its_last_word_and_goes_is_heard(configs: dict[str, str]) -> None:
-    """acks=0: bytes and the end of the stream come at once; the records are stored before it is let go."""
+    """With acks=0 the records are stored before the connection closes at the end of the stream."""
 
     async def story(hall: Hall) -> tuple[int, bool]:
         topic = hall.node.catalogue.create("t", 1, configs)
@@ -84,7 +84,7 @@ def test_a_producer_that_says_its_last_word_and_goes_is_heard(configs: dict[str,
 
 
 def test_a_tls_transport_is_never_asked_to_stay_after_the_end_of_its_input() -> None:
-    """asyncio would log a warning for each such connection; a frame that waits asks a plain one to stay."""
+    """asyncio would log a warning; only a plain transport with waiting frames stays open."""
 
     async def story(hall: Hall) -> list[bool]:
         stays = []
@@ -98,7 +98,7 @@ def test_a_tls_transport_is_never_asked_to_stay_after_the_end_of_its_input() -> 
 
 
 def test_who_spoke_in_time_is_not_thrown_out_because_others_are_read_first() -> None:
-    """A session ends while its member's heartbeat waits behind 200 others; silence is an end all the same."""
+    """The heartbeat waits behind 200 requests as the session ends; a silent member expires."""
 
     async def story(hall: Hall) -> list[list[str]]:
         now = [10_000]
@@ -128,11 +128,11 @@ def test_who_spoke_in_time_is_not_thrown_out_because_others_are_read_first() -> 
     assert in_hall(story) == [["a"], []]
 
 
-# -- what is said again ----------------------------------------------------------------------
+# -- repeated requests -----------------------------------------------------------------------
 
 
 def join(hall: Hall, member_id: str) -> None:
-    """A member of group "g" that needs no second round trip."""
+    """Add a member to group "g" without a second join request."""
     protocols = (Protocol("range", b"meta"),)
     hall.node.groups.ask(
         "g",
@@ -142,7 +142,7 @@ def join(hall: Hall, member_id: str) -> None:
 
 
 def settle(hall: Hall) -> None:
-    """Member "a" of generation 1 is all of the group, and has its assignment."""
+    """Settle generation 1, in which "a" is the only member and has its assignment."""
     join(hall, "a")
     hall.node.groups.tick("g")
     hall.node.groups.ask(
@@ -153,18 +153,18 @@ def settle(hall: Hall) -> None:
 async def errors(
     hall: Hall, member: Connection, beat: bytes, *between: Callable[[], None]
 ) -> list[Code]:
-    """What one heartbeat is answered, at first and after each step."""
+    """Return the errors of a repeated heartbeat, at first and after each step."""
     for number, step in enumerate((lambda: None, *between), 1):
         step()
         member.data_received(beat)
         await hall.answers(number)
-    # The last two bytes before an empty tag section, or of all.
+    # The error is in the last two bytes, or before an empty tag section.
     return [Code(struct.unpack_from(">h", data, len(data) - 2)[0]) for _, data in hall.written]
 
 
 @pytest.mark.parametrize("version", range(4))
 def test_a_repeated_heartbeat_hears_what_became_of_its_group(version: int) -> None:
-    """The request is not read again; the verdict is new each time: calm, a rebalance, gone."""
+    """The request is not parsed again, but each answer is new: stable, a rebalance, removed."""
 
     async def story(hall: Hall) -> list[Code]:
         settle(hall)
@@ -180,7 +180,7 @@ def test_a_repeated_heartbeat_hears_what_became_of_its_group(version: int) -> No
 
 
 def test_a_repeated_heartbeat_keeps_its_member_alive() -> None:
-    """Each moves the end of the session, as the first did."""
+    """Each heartbeat moves the end of the session."""
 
     async def story(hall: Hall) -> list[int]:
         now = [10_000]
@@ -215,7 +215,7 @@ def test_a_repeated_heartbeat_keeps_its_member_alive() -> None:
     ],
 )
 def test_a_request_that_differs_by_one_letter_is_read(other: dict[str, Any]) -> None:
-    """Another group, generation or member is no repetition, whoever sends it."""
+    """A different group, generation or member is no repetition."""
 
     async def story(hall: Hall) -> list[Code]:
         settle(hall)
@@ -230,7 +230,7 @@ def test_a_request_that_differs_by_one_letter_is_read(other: dict[str, Any]) -> 
 
 
 def test_another_version_is_no_repetition() -> None:
-    """The same words in version 0 and 1: only the latter's answer has a throttle time."""
+    """Only version 1's answer has a throttle time."""
 
     async def story(hall: Hall) -> list[int]:
         member, _ = hall.connect("a")
@@ -262,7 +262,7 @@ def test_a_request_with_more_or_less_than_a_correlation_id_is_no_repetition(more
 
 
 def test_a_repetition_that_fails_is_read_again_and_answered() -> None:
-    """A fault while answering costs its sender neither the answer nor the connection."""
+    """An error during the answer costs neither the answer nor the connection."""
 
     async def story(hall: Hall) -> tuple[list[str], bool]:
         member, wire = hall.connect("a")
@@ -285,7 +285,7 @@ def test_a_repetition_that_fails_is_read_again_and_answered() -> None:
 
 
 def test_nothing_more_of_a_connection_is_served_while_an_answer_is_pending() -> None:
-    """A parked join, a long poll: what was sent behind it waits, in order."""
+    """Requests behind a parked join or a long poll wait in order."""
 
     async def story(hall: Hall) -> list[int]:
         member, _ = hall.connect("a")
@@ -307,7 +307,7 @@ def test_nothing_more_of_a_connection_is_served_while_an_answer_is_pending() -> 
 
 
 def test_half_sent_frames_over_the_budget_cost_the_oldest_its_connection() -> None:
-    """All peers together hold queued.max.request.bytes and no more."""
+    """All connections together use at most queued.max.request.bytes."""
 
     async def story(hall: Hall) -> list[bool]:
         budget = hall.node.settings.queued_max_request_bytes
@@ -324,7 +324,7 @@ def test_half_sent_frames_over_the_budget_cost_the_oldest_its_connection() -> No
 
 
 def test_a_peer_that_waits_for_an_answer_is_read_only_so_far_ahead() -> None:
-    """Beyond that its transport pauses, until the answer is out."""
+    """Beyond the limit its transport pauses until the answer is written."""
 
     async def story(hall: Hall) -> list[bool]:
         member, wire = hall.connect("a")
@@ -343,7 +343,7 @@ def test_a_peer_that_waits_for_an_answer_is_read_only_so_far_ahead() -> None:
 
 
 def test_a_peer_that_sends_faster_than_its_turns_come_is_held_back() -> None:
-    """Its frames would fill the memory that all peers share, and push out who is at a large one."""
+    """Its frames would fill the shared memory and disconnect a client with a large request."""
 
     async def story(hall: Hall) -> list[bool]:
         flooder, wire = hall.connect("a")
@@ -364,7 +364,7 @@ def test_a_peer_that_sends_faster_than_its_turns_come_is_held_back() -> None:
 
 
 def test_what_peers_do_not_take_is_counted_up_and_down() -> None:
-    """The bytes of all unsent answers, whoever owes them, until they are taken or lost."""
+    """The bytes of all unsent answers count until they are sent or lost."""
 
     async def story(hall: Hall) -> list[int]:
         peers = [hall.connect(name) for name in ("a", "b")]
@@ -385,7 +385,7 @@ def test_what_peers_do_not_take_is_counted_up_and_down() -> None:
 
 
 def test_a_producer_without_acknowledgement_learns_of_a_fault_by_its_connection() -> None:
-    """acks=0: nobody reads an error code, not even of a fault of the broker's own."""
+    """With acks=0 a producer reads no error code, not even for the broker's own fault."""
 
     async def story(hall: Hall) -> tuple[list[str], bool]:
         hall.node.catalogue.create("t", 1, {})

@@ -1,4 +1,4 @@
-"""The store on disk: what it waits for, when it refuses for want of space, and what it keeps in memory."""
+"""The store on disk: its waits, its refusals for lack of space, and its cache."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from faust_assigner.broker.storage.store import (
 
 
 class Around:
-    """A database with one method replaced."""
+    """A database with replaced methods."""
 
     def __init__(self, database: Any, **methods: Any) -> None:
         self._database = database
@@ -34,7 +34,7 @@ class Around:
 
 
 class Usage(NamedTuple):
-    """What shutil.disk_usage answers."""
+    """The result of shutil.disk_usage."""
 
     total: int
     used: int
@@ -42,7 +42,7 @@ class Usage(NamedTuple):
 
 
 class Disk:
-    """A disk of 1 GiB, or of ``total`` bytes, with as much free space as the test says."""
+    """A disk of 1 GiB, or of ``total`` bytes, whose free space the test sets."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, total: int = 2**30) -> None:
         self.free, self.total = 2**29, total
@@ -50,13 +50,13 @@ class Disk:
         monkeypatch.setattr(shutil, "disk_usage", self.usage)
 
     def usage(self, folder: Path) -> Usage:
-        """One look."""
+        """Count the call and return the usage."""
         self.looks += 1
         return Usage(self.total, 0, self.free)
 
 
 def test_a_flush_covers_what_was_written_before_it_and_syncs_the_log(tmp_path: Path) -> None:
-    """A record that came meanwhile may not be on the disk: the next start would call it lost."""
+    """A later record may be missing on the disk, and the next start would report its loss."""
     store = RocksStore(tmp_path)
     store.write([(b"k1", b"v")])
     before, sound, synced = store.sequence, store._db, []
@@ -75,7 +75,7 @@ def test_a_flush_covers_what_was_written_before_it_and_syncs_the_log(tmp_path: P
 def test_a_start_on_a_full_disk_refuses_the_first_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And a group's record, which is small, goes through: groups outlive a full disk."""
+    """A small record of a group is accepted: groups survive a full disk."""
     disk = Disk(monkeypatch)
     store = RocksStore(tmp_path)
     disk.free = ROOM_IN_BUFFERS * store._buffer - 1
@@ -90,7 +90,7 @@ def test_a_start_on_a_full_disk_refuses_the_first_record(
 def test_records_are_taken_at_once_when_space_is_there_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While space is short each record looks anew; otherwise the disk is asked now and then."""
+    """While space is short each record checks the disk; otherwise the check is periodic."""
     disk = Disk(monkeypatch)
     store = RocksStore(tmp_path)
     store.write([(b"b1", b"record")])
@@ -109,7 +109,7 @@ def test_records_are_taken_at_once_when_space_is_there_again(
 def test_the_disk_is_asked_again_after_a_sixteenth_of_a_buffer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Records are added up; however small each is, a disk that fills is seen in time."""
+    """The sizes of records are summed, so a filling disk is noticed in time."""
     disk = Disk(monkeypatch)
     store = RocksStore(tmp_path)
     store.write([(b"b0", b"r")])
@@ -123,12 +123,12 @@ def test_the_disk_is_asked_again_after_a_sixteenth_of_a_buffer(
 
 
 def test_the_folder_of_a_store_is_made_with_those_above_it(tmp_path: Path) -> None:
-    """``--data`` may name a folder of which nothing is there yet."""
+    """``--data`` may name a folder without existing parents."""
     RocksStore(tmp_path / "var" / "lib" / "broker").close()
 
 
 def test_a_store_whose_files_are_gone_is_not_made_anew(tmp_path: Path) -> None:
-    """The write audit says that a broker has kept its data there: without them it is a loss."""
+    """The write audit proves that the folder had data: a missing database is a loss."""
     RocksStore(tmp_path).close()
     for file in tmp_path.iterdir():
         if file.name != write_audit.NAME:
@@ -142,7 +142,7 @@ def test_a_store_whose_files_are_gone_is_not_made_anew(tmp_path: Path) -> None:
 def test_a_record_of_one_write_with_deletions_needs_space_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only writes that bring no record are always taken."""
+    """Only writes without a record are always accepted."""
     disk = Disk(monkeypatch)
     store = RocksStore(tmp_path)
     disk.free = 0
@@ -155,7 +155,7 @@ def test_a_record_of_one_write_with_deletions_needs_space_too(
 def test_a_store_without_a_write_audit_is_not_opened_and_locks_nobody_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next try, with the fault repaired, finds the folder free."""
+    """The next start, after a repair, finds the folder unlocked."""
 
     def failing(folder: Path) -> Any:
         raise OSError("Permission denied")
@@ -165,13 +165,13 @@ def test_a_store_without_a_write_audit_is_not_opened_and_locks_nobody_out(
         patched.setattr(store_module, "WriteAudit", failing)
         with pytest.raises(StoreFailed, match="Permission denied") as refused:
             RocksStore(tmp_path)
-    store = RocksStore(tmp_path)  # while the first one is still known by its error
+    store = RocksStore(tmp_path)  # while the error still refers to the first store
     store.close()
     assert refused.traceback
 
 
 def test_batches_are_read_from_memory_all_or_none(tmp_path: Path) -> None:
-    """A read that got some of its batches would skip the others for good."""
+    """A read with only some of its batches would skip the missing batches for ever."""
     store = RocksStore(tmp_path)
     store.write([(b"b1", b"one"), (b"b2", b"two")])
     store._recent.drop(b"b1")
@@ -181,7 +181,7 @@ def test_batches_are_read_from_memory_all_or_none(tmp_path: Path) -> None:
 
 
 def test_a_store_that_broke_is_opened_again_once(tmp_path: Path) -> None:
-    """Opening takes long with many records; each later write would pay for it."""
+    """A start with many records takes long, and each later write would pay for it."""
     store = RocksStore(tmp_path)
     store._is_broken = True
     store.write([(b"k1", b"v")])
@@ -198,7 +198,7 @@ def test_a_store_that_broke_is_opened_again_once(tmp_path: Path) -> None:
 def test_a_buffer_is_a_sixteenth_of_the_disk_from_1_to_16_mib(
     total: int, buffer: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A small disk has room for three buffers; a large one gets no larger ones."""
+    """A small disk has room for three buffers; a larger disk has no larger buffers."""
     Disk(monkeypatch, total)
     store = RocksStore(tmp_path)
     assert store._buffer == buffer
@@ -209,7 +209,7 @@ def test_a_buffer_is_a_sixteenth_of_the_disk_from_1_to_16_mib(
 def test_space_for_three_buffers_is_enough_and_one_byte_less_is_not(
     spare: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A sixteenth of a buffer, written in two records of one write, is when the disk is asked again."""
+    """The disk is checked again after a sixteenth of a buffer in records."""
     disk = Disk(monkeypatch)
     store = RocksStore(tmp_path)
     store.write([(b"b0", b"r")])
@@ -233,7 +233,7 @@ def test_space_for_three_buffers_is_enough_and_one_byte_less_is_not(
 def test_a_broken_store_is_opened_again_with_room_for_two_buffers(
     spare: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With less the open itself would fill the disk; the write is refused and nothing is closed."""
+    """With less space the open itself would fill the disk; the write fails, the store stays."""
     disk = Disk(monkeypatch)
     store = RocksStore(tmp_path)
     store._is_broken = True
@@ -249,7 +249,7 @@ def test_a_broken_store_is_opened_again_with_room_for_two_buffers(
 
 
 def test_a_write_that_fails_breaks_the_store_and_leaves_count_and_cache(tmp_path: Path) -> None:
-    """The next write opens the store again, and is counted by the write audit."""
+    """The next write opens the store again, and the write audit counts it."""
     store = RocksStore(tmp_path)
     store.write([(b"b1", b"one")])
     sound, counted = store._db, store.write_audit.writes
@@ -273,7 +273,7 @@ def test_a_write_that_fails_breaks_the_store_and_leaves_count_and_cache(tmp_path
 
 
 def test_a_rewritten_batch_replaces_the_cached_one_and_displaces_no_other(tmp_path: Path) -> None:
-    """Compaction rewrites old batches, which no reader waits for; a cached one must not stay as it was."""
+    """Compaction rewrites old batches that no reader waits for; a cached batch must be updated."""
     store = RocksStore(tmp_path)
     store.write([(b"b1", b"old"), (b"b2", b"old")])
     store._recent.drop(b"b2")
@@ -284,7 +284,7 @@ def test_a_rewritten_batch_replaces_the_cached_one_and_displaces_no_other(tmp_pa
 
 
 def test_the_format_of_a_store_is_raised_and_never_lowered() -> None:
-    """A transaction after the first compaction must not let an older broker open the store."""
+    """After the first compaction a transaction must not lower the format for an older broker."""
     store = MemoryStore()
     for version, before, written in (
         (WITH_TRANSACTIONS, None, True),

@@ -1,4 +1,4 @@
-"""Whose turn it is: bursts of one peer, or of a thousand, hold nobody up."""
+"""The order of service: bursts of a peer, or of a thousand peers, do not delay the rest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.hall import ticking
 
 
 class Peer:
-    """Says when it was served, ``frames`` times in all."""
+    """A peer with ``frames`` frames that notes each service."""
 
     def __init__(
         self, name: str, waiting: Scheduler, lane: int, served: list[str], frames: int = 1
@@ -23,19 +23,19 @@ class Peer:
         )
 
     def serve_one(self) -> None:
-        """One frame; wait for a turn again with the next."""
+        """Serve a frame, then wait for a turn again."""
         self.served.append(self.name)
         self.frames -= 1
         self.come()
 
     def come(self) -> None:
-        """Take a place in the lane."""
+        """Wait in the lane while a frame is left."""
         if self.frames:
             self.waiting.wait(self, self.lane)
 
 
 def served_of(*peers: tuple[str, int, int]) -> list[str]:
-    """Who was served, in order: (name, lane, frames) came one after the other."""
+    """Return the names in the order of service; (name, lane, frames) wait in this order."""
     served: list[str] = []
 
     async def turn_by_turn() -> None:
@@ -50,31 +50,31 @@ def served_of(*peers: tuple[str, int, int]) -> list[str]:
 
 
 def test_a_question_goes_before_a_thousand_beats() -> None:
-    """However many members beat, and however late the question came."""
+    """The number of members and the late arrival do not matter."""
     crowd = [(f"member {n}", BEATS, 1) for n in range(1_000)]
     assert served_of(*crowd, ("new client", QUESTIONS, 1))[0] == "new client"
 
 
 def test_questions_without_end_leave_each_lane_its_slice() -> None:
-    """Neither records nor beats wait for the last of ten thousand questions."""
+    """Neither records nor heartbeats wait for the last of ten thousand questions."""
     served = served_of(("asker", QUESTIONS, 10_000), ("producer", WORK, 1), ("member", BEATS, 1))
     assert served.index("producer") <= 12
     assert served.index("member") <= 12
 
 
 def test_a_burst_of_one_peer_waits_behind_the_others_of_its_lane() -> None:
-    """One frame per connection, then the next connection."""
+    """Each connection has one frame served, then the next connection has its turn."""
     assert served_of(("burst", WORK, 100), ("other", WORK, 1))[:3] == ["burst", "other", "burst"]
 
 
 def test_a_lane_is_served_in_the_order_of_coming() -> None:
-    """First come, first served, over as many turns as it takes."""
+    """The first peer is served first, over as many turns as necessary."""
     names = [f"member {n}" for n in range(100)]
     assert served_of(*((name, BEATS, 1) for name in names)) == names
 
 
 def test_new_bytes_are_read_between_turns() -> None:
-    """A lane that is not empty gives the loop away after its slice."""
+    """A lane with waiting peers yields to the loop after its slice."""
     served: list[str] = []
 
     async def looks() -> int:
@@ -90,7 +90,7 @@ def test_new_bytes_are_read_between_turns() -> None:
 
 
 def test_one_peer_that_fails_does_not_end_the_turns() -> None:
-    """Whoever waits behind it is served all the same."""
+    """The next peer is still served."""
     served: list[str] = []
 
     class Broken(Peer):
@@ -110,14 +110,14 @@ def test_one_peer_that_fails_does_not_end_the_turns() -> None:
 
 
 def test_requests_are_in_the_lanes_they_belong_to() -> None:
-    """ApiVersions, Metadata and FindCoordinator are questions; a member that joins is work."""
+    """ApiVersions, Metadata and FindCoordinator are questions; JoinGroup is work."""
     assert {key: lane_of(key) for key in (18, 3, 10, 0, 1, 8, 11, 14, 12)} == {
         **dict.fromkeys((18, 3, 10), QUESTIONS), **dict.fromkeys((0, 1, 8, 11, 14), WORK), 12: BEATS
     }  # fmt: skip
 
 
 def test_what_came_by_now_is_served_before_the_call() -> None:
-    """In every lane, and what is in sockets still; what comes later, or again, is not waited for."""
+    """All lanes and unread sockets count; later and repeated arrivals do not."""
     served: list[str] = []
 
     async def story() -> None:

@@ -1,4 +1,4 @@
-"""What a start brings back and what a late event finds: transactions, timers, machines, passes, ranges."""
+"""The restored state after a start, and late events: transactions, timers, machines, ranges."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ DELETE_TOPICS, FIND_COORDINATOR = 20, 10
     ],
 )  # fmt: skip
 def test_a_transactional_id_survives_its_bytes(value: Transaction) -> None:
-    """Every field of it; all fields of the first one differ from their defaults."""
+    """Each field is read back; all fields of the first id differ from their defaults."""
     store = MemoryStore()
     store.write([(transaction_key(value.transactional_id), dump_transaction(value))])
     assert list(load_transactions(store)) == [value]
@@ -63,7 +63,7 @@ def test_a_transactional_id_survives_its_bytes(value: Transaction) -> None:
 
 
 async def test_all_timers_that_were_set_before_the_start_run_after_it() -> None:
-    """Each at its own time; the last word about a key counts, and a stop ends all of them."""
+    """Each has its own time, the last time of a key counts, and a stop ends all timers."""
     now, fired = [0], list[tuple[Any, int]]()
     timers = GroupTimers(lambda: now[0], lambda key: fired.append((key, now[0])))
     for key, when in (("g", 50), (("transaction", "x"), 20), ("h", 70), ("g", 30), ("i", 99)):
@@ -78,7 +78,7 @@ async def test_all_timers_that_were_set_before_the_start_run_after_it() -> None:
 
 
 async def test_a_timer_waits_as_long_as_is_left_by_its_own_clock() -> None:
-    """The clock stands at 1,000; a time that is over is due at once."""
+    """The clock is at 1,000; an earlier time is due immediately."""
     waits: list[float] = []
     loop: Any = asyncio.get_running_loop()
 
@@ -96,7 +96,7 @@ async def test_a_timer_waits_as_long_as_is_left_by_its_own_clock() -> None:
 
 
 class Scripted:
-    """A machine of a group that answers each event with the next effects."""
+    """A group's machine that answers each event with the next effects."""
 
     def __init__(self, *effects: tuple[fx.Effect, ...]) -> None:
         self.group_id, self.state_name, self.next_deadline_ms = "g", "Stable", None
@@ -112,7 +112,7 @@ class Scripted:
 
 @pytest.mark.parametrize(("fails", "code"), [(False, Code.NONE), (True, Code.NOT_COORDINATOR)])
 def test_the_outcome_of_a_write_goes_to_the_machine_that_took_over(fails: bool, code: Code) -> None:
-    """Before the next effect of the old one; a machine that was replaced hears nothing any more."""
+    """The outcome precedes the old machine's next effect; a replaced machine gets no event."""
     store = MemoryStore()
     desk = Desk(store)
     fresh = Scripted()
@@ -138,7 +138,7 @@ def test_the_outcome_of_a_write_goes_to_the_machine_that_took_over(fails: bool, 
 
 
 def test_the_newest_record_is_found_at_its_exact_time() -> None:
-    """Not an earlier one that is a millisecond older, and of two equal ones the first."""
+    """An older record does not count, and of two equal times the first record counts."""
     log = PartitionLog(MemoryStore(), TOPIC, 0)
     for time in (8, 9, 10, 3, 10):
         append(log, timestamp=time)
@@ -156,7 +156,7 @@ def test_the_newest_record_is_found_at_its_exact_time() -> None:
 def test_a_long_trim_takes_the_last_of_its_batches_along_and_leaves_the_next(
     count: int, tmp_path: Path
 ) -> None:
-    """Key by key, or as one range; on the disk and in the next life."""
+    """The trim deletes single keys or a range, on the disk and after a restart."""
     store = RocksStore(tmp_path)
     log = PartitionLog(store, TOPIC, 0)
     for _ in range(count + 2):
@@ -171,7 +171,7 @@ def test_a_long_trim_takes_the_last_of_its_batches_along_and_leaves_the_next(
 
 
 def test_a_broken_batch_of_several_records_is_named_with_all_its_offsets() -> None:
-    """One is missing, one has another size; the offsets between two batches belong to none."""
+    """A batch is missing, a second has a wrong size; offsets between batches belong to no batch."""
     store = MemoryStore()
     log = PartitionLog(store, TOPIC, 0)
     for count in (3, 1, 4, 2):
@@ -189,7 +189,7 @@ def test_a_broken_batch_of_several_records_is_named_with_all_its_offsets() -> No
 def test_a_step_of_a_pass_reads_batches_until_it_has_its_bytes(
     chunk: int, steps: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And none beyond the end of the pass; each batch has 70 bytes."""
+    """No batch after the end of the pass is read; each batch has 70 bytes."""
     monkeypatch.setattr(cleaning, "CHUNK_BYTES", chunk)
     log = PartitionLog(MemoryStore(), TOPIC, 0)
     for key in b"abcde":
@@ -210,7 +210,7 @@ def test_a_step_of_a_pass_reads_batches_until_it_has_its_bytes(
 
 
 def test_a_pass_whose_next_batch_is_gone_changes_nothing() -> None:
-    """Its log was emptied between the decision about a chunk and the look at the batch behind it."""
+    """The log was emptied between the decision about a chunk and the read of the next batch."""
     store = MemoryStore()
     log = PartitionLog(store, TOPIC, 0)
     for key in b"aabz":
@@ -232,7 +232,7 @@ def test_a_pass_whose_next_batch_is_gone_changes_nothing() -> None:
 
 
 def test_a_topic_that_a_deletion_names_twice_is_kept() -> None:
-    """It is answered once; the topics beside it are deleted."""
+    """The name has a single answer; the remaining topics are deleted."""
 
     async def story(hall: Hall) -> Any:
         for name in "tuv":
@@ -245,7 +245,7 @@ def test_a_topic_that_a_deletion_names_twice_is_kept() -> None:
 
 
 def test_a_coordinator_is_found_though_its_internal_topic_cannot_be_stored() -> None:
-    """Groups do not depend on the topic; the next look-up tries again."""
+    """Groups do not depend on the topic; the next lookup tries again."""
 
     async def story(hall: Hall) -> Any:
         write_ = hall.node.store.write
@@ -265,7 +265,7 @@ def test_a_coordinator_is_found_though_its_internal_topic_cannot_be_stored() -> 
 
 
 def test_each_internal_topic_has_its_own_number_of_partitions_and_its_own_configs() -> None:
-    """A topic that exists stays as it is."""
+    """An existing topic is not changed."""
     topics = catalogue()
     settings = Settings.parse(
         {"offsets.topic.num.partitions": 3, "transaction.state.log.num.partitions": 5}
@@ -286,7 +286,7 @@ def test_each_internal_topic_has_its_own_number_of_partitions_and_its_own_config
 async def test_an_embedded_broker_that_does_not_start_has_no_node_and_no_lock(
     error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever ended its start; a second start of the same object is possible."""
+    """The cause does not matter; a second start of the same object is possible."""
 
     async def failing(self: object, host: str, port: int) -> int:
         raise error

@@ -1,4 +1,4 @@
-"""State after a first failure, deletion or answer: the second look must find it right."""
+"""State after a first failure, deletion or answer: the next access must find it correct."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SESSION = "consumer.session.timeout.ms"
 
 @pytest.mark.parametrize("kind", ["memory", "rocks"])
 def test_a_deletion_in_the_same_write_counts_after_a_put(kind: str, tmp_path: Path) -> None:
-    """Both kinds of store do the same."""
+    """Both kinds of store behave the same."""
     store = MemoryStore() if kind == "memory" else RocksStore(tmp_path)
     store.write([(b"k", b"v")], [b"k"])
     assert store.get(b"k") is None
@@ -56,7 +56,7 @@ def test_one_large_batch_makes_as_many_small_ones_go_as_it_needs() -> None:
 def test_a_store_whose_write_failed_is_opened_again_before_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """RocksDB refuses every write after a failure, until it is opened again; once is enough."""
+    """RocksDB refuses every write after a failure until it is opened again; one open is enough."""
     store = RocksStore(tmp_path)
     opened: list[None] = []
     open_ = store._open
@@ -77,7 +77,7 @@ def test_a_store_whose_write_failed_is_opened_again_before_the_next_one(
 
 
 def test_a_rewritten_batch_is_read_from_memory_as_it_is_now(tmp_path: Path) -> None:
-    """And only where it was there before: no reader waits for old ones."""
+    """Only a cached batch is replaced in memory: no reader waits for old batches."""
     store = RocksStore(tmp_path)
     store.write([(b"b1", b"old")])
     store.write([(b"b1", b"new"), (b"b2", b"cold")], is_rewrite=True)
@@ -87,7 +87,7 @@ def test_a_rewritten_batch_is_read_from_memory_as_it_is_now(tmp_path: Path) -> N
 
 
 def test_missing_writes_alone_end_a_start(tmp_path: Path) -> None:
-    """Where every partition is whole, something else is lost: offsets or groups."""
+    """If every partition is complete, the lost writes were offsets or groups."""
     store = RocksStore(tmp_path)
     topics = Catalogue(store, Settings.parse({}), lambda: None)  # type: ignore[arg-type,return-value]
     store.lost_writes = 3
@@ -100,7 +100,7 @@ def test_missing_writes_alone_end_a_start(tmp_path: Path) -> None:
 def test_a_node_asks_for_a_loss_before_it_makes_a_new_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Afterwards the empty store would look like a sound one."""
+    """After the creation the empty store would look valid."""
 
     def refuse(*_: object) -> None:
         raise StoreDamaged("all is lost")
@@ -117,7 +117,7 @@ def test_a_node_asks_for_a_loss_before_it_makes_a_new_cluster(
 
 
 def test_an_error_names_so_many_records_and_counts_them_all() -> None:
-    """An answer of a million reasons would be larger than the request."""
+    """An answer with a million reasons would be larger than the request."""
     count = records.NAMED_RECORDS + 1
     body = b"".join(one_record(offset_delta=n) for n in range(count))
     data = batch(body, count=count)
@@ -127,7 +127,7 @@ def test_an_error_names_so_many_records_and_counts_them_all() -> None:
 
 
 def test_a_batch_that_loses_its_records_is_not_compressed() -> None:
-    """Consumers unpack nothing from no bytes."""
+    """Consumers do not decompress an empty body."""
     data = batch(gzip.compress(one_record()), attributes=1)
     emptied = records.with_records(data, parse_batch(data), b"", 0, 5)
     header = records.read_header(emptied)
@@ -135,14 +135,14 @@ def test_a_batch_that_loses_its_records_is_not_compressed() -> None:
 
 
 def test_a_time_that_no_record_reaches_is_found_at_the_batch_as_a_whole() -> None:
-    """The greatest time in the header may be later than every record's."""
+    """The greatest time in the header may be later than every record's time."""
     data = batch(timestamp=1_000, max_timestamp=9_000)
     assert records.find_timestamp(data, 5_000) == (0, 9_000)
 
 
 @pytest.mark.parametrize(("length", "error"), [(13, "corrupt_message"), (14, "")])
 def test_a_batch_has_at_least_the_fields_of_the_oldest_format(length: int, error: str) -> None:
-    """A shorter length is damage; the shortest one is a record of a format that is not supported."""
+    """A shorter length is damage; the shortest valid length has an unsupported format."""
     data = b"\0" * 8 + length.to_bytes(4, "big") + b"\0" * 40
     with pytest.raises(BadBatch) as refused:
         records.cut_batch(data)
@@ -151,7 +151,7 @@ def test_a_batch_has_at_least_the_fields_of_the_oldest_format(length: int, error
 
 @pytest.mark.parametrize(("magic", "claims"), [(2, True), (1, False)])
 def test_only_a_batch_of_this_format_claims_a_transaction(magic: int, claims: bool) -> None:
-    """Other formats have other bytes there, and are refused for their own reason."""
+    """Different formats have different bytes there and are refused for their own reason."""
     assert records.claims_transaction(batch(attributes=0x10, magic=magic)) is claims
 
 
@@ -159,7 +159,7 @@ def test_only_a_batch_of_this_format_claims_a_transaction(magic: int, claims: bo
 def test_the_least_lag_of_compaction_is_at_most_the_greatest(
     least: int, most: int, is_valid: bool
 ) -> None:
-    """Equal ones are allowed, as in Kafka."""
+    """Equal lags are allowed, as in Kafka."""
     configs = {"min.compaction.lag.ms": str(least), "max.compaction.lag.ms": str(most)}
     assert (check_configs(configs) is None) is is_valid
 
@@ -168,7 +168,7 @@ def test_the_least_lag_of_compaction_is_at_most_the_greatest(
 
 
 def test_configs_of_a_group_that_were_deleted_are_gone_for_good() -> None:
-    """In this life and in the next one."""
+    """They are deleted in memory and after a restart."""
     store = MemoryStore()
     settings = Settings.parse({})
     configs = GroupConfigs(store, settings)
@@ -183,7 +183,7 @@ def test_configs_of_a_group_that_were_deleted_are_gone_for_good() -> None:
 
 
 def test_a_value_at_a_bound_of_a_histogram_belongs_below_it() -> None:
-    """Prometheus' buckets include their bound, and each includes the ones before it."""
+    """Prometheus' buckets include their bound, and each bucket includes its predecessors."""
     spread = Spread((1.0, 2.0))
     for value in (1.0, 1.5, 2.0, 3.0):
         spread.add(value)
@@ -192,7 +192,7 @@ def test_a_value_at_a_bound_of_a_histogram_belongs_below_it() -> None:
 
 
 def test_every_error_for_an_outdated_member_counts_as_fencing() -> None:
-    """A new one must be added to the metrics."""
+    """A new error of this kind must be added to the metrics."""
     assert {code.name for code in FENCING} == {
         "ILLEGAL_GENERATION",
         "UNKNOWN_MEMBER_ID",
@@ -205,7 +205,7 @@ def test_every_error_for_an_outdated_member_counts_as_fencing() -> None:
 
 
 async def test_closed_timers_ring_no_more() -> None:
-    """Neither those that are set nor those whose frames are still being served."""
+    """Neither set alarms nor alarms with waiting frames fire."""
     ticks: list[Any] = []
     waiting: list[Any] = []
     timers = GroupTimers(lambda: 0, ticks.append)
@@ -222,7 +222,7 @@ async def test_closed_timers_ring_no_more() -> None:
 
 
 async def test_an_answer_begun_before_a_change_does_not_replace_one_made_after_it() -> None:
-    """The slow answer is for its own asker alone."""
+    """The slow answer reaches only its own client."""
     node = Node(Settings.parse({}))
     slow: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
@@ -243,7 +243,7 @@ async def test_an_answer_begun_before_a_change_does_not_replace_one_made_after_i
 
 
 async def test_a_stopped_broker_has_no_node() -> None:
-    """A second stop does nothing."""
+    """A second stop has no effect."""
     broker = EmbeddedBroker()
     await broker.start()
     assert broker.node.catalogue is not None
@@ -256,7 +256,7 @@ async def test_a_stopped_broker_has_no_node() -> None:
 def test_lines_about_peers_come_again_after_a_minute_and_the_rest_is_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Each kind for itself, and the count starts anew."""
+    """Each kind has its own limit, and the count starts anew."""
     log = RateLimitedLog()
     with caplog.at_level("INFO"):
         for kind, now in [("a", 0.0)] * 12 + [("b", 0.0)] + [("a", 60.0)] + [("a", 60.1)]:

@@ -1,4 +1,4 @@
-"""Listeners, credentials, and the price of failed log-ins, without a socket."""
+"""Listeners, credentials, and the delay after failed log-ins, without a socket."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ from faust_assigner.errors import ConfigError
 def test_listeners_that_cannot_be_are_refused_with_a_reason(
     settings: dict[str, Any], words: str
 ) -> None:
-    """At the start, before anything listens."""
+    """The start fails before the broker listens."""
     with pytest.raises(ConfigError, match=words):
         Settings.parse(settings)
 
 
 def test_plain_is_offered_over_tls_alone_unless_a_setting_says_so() -> None:
-    """The password would cross the network as it is."""
+    """Otherwise the password would cross the network in plain text."""
     text = "SASL_SSL://a:1,SASL_PLAINTEXT://b:2"
     given = {
         "listeners": text,
@@ -68,7 +68,7 @@ def test_plain_is_offered_over_tls_alone_unless_a_setting_says_so() -> None:
 
 
 def test_a_credential_is_that_of_the_standard() -> None:
-    """The example of RFC 7677: user 'user', password 'pencil', 4,096 iterations."""
+    """RFC 7677 has the example: user 'user', password 'pencil', 4,096 iterations."""
     salt = bytes.fromhex("5b6d99687d123e ac14c41fdbd4a9c6ea".replace(" ", ""))
     made = from_password("SCRAM-SHA-256", "pencil", salt, 4_096)
     salted = hashlib.pbkdf2_hmac("sha256", b"pencil", salt, 4_096)
@@ -78,7 +78,7 @@ def test_a_credential_is_that_of_the_standard() -> None:
 
 
 def test_credentials_survive_a_start_and_never_hold_a_password() -> None:
-    """A password that is set again as it is changes nothing; another one changes both mechanisms."""
+    """An equal password changes no credential; a new password changes both mechanisms."""
     store = MemoryStore()
     first = Credentials(store)
     first.set_password("alice", "canary")
@@ -97,7 +97,7 @@ def test_credentials_survive_a_start_and_never_hold_a_password() -> None:
 
 
 def test_a_password_is_checked_with_the_iterations_of_its_user() -> None:
-    """A tool may store a credential with more iterations than the broker uses."""
+    """A tool may store a credential with more iterations than the broker's own."""
     users, mechanism = Credentials(MemoryStore()), MECHANISMS[0]
     users.change(
         {("alice", mechanism): from_password(mechanism, "secret", iterations=ITERATIONS + 1)}
@@ -107,7 +107,7 @@ def test_a_password_is_checked_with_the_iterations_of_its_user() -> None:
 
 
 def test_a_credential_that_one_change_puts_and_deletes_is_gone() -> None:
-    """In this life as in the next one: the store counts a deletion after a put."""
+    """The store deletes after it puts, in memory and after a restart."""
     store = MemoryStore()
     users, name = Credentials(store), ("alice", MECHANISMS[0])
     users.change({name: from_password(MECHANISMS[0], "secret")}, [name])
@@ -115,7 +115,7 @@ def test_a_credential_that_one_change_puts_and_deletes_is_gone() -> None:
 
 
 def test_a_user_who_does_not_exist_has_the_same_salt_each_time() -> None:
-    """And another one on another broker."""
+    """A second broker uses a different salt."""
     one, two = Credentials(MemoryStore()), Credentials(MemoryStore())
     salts = {one.made_up("x", MECHANISMS[0]).salt for _ in range(3)}
     assert len(salts) == 1
@@ -124,7 +124,7 @@ def test_a_user_who_does_not_exist_has_the_same_salt_each_time() -> None:
 
 
 def test_failures_of_one_address_wait_twice_as_long_each_time_and_are_forgotten() -> None:
-    """Another address does not pay for them; 5 s are the most."""
+    """A second address has its own delay; the longest delay is 5 s."""
     now = [0.0]
     failures = FailedLogIns(100, lambda: now[0])
     assert [failures.delay_s("a") for _ in range(8)] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
@@ -138,7 +138,7 @@ def test_failures_of_one_address_wait_twice_as_long_each_time_and_are_forgotten(
 def test_the_address_that_has_been_quiet_for_longest_is_forgotten_at_the_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An address that fails again is not quiet."""
+    """An address with a new failure is not quiet."""
     monkeypatch.setattr(gate, "ADDRESSES", 2)
     failures = FailedLogIns(100, lambda: 0.0)
     assert [failures.delay_s(address) for address in "abac"] == [0.1, 0.1, 0.2, 0.1]
@@ -147,7 +147,7 @@ def test_the_address_that_has_been_quiet_for_longest_is_forgotten_at_the_limit(
 
 
 def test_an_address_with_colons_is_written_in_brackets() -> None:
-    """A port follows it."""
+    """The port follows the brackets."""
     (one,) = parse_listeners("listeners", "SSL://[::1]:9093")
     assert (one.host, str(one)) == ("::1", "SSL://[::1]:9093")
     (two,) = parse_listeners("listeners", "127.0.0.1:9092")
@@ -157,7 +157,7 @@ def test_an_address_with_colons_is_written_in_brackets() -> None:
 def test_a_file_of_users_is_named_where_it_is_wrong_and_its_passwords_are_not(
     tmp_path: Path,
 ) -> None:
-    """By line; comments and empty lines are left out, and a password may have an equals sign."""
+    """The error has the line; comments and empty lines are skipped, '=' may be in a password."""
     path = tmp_path / "users"
     path.write_text("# users\n\nalice=a=b\n")
     assert read_users(path) == [("alice", "a=b")]
@@ -170,7 +170,7 @@ def test_a_file_of_users_is_named_where_it_is_wrong_and_its_passwords_are_not(
 
 
 def test_a_plain_password_is_that_of_the_users_first_mechanism() -> None:
-    """A later change for the other mechanism alone does not change it."""
+    """A later change of only the second mechanism does not change the password."""
     found = Credentials(MemoryStore())
     found.change({("alice", "SCRAM-SHA-512"): from_password("SCRAM-SHA-512", "later")})
     assert found.is_password("alice", "later")
@@ -179,7 +179,7 @@ def test_a_plain_password_is_that_of_the_users_first_mechanism() -> None:
 
 
 def test_a_known_password_is_completed_for_the_mechanism_that_lacks_it() -> None:
-    """A tool created the user for one mechanism; the file of users is for all."""
+    """A tool created the user for a single mechanism; the file of users is for all."""
     users = Credentials(MemoryStore())
     users.change({("alice", MECHANISMS[0]): from_password(MECHANISMS[0], "secret")})
     users.set_password("alice", "secret")
@@ -210,7 +210,7 @@ def test_a_listener_that_lets_every_client_of_the_network_in_is_a_warning(
     warns: bool,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It names the listener; the address is that of the socket, whatever the setting says."""
+    """The warning names the listener; the socket's address counts, not the setting."""
     listener = Listener(protocol, "any", 9092)
     warn_if_open(listener, ["10.0.0.1", address], Settings.parse(given))
     found = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
@@ -220,7 +220,7 @@ def test_a_listener_that_lets_every_client_of_the_network_in_is_a_warning(
 async def test_a_listener_is_looked_at_with_the_addresses_of_its_sockets(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """At the start of each broker, embedded or not."""
+    """Each broker checks at its start, embedded or not."""
     seen: list[tuple[str, list[str]]] = []
     monkeypatch.setattr(
         server, "warn_if_open", lambda one, addresses, _: seen.append((str(one), list(addresses)))
@@ -232,7 +232,7 @@ async def test_a_listener_is_looked_at_with_the_addresses_of_its_sockets(
 def test_a_start_that_fails_at_its_users_leaves_the_store_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next start opens it."""
+    """The next start can open the store."""
 
     def full(*arguments: object) -> None:
         raise StoreFailed("no space")

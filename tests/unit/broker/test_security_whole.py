@@ -1,4 +1,4 @@
-"""Rules, credentials and log-ins over a second life: what a change, a start and a failure leave."""
+"""ACLs, credentials and log-ins after a restart: the effects of a change, a start and a failure."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ ALICE, BOB = "User:alice", "User:bob"
 
 
 def rule(name: str = "t", pattern: int = a.LITERAL, **more: object) -> Acl:
-    """A rule that lets alice read a topic."""
+    """Return a rule that lets alice read a topic."""
     return Acl(a.TOPIC, name, pattern, ALICE, "*", a.READ, a.ALLOW)._replace(**more)  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def store() -> MemoryStore:
-    """An empty store."""
+    """Return an empty store."""
     return MemoryStore()
 
 
 def found(acls: Acls, *names: str) -> dict[str, list[Acl]]:
-    """The rules of each topic."""
+    """Return the rules of each topic."""
     return {name: list(acls.for_resource(a.TOPIC, name)) for name in names}
 
 
 def test_of_rules_with_equal_prefixes_the_last_one_ends_the_look_up(store: MemoryStore) -> None:
-    """Two rules of one prefix, one of a prefix as long, one of a group: each removal leaves the others."""
+    """Two rules share a prefix, a third has equal length; each removal keeps the other rules."""
     one, two = rule("ab", a.PREFIXED), rule("ab", a.PREFIXED, principal=BOB)
     other, group = rule("xy", a.PREFIXED), rule("ab", a.PREFIXED, resource_type=a.GROUP)
     acls = Acls(store)
@@ -62,7 +62,7 @@ def test_of_rules_with_equal_prefixes_the_last_one_ends_the_look_up(store: Memor
 
 
 def test_rules_that_the_store_refuses_change_nothing(store: MemoryStore) -> None:
-    """Neither added nor removed, neither in look-ups nor in the version; and no group is told."""
+    """No rule is added or removed, the version stays, and no group is notified."""
     acls, told = Acls(store), list[int]()
     acls.add([rule("t")])
     acls.on_topic_change = lambda: told.append(acls.version)
@@ -80,7 +80,7 @@ def test_rules_that_the_store_refuses_change_nothing(store: MemoryStore) -> None
 
 
 def test_each_change_of_rules_is_one_write_and_raises_the_version(store: MemoryStore) -> None:
-    """A repeated rule is written once, a missing one is not deleted; the caller is told once a change."""
+    """A repeated rule is written once, a missing rule is not deleted; each change notifies once."""
     acls, told, writes = Acls(store), list[int](), list[tuple[int, int]]()
     write = store.write
 
@@ -122,14 +122,14 @@ def test_each_change_of_rules_is_one_write_and_raises_the_version(store: MemoryS
 def test_a_filter_by_name_selects_by_its_pattern(
     pattern: int, name: str | None, names: list[str]
 ) -> None:
-    """MATCH asks which rules have an effect on the name; the other patterns compare names."""
+    """MATCH selects rules that affect the name; other patterns compare names."""
     rules = [rule("*"), rule("orders"), rule("ord", a.PREFIXED)]
     wanted = AclFilter(a.TOPIC, name, pattern, None, None, a.ANY, a.ANY)
     assert [one.name for one in rules if wanted.selects(one)] == names
 
 
 def test_a_right_on_some_name_is_found_as_by_trying_all_names() -> None:
-    """Of random rules with at most two letters; the names are all of up to three letters."""
+    """Rules are random with at most two letters; the names have up to three letters."""
     letters = "ab"
     names = ["".join(p) for n in (1, 2, 3) for p in product(letters, repeat=n)]
     pick = random.Random(5)
@@ -162,7 +162,7 @@ def test_a_right_on_some_name_is_found_as_by_trying_all_names() -> None:
 
 
 def test_a_password_is_changed_completed_and_otherwise_left(store: MemoryStore) -> None:
-    """Each start reads the file of users: an equal password must keep its salt and cost no write."""
+    """Each start reads the file of users: an equal password keeps its salt without a write."""
     users = Credentials(store)
     users.set_password("alice", "one")
     first = {name: users.get(*name) for name in users}
@@ -180,7 +180,7 @@ def test_a_password_is_changed_completed_and_otherwise_left(store: MemoryStore) 
 
 
 def test_an_unknown_user_has_no_password_not_even_the_made_up_one(store: MemoryStore) -> None:
-    """Its keys are made of a secret of this process; two processes and two users differ."""
+    """Its keys come from a secret of this process; two processes and two users differ."""
     users, others = Credentials(store), Credentials(store)
     made = [users.made_up(name, m) for name in ("x", "y") for m in MECHANISMS]
     assert made == [users.made_up(name, m) for name in ("x", "y") for m in MECHANISMS]
@@ -192,7 +192,7 @@ def test_an_unknown_user_has_no_password_not_even_the_made_up_one(store: MemoryS
 
 
 def test_credentials_that_the_store_refuses_change_no_password(store: MemoryStore) -> None:
-    """The old one still holds, and the new one does not."""
+    """The old password is still valid, and the new password is not."""
     users = Credentials(store)
     users.set_password("alice", "one")
 
@@ -209,7 +209,7 @@ def test_credentials_that_the_store_refuses_change_no_password(store: MemoryStor
 
 
 def test_a_file_of_users_is_read_line_by_line(tmp_path: Path) -> None:
-    """Spaces around a name, signs in a password, comments and empty lines; the order is kept."""
+    """Spaces, signs in a password, comments and empty lines are read; the order is kept."""
     path = tmp_path / "users"
     path.write_text("# comment\n\n alice = a=b \n  \nbob=#1\nalice=second\n")
     assert read_users(path) == [("alice", " a=b "), ("bob", "#1"), ("alice", "second")]
@@ -224,7 +224,7 @@ def test_a_file_of_users_is_read_line_by_line(tmp_path: Path) -> None:
 
 
 def test_the_delay_of_an_address_doubles_up_to_its_limit_and_ends_after_a_minute() -> None:
-    """The minute begins with each failure anew; exactly a minute later it is not over."""
+    """Each failure starts the minute again; exactly a minute later the delay still counts."""
     now = [100.0]
     failures = FailedLogIns(250, lambda: now[0])
     assert [failures.delay_s("a") for _ in range(7)] == [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
@@ -239,7 +239,7 @@ def test_the_delay_of_an_address_doubles_up_to_its_limit_and_ends_after_a_minute
 
 
 def test_a_thousand_failures_of_one_address_wait_no_longer_than_the_longest_delay() -> None:
-    """The count goes on; its power of two would not fit into a number of Python's."""
+    """The count rises, but its power of two would not fit into a float."""
     failures = FailedLogIns(1, lambda: 0.0)
     assert [failures.delay_s("a") for _ in range(1_100)][-1] == gate.LONGEST_DELAY_S
 
@@ -257,7 +257,7 @@ def test_a_thousand_failures_of_one_address_wait_no_longer_than_the_longest_dela
 def test_listeners_are_read_with_every_part(
     text: str, listeners: list[tuple[str, str, int]]
 ) -> None:
-    """And written as they are read."""
+    """The written form of the listeners reads back the same."""
     parsed = parse_listeners("listeners", text)
     assert parsed == tuple(Listener(*one) for one in listeners)
     assert parse_listeners("listeners", ",".join(map(str, parsed))) == parsed
@@ -265,7 +265,7 @@ def test_listeners_are_read_with_every_part(
 
 @pytest.mark.parametrize("text", ["h:65536", "h:123456", ":1", "SSL://:1", "ssl://h:1"])
 def test_an_address_that_is_none_is_named_in_the_error(text: str) -> None:
-    """With the setting."""
+    """The error names the setting as well."""
     with pytest.raises(ConfigError, match=r"advertised\.listeners must be"):
         parse_listeners("advertised.listeners", f"a:1,{text}")
 
@@ -282,6 +282,6 @@ def test_an_address_that_is_none_is_named_in_the_error(text: str) -> None:
 def test_a_protocol_says_whether_it_has_tls_and_a_log_in(
     protocol: str, tls: bool, sasl: bool
 ) -> None:
-    """By its name, which is Kafka's."""
+    """The protocols have Kafka's names."""
     one = Listener(protocol, "h", 1)
     assert (one.has_tls, one.has_sasl) == (tls, sasl)

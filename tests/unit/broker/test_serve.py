@@ -1,4 +1,4 @@
-"""The command that runs one broker: its end after a signal, and what a failed start leaves."""
+"""The command that runs a broker: its end after a signal, and the effects of a failed start."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from faust_assigner.errors import ConfigError
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave the collector of the tests as it is, and never end their process."""
+    """Keep the tests' garbage collector unchanged, and never end their process."""
     same = SimpleNamespace(collect=int, freeze=int, set_threshold=lambda *counts: None)
     monkeypatch.setattr(serve, "gc", same)
     monkeypatch.setattr(serve, "STOP_GRACE_S", 60.0)
 
 
 async def served(folder: Path, say: Any = lambda line: None, **settings: object) -> None:
-    """Run a broker on that data until it ends."""
+    """Run a broker on this data until it ends."""
     parsed = Settings.parse({name.replace("_", "."): value for name, value in settings.items()})
     await serve._serve(parsed, folder, "127.0.0.1", 0, say, None)
 
@@ -37,7 +37,7 @@ async def served(folder: Path, say: Any = lambda line: None, **settings: object)
 async def test_a_start_that_fails_releases_the_data(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A port that is taken, TLS files that cannot be used, or a bug: the next broker can open the store."""
+    """After a busy port, unusable TLS files or a bug the next broker can open the store."""
 
     async def failing(self: BrokerServer, host: str, port: int) -> int:
         raise error
@@ -52,7 +52,7 @@ async def test_a_start_that_fails_releases_the_data(
 async def test_a_signal_stops_the_broker_after_it_has_said_where_it_listens(
     number: signal.Signals, tmp_path: Path
 ) -> None:
-    """Each listener by its protocol if they are set; the data is free afterwards."""
+    """If listeners are set, each has a line with its protocol; the data is unlocked afterwards."""
     lines: list[str] = []
 
     def say(line: str) -> None:
@@ -73,7 +73,7 @@ async def test_a_signal_stops_the_broker_after_it_has_said_where_it_listens(
 async def test_a_signal_while_the_data_is_read_ends_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The start asks again and again whether to go on; the store is closed and nothing listens."""
+    """The start checks for the signal repeatedly; the store is closed and no port is open."""
     Node(Settings(), tmp_path).close()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -98,7 +98,7 @@ async def test_a_signal_while_the_data_is_read_ends_the_start(
 
 
 async def test_a_signal_at_the_end_of_the_start_closes_the_store(tmp_path: Path) -> None:
-    """The data was read whole, and no broker runs on it."""
+    """All data was read, and no broker runs."""
     stop = asyncio.Event()
     stop.set()
     assert await serve._open(Settings(), tmp_path, stop) is None

@@ -1,4 +1,4 @@
-"""What a broker counts over all its peers: connections by address, held frames and unread answers."""
+"""Counts over all connections: connections by address, held frames and unread answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.hall import Hall, Wire, in_hall
 
 
 def connect(hall: Hall, address: str) -> tuple[Connection, Wire]:
-    """A peer from that address."""
+    """Connect a peer from this address."""
     peer, wire = Connection(hall.server), Wire(address, hall.written)
     wire.get_extra_info = lambda name, default=None: (address, 1)  # type: ignore[method-assign]
     peer.connection_made(wire)
@@ -26,7 +26,7 @@ def connect(hall: Hall, address: str) -> tuple[Connection, Wire]:
 
 
 def test_connections_are_counted_by_address_and_in_all_until_each_of_them_ends() -> None:
-    """Two of an address are admitted, three in all; a refused one counts until it is gone."""
+    """The limits are two of an address and three in all; a refused connection counts, too."""
 
     async def story(hall: Hall) -> tuple[list[bool], dict[str, int], int]:
         hall.node.settings = replace(
@@ -63,7 +63,7 @@ def test_connections_are_counted_by_address_and_in_all_until_each_of_them_ends()
 def test_unread_answers_beyond_the_limit_cost_as_few_peers_as_cover_the_surplus(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The longest stalled first, whatever their sizes; one that is closing already is counted once."""
+    """The longest stalled connections are closed first; a closing connection counts once."""
 
     async def story(hall: Hall) -> list[list[str]]:
         found = []
@@ -94,7 +94,7 @@ def test_unread_answers_beyond_the_limit_cost_as_few_peers_as_cover_the_surplus(
 
 
 def test_frames_beyond_the_budget_cost_the_peers_that_hold_them_for_longest() -> None:
-    """Several at once where one is not enough, also the newest; what is served is free."""
+    """Several peers may be dropped at once, even the newest; served frames are free."""
     held: HeldBytes[str] = HeldBytes(100)
     steps: list[tuple[str, int, list[str]]] = [
         ("a", 40, []), ("b", 60, []), ("a", 40, []), ("c", 1, ["a"]), ("b", 0, []), ("d", 99, []),
@@ -107,7 +107,7 @@ def test_frames_beyond_the_budget_cost_the_peers_that_hold_them_for_longest() ->
 async def test_a_stop_waits_a_moment_for_the_last_answers_and_drops_the_rest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A peer that takes them is gone in time; one that does not is dropped, and the store is closed last."""
+    """A reading peer ends in time, a stalled peer is dropped, and the store is closed last."""
     monkeypatch.setattr(server, "STOP_GRACE_S", 0.05)
     hall = Hall()
     steps: list[Any] = []

@@ -1,4 +1,4 @@
-"""Settings: Kafka's names, typed, bounded; what is wrong is named."""
+"""Settings: Kafka's names, types and bounds; errors name the wrong setting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from faust_assigner.errors import ConfigError
 
 
 def test_values_are_text_or_typed() -> None:
-    """The command line gives text, a test gives numbers and booleans."""
+    """The command line gives text, and a test gives numbers and booleans."""
     text = Settings.parse({"num.partitions": "12", "auto.create.topics.enable": "FALSE"})
     typed = Settings.parse({"num.partitions": 12, "auto.create.topics.enable": False})
     assert text == typed
@@ -24,7 +24,7 @@ def test_values_are_text_or_typed() -> None:
 
 
 def test_an_unknown_name_is_refused_with_a_hint() -> None:
-    """A typo of a Kafka name."""
+    """The name is a misspelled Kafka name."""
     with pytest.raises(ConfigError, match=r"'num\.partition'.*did you mean 'num\.partitions'"):
         Settings.parse({"num.partition": "1"})
 
@@ -47,13 +47,13 @@ def test_an_unknown_name_is_refused_with_a_hint() -> None:
     ],
 )
 def test_an_impossible_value_is_refused_with_both_names(name: str, value: str) -> None:
-    """The message says which setting and what was given."""
+    """The message names the setting and the given value."""
     with pytest.raises(ConfigError, match=name.replace(".", r"\.")):
         Settings.parse({name: value})
 
 
 def test_settings_that_contradict_each_other_are_refused() -> None:
-    """A smallest session above the largest; a message that no frame could carry."""
+    """The pairs are session limits in wrong order, and a message larger than a frame."""
     with pytest.raises(ConfigError, match="above"):
         Settings.parse({"group.min.session.timeout.ms": 10, "group.max.session.timeout.ms": 9})
     with pytest.raises(ConfigError, match="does not fit"):
@@ -61,7 +61,7 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
 
 
 def test_defaults_are_kafkas_where_kafka_has_them() -> None:
-    """People compare."""
+    """Users compare the defaults with Kafka's."""
     values = Settings().by_kafka_name()
     expected = {
         "num.partitions": "1",
@@ -103,7 +103,7 @@ def test_the_reference_page_names_every_setting_and_api_as_it_is() -> None:
 
 
 def test_assignments_need_an_equals_sign_and_distinct_names() -> None:
-    """--set a=1 --set a=2 is a mistake, not a choice."""
+    """--set a=1 --set a=2 is an error."""
     assert parse_assignments(("a=1", "b = x=y ")) == {"a": "1", "b": "x=y"}
     for pairs in (("a",), ("a=1", "a=2")):
         with pytest.raises(ConfigError):
@@ -112,7 +112,7 @@ def test_assignments_need_an_equals_sign_and_distinct_names() -> None:
 
 @pytest.mark.parametrize("name", ["a", "a.b_c-D9", "x" * 249, "shop-orders-changelog"])
 def test_legal_topic_names(name: str) -> None:
-    """Letters, digits, dot, underscore, dash; up to 249."""
+    """Letters, digits, dot, underscore and dash are legal, up to 249 characters."""
     assert topic_name_problem(name) is None
 
 
@@ -120,12 +120,12 @@ def test_legal_topic_names(name: str) -> None:
     "name", ["", ".", "..", "a/b", "a b", "ü", "x" * 250, "a\n", "../etc", "a\0"]
 )
 def test_illegal_topic_names(name: str) -> None:
-    """Nothing that could be a path, a terminator or a novel."""
+    """No name may look like a path, contain a terminator or be too long."""
     assert topic_name_problem(name)
 
 
 def test_topic_configs_are_checked_by_name_and_value() -> None:
-    """Faust's own are fine; strangers and nonsense are named."""
+    """Faust's own configs are valid; unknown names and wrong values are named."""
     assert check_configs({"cleanup.policy": "compact,delete", "retention.ms": "-1"}) is None
     assert "retention.ms" in (check_configs({"retention.ms": "-2"}) or "")
     assert "no.such" in (check_configs({"no.such": "1"}) or "")
@@ -134,12 +134,12 @@ def test_topic_configs_are_checked_by_name_and_value() -> None:
 
 
 def test_a_cleanup_policy_of_neither_word_is_one() -> None:
-    """Kafka's way to keep records for ever (KIP-1161)."""
+    """An empty policy keeps records for ever in Kafka (KIP-1161)."""
     assert check_configs({"cleanup.policy": ""}) is None
 
 
 def test_the_defaults_of_topics_pass_their_own_checks() -> None:
-    """And broker settings reach them."""
+    """Broker settings change the defaults."""
     defaults = default_configs(Settings.parse({"log.retention.ms": 7}))
     assert check_configs(defaults) is None
     assert defaults["retention.ms"] == "7"
@@ -158,7 +158,7 @@ def test_the_defaults_of_topics_pass_their_own_checks() -> None:
 def test_an_advertised_listener_is_a_host_and_a_port(
     text: str, address: tuple[str, int] | None
 ) -> None:
-    """IPv6 addresses stand in brackets."""
+    """IPv6 addresses have brackets."""
     assert Settings.parse({"advertised.listeners": text}).advertised() == address
 
 
@@ -171,14 +171,14 @@ def test_a_listener_that_is_no_address_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["range", "range, uniform", " uniform,range,copartition "])
 def test_a_list_of_names_is_kept_in_its_order(text: str) -> None:
-    """The first one of the assignors serves groups whose members name none."""
+    """The first assignor serves groups whose members choose none."""
     parsed = Settings.parse({"group.consumer.assignors": text}).group_consumer_assignors
     assert parsed == ",".join(name.strip() for name in text.split(","))
 
 
 @pytest.mark.parametrize("text", ["sticky", "range,sticky", "range,range", "range,", ""])
 def test_a_list_has_each_of_the_known_names_once(text: str) -> None:
-    """A name that is not known, one that is there twice, and one that is missing."""
+    """The cases are an unknown name, a repeated name, and a missing name."""
     with pytest.raises(ConfigError, match=r"group\.consumer\.assignors must be some of"):
         Settings.parse({"group.consumer.assignors": text})
 
@@ -206,7 +206,7 @@ PAIRS = (
 def test_settings_that_just_fit_together_are_taken_and_one_less_is_refused(
     given: dict[str, int], less: int, name: str
 ) -> None:
-    """The error names the setting that was lowered."""
+    """The error names the lowered setting."""
     small = {"message.max.bytes": 60_000} if "message.max.bytes" not in given else {}
     Settings.parse({**small, **given})
     lowered = {**small, **given, name: given[name] - less}
@@ -231,7 +231,7 @@ def test_settings_that_just_fit_together_are_taken_and_one_less_is_refused(
 def test_an_advertised_address_is_one_that_clients_can_connect_to(
     text: str, address: tuple[str, int] | None, is_refused: bool
 ) -> None:
-    """Of a protocol that the broker listens for."""
+    """The address must have a protocol of a listener."""
     if is_refused:
         with pytest.raises(ConfigError, match=r"advertised\.listeners"):
             Settings.parse({"advertised.listeners": text})
@@ -271,7 +271,7 @@ def test_each_topic_default_is_the_brokers_setting_of_its_own_name() -> None:
 def test_a_number_is_taken_at_both_of_its_limits_and_not_beyond(
     name: str, low: int, high: int
 ) -> None:
-    """As text and as a number."""
+    """The number may be text or a number."""
     for value in (low, high, str(low), f" {high} "):
         assert Settings.parse({name: value}).by_kafka_name()[name] == str(value).strip()
     for value in (low - 1, high + 1, str(high + 1)):
@@ -280,7 +280,7 @@ def test_a_number_is_taken_at_both_of_its_limits_and_not_beyond(
 
 
 def test_a_ratio_is_a_number_from_0_to_1() -> None:
-    """Both limits are ratios."""
+    """Both limits are allowed."""
     name = "log.cleaner.min.cleanable.ratio"
     for text, value in (("0", 0.0), ("1", 1.0), (" 0.25 ", 0.25), (0.5, 0.5)):
         assert Settings.parse({name: text}).log_cleaner_min_cleanable_ratio == value
@@ -301,7 +301,7 @@ def test_a_ratio_is_a_number_from_0_to_1() -> None:
     ],
 )
 def test_a_list_has_known_words_each_once(text: str, kept: str | None) -> None:
-    """In the order in which they are given."""
+    """The given order is kept."""
     name = "sasl.enabled.mechanisms"
     if kept is None:
         with pytest.raises(ConfigError, match=r"each once, got"):
@@ -315,7 +315,7 @@ def test_a_list_has_known_words_each_once(text: str, kept: str | None) -> None:
     [("g", True), ("", False), (None, False), ("ä" * 512, True), ("ä" * 512 + "x", False)],
 )
 def test_a_group_id_has_at_most_1024_bytes(group_id: str | None, is_one: bool) -> None:
-    """Of UTF-8."""
+    """The limit counts UTF-8 bytes."""
     assert is_group_id(group_id) is is_one
 
 
@@ -331,5 +331,5 @@ def test_a_group_id_has_at_most_1024_bytes(group_id: str | None, is_one: bool) -
     ],
 )
 def test_a_topic_name_has_at_most_249_characters(name: str, is_one: bool) -> None:
-    """As a name of files; the two names of folders are none."""
+    """The limit is that of file names; "." and ".." are not allowed."""
     assert (topic_name_problem(name) is None) is is_one

@@ -1,4 +1,4 @@
-"""Each setting reaches the part of the broker that it is for, in the unit of that part."""
+"""Each setting reaches its part of the broker, in the unit of this part."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Clock:
 
 
 def test_classic_groups_get_each_limit_from_its_own_setting() -> None:
-    """Five numbers in a row are easily exchanged."""
+    """Five numbers in sequence are easily exchanged."""
     found = Clock(
         group_min_session_timeout_ms=11,
         group_max_session_timeout_ms=22,
@@ -44,7 +44,7 @@ def test_classic_groups_get_each_limit_from_its_own_setting() -> None:
 
 
 def test_consumer_groups_get_each_limit_from_its_own_setting_or_config() -> None:
-    """A config of one group has priority over the setting, for this group alone."""
+    """A group's config has priority over the setting, for this group alone."""
     found = Clock(
         group_consumer_session_timeout_ms=50_000,
         group_consumer_heartbeat_interval_ms=6_000,
@@ -71,7 +71,7 @@ def test_consumer_groups_get_each_limit_from_its_own_setting_or_config() -> None
 
 
 def test_records_are_judged_by_the_topics_own_bounds_of_time() -> None:
-    """``before`` is for the past and ``after`` for the future."""
+    """``before`` limits the past and ``after`` the future."""
     found = Clock().node
     configs = {
         "message.timestamp.before.max.ms": "111",
@@ -84,7 +84,7 @@ def test_records_are_judged_by_the_topics_own_bounds_of_time() -> None:
 
 
 def test_a_topic_without_configs_has_those_of_the_broker() -> None:
-    """Each name has its own setting; each setting is given another value than its default."""
+    """Each config has its own setting; each setting has a value that differs from its default."""
     given = {
         "log.cleanup.policy": "compact",
         "log.cleaner.delete.retention.ms": 11,
@@ -115,7 +115,7 @@ def test_a_topic_without_configs_has_those_of_the_broker() -> None:
 
 
 def test_offsets_of_a_group_without_members_expire_after_so_many_minutes() -> None:
-    """offsets.retention.minutes, at this very millisecond."""
+    """offsets.retention.minutes counts to the exact millisecond."""
     clock = Clock(offsets_retention_minutes=2)
     clock.node.groups.ask("g", CommitOffsets, lambda reply: None)
     clock.node.groups.commit("g", {("t", 0): Committed(5, committed_at_ms=clock.now)})
@@ -127,7 +127,7 @@ def test_offsets_of_a_group_without_members_expire_after_so_many_minutes() -> No
 
 
 def test_idle_producers_are_forgotten_by_the_round_that_applies_retention() -> None:
-    """producer.id.expiration.ms, in topics without retention by age too."""
+    """producer.id.expiration.ms also counts for topics without retention by age."""
     clock = Clock(producer_id_expiration_ms=1_000)
     log = clock.node.catalogue.create("t", 1, {"cleanup.policy": "compact"}).partitions[0]
     data = batch(producer_id=7, epoch=0, sequence=0, timestamp=START_MS)
@@ -142,7 +142,7 @@ def test_idle_producers_are_forgotten_by_the_round_that_applies_retention() -> N
 
 
 def test_retention_counts_the_records_that_it_deletes() -> None:
-    """Records, not batches, over all partitions."""
+    """The count is of records, not of batches, over all partitions."""
     clock = Clock()
     topic = clock.node.catalogue.create("t", 2, {"retention.ms": "10"})
     data = batch(count=3, timestamp=START_MS)
@@ -158,7 +158,7 @@ def test_retention_counts_the_records_that_it_deletes() -> None:
 def test_size_and_age_of_retention_are_those_of_the_topic_or_else_of_the_broker(
     of_topic: bool,
 ) -> None:
-    """The broker's own numbers would delete nothing, or the topic's would not."""
+    """The broker's own numbers would delete no record, or the topic's numbers would not."""
     data = batch(timestamp=START_MS)
     size = str(len(data))
     clock = Clock() if of_topic else Clock(log_retention_bytes=size)
@@ -172,7 +172,7 @@ def test_size_and_age_of_retention_are_those_of_the_topic_or_else_of_the_broker(
 
 
 def test_answers_get_smaller_while_peers_do_not_read_theirs() -> None:
-    """A quarter of the room that is left, and never less than the smallest answer."""
+    """An answer gets a quarter of the remaining memory, and at least the smallest answer."""
     found = Clock().node
     room = found.room_for_answer()
     assert room == limits.MAX_UNSENT_BYTES // 4
@@ -184,7 +184,7 @@ def test_answers_get_smaller_while_peers_do_not_read_theirs() -> None:
 
 
 def test_the_first_address_is_the_nodes_own_and_each_protocol_has_its_port() -> None:
-    """A client of a protocol without a listener is sent to the first one."""
+    """A client of a protocol without a listener gets the first address."""
     found = Clock().node
     found.listen_on("127.0.0.1", 1)
     found.listen_on("127.0.0.2", 2, "SSL")
@@ -195,7 +195,7 @@ def test_the_first_address_is_the_nodes_own_and_each_protocol_has_its_port() -> 
 
 
 def test_a_broker_that_listens_everywhere_names_the_address_that_was_reached() -> None:
-    """0.0.0.0 is no address to connect to."""
+    """A client cannot connect to 0.0.0.0."""
     found = Clock().node
     found.listen_on("0.0.0.0", 3)
     assert found.address_for("10.0.0.9") == ("10.0.0.9", 3)
@@ -203,14 +203,14 @@ def test_a_broker_that_listens_everywhere_names_the_address_that_was_reached() -
 
 
 def test_transactions_may_last_as_long_as_the_setting_says() -> None:
-    """transaction.max.timeout.ms."""
+    """The setting is transaction.max.timeout.ms."""
     found = Clock(transaction_max_timeout_ms=123).node
     assert found.transactions._limits.max_timeout_ms == 123
     found.close()
 
 
 def test_compaction_gets_its_memory_from_the_setting() -> None:
-    """log.cleaner.dedupe.buffer.size, in keys."""
+    """log.cleaner.dedupe.buffer.size is converted to a number of keys."""
     small, large = (
         Clock(log_cleaner_dedupe_buffer_size=size).node for size in (1_000_000, 2_000_000)
     )
@@ -220,7 +220,7 @@ def test_compaction_gets_its_memory_from_the_setting() -> None:
 
 
 def test_every_limit_of_a_group_is_told() -> None:
-    """A new field of the limits needs a setting, and a line in the tests above."""
+    """A new field of the limits needs a setting and a line in the tests above."""
     assert [one.name for one in fields(GroupLimits)] == [
         "min_session_timeout_ms",
         "max_session_timeout_ms",

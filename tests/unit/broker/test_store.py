@@ -1,4 +1,4 @@
-"""What is below the logs: the write audit, recent batches, codecs, producers, lines about strangers."""
+"""The parts below the logs: the write audit, recent batches, codecs, producers, limited logging."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 
 
 def append(log: PartitionLog, timestamp: int) -> int:
-    """One record of that time."""
+    """Append a record of this time."""
     data = batch(one_record(), timestamp=timestamp)
     return log.append(parse_batch(data), data, 0)
 
@@ -52,12 +52,12 @@ def append(log: PartitionLog, timestamp: int) -> int:
 
 
 def place(number: int) -> bytes:
-    """A partition of a topic."""
+    """Return a partition's place in a topic."""
     return TOPIC + struct.pack(">i", number)
 
 
 def test_writes_and_ends_are_what_the_last_run_said(tmp_path: Path) -> None:
-    """Also those of more partitions than the first 64 KiB have room for."""
+    """The file grows for more partitions than the first 64 KiB can hold."""
     first = WriteAudit(tmp_path)
     count = write_audit.GROW_BYTES // write_audit.ENTRY.size + 100
     first.note(7)
@@ -72,16 +72,16 @@ def test_writes_and_ends_are_what_the_last_run_said(tmp_path: Path) -> None:
 
 
 class _MapWithoutResize(mmap.mmap):
-    """A map as macOS has it."""
+    """A map that cannot be resized, as on macOS."""
 
     def resize(self, size: int) -> None:
-        """As CPython does where the system has no mremap."""
+        """Raise the error of CPython on a system without mremap."""
         raise SystemError("mmap: resizing not available--no mremap()")
 
 
 @pytest.fixture
 def as_on_macos(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without what Linux alone has: posix_fallocate, mremap, the boot id in /proc."""
+    """Remove the parts that only Linux has: posix_fallocate, mremap, the boot id in /proc."""
     monkeypatch.delattr(os, "posix_fallocate", raising=False)
     monkeypatch.delattr(os, "posix_fadvise", raising=False)
     monkeypatch.setattr(mmap, "mmap", _MapWithoutResize)
@@ -90,7 +90,7 @@ def as_on_macos(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("as_on_macos")
 def test_the_witness_grows_where_linux_calls_are_missing(tmp_path: Path) -> None:
-    """Ends of more partitions than 64 KiB have room for, written and read by another life."""
+    """The ends of more partitions than 64 KiB can hold are written and read after a restart."""
     ends = {place(n): n + 1 for n in range(5_000)}
     first = WriteAudit(tmp_path)
     for at, end in ends.items():
@@ -103,7 +103,7 @@ def test_the_witness_grows_where_linux_calls_are_missing(tmp_path: Path) -> None
 
 @pytest.mark.usefixtures("as_on_macos")
 def test_a_store_on_disk_comes_back_where_linux_calls_are_missing(tmp_path: Path) -> None:
-    """Records written by one life of the node are read by the next."""
+    """Records written before a restart are read after it."""
     node = Node(Settings.parse({}), tmp_path)
     log = node.catalogue.create("t", 1, {}).partitions[0]
     append(log, 1)
@@ -118,7 +118,7 @@ def test_a_store_on_disk_comes_back_where_linux_calls_are_missing(tmp_path: Path
 
 @pytest.mark.usefixtures("as_on_macos")
 def test_without_a_boot_id_only_synced_writes_must_be_there(tmp_path: Path) -> None:
-    """The machine may have lost power since: a tail that was never synced may be missing."""
+    """The machine may have lost power: an unsynced tail may be missing."""
     first = WriteAudit(tmp_path)
     first.note_synced(5)
     first.note(7)
@@ -131,7 +131,7 @@ def test_without_a_boot_id_only_synced_writes_must_be_there(tmp_path: Path) -> N
 def test_room_for_the_witness_is_written_before_it_is_mapped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk without room leaves a partition unwatched; a map over a hole would end the process."""
+    """Without space a partition is not watched; a map over a hole would end the process."""
     first = WriteAudit(tmp_path)
     fits = (write_audit.GROW_BYTES - write_audit.FIRST_ENTRY) // write_audit.ENTRY.size
     for number in range(fits):
@@ -153,7 +153,7 @@ def test_room_for_the_witness_is_written_before_it_is_mapped(
 
 
 def test_a_head_that_was_torn_by_a_kill_is_not_believed(tmp_path: Path) -> None:
-    """The other copy is of the write before."""
+    """The second copy is from the previous write."""
     first = WriteAudit(tmp_path)
     first.note(7)
     first.note(8)
@@ -166,7 +166,7 @@ def test_a_head_that_was_torn_by_a_kill_is_not_believed(tmp_path: Path) -> None:
 
 
 def test_a_partition_that_ends_before_the_witness_saw_it_end_is_a_loss(tmp_path: Path) -> None:
-    """The store is sound and whole by its count; the last batch of one partition is not there."""
+    """The store has the right count of writes, but the last batch of a partition is missing."""
     node = Node(Settings.parse({}), tmp_path)
     log = node.catalogue.create("t", 1, {}).partitions[0]
     for _ in range(3):
@@ -186,7 +186,7 @@ def test_a_partition_that_ends_before_the_witness_saw_it_end_is_a_loss(tmp_path:
 
 
 def test_a_power_loss_excuses_no_end_where_synced_writes_are_missing(tmp_path: Path) -> None:
-    """The offsets that are lost then are not given a second time either."""
+    """The lost offsets are not assigned a second time."""
     settings = Settings.parse({"log.recovery.accept.loss": "true"})
     node = Node(settings, tmp_path)
     log = node.catalogue.create("t", 1, {}).partitions[0]
@@ -201,7 +201,7 @@ def test_a_power_loss_excuses_no_end_where_synced_writes_are_missing(tmp_path: P
 
 
 def test_an_empty_store_that_lacks_writes_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
-    """Before anything is written into it; unless the loss is accepted."""
+    """The check precedes every write; an accepted loss allows the start."""
     store = RocksStore(tmp_path)
     refuse_empty_after_loss(store, Settings.parse({}))
     store.lost_writes = 5
@@ -215,7 +215,7 @@ def test_an_empty_store_that_lacks_writes_is_not_taken_for_a_new_one(tmp_path: P
     ("prefix", "beyond"), [(b"ab", b"ac"), (b"a\xff", b"b"), (b"a\xff\xff", b"b")]
 )
 def test_a_range_of_a_prefix_ends_before_the_next_one(prefix: bytes, beyond: bytes) -> None:
-    """Whatever bytes it ends with: topic ids are random."""
+    """Topic ids are random, so a prefix may end with any bytes."""
     assert prefix_range(prefix)[:2] == (prefix, beyond)
 
 
@@ -223,7 +223,7 @@ def test_a_range_of_a_prefix_ends_before_the_next_one(prefix: bytes, beyond: byt
 
 
 def test_recent_batches_keep_to_their_bytes_and_the_oldest_go() -> None:
-    """What is put again is as large as it is now; what is dropped is gone."""
+    """A repeated put uses the new size; a dropped batch is removed."""
     recent = RecentBatches(10)
     for key in (b"a", b"b", b"a", b"c"):
         recent.put(key, b"xxxx")
@@ -234,7 +234,7 @@ def test_recent_batches_keep_to_their_bytes_and_the_oldest_go() -> None:
 
 
 def test_a_batch_that_was_deleted_is_not_read_from_memory(tmp_path: Path) -> None:
-    """Key by key, as a short log is trimmed."""
+    """A short trim deletes single keys."""
     store = RocksStore(tmp_path)
     store.write([(b"b1", b"one"), (b"b2", b"two")])
     assert store.peek([b"b1", b"b2"]) == [b"one", b"two"]
@@ -247,7 +247,7 @@ def test_a_batch_that_was_deleted_is_not_read_from_memory(tmp_path: Path) -> Non
 
 
 def test_two_batches_in_one_are_refused_and_bytes_behind_one_are_cut() -> None:
-    """Kafka takes one batch for a partition."""
+    """Kafka accepts a single batch for each partition."""
     data = batch()
     assert cut_batch(data + b"rest") == data
     with pytest.raises(BadBatch, match="more than one"):
@@ -255,7 +255,7 @@ def test_two_batches_in_one_are_refused_and_bytes_behind_one_are_cut() -> None:
 
 
 def test_bytes_behind_the_last_record_are_refused() -> None:
-    """Under a checksum that is right for them."""
+    """The batch's checksum is valid."""
     data = batch(one_record() + b"rest")
     with pytest.raises(BadBatch):
         check_records(data, parse_batch(data), Rules(0, False, False, 2**62, 2**62))
@@ -265,7 +265,7 @@ def test_bytes_behind_the_last_record_are_refused() -> None:
 
 
 def test_a_time_is_found_in_a_log_that_is_not_in_order_of_time() -> None:
-    """The first batch whose newest record is not older, also after the front was trimmed."""
+    """The first batch whose newest record has at least this time is found, also after a trim."""
     log = PartitionLog(MemoryStore(), TOPIC, 0)
     for timestamp in (500, 100, 300, 700):
         append(log, timestamp)
@@ -284,7 +284,7 @@ def test_a_time_is_found_in_a_log_that_is_not_in_order_of_time() -> None:
 def test_of_too_many_producers_the_longest_idle_is_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Who writes again is the latest again."""
+    """A producer with a new batch is the newest again."""
     monkeypatch.setattr(producers, "MAX_PRODUCERS_PER_PARTITION", 2)
     book = ProducerBook()
     for producer, sequence in ((1, 0), (2, 0), (1, 1), (3, 0)):
@@ -295,13 +295,13 @@ def test_of_too_many_producers_the_longest_idle_is_forgotten(
     assert [producer for producer, _ in book.items()] == [3, 4]
 
 
-# -- lines about strangers -------------------------------------------------------------------
+# -- limited log lines -----------------------------------------------------------------------
 
 
 def test_what_was_left_out_of_the_log_is_told_after_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Ten lines of a kind, one that there are more, then how many; another kind has its own ten."""
+    """Each kind has ten lines, then a notice about more lines, and later their count."""
     peer_log = RateLimitedLog()
     with caplog.at_level(logging.INFO):
         for number in range(LINES_PER_INTERVAL + 7):
@@ -317,7 +317,7 @@ def test_what_was_left_out_of_the_log_is_told_after_a_minute(
 def test_a_minute_of_lines_begins_with_the_first_line_after_the_last_one_ended(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """At exactly a minute it goes on; two kinds have minutes of their own, and a count is logged once."""
+    """A minute includes its last moment; kinds have their own minutes; a count is logged once."""
     peer_log = RateLimitedLog()
 
     def said(kind: str, now: float, count: int) -> list[str]:
@@ -349,14 +349,14 @@ def test_a_minute_of_lines_begins_with_the_first_line_after_the_last_one_ended(
 
 
 def test_a_producers_mark_for_the_brokers_time_is_taken_off_elsewhere() -> None:
-    """The time in such a batch is the producer's: readers would believe that the broker wrote it."""
+    """The batch's time is the producer's, so readers must not take it for the broker's."""
     data = batch(one_record(), attributes=0x08, timestamp=7)
     stored, found = check_records(data, parse_batch(data), Rules(now_ms=9))
     assert (found.attributes, parse_batch(stored).attributes, found.max_timestamp) == (0, 0, 7)
 
 
 def test_in_a_batch_of_the_brokers_time_every_record_has_that_time() -> None:
-    """The times in its records are the producer's and do not count."""
+    """The producer's times in the records do not count."""
     records = one_record() + one_record(offset_delta=1)
     data = batch(records, count=2, timestamp=10)
     stored, _ = check_records(data, parse_batch(data), Rules(now_ms=5_000, stamps=True))
@@ -364,7 +364,7 @@ def test_in_a_batch_of_the_brokers_time_every_record_has_that_time() -> None:
 
 
 def test_each_minute_has_its_own_ten_lines(caplog: pytest.LogCaptureFixture) -> None:
-    """The second minute is limited as the first one was."""
+    """The second minute has the same limit as the first."""
     peer_log = RateLimitedLog()
     with caplog.at_level(logging.INFO):
         for minute in range(3):
@@ -378,14 +378,14 @@ def test_each_minute_has_its_own_ten_lines(caplog: pytest.LogCaptureFixture) -> 
 
 @pytest.mark.parametrize("first", [0, ZSTD])
 def test_a_codec_is_found_in_any_of_several_batches(first: int) -> None:
-    """Readers that cannot unpack it must not be given it."""
+    """Readers that cannot decompress the codec must not get the batch."""
     data = batch(attributes=first) + batch(attributes=ZSTD - first)
     assert has_codec(data, ZSTD)
     assert not has_codec(data, SNAPPY)
 
 
 def test_a_batch_without_any_time_has_none_in_its_header() -> None:
-    """-1 is Kafka's word for it; times below are nobody's."""
+    """-1 is Kafka's value for no time; negative times are invalid."""
     data = batch(one_record(), timestamp=-5)
     stored, found = check_records(data, parse_batch(data), Rules(now_ms=9))
     assert (found.max_timestamp, parse_batch(stored).max_timestamp) == (-1, -1)
@@ -393,7 +393,7 @@ def test_a_batch_without_any_time_has_none_in_its_header() -> None:
 
 @pytest.mark.parametrize("size", [1, write_audit.HEAD_BYTES])
 def test_a_short_write_audit_is_completed(tmp_path: Path, size: int) -> None:
-    """A kill at the first start leaves a file that is shorter than its two heads."""
+    """A kill during the first start leaves a file shorter than its two heads."""
     (tmp_path / write_audit.NAME).write_bytes(bytes(size))
     audit = WriteAudit(tmp_path)
     audit.note(3)

@@ -1,4 +1,4 @@
-"""Both stores of the broker treat one write alike."""
+"""Both stores of the broker handle a write in the same way."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from faust_assigner.broker.storage.store import FEW_KEYS, MemoryStore, RocksStor
 def test_a_range_ends_before_its_end_and_puts_come_after_it(
     kind: str, is_known: bool, size: int, tmp_path: Path
 ) -> None:
-    """Its end is the first key of the next topic; a put into the range of its own write stays."""
+    """The end is the next topic's first key; a put into the range of its own write is kept."""
     store: Store = MemoryStore() if kind == "memory" else RocksStore(tmp_path)
     try:
         keys = [b"ta", b"tb", b"tc", b"td"]

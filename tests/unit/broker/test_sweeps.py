@@ -1,4 +1,4 @@
-"""Which peers a sweep lets go: the slow, the silent and the stalled; not those that wait for the broker."""
+"""The peers that a sweep closes: slow, silent and stalled peers, none with a pending answer."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ LONG = datetime.timedelta(seconds=300)
 
 
 def idle_s(hall: Hall) -> float:
-    """After so long a silent peer goes."""
+    """Return the time after which a silent peer is closed."""
     return hall.node.settings.connections_max_idle_ms / 1_000
 
 
 async def turns(count: int = 20) -> None:
-    """Let the broker do what it can."""
+    """Let the broker run."""
     for _ in range(count):
         await asyncio.sleep(0)
 
@@ -37,7 +37,7 @@ async def turns(count: int = 20) -> None:
 def test_a_peer_that_takes_none_of_its_answers_is_dropped_with_them(
     over_s: float, goes: bool
 ) -> None:
-    """Closing alone would wait for it to take them."""
+    """A plain close would wait until the peer reads its answers."""
 
     async def story(hall: Hall) -> tuple[bool, int]:
         peer, wire = hall.connect("stalled")
@@ -51,7 +51,7 @@ def test_a_peer_that_takes_none_of_its_answers_is_dropped_with_them(
 def test_unread_answers_over_the_limit_cost_the_longest_stalled_peers_their_connections(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As many as needed and no more; a peer that reads keeps its connection, however much it has to read."""
+    """As few peers as necessary are closed; a reading peer stays, whatever its backlog."""
 
     async def story(hall: Hall) -> tuple[list[str], int]:
         since = {"reads": None, "third": 3.0, "first": 1.0, "second": 2.0, "late": None}
@@ -72,7 +72,7 @@ def test_unread_answers_over_the_limit_cost_the_longest_stalled_peers_their_conn
 
 
 def test_a_peer_that_reads_again_has_its_whole_time_again() -> None:
-    """Pauses of a slow reader are not added up."""
+    """The pauses of a slow reader are not summed."""
 
     async def story(hall: Hall) -> bool:
         peer, wire = hall.connect("slow")
@@ -85,7 +85,7 @@ def test_a_peer_that_reads_again_has_its_whole_time_again() -> None:
 
 
 async def parked(hall: Hall) -> tuple[Any, Any]:
-    """A peer whose long poll waits for records of "t"."""
+    """Return a peer whose long poll waits for records of "t"."""
     hall.node.catalogue.create("t", 1, {})
     peer, wire = hall.connect("reader")
     wanted = {"topics": wanting(1), "max_bytes": 1_000, "min_bytes": 1, "max_wait": LONG}
@@ -95,7 +95,7 @@ async def parked(hall: Hall) -> tuple[Any, Any]:
 
 
 def test_a_peer_that_waits_for_an_answer_is_not_silent() -> None:
-    """A long poll, or a join that waits for others, may take longer than a silence may."""
+    """A long poll or a waiting join may take longer than the idle limit."""
 
     async def story(hall: Hall) -> tuple[bool, bool]:
         peer, wire = await parked(hall)
@@ -112,7 +112,7 @@ def test_a_peer_that_waits_for_an_answer_is_not_silent() -> None:
 
 
 def test_a_frame_that_waited_behind_an_answer_has_its_whole_time_from_then_on() -> None:
-    """It was held up by the broker: a peer cannot send the rest faster."""
+    """The broker delayed the frame: the peer could not send the rest faster."""
 
     async def story(hall: Hall) -> tuple[bool, bool]:
         peer, wire = await parked(hall)
@@ -132,7 +132,7 @@ def test_a_frame_that_waited_behind_an_answer_has_its_whole_time_from_then_on() 
 
 
 def test_a_heartbeat_of_a_stranger_is_counted_as_fenced() -> None:
-    """It is answered without a group's machine, and must not be missed in the metrics for that."""
+    """The metrics count the heartbeat although no group's machine answers it."""
 
     async def story(hall: Hall) -> tuple[int, int]:
         answer = await ask(
@@ -144,7 +144,7 @@ def test_a_heartbeat_of_a_stranger_is_counted_as_fenced() -> None:
 
 
 def test_a_peer_that_reads_again_is_served_and_its_bytes_are_free() -> None:
-    """Its next request came while it did not read, and is answered without a further byte."""
+    """Its next request arrived while it did not read, and is answered without another byte."""
 
     async def story(hall: Hall) -> list[tuple[int, int]]:
         peer, wire = hall.connect("slow")
@@ -165,7 +165,7 @@ def test_a_peer_that_reads_again_is_served_and_its_bytes_are_free() -> None:
 
 
 def test_each_reason_to_let_a_peer_go_has_its_own_time_and_its_own_count() -> None:
-    """At the limit each of them stays, and just beyond it goes; the deadline is exact."""
+    """At the limit each peer stays, and just beyond it the peer is closed."""
 
     async def story(hall: Hall) -> list[tuple[str, bool, bool]]:
         frame = next(frames(API_VERSIONS, 1))
@@ -209,7 +209,7 @@ def test_each_reason_to_let_a_peer_go_has_its_own_time_and_its_own_count() -> No
 
 
 def test_a_peer_that_is_being_closed_is_dropped_by_the_next_sweep() -> None:
-    """It had the time between two sweeps to read its last answers; it is counted once."""
+    """The peer had the time between two sweeps to read its last answers; it counts once."""
 
     async def story(hall: Hall) -> list[tuple[bool, bool, int]]:
         peer, wire = hall.connect("peer")
@@ -224,7 +224,7 @@ def test_a_peer_that_is_being_closed_is_dropped_by_the_next_sweep() -> None:
 
 
 def test_a_peer_that_has_logged_in_has_neither_the_time_nor_the_size_of_a_stranger() -> None:
-    """The limits before the log-in end with it; one that has not logged in is let go."""
+    """The limits before the log-in end with it; a peer without a log-in is closed."""
 
     async def story(hall: Hall) -> list[tuple[bool, bool]]:
         found = []
@@ -247,7 +247,7 @@ def test_a_peer_that_has_logged_in_has_neither_the_time_nor_the_size_of_a_strang
 def test_an_answer_that_comes_after_the_end_of_its_connection_closes_it_no_second_time(
     is_closed: bool,
 ) -> None:
-    """The reason of the first end is counted alone."""
+    """Only the reason of the first close is counted."""
 
     async def story(hall: Hall) -> list[int]:
         peer, _ = hall.connect("peer")
@@ -263,7 +263,7 @@ def test_an_answer_that_comes_after_the_end_of_its_connection_closes_it_no_secon
 
 
 def test_a_long_request_is_held_until_its_turn_to_be_decoded_and_no_longer() -> None:
-    """Its bytes count against the budget of waiting frames, beside those that came behind it."""
+    """Its bytes count as waiting frames, together with the bytes behind it."""
 
     async def story(hall: Hall) -> tuple[int, list[int]]:
         held: list[int] = []

@@ -18,20 +18,20 @@ from faust_assigner.broker.throttle import AnswerTooLarge, HandlerQueue, Throttl
 
 @pytest.fixture
 def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each look at the clock is more than a slice later."""
+    """Advance the clock by more than a slice at each reading."""
     count = itertools.count()
-    # In that module alone: the loop's own clock goes on.
+    # Only this module's clock is replaced: the loop's own clock continues.
     clock = SimpleNamespace(monotonic=lambda: next(count) * 2 * throttle.SLICE_S)
     monkeypatch.setattr(throttle, "time", clock)
 
 
 def run(story: Callable[[], Any]) -> Any:
-    """On a loop of its own, not for long."""
+    """Run the story on its own loop, with a time limit."""
     return asyncio.run(asyncio.wait_for(story(), 10))
 
 
 def test_an_answer_has_so_many_bytes_and_no_more() -> None:
-    """The element that would be too much raises."""
+    """The element beyond the limit raises an error."""
 
     async def story() -> None:
         mine = Throttle(HandlerQueue())
@@ -44,7 +44,7 @@ def test_an_answer_has_so_many_bytes_and_no_more() -> None:
 
 @pytest.mark.usefixtures("ticking")
 def test_a_long_handler_gives_the_loop_away_after_each_slice() -> None:
-    """Somebody else runs between its elements."""
+    """A second task runs between its elements."""
     turns: list[str] = []
 
     async def long() -> None:
@@ -67,7 +67,7 @@ def test_a_long_handler_gives_the_loop_away_after_each_slice() -> None:
 
 
 def test_a_slice_begins_where_the_last_one_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A handler that has given way once runs for a whole slice again."""
+    """A handler that has yielded has a whole slice again."""
     now, yields = [0.0], [0]
     monkeypatch.setattr(throttle, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
@@ -89,7 +89,7 @@ def test_a_slice_begins_where_the_last_one_ended(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.usefixtures("ticking")
 def test_an_answer_that_takes_too_long_ends() -> None:
-    """TimeoutError after so many seconds."""
+    """TimeoutError is raised after the time limit."""
 
     async def story() -> int:
         mine = Throttle(HandlerQueue(), timeout_s=20 * throttle.SLICE_S)
@@ -105,7 +105,7 @@ def test_an_answer_that_takes_too_long_ends() -> None:
 
 @pytest.mark.usefixtures("ticking")
 def test_few_long_handlers_are_under_way_at_a_time_and_the_others_follow() -> None:
-    """A place is given back at the end, also to those who never needed one."""
+    """A place is returned at the end; a handler that never took a place may end as well."""
     under_way, most, done = 0, 0, 0
 
     async def long(line: HandlerQueue) -> None:
@@ -130,7 +130,7 @@ def test_few_long_handlers_are_under_way_at_a_time_and_the_others_follow() -> No
 
 
 def test_a_handler_that_does_not_wait_is_no_task() -> None:
-    """Its result is there at once."""
+    """Its result is available immediately."""
 
     async def handler() -> str:
         return "done"
@@ -142,7 +142,7 @@ def test_a_handler_that_does_not_wait_is_no_task() -> None:
 
 
 def test_a_failure_behind_a_wait_reaches_the_handler() -> None:
-    """What it waited for failed: the handler hears of it where it waits, and may answer all the same."""
+    """The awaited future fails: the handler gets the error at its await and may still answer."""
 
     async def story() -> Any:
         waited: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -163,7 +163,7 @@ def test_a_failure_behind_a_wait_reaches_the_handler() -> None:
 
 
 def test_a_handler_that_is_cancelled_behind_a_wait_ends() -> None:
-    """The peer is gone: the coroutine is told, so that it gives its places back."""
+    """The peer has disconnected: the coroutine is cancelled and returns its places."""
     ended: list[bool] = []
 
     async def story() -> None:
@@ -187,7 +187,7 @@ def test_a_handler_that_is_cancelled_behind_a_wait_ends() -> None:
 
 
 def test_who_holds_bytes_for_longest_goes_first() -> None:
-    """Beyond the budget the oldest holders are told, as many as it takes."""
+    """Beyond the limit the oldest holders are returned, as many as necessary."""
     held: HeldBytes[str] = HeldBytes(100)
     assert [held.hold(peer, 40) for peer in ("a", "b")] == [[], []]
     assert held.hold("c", 90) == ["a", "b"]
@@ -195,7 +195,7 @@ def test_who_holds_bytes_for_longest_goes_first() -> None:
 
 
 def test_who_gets_on_holds_from_then_on() -> None:
-    """A frame that became whole is held no more; the next one of that peer is the newest."""
+    """A completed frame is no longer held; the same peer's next frame is the newest."""
     held: HeldBytes[str] = HeldBytes(100)
     for peer in ("a", "b"):
         held.hold(peer, 40)
@@ -205,7 +205,7 @@ def test_who_gets_on_holds_from_then_on() -> None:
 
 
 def test_growing_keeps_the_place_in_time() -> None:
-    """More bytes of the same frame make it no younger."""
+    """More bytes of the same frame do not change its age."""
     held: HeldBytes[str] = HeldBytes(100)
     for peer in ("a", "b"):
         held.hold(peer, 30)

@@ -1,4 +1,4 @@
-"""Alarms of groups: when a group is rung, and when it is not."""
+"""Alarms of groups: when a group's tick runs, and when not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from faust_assigner.broker.groups.timers import GroupTimers
 
 
 def test_no_second_alarm_is_set_while_a_tick_waits_for_the_frames_that_came() -> None:
-    """The tick sets the next alarm; one set before it would ring for what the tick is about to see."""
+    """The tick sets the next alarm; an earlier alarm would fire for already handled events."""
     ticks: list[str] = []
     waiting: list[Callable[[], None]] = []
 
@@ -29,7 +29,7 @@ def test_no_second_alarm_is_set_while_a_tick_waits_for_the_frames_that_came() ->
 
 
 def rung(*times_ms: int) -> list[str]:
-    """A group whose alarm is set to these times, one after the other, at 0; what rang by 1,000 s."""
+    """Set a group's alarm to these times at 0; return the ticks until 1,000 s."""
     ticks: list[str] = []
     now = [0]
 
@@ -48,12 +48,12 @@ def rung(*times_ms: int) -> list[str]:
 
 
 def test_of_two_alarms_the_earlier_one_rings() -> None:
-    """In whatever order they were set; the other is set anew by the tick."""
+    """The order of the calls does not matter; the tick sets the later alarm again."""
     assert rung(5_000, 9_000) == rung(9_000, 5_000) == ["g at 5000"]
 
 
 def test_a_later_alarm_is_cancelled_by_the_earlier_one() -> None:
-    """Else the group would be rung for nothing, at every change of its deadline once more."""
+    """Otherwise the group would tick without cause after every change of its deadline."""
     ticks: list[str] = []
 
     async def story() -> None:
@@ -69,7 +69,7 @@ def test_a_later_alarm_is_cancelled_by_the_earlier_one() -> None:
 
 
 def test_a_tick_sets_the_next_alarm() -> None:
-    """It is heard by then: nothing holds its own group back."""
+    """The alarm is active by then: no tick blocks the alarm of its own group."""
     ticks: list[str] = []
 
     async def story() -> None:

@@ -16,14 +16,14 @@ from tests.support.certificates import Authority, Pair
 
 
 class Files:
-    """A key store that changes, with a time of its own for each content."""
+    """A key store that changes, with a modification time for each content."""
 
     def __init__(self, folder: Path) -> None:
         self.path, self._written = folder / "broker.pem", 1_000_000_000
         self.authority = Authority(folder)
 
     def sign(self, name: str) -> Pair:
-        """A key and its certificate."""
+        """Return a key and its certificate."""
         return self.authority.sign(name)
 
     def write(self, *parts: bytes) -> None:
@@ -33,11 +33,11 @@ class Files:
         os.utime(self.path, (self._written, self._written))
 
     def put(self, pair: Pair) -> None:
-        """A key with its certificate."""
+        """Write a key with its certificate."""
         self.write(pair.key.read_bytes(), pair.cert.read_bytes())
 
     def encrypt(self, pair: Pair) -> None:
-        """A key with a password, and its certificate."""
+        """Write a key with a password, and its certificate."""
         key = serialization.load_pem_private_key(pair.key.read_bytes(), None)
         secret = serialization.BestAvailableEncryption(b"pw")
         coded = key.private_bytes(
@@ -46,21 +46,21 @@ class Files:
         self.write(coded, pair.cert.read_bytes())
 
     def open(self, **settings: str) -> Certificates:
-        """The context over these files."""
+        """Return the context over these files."""
         given = {key.replace("_", "."): value for key, value in settings.items()}
         return Certificates(Settings.parse({"ssl.keystore.location": str(self.path), **given}))
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> Files:
-    """A key store with the certificate of "one"."""
+    """Return a key store with the certificate of "one"."""
     made = Files(tmp_path)
     made.put(made.sign("one"))
     return made
 
 
 def served(certificates: Certificates) -> str:
-    """The name in the certificate that a client gets, after a handshake in memory."""
+    """Return the name in the certificate that a client gets, after a handshake in memory."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -80,7 +80,7 @@ def served(certificates: Certificates) -> str:
 
 
 def test_a_changed_certificate_is_served_to_new_connections(files: Files) -> None:
-    """Files that did not change are not read again."""
+    """Unchanged files are not read again."""
     certificates = files.open()
     assert (certificates.reload(), served(certificates)) == (False, "one")
     files.put(files.sign("two"))
@@ -92,7 +92,7 @@ def test_a_changed_certificate_is_served_to_new_connections(files: Files) -> Non
 def test_files_that_cannot_be_used_leave_the_certificate_from_before(
     files: Files, caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
-    """The error is logged once; files that are right again are used."""
+    """The error is logged once; repaired files are used."""
     certificates, one, two = files.open(), files.sign("one"), files.sign("two")
     if damage == "key of another":
         files.write(one.key.read_bytes(), two.cert.read_bytes())
@@ -110,7 +110,7 @@ def test_files_that_cannot_be_used_leave_the_certificate_from_before(
 
 
 def test_unusable_files_are_an_error_at_the_start(files: Files) -> None:
-    """An encrypted key is named as such, and no terminal is asked for its password."""
+    """The error names an encrypted key, and no terminal prompts for its password."""
     files.encrypt(files.sign("two"))
     with pytest.raises(ConfigError, match="has an encrypted key"):
         files.open()
@@ -130,7 +130,7 @@ def test_unusable_files_are_an_error_at_the_start(files: Files) -> None:
 def test_a_client_needs_a_certificate_as_the_setting_says(
     files: Files, choice: str, mode: ssl.VerifyMode
 ) -> None:
-    """One that an authority of the trust store signed; TLS 1.2 is the oldest version."""
+    """An authority of the trust store must have signed it; TLS 1.2 is the oldest version."""
     store = str(files.authority.ca)
     context = files.open(ssl_client_auth=choice, ssl_truststore_location=store).context
     assert (context.verify_mode, context.minimum_version) == (mode, ssl.TLSVersion.TLSv1_2)
@@ -140,7 +140,7 @@ def test_a_client_needs_a_certificate_as_the_setting_says(
 def is_let_in(
     certificates: Certificates, client: ssl.SSLContext, sessions: list[ssl.SSLSession | None]
 ) -> bool:
-    """Whether the broker accepts the client, after a handshake in memory that resumes its last session."""
+    """Return whether the broker accepts the client in a handshake that resumes its last session."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     mine = client.wrap_bio(to_client, to_server, session=sessions[-1])
     server = certificates.context.wrap_bio(to_server, to_client, server_side=True)
@@ -153,7 +153,7 @@ def is_let_in(
             except ssl.SSLError:
                 return False
     server.write(b"x")
-    mine.read(1)  # with the ticket of the session
+    mine.read(1)  # reads the ticket of the session
     sessions.append(mine.session)
     return server.getpeercert() is not None
 
@@ -162,7 +162,7 @@ def is_let_in(
 def test_an_authority_that_left_the_trust_store_signs_for_no_new_connection(
     files: Files, tmp_path: Path, version: ssl.TLSVersion
 ) -> None:
-    """After a reload, also for a client that resumes its session; the new authority's clients are let in."""
+    """A reload counts even for a resumed session; the new authority's clients are accepted."""
     trust, authorities, clients = tmp_path / "trust.pem", [], []
     sessions: list[list[ssl.SSLSession | None]] = [[None], [None]]
     for name in ("former", "latter"):

@@ -1,4 +1,4 @@
-"""The topics that are hidden from each client, worked out from the rules of all clients at once."""
+"""The topics hidden from each client, computed from the rules of all clients at once."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ ROOT = frozenset({"User:root"})
 
 
 def topics(*names: str) -> Catalogue:
-    """One topic of each name."""
+    """Return a topic of each name."""
     return Catalogue.of(Topic(name, name.encode().ljust(16), 1) for name in names)
 
 
 def some_rule(pick: random.Random) -> Acl:
-    """Any rule of topics that Kafka accepts, over few names, users and hosts."""
+    """Return a random rule of topics over few names, users and hosts."""
     pattern = pick.choice((LITERAL, PREFIXED))
     name = pick.choice(("a", "ab", "b.", "")) if pattern == PREFIXED else pick.choice(NAMES)
     return Acl(
@@ -57,7 +57,7 @@ def some_rule(pick: random.Random) -> Acl:
 def test_a_topic_is_hidden_exactly_if_the_client_may_not_describe_it(
     seed: int, is_open: bool
 ) -> None:
-    """As the authorizer decides for each client and topic by itself."""
+    """The authorizer's decision for each client and topic is the same."""
     pick = random.Random(seed)
     acls = Acls(MemoryStore())
     acls.add([some_rule(pick) for _ in range(seed // 2)])
@@ -70,7 +70,7 @@ def test_a_topic_is_hidden_exactly_if_the_client_may_not_describe_it(
 
 
 def test_only_a_change_of_rules_of_topics_is_told() -> None:
-    """Each causes an update of O(topics); a rule for a group, or one that exists already, causes none."""
+    """Each change costs O(topics); a group's rule and an existing rule cause no update."""
     acls, told = Acls(MemoryStore()), list[int]()
     acls.on_topic_change = lambda: told.append(len(acls))
     rule = Acl(TOPIC, "t", LITERAL, USERS[0], WILDCARD, READ, ALLOW)
@@ -85,7 +85,7 @@ def test_only_a_change_of_rules_of_topics_is_told() -> None:
 
 
 def test_a_client_costs_the_topics_that_a_rule_opens_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thousand clients over ten thousand topics must not cost ten million decisions."""
+    """A thousand clients with ten thousand topics must not cost ten million decisions."""
     acls = Acls(MemoryStore())
     acls.add([Acl(TOPIC, f"t{n}", LITERAL, f"User:{n}", WILDCARD, READ, ALLOW) for n in range(50)])
     decided: list[str] = []

@@ -1,4 +1,4 @@
-"""The catalogue of topics: ids, versions, limits, and what a start and a refused write leave."""
+"""The catalogue of topics: ids, versions, limits, and effects of a start and a refused write."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.unit.broker.test_log_life import append
 
 
 def catalogue(store: MemoryStore | None = None) -> Catalogue:
-    """A catalogue in memory."""
+    """Return a catalogue in memory."""
     return Catalogue(store or MemoryStore(), Settings.parse({}), uuid.uuid4)
 
 
 def test_the_id_of_a_deleted_topic_finds_no_topic_that_took_its_name() -> None:
-    """A reader of the old one must hear that it is gone."""
+    """A reader of the old topic must learn about its deletion."""
     topics = catalogue()
     old = topics.create("t", 1, {})
     topics.delete(old)
@@ -32,7 +32,7 @@ def test_the_id_of_a_deleted_topic_finds_no_topic_that_took_its_name() -> None:
 
 
 def test_whatever_metadata_shows_raises_the_version() -> None:
-    """Creating, growing and deleting; a change that is only validated does not."""
+    """Creation, growth and deletion raise the version; a validated change does not."""
     topics = catalogue()
     versions = [topics.version]
     topic = topics.create("t", 1, {})
@@ -49,7 +49,7 @@ def test_whatever_metadata_shows_raises_the_version() -> None:
 
 
 def test_a_topic_that_is_only_validated_is_not_there_after_a_start() -> None:
-    """Its name stays free."""
+    """The topic's name stays free."""
     store = MemoryStore()
     catalogue(store).create("t", 1, {}, validate_only=True)
     again = catalogue(store)
@@ -58,7 +58,7 @@ def test_a_topic_that_is_only_validated_is_not_there_after_a_start() -> None:
 
 
 def test_partitions_of_deleted_topics_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cap is on what there is, also after growing."""
+    """The limit counts existing partitions, also after a growth."""
     monkeypatch.setattr(limits, "MAX_PARTITIONS", 10)
     topics = catalogue()
     for _ in range(3):
@@ -71,7 +71,7 @@ def test_partitions_of_deleted_topics_make_room(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_settings_of_a_topic_are_there_after_a_start() -> None:
-    """And not those that were only validated."""
+    """Validated configs are not stored."""
     store = MemoryStore()
     topics = catalogue(store)
     topic = topics.create("t", 1, {})
@@ -83,7 +83,7 @@ def test_settings_of_a_topic_are_there_after_a_start() -> None:
 
 
 def test_whoever_waits_for_a_deleted_topic_is_woken() -> None:
-    """Its partitions say that they are gone."""
+    """The partitions are marked as deleted."""
     topics, woken = catalogue(), []
     topic = topics.create("t", 2, {})
     for number, log in enumerate(topic.partitions):
@@ -94,7 +94,7 @@ def test_whoever_waits_for_a_deleted_topic_is_woken() -> None:
 
 
 def test_a_topic_that_grew_is_restored_with_its_configs_and_its_new_partitions() -> None:
-    """And another one with its own; whoever is told of a change sees the raised version."""
+    """A second topic keeps its own configs; the notified listener sees the raised version."""
     store = MemoryStore()
     topics, told = catalogue(store), list[tuple[str, int, int]]()
     topics.on_change = lambda name: told.append((name, topics.version, len(topics)))
@@ -122,7 +122,7 @@ def test_a_topic_that_grew_is_restored_with_its_configs_and_its_new_partitions()
 
 @pytest.mark.parametrize("change", ["create", "grow", "configure", "delete"])
 def test_a_change_of_a_topic_that_the_store_refuses_has_not_happened(change: str) -> None:
-    """Neither in the catalogue nor in its version, and no group is told."""
+    """The catalogue and its version stay the same, and no group is notified."""
     store = MemoryStore()
     topics = catalogue(store)
     topic = topics.create("t", 2, {"retention.ms": "5"})
@@ -150,7 +150,7 @@ def test_a_change_of_a_topic_that_the_store_refuses_has_not_happened(change: str
 def test_the_limits_of_topics_and_partitions_are_met_exactly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The last topic that fits is created, and a topic that grows needs no place of a topic."""
+    """The last topic that fits is created, and a growing topic needs no new topic slot."""
     monkeypatch.setattr(limits, "MAX_TOPICS", 2)
     monkeypatch.setattr(limits, "MAX_PARTITIONS", 9)
     monkeypatch.setattr(limits, "MAX_PARTITIONS_PER_TOPIC", 6)

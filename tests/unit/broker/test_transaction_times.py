@@ -17,14 +17,14 @@ from tests.unit.broker.test_transactions import TIMEOUT, Bench
 
 
 def alarms_of(bench: Bench) -> list[tuple[str, int]]:
-    """The alarms that are set from now on."""
+    """Return a list of the alarms that are set from now on."""
     found: list[tuple[str, int]] = []
     bench.node.transactions._set_timer = lambda name, when: found.append((name, when))
     return found
 
 
 def test_a_tick_before_the_timeout_sets_the_alarm_again_and_ends_nothing() -> None:
-    """The timers may ring early; the transaction has its whole time."""
+    """The timers may fire early; the transaction has its whole time."""
     bench = Bench()
     bench.begin()
     alarms = alarms_of(bench)
@@ -37,7 +37,7 @@ def test_a_tick_before_the_timeout_sets_the_alarm_again_and_ends_nothing() -> No
 
 
 def test_a_transaction_beyond_its_timeout_is_aborted_and_counted_once() -> None:
-    """Under a new epoch, which fences its producer; a later tick finds nothing to do."""
+    """The abort has a new epoch, which fences the producer; a later tick has no effect."""
     bench = Bench()
     bench.begin()
     epoch = bench.of("tx").epoch
@@ -63,20 +63,20 @@ def test_a_transactions_time_begins_with_its_first_partition_and_not_with_later_
 
 
 def test_the_alarm_is_in_the_time_of_the_timers() -> None:
-    """The wall clock says how much time is left, and the timers' clock when that is over."""
+    """The wall clock gives the remaining time, the timers' clock the time of the alarm."""
     bench = Bench()
     bench.node.transactions._timer = lambda: 50
     alarms = alarms_of(bench)
     bench.begin()
     assert set(alarms) == {("tx", 50 + TIMEOUT)}
-    bench.now += 2 * TIMEOUT  # as after a sleep of the machine: due at once, never in the past
+    bench.now += 2 * TIMEOUT  # as after a sleep of the machine: due immediately, never in the past
     bench.node.transactions._set_alarm(bench.of("tx"))
     assert alarms[-1] == ("tx", 50)
     bench.node.close()
 
 
 def test_an_id_expires_exactly_after_its_time_without_use() -> None:
-    """The forgotten id is counted, off the disk, and unknown to its producer."""
+    """The forgotten id is counted, deleted from disk, and unknown to its producer."""
     bench = Bench()
     bench.begin()
     assert bench.end(commits=True) is Code.NONE
@@ -98,7 +98,7 @@ def test_an_id_expires_exactly_after_its_time_without_use() -> None:
 def test_room_is_made_by_the_longest_idle_id_also_after_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The time of the last use decides, neither the name nor the order of the store."""
+    """The time of the last use decides, neither the name nor the order in the store."""
     monkeypatch.setattr(service, "MAX_TRANSACTIONAL_IDS", 2)
     bench = Bench(tmp_path)
     for name in ("b", "a"):
@@ -114,7 +114,7 @@ def test_room_is_made_by_the_longest_idle_id_also_after_a_restart(
 
 
 def test_an_id_in_use_goes_behind_the_idle_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the same life of the broker too: each change of an id is a use."""
+    """Before a restart, too, each change of an id is a use."""
     monkeypatch.setattr(service, "MAX_TRANSACTIONAL_IDS", 2)
     bench = Bench()
     for name in ("a", "b", "a"):
@@ -126,7 +126,7 @@ def test_an_id_in_use_goes_behind_the_idle_ones(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_end_of_a_transaction_wakes_the_readers_of_its_partitions() -> None:
-    """A committed reader waits for the stable offset, which only the marker moves."""
+    """A read_committed reader waits for the stable offset, which only the marker moves."""
     bench = Bench()
     bench.begin()
     bench.write()
@@ -139,7 +139,7 @@ def test_the_end_of_a_transaction_wakes_the_readers_of_its_partitions() -> None:
 
 
 def test_a_producer_with_an_open_transaction_is_not_forgotten_as_idle() -> None:
-    """Its next batch must follow its last one, however long the producer was silent."""
+    """Its next batch must follow its last batch, however long the producer was silent."""
     bench = Bench()
     bench.begin()
     bench.write(sequence=0)
@@ -164,7 +164,7 @@ def test_partitions_of_an_end_are_flushed_until_it_is_said() -> None:
 
 
 def test_no_room_is_made_where_the_store_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the limit would not hold on a full disk."""
+    """Otherwise the limit would not hold on a full disk."""
     monkeypatch.setattr(service, "MAX_TRANSACTIONAL_IDS", 1)
     bench = Bench()
     ask = bench.node.transactions.ask

@@ -1,4 +1,4 @@
-"""Transactions inside the broker: one write for an end, what a restart and a trim leave, when timers ring."""
+"""Transactions inside the broker: a single write for an end, restarts, trims, and timers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TIMEOUT = 60_000
 
 
 class Bench:
-    """A node without sockets, and a producer that is called ``tx``."""
+    """A node without sockets, and a producer called ``tx``."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.now = 1_000_000
@@ -50,13 +50,13 @@ class Bench:
         self.log: PartitionLog = topic.partitions[0]
 
     def begin(self, name: str = "tx", partitions: Iterable[int] = (0,), group: str = "g") -> None:
-        """Init, and open a transaction with these partitions and a group."""
+        """Send InitProducerId and open a transaction with these partitions and a group."""
         producer = self.node.new_producer_id()
         assert self.node.transactions.ask(name, InitProducer(TIMEOUT, producer)) is Code.NONE
         self.reopen(name, partitions, group)
 
     def reopen(self, name: str, partitions: Iterable[int] = (0,), group: str = "g") -> None:
-        """One more transaction of a producer that has begun."""
+        """Open one more transaction of an initialised producer."""
         known, topic_id = self.of(name), self.topic.topic_id.bytes
         places = frozenset((topic_id, number) for number in partitions)
         ask = self.node.transactions.ask
@@ -64,11 +64,11 @@ class Bench:
         assert ask(name, AddGroup(known.producer_id, known.epoch, group)) is Code.NONE
 
     def of(self, name: str) -> Any:
-        """What the node knows of a transactional id."""
+        """Return the node's state of a transactional id."""
         return self.node.transactions.get(name)
 
     def record(self, name: str = "tx", sequence: int = 0) -> bytes:
-        """A batch of one record."""
+        """Return a batch of a single record."""
         known = self.of(name)
         return batch(
             one_record(),
@@ -80,38 +80,38 @@ class Bench:
         )
 
     def write(self, name: str = "tx", sequence: int = 0, partition: int = 0) -> int:
-        """Append one record; its offset."""
+        """Append a record; return its offset."""
         data = self.record(name, sequence)
         return self.topic.partitions[partition].append(parse_batch(data), data, self.now)
 
     def judged(self, sequence: int) -> Verdict:
-        """What partition 0 says to the next batch, were it this one."""
+        """Return partition 0's verdict about this batch as the next batch."""
         return self.log.producers.judge(parse_batch(self.record(sequence=sequence)))
 
     def commit(self, offset: int, name: str = "tx", group: str = "g") -> None:
-        """An offset that waits for the end."""
+        """Commit an offset that waits for the end."""
         changes = {("t", 0): Committed(offset)}
         later = self.node.groups.commit_later
         assert later(group, self.of(name).producer_id, changes) is Code.NONE
 
     def end(self, name: str = "tx", *, commits: bool) -> Code:
-        """EndTxn."""
+        """Send EndTxn."""
         known = self.of(name)
         event = EndTransaction(known.producer_id, known.epoch, commits)
         return self.node.transactions.ask(name, event)
 
     def aborted(self, offset: int, beyond: int) -> list[tuple[int, int]]:
-        """(first, last) offsets of aborted transactions."""
+        """Return the (first, last) offsets of aborted transactions."""
         return [(one.first, one.last) for one in self.log.aborted(offset, beyond)]
 
     def offset(self, group: str = "g") -> int:
-        """The committed offset of partition 0."""
+        """Return the committed offset of partition 0."""
         return next(iter(self.node.groups.offsets(group).read([("t", 0)])))[1].offset
 
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_an_end_is_one_write_of_the_store(commits: bool) -> None:
-    """Markers of all partitions, offsets of all groups and the new state."""
+    """The write has markers of all partitions, offsets of all groups and the new state."""
     bench = Bench()
     bench.begin(partitions=(0, 1))
     bench.write()
@@ -126,7 +126,7 @@ def test_an_end_is_one_write_of_the_store(commits: bool) -> None:
 
 
 def test_an_end_that_cannot_be_stored_has_not_happened() -> None:
-    """The producer tries again, and then it does."""
+    """The producer's retry succeeds."""
     bench = Bench()
     bench.begin()
     bench.write()
@@ -147,7 +147,7 @@ def test_an_end_that_cannot_be_stored_has_not_happened() -> None:
 
 
 def test_the_stable_offset_is_where_the_oldest_open_transaction_begins() -> None:
-    """Whatever order they end in."""
+    """The order of the ends does not matter."""
     bench = Bench()
     for name in ("a", "b", "c"):
         bench.begin(name)
@@ -166,7 +166,7 @@ def test_the_stable_offset_is_where_the_oldest_open_transaction_begins() -> None
 
 
 def test_a_committed_reader_plans_no_batch_behind_the_stable_offset() -> None:
-    """Nor counts it as there."""
+    """The available bytes do not include such a batch."""
     bench = Bench()
     plain = batch(one_record(), timestamp=bench.now)
     bench.log.append(parse_batch(plain), plain, bench.now)
@@ -182,7 +182,7 @@ def test_a_committed_reader_plans_no_batch_behind_the_stable_offset() -> None:
 
 
 def test_everything_of_transactions_is_there_after_a_restart(tmp_path: Path) -> None:
-    """Open ones with their pending offsets, aborted ranges, sequences, epochs of markers."""
+    """Open transactions, pending offsets, aborted ranges, sequences and marker epochs survive."""
     bench = Bench(tmp_path)
     bench.begin("done")
     bench.write("done")
@@ -211,7 +211,7 @@ def test_everything_of_transactions_is_there_after_a_restart(tmp_path: Path) -> 
 
 
 def test_the_time_of_a_transaction_goes_on_over_a_restart(tmp_path: Path) -> None:
-    """It is aborted, and its producer fenced, once the broker is up again."""
+    """The restarted broker aborts the transaction and fences its producer."""
     bench = Bench(tmp_path)
     bench.begin()
     bench.write()
@@ -229,7 +229,7 @@ def test_the_time_of_a_transaction_goes_on_over_a_restart(tmp_path: Path) -> Non
 
 
 def test_an_abort_that_cannot_be_stored_is_tried_again() -> None:
-    """An alarm is set for it."""
+    """An alarm is set for the retry."""
     bench = Bench()
     bench.begin()
     bench.now += TIMEOUT
@@ -250,7 +250,7 @@ def test_an_abort_that_cannot_be_stored_is_tried_again() -> None:
 
 
 def test_a_trim_forgets_aborted_transactions_before_it(tmp_path: Path) -> None:
-    """In memory and in the store; an open one begins where the log does."""
+    """They are removed in memory and in the store; an open transaction starts at the log start."""
     bench = Bench(tmp_path)
     for number in range(3):
         bench.begin(f"tx{number}")
@@ -271,7 +271,7 @@ def test_a_trim_forgets_aborted_transactions_before_it(tmp_path: Path) -> None:
 
 
 def test_a_topic_that_is_deleted_leaves_nothing_and_its_transaction_ends(tmp_path: Path) -> None:
-    """Also where the transaction has partitions of another topic."""
+    """The transaction may have partitions of a second topic."""
     bench = Bench(tmp_path)
     bench.begin("done")
     bench.write("done")
@@ -288,7 +288,7 @@ def test_a_topic_that_is_deleted_leaves_nothing_and_its_transaction_ends(tmp_pat
 
 
 def test_a_later_commit_outside_of_the_transaction_stays(tmp_path: Path) -> None:
-    """The offset is unstable until the end all the same, as in Kafka."""
+    """As in Kafka, the offset is still unstable until the end."""
     bench = Bench(tmp_path)
     bench.begin()
     bench.commit(5)
@@ -303,7 +303,7 @@ def test_a_later_commit_outside_of_the_transaction_stays(tmp_path: Path) -> None
 
 
 def test_a_store_says_that_it_has_transactions(tmp_path: Path) -> None:
-    """From the first transactional id on, so that a broker without them refuses it."""
+    """The first transactional id raises the format, so a broker without transactions refuses it."""
     bench = Bench(tmp_path)
     before = bench.node.store.get(FORMAT)
     bench.begin()
@@ -316,7 +316,7 @@ def test_a_store_says_that_it_has_transactions(tmp_path: Path) -> None:
 
 
 def test_a_transactional_id_from_the_future_ends_the_start(tmp_path: Path) -> None:
-    """With a sentence that names it."""
+    """The error names the id."""
     bench = Bench(tmp_path)
     bench.node.store.write([(b"ktx", b'{"v": 2}')])
     bench.node.close()
@@ -325,7 +325,7 @@ def test_a_transactional_id_from_the_future_ends_the_start(tmp_path: Path) -> No
 
 
 def test_idle_transactional_ids_expire_and_open_ones_do_not() -> None:
-    """After transactional.id.expiration.ms."""
+    """The time is transactional.id.expiration.ms."""
     bench = Bench()
     bench.begin("open")
     bench.begin("idle")
@@ -339,7 +339,7 @@ def test_idle_transactional_ids_expire_and_open_ones_do_not() -> None:
 
 
 def test_the_longest_idle_id_goes_for_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Never one with an open transaction: then the newcomer is refused."""
+    """An id with an open transaction is never removed: a new id is then refused."""
     monkeypatch.setattr("faust_assigner.broker.transactions.service.MAX_TRANSACTIONAL_IDS", 2)
     bench = Bench()
     ask = bench.node.transactions.ask
@@ -353,7 +353,7 @@ def test_the_longest_idle_id_goes_for_a_new_one(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_producer_goes_on_although_all_it_wrote_was_trimmed(tmp_path: Path) -> None:
-    """Its marker is left: after a restart nobody knows its sequence, and it was refused for ever."""
+    """After a restart only its marker is left, so the producer's next sequence is unknown."""
     bench = Bench(tmp_path)
     bench.begin()
     for sequence in range(3):
@@ -371,7 +371,7 @@ def test_a_producer_goes_on_although_all_it_wrote_was_trimmed(tmp_path: Path) ->
 
 
 def test_a_marker_of_a_producer_that_wrote_nothing_here_keeps_the_order(tmp_path: Path) -> None:
-    """Where nothing was trimmed its first sequence is known, after a restart too."""
+    """Without a trim its first sequence is known, even after a restart."""
     bench = Bench(tmp_path)
     bench.begin()
     assert bench.end(commits=True) is Code.NONE
@@ -383,7 +383,7 @@ def test_a_marker_of_a_producer_that_wrote_nothing_here_keeps_the_order(tmp_path
 
 
 def test_an_id_that_begins_again_during_the_look_does_not_expire() -> None:
-    """Others are served between two ids: one may begin, one may be gone."""
+    """Requests run between two ids: an id may begin, or be removed."""
     bench = Bench()
     for name in ("first", "back", "gone"):
         bench.begin(name)
@@ -398,7 +398,7 @@ def test_an_id_that_begins_again_during_the_look_does_not_expire() -> None:
 
 
 def test_a_log_that_begins_amid_an_open_transaction_shows_nothing_of_it() -> None:
-    """DeleteRecords may cut a batch whose fate is open; a committed reader waits at its rest."""
+    """DeleteRecords may cut a batch of an open transaction; a read_committed reader waits there."""
     bench = Bench()
     bench.begin()
     known, two = bench.of("tx"), [one_record(), one_record(offset_delta=1)]
@@ -415,7 +415,7 @@ def test_a_log_that_begins_amid_an_open_transaction_shows_nothing_of_it() -> Non
 
 
 def test_deleted_offsets_are_not_brought_back_by_a_transaction(tmp_path: Path) -> None:
-    """OffsetDelete forgets what waits for an end, too, for good."""
+    """OffsetDelete also removes pending offsets permanently."""
     bench = Bench(tmp_path)
     bench.begin()
     bench.commit(7)
@@ -432,7 +432,7 @@ def test_deleted_offsets_are_not_brought_back_by_a_transaction(tmp_path: Path) -
 async def test_a_trim_while_an_answer_is_made_hides_no_aborted_transaction(
     is_committed: bool,
 ) -> None:
-    """The records are read already; without the list a committed reader would take them for committed."""
+    """The records are already read; without the list they would look committed."""
     bench = Bench()
     bench.begin()
     bench.write()
@@ -442,13 +442,13 @@ async def test_a_trim_while_an_answer_is_made_hides_no_aborted_transaction(
     async def turn(size: int = 0) -> None:
         nonlocal turns
         turns += 1
-        if turns == 2:  # another partition's part of the answer is made
+        if turns == 2:  # the second partition's part of the answer is made
             bench.log.trim(2)
 
     call: Any = SimpleNamespace(version=11, node=bench.node, throttle=SimpleNamespace(turn=turn))
     other = Want("other", 0, 0, 10_000, None, ErrorCode.unknown_topic_or_partition, is_committed)
     want = Want("t", 0, 0, 10_000, bench.log, ErrorCode.none, is_committed)
-    # Partitions are planned in order, one turn each: the trim comes after both are planned.
+    # Partitions are planned in order, each in its own turn: the trim follows both plans.
     answer = await fetch._answer(call, [other, want], 100_000, None)
     (part,) = answer["responses"][1]["partitions"]
     assert bench.log.start_offset == 2
@@ -457,7 +457,7 @@ async def test_a_trim_while_an_answer_is_made_hides_no_aborted_transaction(
 
 
 def test_a_producer_that_gets_no_id_asks_again() -> None:
-    """COORDINATOR_NOT_AVAILABLE would make Java look for the coordinator of no transactional id."""
+    """COORDINATOR_NOT_AVAILABLE would make Java look up the coordinator of no transactional id."""
     bench = Bench()
 
     def refuse(*_: object, **__: object) -> None:
@@ -471,7 +471,7 @@ def test_a_producer_that_gets_no_id_asks_again() -> None:
 
 
 def test_the_epoch_that_ends_the_last_transaction_of_an_id_is_nobodys() -> None:
-    """Whoever guesses it opened a transaction that could not be ended: there is no epoch after it."""
+    """A transaction under this epoch could not be ended, as no epoch follows."""
     bench = Bench()
     bench.begin()
     known = bench.of("tx")
@@ -487,7 +487,7 @@ def test_the_epoch_that_ends_the_last_transaction_of_an_id_is_nobodys() -> None:
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_a_client_reads_an_end_marker_as_one_whole_control_record(commits: bool) -> None:
-    """A client's own parser checks the checksum and the record's length, and finds the marker's type."""
+    """The client's own parser checks checksum and length, and reads the marker's type."""
     data, batch = marker_batch(77, 5, 1_700_000_000_000, commits=commits)
     read = DefaultRecordBatch(data)
     assert read.validate_crc()

@@ -1,4 +1,4 @@
-"""Each rule of the pass over a request by itself: lengths, counts, nulls, tagged fields and their limits."""
+"""Each rule of the check of a request: lengths, counts, nulls, tagged fields and their limits."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ BYTES = _length_prefixed(4, compact=False)
 
 
 def end(shape: Shape, data: bytes) -> int:
-    """The position behind the value at the begin of ``data``."""
+    """Return the position after the value at the start of ``data``."""
     return shape.skip(Walk(data), 0)
 
 
 def is_refused(shape: Shape, data: bytes) -> bool:
-    """Whether the value at the begin of ``data`` is malformed."""
+    """Return whether the value at the start of ``data`` is malformed."""
     try:
         shape.skip(Walk(data), 0)
     except MalformedFrame:
@@ -46,7 +46,7 @@ def is_refused(shape: Shape, data: bytes) -> bool:
 
 
 def test_a_varint_has_at_most_five_bytes() -> None:
-    """And ends within the frame."""
+    """The varint also ends within the frame."""
     assert read_varint(b"\xff\x80\x80\x80\x80\x01", 1) == (1 << 28, 6)
     for data in (b"", b"\x80", b"\x80" * 5 + b"\x01"):
         with pytest.raises(MalformedFrame):
@@ -93,7 +93,7 @@ def test_a_text_is_null_or_has_a_length_within_the_frame_and_within_its_limit() 
 
 
 def test_many_short_texts_end_where_each_of_them_ends() -> None:
-    """A null, an empty text and a long text among them; the last one ends within the frame."""
+    """Null, empty and long texts are included; the last text ends within the frame."""
     assert COMPACT_NAME.skip_many is not None
     parts = (b"\3ab", b"\0", b"\1", b"\x81\x01" + b"x" * 128, b"\2c")
     data = b"".join(parts)
@@ -123,7 +123,7 @@ def test_an_array_is_null_only_where_it_may_be(*, compact: bool) -> None:
 
 
 def test_an_array_of_texts_ends_behind_its_last_text() -> None:
-    """A count that the bytes left cannot hold is malformed before any element is read."""
+    """A count beyond the remaining bytes is malformed before any element is read."""
     names = _array(NAME, compact=False, name="names", may_be_null=False)
     assert end(names, struct.pack(">i", 2) + b"\0\1a\0\0") == 9
     with pytest.raises(MalformedFrame, match="claims 3 elements with 5 bytes left"):
@@ -147,7 +147,7 @@ def test_elements_of_all_arrays_of_a_request_count_together(
 
 
 def test_an_array_needs_the_smallest_size_of_all_its_elements() -> None:
-    """Up to the last byte."""
+    """The check is exact to the last byte."""
     Walk(bytes(10)).count(3, 3, 1)
     with pytest.raises(MalformedFrame):
         Walk(bytes(10)).count(3, 3, 2)
@@ -162,7 +162,7 @@ def test_an_optional_struct_has_a_byte_before_it() -> None:
 
 
 def test_unknown_tagged_fields_are_cut_out_and_known_ones_stay() -> None:
-    """A field has the size that its tag says."""
+    """A field has the size in its tag."""
     shape = _tag_section({1: _fixed(2)})
     walk = Walk(b"\3" + b"\1\2ab" + b"\5\3xyz" + b"\7\0" + b"rest")
     assert shape.skip(walk, 0) == 12
@@ -174,7 +174,7 @@ def test_unknown_tagged_fields_are_cut_out_and_known_ones_stay() -> None:
 
 
 def test_unknown_fields_are_cut_out_of_every_part_of_a_request() -> None:
-    """Of each topic and of the request itself."""
+    """Unknown fields are removed from each topic and from the request itself."""
     plain = request_frame(3, 12, 7, {"topics": [{"name": "a"}, {"name": "b"}]})[4:]
     header = read_header(plain, wire.is_flexible)
     body = plain[header.body :]
@@ -187,7 +187,7 @@ def test_unknown_fields_are_cut_out_of_every_part_of_a_request() -> None:
 
 
 def test_tagged_fields_count_as_elements() -> None:
-    """A request of many of them is decoded in a thread; more than may follow are refused at once."""
+    """A request with many tags is decoded in a thread; too many tags are refused immediately."""
     shape = _tag_section({})
     for count, limit, error in ((3, 3, None), (3, 2, LongRequest), (4, 9, MalformedFrame)):
         walk = Walk(bytes([count]) + b"\5\0" * 3, limit)
@@ -200,7 +200,7 @@ def test_tagged_fields_count_as_elements() -> None:
 
 
 def test_a_client_id_may_be_null_and_ends_within_the_frame() -> None:
-    """-1 is null, and no other negative length is one."""
+    """-1 is null; other negative lengths are malformed."""
     head = struct.pack(">hhi", 18, 0, 7)
     plain = read_header(head + b"\xff\xff", wire.is_flexible)
     assert (plain.client_id, plain.body, plain.correlation_id) == ("", 10, 7)
@@ -211,7 +211,7 @@ def test_a_client_id_may_be_null_and_ends_within_the_frame() -> None:
 
 
 def test_a_time_span_of_days_is_counted_in_full_milliseconds() -> None:
-    """A part of one does not count."""
+    """A part of a millisecond does not count."""
     assert milliseconds(datetime.timedelta(days=2, milliseconds=3, microseconds=999)) == 172_800_003
 
 
@@ -219,7 +219,7 @@ def test_a_time_span_of_days_is_counted_in_full_milliseconds() -> None:
 
 
 def test_opaque_parts_of_an_answer_are_not_copied_and_written_once() -> None:
-    """The size in front is that of all pieces."""
+    """The size in front is the size of all pieces."""
     parts = (b"first batch", b"second batch")
     values = {
         "responses": [
@@ -246,7 +246,7 @@ def test_opaque_parts_of_an_answer_are_not_copied_and_written_once() -> None:
 
 
 def test_an_answer_is_long_by_its_elements_or_by_its_bytes_together() -> None:
-    """Nested lists count; the limits themselves are not long."""
+    """Nested lists count; an answer at the limits is not long."""
     values = {"topics": [{"names": ["ab", "c"]}, {"names": ("d", b"e")}], "error": 0}
     assert not answers.is_long(values, 6, 5)
     assert answers.is_long(values, 5, 5)

@@ -1,4 +1,4 @@
-"""The guard in front of kio: nothing in a frame is trusted, everything sound passes."""
+"""The guard in front of kio: it trusts no byte of a frame and admits every valid request."""
 
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ REQUESTS: dict[int, dict[str, Any]] = {
 
 
 def sound_frame(key: int, version: int) -> bytes:
-    """A request with content, without its size."""
+    """Return a request with content, without its size."""
     return request_frame(key, version, 7, REQUESTS.get(key, {}))[4:]
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
 def test_every_version_served_passes_the_guard_whole(key: int, version: int) -> None:
-    """The walk ends exactly where kio's own reader ends, and header and message come out."""
+    """The walk ends where kio's own reader ends, and the header and the message are read."""
     frame = sound_frame(key, version)
     header = read_header(frame, wire.is_flexible)
     assert (header.api_key, header.api_version, header.correlation_id, header.client_id) == (
@@ -106,7 +106,7 @@ def test_every_version_served_passes_the_guard_whole(key: int, version: int) -> 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
 def test_every_cut_of_a_frame_is_refused_or_read(key: int, version: int) -> None:
-    """Truncated anywhere: MalformedFrame, NullArray, never another exception."""
+    """A truncated frame raises MalformedFrame or NullArray and no other exception."""
     frame = sound_frame(key, version)
     for end in range(len(frame)):
         try:
@@ -119,7 +119,7 @@ def test_every_cut_of_a_frame_is_refused_or_read(key: int, version: int) -> None
 
 @pytest.mark.parametrize("count", [2**31 - 1, 2**30, MAX_ARRAY_ELEMENTS + 1, -2, -(2**31)])
 def test_a_huge_or_negative_array_count_is_refused_before_anything_is_reserved(count: int) -> None:
-    """Five bytes must not cost gigabytes: kio alone would end the process here."""
+    """Five bytes must not cost gigabytes: kio without the guard would end the process."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(MalformedFrame):
         decode_request(3, 5, struct.pack(">i", count) + b"\1", 0)
@@ -130,7 +130,7 @@ def test_a_huge_or_negative_array_count_is_refused_before_anything_is_reserved(c
 
 
 def test_a_huge_compact_array_count_is_refused() -> None:
-    """Varints too."""
+    """The count is a varint."""
     for count in (
         b"\xff\xff\xff\xff\x0f",
         b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
@@ -141,14 +141,14 @@ def test_a_huge_compact_array_count_is_refused() -> None:
 
 
 def test_a_frame_full_of_tiny_elements_is_refused() -> None:
-    """Four million numbers fit into 16 MiB, and would cost hundreds: the number of elements is capped too."""
+    """Four million numbers fit into 16 MiB and would need hundreds of MiB: elements are limited."""
     names = struct.pack(">i", MAX_ARRAY_ELEMENTS + 1) + b"\0\1a" * (MAX_ARRAY_ELEMENTS + 1)
     with pytest.raises(MalformedFrame, match="elements"):
         decode_request(3, 5, names + b"\1", 0)
 
 
 def test_unknown_tagged_fields_are_ignored_as_the_protocol_demands() -> None:
-    """A client from the future adds some; kio alone would refuse the request."""
+    """A future client may add tagged fields; kio without the guard would refuse the request."""
     frame = bytearray(sound_frame(3, 12))
     assert frame[-1] == 0
     frame[-1:] = b"\2" + b"\5\3abc" + b"\x80\x01\0"
@@ -159,13 +159,13 @@ def test_unknown_tagged_fields_are_ignored_as_the_protocol_demands() -> None:
 
 
 def test_bytes_after_the_message_are_ignored() -> None:
-    """librdkafka 2.16 sends three too many when it asks for all topics."""
+    """librdkafka 2.16 sends three extra bytes in a request for all topics."""
     assert decode_request(3, 13, bytes.fromhex("00000000010000"), 0).topics is None
 
 
 @pytest.mark.parametrize("retention", [2**62, -(2**62)])
 def test_a_time_span_no_calendar_knows_is_refused(retention: int) -> None:
-    """OffsetCommit v2-4 carries one in ms."""
+    """OffsetCommit v2-4 has a time span in milliseconds."""
     body = (
         b"\0\1g"
         + struct.pack(">i", -1)
@@ -189,7 +189,7 @@ def test_a_time_span_no_calendar_knows_is_refused(retention: int) -> None:
     ],
 )
 def test_a_broken_header_is_refused(header: bytes) -> None:
-    """Short, negative and overlong client ids, bad text."""
+    """The client id is truncated, negative, too long, or not UTF-8."""
     with pytest.raises(MalformedFrame):
         read_header(header, wire.is_flexible)
 
@@ -201,7 +201,7 @@ def test_a_broken_header_is_refused(header: bytes) -> None:
 def test_arbitrary_and_mutated_bytes_never_raise_anything_else(
     which: tuple[int, int], noise: bytes, seed: int
 ) -> None:
-    """A message, MalformedFrame or NullArray, whatever the bytes are."""
+    """The result is a message, MalformedFrame or NullArray, whatever the bytes are."""
     dice = random.Random(seed)
     frame = bytearray(sound_frame(*which))
     for _ in range(dice.randint(1, 4)):
@@ -225,14 +225,14 @@ def test_arbitrary_and_mutated_bytes_never_raise_anything_else(
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
 def test_every_response_can_be_written_with_nothing_but_defaults(key: int, version: int) -> None:
-    """Fields a handler does not set have their schema's default, in every version."""
+    """Fields that a handler does not set have their schema's default, in every version."""
     frame = answers.encode_response(key, version, 99, {})
     assert struct.unpack(">i", frame[:4])[0] == len(frame) - 4
     assert struct.unpack(">i", frame[4:8])[0] == 99
 
 
 def test_a_response_leaves_out_what_its_version_does_not_know() -> None:
-    """One handler serves all versions."""
+    """A single handler serves all versions."""
     values = {
         "error_code": 0,
         "generation_id": 1,
@@ -248,7 +248,7 @@ def test_a_response_leaves_out_what_its_version_does_not_know() -> None:
 
 
 def test_kios_writer_and_the_walk_agree_on_random_messages() -> None:
-    """Nested arrays, nulls, empty and long strings, over a few shapes with everything in them."""
+    """The messages have nested arrays, nulls, empty and long strings in a few complete shapes."""
     dice = random.Random(os.environ.get("SEED", 1))
     for key, version in [(1, 11), (1, 12), (8, 8), (11, 9), (19, 7), (14, 5)]:
         schema = load_request_schema(key, version)
@@ -267,10 +267,10 @@ def test_kios_writer_and_the_walk_agree_on_random_messages() -> None:
 
 
 def test_a_long_list_of_names_is_passed_over_in_few_steps() -> None:
-    """A stranger may name 20,000 topics in one request: no call for each."""
+    """A client may name 20,000 topics in a request: no call runs for each name."""
     names = tuple(f"name{number}" for number in range(1_000))
     frame = request_frame(68, 1, 1, {"group_id": "g", "subscribed_topic_names": names})[4:]
     body = wire.read_header(frame, wire.is_flexible).body
-    # Before it is counted: the first request of its kind has its reader made.
+    # The first request of its kind builds its reader, which must not be counted.
     assert wire.decode_request(68, 1, frame, body).subscribed_topic_names == names
     assert instructions(lambda: wire.decode_request(68, 1, frame, body)) < 30 * len(names)

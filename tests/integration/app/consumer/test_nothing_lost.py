@@ -130,9 +130,7 @@ async def test_a_generation_commits_what_it_processed(repaired: bool) -> None:
 @both
 async def test_a_commit_never_passes_a_record_that_was_not_processed(repaired: bool) -> None:
     """If the seek falls inside a batch, stock takes the records it drops for a gap in the log."""
-    for _ in range(
-        1 if repaired else 3
-    ):  # stock's fetch is under way at the seek only sometimes
+    for _ in range(1 if repaired else 3):  # stock's fetch is under way at the seek only sometimes
         if found := await is_record_passed_over(repaired):
             break
     assert found != repaired

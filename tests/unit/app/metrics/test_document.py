@@ -1,4 +1,4 @@
-"""What a worker tells ``faust-assigner status``: its part of the group, its waits and settings."""
+"""A worker's document for ``faust-assigner status``: its partitions, its waits and its settings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.unit.app.metrics.test_probes import Bench
 
 @pytest.fixture
 def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    """A worker that owns one task, whose services were never started."""
+    """A worker that owns one task, without started services."""
     made = Bench()
     monkeypatch.setattr(type(made.app.tables), "recovery", made.recovery)
     monkeypatch.setattr(document, "live_problems", lambda app: [])
@@ -41,7 +41,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
 
 
 def two(**options: Any) -> WireGroup:
-    """A group of two workers after two rounds, so that each owns half and copies half."""
+    """A group of two workers after two rounds: each owns half and replicates the other half."""
     found = WireGroup({"orders": PARTITIONS, LOG: PARTITIONS})
     for name in ("a", "b"):
         app = make_app(f"http://{name}", tables=("totals",), **options)
@@ -53,14 +53,14 @@ def two(**options: Any) -> WireGroup:
 
 
 async def told(app: Any, clock: Clock | None = None) -> WorkerStatus:
-    """Its document, as a reader gets it."""
+    """Return its document as a reader decodes it."""
     return decode_status(
         encode_document(await MetricsSensor(app, clock=clock or Clock()).document())
     )
 
 
 async def test_actives_and_copies_of_all_members_make_up_the_group() -> None:
-    """Each partition is owned once and copied once; the leader's outcome is in every document."""
+    """Each partition has an owner and a standby; every document has the leader's outcome."""
     found = two()
     a, b = [await told(app) for app in found.apps.values()]
     assert sorted(a.actives["orders"] + b.actives["orders"]) == list(range(PARTITIONS))
@@ -96,12 +96,12 @@ async def test_settings_are_named_with_their_values() -> None:
     ],
 )
 def test_a_value_is_shown_without_secrets(value: Any, text: str) -> None:
-    """User, password, query and fragment of a URL are left out."""
+    """A URL's user, password, query and fragment are left out."""
     assert document.shown(value) == text
 
 
 async def test_a_document_has_no_password_of_any_setting() -> None:
-    """Nor has what it says of tables and members."""
+    """Tables and members contain no passwords either."""
     app = make_app(
         "http://w",
         tables=("totals",),
@@ -114,7 +114,7 @@ async def test_a_document_has_no_password_of_any_setting() -> None:
 
 
 async def test_waits_and_standstills_are_told(worker: Bench) -> None:
-    """A commit that waits, a partition that is refused by its broker."""
+    """The document has a waiting commit and a partition refused by its broker."""
     worker.fetcher.refused = SimpleNamespace(partitions=lambda: {TP("orders", 3)})
     with waits_of(worker.app).during(COMMIT, "the group's answer", 60.0):
         found = await worker.sensor.document()
@@ -127,7 +127,7 @@ async def test_waits_and_standstills_are_told(worker: Bench) -> None:
 async def test_a_copy_s_lag_is_asked_for_when_the_document_is(
     monkeypatch: pytest.MonkeyPatch, worker: Bench
 ) -> None:
-    """Also without a monitor; how long it has been behind is known from the second look on."""
+    """A monitor is not needed; the duration of a lag is known from the second request on."""
     asked = []
 
     async def ends(app: Any, tps: Any) -> dict[Any, int]:
@@ -159,7 +159,7 @@ async def test_a_copy_s_lag_is_asked_for_when_the_document_is(
 async def test_a_broker_that_does_not_answer_does_not_hold_up_the_document(
     monkeypatch: pytest.MonkeyPatch, worker: Bench
 ) -> None:
-    """It comes without lags."""
+    """The document then has no lags."""
 
     async def never(app: Any, tps: Any) -> dict[Any, int]:
         await asyncio.Event().wait()
@@ -172,7 +172,7 @@ async def test_a_broker_that_does_not_answer_does_not_hold_up_the_document(
 
 
 async def test_peers_are_the_members_of_the_last_round() -> None:
-    """By URL, with what each owns; none before an assignment."""
+    """Peers are listed by URL with their partitions; before an assignment there are none."""
     found = two()
     sensor = install(found.apps["a"])
     peers = decode_peers(encode_document(sensor.peers()))
@@ -199,19 +199,19 @@ async def test_peers_are_the_members_of_the_last_round() -> None:
     ],
 )
 def test_a_document_of_another_shape_is_refused(bad: bytes) -> None:
-    """Whoever listens at a URL may answer anything."""
+    """Any server may answer at a URL."""
     with pytest.raises(MetadataRefused):
         decode_status(bad)
 
 
 def test_a_reader_passes_over_what_it_does_not_know_and_hides_control_characters() -> None:
-    """A later worker tells more; a terminal is not moved by what a stranger wrote."""
+    """Later workers may send more fields; control characters would affect the terminal."""
     found = decode_status(json.dumps({"app": "a\x1b[2Jb", "later": {"x": 1}}).encode())
     assert found == WorkerStatus(app="a?[2Jb")
 
 
 async def test_the_bytes_of_each_partition_on_disk_are_told(tmp_path: Path) -> None:
-    """Of owned and copied ones; counted again at each look while somebody watches."""
+    """Owned and standby partitions count; each request of a document counts again."""
     found = two(datadir=str(tmp_path), store="rocksdb://")
     clock, app = Clock(), found.apps["a"]
     sensor, store = MetricsSensor(app, clock=clock), app.tables["totals"].data

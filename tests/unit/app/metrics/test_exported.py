@@ -1,4 +1,4 @@
-"""The samples of each exporter, for two apps and three figures; a ledger's and the metrics' installation."""
+"""The samples of each exporter for two apps and three figures, and the installation of metrics."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ FIGURES = (
 
 
 class Source:
-    """One app's figures: its moves, its lags, its sizes."""
+    """An app's figures: its moves, its lags, its sizes."""
 
     def __init__(self, app_id: str, moves: float, counts: tuple[int, ...], total: float) -> None:
         self.app_id, self.book, self.app = app_id, Book(), None
         self.moves, self.spread = moves, Spread(counts, total)
 
     def snapshot(self) -> Snapshot:
-        """The figures."""
+        """Return the figures."""
         lags = {("t", "1"): 2 * self.moves, ("s", "0"): 3 * self.moves}
         return Snapshot(
             {"moves": {(): self.moves}, "lag_seconds": lags}, {"size_bytes": self.spread}
@@ -49,18 +49,18 @@ def sources(monkeypatch: pytest.MonkeyPatch) -> tuple[Source, Source]:
 
 
 class Registry:
-    """A registry that notes its collectors."""
+    """A registry that records its collectors."""
 
     def __init__(self) -> None:
         self.collectors: list[Any] = []
 
     def register(self, collector: Any) -> None:
-        """Register."""
+        """Record the collector."""
         self.collectors.append(collector)
 
 
 def test_prometheus_gets_every_series_of_every_app(sources: tuple[Source, Source]) -> None:
-    """By figure, then by app, then by labels; the buckets of a histogram add up."""
+    """Samples come by figure, app and labels; a histogram's buckets are cumulative."""
     registry = Registry()
     closes = [export_to_prometheus(source, registry) for source in sources]
     (collector,) = registry.collectors
@@ -105,7 +105,7 @@ def test_prometheus_gets_every_series_of_every_app(sources: tuple[Source, Source
 
 
 class Meter:
-    """Notes its instruments; histograms note their records."""
+    """A meter that records its instruments and the values of its histograms."""
 
     def __init__(self) -> None:
         self.made: list[Any] = []
@@ -124,7 +124,7 @@ class Meter:
 def test_opentelemetry_gets_an_instrument_for_each_figure(
     sources: tuple[Source, Source],
 ) -> None:
-    """With its unit; observations carry the app and the labels, and end with the app."""
+    """Each has its unit; observations carry app and labels, and end with the app."""
     meter, source = Meter(), sources[1]
     close = export_to_otel(source, meter)
     assert [made[:3] for made in meter.made] == [
@@ -163,7 +163,7 @@ def test_opentelemetry_gets_an_instrument_for_each_figure(
 
 
 def test_the_metrics_are_installed_once_with_their_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Faust's pages come first; a server that has ours gets none twice, and a mounted one its own."""
+    """Faust's pages come first; a server with our pages gets no second set."""
     acts: list[Any] = []
     monkeypatch.setattr(install, "MetricsSensor", lambda app: ("sensor", app.name))
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""A worker's figures: from the start, over rounds, with and without a value, and where they are shown."""
+"""A worker's figures: at the start, over rounds, with and without a value, and in each exporter."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ LOG = "shop-totals-changelog"
 
 
 class Clock:
-    """Seconds that pass when told."""
+    """A clock that the test moves."""
 
     now = 100.0
 
     def __call__(self) -> float:
-        """The time."""
+        """Return the current time."""
         return self.now
 
 
 class Scraped:
-    """One app's sensor in a registry of its own."""
+    """An app's sensor in its own registry."""
 
     is_frozen = False
 
@@ -62,7 +62,7 @@ class Scraped:
         exporters.export_to_prometheus(self.sensor, self.registry)
 
     def series(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-        """(name, labels) -> value, by prometheus-client's parser; nothing of one that is frozen."""
+        """Return (name, labels) -> value, by prometheus-client's parser; empty if frozen."""
         if self.is_frozen:
             return {}
         self.app.assignor.decisions.join()
@@ -74,7 +74,7 @@ class Scraped:
         return found
 
     def __call__(self) -> dict[tuple[str, tuple[str, ...]], float]:
-        """(name, values of the labels but ``app``, by label) -> value."""
+        """Return (name, label values without ``app``, by label) -> value."""
         found = {}
         for (name, labels), value in self.series().items():
             known = dict(labels)
@@ -84,19 +84,19 @@ class Scraped:
         return found
 
     def of(self, name: str) -> dict[tuple[str, ...], float]:
-        """The series of one metric."""
+        """Return the series of a metric."""
         return {labels: value for (found, labels), value in self().items() if found == name}
 
 
 class Shop(WireGroup):
-    """Members of one app with a table and one standby."""
+    """Members of an app with a table and one standby."""
 
     def __init__(self) -> None:
         super().__init__({"orders": PARTITIONS, LOG: PARTITIONS})
         self.scraped: dict[str, Scraped] = {}
 
     def start(self, name: str) -> Scraped:
-        """A member that joins with the next rebalance."""
+        """Return a member that joins with the next rebalance."""
         app = make_app(f"http://{name}", tables=("totals",), broker="kafka://127.0.0.1:1")
         app.finalize()
         self.add(name, app, {"orders", LOG})
@@ -111,7 +111,7 @@ async def shop() -> Shop:
 
 
 def test_names_follow_the_conventions() -> None:
-    """Base units, no name twice, no ``_total`` of its own, a meaning for each."""
+    """Units are base units, names are unique without ``_total``, and each has a meaning."""
     assert len({figure.name for figure in FIGURES}) == len(FIGURES) > 40
     for figure in FIGURES:
         assert re.fullmatch(r"[a-z]+(_[a-z]+)*", figure.name)
@@ -123,7 +123,7 @@ def test_names_follow_the_conventions() -> None:
 
 
 def test_each_thing_that_findings_count_has_a_figure() -> None:
-    """The counters that the round's log lines speak of, but ``assignments``: those are led rounds."""
+    """The log lines of a round use these counters; ``assignments`` are led rounds."""
     from faust_assigner.app.rebalance import findings
 
     listed = re.findall(r"``(\w+)``", str(findings.__doc__))
@@ -131,7 +131,7 @@ def test_each_thing_that_findings_count_has_a_figure() -> None:
 
 
 async def test_every_counter_and_known_label_is_there_with_zero_from_the_start(shop: Shop) -> None:
-    """Before the first assignment; a rate over the first increase would be lost otherwise."""
+    """The series exist before the first assignment: rates would miss the first increase."""
     found = shop.start("a")()
     for figure in FIGURES:
         name = figure.exported.removeprefix(PREFIX)
@@ -147,7 +147,7 @@ async def test_every_counter_and_known_label_is_there_with_zero_from_the_start(s
 
 
 async def test_what_has_no_value_is_absent(shop: Shop) -> None:
-    """No -1, no NaN: neither of a leader that leads nothing, nor of waits that there are not."""
+    """There is no -1 and no NaN for a worker that leads no group or has no waits."""
     found = shop.start("a")()
     names = {name for name, _ in found}
     absent = {f.name for f in FIGURES if f.kind == GAUGE and not f.starts} - {"info"}
@@ -157,7 +157,7 @@ async def test_what_has_no_value_is_absent(shop: Shop) -> None:
 
 
 async def test_roles_are_counted_after_a_round(shop: Shop) -> None:
-    """Two members, one standby: each partition is once active and once a copy."""
+    """With two members and one standby, each partition has one active and one standby."""
     a, b = shop.start("a"), shop.start("b")
     shop.rebalance()
     assert a.of("owned_partitions")[()] + b.of("owned_partitions")[()] == 2 * PARTITIONS
@@ -167,7 +167,7 @@ async def test_roles_are_counted_after_a_round(shop: Shop) -> None:
 
 
 async def test_only_the_leader_of_the_last_round_has_leader_gauges(shop: Shop) -> None:
-    """One that led before has its counters, and no gauge of another time."""
+    """A former leader keeps its counters, but no old gauges."""
     a, b = shop.start("a"), shop.start("b")
     shop.rebalance()
     leader, other = (a, b) if shop.leader == "a" else (b, a)
@@ -183,7 +183,7 @@ async def test_only_the_leader_of_the_last_round_has_leader_gauges(shop: Shop) -
 
 
 async def test_rounds_are_counted_by_their_trigger(shop: Shop) -> None:
-    """The first one, one for a member that joins, and the moves that it makes."""
+    """The first round, a join and its moves are counted."""
     a = shop.start("a")
     shop.rebalance()
     assert a.of("rounds_led_total")["first",] == 1.0
@@ -199,7 +199,7 @@ async def test_rounds_are_counted_by_their_trigger(shop: Shop) -> None:
 
 
 async def test_tasks_without_a_copy_elsewhere_are_counted(shop: Shop) -> None:
-    """All of them while one member is alone; none once the other one has said that it has copies."""
+    """With a single member all tasks count; none counts after the other reported its standbys."""
     a = shop.start("a")
     shop.rebalance()
     assert a.of("uncovered_tasks") == {(): PARTITIONS}
@@ -212,7 +212,7 @@ async def test_tasks_without_a_copy_elsewhere_are_counted(shop: Shop) -> None:
 async def test_ten_rebalances_leave_no_label_of_a_partition_that_went(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Members come and go; after each round the labels are exactly those of the assignment."""
+    """After each round the labels are exactly those of the assignment."""
 
     async def ends_of(app: Any, tps: list[TP]) -> dict[TP, int]:
         return dict.fromkeys(tps, 50)
@@ -239,7 +239,7 @@ async def test_ten_rebalances_leave_no_label_of_a_partition_that_went(
         assert a.of("standby_lag_seconds").keys() == copies
         seen.add(frozenset(owned))
     assert len(seen) > 1, "partitions went and came"
-    # A copy that goes between two questions goes from the page at the next look.
+    # A standby that is removed between two requests is missing at the next scrape.
     a.app.assignor._standby_tps = set()
     assert a.of("standby_lag_records") == {}
 
@@ -247,7 +247,7 @@ async def test_ten_rebalances_leave_no_label_of_a_partition_that_went(
 async def test_a_lag_in_seconds_is_since_the_copy_had_everything(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """10 s behind while the changelog grows and the copy stands; 0 once it has caught up."""
+    """The lag grows while the standby stands still; after catching up it is 0."""
     ends, at = [100], [100]
 
     async def ends_of(app: Any, tps: list[TP]) -> dict[TP, int]:
@@ -270,7 +270,7 @@ async def test_a_lag_in_seconds_is_since_the_copy_had_everything(
         await a.sensor._copies.look()
     assert a.of("standby_lag_records") == {_place(tp): 80.0}
     assert a.of("standby_lag_seconds") == {_place(tp): 10.0}
-    a.app._consumer = None  # the worker stops: the broker is asked no more
+    a.app._consumer = None  # a stopping worker sends no further request
     ends[0] += 1_000
     await a.sensor._copies.look()
     assert a.of("standby_lag_records") == {_place(tp): 80.0}
@@ -284,7 +284,7 @@ async def test_a_lag_in_seconds_is_since_the_copy_had_everything(
 async def test_the_ends_of_changelogs_are_asked_for_before_anybody_looks(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every 30 s at least, so that an operator's first look knows how long a copy has been behind."""
+    """With a request every 30 s, the first scrape already knows the duration of a lag."""
     asked: list[float] = []
 
     async def ends_of(app: Any, tps: list[TP]) -> dict[TP, int]:
@@ -317,7 +317,7 @@ async def test_the_ends_of_changelogs_are_asked_for_before_anybody_looks(
 async def test_the_lag_in_seconds_of_a_copy_that_comes_back_begins_anew(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With its first look: when its former copy had everything says nothing about it."""
+    """The time restarts at its first request; the former standby's time does not count."""
     ends = [100]
 
     async def ends_of(app: Any, tps: list[TP]) -> dict[TP, int]:
@@ -348,7 +348,7 @@ async def test_the_lag_in_seconds_of_a_copy_that_comes_back_begins_anew(
 async def test_a_round_between_two_scrapes_is_counted_and_one_under_way_has_an_age(
     shop: Shop,
 ) -> None:
-    """The first one took 2 s to its answer and 3 s to its end; the second one is 7 s old."""
+    """The first round took 2 s to its answer and 3 s in all; the second is 7 s old."""
     a = shop.start("a")
     state = a.sensor.on_rebalance_start(a.app)
     a.clock.now += 2
@@ -370,7 +370,7 @@ async def test_a_round_between_two_scrapes_is_counted_and_one_under_way_has_an_a
 
 
 async def test_a_commit_under_way_has_an_age(shop: Shop) -> None:
-    """As long as it is under way."""
+    """The age exists only during the commit."""
     a = shop.start("a")
     with waits_of(a.app).during(COMMIT, "the group", 60.0):
         waits_of(a.app).look(4.0, group_answers=True)
@@ -380,7 +380,7 @@ async def test_a_commit_under_way_has_an_age(shop: Shop) -> None:
 
 
 def consumer(**parts: Any) -> Any:
-    """As much of a consumer as is read; nothing stands still."""
+    """Return a stub of a consumer; no partition stands still."""
     return SimpleNamespace(
         **{"_paused_partitions": set(), "_unacked_messages": set(), "_closed": False, **parts}
     )
@@ -390,7 +390,7 @@ def _place(tp: TP) -> tuple[str, str]:
     return str(tp.partition), tp.topic
 
 
-# -- where they are shown
+# -- exporters
 
 
 @pytest.fixture
@@ -400,7 +400,7 @@ def monitored(shop: Shop) -> Scraped:
 
 
 async def test_every_monitor_has_the_figures_without_labels(monitored: Scraped) -> None:
-    """And with it Faust's page of statistics; what lost its value goes from it."""
+    """Faust's statistics page has them too; a figure without a value is removed."""
     monitor = Monitor()
     monitored.app.sensors.add(monitor)
     with waits_of(monitored.app).during(COMMIT, "the group", 60.0):
@@ -416,7 +416,7 @@ async def test_every_monitor_has_the_figures_without_labels(monitored: Scraped) 
 async def test_readings_that_fail_repeatedly_are_dropped(
     monitored: Scraped, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A worker must not look healthy by its last reading; one failure amid a rebalance is bridged."""
+    """The last reading must not look healthy forever; a single failure is bridged."""
     sensor, monitor = monitored.sensor, Monitor()
     monitored.app.sensors.add(monitor)
     monkeypatch.setattr(sensor_module.MetricsSensor, "not_ready", lambda self: [])
@@ -443,16 +443,16 @@ async def test_readings_that_fail_repeatedly_are_dropped(
 async def test_statsd_and_datadog_get_gauges(
     monitored: Scraped, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Labels are tags of Datadog's and part of StatsD's names; one that fails is logged once."""
+    """Labels are tags in Datadog and parts of the name in StatsD; a failure is logged once."""
     sent: dict[str, list[Any]] = {"statsd": [], "datadog": []}
 
     class StatsD(Monitor):
-        """As Faust's monitor for it."""
+        """A stub of Faust's monitor."""
 
         client = SimpleNamespace(gauge=lambda name, value: sent["statsd"].append((name, value)))
 
     class Broken(Monitor):
-        """A daemon that is not there."""
+        """A monitor without a daemon."""
 
         client = SimpleNamespace(gauge=lambda name, value: 1 / 0)
 
@@ -471,7 +471,7 @@ async def test_statsd_and_datadog_get_gauges(
 
 
 async def test_faust_s_prometheus_monitor_brings_the_figures_to_its_page(shop: Shop) -> None:
-    """In the default registry; and they go with the app."""
+    """The series are in the default registry, and are removed with the app."""
     a = shop.start("a")
     a.app.sensors.add(PrometheusMonitor(metrics=FaustMetrics.create(CollectorRegistry(), "shop")))
     a.sensor._look_once()
@@ -481,7 +481,7 @@ async def test_faust_s_prometheus_monitor_brings_the_figures_to_its_page(shop: S
 
 
 async def test_apps_of_one_process_share_a_registry() -> None:
-    """Told apart by their label."""
+    """The label ``app`` distinguishes them."""
     registry = CollectorRegistry()
     for name in ("shop", "bank"):
         app = make_app("http://w", app_id=name, broker="kafka://127.0.0.1:1")
@@ -494,7 +494,7 @@ async def test_apps_of_one_process_share_a_registry() -> None:
 
 
 async def test_opentelemetry_has_an_instrument_for_each_figure(monitored: Scraped) -> None:
-    """Read by its own SDK; histograms count from when the monitor is there."""
+    """OpenTelemetry's SDK reads them; histograms count from the monitor's start."""
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
@@ -519,7 +519,7 @@ async def test_opentelemetry_has_an_instrument_for_each_figure(monitored: Scrape
 
 
 async def test_it_is_installed_once_with_each_app_that_chose_the_assignor() -> None:
-    """By the fixup; a second call does nothing."""
+    """The fixup installs it; a second call has no effect."""
     app = make_app("http://w", assignor="faust_assigner:PartitionAssignor", broker="kafka://x")
     app.finalize()
     (sensor,) = [s for s in app.sensors if isinstance(s, MetricsSensor)]
@@ -528,7 +528,7 @@ async def test_it_is_installed_once_with_each_app_that_chose_the_assignor() -> N
 
 
 async def test_a_decision_is_counted_by_what_it_moves_and_takes(shop: Shop) -> None:
-    """Cold moves are those without a copy; tasks off target wait for one; seconds are seconds."""
+    """Cold moves have no copy, tasks off target wait for a copy, and times are in seconds."""
     a = shop.start("a")
     shop.rebalance()
     first = a.of("moves_total")[()]
@@ -557,7 +557,7 @@ async def test_a_decision_is_counted_by_what_it_moves_and_takes(shop: Shop) -> N
 
 
 async def test_figures_that_cannot_be_read_are_logged_once(shop: Shop, caplog: Any) -> None:
-    """Each second would fill the log."""
+    """A line each second would fill the log."""
     a = shop.start("a")
 
     def broken() -> None:
@@ -570,7 +570,7 @@ async def test_figures_that_cannot_be_read_are_logged_once(shop: Shop, caplog: A
 
 
 async def test_a_hand_over_and_a_revocation_have_an_age(shop: Shop) -> None:
-    """The oldest of the two."""
+    """The gauge has the age of the oldest wait."""
     a = shop.start("a")
     waits = waits_of(a.app)
     with waits.during(f"{HAND_OVER} of 2 partitions", "records", 60.0):

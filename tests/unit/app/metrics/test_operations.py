@@ -1,4 +1,4 @@
-"""The page, the board and the alert rules speak of metrics that there are; each alert fires at its fault."""
+"""Metrics page, board and alert rules use existing metrics; each alert fires at its fault."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SOURCE = TP("orders", 0)
 
 
 def test_the_page_is_the_tables(tmp_path: Path) -> None:
-    """A stale page is written anew with ``python -m faust_assigner.app.metrics.page``."""
+    """The command ``python -m faust_assigner.app.metrics.page`` updates the page."""
     page.main([str(tmp_path / "page")])
     assert (
         (tmp_path / "page").read_text()
@@ -51,13 +51,13 @@ def test_the_page_is_the_tables(tmp_path: Path) -> None:
 
 
 def panels() -> list[dict[str, Any]]:
-    """The board's panels, as Grafana reads them."""
+    """Return the board's panels, as Grafana reads them."""
     found: list[dict[str, Any]] = json.loads((DOCS / "operations/board.json").read_text())["panels"]
     return found
 
 
 def test_each_panel_has_an_id_and_a_place_of_its_own() -> None:
-    """Grafana draws panels of one place over each other, and confuses panels and lines of one id."""
+    """Grafana draws panels with the same place over each other, and confuses equal ids."""
     places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels()]
     ids = [panel["id"] for panel in panels()]
     assert len(set(places)) == len(set(ids)) == len(panels())
@@ -68,14 +68,14 @@ def test_each_panel_has_an_id_and_a_place_of_its_own() -> None:
 
 
 def expressions() -> list[str]:
-    """Those of the rules and the board."""
+    """Return the expressions of the rules and the board."""
     lines = [target["expr"] for panel in panels() for target in panel["targets"]]
     return [rule["expr"] for rule in RULES.values()] + lines
 
 
 @pytest.mark.parametrize("expression", expressions())
 def test_an_expression_parses_and_names_metrics_that_there_are(expression: str) -> None:
-    """By a parser of PromQL."""
+    """A PromQL parser checks the expression."""
     promql_parser.parse(expression.replace("$__rate_interval", "5m"))
     named = set(re.findall(rf"\b{PREFIX}\w+", expression))
     assert named
@@ -83,7 +83,7 @@ def test_an_expression_parses_and_names_metrics_that_there_are(expression: str) 
 
 
 def test_rules_have_a_severity_and_say_what_to_do() -> None:
-    """As Prometheus wants them: durations, and texts."""
+    """Durations and texts have Prometheus's format."""
     assert len(RULES) == len(GROUP["rules"])
     for rule in RULES.values():
         assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
@@ -96,7 +96,7 @@ def test_rules_have_a_severity_and_say_what_to_do() -> None:
 
 
 class Bench(NamedTuple):
-    """Two members of one group; the first one is scraped. ``patch`` is undone after the test."""
+    """Two members of a group; the first is scraped. ``patch`` is undone after the test."""
 
     shop: Shop
     a: Scraped
@@ -104,17 +104,17 @@ class Bench(NamedTuple):
 
 
 async def frozen(bench: Bench) -> None:
-    """Its scrape fails from now on."""
+    """Make the member's scrapes fail."""
     bench.a.is_frozen = True
 
 
 async def cut_off(bench: Bench) -> None:
-    """The group answers no heartbeat."""
+    """Let the group answer no heartbeat."""
     bench.a.app._consumer.is_surely_member = lambda: False
 
 
 async def stuck(bench: Bench) -> None:
-    """An agent does not finish a record."""
+    """Let an agent hold a record without finishing."""
     owned = min(tp for tp in bench.a.app.assignor.assigned_actives() if tp.topic == "orders")
     bench.a.app._consumer._unacked_messages = (SimpleNamespace(tp=owned, offset=7),)
     bench.a.of("standing_seconds")
@@ -122,21 +122,21 @@ async def stuck(bench: Bench) -> None:
 
 
 async def hanging_round(bench: Bench) -> None:
-    """A rebalance does not end."""
+    """Start a rebalance that does not end."""
     bench.a.sensor.on_rebalance_start(bench.a.app)
     bench.a.app.rebalancing = True
     bench.a.clock.now += 601
 
 
 async def hanging_commit(bench: Bench) -> None:
-    """The group does not answer a commit."""
+    """Let a commit wait for the group's answer."""
     waits = waits_of(bench.a.app)
     waits._waits.append(Wait(COMMIT, "the group", 90.0))
     waits.look(61.0, group_answers=True)
 
 
 async def slow_copy(bench: Bench) -> None:
-    """The changelog grows faster than its copies are filled."""
+    """Let the changelog grow faster than its standbys catch up."""
     ends = [0]
 
     async def ends_of(app: Any, tps: list[TP]) -> dict[TP, int]:
@@ -154,14 +154,14 @@ async def slow_copy(bench: Bench) -> None:
 
 
 async def full_disk(bench: Bench) -> None:
-    """A twentieth is free."""
+    """Leave a twentieth of the disk free."""
     usage = SimpleNamespace(total=1000, used=950, free=50)
     bench.patch.setattr(shutil, "disk_usage", lambda path: usage)
     bench.a.sensor._disk = readings.disk(Path("/nowhere/tables"))
 
 
 async def liar(bench: Bench) -> None:
-    """A member's claims do not decode."""
+    """Spoil a member's claims."""
     join_bytes = bench.shop.join_bytes
 
     def spoiled() -> dict[str, bytes]:
@@ -175,7 +175,7 @@ async def liar(bench: Bench) -> None:
 
 
 async def flapping(bench: Bench) -> None:
-    """A member comes and goes."""
+    """Let a member join and leave repeatedly."""
     for turn in range(6):
         bench.shop.remove("b" if turn == 0 else f"b{turn - 1}")
         bench.shop.rebalance()
@@ -185,18 +185,18 @@ async def flapping(bench: Bench) -> None:
 
 
 async def fenced(bench: Bench) -> None:
-    """The group went on without it."""
+    """Let the group continue without this member."""
     bench.a.app._consumer.fence.lose()
 
 
 async def corrupt(bench: Bench) -> None:
-    """A batch cannot be read."""
+    """Let a batch be unreadable."""
     fetcher = bench.a.app._consumer.fetcher
     fetcher.aside.unreadable(SOURCE, STATE, ValueError("corrupt"), 0.0)
 
 
 async def failing_planner(bench: Bench) -> None:
-    """It raises."""
+    """Let the planner raise an error."""
 
     def fails(*_: Any, **__: Any) -> Any:
         raise ArithmeticError("on purpose")
@@ -206,7 +206,7 @@ async def failing_planner(bench: Bench) -> None:
 
 
 class State:
-    """aiokafka's of a partition."""
+    """A stub of aiokafka's partition state."""
 
     position = 7
 
@@ -232,12 +232,12 @@ FAULTS: dict[str, Callable[[Bench], Awaitable[None]]] = {
 
 
 def test_each_alert_has_a_fault() -> None:
-    """And each fault an alert."""
+    """Each fault has an alert, too."""
     assert {f"FaustAssigner{name}" for name in FAULTS} == set(RULES)
 
 
 async def healthy(shop: Shop, patch: pytest.MonkeyPatch) -> Bench:
-    """Two members with caught-up copies of each other's tables."""
+    """Start two members with caught-up standbys of each other's tables."""
 
     async def ends_of(app: Any, tps: list[TP]) -> dict[TP, int]:
         return dict.fromkeys(tps, 500)
@@ -263,7 +263,7 @@ async def healthy(shop: Shop, patch: pytest.MonkeyPatch) -> Bench:
 
 
 def scrape(bench: Bench, at: float) -> Scrape:
-    """What Prometheus would have of both members."""
+    """Return the samples that Prometheus would have of both members."""
     found: dict[Any, float] = {}
     for name, one in (("a", bench.a), ("b", bench.shop.scraped["b"])):
         target = {("job", "shop"), ("instance", name)}
@@ -278,7 +278,7 @@ def scrape(bench: Bench, at: float) -> Scrape:
 async def test_an_alert_fires_at_its_fault_and_not_before(
     alert: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By its expression over scrapes a minute apart; how long it must hold is Prometheus' business."""
+    """The expression is evaluated over scrapes a minute apart, without its duration."""
     bench = await healthy(Shop(), monkeypatch)
     expression = RULES[f"FaustAssigner{alert}"]["expr"]
     before = [scrape(bench, 0.0), scrape(bench, 60.0)]
@@ -290,6 +290,6 @@ async def test_an_alert_fires_at_its_fault_and_not_before(
 async def test_a_worker_that_was_never_measured_is_no_silent_worker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Other jobs of the same Prometheus may be down without it."""
+    """Other jobs may be down before any worker was measured."""
     other: Scrape = (60.0, {("up", frozenset({("job", "else"), ("instance", "x")})): 0.0})
     assert evaluate(RULES["FaustAssignerWorkerSilent"]["expr"], [other]) == {}

@@ -1,4 +1,4 @@
-"""The parts of the metrics by themselves: counts, lags of copies, exporters, the disk, requests."""
+"""Separate parts of the metrics: counts, lags of standbys, exporters, the disk, requests."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ COPY = TP("shop-totals-changelog", 0)
 
 
 def test_an_observation_at_a_bound_is_in_the_bucket_of_the_bound_and_sums_add_up() -> None:
-    """Prometheus' bounds are upper bounds, inclusive."""
+    """Prometheus's bounds are inclusive upper bounds."""
     spread = Spread((0, 0, 0)).plus((0.5, 2.0), 2.0).plus((0.5, 2.0), 0.5).plus((0.5, 2.0), 9.0)
     assert (spread.counts, spread.total) == ((1, 1, 1), 11.5)
 
 
 def test_a_snapshot_keeps_its_values_while_events_are_counted() -> None:
-    """A scrape on another thread reads it meanwhile."""
+    """A scrape on another thread may read it meanwhile."""
     book = Book()
     book.count("moves", by=2)
     book.count("rounds_led", "join")
@@ -56,18 +56,18 @@ def test_a_snapshot_keeps_its_values_while_events_are_counted() -> None:
 
 
 def test_a_count_goes_before_a_reading_of_the_same_figure() -> None:
-    """A reading replaces the zero of the start."""
+    """A reading replaces the initial zero."""
     book = Book()
     assert book.snapshot({"moves": {(): 9.0}}).series["moves"] == {(): 9.0}
     book.count("moves", by=2)
     assert book.snapshot({"moves": {(): 9.0}}).series["moves"] == {(): 2.0}
 
 
-# -- lags of copies
+# -- lags of standbys
 
 
 class Lagging:
-    """A worker with one copy, a broker that answers after five seconds, and the clock."""
+    """A worker with one standby, a broker with answers after 5 s, and the clock."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock, self.end, self.read = Clock(), 10, 0
@@ -90,17 +90,17 @@ class Lagging:
         return dict.fromkeys(ends, self.read)
 
     def look(self) -> None:
-        """A request to the broker."""
+        """Send a request to the broker."""
         asyncio.run(self.copies.look())
 
     def lag(self) -> Any:
-        """(records, seconds), or None."""
+        """Return (records, seconds), or None."""
         return self.copies.lags(self.clock.now).get(COPY)
 
 
 @pytest.fixture
 def lagging(monkeypatch: pytest.MonkeyPatch) -> Lagging:
-    """The copy is empty, and the changelog has ten records."""
+    """The standby is empty, and the changelog has ten records."""
     return Lagging(monkeypatch)
 
 
@@ -121,9 +121,9 @@ def test_the_furthest_known_position_of_a_copy_counts(lagging: Lagging, by: str)
 def test_the_age_of_a_lag_is_counted_from_the_request_that_the_copy_has_reached(
     lagging: Lagging,
 ) -> None:
-    """A record may be written while the broker answers."""
+    """A record may be written before the broker's answer arrives."""
     lagging.read = 10
-    lagging.look()  # asked at 100
+    lagging.look()  # requested at 100 s
     assert lagging.lag() == (0, 0.0)
     lagging.end = 14
     lagging.clock.now = 120
@@ -135,7 +135,7 @@ def test_the_age_of_a_lag_is_counted_from_the_request_that_the_copy_has_reached(
 
 
 def test_a_copy_that_left_at_a_request_is_forgotten_at_once(lagging: Lagging) -> None:
-    """Also if it is back before the next reading."""
+    """This also holds if it returns before the next reading."""
     lagging.look()
     lagging.held = set()
     lagging.look()
@@ -150,7 +150,7 @@ def test_a_copy_that_left_at_a_request_is_forgotten_at_once(lagging: Lagging) ->
 
 
 def decided(*members: Member) -> RecentRounds:
-    """A round of these members over four tasks with a table, and a topic without load."""
+    """Return a round of these members over four stateful tasks and a weightless topic."""
     counts = {"orders": 4, COPY.topic: 4, "lead": 1}
     recent = RecentRounds()
     made = plan(members, counts, changelogs={COPY.topic}, weightless={"lead"})
@@ -161,7 +161,7 @@ def decided(*members: Member) -> RecentRounds:
 def test_a_promoted_task_of_a_departed_owner_has_no_source_and_an_idle_topic_is_no_move(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The limit of moves holds."""
+    """The number of recorded moves is limited."""
     topics = ("orders", COPY.topic, "lead")
     held = {"orders": (0, 1), COPY.topic: (0, 1)}
     members = (
@@ -187,7 +187,7 @@ def test_a_promoted_task_of_a_departed_owner_has_no_source_and_an_idle_topic_is_
 def test_a_recovery_stops_all_partitions_unless_the_worker_processes_the_rest(
     bench: Bench, *, of_app: bool
 ) -> None:
-    """Both Faust's flag of the app and that of its recovery count."""
+    """Both flags count: the app's and that of Faust's recovery."""
     where = bench.app if of_app else bench.recovery
     before = where.in_recovery
     assert bench.standing() == []
@@ -201,7 +201,7 @@ def test_a_recovery_stops_all_partitions_unless_the_worker_processes_the_rest(
 
 
 def test_a_slow_record_stands_still_since_it_became_the_oldest(bench: Bench) -> None:
-    """It counts after half a minute, with the time from its begin."""
+    """It counts after 30 s, with the time of its begin."""
     message = SimpleNamespace(tp=TP("orders", 3), offset=7)
     bench.consumer._unacked_messages.append(message)
     look = bench.sensor._still.look
@@ -215,7 +215,7 @@ def test_a_slow_record_stands_still_since_it_became_the_oldest(bench: Bench) -> 
 
 
 def test_a_restored_record_counts_as_progress_of_a_restore(bench: Bench) -> None:
-    """Counted by our recovery, or seen in the offsets of Faust's."""
+    """Our recovery counts it, or the offsets of Faust's recovery show it."""
     restores = Restores(bench.app)
     assert restores.stalled_s(100.0) == 0
     assert restores.stalled_s(107.0) == 7
@@ -238,13 +238,13 @@ def test_the_first_generation_is_an_assignment(bench: Bench) -> None:
     ("reasons", "status", "word"), [([], 200, "ready"), (["stops"], 503, "not ready")]
 )
 def test_a_probe_fails_with_its_reasons(reasons: list[str], status: int, word: str) -> None:
-    """Kubernetes reads the status alone."""
+    """Kubernetes reads only the status."""
     view = SimpleNamespace(json=lambda said, status: (said, status))
     assert probes._answer(view, "ready", reasons) == ({"status": word, "reasons": reasons}, status)
 
 
 async def test_a_page_of_the_ledger_is_asked_for_with_a_short_cursor(bench: Bench) -> None:
-    """Python refuses a number of thousands of digits with an error of its own."""
+    """Python refuses an integer of thousands of digits with its own error."""
     asked: list[Any] = []
 
     def page(group_id: str, cursor: str) -> Any:
@@ -262,7 +262,7 @@ async def test_a_page_of_the_ledger_is_asked_for_with_a_short_cursor(bench: Benc
 
 
 class Named(Monitor):
-    """A monitor of another name than Faust's own."""
+    """A monitor with another class name than Faust's own."""
 
 
 class Broken(Monitor):
@@ -272,7 +272,7 @@ class Broken(Monitor):
 
     @property
     def metric_counts(self) -> Any:
-        """Not to be had."""
+        """Raise the error."""
         if self.is_broken:
             raise RuntimeError("no connection")
         return {}
@@ -293,12 +293,12 @@ class Shown:
         self.read: dict[str, Any] = {}
 
     def snapshot(self) -> Any:
-        """All figures."""
+        """Return all figures."""
         return self.book.snapshot(self.read)
 
 
 def test_a_monitor_is_found_once_and_one_other_than_fausts_own_means_measured() -> None:
-    """However often the figures are pushed, and in any order of the monitors."""
+    """The number of pushes and the order of the monitors do not matter."""
     shown = Shown(Named(), Monitor())
     exporters = Exporters(shown)
     for _ in range(2):
@@ -311,7 +311,7 @@ def test_a_monitor_is_found_once_and_one_other_than_fausts_own_means_measured() 
 
 
 def test_a_figure_without_a_value_leaves_the_monitor() -> None:
-    """Its last value would stay for ever."""
+    """Its last value would otherwise stay forever."""
     monitor = Monitor()
     shown = Shown(monitor)
     exporters = Exporters(shown)
@@ -328,7 +328,7 @@ def test_a_figure_without_a_value_leaves_the_monitor() -> None:
 def test_a_monitor_that_fails_is_logged_once_and_the_others_get_the_figures(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A push comes every second."""
+    """Pushes come every second."""
     monitor = Monitor()
     exporters = Exporters(Shown(Broken(), monitor))
     for _ in range(3):
@@ -338,7 +338,7 @@ def test_a_monitor_that_fails_is_logged_once_and_the_others_get_the_figures(
 
 
 def test_a_closed_source_leaves_the_registry_and_the_others_stay() -> None:
-    """Two apps of one process share a collector; a second close has no effect."""
+    """Two apps of a process share a collector; a second close has no effect."""
     from prometheus_client import CollectorRegistry
 
     registry = CollectorRegistry()
@@ -359,14 +359,14 @@ def test_a_closed_source_leaves_the_registry_and_the_others_stay() -> None:
 def test_each_exporter_of_a_source_ends_with_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An app may have a monitor for Prometheus and one for OpenTelemetry."""
+    """An app may have monitors for both Prometheus and OpenTelemetry."""
     ended: list[str] = []
 
     class PrometheusMonitor(Monitor):
-        """By its name."""
+        """A monitor found by its class name."""
 
     class OpenTelemetryMonitor(Monitor):
-        """By its name."""
+        """A monitor found by its class name."""
 
         meter = None
 
@@ -386,7 +386,7 @@ def test_each_exporter_of_a_source_ends_with_it(
 
 
 def test_the_disk_of_a_folder_that_is_not_made_yet_is_that_of_its_parent(tmp_path: Path) -> None:
-    """Free bytes first, and never more than the size."""
+    """The free bytes never exceed the size."""
     free, size = readings.disk(tmp_path / "tables" / "v1") or (0, 0)
     assert size == shutil.disk_usage(tmp_path).total
     assert 0 < free < size
@@ -395,7 +395,7 @@ def test_the_disk_of_a_folder_that_is_not_made_yet_is_that_of_its_parent(tmp_pat
 def test_a_disk_that_does_not_answer_has_no_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A network file system may be away."""
+    """A network file system may be unavailable."""
 
     def fails(folder: Path) -> Any:
         raise OSError("stale handle")
@@ -408,7 +408,7 @@ def test_a_disk_that_does_not_answer_has_no_figures(
 
 
 class Asks:
-    """Counts the requests of a sensor for lags."""
+    """Counts a sensor's requests for lags."""
 
     def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count, self.error = 0, None
@@ -431,12 +431,12 @@ class Asks:
 
 @pytest.fixture
 def asks(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Asks:
-    """A sensor whose requests are counted."""
+    """A sensor with counted requests."""
     return Asks(bench, monkeypatch)
 
 
 async def test_a_document_asks_the_brokers_again_once_the_answer_is_old(asks: Asks) -> None:
-    """Else it shows lags of another time."""
+    """Otherwise it would show outdated lags."""
     await asks.sensor.document()
     asks.clock.now += ASK_S
     await asks.sensor.document()
@@ -468,7 +468,7 @@ async def test_requests_are_rare_unless_a_tool_or_a_monitor_uses_the_answers(ask
 async def test_table_files_are_measured_only_while_a_tool_asks(
     asks: Asks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No metric has their sizes, and a measurement reads the folder of each partition."""
+    """No metric has their sizes, and a measurement reads each partition's folder."""
     measured: list[float] = []
     monkeypatch.setattr(
         sensor_module, "state_sizes", lambda *_: measured.append(asks.clock.now) or {}
@@ -507,7 +507,7 @@ async def test_a_request_is_not_made_twice_at_a_time_and_a_failed_one_is_made_ag
 
 
 async def test_a_round_has_an_age_only_while_it_is_under_way(asks: Asks) -> None:
-    """In the document as in the figures."""
+    """This holds for the document and for the figures."""
     sensor, app = asks.sensor, asks.sensor.app
     sensor.on_rebalance_start(app)
     asks.clock.now += 7

@@ -1,4 +1,4 @@
-"""What a worker answers to Kubernetes: ready while it works or restores as it should, else why not."""
+"""A worker's answers to Kubernetes: ready during normal work or restores, else the reasons."""
 
 from __future__ import annotations
 
@@ -52,31 +52,31 @@ class Bench:
         self.own()
 
     def own(self) -> None:
-        """It has an assignment."""
+        """Give the worker an assignment."""
         assignor = self.app.assignor
         assignor._memory = Memory(generation=4)
         assignor._active_tps = {ORDERS, LOG}
 
     def reasons(self, after_s: float = 0.0) -> list[str]:
-        """Why it is not ready ``after_s`` from now, having been looked at meanwhile."""
+        """Return the reasons of unreadiness ``after_s`` from now, after a first check now."""
         self.sensor.not_ready()
         self.clock.now += after_s
         return self.sensor.not_ready()
 
     def standing(self) -> list[tuple[Any, str]]:
-        """What stands still, and why."""
+        """Return the partitions that stand still, with their reasons."""
         return [(one.tp, one.reason) for one in self.sensor._still.look(self.clock.now)]
 
 
 class State:
-    """aiokafka's of a partition."""
+    """A stub of aiokafka's partition state."""
 
     position = 7
 
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    """A worker that works."""
+    """A worker in normal work."""
     made = Bench()
     monkeypatch.setattr(type(made.app.tables), "recovery", made.recovery)
     yield made
@@ -84,7 +84,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
 
 
 async def test_a_worker_that_works_is_ready(bench: Bench) -> None:
-    """And one that was given nothing: it is idle, as it should be."""
+    """A worker without partitions is ready too: it is idle by assignment."""
     assert bench.reasons() == []
     bench.app.assignor._active_tps = set()
     assert bench.reasons(600) == []
@@ -97,13 +97,13 @@ async def test_before_the_first_assignment_it_is_not_ready(bench: Bench) -> None
 
 
 async def test_a_worker_that_stops_is_not_ready(bench: Bench) -> None:
-    """So that requests go elsewhere while it hands over."""
+    """Requests then go to other workers during the hand-over."""
     bench.app.assignor.leaves = True
     assert bench.reasons() == ["the worker stops and hands its partitions over"]
 
 
 async def test_a_restore_that_makes_progress_is_as_it_should_be(bench: Bench) -> None:
-    """For however long it takes; one that makes none is named after a while."""
+    """Its duration does not matter; a restore without progress is reported after a while."""
     bench.recovery.is_taking_on = True
     bench.consumer._paused_partitions.add(ORDERS)
     for offset in range(5):
@@ -115,7 +115,7 @@ async def test_a_restore_that_makes_progress_is_as_it_should_be(bench: Bench) ->
 
 
 async def test_a_new_assignment_begins_the_time_without_progress_anew(bench: Bench) -> None:
-    """The worker has other tables to restore then."""
+    """The worker then restores other tables."""
     bench.recovery.is_taking_on = True
     bench.consumer._paused_partitions.add(ORDERS)
     assert bench.reasons(STALLED_S - 1) == []
@@ -135,17 +135,17 @@ async def test_a_process_that_takes_no_partitions_is_ready_without_an_assignment
 
 
 def silent(bench: Bench) -> None:
-    """The group answers no heartbeat."""
+    """Let the group answer no heartbeat."""
     bench.consumer.is_surely_member = lambda: False
 
 
 def unreadable(bench: Bench) -> None:
-    """Its records are corrupt."""
+    """Let its records be corrupt."""
     bench.fetcher.aside.unreadable(ORDERS, STATE, ValueError("corrupt"), 0.0)
 
 
 def busy(bench: Bench) -> None:
-    """An agent does not finish a record."""
+    """Let an agent hold two records."""
     bench.consumer._unacked_messages = [
         SimpleNamespace(tp=ORDERS, offset=9),
         SimpleNamespace(tp=ORDERS, offset=7),
@@ -153,27 +153,27 @@ def busy(bench: Bench) -> None:
 
 
 def refused(bench: Bench) -> None:
-    """Its broker answers with an error."""
+    """Let its broker answer with an error."""
     bench.fetcher.refused.refused(ORDERS, STATE, 0.0)
 
 
 def paused(bench: Bench) -> None:
-    """Something else paused it."""
+    """Pause the partition for another reason."""
     bench.consumer._paused_partitions.add(ORDERS)
 
 
 def going(bench: Bench) -> None:
-    """It goes to another worker."""
+    """Let the partition move to another worker."""
     bench.consumer.leaving = frozenset({ORDERS})
 
 
 def stopped(bench: Bench) -> None:
-    """A rebalance stops everything."""
+    """Let a rebalance stop all partitions."""
     bench.consumer.between_generations = True
 
 
 STATE = State()
-#: Reason -> what brings it about, the seconds for which it is no fault.
+#: Reason -> (its cause, the seconds during which it is no fault).
 BROUGHT: dict[str, tuple[Any, float]] = {
     "group": (silent, 0.0),
     "unreadable": (unreadable, 0.0),
@@ -186,13 +186,13 @@ BROUGHT: dict[str, tuple[Any, float]] = {
 
 
 def test_each_reason_is_brought_about() -> None:
-    """But a restore's, which has a test of its own."""
+    """The reason ``restoring`` has its own test."""
     assert {*BROUGHT, "restoring"} == REASONS.keys()
 
 
 @pytest.mark.parametrize("reason", list(BROUGHT))
 async def test_a_standstill_is_named_once_it_takes_too_long(bench: Bench, reason: str) -> None:
-    """Not before; and gone with its cause, when the time begins anew."""
+    """The reason ends with its cause, and its time then restarts."""
     bring_about, patience_s = BROUGHT[reason]
     bring_about(bench)
     named = [f"1 partition stands still: {REASONS[reason]}"]
@@ -204,7 +204,7 @@ async def test_a_standstill_is_named_once_it_takes_too_long(bench: Bench, reason
 
 
 async def test_the_time_of_a_standstill_begins_anew_with_another_reason(bench: Bench) -> None:
-    """59 s of a hand-over and 59 s of a round are two waits, each within its time."""
+    """59 s of a hand-over and 59 s of a round are separate waits, each within its limit."""
     going(bench)
     assert bench.reasons(59) == []
     bench.consumer.leaving = frozenset()
@@ -214,7 +214,7 @@ async def test_the_time_of_a_standstill_begins_anew_with_another_reason(bench: B
 
 
 async def test_the_time_of_a_standstill_begins_anew_once_it_was_over(bench: Bench) -> None:
-    """Two short pauses are no long one."""
+    """Two short pauses do not add up."""
     for _ in range(2):
         paused(bench)
         assert bench.reasons(59) == []
@@ -223,7 +223,7 @@ async def test_the_time_of_a_standstill_begins_anew_once_it_was_over(bench: Benc
 
 
 async def test_a_record_that_is_followed_by_the_next_is_no_standstill(bench: Bench) -> None:
-    """Streams are slow, not stuck: the oldest record is another one each time."""
+    """Streams are slow but not stuck: the oldest record changes each time."""
     for offset in range(10):
         bench.consumer._unacked_messages = [SimpleNamespace(tp=ORDERS, offset=offset)]
         assert bench.reasons(RECORD_S - 1) == []
@@ -232,7 +232,7 @@ async def test_a_record_that_is_followed_by_the_next_is_no_standstill(bench: Ben
 async def test_what_has_ended_makes_a_worker_not_live(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the watchdog finds it; the worker ends by itself soon."""
+    """The watchdog finds the problem; the worker ends soon."""
     assert live_problems(SimpleNamespace(crashed=False, tables=SimpleNamespace())) == []
     tables = SimpleNamespace(problems=lambda: [("fetcher", "the fetcher has ended")])
     app = SimpleNamespace(crashed=False, tables=tables)
@@ -241,7 +241,7 @@ async def test_what_has_ended_makes_a_worker_not_live(
 
 
 async def test_the_pages_are_added_once_when_the_web_server_is_set_up(bench: Bench) -> None:
-    """Not before: whether there is one may still be decided on the command line."""
+    """Before that, the command line may still turn the server off."""
     install(bench.app)
     assert "web" not in vars(bench.app)
     for _ in range(2):
@@ -259,7 +259,7 @@ async def test_the_pages_are_added_once_when_the_web_server_is_set_up(bench: Ben
 
 
 async def test_the_oldest_record_under_way_is_the_one_that_counts(bench: Bench) -> None:
-    """With concurrency later ones come and go beside it."""
+    """With concurrency, later records come and go beside it."""
     for offset in (5, 6, 7):
         bench.consumer._unacked_messages = [record(4), record(offset)]
         bench.reasons(RECORD_S / 2)
@@ -267,5 +267,5 @@ async def test_the_oldest_record_under_way_is_the_one_that_counts(bench: Bench) 
 
 
 def record(offset: int) -> Any:
-    """Under way."""
+    """Return a record in progress."""
     return SimpleNamespace(tp=ORDERS, offset=offset, acked=False)

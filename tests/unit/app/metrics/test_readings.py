@@ -1,4 +1,4 @@
-"""A worker's readings, standstills, lags and events as a whole, with several partitions of each kind."""
+"""A worker's readings, standstills, lags and events, with several partitions of each kind."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LOGS = [TP(LOG, number) for number in range(6)]
 
 
 class App:
-    """A worker that owns orders 0 to 5 and logs 0 and 1, and copies logs 2 to 4."""
+    """A worker that owns orders 0 to 5 and logs 0 and 1, with standbys of logs 2 to 4."""
 
     def __init__(self) -> None:
         self.counters: Counter[str] = Counter()
@@ -75,7 +75,7 @@ class Aside:
         self.tps: set[TP] = set()
 
     def partitions(self) -> set[TP]:
-        """These."""
+        """Return these partitions."""
         return self.tps
 
 
@@ -89,7 +89,7 @@ def app() -> App:
 
 
 def read(monkeypatch: pytest.MonkeyPatch, app: App, **ages: float) -> dict[str, Any]:
-    """The readings of the worker while waits have these ages."""
+    """Return the worker's readings while waits have these ages."""
     waits = SimpleNamespace(age_s=lambda *kinds: ages.get(kinds[0]))
     monkeypatch.setattr(readings, "waits_of", lambda app: waits)
     monkeypatch.setattr(readings, "corrupt_folders", lambda app: 4)
@@ -99,7 +99,7 @@ def read(monkeypatch: pytest.MonkeyPatch, app: App, **ages: float) -> dict[str, 
 
 
 def test_a_worker_s_readings_are_these(monkeypatch: pytest.MonkeyPatch, app: App) -> None:
-    """Each counter under its own name; labels are topic and partition."""
+    """Each counter has its own name; labels are topic and partition."""
     for number, key in enumerate(COUNTED):
         app.counters[key] = 100 + number
     app.fetcher.aside.tps = {ORDERS[0], ORDERS[1], LOGS[0]}
@@ -131,7 +131,7 @@ def test_a_worker_s_readings_are_these(monkeypatch: pytest.MonkeyPatch, app: App
 
 
 def test_what_a_worker_does_not_have_is_not_read(monkeypatch: pytest.MonkeyPatch, app: App) -> None:
-    """Faust's own recovery has no progress; before an assignment the group's silence means nothing."""
+    """Faust's own recovery has no progress; silence counts only after an assignment."""
     names = {"fences", "group_silent_seconds", "restored_records", "restore_remaining_records"}
     assert names & read(monkeypatch, app).keys() == {"fences", "group_silent_seconds"}
     app.assignor.generation = 0
@@ -152,7 +152,7 @@ def test_what_a_worker_does_not_have_is_not_read(monkeypatch: pytest.MonkeyPatch
 
 
 def test_standstills_and_lags_are_read_by_partition() -> None:
-    """Reasons are counted over all of them; records and seconds are not mixed up."""
+    """Reasons are counted over all partitions; records and seconds stay separate."""
     still = [
         StalledPartition(ORDERS[0], "paused", 90.0),
         StalledPartition(ORDERS[3], "round", 95.0),
@@ -179,7 +179,7 @@ def test_standstills_and_lags_are_read_by_partition() -> None:
 def test_the_disk_of_the_nearest_folder_is_read(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """An existing one by itself; the root is the last."""
+    """An existing folder is read itself; the last parent is the root."""
     asked: list[Path] = []
 
     def usage(folder: Path) -> Any:
@@ -194,7 +194,7 @@ def test_the_disk_of_the_nearest_folder_is_read(
 
 
 def test_a_decision_s_figures_count_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each figure by its own array."""
+    """Each figure has its own array."""
     monkeypatch.setattr(readings, "uncovered", lambda inputs, plan: 5)
     plan: Any = SimpleNamespace(
         layout=SimpleNamespace(tasks=6),
@@ -216,7 +216,7 @@ def test_a_decision_s_figures_count_tasks(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_each_partition_stands_still_for_the_first_of_its_reasons(app: App) -> None:
-    """In the order of the partitions; changelogs and partitions without a reason are not named."""
+    """Partitions come in order; changelogs and partitions without a reason are left out."""
     still, now = StalledPartitions(app), 200.0
     consumer = app._consumer
     consumer._unacked_messages = [record(ORDERS[4], 9), record(ORDERS[4], 7), record(ORDERS[1], 3)]
@@ -247,12 +247,12 @@ def test_each_partition_stands_still_for_the_first_of_its_reasons(app: App) -> N
 
 
 def record(tp: TP, offset: int) -> Any:
-    """A record under way."""
+    """Return a record in progress."""
     return SimpleNamespace(tp=tp, offset=offset)
 
 
 def test_the_oldest_record_of_each_partition_is_timed_by_itself(app: App) -> None:
-    """One that is done makes room for the next, whose time begins; a moment less is no standstill."""
+    """The next record's time starts after it; a moment less is no standstill."""
     still, consumer = StalledPartitions(app), app._consumer
     consumer._unacked_messages = [record(ORDERS[0], 5), record(ORDERS[1], 5)]
     still.look(100.0)
@@ -275,7 +275,7 @@ def test_the_oldest_record_of_each_partition_is_timed_by_itself(app: App) -> Non
 def test_a_recovery_that_lets_the_rest_flow_stops_its_own_partitions_alone(
     app: App, flag: str
 ) -> None:
-    """Faust's own recovery stops all of them."""
+    """Faust's own recovery stops all partitions."""
     (app if flag == "app" else app.recovery).in_recovery = True
     still = StalledPartitions(app)
     assert still.look(1.0) == ()
@@ -290,12 +290,12 @@ def test_a_recovery_that_lets_the_rest_flow_stops_its_own_partitions_alone(
 
 
 def problems(app: Any, *still: StalledPartition, now: float, stalled_s: float = 0.0) -> list[str]:
-    """Why the worker is not ready."""
+    """Return the reasons why the worker is not ready."""
     return ready_problems(app, still, now=now, stalled_s=stalled_s)
 
 
 def test_the_reasons_of_a_worker_that_is_not_ready_are_counted(app: App) -> None:
-    """In their fixed order, each after its own patience; a restore has one by its progress."""
+    """Reasons come in a fixed order with separate limits; a restore's limit needs its progress."""
     still = [
         StalledPartition(ORDERS[0], "paused", 40.0),
         StalledPartition(ORDERS[1], "paused", 40.1),
@@ -322,7 +322,7 @@ def test_the_reasons_of_a_worker_that_is_not_ready_are_counted(app: App) -> None
 
 @pytest.mark.parametrize("stops", ["app", "assignor"])
 def test_a_worker_that_stops_says_so_before_all_else(app: App, stops: str) -> None:
-    """Before its first assignment, too; a process without partitions never does."""
+    """This also holds before its first assignment; a process without partitions is ready."""
     app.assignor.generation = -1
     assert problems(app, now=1.0) == ["the group has not given this worker an assignment yet"]
     if stops == "app":
@@ -336,7 +336,7 @@ def test_a_worker_that_stops_says_so_before_all_else(app: App, stops: str) -> No
 
 
 def test_progress_of_a_restore_is_any_of_three_numbers(app: App) -> None:
-    """Offsets are summed over the partitions; an empty table is at -1; the same numbers are none."""
+    """The numbers are generation, total and the sum of offsets; an empty table has -1."""
     restores = Restores(app)
     assert restores.stalled_s(10.0) == 0.0
     app.recovery.active_offsets = {LOGS[0]: 3, LOGS[1]: None}
@@ -354,11 +354,11 @@ def test_progress_of_a_restore_is_any_of_three_numbers(app: App) -> None:
     assert restores.stalled_s(51.5) == 1.5
 
 
-# -- lags of several copies
+# -- lags of several standbys
 
 
 async def test_each_copy_has_its_own_lag(monkeypatch: pytest.MonkeyPatch, app: App) -> None:
-    """Asked for together, in order; a copy that left is forgotten, and the others keep their times."""
+    """A single request covers all; a removed standby is forgotten, the others keep their times."""
     now, asked = 100.0, list[Any]()
     ends = {LOGS[2]: 50, LOGS[3]: 60, LOGS[4]: 70}
     at = {LOGS[2]: 50, LOGS[3]: 20, LOGS[4]: 0}
@@ -420,7 +420,7 @@ def test_a_histogram_has_a_bucket_for_each_bound_and_one_beyond() -> None:
 
 
 def test_listeners_of_a_histogram_get_its_observations_alone() -> None:
-    """All of them, each once; counts begin at nothing and are kept by their labels."""
+    """Each listener is called once; counts start at 0 and are kept by label."""
     book, heard = Book(), list[Any]()
     book.listen("round_seconds", lambda value: heard.append(("one", value)))
     book.listen("round_seconds", lambda value: heard.append(("two", value)))
@@ -443,7 +443,7 @@ def test_listeners_of_a_histogram_get_its_observations_alone() -> None:
 
 
 class Source:
-    """An app's figures: two without labels, one with."""
+    """An app's figures: two without labels, one with labels."""
 
     app_id, book = "shop", Book()
 
@@ -451,7 +451,7 @@ class Source:
         self.app = SimpleNamespace(sensors=list(sensors))
 
     def snapshot(self) -> Any:
-        """The figures."""
+        """Return the figures."""
         return SimpleNamespace(
             series={
                 "rounds": {(): 3.0},
@@ -462,30 +462,30 @@ class Source:
 
 
 class Client:
-    """Notes gauges."""
+    """A client that records gauges."""
 
     def __init__(self) -> None:
         self.sent: list[Any] = []
 
     def gauge(self, name: str, value: float, **more: Any) -> None:
-        """Send."""
+        """Record the gauge."""
         self.sent.append((name, value, *more.values()))
 
 
 class StatsdMonitor(Monitor):
-    """By its name."""
+    """A monitor found by its class name."""
 
     client: Any = None
 
 
 class DatadogMonitor(Monitor):
-    """By its name."""
+    """A monitor found by its class name."""
 
     client: Any = None
 
 
 def test_monitors_get_figures_in_their_own_form() -> None:
-    """StatsD's names hold the labels without foreign characters; a value that is gone leaves the page."""
+    """StatsD's names contain cleaned labels; a figure without a value is removed."""
     statsd, datadog, plain = StatsdMonitor(), DatadogMonitor(), Monitor()
     statsd.client, datadog.client = Client(), Client()
     for one in (statsd, datadog, plain):
@@ -510,7 +510,7 @@ def test_monitors_get_figures_in_their_own_form() -> None:
 
 
 def test_a_new_monitor_is_found_at_the_next_push(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without one no snapshot is taken; each kind of exporter begins once and is closed once."""
+    """Without monitors no snapshot is taken; each exporter starts once and is closed once."""
     acts: list[Any] = []
     prometheus = type("PrometheusMonitor", (Monitor,), {})()
     otel = type("OpenTelemetryMonitor", (Monitor,), {"meter": "meter"})()
@@ -544,7 +544,7 @@ def test_a_new_monitor_is_found_at_the_next_push(monkeypatch: pytest.MonkeyPatch
 
 
 def test_moves_are_named_with_their_rules_and_members() -> None:
-    """By instance id, else by member id; weightless groups and tasks without an owner are left out."""
+    """Names are instance ids, else member ids; weightless groups and unowned tasks are left out."""
     groups = (
         SimpleNamespace(weightless=True, topics=("leader",)),
         SimpleNamespace(weightless=False, topics=("orders", "log")),
@@ -588,7 +588,7 @@ def test_moves_are_named_with_their_rules_and_members() -> None:
 
 
 class Sensing:
-    """A sensor whose readings and parts are made up; the clock stands at 500."""
+    """A sensor with stubbed readings and parts; the clock starts at 500."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, app: App) -> None:
         self.app, self.now = app, 500.0
@@ -609,12 +609,12 @@ class Sensing:
 
 @pytest.fixture
 def sensing(monkeypatch: pytest.MonkeyPatch, app: App) -> Sensing:
-    """One."""
+    """A sensing fixture."""
     return Sensing(monkeypatch, app)
 
 
 def test_a_look_reads_all_figures_of_this_moment(sensing: Sensing) -> None:
-    """Those of the disk and of a round where there are any; a leader's until the next generation."""
+    """Disk and round figures are optional; a leader's figures end with the next generation."""
     sensor, app = sensing.sensor, sensing.app
     sensor.look()
     base: dict[str, Any] = {
@@ -647,7 +647,7 @@ def test_a_look_reads_all_figures_of_this_moment(sensing: Sensing) -> None:
 async def test_a_document_gets_what_the_worker_knows_now(
     sensing: Sensing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a request that is not older than its limit; a request under way is waited for shortly."""
+    """An answer within its age limit is reused."""
     sensor, app = sensing.sensor, sensing.app
     monkeypatch.setattr(sensor_module, "status_of", lambda app, **of: (app, of))
     asks: list[float] = []
@@ -684,7 +684,7 @@ async def test_a_document_gets_what_the_worker_knows_now(
 def test_a_decision_is_counted_as_a_whole(
     sensing: Sensing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Cold moves are summed; a second decision adds to the first and replaces its gauges."""
+    """Cold moves are summed; a second decision adds to the counters and replaces the gauges."""
     sensor = sensing.sensor
     decided: list[Any] = []
     monkeypatch.setattr(sensor_module, "moved_tasks", lambda plan: plan.moves)
@@ -708,7 +708,7 @@ def test_a_decision_is_counted_as_a_whole(
 
 
 def test_a_round_is_noted_from_its_begin_to_its_end(sensing: Sensing) -> None:
-    """Its answer with the machine's time, its end with its seconds; a round without an answer, too."""
+    """The answer has the wall time, the end its seconds; a round may lack an answer."""
     sensor, app = sensing.sensor, sensing.app
     outcome = Outcome(trigger="join")
     app.assignor._memory = SimpleNamespace(answer=SimpleNamespace(outcome=outcome))
@@ -732,7 +732,7 @@ def test_a_round_is_noted_from_its_begin_to_its_end(sensing: Sensing) -> None:
 
 
 def test_gauges_are_dropped_after_five_failed_looks(sensing: Sensing) -> None:
-    """Counters stay; figures are pushed all the same, and a good look begins the count anew."""
+    """Counters stay and are pushed; a successful reading restarts the count of failures."""
     sensor, pushed = sensing.sensor, list[Any]()
     sensor._exporters.push = lambda: pushed.append(dict(sensor._read))  # type: ignore[method-assign]
     sensor.look = lambda: None  # type: ignore[method-assign]
@@ -757,7 +757,7 @@ def test_gauges_are_dropped_after_five_failed_looks(sensing: Sensing) -> None:
 async def test_the_disk_and_the_sizes_of_held_partitions_are_read_while_a_tool_looks(
     sensing: Sensing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Owned and copied ones; the broker is asked after the disk."""
+    """Owned and standby partitions are measured; the broker is asked after the disk."""
     sensor, app = sensing.sensor, sensing.app
     app.conf.tabledir = "tables"
     acts: list[Any] = []
@@ -783,7 +783,7 @@ async def test_the_disk_and_the_sizes_of_held_partitions_are_read_while_a_tool_l
 
 
 async def test_looks_and_requests_come_at_their_intervals(sensing: Sensing) -> None:
-    """A request only where it is due."""
+    """A request is sent only when it is due."""
     sensor, acts = sensing.sensor, list[Any]()
 
     async def sleep(seconds: float) -> None:
@@ -808,7 +808,7 @@ async def test_looks_and_requests_come_at_their_intervals(sensing: Sensing) -> N
 
 
 async def test_a_sensor_begins_with_a_look_and_ends_with_its_series(sensing: Sensing) -> None:
-    """It listens to the decisions of an assignor that has some."""
+    """It subscribes to the decisions of an assignor that offers them."""
     sensor, acts = sensing.sensor, list[Any]()
     sensor._look_once = lambda: acts.append("look")  # type: ignore[method-assign]
     sensor._exporters.close = lambda: acts.append("close")  # type: ignore[method-assign]
@@ -820,7 +820,7 @@ async def test_a_sensor_begins_with_a_look_and_ends_with_its_series(sensing: Sen
 
 
 def test_requests_without_a_user_are_rare_to_the_moment(sensing: Sensing) -> None:
-    """From the thirtieth second on."""
+    """A request is due from the thirtieth second on."""
     sensor = sensing.sensor
     sensor._asked_at = 500.0 - sensor_module.IDLE_ASK_S
     assert sensor._is_due()
@@ -835,7 +835,7 @@ def test_requests_without_a_user_are_rare_to_the_moment(sensing: Sensing) -> Non
 def test_stateful_tasks_are_covered_by_kept_copies_that_have_caught_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A warm-up counts as a copy; one that is given up, or that lags, does not. Stateless tasks have none."""
+    """A warm-up counts as a copy; dropped or lagging copies do not, nor do stateless tasks."""
     asked: list[Any] = []
 
     class Near:

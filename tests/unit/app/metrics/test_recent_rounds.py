@@ -1,4 +1,4 @@
-"""What a worker remembers of the last rounds."""
+"""A worker's memory of the last rounds."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ COUNTS = dict.fromkeys(TOPICS, 4)
 
 
 def decided(recent: RecentRounds, generation: int, *members: Member) -> None:
-    """This member led a round of these members."""
+    """Record a round of these members, led by this member."""
     made = plan(members, COUNTS, replicas=1, changelogs={LOG})
     inputs = DecisionInputs("shop", generation, members, COUNTS, 1, frozenset({LOG}))
     recent.decided(inputs, made)
 
 
 def owner(name: str, *numbers: int, **more: object) -> Member:
-    """A member that owns these numbers."""
+    """Return a member that owns these numbers."""
     held = dict.fromkeys(TOPICS, numbers)
     return Member(name, TOPICS, actives=held, generation=1, **more)  # type: ignore[arg-type]
 
 
 def test_a_leader_remembers_what_moved_and_by_which_rule() -> None:
-    """By instance id where there is one; what stays is not named."""
+    """Moves have the instance id if it is set; unmoved tasks are left out."""
     recent = RecentRounds()
     decided(recent, 2, owner("a", 0, 1, 2, 3, instance_id="shop-0"), owner("b"))
     (told,) = recent.rounds()
@@ -43,7 +43,7 @@ def test_a_leader_remembers_what_moved_and_by_which_rule() -> None:
 
 
 def test_what_is_known_of_a_round_is_put_together() -> None:
-    """The decision, the answer and the end come one after the other."""
+    """The decision, the answer and the end arrive separately."""
     recent, outcome = RecentRounds(), Outcome(trigger="join", members=2)
     decided(recent, 2, owner("a", 0, 1, 2, 3), owner("b"))
     recent.answered(2, outcome, at=1000.0)
@@ -53,7 +53,7 @@ def test_what_is_known_of_a_round_is_put_together() -> None:
 
 
 def test_the_oldest_rounds_are_forgotten() -> None:
-    """A round without a generation is none."""
+    """A round without a generation is not recorded."""
     recent = RecentRounds()
     recent.answered(-1, None, at=1.0)
     assert recent.rounds() == ()
@@ -63,7 +63,7 @@ def test_the_oldest_rounds_are_forgotten() -> None:
 
 
 def test_rounds_travel_as_they_are() -> None:
-    """As JSON, checked by whoever reads it."""
+    """They travel as JSON, which the reader checks."""
     recent = RecentRounds()
     decided(recent, 2, owner("a", 0, 1, 2, 3), owner("b"))
     recent.answered(2, Outcome(trigger="join", joined=("http://w1",)), at=1000.0)
@@ -72,7 +72,7 @@ def test_rounds_travel_as_they_are() -> None:
 
 
 def test_the_newest_generations_are_kept_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end of an old round may be noted after the answers of later ones."""
+    """The end of an old round may be recorded after the answers of later rounds."""
     monkeypatch.setattr(recent_rounds, "MOST_ROUNDS", 2)
     recent = RecentRounds()
     for generation in (5, 9, 3, 7):

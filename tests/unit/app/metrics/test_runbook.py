@@ -1,4 +1,4 @@
-"""Each alert names its section of the runbook, and the section is there with steps."""
+"""Each alert names its section of the runbook, and this section has steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECTIONS = dict(
 
 @pytest.mark.parametrize("alert", RULES)
 def test_each_alert_names_its_section(alert: str) -> None:
-    """The annotation leads to a section of that name, which says what happened and what to do."""
+    """The section describes the fault first and then lists numbered steps."""
     page, _, anchor = RULES[alert]["annotations"]["runbook"].partition("#")
     assert (DOCS.parent / page).read_text() == PAGE
     assert anchor == alert.lower()
@@ -29,7 +29,7 @@ def test_each_alert_names_its_section(alert: str) -> None:
 
 
 def test_the_runbook_has_no_section_without_an_alert() -> None:
-    """And the table of symptoms lists each section once."""
+    """The table of symptoms lists each section once."""
     assert SECTIONS.keys() == RULES.keys()
     table = re.findall(r"^\| .* \| \[(\w+)\]\(#(\w+)\) \|$", PAGE, re.MULTILINE)
     assert [name for name, _ in table] == list(RULES)

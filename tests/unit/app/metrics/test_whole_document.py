@@ -1,4 +1,4 @@
-"""A worker's document with every field set, and the members of a round as they were told."""
+"""A worker's document with every field set, and the members of a round."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LOG, SUMS = "shop-log", "shop-sums"
 
 
 class Table(SimpleNamespace):
-    """A table, in the app's store unless it has its own."""
+    """A table with the app's store or its own."""
 
     _store: Any = None
     is_global, window = False, None
@@ -38,7 +38,7 @@ class Table(SimpleNamespace):
 
 @pytest.fixture
 def app(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A worker whose every part has an answer of its own."""
+    """A worker whose parts all give different answers."""
     for name, answer in (
         ("kafka_member_id", "m-1"),
         ("live_problems", ["dead"]),
@@ -86,7 +86,7 @@ def app(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def status(app: Any, **more: Any) -> WorkerStatus:
-    """Its status at 100 s."""
+    """Return its status at 100 s."""
     given: dict[str, Any] = {
         "now": 100.0,
         "still": [StalledPartition(TP("orders", 3), "paused", 87.66)],
@@ -101,7 +101,7 @@ def status(app: Any, **more: Any) -> WorkerStatus:
 
 
 def test_a_document_has_every_field(app: Any) -> None:
-    """Each from its own source; partitions, tables and counters are in order."""
+    """Each field has its own source; partitions, tables and counters are sorted."""
     assert status(app) == WorkerStatus(
         app="shop",
         member_id="m-1",
@@ -160,7 +160,7 @@ def test_a_document_has_every_field(app: Any) -> None:
 
 
 def test_a_document_of_a_new_worker_has_gaps(app: Any) -> None:
-    """No answer, no disk, no progress; windows without an end; the end of a restore is not known."""
+    """Answer, disk and progress may be missing, as may a window's end and a restore's end."""
     app.assignor._memory.answer, app.tables._changelogs[LOG].window.expires = None, None
     recovery = app.tables.recovery
     recovery.progress.figures = lambda: SimpleNamespace(remaining=5, eta_s=None)
@@ -179,7 +179,7 @@ def test_a_document_of_a_new_worker_has_gaps(app: Any) -> None:
 
 @pytest.mark.parametrize("flag", ["rebalancing", "should_stop", "leaves"])
 def test_a_worker_that_leaves_or_rebalances_says_so(app: Any, flag: str) -> None:
-    """Each flag by itself."""
+    """Each flag has its own effect."""
     setattr(app.assignor if flag == "leaves" else app, flag, True)
     found = status(app)
     assert (found.is_rebalancing, found.is_leaving) == (
@@ -189,7 +189,7 @@ def test_a_worker_that_leaves_or_rebalances_says_so(app: Any, flag: str) -> None
 
 
 def test_peers_have_their_names_and_what_they_own() -> None:
-    """By URL; members that own nothing are members, and a nameless entry is none."""
+    """Peers are sorted by URL; members without partitions count, a nameless entry does not."""
     directory = Directory(("http://b", "http://a", "http://idle"), {}, ("", "shop-a", "shop-i"))
     assignor = SimpleNamespace(
         _memory=SimpleNamespace(directory=directory),
@@ -221,7 +221,7 @@ def test_peers_have_their_names_and_what_they_own() -> None:
 
 
 class Mode(Enum):
-    """A setting's kind."""
+    """A setting of an enum type."""
 
     FAST = "fast"
 
@@ -242,5 +242,5 @@ class Mode(Enum):
     ],
 )
 def test_values_of_every_kind_are_shown_as_text(value: Any, text: str) -> None:
-    """A tuple's items by themselves."""
+    """Each item of a tuple is converted separately."""
     assert document.shown(value) == text
