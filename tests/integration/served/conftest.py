@@ -1,4 +1,4 @@
-"""etcd for the service's stories, and the two stores each of them runs on."""
+"""etcd for the service's scenarios, and the two stores that each scenario runs on."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _PREFIXES = itertools.count()
 
 @pytest.fixture(scope="session")
 def etcd() -> Iterator[EtcdServer]:
-    """One etcd for all stories that leave it well."""
+    """Start one etcd for all scenarios that do not damage it."""
     with etcd_server() as server:
         yield server
 
 
 @pytest.fixture(params=["memory", pytest.param("etcd", marks=pytest.mark.slow)])
 def store(request: pytest.FixtureRequest) -> tuple[str, ...]:
-    """The flags that say where the state is: in memory, or in etcd under a prefix of the test's own."""
+    """The flags of a store: none for memory, or etcd with a prefix unique to the test."""
     if request.param == "memory":
         return ()
     server: EtcdServer = request.getfixturevalue("etcd")

@@ -1,4 +1,4 @@
-"""Instances on one etcd, their promises checked by what passed between them; how long faults may take."""
+"""Instances on one etcd, their promises checked from recorded traffic, and time limits after faults."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from tests.support.clients.tcp_proxy import Proxy, proxy_to
 
 TTL_S = 3.0
 DEBOUNCE_S = 0.2
-#: After each fault; ``within`` adds what the machine takes, as measured.
+#: The limit after each fault; ``within`` adds the time that the machine took.
 CONVERGE_S = TTL_S + DEBOUNCE_S + 2.0
 STRICT = ("--strict", "--topic", "orders=24", "--topic", "rates=8")
 PARTITIONS = [TopicPartition("orders", n) for n in range(24)] + [
@@ -54,13 +54,13 @@ PARTITIONS = [TopicPartition("orders", n) for n in range(24)] + [
 def within(
     bound_s: float, what: str, ids: Sequence[int]
 ) -> AbstractAsyncContextManager[convergence.Taken]:
-    """Renewals come at a third of a time to live and have another third: that is what it can spare."""
+    """Allow a third of a time to live as spare: renewals start after one third and may take another."""
     return convergence.within(bound_s, what, ids, spare_s=TTL_S / 3)
 
 
 @dataclass
 class Group:
-    """Instances on one etcd, each by a tap that sees what it writes, and how their promises are checked."""
+    """Instances on one etcd, each behind a tap that records its writes, with checks of their promises."""
 
     etcd: EtcdServer
     flags: tuple[str, ...]
@@ -71,11 +71,11 @@ class Group:
 
     @property
     def targets(self) -> list[str]:
-        """Where consumers connect."""
+        """The addresses for consumers."""
         return [one.target for one in self.running]
 
     def ids(self, *workers: subprocess.Popen[bytes]) -> list[int]:
-        """The processes of the story."""
+        """The ids of all processes in the scenario."""
         found = [*(one.process for one in self.running), self.etcd.process, *workers]
         return [
             *(process.pid for process in found if process is not None),
@@ -84,7 +84,7 @@ class Group:
 
     @contextlib.asynccontextmanager
     async def recorded(self) -> AsyncIterator[None]:
-        """For a story in which etcd forgets or dies: what it remembers is written down from now on."""
+        """Record the history from now on, for scenarios in which etcd loses data or dies."""
         async with recorded(self.etcd.endpoint, self.flags[3]) as self._recorder:
             yield
 
@@ -94,7 +94,7 @@ class Group:
         return await history(self.etcd.endpoint, self.flags[3])
 
     async def is_sound(self, target: str) -> None:
-        """Everything is owned once, nothing is under way, and C1 to C6 and C9 hold all along."""
+        """Assert one owner per partition, no open hand-off, and C1 to C6 and C9 for the whole history."""
         said = await until_state(
             target, lambda state: len(state.assignments) == len(PARTITIONS) and not state.handoffs
         )
@@ -107,7 +107,7 @@ class Group:
         bases = [load_base(one.kv.value) for one in events if one.key == keys.epochs and one.kv]
         assert all(base <= time.time() * 1000 for base in bases), "nobody took it for restored"
         assert without_compares(self.taps, keys) == []
-        # The lease has a third left at the fence: what was on its way by then, and what the machine held up.
+        # The fence leaves a third of the lease for calls in flight, plus the delays of the machine.
         late_s = TTL_S * (1 - FENCE_AT) + sum(convergence.queued_s(self.ids()).values())
         assert after_the_term(self.taps, events, keys, TTL_S, late_s=late_s) == []
         carried = [one for tap in self.taps for one in tap.transactions]
@@ -126,7 +126,7 @@ def group(
     cabled: bool = False,
     options: Sequence[str] = (),
 ) -> Iterator[Group]:
-    """So many instances, one after the other; ``cabled``: each with a cable that may be cut."""
+    """Start ``count`` instances; ``cabled`` puts a proxy that can be cut between each and etcd."""
     HeardClient.heard.clear()
     flags = on(etcd)
     with contextlib.ExitStack() as ends:
@@ -147,14 +147,17 @@ def group(
 
 
 def consumer(targets: str | Sequence[str], name: str) -> Consumer:
-    """One whose acknowledgements are kept."""
+    """A consumer that keeps its acknowledgements."""
     return Consumer(targets, name, kind=HeardClient)
 
 
 @contextlib.asynccontextmanager
 async def writing(members: Sequence[Consumer], *, strict: bool = True) -> AsyncIterator[Sink]:
-    """All of them write to one sink, all the time; no two may be taken under one epoch, and in strict mode
-    nobody writes to a partition any more once its next owner has."""
+    """Let all members write to one sink all the time.
+
+    Two consumers must not write under the same epoch. In strict mode the sink must not refuse any
+    write.
+    """
     sink = Sink()
 
     async def write() -> None:
@@ -175,7 +178,7 @@ async def writing(members: Sequence[Consumer], *, strict: bool = True) -> AsyncI
 
 
 async def leader_of(running: Sequence[Instance], *, seconds: float = 30.0) -> Instance:
-    """The instance that leads, once exactly one does."""
+    """Wait for exactly one leader and return this instance."""
     found: list[Instance] = []
 
     async def look() -> bool:
@@ -193,7 +196,7 @@ async def leader_of(running: Sequence[Instance], *, seconds: float = 30.0) -> In
 
 
 async def until_led_by(one: Instance) -> None:
-    """Wait until this instance says that it leads."""
+    """Wait until this instance reports that it leads."""
     async with asyncio.timeout(30.0):
         while not await is_well(one.target, "leader", Access(), patience_s=0.5):
             await asyncio.sleep(0.05)

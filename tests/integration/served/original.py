@@ -14,7 +14,7 @@ from typing import Any
 
 import grpc
 
-#: As it is told of: names, numbers and types; nothing that came later.
+#: The first assigner's names, numbers and types, without later additions.
 PROTO = """
 syntax = "proto3";
 package kafka_assigner.v1;
@@ -49,7 +49,7 @@ message DeregisterResponse { DeregisterAction action = 1; }
 
 
 def generate(folder: Path) -> tuple[Any, Any]:
-    """The modules, as protoc makes them."""
+    """Generate the modules with protoc, and import them."""
     from grpc_tools import protoc
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -71,12 +71,12 @@ def generate(folder: Path) -> tuple[Any, Any]:
 
 
 def say(kind: str, **row: Any) -> None:
-    """One line."""
+    """Print one JSON line."""
     print(json.dumps({"kind": kind, **row}), flush=True)
 
 
 def live(folder: Path, target: str, name: str, topic: str) -> None:
-    """Register, warm and release as told; deregister when stdin ends, and drain."""
+    """Register, then warm and release on command; when stdin ends, deregister and drain."""
     pb, stubs = generate(folder)
     with grpc.insecure_channel(target) as channel:
         stub = stubs.KafkaAssignerStub(channel)
@@ -100,7 +100,7 @@ def live(folder: Path, target: str, name: str, topic: str) -> None:
 
 
 def follow(pb: Any, stub: Any, name: str, command: Any) -> None:
-    """One command."""
+    """Execute one command."""
     kind = command.WhichOneof("command")
     if kind == "assignment":
         say(

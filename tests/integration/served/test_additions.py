@@ -1,4 +1,4 @@
-"""What the service says and takes beyond the first assigner, over real sockets; the state in memory."""
+"""Features of the service beyond the first assigner, over real sockets, with the state in memory."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ FOUR = (*QUICK, "--topic", "orders=4")
 
 
 def warms(one: Consumer) -> list[Warm]:
-    """What it was asked to warm."""
+    """The warm-up commands that this consumer received."""
     return [told for told in one.told if isinstance(told, Warm)]
 
 
 async def test_an_operator_sees_how_far_a_warm_up_is_and_gives_it_up(tmp_path: Path) -> None:
-    """The new owner is told to forget it, is not asked again for a while, and the old one goes on."""
+    """The new owner drops the warm-up and gets no new one soon; the old owner keeps processing."""
     with instances(tmp_path, *FOUR, "--cooldown-s", "60") as (service,):
         first, second = Consumer(service.target, "a"), Consumer(service.target, "b", warm_s=1000)
         async with consumers(first), Operator(service.target) as operator:
@@ -67,7 +67,7 @@ async def test_an_operator_sees_how_far_a_warm_up_is_and_gives_it_up(tmp_path: P
 
 
 async def test_an_operator_names_a_topic_and_lets_it_grow(tmp_path: Path) -> None:
-    """Consumers of all topics get it, and its new partitions, at once."""
+    """Consumers of all topics get the new topic and its additional partitions."""
     with instances(tmp_path, *FOUR) as (service,):
         everything, orders = (
             Consumer(service.target, "a"),
@@ -88,7 +88,7 @@ async def test_an_operator_names_a_topic_and_lets_it_grow(tmp_path: Path) -> Non
 
 
 async def test_a_screen_is_told_of_every_change(tmp_path: Path) -> None:
-    """WatchState tells the state, and again after each change; ``--watch`` prints what it shows of it."""
+    """WatchState returns the state after each change; ``--watch`` prints each state."""
     with instances(tmp_path, *FOUR) as (service,), (tmp_path / "screen").open("wb") as out:
         screen = subprocess.Popen(
             [
@@ -127,14 +127,14 @@ async def test_a_screen_is_told_of_every_change(tmp_path: Path) -> None:
 
 
 def keeper(target: str, name: str, rack: str) -> Consumer:
-    """A consumer that keeps replicas, in a rack."""
+    """A consumer in this rack that keeps standbys."""
     return Consumer(target, name, registration=Registration(keeps_replicas=True, rack=rack))
 
 
 async def test_a_replica_that_a_consumer_keeps_warm_is_where_the_partition_goes(
     tmp_path: Path,
 ) -> None:
-    """It is told which to keep, in another rack than the owner; it says that it does; the owner dies."""
+    """Standbys are in a different rack than their owner; after the owner's death they take over."""
     with instances(tmp_path, *FOUR, "--replicas", "1") as (service,):
         members = [
             keeper(service.target, name, rack)
@@ -178,7 +178,7 @@ async def test_a_replica_that_a_consumer_keeps_warm_is_where_the_partition_goes(
 
 
 async def test_what_a_consumer_declares_of_itself_counts(tmp_path: Path) -> None:
-    """Its capacity, what partitions weigh, and which topics belong together."""
+    """Capacity, partition weights and co-partitioned topics count."""
     heavy = {TopicPartition("orders", 0): 5.0}
     with instances(tmp_path, *QUICK, "--topic", "orders=6", "--topic", "payments=6") as (service,):
         large = Consumer(
@@ -208,7 +208,7 @@ async def test_what_a_consumer_declares_of_itself_counts(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("strict", [True, False])
 async def test_in_strict_mode_nobody_writes_in_vain(tmp_path: Path, strict: bool) -> None:
-    """An old owner takes its time to let go: the next one waits for it; else the sink has to refuse."""
+    """In strict mode a new owner waits for a slow release; otherwise the sink refuses late writes."""
     flags = () if strict else ("--no-strict",)
     with instances(tmp_path, *FOUR, *flags) as (service,):
         members = [Consumer(service.target, name, release_s=0.5) for name in "ab"]

@@ -1,4 +1,4 @@
-"""Topics that the service is not told of: Kafka is asked for their counts when somebody wants them."""
+"""Topics without a configured count: the service asks Kafka when a consumer subscribes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.assigning.instances import (
 
 
 def _administer(broker: EmbeddedBroker, work: Callable[[AdminClient], dict[str, Any]]) -> None:
-    """One change of topics, with a client of its own that is gone before the broker is."""
+    """Change topics with an admin client that ends before the broker."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for done in work(admin).values():
         done.result(10)
@@ -31,14 +31,14 @@ def _administer(broker: EmbeddedBroker, work: Callable[[AdminClient], dict[str, 
 
 @pytest.fixture
 def broker() -> Iterator[EmbeddedBroker]:
-    """With one topic of six partitions."""
+    """Start a broker with one topic of six partitions."""
     with EmbeddedBroker(settings={"num.partitions": 3}) as one:
         _administer(one, lambda admin: admin.create_topics([NewTopic("shop.orders", 6, 1)]))
         yield one
 
 
 async def test_a_topic_is_counted_and_none_is_created(broker: EmbeddedBroker) -> None:
-    """To ask for a topic that is not there does not make it."""
+    """A count of a missing topic does not create the topic."""
     topics = KafkaTopics(broker.bootstrap)
     try:
         assert await topics.count("shop.orders") == 6
@@ -49,7 +49,7 @@ async def test_a_topic_is_counted_and_none_is_created(broker: EmbeddedBroker) ->
 
 
 async def test_a_kafka_that_is_silent_is_asked_again() -> None:
-    """What it does not say is not known: the call fails and may be repeated."""
+    """The count is unknown: the call fails and can be repeated."""
     topics = KafkaTopics("127.0.0.1:1", timeout_s=2)
     with pytest.raises(
         StoreUnavailable, match=r"127\.0\.0\.1:1 did not return the number of partitions of orders"
@@ -60,7 +60,7 @@ async def test_a_kafka_that_is_silent_is_asked_again() -> None:
 
 @pytest.mark.processes
 async def test_a_consumer_brings_its_topic(tmp_path: Path, broker: EmbeddedBroker) -> None:
-    """Kafka's dotted names too; a topic that Kafka does not have is refused."""
+    """Dotted topic names work; a topic missing in Kafka is refused."""
     with instances(tmp_path, *QUICK, "--kafka", broker.bootstrap) as (service,):
         members = [Consumer(service.target, name, topics=["shop.orders"]) for name in "ab"]
         async with consumers(*members):
@@ -75,7 +75,7 @@ async def test_a_consumer_brings_its_topic(tmp_path: Path, broker: EmbeddedBroke
 async def test_a_topic_that_is_deleted_in_kafka_is_taken_from_its_owners(
     tmp_path: Path, broker: EmbeddedBroker
 ) -> None:
-    """They worked on, or failed, on partitions that are no more; made anew, the topic comes back."""
+    """Owners of deleted partitions worked on or failed; a topic created again is assigned again."""
     flags = ("--kafka", broker.bootstrap, "--topic-refresh-s", "0.3")
     with instances(tmp_path, *QUICK, *flags) as (service,):
         member = Consumer(service.target, "a", topics=["shop.orders"])

@@ -1,4 +1,4 @@
-"""Releases that fail, on real instances and a real etcd: who is let in when, and who is refused."""
+"""Failed releases on real instances and a real etcd: the new owner's start, and the refused calls."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ RELEASE_S = 2.0
 
 
 class _Unable(Consumer):
-    """It stops, and cannot flush."""
+    """A consumer that stops processing and cannot flush."""
 
     async def release(self, command: Release) -> int | None:
-        """Its disk is full."""
+        """Fail as with a full disk."""
         await super().release(command)
         raise OSError("disk full")
 
@@ -47,7 +47,7 @@ def _old_owner(targets: list[str], how: str) -> Consumer:
 async def test_a_failed_release_costs_one_time_to_live(
     tmp_path: Path, etcd: EtcdServer, how: str
 ) -> None:
-    """The new owner, asked once, works on all partitions then; the old process is refused everywhere."""
+    """The new owner then works on all partitions; every instance refuses the old process."""
     with group(tmp_path, etcd, 2, options=("--release-timeout-s", f"{RELEASE_S:g}")) as g:
         old, new = _old_owner(g.targets, how), Consumer(g.targets, "b", kind=HeardClient)
         async with consumers(old), writing([old, new]):
@@ -72,7 +72,7 @@ async def test_a_failed_release_costs_one_time_to_live(
 
 
 async def _refused(targets: list[str], old: Consumer) -> list[grpc.StatusCode]:
-    """What the process is answered that was expelled: by each instance, to three calls."""
+    """The status codes of three calls by the expelled process to each instance."""
     who = {"consumer_name": old.name, "incarnation": old.client.incarnation}
     found = []
     for target in targets:
@@ -93,7 +93,7 @@ async def _refused(targets: list[str], old: Consumer) -> list[grpc.StatusCode]:
 async def test_a_consumer_that_leaves_and_cannot_release_ends(
     tmp_path: Path, etcd: EtcdServer
 ) -> None:
-    """Its process ends with the reason, and the others have its partitions within a time to live."""
+    """Its process ends with Expelled, and the remaining consumer owns all within a time to live."""
     with group(tmp_path, etcd, 1) as g:
         old, new = (
             _Unable(g.targets, "a", kind=HeardClient),

@@ -1,8 +1,9 @@
-"""Several instances on one etcd while something dies, stops, or is cut off: afterwards the group converges.
+"""Several instances on one etcd converge after an instance, a consumer or etcd dies, stops or is
+cut off.
 
-After each fault every partition has one living owner within the time to live, the debounce and two seconds,
-no handoff is left, one instance leads, a sink that knows epochs saw no two owners at once, and etcd's history
-keeps the rules of a handoff.
+After each fault, within the time to live, the debounce and two seconds: every partition has one
+living owner, no hand-off is open, and one instance leads. A sink that checks epochs saw no two
+owners at once, and etcd's history keeps the rules of a hand-off.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.slow]
 async def test_a_killed_leader_is_followed_by_another(
     tmp_path: Path, etcd: EtcdServer, count: int
 ) -> None:
-    """SIGKILL; consumers of the dead instance find another and keep their partitions."""
+    """SIGKILL: the dead instance's consumers reconnect elsewhere and keep their partitions."""
     with group(tmp_path, etcd, count) as g:
         members = [
             consumer(g.targets[n % count :] + g.targets[: n % count], f"c{n}") for n in range(4)
@@ -71,7 +72,7 @@ async def test_a_killed_leader_is_followed_by_another(
                 leader.process.kill()
                 await leader_of(g.running)
                 await settled(members[:3], [11, 11, 10])
-            # Where the machine took more than a lease can spare, some were lost to it.
+            # If the machine took longer than a lease can spare, some leases expired.
             assert {
                 one.name: one.working for one in members[:3]
             } == held or taken.seconds > TTL_S / 3
@@ -83,7 +84,7 @@ async def test_a_killed_leader_is_followed_by_another(
 async def test_a_leader_stopped_past_its_lease_wakes_as_a_follower(
     tmp_path: Path, etcd: EtcdServer
 ) -> None:
-    """SIGSTOP, SIGCONT: nothing is written under a lease that is gone; the other one serves meanwhile."""
+    """After SIGCONT the old leader writes nothing under its expired lease."""
     with group(tmp_path, etcd, 2) as g:
         leader = await leader_of(g.running)
         other = next(one for one in g.running if one is not leader)
@@ -94,7 +95,7 @@ async def test_a_leader_stopped_past_its_lease_wakes_as_a_follower(
                 leader.send(signal.SIGSTOP)
                 await until_led_by(other)
                 await settled(members[:2], [16, 16])
-            # Whoever asks the stopped one first waits for it, and not for ever.
+            # A consumer that tries the stopped instance first gives up after a while.
             async with consumers(*members[2:]):
                 await settled(members, [8, 8, 8, 8])
                 async with within(CONVERGE_S, "it went on", g.ids()):
@@ -109,7 +110,7 @@ async def test_a_leader_cut_from_etcd_steps_down_before_another_leads(
     tmp_path: Path,
     etcd: EtcdServer,
 ) -> None:
-    """Nothing gets through to etcd, and nothing is said; its consumers go to the other instance."""
+    """The network drops all packets to etcd; the leader's consumers reconnect to the other instance."""
     with group(tmp_path, etcd, 2, cabled=True) as g:
         first = await leader_of(g.running)
         second = next(one for one in g.running if one is not first)
@@ -130,7 +131,7 @@ async def test_a_leader_cut_from_etcd_steps_down_before_another_leads(
 
 
 async def test_etcd_killed_and_started_again(tmp_path: Path) -> None:
-    """Consumers stop when their time is over and not later; when etcd is back the group is."""
+    """Consumers are fenced while etcd is down; after its restart the group converges."""
     with etcd_server() as etcd, group(tmp_path, etcd, 2) as g:
         members = [consumer(g.targets, f"c{n}") for n in range(3)]
         async with g.recorded(), consumers(*members), writing(members):
@@ -146,7 +147,7 @@ async def test_etcd_killed_and_started_again(tmp_path: Path) -> None:
 
 
 async def test_etcd_compacted_under_the_watches(tmp_path: Path) -> None:
-    """An instance that was stopped wakes behind a compaction, and lists anew."""
+    """A stopped instance resumes after a compaction, and lists etcd anew."""
     with etcd_server() as etcd, group(tmp_path, etcd, 2) as g:
         leader = await leader_of(g.running)
         other = next(one for one in g.running if one is not leader)
@@ -168,7 +169,7 @@ async def test_etcd_compacted_under_the_watches(tmp_path: Path) -> None:
 
 
 async def test_etcd_over_its_quota(tmp_path: Path) -> None:
-    """It takes no writes: nobody is let in, those who are work on; with room again everything goes on."""
+    """etcd refuses writes: no consumer can join, owners keep processing; later the join succeeds."""
     quota = ["--quota-backend-bytes", str(2 * 2**20)]
     with etcd_server(options=quota) as etcd, group(tmp_path, etcd, 1) as g:
         members = [consumer(g.targets, f"c{n}") for n in range(3)]
@@ -190,10 +191,10 @@ async def test_etcd_over_its_quota(tmp_path: Path) -> None:
 
 
 async def test_etcd_restored_from_a_snapshot(tmp_path: Path) -> None:
-    """Who came since comes again, and a sink that knows the epochs from before takes everybody's writes."""
+    """Consumers lost with the restore register again, and the sink accepts all writes of new owners."""
     with etcd_server() as etcd, group(tmp_path, etcd, 2) as g:
         members = [consumer(g.targets, f"c{n}") for n in range(4)]
-        # What was lost with the snapshot is told by nobody: a former owner works on until its time is over.
+        # Owners lost with the snapshot are not informed: a former owner processes until its fence.
         async with consumers(*members[:3]), writing(members, strict=False) as sink:
             await settled(members[:3], [11, 11, 10])
             await asyncio.to_thread(etcd.tool, "snapshot", "save", str(tmp_path / "snapshot"))
@@ -219,7 +220,7 @@ async def test_etcd_restored_from_a_snapshot(tmp_path: Path) -> None:
 
 
 def compact(etcd: EtcdServer) -> None:
-    """Forget the history."""
+    """Compact the history."""
     status = etcd.tool("get", "/", "--prefix", "--limit=1", "-w", "json")
     revision = re.search(r'"revision":(\d+)', status)
     assert revision
@@ -227,7 +228,7 @@ def compact(etcd: EtcdServer) -> None:
 
 
 def fill(etcd: EtcdServer) -> None:
-    """Write until it refuses."""
+    """Write until etcd refuses a write."""
     tool = str(etcd.program.with_name("etcdctl"))
     for number in range(100):
         put = subprocess.run(
@@ -242,7 +243,7 @@ def fill(etcd: EtcdServer) -> None:
 
 
 def empty(etcd: EtcdServer) -> None:
-    """Make room, as an operator does."""
+    """Make room like an operator."""
     etcd.tool("del", "/filler/", "--prefix")
     compact(etcd)
     etcd.tool("defrag")
@@ -250,7 +251,7 @@ def empty(etcd: EtcdServer) -> None:
 
 
 class Worker:
-    """A consumer as a process, with its journal."""
+    """A consumer process and its journal."""
 
     def __init__(self, folder: Path, targets: Sequence[str], name: str) -> None:
         self.journal = folder / f"{name}.journal"
@@ -265,18 +266,18 @@ class Worker:
         self.process = subprocess.Popen([*command, str(self.journal)])
 
     def lines(self) -> list[tuple[float, str, int]]:
-        """When it worked on what under which epoch."""
+        """The journal's lines: time, partition, epoch."""
         rows = [line.split() for line in self.journal.read_text().splitlines()]
         return [(float(row[0]), row[1], int(row[2])) for row in rows if len(row) == 3]
 
     def end(self) -> None:
-        """Kill it, stopped or not."""
+        """Kill the process, stopped or not."""
         self.process.kill()
         self.process.wait()
 
 
 def owners_at_once(workers: Sequence[Worker]) -> list[str]:
-    """Work of an old owner after a new one, which has a higher epoch, has begun."""
+    """Find work of an old owner after a new owner, with a higher epoch, has begun."""
     rows = sorted(
         (at, partition, epoch, worker.journal.stem)
         for worker in workers
@@ -299,7 +300,7 @@ async def test_a_consumer_killed_or_stopped_is_replaced_and_wakes_without_harm(
     etcd: EtcdServer,
     how: signal.Signals,
 ) -> None:
-    """What it held goes to the living in time; one that wakes works on nothing that is another's by then."""
+    """Its partitions are reassigned in time; a resumed process touches no reassigned partition."""
     with group(tmp_path, etcd, 2) as g:
         workers = [Worker(tmp_path, g.targets, f"w{n}") for n in range(3)]
         try:
@@ -324,7 +325,7 @@ async def test_a_consumer_killed_or_stopped_is_replaced_and_wakes_without_harm(
 
 
 async def until_owned(target: str, loads: Sequence[int]) -> None:
-    """Wait until the service says that so many partitions are owned by each, and nothing is under way."""
+    """Wait until owners have these loads and no hand-off is open."""
 
     def fits(said: pb.State) -> bool:
         counted = Counter(one.owner for one in said.assignments)
@@ -337,7 +338,7 @@ async def test_consumers_that_reconnect_all_the_time_keep_what_they_have(
     tmp_path: Path,
     etcd: EtcdServer,
 ) -> None:
-    """Each process that is restarted has its partitions within its time, at another instance."""
+    """Each restarted process gets its partitions back within the time limit, at either instance."""
     with group(tmp_path, etcd, 2) as g:
         members = [consumer(g.targets, f"c{n}") for n in range(3)]
         async with consumers(*members):
@@ -360,7 +361,7 @@ async def test_consumers_that_reconnect_all_the_time_keep_what_they_have(
 async def test_answers_of_liars_are_refused_as_the_model_does(
     tmp_path: Path, etcd: EtcdServer
 ) -> None:
-    """In anybody's name, of any handoff, while consumers come and go and the leader dies."""
+    """False answers name any consumer and any hand-off, while consumers change and the leader dies."""
     dice = random.Random(5)
     with group(tmp_path, etcd, 2) as g:
         members = [Consumer(g.targets, f"c{n}", kind=HeardClient, warm_s=0.3) for n in range(6)]

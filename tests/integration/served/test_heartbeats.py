@@ -1,4 +1,4 @@
-"""Heartbeats that arrive at any instance, as behind a proxy that balances each call; on a real etcd."""
+"""Heartbeats that reach any instance, as behind a load balancer for single calls, on a real etcd."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ BALANCED = json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})
 
 
 class Mesh(Access):
-    """Each call goes to the next instance; the stream stays where it began."""
+    """Access with round-robin calls; a stream stays at its first instance."""
 
     def open(self, target: str, options: Sequence[tuple[str, Any]] = ()) -> grpc.aio.Channel:
-        """A channel to all of ``ipv4:HOST:PORT,HOST:PORT``."""
+        """Open a channel to all addresses of ``ipv4:HOST:PORT,HOST:PORT``."""
         return super().open(target, [*options, ("grpc.service_config", BALANCED)])
 
 
 def metric(where: str, name: str) -> float:
-    """What an instance has counted."""
+    """The sum of an instance's metric."""
     page = urllib.request.urlopen(where, timeout=5).read().decode()
     return sum(float(line.split()[1]) for line in page.splitlines() if line.startswith(name))
 
@@ -48,7 +48,7 @@ def metric(where: str, name: str) -> float:
 async def test_calls_that_are_balanced_one_by_one_lose_no_session(
     tmp_path: Path, etcd: EtcdServer
 ) -> None:
-    """Two consumers over the time of four lives: each registers once, and works all the time."""
+    """Two consumers register once and process without a break for four times to live."""
     with instances(tmp_path, *QUICK, *on(etcd), "--topic", "orders=4", count=2) as running:
         target = "ipv4:" + ",".join(one.target for one in running)
         members = [Consumer(target, name, access=Mesh()) for name in ("a", "b")]
@@ -66,13 +66,13 @@ async def test_calls_that_are_balanced_one_by_one_lose_no_session(
 async def test_a_stream_at_a_stopped_instance_is_left_though_heartbeats_are_answered(
     tmp_path: Path, etcd: EtcdServer
 ) -> None:
-    """The consumer would live on and hear nothing: it says goodbye to the silent stream within its time."""
+    """Otherwise the consumer would live on without any commands, so it leaves the silent stream."""
     with instances(tmp_path, *QUICK, *on(etcd), "--topic", "orders=4", count=2) as running:
         stopped, other = running
         one = Consumer(stopped.target, "a")
         async with consumers(one):
             await settled([one], [4])
-            # The stream stays where it is; heartbeats go to the other instance.
+            # The stream stays; heartbeats go to the other instance.
             channel = Access().open(other.target)
             beat = channel.unary_unary(
                 "/kafka_assigner.v1.KafkaAssigner/Heartbeat",
@@ -111,7 +111,7 @@ def _heartbeat(data: bytes) -> Any:
 async def test_a_partition_that_a_consumer_has_lost_sight_of_comes_back(
     tmp_path: Path, etcd: EtcdServer
 ) -> None:
-    """It was never noticed: nobody worked on the partition for as long as the group rested."""
+    """Earlier the loss stayed unnoticed until the next rebalance."""
     with instances(
         tmp_path, *QUICK, *on(etcd), "--topic", "orders=4", "--metrics", "127.0.0.1:0"
     ) as (service,):

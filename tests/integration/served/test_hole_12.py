@@ -1,6 +1,6 @@
-"""Hole 12 of an assigner on real sockets and processes: words in the clear, and an end without a word.
+"""Hole 12 of an assigner, on real sockets and processes: plain-text tokens and abrupt ends.
 
-The naive form of each does break here, and ours does not: every test plays one story twice.
+Each test runs a scenario twice: the naive variant fails here, and ours does not.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.processes
 
 @pytest.mark.parametrize("naive", [False, True])
 async def test_12_a_token_on_the_wire_is_read_by_nobody(tmp_path: Path, naive: bool) -> None:
-    """The naive service has no TLS: whoever carries the bytes has the token."""
+    """The naive service has no TLS, so the token is readable in the traffic."""
     keys = Keys(tmp_path)
     (tmp_path / "tokens").write_text(f"a {CANARY}\n")
     flags: Sequence[str] = () if naive else keys.flags()
@@ -50,7 +50,7 @@ async def test_12_a_token_on_the_wire_is_read_by_nobody(tmp_path: Path, naive: b
         assert (CANARY.encode() in bytes(wire.carried)) is naive
 
 
-#: An instance that hears of Ctrl-C alone.
+#: An instance that handles only SIGINT.
 _SIGINT_ONLY = """
 import asyncio, signal, sys
 class Loop(asyncio.SelectorEventLoop):
@@ -67,7 +67,7 @@ main(["serve", "--bind", "127.0.0.1:0", *sys.argv[1:]])
 
 
 class _Naive(Instance):
-    """As the first assigner: an interrupt is a stop, and anything else an accident."""
+    """The first assigner's behaviour: only an interrupt is a clean stop."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.log = folder / "naive.log"
@@ -86,7 +86,7 @@ async def test_12_sigterm_is_a_stop_and_no_accident(
     kind: type[Instance],
     code: int,
 ) -> None:
-    """What ends processes everywhere; consumers are told, and the process ends well."""
+    """SIGTERM is the usual stop signal: consumers are informed, and the exit code is 0."""
     service = kind(tmp_path, *QUICK, "--topic", "orders=2")
     try:
         async with consumers(Consumer(service.target, "a")) as (one,):

@@ -1,4 +1,4 @@
-"""The job of docs/how-to/from-leases.md: one process works, and the sink takes no row of a former owner."""
+"""The job of docs/how-to/from-leases.md: one process works; the sink refuses rows of former owners."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.processes
 
 @contextlib.contextmanager
 def jobs(target: str, folder: Path, *names: str) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
-    """The job's processes by name; they are ended with the story."""
+    """Start the job's processes by name, and end them with the test."""
     running = {
         name: subprocess.Popen(
             [sys.executable, "-m", "examples.leased_job.job", "--service", target, "--name", name],
@@ -39,8 +39,7 @@ def jobs(target: str, folder: Path, *names: str) -> Iterator[dict[str, subproces
 
 
 async def test_a_job_is_done_by_one_process_through_a_freeze_and_a_stop(tmp_path: Path) -> None:
-    """A frozen owner is followed by the other process, and writes nothing when it wakes; a stopped one hands
-    over."""
+    """After SIGSTOP the other process takes over, and after SIGTERM the owner hands over first."""
     with (
         instances(tmp_path, *QUICK, "--strict", "--topic", "export=1") as (service,),
         contextlib.closing(Sink(tmp_path / "export.db")) as sink,
@@ -77,7 +76,7 @@ def _more(sink: Sink, count: int) -> Callable[[], bool]:
 
 
 def test_the_sink_refuses_a_former_owner(tmp_path: Path) -> None:
-    """Whichever process it is: by its epoch alone."""
+    """The sink compares only epochs, not names."""
     with contextlib.closing(Sink(tmp_path / "db")) as sink:
         assert [sink.write("job", epoch, "a", 1.0) for epoch in (5, 7, 5, 7)] == [
             True,

@@ -1,4 +1,4 @@
-"""What whoever runs the service sees and sets: probes without TLS, the log, connections that grow old."""
+"""Operation of the service: probes without TLS, log levels, and limits on a connection's age."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TWO = ("--topic", "orders=2")
 
 
 async def test_a_probe_needs_neither_tls_nor_a_certificate(tmp_path: Path) -> None:
-    """As Kubernetes' own probes, which start no process; and the port answers nothing else."""
+    """Kubernetes' own probes have no client certificate; the probe port answers only health checks."""
     keys = Keys(tmp_path)
     flags = (*keys.flags(), "--tls-client-ca", str(keys.ca), "--health", "127.0.0.1:0")
     with instances(tmp_path, *QUICK, *flags, *TWO) as (service,):
@@ -61,7 +61,7 @@ async def test_a_probe_needs_neither_tls_nor_a_certificate(tmp_path: Path) -> No
 async def test_an_old_connection_is_closed_and_its_consumer_keeps_everything(
     tmp_path: Path,
 ) -> None:
-    """Load balancers spread by connections: the consumer comes back with the same epochs."""
+    """Load balancers balance connections: the consumer reconnects and keeps its epochs."""
     with instances(tmp_path, *QUICK, *TWO, "--max-connection-age-s", "1") as (service,):
         one = Consumer(service.target, "a")
         async with consumers(one):
@@ -77,7 +77,7 @@ async def test_an_old_connection_is_closed_and_its_consumer_keeps_everything(
 async def test_the_log_has_the_moves_unless_only_worse_is_asked_for(
     tmp_path: Path, level: str, tells: bool
 ) -> None:
-    """At INFO, each with its reason."""
+    """At INFO the log has each move with its reason."""
     with instances(tmp_path, *QUICK, *TWO, "--log-level", level) as (service,):
         one, two = Consumer(service.target, "a"), Consumer(service.target, "b")
         async with consumers(one):

@@ -1,4 +1,4 @@
-"""The stories that the first assigner was tested with, over real sockets, in memory and in etcd."""
+"""The test scenarios of the first assigner over real sockets, in memory and in etcd."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONVERGE_S = 3 + 0.2 + 2  # time to live, debounce, and two seconds
 
 @pytest.fixture
 def start(tmp_path: Path, store: tuple[str, ...]) -> Iterator[Any]:
-    """Start an instance on the store with these topics and flags; the target."""
+    """Return a function that starts an instance with these flags and returns its address."""
     running: list[Instance] = []
 
     def begin(*flags: str) -> str:
@@ -45,7 +45,7 @@ def start(tmp_path: Path, store: tuple[str, ...]) -> Iterator[Any]:
 
 
 async def test_single_consumer_gets_all(start: Any) -> None:
-    """Without a handoff: nobody owned them."""
+    """No hand-off is needed, as the partitions have no owner."""
     target = start("--topic", "orders=8")
     async with consumers(Consumer(target, "a")) as (first,):
         await settled([first], [8])
@@ -54,7 +54,7 @@ async def test_single_consumer_gets_all(start: Any) -> None:
 
 @pytest.mark.slow
 async def test_two_at_once_split_evenly_without_handoffs(start: Any) -> None:
-    """The debounce takes both in one rebalance."""
+    """The debounce puts both joins into one rebalance."""
     target = start("--topic", "orders=8", "--debounce-s", "1")
     async with consumers(Consumer(target, "a"), Consumer(target, "b")) as members:
         await settled(members, [4, 4])
@@ -62,7 +62,7 @@ async def test_two_at_once_split_evenly_without_handoffs(start: Any) -> None:
 
 
 async def test_scale_up_triggers_handoffs_and_their_full_lifecycle(start: Any) -> None:
-    """Warm, ready, assignment, release, gone; each partition that moves once."""
+    """Each moving partition is warmed, assigned and released once."""
     target = start("--topic", "orders=9")
     async with consumers(Consumer(target, "a"), Consumer(target, "b")) as (first, second):
         await settled([first, second], [5, 4])
@@ -79,7 +79,7 @@ async def test_scale_up_triggers_handoffs_and_their_full_lifecycle(start: Any) -
 
 @pytest.mark.slow
 async def test_several_topics_are_balanced_together(start: Any) -> None:
-    """Remainders do not stack on the same names: 3 + 3 + 3 partitions on two consumers are 5 and 4."""
+    """3 + 3 + 3 partitions on two consumers are 5 and 4: remainders do not add up on one consumer."""
     target = start("--topic", "a=3", "--topic", "b=3", "--topic", "c=3")
     async with consumers(Consumer(target, "x"), Consumer(target, "y")) as members:
         await settled(members, [5, 4])
@@ -87,7 +87,7 @@ async def test_several_topics_are_balanced_together(start: Any) -> None:
 
 @pytest.mark.slow
 async def test_no_consumers_means_no_assignments(start: Any) -> None:
-    """And when the last one has gone, all is kept for it, and nobody who is there owns anything."""
+    """After the last consumer left, its partitions are kept for it as absent."""
     target = start("--topic", "orders=4")
     assert len((await until_state(target, lambda state: len(state.topics) == 1)).assignments) == 0
     async with consumers(Consumer(target, "a")) as (first,):
@@ -98,7 +98,7 @@ async def test_no_consumers_means_no_assignments(start: Any) -> None:
 
 @pytest.mark.slow
 async def test_no_topics_means_no_assignments(start: Any) -> None:
-    """A consumer of nothing is told so at once: its first message is an empty assignment."""
+    """A consumer of no topic receives an empty assignment as its first message."""
     target = start()
     async with consumers(Consumer(target, "a")) as (first,):
         await until(lambda: bool(first.told))
@@ -107,7 +107,7 @@ async def test_no_topics_means_no_assignments(start: Any) -> None:
 
 @pytest.mark.slow
 async def test_a_dead_consumers_partitions_are_reassigned_directly(start: Any) -> None:
-    """After its time to live, to the living, without a handoff."""
+    """Its partitions move without a hand-off, after its time to live."""
     target = start("--topic", "orders=6")
     async with consumers(*(Consumer(target, name) for name in "abc")) as (first, second, third):
         await settled([first, second, third], [2, 2, 2])
@@ -119,7 +119,7 @@ async def test_a_dead_consumers_partitions_are_reassigned_directly(start: Any) -
 
 @pytest.mark.slow
 async def test_a_crash_during_warming_leaves_it_to_the_old_owner(start: Any) -> None:
-    """The handoff is deleted; the old owner never stopped."""
+    """The hand-off is deleted, and the old owner processes without a break."""
     target = start("--topic", "orders=4")
     async with consumers(Consumer(target, "a")) as (first,):
         await settled([first], [4])
@@ -132,7 +132,7 @@ async def test_a_crash_during_warming_leaves_it_to_the_old_owner(start: Any) -> 
 
 @pytest.mark.slow
 async def test_rapid_scale_up_is_debounced(start: Any) -> None:
-    """Ten joins within the debounce are one plan: no partition moves twice."""
+    """Ten joins within the debounce are one plan, so no partition moves twice."""
     target = start("--topic", "orders=20", "--debounce-s", "1")
     async with consumers(*(Consumer(target, f"c{number}") for number in range(10))) as members:
         await settled(members, [2] * 10)
@@ -141,7 +141,7 @@ async def test_rapid_scale_up_is_debounced(start: Any) -> None:
 
 @pytest.mark.slow
 async def test_rapid_reconnect_keeps_the_partitions(start: Any) -> None:
-    """Five times within the time to live, and nothing moves."""
+    """Five reconnects within the time to live move no partition."""
     target = start("--topic", "orders=8")
     async with consumers(Consumer(target, "a"), Consumer(target, "b")) as (first, second):
         await settled([first, second], [4, 4])
@@ -156,7 +156,7 @@ async def test_rapid_reconnect_keeps_the_partitions(start: Any) -> None:
 
 @pytest.mark.slow
 async def test_sequential_crashes_converge(start: Any) -> None:
-    """Four, three, two, one."""
+    """The group shrinks from four consumers to one, with even loads after each crash."""
     target = start("--topic", "orders=12")
     members = [Consumer(target, name) for name in "abcd"]
     async with consumers(*members):
@@ -168,7 +168,7 @@ async def test_sequential_crashes_converge(start: Any) -> None:
 
 @pytest.mark.slow
 async def test_drain_hands_off_and_still_answers_as_old_owner(start: Any) -> None:
-    """A draining consumer is given nothing, releases all, and its stream ends."""
+    """The consumer gets no new partitions, releases all of its own, and its stream ends."""
     target = start("--topic", "orders=8")
     async with consumers(Consumer(target, "a", warm_s=0.5), Consumer(target, "b")) as (
         first,
@@ -192,7 +192,7 @@ async def test_drain_hands_off_and_still_answers_as_old_owner(start: Any) -> Non
 
 @pytest.mark.slow
 async def test_deregister_of_an_unknown_consumer_is_shutdown_now(start: Any) -> None:
-    """It has nothing to hand over."""
+    """An unknown consumer has nothing to hand over."""
     target = start("--topic", "orders=4")
     client = AssignerClient(target, "nobody")
     one = Consumer(target, "other")
@@ -206,7 +206,7 @@ async def test_deregister_of_an_unknown_consumer_is_shutdown_now(start: Any) -> 
 
 @pytest.mark.slow
 async def test_scale_from_1_to_20_and_down_to_4(start: Any) -> None:
-    """40 partitions: two each, then ten each."""
+    """40 partitions: two for each of 20 consumers, then ten for each of 4."""
     target = start("--topic", "orders=40")
     members = [Consumer(target, f"c{number:02}") for number in range(20)]
     async with consumers(members[0]):
@@ -222,7 +222,7 @@ async def test_scale_from_1_to_20_and_down_to_4(start: Any) -> None:
 
 
 class Original:
-    """A process that speaks the first assigner's proto and nothing else."""
+    """A process that uses only the first assigner's proto."""
 
     def __init__(self, folder: Path, target: str, name: str, topic: str = "orders") -> None:
         script = Path(__file__).with_name("original.py")
@@ -234,12 +234,12 @@ class Original:
         self._file = folder / f"{name}.jsonl"
 
     def told(self, *kinds: str) -> list[dict[str, Any]]:
-        """Its lines of these kinds, in order."""
+        """The process's lines of these kinds, in order."""
         rows = map(json.loads, self._file.read_text().splitlines())
         return [row for row in rows if row["kind"] in kinds]
 
     def owned(self) -> set[int]:
-        """What it was given and not asked for since."""
+        """The partitions that were assigned and not released since."""
         owned: set[int] = set()
         for row in self.told("assignment", "release"):
             if row["kind"] == "release":
@@ -249,7 +249,7 @@ class Original:
         return owned
 
     def leave(self) -> int:
-        """Deregister and drain."""
+        """Deregister and drain; return the exit code."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         return self.process.wait(30)
@@ -259,7 +259,7 @@ class Original:
 async def test_a_client_of_the_original_proto_lives_its_whole_life_here(
     start: Any, tmp_path: Path
 ) -> None:
-    """It registers, warms, is given, releases, deregisters and drains, beside one of ours."""
+    """The client registers, warms, owns, releases, deregisters and drains beside a consumer of ours."""
     target = start("--topic", "orders=8")
     async with consumers(Consumer(target, "ours")) as (ours,):
         await settled([ours], [8])

@@ -29,7 +29,7 @@ TIMES = QUICK[: QUICK.index("--rebalance-delay-s")]
 async def test_after_an_outage_longer_than_the_time_to_live_each_gets_its_own_back(
     tmp_path: Path, etcd: EtcdServer
 ) -> None:
-    """The first one back was given 40 of 60 partitions that it had nothing of."""
+    """Earlier, the first consumer to return got 40 of 60 partitions without their state."""
     flags = (*TIMES, *on(etcd), "--topic", "orders=60")
     with instances(tmp_path, *flags) as (service,):
         bind = service.target
@@ -52,7 +52,7 @@ async def test_after_an_outage_longer_than_the_time_to_live_each_gets_its_own_ba
 
 
 async def test_a_restart_in_memory_gives_each_what_it_had(tmp_path: Path) -> None:
-    """The state is gone with the process; the consumers say what was theirs, a restarted one too."""
+    """The state is lost with the process; consumers report their former partitions on registration."""
     flags = (*TIMES, "--topic", "orders=30")
     with instances(tmp_path, *flags) as (service,):
         bind = service.target

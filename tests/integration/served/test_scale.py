@@ -1,4 +1,4 @@
-"""Twenty consumers on 1,024 partitions of four topics, strict: in, and out again, with the fewest moves."""
+"""1,024 partitions of four topics in strict mode: scale to twenty consumers and to four, few moves."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ PARTITIONS = 1024
 
 
 def loads(count: int) -> list[int]:
-    """Even ones."""
+    """Even loads of ``count`` consumers."""
     return [PARTITIONS // count + (number < PARTITIONS % count) for number in range(count)]
 
 
 def owners(members: Sequence[Consumer]) -> dict[object, str]:
-    """Partition -> who works on it."""
+    """The working consumer of each partition."""
     return {partition: one.name for one in members for partition in one.working}
 
 
@@ -44,7 +44,7 @@ async def test_1_to_20_to_4_consumers_on_1024_partitions(
     etcd: EtcdServer,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """No partition is worked on by two at once, and no more move than have to."""
+    """No partition has two owners at once, and the number of moves is minimal."""
     flags, lines = on(etcd), []
     with instances(tmp_path, *QUICK, *flags, *FLAGS, count=2) as running:
         targets = [one.target for one in running]
@@ -62,8 +62,8 @@ async def test_1_to_20_to_4_consumers_on_1024_partitions(
                 lines.append(
                     f"1 -> 20: {took:.2f} s, {moved} moved, {warmed} handoffs, the fewest are 972"
                 )
-                # Each round moves the fewest. Where they join in several, the first may keep 51, not 52,
-                # and what a newcomer got may go on to a later one.
+                # Each round moves as few as possible. If consumers join in several rounds, the
+                # first may keep 51 instead of 52, and a new consumer's partition may move again.
                 assert PARTITIONS - moved in (max(loads(20)), min(loads(20)))
                 assert moved <= warmed < 2 * moved
                 before = after

@@ -1,4 +1,4 @@
-"""TLS, certificates and tokens over real sockets: a caller is who its channel says it is."""
+"""TLS, certificates and tokens over real sockets: the channel determines the caller's name."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CANARY = "canary-77aa"
 
 
 class Keys:
-    """An authority, the service's certificate, and a caller's for each name."""
+    """A CA, the service's certificate, and a client certificate per name."""
 
     def __init__(self, folder: Path) -> None:
         self._authority = Authority(folder)
@@ -40,11 +40,11 @@ class Keys:
         self.service = self._authority.sign("service")
 
     def flags(self) -> tuple[str, ...]:
-        """The service's side."""
+        """The flags of the service."""
         return ("--tls-cert", str(self.service.cert), "--tls-key", str(self.service.key))
 
     def access(self, name: str = "", token: str = "") -> Access:
-        """A caller's side."""
+        """The access of a caller."""
         pair = self._authority.sign(name) if name else Pair(Path(), Path())
         return Access(
             ca=self.ca,
@@ -56,13 +56,13 @@ class Keys:
 
 @pytest.fixture
 def keys(tmp_path: Path) -> Keys:
-    """Made for the test."""
+    """Create the certificates for this test."""
     return Keys(tmp_path)
 
 
 @pytest.fixture
 def with_certificates(tmp_path: Path, keys: Keys) -> Iterator[Instance]:
-    """A service that asks for certificates; ``ops`` administers."""
+    """Start a service that requires certificates; ``ops`` is the administrator."""
     with instances(
         tmp_path,
         *QUICK,
@@ -79,7 +79,7 @@ def with_certificates(tmp_path: Path, keys: Keys) -> Iterator[Instance]:
 
 @pytest.fixture
 def with_tokens(tmp_path: Path, keys: Keys) -> Iterator[Instance]:
-    """A service that asks for tokens, over TLS."""
+    """Start a service with TLS that requires tokens."""
     (tmp_path / "tokens").write_text(f"a {CANARY}\nb token-of-b\nops token-of-ops\n")
     with instances(
         tmp_path,
@@ -96,7 +96,7 @@ def with_tokens(tmp_path: Path, keys: Keys) -> Iterator[Instance]:
 
 
 async def test_a_certificate_is_the_name(with_certificates: Instance, keys: Keys) -> None:
-    """Two consumers with theirs share; one that registers under another's name is refused for good."""
+    """Two consumers share the partitions; a registration under a foreign name is refused for good."""
     target = with_certificates.target
     members = [Consumer(target, name, access=keys.access(name)) for name in "ab"]
     async with consumers(*members):
@@ -118,7 +118,7 @@ async def test_without_a_certificate_of_the_authority_nobody_gets_in(
     keys: Keys,
     tmp_path: Path,
 ) -> None:
-    """None, or one that a stranger signed: the handshake fails. Unencrypted: too."""
+    """The handshake fails without a certificate, with a foreign certificate, and without TLS."""
     target = with_certificates.target
     stranger = Authority(tmp_path, "stranger").sign("a")
     for access in (
@@ -136,7 +136,7 @@ async def test_without_a_certificate_of_the_authority_nobody_gets_in(
 
 
 async def test_a_token_is_the_name(with_tokens: Instance, keys: Keys) -> None:
-    """In every call: none of them takes the body's word for it."""
+    """Every call compares the token's name with the name in the request."""
     target = with_tokens.target
     members = [
         Consumer(target, "a", access=keys.access(token=CANARY)),
@@ -176,7 +176,7 @@ async def test_a_token_is_the_name(with_tokens: Instance, keys: Keys) -> None:
 async def test_who_has_no_token_is_told_and_does_not_try_again(
     with_tokens: Instance, keys: Keys
 ) -> None:
-    """Health needs none: probes have no tokens."""
+    """The health check needs no token, as probes have none."""
     for token in ("", "wrong"):
         one = Consumer(with_tokens.target, "a", access=keys.access(token=token))
         with pytest.raises(Unauthenticated):
@@ -187,7 +187,7 @@ async def test_who_has_no_token_is_told_and_does_not_try_again(
 
 @pytest.mark.slow
 async def test_no_token_is_in_the_log(with_tokens: Instance, keys: Keys) -> None:
-    """Neither the right one nor one that was tried."""
+    """Neither valid nor rejected tokens are logged."""
     member = Consumer(with_tokens.target, "a", access=keys.access(token=CANARY))
     async with consumers(member):
         await settled([member], [8])

@@ -1,4 +1,4 @@
-"""``faust-assigner serve`` as a process, and consumers over real sockets; the state in memory."""
+"""``faust-assigner serve`` as a process, with consumers over real sockets and the state in memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ EIGHT = ("--topic", "orders=8")
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Instance]:
-    """One instance with one topic of eight partitions."""
+    """Start an instance with one topic of eight partitions."""
     with instances(tmp_path, *QUICK, *EIGHT, "--metrics", "127.0.0.1:0", "--cooldown-s", "1") as (
         one,
     ):
@@ -48,7 +48,7 @@ def service(tmp_path: Path) -> Iterator[Instance]:
 
 
 async def test_one_consumer_gets_all_and_two_share(service: Instance) -> None:
-    """The second one warms its half before it is given; nobody works on a partition of the other's."""
+    """The second consumer warms its half before the assignment."""
     async with consumers(Consumer(service.target, "a")) as (first,):
         await settled([first], [8])
         assert first.warmed == []
@@ -60,7 +60,7 @@ async def test_one_consumer_gets_all_and_two_share(service: Instance) -> None:
 
 @pytest.mark.slow
 async def test_a_download_that_takes_long_stays_warming(service: Instance) -> None:
-    """The old owner works on meanwhile, and the state says how the handoffs stand."""
+    """The old owner keeps processing, and the state lists the hand-offs as warming."""
     async with consumers(
         Consumer(service.target, "a"),
     ) as (first,):
@@ -76,7 +76,7 @@ async def test_a_download_that_takes_long_stays_warming(service: Instance) -> No
 
 
 async def test_a_warm_up_that_fails_is_said_and_leaves_the_partition(service: Instance) -> None:
-    """The consumer does not become the owner of an empty store; the handoff is aborted."""
+    """The hand-off is aborted, so the consumer does not become the owner of an empty store."""
     broken = frozenset(TopicPartition("orders", number) for number in range(8))
     async with consumers(Consumer(service.target, "a")) as (first,):
         await settled([first], [8])
@@ -86,7 +86,7 @@ async def test_a_warm_up_that_fails_is_said_and_leaves_the_partition(service: In
 
 
 async def test_who_leaves_hands_over_first(service: Instance) -> None:
-    """WAIT_FOR_DRAIN: everything is given away, then the stream ends; the last one may go at once."""
+    """WAIT_FOR_DRAIN: all partitions are handed over, then the stream ends."""
     async with consumers(Consumer(service.target, "a"), Consumer(service.target, "b")) as (
         first,
         second,
@@ -101,7 +101,7 @@ async def test_who_leaves_hands_over_first(service: Instance) -> None:
 
 @pytest.mark.slow
 async def test_a_second_process_of_the_name_takes_the_first_ones_place(service: Instance) -> None:
-    """The first is told, and does not come back to fight for it."""
+    """The first process ends with Replaced, and does not register again."""
     async with consumers(Consumer(service.target, "a")) as (first,):
         await settled([first], [8])
         async with consumers(Consumer(service.target, "a")) as (second,):
@@ -113,7 +113,7 @@ async def test_a_second_process_of_the_name_takes_the_first_ones_place(service: 
 
 @pytest.mark.slow
 async def test_what_cannot_be_is_refused_for_good(service: Instance) -> None:
-    """A name, a topic: the client raises instead of trying for ever."""
+    """The client raises for a bad name or topic, without retries."""
     for name, topics, error in (("a b", [], BadRequest), ("a", ["unheard"], NotFound)):
         one = Consumer(service.target, name, topics=topics)
         with pytest.raises(error):
@@ -122,7 +122,7 @@ async def test_what_cannot_be_is_refused_for_good(service: Instance) -> None:
 
 @pytest.mark.slow
 async def test_a_killed_consumers_partitions_go_straight_to_the_living(service: Instance) -> None:
-    """Without a handoff, once its time to live and the debounce are over."""
+    """The partitions move without a hand-off, after the time to live and the debounce."""
     async with consumers(Consumer(service.target, "a"), Consumer(service.target, "b")) as (
         first,
         second,
@@ -136,7 +136,7 @@ async def test_a_killed_consumers_partitions_go_straight_to_the_living(service: 
 
 @pytest.mark.slow
 async def test_a_short_absence_moves_nothing(service: Instance) -> None:
-    """A restarted process gets its partitions again, under new epochs, in its first message."""
+    """A restarted process gets its partitions back in its first message, under new epochs."""
     async with consumers(Consumer(service.target, "a"), Consumer(service.target, "b")) as (
         first,
         second,
@@ -153,7 +153,7 @@ async def test_a_short_absence_moves_nothing(service: Instance) -> None:
 
 
 async def test_the_stop_is_clean_and_healthy_until_then(service: Instance) -> None:
-    """Health for each role; SIGTERM ends with code 0 although consumers are connected."""
+    """Each role is healthy before SIGTERM; the exit code is 0 although consumers are connected."""
     async with consumers(Consumer(service.target, "a")) as (first,):
         await settled([first], [8])
         async with grpc.aio.insecure_channel(service.target) as channel:
@@ -168,7 +168,7 @@ async def test_the_stop_is_clean_and_healthy_until_then(service: Instance) -> No
 
 @pytest.mark.slow
 async def test_an_interrupt_is_a_clean_stop_too(service: Instance) -> None:
-    """Ctrl-C."""
+    """Ctrl-C also ends with code 0."""
     async with consumers(Consumer(service.target, "a")) as (first,):
         await settled([first], [8])
         assert await asyncio.to_thread(service.stop, signal.SIGINT) == 0
@@ -176,7 +176,7 @@ async def test_an_interrupt_is_a_clean_stop_too(service: Instance) -> None:
 
 @pytest.mark.slow
 async def test_what_it_serves_can_be_asked_of_it(service: Instance) -> None:
-    """Reflection names the services."""
+    """Reflection lists the services."""
     async with grpc.aio.insecure_channel(service.target) as channel:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
         asked = reflection_pb2.ServerReflectionRequest(list_services="")
@@ -190,7 +190,7 @@ async def test_what_it_serves_can_be_asked_of_it(service: Instance) -> None:
 
 
 async def test_metrics_are_for_prometheus(service: Instance) -> None:
-    """What is asked for: leader, handoffs by phase and age, rebalances, store, streams."""
+    """The page has the leader, hand-offs by phase and age, rebalances, the store and streams."""
     url = service.wait(r"metrics on (\S+)")
     async with consumers(Consumer(service.target, "a")) as (first,):
         await settled([first], [8])
@@ -213,13 +213,13 @@ async def test_metrics_are_for_prometheus(service: Instance) -> None:
 
 
 def read(url: str) -> str:
-    """A page."""
+    """Fetch a page."""
     with urllib.request.urlopen(url, timeout=10) as page:
         return str(page.read().decode())
 
 
 def cli(*words: str) -> subprocess.CompletedProcess[str]:
-    """``faust-assigner`` with these words."""
+    """Run ``faust-assigner`` with these arguments."""
     return subprocess.run(
         [sys.executable, "-m", "faust_assigner.cli", *words],
         capture_output=True,
@@ -231,7 +231,7 @@ def cli(*words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 async def test_an_operator_sees_plans_and_drains(service: Instance) -> None:
-    """Every command of ``faust-assigner service``; with --json."""
+    """Each command of ``faust-assigner service`` is run, also with --json."""
     async with consumers(Consumer(service.target, "a"), Consumer(service.target, "b")) as (
         first,
         second,
@@ -294,7 +294,7 @@ async def test_an_operator_sees_plans_and_drains(service: Instance) -> None:
 
 @pytest.mark.slow
 async def test_a_taken_port_is_said_in_one_line(service: Instance, tmp_path: Path) -> None:
-    """And ends the second instance with code 1."""
+    """The second instance logs one line and ends with code 1."""
     done = await asyncio.to_thread(cli, "serve", "--bind", service.target)
     assert done.returncode == 1
     assert f"cannot listen on {service.target}" in done.stderr
@@ -303,7 +303,7 @@ async def test_a_taken_port_is_said_in_one_line(service: Instance, tmp_path: Pat
 
 @pytest.mark.slow
 async def test_too_many_calls_are_refused(tmp_path: Path) -> None:
-    """A crowd does not take the service down for those that are in."""
+    """A crowd of callers does not disturb registered consumers."""
     with instances(tmp_path, *QUICK, *EIGHT, "--max-calls", "3") as (service,):
         async with consumers(Consumer(service.target, "a")) as (first,):
             await settled([first], [8])
@@ -321,7 +321,7 @@ async def test_too_many_calls_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_a_request_that_is_too_long_is_refused(service: Instance) -> None:
-    """And harms nobody."""
+    """The service keeps serving normal requests."""
     request = pb.RegisterRequest(
         consumer_name="a", topics=[f"{number:0200d}" for number in range(30_000)]
     )

@@ -1,4 +1,4 @@
-"""A consumer that does not read: it is told everything at last, and nobody waits for it."""
+"""A consumer that does not read its stream: it finally gets everything and delays no consumer."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tests.support.assigning.instances import (
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 PARTITIONS = 1000
-#: A long name: what a stream's window of 64 KiB does not take is soon reached.
+#: A long name soon fills a stream's window of 64 KiB.
 FLAGS = (
-    "--no-strict",  # a consumer that reads nothing releases nothing
+    "--no-strict",  # a consumer that never reads its stream releases no partition
     "--topic",
     f"{'o' * 240}={PARTITIONS}",
     "--debounce-s",
@@ -48,7 +48,7 @@ OPTIONS = [
 
 
 def resynced(url: str) -> float:
-    """How many streams overflowed so far."""
+    """The number of overflowed streams."""
     with urllib.request.urlopen(url, timeout=20) as page:
         found = re.search(
             r"^faust_assigner_service_streams_resynced_total (\S+)$",
@@ -63,7 +63,7 @@ def resynced(url: str) -> float:
 async def test_who_does_not_read_gets_a_fresh_assignment_and_holds_up_nobody(
     tmp_path: Path,
 ) -> None:
-    """Hundreds of releases do not fit; the other consumer gets its half all the same."""
+    """Hundreds of releases overflow the stream; the second consumer still gets its half."""
     with instances(tmp_path, *FLAGS) as (service,):
         async with grpc.aio.insecure_channel(service.target, OPTIONS) as channel:
             stream = KafkaAssignerStub(channel).Register(pb.RegisterRequest(consumer_name="slow"))

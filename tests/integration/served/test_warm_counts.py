@@ -1,4 +1,4 @@
-"""The RocksDB example: its consumers as processes on the embedded broker, moved and killed meanwhile."""
+"""The RocksDB example: its consumers run as processes, are moved and killed, and count exactly."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ PARTITIONS = 4
 
 @pytest.fixture
 def broker() -> Iterator[EmbeddedBroker]:
-    """Topics of four partitions, made when they are asked for."""
+    """Start a broker that creates topics of four partitions on demand."""
     with EmbeddedBroker(settings={"num.partitions": PARTITIONS}) as one:
         yield one
 
 
 @pytest.fixture
 def service(tmp_path: Path, broker: EmbeddedBroker) -> Iterator[Instance]:
-    """Strict: the old owner stops first."""
+    """Start a strict service: the old owner stops first."""
     with instances(tmp_path, *QUICK, "--strict", "--topic", f"words={PARTITIONS}") as (one,):
         yield one
 
 
 class CountingProcess:
-    """One process of the example, with its journal."""
+    """A process of the example and its journal."""
 
     def __init__(self, folder: Path, service: Instance, broker: EmbeddedBroker, name: str) -> None:
         self.data = folder / name
@@ -83,7 +83,7 @@ class CountingProcess:
         return [row for row in rows if row["kind"] == kind]
 
     def stop(self) -> int:
-        """Ctrl-C: hand over, end."""
+        """Press Ctrl-C: the process hands over and ends."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         code = self.process.wait(60)
@@ -91,14 +91,14 @@ class CountingProcess:
         return code
 
     def kill(self) -> None:
-        """Without a word."""
+        """Kill the process without a hand-over."""
         self.process.kill()
         self.process.wait()
         self.log.close()
 
 
 class Words:
-    """Sends words all the time; ``sent`` counts them by partition."""
+    """Sends words continuously; ``sent`` counts the words by partition."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -107,7 +107,7 @@ class Words:
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
-        """Until :meth:`stop`."""
+        """Send until :meth:`stop`."""
         async with AIOKafkaProducer(bootstrap_servers=self._bootstrap) as producer:
             number = 0
             while not self._stop.is_set():
@@ -119,7 +119,7 @@ class Words:
                 await asyncio.sleep(0.002)
 
     def stop(self) -> None:
-        """Enough."""
+        """Stop sending."""
         self._stop.set()
 
 
@@ -129,7 +129,7 @@ async def test_counts_are_exact_while_partitions_move_warm(
     service: Instance,
     broker: EmbeddedBroker,
 ) -> None:
-    """One, two, one killed, one that leaves: every word counted once, and nothing kept is ever stopped."""
+    """Processes join, crash and leave; each word counts once, and kept partitions are never closed."""
     words = Words(broker.bootstrap)
     sending = asyncio.create_task(words.run())
     first = CountingProcess(tmp_path, service, broker, "first")
@@ -165,7 +165,7 @@ async def test_counts_are_exact_while_partitions_move_warm(
 
 
 def moved_are_warm(old: CountingProcess, new: CountingProcess) -> None:
-    """What the new owner opened it had warmed, and it went on exactly where the old one stopped."""
+    """The new owner had warmed its partitions, and continued at the old owner's last offset."""
     ended = {row["partition"]: row["counted"] for row in old.told("close")}
     opened = {row["partition"]: row["counted"] for row in new.told("open")}
     assert opened == ended
@@ -175,7 +175,7 @@ def moved_are_warm(old: CountingProcess, new: CountingProcess) -> None:
 
 
 def kept_never_stopped(one: CountingProcess) -> None:
-    """What it kept was opened once and counted without a gap."""
+    """The kept partitions were opened once and counted without a gap."""
     kept = {row["partition"] for row in one.told("open")} - {
         row["partition"] for row in one.told("close")
     }
@@ -186,7 +186,7 @@ def kept_never_stopped(one: CountingProcess) -> None:
 
 
 def counted(members: list[CountingProcess]) -> dict[int, int]:
-    """Partition -> how many of its records somebody counted."""
+    """The number of counted records of each partition."""
     offsets: dict[int, set[int]] = {}
     for one in members:
         for row in one.told("counted"):
@@ -195,7 +195,7 @@ def counted(members: list[CountingProcess]) -> dict[int, int]:
 
 
 async def until_owners(service: Instance, loads: dict[str, int]) -> None:
-    """Wait until the partitions are these consumers', and nothing is under way."""
+    """Wait until these consumers own the partitions and no hand-off is open."""
     await until_state(
         service.target,
         lambda said: not said.handoffs and loads == Counter(one.owner for one in said.assignments),
@@ -203,7 +203,7 @@ async def until_owners(service: Instance, loads: dict[str, int]) -> None:
 
 
 def stored(data: Path) -> dict[tuple[int, str], int]:
-    """(partition, word) -> count, from the databases on disk."""
+    """The counts on disk by partition and word."""
     found = {}
     for number in range(PARTITIONS):
         store = Counts(data / f"words-{number}")
@@ -213,7 +213,7 @@ def stored(data: Path) -> dict[tuple[int, str], int]:
 
 
 def test_what_a_former_owner_still_sent_counts_nowhere(tmp_path: Path) -> None:
-    """A change of a lower epoch, or of a record that is counted, is passed over."""
+    """A change with a lower epoch, or of an already counted record, is skipped."""
     store = Counts(tmp_path / "words-0")
     for position, (offset, epoch) in enumerate([(0, 5), (1, 5), (2, 9), (3, 5), (2, 9), (3, 9)]):
         change = json.dumps({"count": offset + 1, "offset": offset, "epoch": epoch})
@@ -223,7 +223,7 @@ def test_what_a_former_owner_still_sent_counts_nowhere(tmp_path: Path) -> None:
 
 
 def test_a_partition_of_ours_is_aiokafkas() -> None:
-    """Equal, and of one hash: either finds the other in a dict."""
+    """The two types are equal with equal hashes: each finds the other's key in a dict."""
     from aiokafka import TopicPartition as Theirs
 
     assert {Theirs("words", 1): "x"}[TopicPartition("words", 1)] == "x"  # type: ignore[index]

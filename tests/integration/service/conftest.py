@@ -1,4 +1,4 @@
-"""Both stores behind one fixture: what is true of one has to be true of the other."""
+"""Both stores behind one fixture: the in-memory store and a real etcd must behave alike."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from tests.support.assigning.instances import calls_ended
 
 @pytest.fixture(scope="session")
 def etcd() -> Iterator[EtcdServer]:
-    """A real etcd, started at its first use and stopped after the last test; keep prefixes apart."""
+    """Start a real etcd at its first use, and stop it after the last test; tests use separate prefixes."""
     with etcd_server() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def system_etcd() -> Iterator[EtcdServer]:
-    """The one that the system has, of another version."""
+    """Start the system's own etcd, which has a different version."""
     with etcd_server(program=installed()["system"]) as server:
         yield server
 
 
 @dataclass
 class Stores:
-    """One store, opened as often as a test has instances; ``prefix`` is this test's own."""
+    """Connections to one store, one per instance of a test; ``prefix`` is unique to the test."""
 
     kind: str
     endpoint: str = ""
@@ -44,7 +44,7 @@ class Stores:
     opened: list[Store] = field(default_factory=list)
 
     def open(self, *, deadline_s: float = 3.0) -> Store:
-        """A connection of its own."""
+        """Open a connection; in memory, all calls return the same store."""
         if self.kind == "memory" and self.opened:
             return self.opened[0]
         store: Store = (
@@ -92,7 +92,8 @@ _SYSTEMS = [
     for source in installed()
     if source == "system"
 ]
-#: A story on the store in memory, on virtual time, and on a real etcd; on the system's own where it has one.
+#: Runs a scenario on the in-memory store in virtual time, on a real etcd, and on an installed
+#: system etcd.
 on_both = _on(["memory", _SLOW, *_SYSTEMS])
 on_both_always = _on(["memory", _ALWAYS, *_SYSTEMS])
 
@@ -101,7 +102,7 @@ on_both_always = _on(["memory", _ALWAYS, *_SYSTEMS])
     params=["memory", pytest.param("etcd", marks=pytest.mark.processes), *_SYSTEMS]
 )
 async def stores(request: pytest.FixtureRequest) -> AsyncIterator[Stores]:
-    """A store in memory, and one in a real etcd of each version that is installed."""
+    """Yield an in-memory store, then a real etcd of each installed version."""
     found = Stores(request.param)
     if request.param != "memory":
         found.endpoint = request.getfixturevalue(request.param).endpoint

@@ -1,4 +1,4 @@
-"""etcd with users: tokens that end before the service does."""
+"""etcd with authentication: tokens that expire before the service ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT = ("--user", "root:secret")
 
 @pytest.fixture
 def signing(tmp_path: Path) -> Iterator[EtcdServer]:
-    """An etcd with users, whose tokens are signed."""
+    """Start an etcd with authentication and signed tokens."""
     key = rsa.generate_private_key(public_exponent=65_537, key_size=2048)
     private, public = tmp_path / "jwt.key", tmp_path / "jwt.pub"
     private.write_bytes(
@@ -45,7 +45,7 @@ def signing(tmp_path: Path) -> Iterator[EtcdServer]:
 
 
 async def test_authentication_is_turned_on_and_off_under_a_running_instance() -> None:
-    """Every call failed while authentication was off: turning it on needed an outage."""
+    """Without authentication every call failed, and switching it on needed an outage."""
     with etcd_server(options=("--bcrypt-cost", "4")) as server:
         access = EtcdAccess(endpoints=(server.endpoint,), user="root", password="secret")
         store = EtcdStore(access)
@@ -67,7 +67,7 @@ async def test_authentication_is_turned_on_and_off_under_a_running_instance() ->
 
 
 async def test_a_change_of_etcds_users_costs_one_refusal(signing: EtcdServer) -> None:
-    """Every signed token is then of an earlier revision; the next call asks for a new token."""
+    """The change outdates each signed token; the next call requests a new token."""
     access = EtcdAccess(endpoints=(signing.endpoint,), user="root", password="secret")
     store = EtcdStore(access)
     assert await store.get("/a") is None

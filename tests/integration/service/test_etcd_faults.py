@@ -1,4 +1,4 @@
-"""What happens to etcd, and what the service makes of it: killed, stopped, full, compacted, closed."""
+"""The service while its etcd is killed, stopped, full, compacted, restored or closed."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 @pytest.fixture(params=sorted(installed()))
 def own_etcd(request: pytest.FixtureRequest) -> Iterator[EtcdServer]:
-    """One that may be harmed, of each version that is installed."""
+    """Start an etcd for one test, of each installed version; the test may damage it."""
     program = installed()[request.param]
     with etcd_server(options=("--quota-backend-bytes", str(4 << 20)), program=program) as server:
         yield server
 
 
 def opener(server: EtcdServer) -> EtcdStore:
-    """A connection to it."""
+    """Open a connection to this etcd."""
     return EtcdStore(EtcdAccess(endpoints=(server.endpoint,), deadline_s=1.0))
 
 
 async def grown(b: Bench, server: EtcdServer) -> None:
-    """Two instances, a consumer at each, six partitions."""
+    """Start two instances with a consumer each, and assign six partitions."""
     node, other = await b.node({"t": 6}, store=opener(server)), await b.node(store=opener(server))
     await b.consumer(node, "a")
     await b.consumer(other, "b")
@@ -50,13 +50,13 @@ async def grown(b: Bench, server: EtcdServer) -> None:
 
 
 async def closed(b: Bench) -> None:
-    """The connections are the test's."""
+    """Close the connections that the test opened."""
     for node in b.nodes:
         await node._store.close()
 
 
 async def reconnecting(b: Bench) -> None:
-    """What a client does: whose stream has ended registers again."""
+    """Register each consumer again whose stream has ended, as clients do."""
     for helper in b.helpers:
         while helper.ended in (Ended.LEASE_LOST, Ended.REPLACED) or helper._task is None:
             await helper.disconnect()
@@ -68,7 +68,7 @@ async def reconnecting(b: Bench) -> None:
 
 
 async def test_etcd_killed_and_started_again(own_etcd: EtcdServer) -> None:
-    """Short of the leases nobody moves; beyond them everybody fences itself, comes back and converges."""
+    """A short outage moves no partition; a longer outage fences all, and all return and converge."""
     async with Bench(lambda: opener(own_etcd)) as b:
         await grown(b, own_etcd)
         before = b.owners()
@@ -90,7 +90,7 @@ async def test_etcd_killed_and_started_again(own_etcd: EtcdServer) -> None:
 
 
 async def test_etcd_that_hangs_is_noticed_by_deadlines(own_etcd: EtcdServer) -> None:
-    """SIGSTOP: no call waits longer than its deadline, the leader fences itself, and goes on afterwards."""
+    """SIGSTOP: calls end at their deadline, and the leader fences itself until etcd continues."""
     async with Bench(lambda: opener(own_etcd)) as b:
         await grown(b, own_etcd)
         own_etcd.send(signal.SIGSTOP)
@@ -106,7 +106,7 @@ async def test_etcd_that_hangs_is_noticed_by_deadlines(own_etcd: EtcdServer) -> 
 
 
 async def test_etcd_compacted_again_and_again(own_etcd: EtcdServer) -> None:
-    """While consumers come and go."""
+    """Consumers join between the compactions, and the epochs' base stays the same."""
     async with Bench(lambda: opener(own_etcd)) as b:
         await grown(b, own_etcd)
         admin = opener(own_etcd)
@@ -125,8 +125,7 @@ async def test_etcd_restored_to_an_older_revision_is_listed_anew(
     own_etcd: EtcdServer,
     tmp_path: Path,
 ) -> None:
-    """What came after the snapshot is lost; nobody waits for revisions that were before, nor commits in vain
-    under an epoch that begins again."""
+    """Instances list etcd anew after a restore, and assign epochs above all earlier epochs."""
     async with Bench(lambda: opener(own_etcd)) as b:
         await grown(b, own_etcd)
         own_etcd.tool("snapshot", "save", str(tmp_path / "snapshot"))
@@ -150,7 +149,7 @@ async def test_etcd_restored_to_an_older_revision_is_listed_anew(
         assert all(epoch > told[at] for helper in b.helpers for at, epoch in helper.owned.items())
         admin = opener(own_etcd)
         await eventually_equal(b, admin)
-        # As an operator says it where no instance lived through the restore.
+        # An operator sets the base if no instance ran during the restore.
         own_etcd.tool("put", "/g/epochs/base", '{"base": 5000000}')
         await eventually(
             lambda: all(
@@ -163,7 +162,7 @@ async def test_etcd_restored_to_an_older_revision_is_listed_anew(
 
 
 async def eventually_equal(b: Bench, admin: EtcdStore) -> None:
-    """Until every instance's copy is what etcd holds."""
+    """Wait until every instance's copy equals etcd's keys."""
     async with asyncio.timeout(30):
         while True:
             truth = {kv.key: kv.value for kv in (await admin.list("/g/")).items}
@@ -176,7 +175,7 @@ async def eventually_equal(b: Bench, admin: EtcdStore) -> None:
 
 
 async def test_etcd_over_its_quota_is_read_and_not_written(own_etcd: EtcdServer) -> None:
-    """The error says so; room made, and it goes on."""
+    """Reads work, a write raises QuotaExceeded, and writes work again after a clean-up."""
     async with Bench(lambda: opener(own_etcd)) as b:
         await grown(b, own_etcd)
         admin = opener(own_etcd)
@@ -196,13 +195,13 @@ async def test_etcd_over_its_quota_is_read_and_not_written(own_etcd: EtcdServer)
 
 
 async def filled(store: EtcdStore) -> None:
-    """More than there is room for."""
+    """Write until the quota refuses a write."""
     for number in range(100):
         await store.txn([], [Put(f"/fill/{number}", b"x" * 200_000)])
 
 
 async def test_a_leader_whose_lease_is_revoked_leads_no_more(own_etcd: EtcdServer) -> None:
-    """An operator's hand; another term begins."""
+    """An operator revokes the lease; a new leader is elected."""
     async with Bench(lambda: opener(own_etcd)) as b:
         await grown(b, own_etcd)
         leader = await b.nodes[0].overview.leader()
@@ -220,7 +219,7 @@ async def test_a_leader_whose_lease_is_revoked_leads_no_more(own_etcd: EtcdServe
 
 
 async def test_the_next_endpoint_is_tried_where_one_does_not_answer(own_etcd: EtcdServer) -> None:
-    """The first of the two listens to nobody."""
+    """The first of the two endpoints has no listener."""
     store = EtcdStore(EtcdAccess(endpoints=("127.0.0.1:1", own_etcd.endpoint), deadline_s=1.0))
     with pytest.raises(StoreUnavailable):
         await store.get("/x")
@@ -232,7 +231,7 @@ async def test_the_next_endpoint_is_tried_where_one_does_not_answer(own_etcd: Et
 async def test_an_instance_warns_of_an_etcd_that_may_end_living_registrations(
     own_etcd: EtcdServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Only for the releases with this fault; nobody else would tell the operator."""
+    """Only releases with this fault cause the warning."""
     store = EtcdStore(EtcdAccess(endpoints=(own_etcd.endpoint,)))
     version = await store.version()
     await store.close()
@@ -246,7 +245,7 @@ async def test_an_instance_warns_of_an_etcd_that_may_end_living_registrations(
 
 
 async def test_a_user_and_its_password(own_etcd: EtcdServer) -> None:
-    """Without it, or with a wrong one, nothing is answered; the token is renewed by itself."""
+    """Without the correct password each call fails; an expired token is renewed by the client."""
     for command in (
         ("user", "add", "root:pw"),
         ("user", "grant-role", "root", "root"),
@@ -272,7 +271,7 @@ async def test_a_user_and_its_password(own_etcd: EtcdServer) -> None:
 
 
 async def test_mutual_tls(tmp_path: Path) -> None:
-    """With our certificate it answers, without one it does not, nor to a client that trusts another CA."""
+    """etcd answers only to a client that has our certificate and trusts our CA."""
     authority = Authority(tmp_path)
     server, client = authority.sign("server"), authority.sign("client")
     options = [
@@ -300,7 +299,7 @@ async def test_mutual_tls(tmp_path: Path) -> None:
 async def test_a_client_certificate_that_is_exchanged_is_used_without_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """etcd refuses the first certificate, and accepts the one that replaces it."""
+    """etcd refuses the first certificate, and accepts its replacement."""
     monkeypatch.setattr(access, "LOOK_S", 0.0)
     authority, stranger = Authority(tmp_path), Authority(tmp_path, "stranger")
     server, wrong, right = authority.sign("server"), stranger.sign("client"), authority.sign("new")
@@ -324,7 +323,7 @@ async def test_a_client_certificate_that_is_exchanged_is_used_without_a_restart(
 
 
 def test_access_that_contradicts_itself_is_refused() -> None:
-    """Before anything is connected."""
+    """The error comes before any connection."""
     for wrong in (
         {"endpoints": ()},
         {"endpoints": ("a:1",), "certificate": Path("x")},

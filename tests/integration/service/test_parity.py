@@ -1,4 +1,4 @@
-"""What the first assigner's own tests ask of it, of ours: on the store in memory and on a real etcd."""
+"""The test scenarios of the first assigner, on the in-memory store and on a real etcd."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ EVENTS = {"events": 8}
 
 
 def bench(stores: Stores) -> Bench:
-    """Instances on this test's store."""
+    """Instances on the test's store."""
     return Bench(stores.open, stores.prefix)
 
 
 @on_both
 async def test_a_single_consumer_gets_everything(stores: Stores) -> None:
-    """At once: nobody hands over."""
+    """No hand-off is needed, as no partition has an owner."""
     async with bench(stores) as b:
         only = await b.consumer(await b.node(EVENTS), "c0")
         await b.settles(8)
@@ -34,7 +34,7 @@ async def test_a_single_consumer_gets_everything(stores: Stores) -> None:
 async def test_two_consumers_that_come_together_split_evenly_without_handoffs(
     stores: Stores,
 ) -> None:
-    """Both are there at the first plan."""
+    """The first plan includes both consumers."""
     async with bench(stores) as b:
         node = await b.node(EVENTS)
         both = [await b.consumer(node, f"c{i}") for i in range(2)]
@@ -44,7 +44,7 @@ async def test_two_consumers_that_come_together_split_evenly_without_handoffs(
 
 @on_both
 async def test_a_consumer_that_joins_is_handed_its_share(stores: Stores) -> None:
-    """Half of the partitions are warmed, then released; the other half is never touched."""
+    """Half of the partitions are warmed and released; the old owner keeps the rest with their epochs."""
     async with bench(stores) as b:
         node = await b.node(EVENTS)
         old = await b.consumer(node, "c0")
@@ -54,12 +54,12 @@ async def test_a_consumer_that_joins_is_handed_its_share(stores: Stores) -> None
         await b.settles(4, 4)
         assert len(new.of(Warm)) == len(old.of(Release)) == 4
         assert {warm.current_owner for warm in new.of(Warm)} == {"c0"}
-        assert old.owned.items() <= before.items()  # the same epochs: never interrupted
+        assert old.owned.items() <= before.items()  # the same epochs: the owner was not interrupted
 
 
 @on_both_always
 async def test_a_whole_handoff_is_warming_ready_complete_gone(stores: Stores) -> None:
-    """Each phase stands in the store until its consumer has spoken."""
+    """A hand-off stays in each phase until the responsible consumer answers."""
     async with bench(stores) as b:
         node = await b.node({"events": 2})
         old = await b.consumer(node, "c0", releases=False)
@@ -82,7 +82,7 @@ async def test_a_whole_handoff_is_warming_ready_complete_gone(stores: Stores) ->
 
 @on_both
 async def test_several_topics_are_balanced_together(stores: Stores) -> None:
-    """Three topics of one partition: nobody gets two of three consumers' share."""
+    """Three consumers get one partition each."""
     async with bench(stores) as b:
         node = await b.node({"a": 1, "b": 1, "c": 1})
         for i in range(3):
@@ -92,7 +92,7 @@ async def test_several_topics_are_balanced_together(stores: Stores) -> None:
 
 @on_both
 async def test_without_consumers_nothing_is_assigned(stores: Stores) -> None:
-    """And nobody owns what was assigned when the last one is gone; whose it was is remembered."""
+    """After the last consumer has left, no living consumer owns a partition."""
     async with bench(stores) as b:
         node = await b.node(EVENTS)
         await asyncio.sleep(0.5)
@@ -105,7 +105,7 @@ async def test_without_consumers_nothing_is_assigned(stores: Stores) -> None:
 
 @on_both
 async def test_without_topics_nothing_is_assigned(stores: Stores) -> None:
-    """A consumer is told so: a full assignment that is empty."""
+    """The consumer receives an empty full assignment."""
     async with bench(stores) as b:
         only = await b.consumer(await b.node(), "c0")
         await asyncio.sleep(0.5)
@@ -114,7 +114,7 @@ async def test_without_topics_nothing_is_assigned(stores: Stores) -> None:
 
 @on_both
 async def test_an_assigner_that_starts_after_its_consumers_finds_them(stores: Stores) -> None:
-    """They registered with an instance that never leads, while nobody did: the next one gives to both."""
+    """Consumers that registered without any leader get their partitions from the next leader."""
     async with bench(stores) as b:
         kept = stores.open()
         leads = Put(Keys(b.prefix).leader, codec.dump_leader(Leader("another", 1)))
@@ -136,7 +136,7 @@ async def test_an_assigner_that_starts_after_its_consumers_finds_them(stores: St
 
 @on_both
 async def test_the_partitions_of_a_crashed_consumer_are_given_away_at_once(stores: Stores) -> None:
-    """No hand-off: there is nobody to hand over."""
+    """A dead owner cannot hand over, so no hand-off is started."""
     async with bench(stores) as b:
         node = await b.node(EVENTS)
         left, gone = [await b.consumer(node, f"c{i}") for i in range(2)]
@@ -149,7 +149,7 @@ async def test_the_partitions_of_a_crashed_consumer_are_given_away_at_once(store
 
 @on_both
 async def test_ten_partitions_three_consumers_one_dies_three_move(stores: Stores) -> None:
-    """The worked example: 4, 3, 3, and then 5, 5, the three of the dead one alone having moved."""
+    """Loads of 4, 3, 3 become 5, 5; only the dead consumer's three partitions move."""
     async with bench(stores) as b:
         node = await b.node({"t": 10})
         helpers = {name: await b.consumer(node, name) for name in "ABC"}
@@ -165,7 +165,7 @@ async def test_ten_partitions_three_consumers_one_dies_three_move(stores: Stores
 
 @on_both
 async def test_a_new_owner_that_crashes_while_warming_gets_nothing(stores: Stores) -> None:
-    """The old owner keeps the partitions and goes on."""
+    """The old owner keeps all partitions with their epochs."""
     async with bench(stores) as b:
         node = await b.node(EVENTS)
         old = await b.consumer(node, "c0")
@@ -183,7 +183,7 @@ async def test_a_new_owner_that_crashes_while_warming_gets_nothing(stores: Store
 async def test_partitions_of_the_dead_move_at_once_and_those_of_the_living_by_handoff(
     stores: Stores,
 ) -> None:
-    """Both in one plan: of nine, three were the dead one's, and a living one gives one away."""
+    """One plan reassigns the dead consumer's three partitions and warms one of a living consumer."""
     async with bench(stores) as b:
         node = await b.node({"events": 9}, debounce_s=1.0)
         helpers = [await b.consumer(node, f"c{i}") for i in range(3)]
@@ -203,7 +203,7 @@ async def test_partitions_of_the_dead_move_at_once_and_those_of_the_living_by_ha
 
 @on_both
 async def test_a_rapid_scale_up_is_one_plan(stores: Stores) -> None:
-    """Eight that come within the debounce: nobody warms what he does not keep."""
+    """Eight consumers join within the debounce, and no consumer warms a partition."""
     async with bench(stores) as b:
         node = await b.node({"events": 16}, debounce_s=0.8)
         helpers = [await b.consumer(node, f"c{i}") for i in range(8)]
@@ -213,7 +213,7 @@ async def test_a_rapid_scale_up_is_one_plan(stores: Stores) -> None:
 
 @on_both
 async def test_a_draining_consumer_hands_off_and_is_told_to_go(stores: Stores) -> None:
-    """It warms for nobody, releases all it has, and its stream ends as drained."""
+    """The consumer warms no partition and releases all, and its stream ends as drained."""
     async with bench(stores) as b:
         node = await b.node(EVENTS)
         leaving, staying = [await b.consumer(node, f"c{i}") for i in range(2)]
@@ -227,7 +227,7 @@ async def test_a_draining_consumer_hands_off_and_is_told_to_go(stores: Stores) -
 
 @on_both
 async def test_a_consumer_drains_though_its_connection_breaks(stores: Stores) -> None:
-    """It comes back as the old owner, still draining, and is asked to release what is ready by then."""
+    """The consumer returns as the draining old owner, and gets the releases of ready partitions."""
     async with bench(stores) as b:
         node = await b.node({"events": 2})
         leaving = await b.consumer(node, "c0")
@@ -246,7 +246,7 @@ async def test_a_consumer_drains_though_its_connection_breaks(stores: Stores) ->
 
 @on_both
 async def test_an_unknown_consumer_may_shut_down(stores: Stores) -> None:
-    """It has nothing; and so may the last one, whom nobody can relieve."""
+    """An unknown consumer owns nothing; the last consumer has no successor."""
     async with bench(stores) as b:
         node = await b.node(EVENTS)
         assert await node.deregister("nobody") is Action.SHUTDOWN_NOW
@@ -258,7 +258,7 @@ async def test_an_unknown_consumer_may_shut_down(stores: Stores) -> None:
 
 @on_both
 async def test_a_slow_download_stays_warming_until_it_is_done(stores: Stores) -> None:
-    """The old owner processes all the while."""
+    """The old owner processes until the warm-up is complete."""
     async with bench(stores) as b:
         node = await b.node({"events": 2})
         old = await b.consumer(node, "c0")
@@ -273,7 +273,7 @@ async def test_a_slow_download_stays_warming_until_it_is_done(stores: Stores) ->
 
 @on_both
 async def test_a_consumer_that_reconnects_at_once_keeps_what_it_has(stores: Stores) -> None:
-    """The first message of the new stream is its full assignment, with the epochs it had."""
+    """The new stream starts with the full assignment, under unchanged epochs."""
     async with bench(stores) as b:
         node = await b.node(EVENTS)
         one, two = [await b.consumer(node, f"c{i}") for i in range(2)]
@@ -293,7 +293,7 @@ async def test_a_consumer_that_reconnects_at_once_keeps_what_it_has(stores: Stor
 
 @on_both
 async def test_a_reconnected_consumer_is_told_its_open_handoffs_again(stores: Stores) -> None:
-    """With the id they had."""
+    """The hand-offs keep their ids, also at a different instance."""
     async with bench(stores) as b:
         node, other = await b.node({"events": 2}), await b.node()
         await b.consumer(node, "c0")
@@ -310,7 +310,7 @@ async def test_a_reconnected_consumer_is_told_its_open_handoffs_again(stores: St
 
 @on_both
 async def test_crashes_one_after_another_converge(stores: Stores) -> None:
-    """Four, three, two, one."""
+    """The group shrinks from four consumers to one, with even loads after each crash."""
     async with bench(stores) as b:
         node = await b.node({"events": 12})
         helpers = [await b.consumer(node, f"c{i}") for i in range(4)]
@@ -324,7 +324,7 @@ async def test_crashes_one_after_another_converge(stores: Stores) -> None:
 
 @on_both
 async def test_from_one_consumer_to_twenty_each_gets_two_of_forty(stores: Stores) -> None:
-    """And nobody more than two; over two instances."""
+    """The consumers register at two instances, and each owns exactly two partitions."""
     async with bench(stores) as b:
         node, other = await b.node({"events": 40}), await b.node()
         await b.consumer(node, "c0")
@@ -336,7 +336,7 @@ async def test_from_one_consumer_to_twenty_each_gets_two_of_forty(stores: Stores
 
 @on_both
 async def test_from_twenty_consumers_to_four_each_gets_ten(stores: Stores) -> None:
-    """Sixteen drain at once, and go."""
+    """Sixteen consumers drain at the same time, and all their streams end as drained."""
     async with bench(stores) as b:
         node, other = await b.node({"events": 40}), await b.node()
         helpers = [await b.consumer((node, other)[i % 2], f"c{i:02}") for i in range(20)]
@@ -349,7 +349,7 @@ async def test_from_twenty_consumers_to_four_each_gets_ten(stores: Stores) -> No
 
 @on_both
 async def test_an_unknown_topic_is_looked_up_in_kafka(stores: Stores) -> None:
-    """Its count is written down; a growth is noticed and the new partitions are given out."""
+    """The service stores Kafka's partition count, notices growth and assigns the new partitions."""
     counts = {"found": 3}
 
     async def count(topic: str) -> int | None:

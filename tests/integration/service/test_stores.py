@@ -1,4 +1,4 @@
-"""What the service relies on of its store, on the one in memory and on a real etcd alike."""
+"""The store's guarantees that the service needs, on the in-memory store and on a real etcd."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.integration.service.conftest import Stores
 
 
 async def put(store: Store, key: str, value: bytes = b"x", lease: int = 0) -> int:
-    """Write without a condition; the revision."""
+    """Write without a condition and return the revision."""
     return (await store.txn([], [Put(key, value, lease)])).revision
 
 
 async def seen(store: Store, prefix: str, start: int, count: int) -> list[Event]:
-    """The first ``count`` events of a watch from ``start``."""
+    """Return the first ``count`` events of a watch from ``start``."""
     events: list[Event] = []
     async with contextlib.aclosing(store.watch(prefix, start)) as batches:  # type: ignore[type-var]
         async with asyncio.timeout(30):
@@ -43,7 +43,7 @@ async def seen(store: Store, prefix: str, start: int, count: int) -> list[Event]
 async def test_every_write_has_the_next_revision_and_a_key_knows_its_first_and_last(
     stores: Stores,
 ) -> None:
-    """create_revision stays, mod_revision and version grow."""
+    """create_revision stays the same; mod_revision and version grow."""
     store, key = stores.open(), f"{stores.prefix}a"
     first = await put(store, key, b"1")
     second = await put(store, key, b"2")
@@ -54,12 +54,12 @@ async def test_every_write_has_the_next_revision_and_a_key_knows_its_first_and_l
 
 
 async def test_a_key_that_is_not_there_is_none(stores: Stores) -> None:
-    """No error."""
+    """A missing key raises no error."""
     assert await stores.open().get(f"{stores.prefix}nothing") is None
 
 
 async def test_a_listing_is_of_one_revision_and_in_order(stores: Stores) -> None:
-    """Keys ascending, neighbours of the prefix left out."""
+    """Keys are in ascending order, without neighbours of the prefix."""
     store, prefix = stores.open(), stores.prefix
     for name in ("b", "a", "a/b"):
         await put(store, prefix + name)
@@ -73,7 +73,7 @@ async def test_a_listing_is_of_one_revision_and_in_order(stores: Stores) -> None
 async def test_a_transaction_holds_where_the_compare_does_and_writes_nothing_else(
     stores: Stores, field: Field
 ) -> None:
-    """Each field that may be compared, right and wrong."""
+    """Each field of a compare is tested with a right and a wrong value."""
     store, key, other = stores.open(), f"{stores.prefix}a", f"{stores.prefix}b"
     lease = await store.grant(60)
     await put(store, key, b"1", lease.lease_id)
@@ -93,7 +93,7 @@ async def test_a_transaction_holds_where_the_compare_does_and_writes_nothing_els
 
 
 async def test_a_key_deleted_and_created_again_is_not_unchanged(stores: Stores) -> None:
-    """Its version is 1 as before; its mod_revision is not what it was."""
+    """The version is 1 again, but the mod_revision differs."""
     store, key = stores.open(), f"{stores.prefix}a"
     await put(store, key)
     before = await store.get(key)
@@ -105,14 +105,14 @@ async def test_a_key_deleted_and_created_again_is_not_unchanged(stores: Stores) 
 
 
 async def test_absent_holds_only_where_there_is_no_key(stores: Stores) -> None:
-    """The compare an election stands on."""
+    """Leader election depends on this compare."""
     store, key = stores.open(), f"{stores.prefix}leader"
     assert (await store.txn([absent(key)], [Put(key, b"1")])).succeeded
     assert not (await store.txn([absent(key)], [Put(key, b"2")])).succeeded
 
 
 async def test_128_operations_are_taken_and_129_refused(stores: Stores) -> None:
-    """Of either kind, before anything is sent."""
+    """The limit holds for writes and for compares, and is checked before sending."""
     store = stores.open()
     writes = [Put(f"{stores.prefix}{i}", b"") for i in range(MAX_OPERATIONS + 1)]
     compares = [absent(write.key) for write in writes]
@@ -124,13 +124,13 @@ async def test_128_operations_are_taken_and_129_refused(stores: Stores) -> None:
 
 
 async def test_a_key_twice_in_one_transaction_is_refused(stores: Stores) -> None:
-    """Our own bug, not the store's answer."""
+    """The caller made the mistake, so the error is a ValueError."""
     with pytest.raises(ValueError, match="twice"):
         await stores.open().txn([], [Put(f"{stores.prefix}a", b""), Delete(f"{stores.prefix}a")])
 
 
 async def test_a_watch_begins_in_the_past_and_misses_nothing(stores: Stores) -> None:
-    """Puts and deletes from the revision on, under the prefix alone, in order."""
+    """The watch returns puts and deletes from its start revision, under its prefix, in order."""
     store, prefix = stores.open(), stores.prefix
     await put(store, f"{prefix}a", b"0")
     start = await put(store, f"{prefix}a", b"1")
@@ -150,7 +150,7 @@ async def test_a_watch_begins_in_the_past_and_misses_nothing(stores: Stores) -> 
 
 
 async def test_a_watch_hears_what_comes_later(stores: Stores) -> None:
-    """From another connection, while it waits."""
+    """A write from a second connection reaches a waiting watch."""
     store, other = stores.open(), stores.open()
     start = (await store.list(stores.prefix)).revision + 1
     waiting = asyncio.create_task(seen(store, stores.prefix, start, 1))
@@ -164,7 +164,7 @@ async def test_a_watch_hears_what_comes_later(stores: Stores) -> None:
 async def test_a_batch_of_a_watch_that_catches_up_says_no_more_than_it_brought(
     stores: Stores,
 ) -> None:
-    """Whoever resumes after a batch's revision gets all the rest, however far behind the watch was."""
+    """A reader that resumes after a batch's revision misses no event, however late the watch is."""
     store, prefix = stores.open(), stores.prefix
     first = 0
     for _ in range(20):
@@ -181,7 +181,7 @@ async def test_a_batch_of_a_watch_that_catches_up_says_no_more_than_it_brought(
 
 
 async def test_a_watch_of_compacted_history_says_so(stores: Stores) -> None:
-    """At the start; the caller lists again."""
+    """The watch fails at its start, so the caller lists again."""
     store, prefix = stores.open(), stores.prefix
     first = await put(store, f"{prefix}a")
     for _ in range(3):
@@ -194,7 +194,7 @@ async def test_a_watch_of_compacted_history_says_so(stores: Stores) -> None:
 
 
 async def test_a_lease_that_runs_out_takes_its_keys_along(stores: Stores) -> None:
-    """A watch sees them go; keeping it alive then says that it is lost."""
+    """A watch receives the deletions, and keep_alive raises LeaseLost."""
     store, key = stores.open(), f"{stores.prefix}a"
     lease = await store.grant(1)
     revision = await put(store, key, b"", lease.lease_id)
@@ -205,7 +205,7 @@ async def test_a_lease_that_runs_out_takes_its_keys_along(stores: Stores) -> Non
 
 
 async def test_a_lease_that_is_kept_alive_lives(stores: Stores) -> None:
-    """Beyond its first time to live."""
+    """The key outlives the lease's first time to live."""
     store, key = stores.open(), f"{stores.prefix}a"
     lease = await store.grant(2)
     await put(store, key, b"", lease.lease_id)
@@ -221,7 +221,7 @@ async def test_a_lease_that_is_kept_alive_lives(stores: Stores) -> None:
 async def test_a_revoked_lease_takes_its_keys_along_and_may_be_revoked_again(
     stores: Stores,
 ) -> None:
-    """Twice is once; keeping it alive fails, and so does writing under it."""
+    """A second revoke is harmless; keep_alive and writes under the lease fail."""
     store, key = stores.open(), f"{stores.prefix}a"
     lease = await store.grant(60)
     await put(store, key, b"", lease.lease_id)
@@ -235,7 +235,7 @@ async def test_a_revoked_lease_takes_its_keys_along_and_may_be_revoked_again(
 
 
 async def test_a_key_moves_to_the_lease_it_was_written_with_last(stores: Stores) -> None:
-    """The end of the older lease does not touch it: a consumer that came back is not swept away."""
+    """The end of the older lease keeps the key, so a returned consumer stays registered."""
     store, key = stores.open(), f"{stores.prefix}a"
     older, newer = await store.grant(60), await store.grant(60)
     await put(store, key, b"1", older.lease_id)

@@ -1,4 +1,4 @@
-"""The assigner service under random lives keeps C1-C10."""
+"""The assigner service keeps C1-C10 under random faults."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEEDS = examples(500, 45)
 
 
 def test_random_lives_keep_every_promise() -> None:
-    """A fixed slice of seeds; `make sim-service SEEDS=n` runs more."""
+    """The seeds are fixed; `make sim-service SEEDS=n` runs more."""
     completed, aborted, commits, fenced, answers = map(
         sum, zip(*(astuple(run(seed)) for seed in range(SEEDS)), strict=True)
     )
@@ -35,7 +35,7 @@ def test_random_lives_keep_every_promise() -> None:
 @given(st.integers(min_value=10**6, max_value=10**12))
 @settings(max_examples=examples(40, 10), deadline=None)
 def test_seeds_nobody_chose_keep_every_promise(seed: int) -> None:
-    """Fresh seeds in every run; a failure prints its own."""
+    """Each run draws fresh seeds; a failure prints its seed."""
     run(seed, steps=40)
 
 

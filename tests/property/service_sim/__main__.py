@@ -11,7 +11,7 @@ from tests.property.service_sim.run import Outcome
 
 
 def told(outcomes: Sequence[Outcome]) -> str:
-    """The sums of what the runs saw."""
+    """Format the sums over all outcomes."""
     completed, aborted, commits, fenced, answers = map(
         sum, zip(*map(astuple, outcomes), strict=True)
     )

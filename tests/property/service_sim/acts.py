@@ -1,4 +1,4 @@
-"""What can happen to the service. A run is a list of these values, and any sub-list is a run too."""
+"""The events of a simulated run: a run is a list of acts; each of its sub-lists is a run too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """``kind`` to the ``who``-th of those it can happen to, for ``seconds``; then ``wait`` seconds pass."""
+    """Apply ``kind`` to candidate number ``who`` for ``seconds``; then let ``wait`` seconds pass."""
 
     kind: str
     who: int
@@ -18,7 +18,7 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How one run is set up."""
+    """The settings of a run."""
 
     seed: int
     nodes: int
@@ -29,7 +29,7 @@ class Setting:
     pairs: bool = False
 
 
-#: What happens, and how often.
+#: The kinds of acts, and their weights.
 KINDS = {
     "join": 10,
     "crash": 4,
@@ -59,7 +59,7 @@ KINDS = {
 
 
 def draw(seed: int, steps: int) -> tuple[Setting, list[Act]]:
-    """One run, from its seed."""
+    """Draw a run from its seed."""
     dice = random.Random(seed)
     setting = Setting(
         seed,

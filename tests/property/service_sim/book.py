@@ -1,4 +1,4 @@
-"""What a broken promise is."""
+"""The error that a broken promise raises."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from tests.property.lives import Violation
 
 
 def must(holds: object, promise: str, *facts: object) -> None:
-    """Raise Violation unless it holds."""
+    """Raise Violation if ``holds`` is false."""
     if not holds:
         raise Violation(f"{promise}: {' '.join(map(repr, facts))}")

@@ -1,4 +1,4 @@
-"""A consumer in the simulator: it warms, releases, commits, breaks, comes back, and sometimes lies."""
+"""A simulated consumer: warms up, releases, commits, crashes, returns, sometimes answers falsely."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.assigning.rules import Said
 T = TypeVar("T")
 HEARTBEAT_S = 0.5
 PATIENCE_S = 6.0
-DEAF_S = 2.5  # an idle stream says every two thirds of a second that it lives
+DEAF_S = 2.5  # an idle stream sends a sign of life at least every two thirds of a second
 
 
 class Broken(Exception):
@@ -32,7 +32,7 @@ class Broken(Exception):
 
 @dataclass
 class Instance:
-    """An instance of the service, as a consumer finds it."""
+    """An instance of the service from the consumer's side."""
 
     node: AssignerNode
     process: Process
@@ -40,8 +40,11 @@ class Instance:
 
 @dataclass(eq=False)
 class SimConsumer:
-    """``stuck``: it never gets warm; ``failing``: it says that it cannot; ``mute``: it never releases;
-    ``unable``: it says that it cannot release."""
+    """A consumer with faults of its own.
+
+    ``stuck``: no warm-up completes; ``failing``: each warm-up is reported as failed; ``mute``: no
+    partition is released; ``unable``: each release is reported as failed.
+    """
 
     name: str
     incarnation: str
@@ -66,10 +69,10 @@ class SimConsumer:
     _break: asyncio.Event = field(default_factory=asyncio.Event)
     _jobs: list[asyncio.Task[None]] = field(default_factory=list)
 
-    # -- what it does ---------------------------------------------------------------------------------
+    # -- life ----------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Live."""
+        """Start the consumer."""
         self._job(self._life())
         self._job(self._work())
 
@@ -80,7 +83,7 @@ class SimConsumer:
         self._jobs.append(job)
 
     def crash(self) -> None:
-        """SIGKILL."""
+        """End like a process after SIGKILL."""
         self.gone = True
         self.owned.clear()
         for job in self._jobs:
@@ -90,11 +93,11 @@ class SimConsumer:
             self._jobs = [asyncio.get_running_loop().create_task(closing.close())]
 
     def reconnect(self) -> None:
-        """The connection breaks."""
+        """Break the connection."""
         self._break.set()
 
     def processing(self) -> list[TopicPartition]:
-        """What it works on now: what is its own, while it is sure of it, awake and alive."""
+        """The owned partitions, while the process runs and is not fenced."""
         if self.gone or self.process.paused or self.process.monotonic() >= self.fence_at:
             return []
         return sorted(self.owned)
@@ -146,7 +149,7 @@ class SimConsumer:
                     break
                 self._obey(instance, command)
                 if beating is None:
-                    # Only now: a new session says nothing of what an older one was told.
+                    # Not earlier: a new session does not confirm assignments of an older session.
                     beating = asyncio.get_running_loop().create_task(self._beat(instance, stream))
             if stream.ended in (Ended.DRAINED, Ended.EXPELLED):
                 self.gone = True
@@ -160,7 +163,7 @@ class SimConsumer:
                 self._job(stream.close())
 
     async def _registered(self, instance: Instance) -> Stream:
-        """A stream; one that we do not live to see, or that comes too late, is closed by its instance."""
+        """Open a stream. The instance closes a stream whose answer is lost or comes too late."""
         opened: list[Stream] = []
 
         async def register() -> Stream:
@@ -184,14 +187,14 @@ class SimConsumer:
             raise
 
     def _former(self) -> dict[str, tuple[int, ...]]:
-        """What it believes to own, or to have owned."""
+        """The partitions believed to be owned, as sent on registration."""
         found: dict[str, list[int]] = {}
         for at in sorted(self.owned):
             found.setdefault(at.topic, []).append(at.partition)
         return {topic: tuple(numbers) for topic, numbers in found.items()}
 
     async def _beat(self, instance: Instance, stream: Stream) -> None:
-        """Say that it lives, to any instance; count what is answered from when it asked."""
+        """Send heartbeats to random instances; each answer extends the fence from the time of sending."""
         self.fence_at = max(self.fence_at, self.asked_at + stream.lives_s)
         while True:
             sent, where = self.process.monotonic(), self.draw.choice(self.instances)
@@ -211,7 +214,7 @@ class SimConsumer:
         )
 
     def forget(self, act: int) -> None:
-        """It loses what it was told of a partition, or believes that one is its own that is not."""
+        """Lose an owned partition, or believe in a partition without any assignment."""
         if self.owned and act % 2:
             self.owned.pop(sorted(self.owned)[act % len(self.owned)])
         else:
@@ -247,7 +250,7 @@ class SimConsumer:
             await self._say(instance, warm.at, warm.handoff_id, HandoffEvent.WARM)
 
     async def _release(self, instance: Instance, release: Release) -> None:
-        self.owned.pop(release.at, None)  # drained: from here on it is not processed
+        self.owned.pop(release.at, None)  # drained: the partition is no longer processed
         offset = self.sink.offset.get(release.at, 0)
         await self.process.sleep(self.draw.choice((0.0, 0.1, 0.5)))
         said = HandoffEvent.CANNOT if self.unable else HandoffEvent.LET_GO
@@ -262,7 +265,7 @@ class SimConsumer:
             if action is Action.SHUTDOWN_NOW:
                 self.crash()
 
-    # -- what it says ---------------------------------------------------------------------------------
+    # -- answers -------------------------------------------------------------------------------------
 
     async def _say(
         self,
@@ -273,7 +276,7 @@ class SimConsumer:
         *,
         offset: int | None = None,
     ) -> None:
-        """Say it until it was answered; sometimes twice, and from another instance."""
+        """Repeat an answer until an instance accepts or refuses; sometimes send a duplicate elsewhere."""
         for attempt in range(8):
             where = instance if attempt == 0 else self.draw.choice(self.instances)
             try:
@@ -295,7 +298,7 @@ class SimConsumer:
         name: str | None = None,
         incarnation: str | None = None,
     ) -> bool:
-        """Once; whether it was refused."""
+        """Send an answer once; return whether the instance refused."""
         name, sent = name or self.name, self.process.monotonic()
         node, own = instance.node, self.incarnation if incarnation is None else incarnation
         calls: dict[HandoffEvent, Callable[[], Awaitable[None]]] = {
@@ -316,7 +319,7 @@ class SimConsumer:
         try:
             await self._call(instance, calls[event])
         except (Replaced, Expelled):
-            return True  # whatever the hand-off says
+            return True  # the same in every state of the hand-off
         except ServiceRefused:
             refused = True
         self.heard.append(
@@ -325,7 +328,7 @@ class SimConsumer:
         return refused
 
     async def _call(self, instance: Instance, call: Callable[[], Awaitable[T]]) -> T:
-        """There and back; the instance may be dead, or stop meanwhile."""
+        """Call an instance over the network; the instance may be dead, or may pause meanwhile."""
         await self.process.runs()
         async with asyncio.timeout(PATIENCE_S):
             await asyncio.sleep(self.draw.choice((0.001, 0.01, 0.1)))
@@ -342,7 +345,7 @@ class SimConsumer:
 
 
 def _tell(job: asyncio.Task[None]) -> None:
-    """A job that failed is not overlooked."""
+    """Report the error of a failed task."""
     if not job.cancelled() and (error := job.exception()) is not None:
         job.get_loop().call_exception_handler({"message": "a consumer failed", "exception": error})
 

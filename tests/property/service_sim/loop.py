@@ -1,4 +1,4 @@
-"""An event loop whose clock jumps to the next timer: an hour passes in a moment, and always the same way."""
+"""An event loop whose clock jumps to the next timer: fast and deterministic."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class _Jumping(selectors.SelectSelector):
-    """Waiting for nothing but timers takes no time."""
+    """A selector that returns at once and only advances the clock to the next timer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -23,12 +23,12 @@ class _Jumping(selectors.SelectSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Seconds are virtual; nothing comes from outside."""
+    """Seconds are virtual; no event comes from outside the process."""
 
     def __init__(self) -> None:
         self._jumping = _Jumping()
         super().__init__(self._jumping)
 
     def time(self) -> float:
-        """Virtual seconds."""
+        """Return the virtual time in seconds."""
         return self._jumping.now

@@ -1,4 +1,4 @@
-"""A process in the simulator: its clocks, whether it runs, and the store as it sees it over its network."""
+"""A simulated process: its clocks, whether it is paused, and the store behind its network."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WALL = 1_700_000_000.0
 
 
 class Process:
-    """``skew_s``: how wrong its wall clock is. Paused, it does nothing; its clocks go on."""
+    """``skew_s``: the error of the wall clock. A paused process does nothing; its clocks go on."""
 
     def __init__(self, name: str, skew_s: float = 0.0) -> None:
         self.name = name
@@ -36,37 +36,37 @@ class Process:
 
     @property
     def paused(self) -> bool:
-        """Whether it is stopped."""
+        """Whether the process is paused."""
         return not self._running.is_set()
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """Stop the process, like SIGSTOP."""
         self._running.clear()
 
     def go_on(self) -> None:
-        """SIGCONT."""
+        """Resume the process, like SIGCONT."""
         self._running.set()
 
     async def runs(self) -> None:
-        """Return when it runs."""
+        """Wait until the process runs."""
         await self._running.wait()
 
     def monotonic(self) -> float:
-        """Its clock."""
+        """The monotonic clock."""
         return asyncio.get_running_loop().time()
 
     def wall(self) -> float:
-        """Its other clock, which may be wrong."""
+        """The wall clock, which may be wrong."""
         return WALL + asyncio.get_running_loop().time() + self.skew_s
 
     async def sleep(self, seconds: float) -> None:
-        """At least so long."""
+        """Sleep for at least this long."""
         await asyncio.sleep(max(seconds, 0.0))
         await self.runs()
 
 
 class FarStore:
-    """The store over a network: slow, lossy, cut. A call whose answer is lost was carried out or not."""
+    """The store over a slow, lossy network. A call with a lost answer may have been executed or not."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class FarStore:
         self._renewed = renewed
 
     async def _far(self, call: Callable[[], T], deadline_s: float = DEADLINE_S) -> T:
-        """There, and back again."""
+        """Send a call and return its answer, each with a delay."""
         await self._process.runs()
         deadline = self._process.monotonic() + deadline_s
         await asyncio.sleep(self._delay())
@@ -93,7 +93,7 @@ class FarStore:
         if not lost:
             try:
                 answer, error = call(), None
-            except Exception as failed:  # whatever the store answers travels back
+            except Exception as failed:  # every error of the store travels back
                 answer, error = None, failed
             await asyncio.sleep(self._delay())
             lost = self.cut or self._draw.random() < self.loss
@@ -110,27 +110,27 @@ class FarStore:
         return self._draw.choice((0.001, 0.002, 0.005, 0.02, 0.3))
 
     async def get(self, key: str) -> KeyValue | None:
-        """As the store."""
+        """Call the store over the network."""
         return await self._far(lambda: _now(self._near.get(key)))
 
     async def list(self, prefix: str) -> Listing:
-        """As the store."""
+        """Call the store over the network."""
         return await self._far(lambda: _now(self._near.list(prefix)))
 
     async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> TxnResult:
-        """As the store."""
+        """Call the store over the network."""
         self._sent(self._process, compares, writes)
         return await self._far(lambda: _now(self._near.txn(compares, writes)))
 
     async def grant(self, ttl_s: float) -> Lease:
-        """As the store."""
+        """Call the store over the network."""
         sent = self._process.monotonic()
         lease = await self._far(lambda: _now(self._near.grant(ttl_s)))
         self._renewed(self._process, lease.lease_id, sent)
         return lease
 
     async def keep_alive(self, lease_id: int, *, timeout_s: float | None = None) -> float:
-        """As the store."""
+        """Call the store over the network."""
         sent = self._process.monotonic()
         ttl = await self._far(
             lambda: _now(self._near.keep_alive(lease_id)), min(DEADLINE_S, timeout_s or DEADLINE_S)
@@ -140,15 +140,15 @@ class FarStore:
         return ttl
 
     async def revoke(self, lease_id: int) -> None:
-        """As the store."""
+        """Call the store over the network."""
         await self._far(lambda: _now(self._near.revoke(lease_id)))
 
     async def compact(self, revision: int) -> None:
-        """As the store."""
+        """Call the store over the network."""
         await self._near.compact(revision)
 
     async def watch(self, prefix: str, start_revision: int) -> AsyncIterator[Batch]:
-        """As the store; a cut one breaks, or hangs until the network is whole again."""
+        """Watch the store; without a network the watch fails, or blocks until the network is back."""
         await self._process.runs()
         async for batch in self._near.watch(prefix, start_revision):
             await asyncio.sleep(self._delay())
@@ -160,11 +160,11 @@ class FarStore:
             yield batch
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: the in-memory store stays open."""
 
 
 def _now(call: object) -> T:  # type: ignore[type-var]
-    """What a call of the store in memory answers; it never waits."""
+    """Return the result of an in-memory store call, which never waits."""
     try:
         call.send(None)  # type: ignore[attr-defined]
     except StopIteration as done:

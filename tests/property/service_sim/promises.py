@@ -1,4 +1,4 @@
-"""The promises of the service, checked where they can be broken: at every revision of the store."""
+"""The promises of the service, checked at every revision of the store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ORDER = {Phase.WARMING: 0, Phase.READY: 1, Phase.COMPLETE: 2}
 
 
 class WatchedStore(MemoryStore):
-    """The store in memory; each revision is looked at as it is written."""
+    """An in-memory store that passes each revision to the promises."""
 
     promises: Promises
 
@@ -38,7 +38,7 @@ class WatchedStore(MemoryStore):
 
 
 class Promises:
-    """What was, so that what is can be judged; ``history`` keeps each partition's states with their times."""
+    """The earlier states, to judge new states; ``history`` has each partition's states with times."""
 
     def __init__(self, settings: ServiceSettings, clock: Process) -> None:
         self.settings = settings
@@ -53,25 +53,25 @@ class Promises:
 
     @contextlib.contextmanager
     def noting(self) -> Iterator[None]:
-        """An instance that meets a Violation logs it and goes on; the run does not."""
+        """Keep the first Violation: an instance only logs a Violation, but the run must fail."""
         try:
             yield
         except Violation as violation:
             self.broken = self.broken or violation
             raise
 
-    # -- what is sent --------------------------------------------------------------------------------
+    # -- transactions --------------------------------------------------------------------------------
 
     def renewed(self, process: Process, lease_id: int, sent: float) -> None:
-        """A lease was granted or renewed, by a request of that time."""
+        """Note the send time of a request that granted or renewed a lease."""
         self._renewed[lease_id] = max(sent, self._renewed.get(lease_id, sent))
 
     def fence_of(self, lease_id: int) -> float:
-        """When its holder has to act no more."""
+        """The time at which the lease's holder must stop acting."""
         return self._renewed.get(lease_id, 0.0) + self.settings.leader_ttl_s * 2 / 3
 
     def sent(self, process: Process, compares: Sequence[Compare], writes: Sequence[Write]) -> None:
-        """C3 and C4, of every transaction as it leaves a process."""
+        """Check C3 and C4 for a transaction that leaves a process."""
         with self.noting():
             self._sent(process, compares, writes)
 
@@ -94,10 +94,10 @@ class Promises:
                 writes,
             )
 
-    # -- what is written -----------------------------------------------------------------------------
+    # -- revisions -----------------------------------------------------------------------------------
 
     def written(self, events: Sequence[Event]) -> None:
-        """C1, C2 and C5, of every revision."""
+        """Check C1, C2 and C5 for a revision."""
         before_owner = {at: entry.value for at, entry in self.view.assignments.items()}
         before_handoff = dict(self.view.handoffs)
         living = {(name, entry.value.incarnation) for name, entry in self.view.consumers.items()}
@@ -122,7 +122,7 @@ class Promises:
     def _phases(
         self, at: TopicPartition, was: Entry[Handoff] | None, now: Entry[Handoff] | None
     ) -> None:
-        """C1: Warming, Ready, Complete, gone, or abort."""
+        """C1: a hand-off goes through Warming, Ready, Complete and deletion, or is aborted."""
         if now is None or was is None or was.kv.create_revision != now.kv.create_revision:
             if was is not None:
                 self.completed += was.value.phase is Phase.COMPLETE
@@ -160,7 +160,7 @@ class Promises:
         handoff: Entry[Handoff] | None,
         living: set[tuple[str, str]],
     ) -> None:
-        """C2: nobody living loses a partition but by a hand-off that was ready, and released where strict."""
+        """C2: a living owner loses a partition only by a ready hand-off, which is released if strict."""
         if now is not None and was is not None:
             must(now.epoch > was.epoch or now == was, "C2 epochs rise", was, now)
         if was is None or (was.owner, was.incarnation) not in living:
@@ -210,7 +210,7 @@ class Promises:
         handoff: Entry[Handoff] | None,
         absent: set[str],
     ) -> None:
-        """C11: while the others are awaited, nobody gets what was theirs, but who was about to get it."""
+        """C11: partitions of an awaited consumer stay reserved, unless a hand-off was under way."""
         must(
             was is None
             or was.owner not in absent
@@ -224,7 +224,7 @@ class Promises:
         )
 
     def unowned(self) -> list[TopicPartition]:
-        """The partitions that are nobody's who lives, nor wait for the end of a lease."""
+        """The partitions without a living owner whose owner's lease has already ended."""
         return [
             at
             for at in self.view.partitions()
@@ -233,7 +233,7 @@ class Promises:
         ]
 
     def parted(self) -> list[int]:
-        """Numbers of the twins that do not have one owner, where they are of one count."""
+        """The numbers of twin partitions with different owners, if both topics have equal counts."""
         counts = {topic: entry.value.partition_count for topic, entry in self.view.topics.items()}
         if counts.get("t") != counts.get("twin"):
             return []
@@ -248,7 +248,7 @@ class Promises:
         return [n for n in range(counts["t"]) if owners[0].get(n) != owners[1].get(n)]
 
     def overdue(self) -> list[TopicPartition]:
-        """Hand-offs that are under way for longer than they may."""
+        """The hand-offs that exceed the sum of their timeouts."""
         s = self.settings
         most = s.handoff_timeout_s + s.release_timeout_s + s.consumer_ttl_s + 5.0
         limit = self._clock.monotonic() - most
@@ -259,7 +259,7 @@ class Promises:
         ]
 
     def ready_names(self) -> set[str]:
-        """The consumers that may be given something."""
+        """The consumers that may receive partitions."""
         return {
             name
             for name, entry in self.view.consumers.items()

@@ -1,4 +1,4 @@
-"""One seed, one run."""
+"""Play a run of the simulator from its seed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.property.service_sim.book import Violation
 from tests.property.service_sim.loop import VirtualLoop
 from tests.property.service_sim.world import World
 
-SHRINKS = 60  # runs to repeat at most for a shorter one
+SHRINKS = 60  # repeated runs at most, to find a shorter list of acts
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run saw: so that nobody calls an idle simulator a proof."""
+    """The counts of a run, so a test can refuse a simulator without any activity."""
 
     completed: int
     aborted: int
@@ -27,7 +27,7 @@ class Outcome:
 
 
 def play(setting: Setting, acts: Sequence[Act]) -> Outcome:
-    """One run on virtual time. Raises Violation."""
+    """Play a run on virtual time. Raises Violation."""
     loop = VirtualLoop()
     asyncio.set_event_loop(loop)
     world = loop.run_until_complete(_make(setting))
@@ -40,7 +40,7 @@ def play(setting: Setting, acts: Sequence[Act]) -> Outcome:
         if failures:
             raise Violation(f"a task failed: {failures[0]!r}") from failures[0]
     except Violation as violation:
-        # What failed first is the cause.
+        # The first failure is the cause.
         raise (
             failures[0] if failures and isinstance(failures[0], Violation) else violation
         ) from None
@@ -69,7 +69,7 @@ async def _play(world: World, acts: Sequence[Act]) -> None:
 
 
 def run(seed: int, steps: int = 25) -> Outcome:
-    """One run from its seed. Raises Violation with the seed and a short list of acts."""
+    """Play a run from its seed. Raises Violation with the seed and a short list of acts."""
     setting, acts = draw(seed, steps)
     try:
         return play(setting, acts)
@@ -85,7 +85,7 @@ def run(seed: int, steps: int = 25) -> Outcome:
 
 
 def shrink(setting: Setting, acts: Sequence[Act]) -> list[Act]:
-    """Drop acts, in ever smaller pieces, as long as some promise breaks."""
+    """Drop acts in ever smaller pieces, as long as a promise still breaks."""
     short, size, budget = list(acts), max(len(acts) // 2, 1), SHRINKS
     while size:
         start = 0

@@ -1,4 +1,4 @@
-"""Where consumers commit to: it refuses lower epochs, and sees who processes what at the same time."""
+"""The target of all commits: refuses lower epochs, finds partitions with two consumers at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Sink:
-    """Offsets by partition, fenced by the epoch of whoever committed last."""
+    """Offsets by partition, fenced by the epoch of the last commit."""
 
     def __init__(self, *, strict: bool) -> None:
         self.strict = strict
@@ -23,7 +23,7 @@ class Sink:
         self._writers: dict[tuple[TopicPartition, int], str] = {}
 
     def begins(self, owned: Owned) -> None:
-        """A consumer takes up a partition: where it is told to begin is where the last one stopped."""
+        """C2 strict: a new owner begins at the offset where the previous owner stopped."""
         if self.strict and owned.offset is not None and owned.epoch > self.epoch.get(owned.at, 0):
             must(
                 owned.offset == self.offset.get(owned.at, 0),
@@ -33,7 +33,7 @@ class Sink:
             )
 
     def commit(self, at: TopicPartition, epoch: int, incarnation: str) -> bool:
-        """One more record; False where another one has a higher epoch. C10: an epoch has one writer."""
+        """Commit a record; return False for too low an epoch. C10: an epoch has one writer."""
         first = self._writers.setdefault((at, epoch), incarnation)
         must(
             first == incarnation,
@@ -52,7 +52,7 @@ class Sink:
         return True
 
     def check(self, consumers: list[SimConsumer]) -> None:
-        """C2 strict: a partition is processed by one at a time, whatever happened."""
+        """C2 strict: at most one consumer processes a partition at any time."""
         busy: dict[TopicPartition, SimConsumer] = {}
         for consumer in consumers:
             for at in consumer.processing():

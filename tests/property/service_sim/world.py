@@ -1,4 +1,4 @@
-"""One run: instances, consumers, the store, and what happens to them; the promises at every step."""
+"""One run: instances, consumers, the store and faults, with the promises checked at every step."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Running(Instance):
 
 
 class World:
-    """One run's state; ``do`` carries out an act, ``settle`` waits for what must come when faults stop."""
+    """One run's state; ``do`` executes an act, ``settle`` checks the promises that hold without faults."""
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
@@ -73,7 +73,7 @@ class World:
         self._later: list[asyncio.Task[None]] = []
 
     async def begin(self) -> None:
-        """The instances start."""
+        """Start the instances."""
         for number in range(self.setting.nodes):
             self.instances.append(self._instance(f"n{number}"))
         await asyncio.sleep(1.0)
@@ -96,13 +96,13 @@ class World:
     # -- acts -----------------------------------------------------------------------------------------
 
     async def do(self, act: Act) -> None:
-        """One act, and the time after it."""
+        """Execute an act, then let its waiting time pass."""
         handler = getattr(self, f"_{act.kind}")
         await handler(act)
         await self.passes(act.wait)
 
     async def passes(self, seconds: float) -> None:
-        """Time; the promises that must hold at every moment are looked at in small steps."""
+        """Let time pass in small steps, and check the promises at each step."""
         while True:
             self.check()
             if seconds <= 0:
@@ -111,7 +111,7 @@ class World:
             seconds -= STEP_S
 
     def check(self) -> None:
-        """C2 and C4, now; and what was broken meanwhile."""
+        """Check C2 and C4 now, and raise a Violation that was noted meanwhile."""
         if self.promises.broken is not None:
             raise self.promises.broken
         if self.setting.strict:
@@ -132,7 +132,7 @@ class World:
         return living[act.who % len(living)] if living else None
 
     def _node(self, act: Act) -> Running:
-        """Half of the time the one that leads."""
+        """Choose an instance: half of the time the leader."""
         leaders = [i for i in self.instances if i.node.leads]
         if leaders and act.who % 2:
             return leaders[0]
@@ -149,7 +149,7 @@ class World:
         self._begins(f"c{self.names}", act)
 
     def _begins(self, name: str, act: Act) -> None:
-        """A process that uses the name, the first or another one."""
+        """Start a process under this name, which may be in use already."""
         self.processes += 1
         consumer = SimConsumer(
             name,
@@ -170,7 +170,7 @@ class World:
             consumer.crash()
 
     async def _restart(self, act: Act) -> None:
-        """Another process begins under a name whose process was killed, is frozen, or works on."""
+        """Start a second process under a name whose first process is killed, paused or still works."""
         if consumer := self._one(act):
             if act.who % 3 == 0:
                 consumer.crash()
@@ -219,7 +219,7 @@ class World:
         self._after(act.seconds, process.go_on)
 
     async def _outage(self, act: Act) -> None:
-        """All instances stop for longer than any consumer's time to live."""
+        """Stop all instances for longer than the consumers' time to live."""
         for instance in self.instances:
             instance.process.pause()
             self._after(self.settings.consumer_ttl_s + act.seconds, instance.process.go_on)
@@ -235,17 +235,17 @@ class World:
         self._after(act.seconds, lambda: setattr(far, "loss", 0.0))
 
     async def _kill(self, act: Act) -> None:
-        """An instance dies; another process of the same place starts a while later."""
+        """Kill an instance; its replacement starts a while later."""
         old = self._node(act)
         place = self.instances.index(old)
         old.process.dead.set()
         await _killed(old)
-        old.process.go_on()  # whoever waits for it finds it dead
+        old.process.go_on()  # tasks that wait for the process find it dead
         self.names += 1
         self.instances[place] = self._instance(f"n{place}-{self.names}")
 
     async def _coup(self, act: Act) -> None:
-        """The leader stops for longer than its lease, somebody else leads, it wakes up with its old plans."""
+        """Pause the leader beyond its lease: a second instance leads, then the first wakes up."""
         for instance in self.instances:
             if instance.node.leads:
                 instance.process.pause()
@@ -276,7 +276,7 @@ class World:
                     await self._node(act).node.abort_warm(found[act.who % len(found)])
 
     async def _lie(self, act: Act) -> None:
-        """C5: an answer from the wrong one, of an old hand-off, too early, or of none."""
+        """C5: send an answer for the wrong consumer, an old hand-off or none, or too early."""
         consumer = self._one(act)
         if consumer is None:
             return
@@ -291,7 +291,7 @@ class World:
         instance, name = self._node(act), f"c{act.who % (self.names + 1)}"
         entry = self.promises.view.handoffs.get(at)
         if event in OF_OLD_OWNER and entry is not None and entry.value.old_owner == name:
-            name = "c0"  # whoever says truly that it has stopped, and goes on, harms itself
+            name = "c0"  # a consumer that reports its release and still processes harms only itself
         with contextlib.suppress(Exception):
             async with asyncio.timeout(3.0):
                 await consumer.say(
@@ -316,7 +316,7 @@ class World:
     # -- the end --------------------------------------------------------------------------------------
 
     async def settle(self) -> None:
-        """When faults stop: owners within TTLs and debounce (C6), an end to all hand-offs (C7), balance."""
+        """After all faults: owners within TTLs and debounce (C6), no hand-offs left (C7), even loads."""
         for task in self._later:
             task.cancel()
         for instance in self.instances:
@@ -352,7 +352,7 @@ class World:
         check_history(self.promises, self.said)
 
     async def _awaited(self, seconds: float) -> None:
-        """The first consumers after an outage wait for the others, and not longer than they may."""
+        """C11: after an outage, a rebalance waits for absent consumers, but not beyond its delay."""
         while self.promises.view.awaiting and seconds > 0:
             await self.passes(STEP_S)
             seconds -= STEP_S
@@ -360,7 +360,7 @@ class World:
         must(not names or seconds > 0, "C11 nobody is awaited for longer than the delay", names)
 
     async def _unowned_throughout(self, seconds: float) -> set[TopicPartition]:
-        """An owner may be expelled at any time, and its lease end: what is nobody's all the while."""
+        """The partitions that stay unowned throughout: leases may end, and owners be expelled."""
         found = set(self.promises.unowned())
         while found and seconds > 0:
             await self.passes(STEP_S)
@@ -376,7 +376,7 @@ class World:
         return loads
 
     def _settled(self) -> bool:
-        """Balanced, nothing under way, nobody draining, and consumers own what the store says."""
+        """Even loads, no open hand-off, no draining consumer; each consumer owns its assignment."""
         loads = self._loads()
         if not self.promises.ready_names():
             return not self.promises.view.handoffs
@@ -401,7 +401,7 @@ class World:
         )
 
     async def _check_copies(self) -> None:
-        """C8: every instance's copy is what the store holds, but for what is on its way."""
+        """C8: each instance's copy equals the store within a few steps."""
         for instance in self.instances:
             for _ in range(8):
                 truth = {key: kv.mod_revision for key, kv in self.store._keys.items()}
@@ -430,7 +430,7 @@ class World:
 
 
 async def _started(node: AssignerNode, process: Process) -> None:
-    """Start, as often as it takes."""
+    """Start a node, with retries."""
     while True:
         try:
             await node.start()
@@ -442,7 +442,7 @@ async def _started(node: AssignerNode, process: Process) -> None:
 
 
 async def _killed(instance: Running) -> None:
-    """SIGKILL: its tasks end where they are, and nothing is said to anybody."""
+    """Kill an instance as by SIGKILL: its tasks end, and it sends no message."""
     node = instance.node
     tasks: Sequence[asyncio.Task[None]] = [
         instance.starting,

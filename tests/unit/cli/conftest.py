@@ -1,4 +1,4 @@
-"""The working directory of a command, and looks and sleeps that take no time."""
+"""The working directory of a command, and fake looks and sleeps that take no time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks at a group that answer what a test gives, and how a test runs a command."""
+"""Fake looks at a group with prepared answers, and a helper that runs a command."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(*arguments: str, code: int = 0) -> Result:
 
 
 class Looks:
-    """Looks at a group: returns or raises the given answers, one after the other."""
+    """Looks at a group that return or raise prepared answers in order."""
 
     made: list[tuple[Any, Any]]
     answers: list[Any]

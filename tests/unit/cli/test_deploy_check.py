@@ -1,4 +1,4 @@
-"""``faust-assigner deploy-check``: its question, its waits, and the recoveries that it knows."""
+"""``faust-assigner deploy-check``: its question, its waits, and the recoveries that it uses."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ START = datetime(2026, 11, 21, 3, 2, tzinfo=UTC)
     ],
 )
 def test_a_deploy_asks_one_question(arguments: tuple[Any, ...], question: Question) -> None:
-    """A scale of no workers is one, too."""
+    """A scale to zero workers is a question too."""
     assert deploy_check._question(*arguments) == question
 
 
@@ -62,7 +62,7 @@ def test_a_deploy_asks_one_question(arguments: tuple[Any, ...], question: Questi
 def test_each_option_of_a_deploy_check_reaches_it_alone(
     monkeypatch: pytest.MonkeyPatch, options: list[str], changes: dict[str, Any], code: int
 ) -> None:
-    """The exit code is the verdict's."""
+    """The exit code is that of the verdict."""
     asked: list[dict[str, Any]] = []
 
     async def until_safe(*given: Any) -> Any:
@@ -93,7 +93,7 @@ def recovery(group: str, **more: Any) -> Row:
 
 
 def test_a_given_ledger_shows_the_recoveries_of_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the other rows and groups none counts; Kafka's properties are passed on."""
+    """Rows of different tables and groups are ignored; Kafka's properties are passed on."""
     asked: list[Any] = []
     rows = [recovery("g"), recovery("h"), Row("decision", {"group_id": "g"}), "refused"]
     monkeypatch.setattr(
@@ -125,7 +125,7 @@ async def test_without_a_given_ledger_the_workers_own_are_read(
     origin: str,
     is_asked: bool,
 ) -> None:
-    """Their newest two pages, once per look; the given time of a restart stays."""
+    """A look reads at most two pages of ledger lines; the given restart time is kept."""
     looks.ledger = (lines, ())
     monkeypatch.setattr("faust_assigner.ledger.parse", lambda line: recovery("g"))
     evidence: Any = SimpleNamespace(group=SimpleNamespace(group_id="g"))
@@ -137,7 +137,7 @@ async def test_without_a_given_ledger_the_workers_own_are_read(
 
 
 def verdict(code: int, *states: str) -> Any:
-    """A report with a check of each state."""
+    """A report with one check per state."""
     checks = tuple(Check(name=f"c{n}", state=state, text="t") for n, state in enumerate(states))
     return deploy_report(exit_code=code, checks=checks)
 
@@ -176,7 +176,7 @@ async def test_a_deploy_check_waits_as_long_as_a_further_check_is_in_time(
     must_answer: list[bool],
     said: list[tuple[str, int]],
 ) -> None:
-    """Five seconds apart; a reason is logged when it changes, and the last check must answer."""
+    """Checks are five seconds apart; a changed reason is logged; the last check must answer."""
     left, asked = list(answers), []
 
     async def one_look(*_: object, must_answer: bool) -> Any:
@@ -205,7 +205,7 @@ async def test_a_deploy_check_waits_as_long_as_a_further_check_is_in_time(
 async def test_a_check_without_an_answer_is_repeated_while_there_is_time(
     looks: type[Looks], error: Exception, must_answer: bool, is_raised: bool
 ) -> None:
-    """A fault of ours is raised at once."""
+    """A bug of this package is raised at once."""
     looks.answers.append(error)
     asked: Any = looks(WHERE, time.time)
     question = Question(kind=ROLLING)
@@ -223,7 +223,7 @@ async def test_a_check_without_an_answer_is_repeated_while_there_is_time(
 async def test_a_check_judges_the_look_with_the_workers_recoveries(
     looks: type[Looks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the question and the budget of the command."""
+    """The verdict uses the question and the budget of the command."""
     monkeypatch.setattr("faust_assigner.deploy.read.seen", lambda evidence: ("seen", evidence))
     monkeypatch.setattr("faust_assigner.deploy.judge.judge", lambda *given: given)
 

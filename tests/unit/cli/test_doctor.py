@@ -1,4 +1,4 @@
-"""``faust-assigner doctor``: the parts that it examines, and the findings that fail it."""
+"""``faust-assigner doctor``: the checked parts, and the findings that make the command fail."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from faust_assigner.status.collect import Where
 BROKER = {"bootstrap_servers": ["a:1"], "security_protocol": "PLAINTEXT"}
 TABLE: Any = SimpleNamespace(changelog="shop-totals-changelog")
 FACTS = AppFacts(app_id="shop", sources={"orders": None, "rates": 3}, tables=(TABLE,))
-#: A warning of an app and a note of a group.
+#: A warning about an app and a note about a group.
 APP, GROUP = finding("FA001", "a", level="warning"), finding("FA002", "g", level="note")
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The examined parts: an app, its topics, a group of three members."""
+    """Record the checks of an app, its topics, and a group of three members."""
     found: list[Any] = []
 
     def check_app(*given: Any) -> tuple[Any, ...]:
@@ -80,7 +80,7 @@ def codes(found: dict[str, Any]) -> list[str]:
 def test_an_app_alone_is_checked_without_a_connection(
     asked: list[Any], options: list[str], deployment: Deployment
 ) -> None:
-    """For the planned deployment; the answer names the parts that were not checked."""
+    """The check uses the planned deployment, and the answer lists the unchecked parts."""
     found = run("-A", "shop.app", *options, code=1)
     assert asked == [("app", FACTS, deployment)]
     assert (found["looked_at"], codes(found)) == (["app shop"], ["FA001"])
@@ -90,7 +90,7 @@ def test_an_app_alone_is_checked_without_a_connection(
 def test_with_brokers_the_topics_and_the_running_group_of_the_app_are_checked(
     asked: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sources and changelogs; missing topics are named; two looks by the wall clock, seconds apart."""
+    """Sources and changelogs are checked, missing topics are listed, the group is looked at twice."""
     monkeypatch.setenv("FAUST_ASSIGNER_URLS", "*.shop")
     workers = ("--worker", "http://a", "--worker", "http://b")
     found = run("-A", "shop.app", "--bootstrap", "a:1", *workers, "--grace", "9", code=1)
@@ -130,7 +130,7 @@ def test_a_group_must_exist_if_it_is_named(
     code: int,
     unchecked: str | None,
 ) -> None:
-    """An app of which no worker has started yet has no group, and that is no error."""
+    """An app without any started worker has no group, which is no error."""
     monkeypatch.setattr(app_facts, "load", lambda name: AppFacts(app_id="absent"))
     done = CliRunner().invoke(main, ["doctor", *options, "--bootstrap", "a:1", "--json"])
     assert done.exit_code == code, done.output
@@ -142,7 +142,7 @@ def test_a_group_must_exist_if_it_is_named(
 
 
 def test_a_group_is_checked_without_its_code(asked: list[Any]) -> None:
-    """Under the name that is given, beside an app of another name, too."""
+    """The given group is checked, even beside an app with a different name."""
     found = run("--group", "other", "--bootstrap", "a:1", code=0)
     assert (found["looked_at"], codes(found)) == (["group other (3 members)"], ["FA002"])
     found = run("-A", "shop.app", "--group", "other", "--bootstrap", "a:1", code=1)
@@ -163,13 +163,13 @@ def test_a_group_is_checked_without_its_code(asked: list[Any]) -> None:
 def test_only_findings_that_are_not_accepted_fail_the_doctor(
     asked: list[Any], options: list[str], code: int, left: list[str]
 ) -> None:
-    """From the given level on; codes are accepted in any case of letters."""
+    """Findings count from the given level on; ignored codes may be in lower case."""
     found = run("-A", "shop.app", "--bootstrap", "a:1", *options, code=code)
     assert codes(found) == left
 
 
 def test_the_text_names_what_was_looked_at(asked: list[Any]) -> None:
-    """With the same exit code as the JSON."""
+    """The exit code equals that of the JSON output."""
     done = CliRunner().invoke(main, ["doctor", "-A", "shop.app"])
     assert done.exit_code == 1
     assert "app shop" in done.stdout
@@ -178,7 +178,7 @@ def test_the_text_names_what_was_looked_at(asked: list[Any]) -> None:
 def test_the_grace_is_judged_by_the_workers_if_no_app_is_given(
     asked: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The plan of a deployment needs an app: the number of a group's workers is known."""
+    """A planned deployment needs an app, but the number of a group's workers is known."""
     grace = finding("FA007", "short", level="warning")
     monkeypatch.setattr(group_checks, "check_group_grace", lambda facts, s: (grace,) * (s == 9))
     group = ("--bootstrap", "a:1", "--group", "shop")

@@ -26,13 +26,13 @@ def run(*arguments: str, code: int = 0) -> Result:
 
 
 def cells(text: str) -> list[list[str]]:
-    """Return the words of each line that has any, without the rules of tables."""
+    """Return the words of each line, without empty lines and table rules."""
     found = [line.split() for line in text.splitlines()]
     return [words for words in found if words and set("".join(words)) - {"─"}]
 
 
 def answering(answer: Any, asked: list[Any]) -> Callable[..., Any]:
-    """Return a question to the cluster with this answer."""
+    """Return a fake request to the cluster with this answer."""
 
     async def question(*given: Any) -> Any:
         asked.append(given)
@@ -42,14 +42,14 @@ def answering(answer: Any, asked: list[Any]) -> Callable[..., Any]:
 
 
 def listed(name: str, **more: str) -> ListedGroup:
-    """A group of a cluster that is too old to tell more, unless it does."""
+    """A group of an old cluster that reports only the id, apart from ``more``."""
     return ListedGroup(
         **{"group_id": name, "group_type": "", "protocol_type": "", "state": "", **more}
     )
 
 
 def test_a_list_has_a_line_for_each_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Facts that the cluster does not tell are marked; a cluster without groups says so."""
+    """Missing facts are marked with a dash; an empty list has its own text."""
     asked: list[Any] = []
     found = [
         listed("g", group_type="classic", protocol_type="consumer", state="Stable"),
@@ -111,7 +111,7 @@ GROUP = GroupView(
 def test_a_description_has_a_line_for_each_member_and_partition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The lag of the group counts the partitions with a committed offset alone."""
+    """The group's lag counts only partitions with a committed offset."""
     asked: list[Any] = []
     monkeypatch.setattr(groups, "describe_group", answering(GROUP, asked))
     shown = cells(run("describe", "g").stdout)
@@ -131,7 +131,7 @@ def test_a_description_has_a_line_for_each_member_and_partition(
 
 
 def test_a_classic_group_has_no_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of all members none is marked as classic; a group without members has no table of them."""
+    """No member is marked as classic; without members the table is left out."""
     classic = GroupView(
         **{**vars(GROUP), "epoch": None, "members": (member("c"),), "partitions": ()}
     )
@@ -147,7 +147,7 @@ def test_a_classic_group_has_no_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_json_of_a_description_has_sorted_partitions_and_lags(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """None for a partition without a committed offset."""
+    """The lag is None for a partition without a committed offset."""
     monkeypatch.setattr(groups, "describe_group", answering(GROUP, []))
     found = json.loads(run("describe", "g", "--json").stdout)
     assert [row["lag"] for row in found["partitions"]] == [7, 2, None]
@@ -172,7 +172,7 @@ def test_rolls_are_shown_with_the_next_one(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_member_that_is_not_in_the_group_is_told_from_other_refusals(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each member has its line, with the error of the broker."""
+    """Each instance id has a line with the broker's error."""
     asked: list[Any] = []
     errors = {"a": "", "b": "UnknownMemberIdError", "c": "GroupAuthorizationFailedError"}
     monkeypatch.setattr(groups, "retire", answering(errors, asked))

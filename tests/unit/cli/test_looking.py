@@ -1,4 +1,4 @@
-"""Options of a look at a group, and ``faust-assigner status``: once, in a pipe, on a terminal."""
+"""Options of a look at a group, and ``faust-assigner status`` once, in a pipe, or on a terminal."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.usefixtures("home")
 def test_each_option_of_a_look_reaches_it_alone(
     options: list[str], changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the places that the environment allows."""
+    """The environment's allowed addresses are added."""
     seen: list[Where] = []
 
     @click.command()
@@ -73,7 +73,7 @@ def test_each_option_of_a_look_reaches_it_alone(
 def test_a_group_or_a_file_is_shown_and_not_both(
     saved: Path | None, group: str | None, reach: tuple[Any, ...], is_wrong: bool
 ) -> None:
-    """A file is not asked, so it takes no option of a connection."""
+    """A file needs no connection, so the connection's options are refused."""
     if is_wrong:
         with pytest.raises(click.UsageError):
             looking.check_source(saved, group, *reach)
@@ -85,12 +85,12 @@ def test_a_group_or_a_file_is_shown_and_not_both(
 
 
 class Stop(Exception):
-    """The end of a loop without an end."""
+    """Ends an endless loop."""
 
 
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A report is its evidence, and its text names the options."""
+    """Replace reports by their evidence, and texts by their options."""
     monkeypatch.setattr("faust_assigner.status.build.build", lambda evidence: evidence)
     monkeypatch.setattr(
         "faust_assigner.status.render.render",
@@ -110,7 +110,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_look_is_shown_once_and_the_connection_closed(
     looks: type[Looks], built: None, options: list[str], text: str
 ) -> None:
-    """By the wall clock; the collector of cycles runs rarely."""
+    """The look uses the wall clock, and the cyclic garbage collector runs rarely."""
     before = gc.get_threshold()
     try:
         gc.set_threshold(700)
@@ -132,7 +132,7 @@ def test_a_watch_as_lines_goes_on_after_a_look_without_an_answer(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """JSON on a terminal, too. The reason is on stderr; a fault of ours ends the watch."""
+    """JSON on a terminal works alike. The reason is on stderr; a bug ends the watch."""
     monkeypatch.setattr("rich.console.Console.is_terminal", on_terminal)
     looks.answers += ["one", TryAgain("silent"), "two", ZeroDivisionError()]
     with pytest.raises(ZeroDivisionError):
@@ -147,7 +147,7 @@ def test_a_watch_as_lines_goes_on_after_a_look_without_an_answer(
 
 
 class Live:
-    """A terminal: keeps the drawn texts."""
+    """A fake terminal that keeps the drawn texts."""
 
     drawn: list[Any]
 
@@ -165,7 +165,7 @@ class Live:
         self.drawn.append(str(text))
 
     def refresh(self) -> None:
-        """Keep the moment."""
+        """Note the refresh."""
         self.drawn.append("refreshed")
 
 
@@ -177,7 +177,7 @@ def test_a_watch_on_a_terminal_draws_every_look_or_the_reason_against_it(
     height: int,
     rows: int,
 ) -> None:
-    """On its own screen, which has room for some rows of each table; at least for three."""
+    """The screen's height limits the rows of each table, to at least three."""
     monkeypatch.setattr(Live, "drawn", [], raising=False)
     monkeypatch.setattr("rich.live.Live", Live)
 

@@ -37,7 +37,7 @@ async def probe(operator: Any, *, as_json: bool) -> None:
 def test_each_option_of_a_channel_reaches_it_alone(
     option: str, field: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The others keep their defaults."""
+    """The remaining options keep their defaults."""
     asked: list[Any] = []
 
     async def with_operator(at: str, access: Access, group: str, work: Any) -> None:
@@ -56,7 +56,7 @@ def test_each_option_of_a_channel_reaches_it_alone(
 
 
 AT = {"topic": "orders", "partition": 3}
-#: A list of the state -> one entry.
+#: One entry for each list of the state.
 ENTRIES: dict[str, dict[str, Any]] = {
     "topics": {"topic": "orders", "partition_count": 4},
     "consumers": {"consumer_name": "a"},
@@ -67,17 +67,17 @@ ENTRIES: dict[str, dict[str, Any]] = {
 
 
 class Telling:
-    """An operator of a group whose lists are empty at first, and then have one entry each."""
+    """An operator of a group whose lists are empty at first, and later have one entry each."""
 
     first = pb.State()
     later = pb.State(**{kind: [entry] for kind, entry in ENTRIES.items()})
 
     async def state(self) -> pb.State:
-        """The group at first."""
+        """Return the first state."""
         return self.first
 
     async def watch(self) -> AsyncIterator[pb.State]:
-        """The group at first and later."""
+        """Yield the first and the later state."""
         yield self.first
         yield self.later
 
@@ -88,7 +88,7 @@ class Telling:
 def test_a_list_is_watched_or_written_as_json_only_on_demand(
     kind: str, watches: bool, is_json: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first print has no entry; a command that watches prints the entry, too."""
+    """The first state has no entry; a watching command also prints the later entry."""
 
     async def with_operator(at: str, access: Access, group: str, work: Any) -> None:
         await work(Telling())
@@ -110,7 +110,7 @@ def test_a_list_is_watched_or_written_as_json_only_on_demand(
 def test_a_command_warns_if_the_instance_has_not_heard_from_its_store(
     command: str, age_s: float, is_old: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On stderr: scripts still read the table or the JSON. ``status`` shows the age in both."""
+    """The warning is on stderr, so scripts can parse stdout. ``status`` also shows the age."""
 
     class Silent(Telling):
         first = pb.State(age_s=age_s)

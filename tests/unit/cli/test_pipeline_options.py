@@ -1,4 +1,4 @@
-"""Options of the pipeline's commands: each option changes its own part of the job's request alone."""
+"""Options of the pipeline's commands: each option changes only its own part of the job's request."""
 
 from __future__ import annotations
 
@@ -88,14 +88,14 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_each_option_of_a_history_reaches_the_job_alone(
     told: list[Any], options: list[str], changes: dict[str, Any]
 ) -> None:
-    """The report is shown with its folder, and its data is judged after that."""
+    """The report is shown with its folder before its data is judged."""
     run("history", "--no-spark", "--ledger", "l", "--out", "o", *options)
     wanted = replace(HistoryOptions(("l",), "o"), **changes)
     assert told == [wanted, ("shown", "o"), "check"]
 
 
 def test_an_interval_without_a_stream_is_refused(told: list[Any]) -> None:
-    """A repeated whole history would read all lines again each time."""
+    """Repeating a complete history would read all lines again each time."""
     run("history", "--no-spark", "--ledger", "l", "--out", "o", "--every", "5", code=2)
     assert told == []
 
@@ -103,7 +103,7 @@ def test_an_interval_without_a_stream_is_refused(told: list[Any]) -> None:
 def test_a_history_that_misses_a_gate_is_shown_before_the_command_fails(
     told: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As JSON, the document alone."""
+    """The JSON output is only the document."""
     missed = Written(told, GateFailed("too few days"))
     monkeypatch.setattr(history_job, "run_here", lambda *_: missed)
     done = run("history", "--no-spark", "--ledger", "l", "--out", "o", "--json", code=3)
@@ -120,7 +120,7 @@ def test_a_history_on_spark_is_checked_before_its_session_which_ends_with_the_ru
     started: str | None,
     error: Exception | None,
 ) -> None:
-    """Without a master, spark-submit's own is used; a failed run ends the session, too."""
+    """Without a master, spark-submit's own is used; a failed run also ends the session."""
 
     def visit(spark: object, options: HistoryOptions, progress: Progress) -> Written:
         told.append(("run", spark, progress.stage))
@@ -189,7 +189,7 @@ def test_each_option_of_weights_reaches_the_job_alone(
 
 
 def test_an_age_is_counted_back_from_the_command(asked: list[Any]) -> None:
-    """Of a day: a zone of this machine would move it by hours."""
+    """A day before the command is in UTC; a local time zone would shift it by hours."""
     run("weights", "--no-spark", "--ledger", "l", "--out", "w", "--since", "1d")
     since = asked[0].period.since
     assert abs(datetime.now(UTC) - timedelta(days=1) - since) < timedelta(minutes=1)
@@ -206,13 +206,13 @@ def test_an_age_is_counted_back_from_the_command(asked: list[Any]) -> None:
 def test_weights_without_a_place_are_refused(
     asked: list[Any], options: list[str], words: str
 ) -> None:
-    """Before a ledger is read."""
+    """The error comes before any ledger is read."""
     assert words in run("weights", "--no-spark", "--ledger", "l", *options, code=2).output
     assert asked == []
 
 
 def test_weights_may_go_to_a_topic_alone(asked: list[Any]) -> None:
-    """Of the cluster of --config, with JSON on request."""
+    """The cluster comes from --config, and the report is JSON on request."""
     Path("kafka").write_text("bootstrap.servers=b:2\n")
     chosen = ("--topic", "t", "--config", "kafka", "--json")
     assert json.loads(run("weights", "--no-spark", "--ledger", "l", *chosen).stdout) == {"a": 1}
@@ -272,13 +272,13 @@ def test_each_option_of_a_simulation_reaches_the_job_alone(
 def test_one_change_is_played_instead_of_scenarios(
     asked: list[Any], options: list[str], change: Change
 ) -> None:
-    """It needs no folder, and no Spark."""
+    """A single change needs neither a folder nor Spark."""
     done = run("simulate", "--jobs", "2", *options)
     assert asked == [(replace(SIMULATION, out=""), change)]
     assert done.stdout == "shown {'a': 1}\n"
 
 
 def test_a_simulation_without_a_folder_is_refused(asked: list[Any]) -> None:
-    """Its rows would be lost."""
+    """Without a folder the rows would be lost."""
     assert "Missing option '--out'" in run("simulate", "--no-spark", code=2).output
     assert asked == []

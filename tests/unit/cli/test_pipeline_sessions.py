@@ -1,4 +1,4 @@
-"""Sessions of the pipeline's commands, ``snapshot``, and the sections of ``pipeline run``."""
+"""Spark sessions of the pipeline's commands, ``snapshot``, and the sections of ``pipeline run``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("home")
 def test_work_on_spark_knows_the_page_of_its_session_which_ends_with_the_work(
     monkeypatch: pytest.MonkeyPatch, master: str, started: str | None, fails: bool
 ) -> None:
-    """Also with work that fails."""
+    """The session also ends if the work fails."""
     told: list[Any] = []
     spark = SimpleNamespace(sparkContext=SimpleNamespace(uiWebUrl="http://ui"))
 
@@ -84,7 +84,7 @@ def test_a_command_without_no_spark_runs_on_its_master_with_its_packages(
 
 
 def test_a_report_is_shown_or_printed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """Not both."""
+    """The output is one of the two, never both."""
     tell({"a": 1}, print, as_json=True)
     tell({"a": 2}, lambda report: print("shown", report), as_json=False)
     assert capsys.readouterr().out == "{\"a\": 1}\nshown {'a': 2}\n"
@@ -150,7 +150,7 @@ def test_a_section_becomes_its_commands_arguments() -> None:
 
 @pytest.mark.parametrize("no_spark", [None, False, True])
 def test_sections_run_in_a_fixed_order_with_a_schedules_switches(no_spark: bool | None) -> None:
-    """A section's own value goes before them; a section may be there several times."""
+    """A section's own value has priority; a section may occur several times."""
     told = {
         "snapshot": [{"to": "a"}, {"to": "b", "previous": False}],
         "history": {"out": "h", "no-spark": False},
@@ -169,7 +169,7 @@ def test_sections_run_in_a_fixed_order_with_a_schedules_switches(no_spark: bool 
 def test_the_worst_exit_code_of_all_sections_is_the_runs(
     home: Path, monkeypatch: pytest.MonkeyPatch, codes: tuple[int, int], code: int
 ) -> None:
-    """A missed gate goes before a failure that may pass, and a permanent failure before the gate."""
+    """A permanent failure outranks a missed gate, and a missed gate outranks a temporary failure."""
     left = list(codes)
     monkeypatch.setattr(pipeline_command, "_run", lambda *_: left.pop(0))
     sections = 'ledger = ["l"]\nout = "o"\n'
@@ -189,7 +189,7 @@ def test_the_worst_exit_code_of_all_sections_is_the_runs(
 def test_the_sections_share_a_session_on_the_runs_master(
     monkeypatch: pytest.MonkeyPatch, file: str, option: list[str], started: str | None
 ) -> None:
-    """The option goes before the file; the connector's jars are there if they were ever fetched."""
+    """The option has priority over the file; the session has the cached connector jars."""
     held: list[Any] = []
 
     class Held:
@@ -223,7 +223,7 @@ def test_the_sections_share_a_session_on_the_runs_master(
 def test_a_sections_exit_code_is_returned(
     asked: list[Any], monkeypatch: pytest.MonkeyPatch, error: BaseException | None, code: int
 ) -> None:
-    """Without a traceback, and without the end of the run."""
+    """An exit code other than 0 neither raises nor ends the run."""
 
     def learn(*_: object) -> dict[str, Any]:
         if error is not None:
@@ -237,14 +237,14 @@ def test_a_sections_exit_code_is_returned(
 
 
 def test_a_wrong_value_in_a_section_is_its_own_failure() -> None:
-    """Exit code 2: the other sections still run."""
+    """The exit code is 2, and the remaining sections still run."""
     assert pipeline_command._run("weights", ["--ledger", "l"]) == 2
 
 
 def test_spark_submit_brings_the_master_itself(
     asked: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The job's own default would run on one machine."""
+    """The job's own default would run on a single machine."""
     started: list[Any] = []
     monkeypatch.setattr(
         "faust_assigner.cli.weights.on_spark", lambda master, *_: started.append(master) or {}

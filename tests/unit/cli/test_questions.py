@@ -1,4 +1,4 @@
-"""``faust-assigner why``, ``scaler`` and ``ui``: the sources, the answers and the end."""
+"""``faust-assigner why``, ``scaler`` and ``ui``: their sources, answers and ends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ START = datetime(2026, 11, 21, 3, 2, tzinfo=UTC)
 
 @pytest.fixture
 def explained(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The read lines, and the questions about them."""
+    """Record the lines read, and the questions about them."""
     found: list[Any] = []
     monkeypatch.setattr(
         "faust_assigner.story.read.read", lambda lines, group: found.append((list(lines), group))
@@ -55,7 +55,7 @@ def explained(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_a_partition_is_told_from_a_member_by_its_name(
     explained: list[Any], home: Path, subject: str, question: tuple[str, Any]
 ) -> None:
-    """A URL is a member, whatever it ends with; the last slash parts topic and number."""
+    """A URL is always a member; the last slash separates topic and number."""
     (home / "l.jsonl").write_bytes(b"1\n2\n")
     chosen = ("--ledger", "l.jsonl", "--group", "g", "--at", "2026-11-21T03:02")
     done = run("why", subject, *chosen)
@@ -68,7 +68,7 @@ def test_a_partition_is_told_from_a_member_by_its_name(
 def test_all_given_topics_and_files_are_read(
     explained: list[Any], home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a topic the lines of the group, with the properties of --config."""
+    """A topic yields the group's lines, read with the properties of --config."""
     (home / "l.jsonl").write_bytes(b"1\n")
     (home / "m.jsonl").write_bytes(b"2\n")
     monkeypatch.setattr(
@@ -92,7 +92,7 @@ def test_all_given_topics_and_files_are_read(
 def test_without_a_ledger_the_workers_are_asked_and_a_missing_ledger_is_reported(
     explained: list[Any], looks: type[Looks]
 ) -> None:
-    """On stderr, and the answer is made of the other workers' lines."""
+    """The report is on stderr, and the answer uses the lines of the answering workers."""
     looks.answers.append("seen")
     looks.ledger = ([b"1"], ("w1 is silent: its ledger is missing", "w2 too"))
     done = run("why", "w1", *REACH)
@@ -110,7 +110,7 @@ def test_without_a_ledger_the_workers_are_asked_and_a_missing_ledger_is_reported
 def test_a_recommendation_is_made_of_two_looks_with_one_memory(
     looks: type[Looks], slept: list[float], monkeypatch: pytest.MonkeyPatch, as_json: bool
 ) -> None:
-    """Some seconds apart, by a clock that does not jump."""
+    """The looks are some seconds apart, by a monotonic clock."""
     monkeypatch.setattr("faust_assigner.scaler.look.look_of", lambda evidence: f"look {evidence}")
     asked: list[Any] = []
 
@@ -154,7 +154,7 @@ def test_each_option_of_the_scalers_server_reaches_it_alone(
     listening: dict[str, Any],
     defaults: dict[str, str],
 ) -> None:
-    """An address that cannot be taken is one line, with exit code 1."""
+    """An address in use is reported in one line, with exit code 1."""
     (home / "f").touch()
     asked: list[Any] = []
 
@@ -174,7 +174,7 @@ def test_each_option_of_the_scalers_server_reaches_it_alone(
 
 @pytest.fixture(params=[signal.SIGINT, signal.SIGTERM])
 def ending(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
-    """A signal that ends the page; the test fails where the command does not take it."""
+    """A signal that ends the page; the test fails if the command has no handler."""
 
     def untaken(*_: object) -> None:
         raise AssertionError("the command does not handle the signal")
@@ -185,7 +185,7 @@ def ending(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
 
 
 class Served:
-    """A server of the page, which is ended as soon as it listens."""
+    """A fake server of the page; the signal comes as soon as it listens."""
 
     def __init__(self, told: list[Any], host: str, number: signal.Signals) -> None:
         self.told, self.host, self.number = told, host, number
@@ -211,7 +211,7 @@ def test_the_page_is_served_until_a_signal(
     host: str,
     shown: str,
 ) -> None:
-    """With the given address, and the real one in the line; looks go by the wall clock."""
+    """The line shows the bound address; the looks use the wall clock."""
     told: list[Any] = []
     monkeypatch.setattr("faust_assigner.page.server.served", Served(told, host, ending))
     done = run("ui", *REACH, "--bind", "x", "--port", "0")
@@ -223,7 +223,7 @@ def test_the_page_is_served_until_a_signal(
 
 
 def test_a_port_that_is_taken_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the given address and the reason; exit code 1."""
+    """The line has the address and the reason; the exit code is 1."""
 
     def served(*_: object, **__: object) -> Any:
         raise OSError(98, "Address already in use")

@@ -1,4 +1,4 @@
-"""``faust-assigner broker`` and ``serve``: their options reach the server; a taken address is one line."""
+"""``faust-assigner broker`` and ``serve``: options reach the server; an address in use is one line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def run(*arguments: str, code: int = 0) -> Result:
 
 @pytest.fixture
 def brokers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The brokers that would run."""
+    """Record the brokers instead of starting them."""
     found: list[Any] = []
     monkeypatch.setattr(
         broker_serve,
@@ -51,7 +51,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_each_option_of_a_broker_reaches_it_alone(
     brokers: list[Any], options: list[str], place: int, value: Any
 ) -> None:
-    """Without them: all data in memory, Kafka's port on loopback, no metrics."""
+    """The defaults are data in memory, Kafka's port on loopback, and no metrics."""
     run("broker", *options)
     wanted = [None, "127.0.0.1", 9092, {}, click.echo, None]
     wanted[place] = value
@@ -59,7 +59,7 @@ def test_each_option_of_a_broker_reaches_it_alone(
 
 
 def test_the_list_of_settings_starts_no_broker(brokers: list[Any]) -> None:
-    """One line for each setting, and its meaning below it."""
+    """Each setting has a line, followed by its meaning."""
     lines = run("broker", "--settings").stdout.splitlines()
     assert brokers == []
     assert all("=" in line for line in lines[::2])
@@ -70,7 +70,7 @@ def test_the_list_of_settings_starts_no_broker(brokers: list[Any]) -> None:
 def test_an_address_that_is_taken_is_one_line(
     monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    """With exit code 1."""
+    """The exit code is 1."""
 
     def serve(*_: object, **__: object) -> None:
         raise OSError("the address is in use")

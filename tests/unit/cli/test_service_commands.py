@@ -1,4 +1,4 @@
-"""``faust-assigner service``: the connection, the columns of each list, and the answers to orders."""
+"""``faust-assigner service``: the connection, the columns of each list, and confirmations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READY_NOW, DRAINING = pb.CONSUMER_STATUS_READY, pb.CONSUMER_STATUS_DRAINING
 
 
 def at(partition: int, topic: str = "orders") -> dict[str, Any]:
-    """A partition of a message."""
+    """The fields of a partition."""
     return {"topic": topic, "partition": partition}
 
 
@@ -66,7 +66,7 @@ STATE = pb.State(
 
 
 class Operator:
-    """An operator of the group above, which notes its orders and its end."""
+    """An operator of the group above that records its orders and its close."""
 
     told: ClassVar[list[Any]] = []
     state_now: ClassVar[pb.State] = STATE
@@ -92,7 +92,7 @@ class Operator:
             yield state
 
     async def plan(self, **change: Any) -> list[pb.Move]:
-        """Return one move, and one of a partition without an owner."""
+        """Return a move between owners, and a move of a partition without an owner."""
         self.told.append(change)
         return [
             pb.Move(partition=at(1), from_owner="a", to_owner="b"),
@@ -100,7 +100,7 @@ class Operator:
         ]
 
     async def drain(self, consumer: str) -> bool:
-        """Note the order."""
+        """Record the order."""
         self.told.append(("drain", consumer))
         return self.has_partitions
 
@@ -113,7 +113,7 @@ class Operator:
 
 @pytest.fixture(autouse=True)
 def told(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The connections and orders of the commands."""
+    """Record the connections and orders of the commands."""
     monkeypatch.setattr(Operator, "told", [])
     monkeypatch.setattr(operator, "Operator", Operator)
     monkeypatch.delenv("FAUST_ASSIGNER_AT", raising=False)
@@ -129,13 +129,13 @@ def run(*arguments: str) -> Result:
 
 
 def rows(*arguments: str) -> list[list[Any]]:
-    """Return the values of a printed JSON list, without its heads."""
+    """Return the values of a printed JSON list, without their keys."""
     return [list(row.values()) for row in json.loads(run(*arguments, "--json").stdout)]
 
 
 @pytest.mark.parametrize("name", ["status", "topics", "plan", "resume"])
 def test_a_command_asks_the_named_instance_for_the_named_group(name: str, told: list[Any]) -> None:
-    """And closes the connection; the local instance and the only group are the default."""
+    """The connection is closed; by default it is the local instance and its only group."""
     run(name, "--at", "10.0.0.1:7", "--group", "g", "--token", "t")
     assert (told[0], told[-1]) == (("10.0.0.1:7", Access(token="t"), "g"), "closed")
     run(name)
@@ -145,7 +145,7 @@ def test_a_command_asks_the_named_instance_for_the_named_group(name: str, told: 
 def test_the_environment_names_the_instance_and_the_token(
     told: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``ps`` does not show it; an option goes before it."""
+    """``ps`` does not show the token; an option has priority over the environment."""
     monkeypatch.setenv("FAUST_ASSIGNER_AT", "10.0.0.1:7")
     monkeypatch.setenv("FAUST_ASSIGNER_TOKEN", "secret")
     run("topics")
@@ -185,7 +185,7 @@ def test_the_environment_names_the_instance_and_the_token(
     ],
 )
 def test_each_list_has_its_columns(name: str, found: list[list[Any]]) -> None:
-    """Of several entries all, in the order of the service."""
+    """All entries are listed in the order of the service."""
     assert rows(name) == found
 
 
@@ -200,7 +200,7 @@ def test_each_list_has_its_columns(name: str, found: list[list[Any]]) -> None:
 def test_the_status_counts_the_group(
     monkeypatch: pytest.MonkeyPatch, paused: pb.Paused | None, shown: tuple[bool, str, str]
 ) -> None:
-    """Partitions of all topics; an owner that is absent owns none; a pause without a reason is one."""
+    """Partitions of all topics count, absent owners own none, and a pause may have no reason."""
     state = pb.State()
     state.CopyFrom(STATE)
     if paused is not None:
@@ -227,14 +227,14 @@ def test_the_status_counts_the_group(
 
 
 def test_a_time_is_shown_in_utc_and_whole_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As other commands show times."""
+    """The format is that of all commands."""
     state = pb.State(paused={"since": 1_795_230_120.9})
     monkeypatch.setattr(Operator, "state_now", state)
     assert json.loads(run("status", "--json").stdout)["paused_since"] == "2026-11-21T03:02:00+00:00"
 
 
 def test_a_dry_run_passes_on_both_changes(told: list[Any]) -> None:
-    """Those that go and those that come are not exchanged; the moves are from, then to."""
+    """Leaving and joining consumers keep their roles, and a move lists the old owner first."""
     found = rows("plan", "--without", "a", "--without", "b", "--add", "c")
     assert told[1] == {"without": ("a", "b"), "extra": ("c",)}
     assert found == [["orders", 1, "a", "b"], ["orders", 2, "", "a"]]
@@ -245,7 +245,7 @@ def test_a_dry_run_passes_on_both_changes(told: list[Any]) -> None:
 def test_a_watch_prints_the_list_after_a_change_of_it_alone(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """A change of another list prints nothing; an entry that goes and comes back is printed again."""
+    """A change of a different list prints no line; a returning entry is printed again."""
     kinds = {"topics": {"topics": STATE.topics}, "handoffs": {"handoffs": STATE.handoffs}}
     full = pb.State(**kinds[name])
     other = pb.State(**kinds[name], leader="node-2", pins=STATE.pins)
@@ -269,7 +269,7 @@ def test_a_drain_reports_whether_the_consumer_has_to_wait(
     action: str,
     words: str,
 ) -> None:
-    """By the answer of the service."""
+    """The answer comes from the service."""
     monkeypatch.setattr(Operator, "has_partitions", has_partitions)
     found = json.loads(run("drain", "c", "--json").stdout)
     assert (found, told[1]) == ({"consumer": "c", "action": action}, ("drain", "c"))
@@ -291,12 +291,12 @@ def test_a_drain_reports_whether_the_consumer_has_to_wait(
     ],
 )
 def test_an_order_is_confirmed_in_one_line(words: list[str], said: str) -> None:
-    """With the names of the order."""
+    """The line repeats the names of the order."""
     assert run(*words).stdout == f"{said}\n"
 
 
 def test_a_table_is_as_wide_as_its_widest_cell(capsys: pytest.CaptureFixture[str]) -> None:
-    """Lists, fractions, zeros and missing values are told from each other; no line ends in blanks."""
+    """Lists, fractions, zeros and missing values look different; lines have no trailing blanks."""
     found = [(["a", "b"], 0, 1234567.891), ([], None, 0.5), ("", False, "x")]
     asking.print_rows(found, ("names", "n", "a long head"), False)
     assert capsys.readouterr().out.splitlines() == [
@@ -314,7 +314,7 @@ def test_a_table_is_as_wide_as_its_widest_cell(capsys: pytest.CaptureFixture[str
 def test_a_probe_asks_for_its_role_and_ends_with_0_or_1(
     monkeypatch: pytest.MonkeyPatch, told: list[Any], role: str, is_well: bool
 ) -> None:
-    """Without a token; the line names instance and role."""
+    """A probe needs no token; its line names the instance and the role."""
 
     async def well(*asked: Any) -> bool:
         told.append(asked)
@@ -332,7 +332,7 @@ def test_a_probe_asks_for_its_role_and_ends_with_0_or_1(
 
 
 def test_a_connection_is_closed_after_an_error(told: list[Any]) -> None:
-    """Of the command's work, too."""
+    """The same holds for an error in the command's own work."""
 
     async def work(_: Any) -> None:
         raise ZeroDivisionError

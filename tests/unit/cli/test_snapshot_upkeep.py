@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("home")
 
 
 class Catalog:
-    """Snapshots of two changelogs, in each folder but ``empty``."""
+    """A catalog with snapshots of two changelogs, in each folder except ``empty``."""
 
     def __init__(self, place: str) -> None:
         self.place = place
@@ -29,7 +29,7 @@ class Catalog:
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The requests of the commands, and the answers that are shown."""
+    """Record the requests of the commands, and the displayed answers."""
     found: list[Any] = []
 
     def collect(snapshots: Catalog, **options: Any) -> list[str]:
@@ -83,7 +83,7 @@ GC = {"keep": 2, "topics": None, "dry_run": False, "max_age_ms": None, "grace_ms
 def test_each_option_of_a_collection_reaches_it_alone(
     told: list[Any], options: list[str], place: str, changes: dict[str, Any]
 ) -> None:
-    """A subcommand's own option goes before the group's; the removals are shown."""
+    """A subcommand's own option has priority over the group's; the removals are displayed."""
     run("snapshot", *options)
     (where, asked), shown = told
     assert abs(asked.pop("now_ms") - time.time() * 1000) < 60_000
@@ -107,7 +107,7 @@ def test_each_option_of_a_collection_reaches_it_alone(
 def test_snapshots_are_compared_with_the_topics_of_a_given_cluster(
     told: list[Any], home: Any, options: list[str], logs: dict[str, str] | None
 ) -> None:
-    """A topic that is gone has no log; without a cluster none is asked."""
+    """A deleted topic has no log; without a cluster no log is read."""
     (home / "kafka").write_text("bootstrap.servers=c:3\n")
     run("snapshot", *options)
     assert told == [("d", None, logs), ([], {"as_json": False})]
@@ -115,7 +115,7 @@ def test_snapshots_are_compared_with_the_topics_of_a_given_cluster(
 
 
 def test_only_the_named_changelog_is_verified_and_looked_at(told: list[Any]) -> None:
-    """A topic that no longer exists is judged by the other snapshots."""
+    """A deleted topic has an empty mapping of logs."""
     run("snapshot", "verify", "d", "--topic", "u", "--bootstrap", "a:1", "--json")
     run("snapshot", "verify", "d", "--topic", "t", "--bootstrap", "a:1")
     assert told[0] == ("d", ["u"], {})
@@ -137,7 +137,7 @@ def test_only_a_damaged_snapshot_that_workers_see_fails_the_check(
     verdicts: list[tuple[str, bool, str | None]],
     code: int,
 ) -> None:
-    """An unfinished folder does not."""
+    """An unfinished folder does not fail the check."""
     seen: Any = object()
     found = [Verdict(name, seen if there else None, why) for name, there, why in verdicts]
     monkeypatch.setattr(upkeep, "verify", lambda *_: iter(found))
@@ -157,6 +157,6 @@ def test_only_a_damaged_snapshot_that_workers_see_fails_the_check(
 def test_a_folder_without_the_snapshots_is_an_error(
     told: list[Any], command: str, options: list[str], words: str
 ) -> None:
-    """A misspelled name must not pass as a sound one."""
+    """A misspelled name must not pass as healthy."""
     assert words in run("snapshot", command, *options, code=2).output
     assert told == []

@@ -1,4 +1,4 @@
-"""Texts that commands take: lists, ranges, times, pairs and finite numbers."""
+"""Text arguments of commands: lists, ranges, times, pairs and finite numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOW = datetime(2026, 11, 23, 2, 0, 30, 5, tzinfo=UTC)
 
 
 def at(text: str) -> str:
-    """The moment in UTC."""
+    """Return the moment in UTC."""
     return datetime.fromtimestamp(_moment(text, NOW), UTC).isoformat()
 
 
@@ -44,20 +44,20 @@ def test_a_time_of_day_is_the_last_such_time_up_to_now(text: str, moment: str) -
 
 
 def test_now_is_the_last_such_time() -> None:
-    """Not the same time of the day before."""
+    """The time is not moved to the day before."""
     now = NOW.replace(second=0, microsecond=0)
     assert _moment("02:00", now) == now.timestamp()
 
 
 @pytest.mark.parametrize("text", ["", "noon", "25:00", "02", "2026-13-01"])
 def test_another_text_is_no_time(text: str) -> None:
-    """The error names it."""
+    """The error shows the text."""
     with pytest.raises(click.BadParameter, match="is not a time like"):
         _moment(text, NOW)
 
 
 def test_numbers_are_listed_once_each_from_the_least_on() -> None:
-    """In their order."""
+    """Numbers keep their order; a number below the lowest is refused."""
     assert _numbers("2,0,2,1", "--replicas") == (2, 0, 1)
     assert _numbers("1,3", "--racks", 1) == (1, 3)
     for text, lowest in (("0,1", 1), ("", 0), ("1,", 0), ("-1", 0), ("1 2", 0), ("1" * 7, 0)):
@@ -66,7 +66,7 @@ def test_numbers_are_listed_once_each_from_the_least_on() -> None:
 
 
 def test_a_range_may_be_one_number_and_must_not_fall() -> None:
-    """Its least number counts."""
+    """A single number is both ends; a number below the lowest is refused."""
     assert [_range(text, "--members", 2) for text in ("3:8", "5", "2:2")] == [
         (3, 8),
         (5, 5),
@@ -88,7 +88,7 @@ def test_names_and_pairs_lose_their_blanks() -> None:
 @click.command()
 @click.option("--x", type=Number(min=1))
 def probe(x: float) -> None:
-    """A command with a number."""
+    """A command with a number option."""
     click.echo(x)
 
 
@@ -96,12 +96,12 @@ def probe(x: float) -> None:
     ("text", "code"), [("1", 0), ("0.9", 2), ("nan", 2), ("inf", 2), ("x", 2), ("1e3", 0)]
 )
 def test_a_number_is_finite_and_in_its_range(text: str, code: int) -> None:
-    """Whatever the bounds are."""
+    """The range may have any bounds."""
     assert CliRunner().invoke(probe, ["--x", text]).exit_code == code
 
 
 def test_kafkas_log_is_quiet_during_a_command_only() -> None:
-    """The level from before is back after an error, too."""
+    """An error also restores the previous level."""
     logger = logging.getLogger("aiokafka")
     before = logger.level
     logger.setLevel(logging.WARNING)
@@ -131,7 +131,7 @@ def test_kafkas_log_is_quiet_during_a_command_only() -> None:
 def test_an_error_of_ours_is_a_line_and_an_exit_code(
     error: Exception, code: int, words: str
 ) -> None:
-    """An error of click stays click's; a bug keeps its traceback."""
+    """click's own errors stay unchanged; a bug keeps its traceback."""
 
     @click.command()
     def failing() -> None:
@@ -151,7 +151,7 @@ def test_an_error_of_ours_is_a_line_and_an_exit_code(
 
 
 def test_a_closed_output_is_no_error_of_the_command() -> None:
-    """As of ``| head``: click ends the command silently."""
+    """The pipe closes with ``| head``, and click ends the command silently."""
     with pytest.raises(BrokenPipeError), reported_errors():
         raise BrokenPipeError
 

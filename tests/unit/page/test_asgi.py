@@ -1,4 +1,4 @@
-"""The page as an ASGI application: what a server such as uvicorn would send."""
+"""The page as an ASGI application, called like uvicorn calls it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.support.status import group
 
 @pytest.fixture
 def app() -> Any:
-    """An app that has the page, after one look at a made group."""
+    """A finalized app that has the page."""
     made = make_app(
         "http://w", assignor="faust_assigner:PartitionAssignor", broker="kafka://127.0.0.1:1"
     )
@@ -43,7 +43,7 @@ def app() -> Any:
 async def get(
     app: Any, path: str, *, method: str = "GET", root: str = "/assignor", **more: Any
 ) -> Any:
-    """(status, headers, body)."""
+    """Send a request; return (status, headers, body)."""
     sent: list[Any] = []
     scope = {
         "type": "http",
@@ -66,12 +66,12 @@ async def get(
 
 
 async def seen(app: Any) -> None:
-    """One look at a made group."""
+    """Let the app look once at a made group."""
     await getattr(app, MARK).watch._once(Script(iter([group(3).evidence()])))
 
 
 async def test_the_page_is_mounted_at_any_place(app: Any) -> None:
-    """With the path in ``root_path``, as newer servers send it, or stripped."""
+    """The path is in ``root_path``, as newer servers send it, or is stripped."""
     await seen(app)
     for root in ("/assignor", "", "/api/v1/assignor"):
         status, headers, body = await get(app, "/", root=root)
@@ -83,7 +83,7 @@ async def test_the_page_is_mounted_at_any_place(app: Any) -> None:
 
 
 async def test_the_workers_documents_are_there(app: Any) -> None:
-    """Faust's own web server is not started beside an ASGI app, and other workers ask for them."""
+    """An ASGI app does not start Faust's own web server, and workers request these documents."""
     status, _, body = await get(app, "/ready")
     assert (status, json.loads(body)["status"]) == (503, "not ready")
     assert json.loads((await get(app, "/live"))[2])["status"] == "live"
@@ -91,7 +91,7 @@ async def test_the_workers_documents_are_there(app: Any) -> None:
 
 
 async def test_nothing_can_be_changed(app: Any) -> None:
-    """Every other method is refused, and a HEAD has no body."""
+    """All other methods are refused, and a HEAD answer has no body."""
     for method in ("POST", "PUT", "DELETE", "PATCH"):
         assert (await get(app, "/", method=method))[0] == 405
     await seen(app)
@@ -101,7 +101,7 @@ async def test_nothing_can_be_changed(app: Any) -> None:
 
 
 async def test_events_end_when_the_page_is_closed(app: Any) -> None:
-    """The stream gives its place back."""
+    """The closed stream frees its place."""
     await seen(app)
     gone, sent = asyncio.Event(), list[Any]()
 
@@ -123,7 +123,7 @@ async def test_events_end_when_the_page_is_closed(app: Any) -> None:
 
 
 async def test_a_head_request_on_the_event_stream_holds_no_place(app: Any) -> None:
-    """It ends with the headers of a stream, even if all places are taken."""
+    """The answer ends after the headers of a stream, even if all places are taken."""
     await seen(app)
     getattr(app, MARK).watch._streams = watch.MOST_STREAMS
     status, headers, body = await asyncio.wait_for(get(app, "/events", method="HEAD"), 20)
@@ -131,7 +131,7 @@ async def test_a_head_request_on_the_event_stream_holds_no_place(app: Any) -> No
 
 
 async def test_a_page_beyond_the_last_place_is_refused_as_busy(app: Any) -> None:
-    """503, which a browser tries again later; the streams that are open stay."""
+    """The status is 503, so the browser retries later; open streams stay."""
     await seen(app)
     getattr(app, MARK).watch._streams = watch.MOST_STREAMS
     sent = list[Any]()
@@ -146,7 +146,7 @@ async def test_a_page_beyond_the_last_place_is_refused_as_busy(app: Any) -> None
 
 
 async def test_the_page_is_off_by_one_setting() -> None:
-    """Then there is no thread, no view and no answer; the probes stay."""
+    """Without the page there is no thread, no view and no answer; the probes still work."""
     off = make_app(
         "http://w",
         assignor="faust_assigner:PartitionAssignor",
@@ -172,7 +172,7 @@ async def test_the_page_is_off_by_one_setting() -> None:
 
 
 async def test_the_ledger_is_told_or_it_is_said_that_it_is_off(app: Any, tmp_path: Path) -> None:
-    """With the cursor of the query."""
+    """The request's cursor limits the lines; a disabled ledger is not found."""
     assert (await get(app, "/ledger"))[0] == 200
     files = getattr(app, LEDGER).writer
     files.folder = tmp_path
@@ -187,14 +187,14 @@ async def test_the_ledger_is_told_or_it_is_said_that_it_is_off(app: Any, tmp_pat
 
 
 async def test_another_protocol_than_http_is_an_error(app: Any) -> None:
-    """The server above decides what becomes of it."""
+    """The ASGI server handles the error."""
     for kind in ("websocket", "lifespan"):
         with pytest.raises(RuntimeError, match=kind):
             await get(app, "/", type=kind)
 
 
 async def test_each_document_is_under_its_own_path_and_a_head_has_none(app: Any) -> None:
-    """Members of the last round, rounds, and the worker's state."""
+    """The documents are the members of the last round and the rounds."""
     status, _, body = await get(app, "/rounds")
     assert (status, json.loads(body)) == (200, {"version": 1, "app": app.conf.id, "rounds": []})
     assert "peers" in json.loads((await get(app, "/peers"))[2])
@@ -204,7 +204,7 @@ async def test_each_document_is_under_its_own_path_and_a_head_has_none(app: Any)
 async def test_a_worker_is_live_while_it_is_not_ready_and_not_live_after_a_crash(
     app: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Kubernetes restarts a worker for the one and not for the other."""
+    """Kubernetes restarts a worker that is not live, but not a worker that is not ready."""
     assert (await get(app, "/ready"))[0] == 503
     assert (await get(app, "/live"))[0] == 200
     monkeypatch.setattr(type(app), "crashed", True)
@@ -216,13 +216,13 @@ async def test_a_worker_is_live_while_it_is_not_ready_and_not_live_after_a_crash
 
 
 async def test_an_app_that_is_not_configured_yet_has_not_started() -> None:
-    """A server may answer probes before that."""
+    """A server may answer probes before the app is configured."""
     status, _, body = await get(SimpleNamespace(), "/live")
     assert (status, json.loads(body)["status"]) == (503, "not started")
 
 
 async def test_request_headers_reach_the_answer(app: Any) -> None:
-    """A tag saves the page, and its lines have their own type."""
+    """A matching tag returns 304, and the ledger's lines have a content type of their own."""
     await seen(app)
     _, headers, _ = await get(app, "/")
     tag = headers["etag"].encode()
@@ -232,7 +232,7 @@ async def test_request_headers_reach_the_answer(app: Any) -> None:
 
 
 async def test_a_stream_goes_on_until_the_disconnect(app: Any) -> None:
-    """A server may deliver the request's body first; every event announces more."""
+    """A server may deliver the request's body first; every event announces more body."""
     await seen(app)
     first, gone, sent = [{"type": "http.request"}], asyncio.Event(), list[Any]()
 
@@ -257,29 +257,29 @@ async def test_a_stream_goes_on_until_the_disconnect(app: Any) -> None:
 
 
 class Sensor:
-    """A worker's metrics: its documents, and the reasons against being ready."""
+    """A worker's metrics: its documents and its reasons against readiness."""
 
     reasons: tuple[str, ...] = ("it restores", "it joins")
 
     async def document(self) -> WorkerStatus:
-        """The status."""
+        """Return the status."""
         return WorkerStatus(app="shop", member_id="m1")
 
     def peers(self) -> Peers:
-        """The members."""
+        """Return the members."""
         return Peers(app="shop", generation=4)
 
     def rounds(self) -> Rounds:
-        """The rounds."""
+        """Return the rounds."""
         return Rounds(app="shop", rounds=(RoundTold(generation=3),))
 
     def not_ready(self) -> tuple[str, ...]:
-        """The reasons."""
+        """Return the reasons."""
         return self.reasons
 
 
 async def test_every_document_of_a_worker_is_whole_and_of_its_type() -> None:
-    """No cache keeps it; a probe has all reasons."""
+    """Documents must not be cached; a probe's answer lists all reasons."""
     sensor = Sensor()
     app = SimpleNamespace(**{METRICS: sensor})
     found = {path: await get(app, f"/{path}") for path in ("status", "peers", "rounds", "ready")}

@@ -1,4 +1,4 @@
-"""Where a task is drawn, in which shape and shade; what a large group looks like."""
+"""The grid: the place, shape and shade of each task, and the layout of a large group."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tests.support.status import LOG, group
 
 
 def grid(report: Report) -> Grid:
-    """Its grid."""
+    """The grid of this report."""
     return grid_of(report, families_of(report))
 
 
 def row(found: Grid, name: str) -> Row:
-    """A member's row."""
+    """The row of a member."""
     (one,) = [one for one in found.rows if one.name == name]
     return one
 
 
 def test_topics_that_travel_together_are_one_family() -> None:
-    """Six tasks of a source and its table, not twelve; Faust's leader topic is none."""
+    """A source and its table form six tasks, not twelve; Faust's leader topic forms no family."""
     made = group(3, topics={"orders": 6, LOG: 6, "shop-__assignor-__leader": 1})
     (family,) = families_of(build(made.evidence()))
     assert family.topics == ("orders", LOG)
@@ -36,7 +36,7 @@ def test_topics_that_travel_together_are_one_family() -> None:
 
 
 def test_a_topic_with_other_owners_is_another_family() -> None:
-    """It has a column of its own for each number."""
+    """The family has a column for each partition number."""
     report = build(fleet(3, 4).evidence())
     assert [f.topics for f in families_of(report)] == [
         ("customers", "orders", LOG),
@@ -45,7 +45,7 @@ def test_a_topic_with_other_owners_is_another_family() -> None:
 
 
 def test_offsets_of_a_topic_that_nobody_reads_any_more_are_no_tasks() -> None:
-    """The group keeps them for days; they would be shown as tasks without an owner."""
+    """The group keeps such offsets for days; as tasks they would have no owner."""
     evidence = group(2).evidence()
     evidence = replace(evidence, committed={**evidence.committed, ("old-orders", 0): 5})
     (family,) = families_of(build(evidence))
@@ -53,7 +53,7 @@ def test_offsets_of_a_topic_that_nobody_reads_any_more_are_no_tasks() -> None:
 
 
 def test_a_mark_says_role_and_lag() -> None:
-    """Active, standby and warm-up have shapes of their own; the shade is the lag's."""
+    """Active, standby and warm-up have different shapes; the shade shows the lag."""
     made = fleet(3)
     found = grid(build(busy(made, silent=False)))
     shapes = {mark.shape for one in found.rows for mark in one.marks}
@@ -64,14 +64,14 @@ def test_a_mark_says_role_and_lag() -> None:
 
 
 def test_a_partition_that_is_not_processed_has_a_shape_of_its_own() -> None:
-    """Its lag may be nothing yet."""
+    """The shape shows the standstill even if the lag is zero."""
     found = grid(build(busy(fleet(3))))
     (mark,) = [mark for one in found.rows for mark in one.marks if mark.shape == "x"]
     assert "not processed for 1 min 34 s: unreadable" in mark.label
 
 
 def test_a_copy_of_a_silent_worker_has_the_lag_it_has_at_most() -> None:
-    """It told nothing: the words say so."""
+    """The worker did not answer, so the label has an upper bound."""
     report = build(group(3, rounds=3).evidence(silent=["m1"]))
     (silent,) = [m.name for m in report.members if m.answer == "silent"]
     marks = [mark for mark in row(grid(report), silent).marks if mark.shape == "s"]
@@ -80,7 +80,7 @@ def test_a_copy_of_a_silent_worker_has_the_lag_it_has_at_most() -> None:
 
 
 def test_a_task_without_an_owner_has_a_row_at_the_top() -> None:
-    """Nobody processes it; it must be seen first."""
+    """No member processes the task, so it must be seen first."""
     report = build(group(2).evidence())
     lost = tuple(
         replace(one, owner=None) if one.partition == 3 else one for one in report.partitions
@@ -91,7 +91,7 @@ def test_a_task_without_an_owner_has_a_row_at_the_top() -> None:
 
 
 def test_a_member_that_is_called_no_owner_is_not_taken_for_it() -> None:
-    """Names come from strangers."""
+    """Members choose their instance ids freely."""
     made = group(1)
     made.offers["m0"] = {"instance_id": "no owner"}
     found = grid(build(made.round().evidence()))
@@ -99,13 +99,13 @@ def test_a_member_that_is_called_no_owner_is_not_taken_for_it() -> None:
 
 
 def test_numbers_in_names_are_ordered_as_numbers() -> None:
-    """shop-2 before shop-10."""
+    """The order is shop-2, then shop-10."""
     found = grid(build(fleet(12, 1).evidence()))
     assert [one.name for one in found.rows] == [f"shop-{n}" for n in range(12)]
 
 
 def test_a_grid_of_moderate_width_has_a_column_for_each_task() -> None:
-    """Marks of one task are below each other."""
+    """All marks of a task are in one column."""
     found = grid(build(fleet(30).evidence()))
     assert not found.is_packed
     assert found.width <= PACKED_FROM
@@ -114,7 +114,7 @@ def test_a_grid_of_moderate_width_has_a_column_for_each_task() -> None:
 
 
 def test_a_family_that_is_narrower_than_its_name_has_a_shortened_name() -> None:
-    """One task beside a hundred others has 32 pixels, the room of four characters."""
+    """One task beside a hundred tasks has 32 pixels, the room for four characters."""
     found = grid(build(group(3, topics={"orders": 100, "settings": 1}).evidence()))
     names = [text for head in found.heads for _, text in head.names[:1]]
     assert names == ["orders", "set…"]
@@ -122,7 +122,7 @@ def test_a_family_that_is_narrower_than_its_name_has_a_shortened_name() -> None:
 
 @pytest.mark.parametrize("members", [100, 300])
 def test_a_grid_that_would_be_too_wide_lists_what_each_member_has(members: int) -> None:
-    """With numbers; owned tasks to the left of all copies, and nothing is lost or overlaps."""
+    """Marks have numbers, owned tasks are left of all copies, and no marks are lost or overlap."""
     report = build(fleet(members).evidence())
     found = grid(report)
     assert found.is_packed

@@ -1,4 +1,4 @@
-"""What a page remembers of the looks before, and how it draws and tells it."""
+"""The page's memory of earlier looks, and its texts and charts."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from tests.support.status import AT, LOG, MadeGroup, group
 
 
 def at(made: MadeGroup, seconds: float, **more: object) -> Report:
-    """A look so many seconds after the first."""
+    """A look this many seconds after the first."""
     return replace(build(made.evidence(**more)), taken_at=AT + seconds)
 
 
 def noted(*reports: Report) -> History:
-    """After these looks."""
+    """The history after these looks."""
     history = History()
     for report in reports:
         history.note(report, families_of(report))
@@ -40,7 +40,7 @@ def noted(*reports: Report) -> History:
 
 
 def seen(generation: int, when: float = AT, **more: object) -> RoundSeen:
-    """A round."""
+    """A round as the page has seen it."""
     base: dict[str, object] = {
         "generation": generation,
         "at": when,
@@ -58,7 +58,7 @@ def seen(generation: int, when: float = AT, **more: object) -> RoundSeen:
 
 
 def sample(when: float, **more: object) -> Sample:
-    """A look in numbers."""
+    """The figures of a look."""
     base: dict[str, object] = {
         "at": when,
         "members": 3,
@@ -72,7 +72,7 @@ def sample(when: float, **more: object) -> Sample:
 
 
 def test_samples_are_kept_for_an_hour_and_are_not_dense() -> None:
-    """A page that stays open for a day takes no more memory than for an hour."""
+    """A page that is open for a day takes no more memory than for an hour."""
     made = group(2)
     report = build(made.evidence())
     history = noted(*(replace(report, taken_at=AT + 2 * n) for n in range(4000)))
@@ -82,7 +82,7 @@ def test_samples_are_kept_for_an_hour_and_are_not_dense() -> None:
 
 
 def test_a_round_is_remembered_once_and_the_oldest_go() -> None:
-    """By generation; a leader's own word is kept when the leader has gone."""
+    """Rounds are keyed by generation; the leader's report survives the leader."""
     history = History()
     for generation in range(MOST_ROUNDS + 50):
         history.note_round(seen(generation))
@@ -93,7 +93,7 @@ def test_a_round_is_remembered_once_and_the_oldest_go() -> None:
 
 
 def test_a_round_names_members_and_not_their_urls() -> None:
-    """Of members that were never seen only the URL is known."""
+    """A member that was never seen is named by its URL."""
     made = group(2)
     made.join("m2").round()
     history = noted(at(made, 0))
@@ -109,7 +109,7 @@ def test_a_round_names_members_and_not_their_urls() -> None:
 
 
 def test_a_task_that_moved_has_a_story() -> None:
-    """From whom, to whom, with or without its state, and why."""
+    """The story has the old owner, the new owner, the copy of the state, and the reason."""
     made = group(3, rounds=3)
     before = at(made, 0)
     (key, owner) = next((f"orders/{p.partition}", p.owner) for p in before.partitions)
@@ -127,21 +127,21 @@ def test_a_task_that_moved_has_a_story() -> None:
 
 
 def told(generation: int, when: float, *moves: MovedTask, **more: object) -> RoundTold:
-    """A round as a worker tells it."""
+    """A round as a worker reports it."""
     base: dict[str, object] = {"trigger": "leave", "decided_at": int(when), "tasks": 6, "moved": 1}
     outcome = Outcome(**(base | more))  # type: ignore[arg-type]
     return RoundTold(generation=generation, at=when, seconds=2.5, outcome=outcome, moves=moves)
 
 
 def moved(source: str, target: str, rule: str = "promoted") -> MovedTask:
-    """orders/0 moved."""
+    """A move of orders/0."""
     return MovedTask(
         topic="orders", partition=0, source=source, target=target, rule=rule, is_cold=False
     )
 
 
 def test_rounds_before_the_page_was_opened_come_from_the_workers() -> None:
-    """With the rule that decided, whoever leads now; members are named as in the report."""
+    """Each move has the leader's rule, and members are named as in the report."""
     report = at(group(3, rounds=3), 0)
     history = noted(report)
     first = told(1, AT - 300, moved("", "m1"), trigger="join")
@@ -167,7 +167,7 @@ def test_rounds_before_the_page_was_opened_come_from_the_workers() -> None:
 
 
 def test_a_move_that_was_seen_and_told_is_one() -> None:
-    """The leader does not know the owner that is gone; the page saw it."""
+    """The leader does not know the departed owner, but the page saw it."""
     made = group(3, rounds=3)
     before = at(made, 0)
     gone = next(p.owner for p in before.partitions if (p.topic, p.partition) == ("orders", 0))
@@ -184,7 +184,7 @@ def test_a_move_that_was_seen_and_told_is_one() -> None:
 
 
 def test_a_round_of_another_clock_or_topic_is_left_out() -> None:
-    """A worker may say anything: a date of 1970 would be the first thing on the chart."""
+    """A worker may send any date: 1970 would come first on the chart."""
     report = at(group(2), 0)
     history = noted(report)
     strange = MovedTask(
@@ -196,7 +196,7 @@ def test_a_round_of_another_clock_or_topic_is_left_out() -> None:
 
 
 def test_the_date_of_a_round_is_checked_by_the_clock_that_dated_it() -> None:
-    """The leader's, or without its date the clock of the worker that reports the round."""
+    """The leader's date counts; without it, the date of the worker that reports the round."""
     report = at(group(2), 0)
     history = noted(report)
     history.note_told(
@@ -220,14 +220,14 @@ def test_the_date_of_a_round_is_checked_by_the_clock_that_dated_it() -> None:
 
 
 def test_rare_looks_are_forgotten_after_an_hour_too() -> None:
-    """Their number alone is no limit of time."""
+    """The limit is a time, not only a number of looks."""
     report = build(group(2).evidence())
     history = noted(*(replace(report, taken_at=AT + 600 * n) for n in range(20)))
     assert [one.at for one in history.samples] == [AT + 600 * n for n in range(13, 20)]
 
 
 def test_a_task_that_stood_without_an_owner_came_from_its_last_owner() -> None:
-    """Between two rounds nobody owns it; that is no owner."""
+    """Between two rounds the task has no owner, which does not count as an owner."""
     made = group(2)
     report = at(made, 0)
     lost = replace(report, partitions=tuple(replace(p, owner=None) for p in report.partitions[:6]))
@@ -247,14 +247,14 @@ def test_a_task_that_stood_without_an_owner_came_from_its_last_owner() -> None:
 
 
 def test_a_task_that_is_not_there_has_no_story() -> None:
-    """Of a wrong name, and of a number beyond the topic's."""
+    """The cases: an unknown topic, and a number beyond the topic's partitions."""
     report = build(group(2).evidence())
     for key in ("orders/6", "nothing/0", "", "/", "orders/x", "orders"):
         assert story_of(report, families_of(report), History(), key) is None
 
 
 def test_a_story_says_which_copy_would_take_over() -> None:
-    """The one that lacks least; of a task without copies that its changelog is replayed."""
+    """The best copy has the smallest lag; a task without copies replays its changelog."""
     report = build(group(3, rounds=3).evidence())
     story = story_of(report, families_of(report), History(), "orders/0")
     assert story is not None
@@ -268,7 +268,7 @@ def test_a_story_says_which_copy_would_take_over() -> None:
 
 
 def test_a_story_says_what_state_the_task_is_in() -> None:
-    """Standing still, with a warm-up on its way elsewhere, or well."""
+    """The states: standing still, waiting for a warm-up, processed."""
     report = build(busy(fleet(3)))
     families = families_of(report)
     told = set()
@@ -285,7 +285,7 @@ def test_a_story_says_what_state_the_task_is_in() -> None:
 
 
 def test_a_chart_ends_now_and_begins_with_the_first_look() -> None:
-    """A round before that is counted and not drawn at the edge."""
+    """Rounds before the first look are counted, but not drawn."""
     samples = [sample(AT + 5 * n, lag=n) for n in range(100)]
     now = AT + 495
     chart = chart_of(samples, [seen(1, AT - 60), seen(2, AT + 245)], now)
@@ -301,28 +301,28 @@ def test_a_chart_ends_now_and_begins_with_the_first_look() -> None:
 
 
 def test_a_gap_between_looks_is_a_gap_in_the_line() -> None:
-    """Nobody knows what was meanwhile."""
+    """The values in between are unknown."""
     samples = [sample(AT), sample(AT + 5), sample(AT + 300), sample(AT + 305)]
     (members, *_) = chart_of(samples, [], AT + 305).lanes
     assert members.line.count("M") == 2
 
 
 def test_a_chart_of_unknown_lag_draws_none() -> None:
-    """Not a line at zero."""
+    """An unknown lag is not zero."""
     chart = chart_of([sample(AT, lag=None), sample(AT + 5, lag=None)], [], AT + 5)
     (lag,) = [lane for lane in chart.lanes if lane.name == "lag"]
     assert (lag.line, lag.now) == ("", "unknown")
 
 
 def test_a_round_that_moved_tasks_cold_is_marked() -> None:
-    """And one whose planner failed."""
+    """A round whose planner failed is marked too."""
     rounds = [seen(1), seen(2, cold=1), seen(3, is_planned=False)]
     marks = chart_of([sample(AT)], rounds, AT + 1).rounds
     assert [one.is_cold for one in marks] == [False, True, True]
 
 
 def test_every_move_that_a_leader_tells_is_kept_with_its_members_names() -> None:
-    """Two rounds of two moves each, between static members; a move of an unknown topic is left out."""
+    """Two rounds of two moves, between static members; moves of unknown topics are left out."""
     made = group(3)
     for n in range(3):
         made.offers[f"m{n}"] = {"instance_id": f"shop-{n}"}

@@ -1,4 +1,4 @@
-"""The marks of the grid: sizes, places, names, and how a mark is drawn."""
+"""The marks of the grid: sizes, places, names and drawing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def part(topic: str = "log", **more: Any) -> Partition:
 
 
 def family(tasks: int, label: str = "orders", topic: str = "orders") -> Family:
-    """A family of so many tasks."""
+    """A family with this many tasks."""
     found = tuple(
         Task(key=f"{topic}/{n}", number=n, owner="w0", partitions=(part(topic, partition=n),))
         for n in range(tasks)
@@ -38,7 +38,7 @@ def family(tasks: int, label: str = "orders", topic: str = "orders") -> Family:
 
 @pytest.mark.parametrize(("tasks", "cell"), [(40, 26), (41, 20), (90, 20), (91, 16)])
 def test_cells_are_smaller_the_more_tasks_there_are(tasks: int, cell: int) -> None:
-    """Families are a cell apart; the grid ends with its last task."""
+    """Families are one cell apart, and the grid ends with its last task."""
     found = grid_of(REPORT, [family(tasks - 2), family(2, topic="rates")])
     assert (found.cell, found.tasks) == (cell, tasks)
     assert [head.x for head in found.heads] == [0, cell * (tasks - 1)]
@@ -47,7 +47,7 @@ def test_cells_are_smaller_the_more_tasks_there_are(tasks: int, cell: int) -> No
 
 @pytest.mark.parametrize(("members", "is_compact"), [(15, False), (16, True)])
 def test_a_row_is_a_single_line_from_16_members_on(members: int, is_compact: bool) -> None:
-    """The tasks without an owner are a row, too."""
+    """The row of tasks without an owner counts too."""
     first = REPORT.members[0]
     report = replace(REPORT, members=tuple(replace(first, name=f"w{n}") for n in range(members)))
     assert grid_of(report, [family(4)]).is_compact is is_compact
@@ -62,13 +62,13 @@ def test_a_row_is_a_single_line_from_16_members_on(members: int, is_compact: boo
 def test_numbers_stand_over_the_middle_of_their_columns(
     cell: int, numbers: list[tuple[int, str]]
 ) -> None:
-    """Every second one over narrow columns."""
+    """Narrow columns show every second number."""
     found = _head(family(3), 100, cell)
     assert (list(found.numbers), found.x, found.width) == (numbers, 100, 3 * cell)
 
 
 def test_a_wide_family_repeats_its_name() -> None:
-    """Always one name is visible; the last one has room for it, or is left out."""
+    """One name is always visible; the last name is shortened or left out."""
     found = _head(family(60, label="a" * 100), 100, 20)
     assert [x for x, _ in found.names] == [100, 660, 1220]
     assert [len(text) for _, text in found.names] == [84, 84, 15]
@@ -107,7 +107,7 @@ def row(*marks: Mark) -> Row:
 
 
 def test_a_packed_grid_has_all_copies_beside_the_longest_list_of_tasks() -> None:
-    """A single family needs no name; its numbers have the room of the longest."""
+    """A single family has no name; each number has the room of the longest number."""
     grid = Grid(
         cell=16, width=9_999, is_compact=False, is_packed=False, heads=(), tasks=3,
         rows=(row(mark(4), mark(5, "s"), mark(6, "w")), row(mark(1), mark(2, "x"), mark(3, "s"))),
@@ -129,7 +129,7 @@ def test_a_packed_grid_has_all_copies_beside_the_longest_list_of_tasks() -> None
 
 @pytest.mark.parametrize(("is_compact", "middle"), [(True, 16), (False, 26)])
 def test_a_drawn_mark_links_to_its_task(is_compact: bool, middle: int) -> None:
-    """Its name is quoted; a mark that is not processed has no shade."""
+    """The label is escaped; a mark for a standstill has no shade."""
     grid = Grid(
         cell=20, width=99, is_compact=is_compact, is_packed=False, heads=(), tasks=1, rows=()
     )

@@ -1,4 +1,4 @@
-"""The page's thread in a worker: it starts and ends with it, and reads the worker's own settings."""
+"""The page's thread in a worker: its start, its end, and its settings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def app_of(**options: Any) -> Any:
 
 @pytest.mark.parametrize("pause_s", [0.0, 0.3])
 async def test_the_thread_ends_when_it_is_stopped(pause_s: float) -> None:
-    """At once after its start, too."""
+    """The thread also ends when it is stopped right after its start."""
     page = PageThread(app_of())
     page.start(asyncio.get_running_loop())
     await asyncio.sleep(pause_s)
@@ -40,7 +40,7 @@ async def test_the_thread_ends_when_it_is_stopped(pause_s: float) -> None:
 
 
 async def test_a_thread_that_was_stopped_serves_again_after_a_second_start() -> None:
-    """Faust starts a service of a worker again after a crash."""
+    """Faust restarts a worker's service after a crash."""
     page = PageThread(app_of())
     for _ in range(2):
         page.start(asyncio.get_running_loop())
@@ -52,7 +52,7 @@ async def test_a_thread_that_was_stopped_serves_again_after_a_second_start() -> 
 
 
 async def test_the_thread_ends_while_brokers_are_asked_in_vain() -> None:
-    """Nobody listens at this app's broker."""
+    """The app's broker does not exist."""
     page = PageThread(app_of())
     page.watch.touch()
     page.start(asyncio.get_running_loop())
@@ -61,7 +61,7 @@ async def test_the_thread_ends_while_brokers_are_asked_in_vain() -> None:
 
 
 def test_the_page_looks_at_the_apps_own_group_with_its_connection() -> None:
-    """Under a client id of its own, so that brokers can tell the two apart."""
+    """The page's client id differs from the worker's, so brokers can distinguish them."""
     app = app_of(faust_assigner_urls="10.0.0.0/8")
     where = where_of(app)
     assert where.group_id == app.conf.id
@@ -72,12 +72,12 @@ def test_the_page_looks_at_the_apps_own_group_with_its_connection() -> None:
 
 
 def test_the_page_of_a_worker_takes_less_of_a_core_than_a_separate_one() -> None:
-    """A worker processes records meanwhile; a tenth is for a process that only looks."""
+    """A worker also processes records; the larger share is for a process that only looks."""
     assert PageThread(app_of()).watch.share == WORKER_SHARE < SHARE
 
 
 def test_every_worker_has_a_page_unless_it_is_turned_off() -> None:
-    """One setting; a second installation makes no second thread."""
+    """The page has one setting; a second installation starts no second thread."""
     assert PAGE.default is True
     on = app_of()
     assert mount.install(on) is getattr(on, MARK) is mount.install(on)
@@ -96,12 +96,12 @@ def test_every_worker_has_a_page_unless_it_is_turned_off() -> None:
     ],
 )
 def test_only_requests_for_the_page_are_taken_over(target: str, is_ours: bool) -> None:
-    """With their query; the probes of a blocked worker wait for its own loop."""
+    """Queries do not matter; the probes of a blocked worker wait for the worker's own loop."""
     assert mount._is_of_page(target) is is_ours
 
 
 def test_the_page_needs_the_metrics_and_starts_and_stops_with_them() -> None:
-    """Without them the worker has no status to show."""
+    """Without the metrics a worker has no status to show."""
     app = app_of()
     service = getattr(app, MARK)
     assert service in getattr(app, METRICS)._children
@@ -113,7 +113,7 @@ def test_the_page_needs_the_metrics_and_starts_and_stops_with_them() -> None:
 
 
 def test_a_worker_that_does_not_answer_holds_up_the_page_for_seconds_only() -> None:
-    """Its status is asked for at each look."""
+    """Each look queries the worker's status."""
     assert where_of(app_of()).deadline_s == mount.DEADLINE_S
 
 
@@ -124,7 +124,7 @@ def test_a_worker_that_does_not_answer_holds_up_the_page_for_seconds_only() -> N
 async def test_connections_are_taken_over_from_a_plain_server_on_the_workers_loop_only(
     monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], *, takes_over: bool
 ) -> None:
-    """A server in a thread accepts by itself, and TLS hides the path. A stop before the begin ends it."""
+    """A server in a thread accepts connections itself, and TLS hides the path."""
     page = PageThread(app_of())
     conf = {"web_in_thread": False, "web_ssl_context": None, **changes}
     page._app = SimpleNamespace(conf=SimpleNamespace(**conf))
@@ -132,7 +132,7 @@ async def test_connections_are_taken_over_from_a_plain_server_on_the_workers_loo
 
     class Taking:
         async def run(self) -> None:
-            """Nothing to take over."""
+            """Do nothing."""
 
     monkeypatch.setattr(page, "_takeover", lambda *given: made.append(given) or Taking())
     page._is_ended.set()
@@ -151,7 +151,7 @@ def site(*sockets: str) -> Any:
 
 
 def test_connections_are_taken_over_on_all_sockets_that_the_worker_listens_on() -> None:
-    """Before its web server has started there is none; a site that has ended has none."""
+    """Before the start there are no sockets, and an ended site has none."""
     page = PageThread(app_of())
     assert page._listening() == []
     closed = SimpleNamespace(_server=SimpleNamespace(sockets=None))
@@ -160,7 +160,7 @@ def test_connections_are_taken_over_on_all_sockets_that_the_worker_listens_on() 
 
 
 def test_a_takeover_reads_the_latest_sign_of_life_and_the_latest_server() -> None:
-    """Either changes while the thread runs."""
+    """Both values change while the thread runs."""
     page = PageThread(app_of())
     loop: Any = object()
     found = page._takeover(SimpleNamespace(server=lambda: "ours"), loop)
@@ -175,7 +175,7 @@ def test_a_takeover_reads_the_latest_sign_of_life_and_the_latest_server() -> Non
 async def test_a_thread_that_does_not_end_is_left_behind_with_a_warning(
     caplog: pytest.LogCaptureFixture, *, ends: bool
 ) -> None:
-    """The worker stops in any case."""
+    """The worker stops even if the thread does not end."""
     service = mount.PageService(app_of())
     asked: list[float] = []
     service.page = SimpleNamespace(stop=lambda seconds: asked.append(seconds) or ends)  # type: ignore[assignment]
@@ -185,7 +185,7 @@ async def test_a_thread_that_does_not_end_is_left_behind_with_a_warning(
 
 
 async def test_the_sign_of_life_is_as_young_as_the_start_of_the_thread() -> None:
-    """A worker that starts late is not taken for a blocked one."""
+    """A worker that starts late must not count as blocked."""
     page = PageThread(app_of())
     page.turned_at = -1_000.0
     page.start(asyncio.get_running_loop())
@@ -194,5 +194,5 @@ async def test_the_sign_of_life_is_as_young_as_the_start_of_the_thread() -> None
 
 
 def test_a_page_that_was_never_started_has_ended() -> None:
-    """A worker that fails before its services start stops them, too."""
+    """A worker that fails before its services start still stops them."""
     assert PageThread(app_of()).stop(0.0)

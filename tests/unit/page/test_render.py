@@ -1,4 +1,4 @@
-"""The page as HTML: nothing in it runs that a stranger wrote, and it stays small for a large group."""
+"""The page as HTML: it never executes foreign text, and stays small for a large group."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EVIL = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>"
 
 
 class Tags(HTMLParser):
-    """The elements of a page and their attributes, as a browser reads them."""
+    """The elements and attributes of a page, as parsed by a browser."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,18 +36,18 @@ class Tags(HTMLParser):
         self.attributes: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """One element."""
+        """Note an element."""
         self.names.append(tag)
         self.attributes += [name for name, _ in attrs]
 
 
 def whole(look: Look) -> str:
-    """The page."""
+    """Render the page."""
     return page_of(look, parts_of(look), 1)
 
 
 def hostile() -> Report:
-    """Every name of a group is somebody's attack."""
+    """A report in which every name is an attack."""
     report = build(busy(fleet(3)))
     names = {member.name: f"{EVIL}{at}" for at, member in enumerate(report.members)}
     topic = f"{EVIL}-topic"
@@ -78,7 +78,7 @@ def hostile() -> Report:
 
 
 def test_names_are_text_and_never_markup() -> None:
-    """Topics, members, racks, reasons, settings: whoever joins a group or makes a topic chooses them."""
+    """Members and creators of topics choose these names freely."""
     look = look_at(hostile())
     look = replace(look, group=EVIL, problem=Problem(title=EVIL, text=EVIL, steps=(EVIL,)))
     (family, *_) = [f for f in look.families if any("topic" in t for t in f.topics)]
@@ -108,7 +108,7 @@ def test_the_page_needs_no_inline_script_or_style_and_nothing_from_elsewhere(
 def test_a_large_group_makes_a_page_of_bounded_size_and_time(
     members: int, most_kb: int, most_packed_kb: int
 ) -> None:
-    """300 members with 1,500 tasks: 440 kB, 37 kB compressed, in 0.2 s of CPU (at most 2 s here)."""
+    """300 members with 1,500 tasks: 440 kB, 37 kB compressed, 0.2 s of CPU (limit 2 s)."""
     report = build(fleet(members).evidence())
     began = time.process_time()
     html = whole(look_at(report)).encode()
@@ -118,7 +118,7 @@ def test_a_large_group_makes_a_page_of_bounded_size_and_time(
 
 
 def test_a_group_without_members_says_so() -> None:
-    """Not an empty grid."""
+    """The page has no empty grid."""
     report = replace(build(group(1).evidence()), members=(), partitions=(), state="Empty", waits=())
     parts = parts_of(look_at(report))
     assert "The group has no members" in parts["head"]
@@ -126,7 +126,7 @@ def test_a_group_without_members_says_so() -> None:
 
 
 def test_a_worker_that_does_not_answer_has_one_line_and_its_row() -> None:
-    """With what is known of it from the group: what it owns."""
+    """The row shows the partitions that the group reports for the worker."""
     parts = parts_of(look_at(build(busy(fleet(3)))))
     assert parts["alerts"].count("<b>shop-1</b>") == 1
     assert "does not answer" in parts["alerts"]
@@ -137,7 +137,7 @@ def test_a_worker_that_does_not_answer_has_one_line_and_its_row() -> None:
 
 
 def test_a_group_at_rest_needs_no_look() -> None:
-    """The page says that in words."""
+    """The page has a sentence for this state."""
     report = build(group(3, rounds=3).evidence())
     assert not report.waits
     parts = parts_of(look_at(report))
@@ -146,7 +146,7 @@ def test_a_group_at_rest_needs_no_look() -> None:
 
 
 def test_settings_in_which_workers_differ_are_listed() -> None:
-    """A usual cause of surprises."""
+    """Differing settings are a frequent cause of surprises."""
     report = replace(
         build(group(2).evidence()),
         differences=(Difference(name="STALE_READS_S", values={"0": ("w0",), "9": ("w1",)}),),

@@ -1,4 +1,4 @@
-"""A page about saved looks: the newest one with the history of all of them, marked as saved."""
+"""A page of saved looks: the newest look with the history of all looks, marked as saved."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.support.status import AT, MadeGroup, group
 
 
 def report_of(made: MadeGroup, seconds: float) -> Report:
-    """A look at it so long after the first."""
+    """A look at the group, this many seconds after the first."""
     return replace(build(made.evidence()), taken_at=AT + seconds)
 
 
 def three_looks() -> Look:
-    """Two members, and a third that joined; workers told of a round before."""
+    """Looks at two members and a third that joined, with an earlier round of the workers."""
     made = group(2)
     first = report_of(made, 0)
     made.join("m2").round()
@@ -35,12 +35,12 @@ def three_looks() -> Look:
 
 
 def whole(look: Look) -> str:
-    """The page."""
+    """Render the page."""
     return page_of(look, parts_of(look), 1)
 
 
 def test_all_looks_and_rounds_make_the_history_and_the_last_one_the_page() -> None:
-    """As if the page had been open all the time."""
+    """The page looks as if it had been open during all looks."""
     look = three_looks()
     assert look.report is not None
     assert (look.group, len(look.report.members)) == ("shop", 3)
@@ -50,7 +50,7 @@ def test_all_looks_and_rounds_make_the_history_and_the_last_one_the_page() -> No
 
 
 def test_the_page_says_that_it_is_saved_and_from_when() -> None:
-    """And raises no alarm, as a page does whose group does not answer."""
+    """The page of a saved look raises no alarm, unlike the page of a silent group."""
     look = three_looks()
     shown = whole(look)
     assert "From the file looks.jsonl (2026-11-21 03:40:22 to 03:40:54 UTC, 3 looks)" in shown
@@ -62,7 +62,7 @@ def test_the_page_says_that_it_is_saved_and_from_when() -> None:
 
 
 async def test_a_watch_of_a_saved_look_shows_it_and_never_looks() -> None:
-    """Its loop's task ends at once; streams beat on."""
+    """The watch's task ends at once, but its streams work."""
     look = three_looks()
     watch = Watch("shop", saved=look)
     async with asyncio.timeout(5):
@@ -75,7 +75,7 @@ async def test_a_watch_of_a_saved_look_shows_it_and_never_looks() -> None:
 
 
 def test_a_saved_look_shows_no_secret_of_its_lines() -> None:
-    """Of earlier looks, of the last look and of rounds; the file may be of an older version."""
+    """Secrets in earlier looks, the last look and rounds are hidden; the file may be older."""
     made = group(2)
     secret = "kafka://shop:hunter2@k:9092"
     look, earlier = (

@@ -1,4 +1,4 @@
-"""No password reaches a page, whatever a worker or a broker wrote."""
+"""Passwords in texts of workers or brokers do not reach a page."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ from tests.support.status import group
     ],
 )
 def test_a_secret_in_a_text_is_hidden(text: str) -> None:
-    """In URLs, in Kafka's properties, in what a program prints of a mapping."""
+    """Secrets occur in URLs, in Kafka's properties, and in printed mappings."""
     found = text_of(text)
     assert "hunter2" not in found
     assert HIDDEN in found
 
 
 def test_an_ordinary_text_stays_as_it_is() -> None:
-    """A guard that hides too much makes the page useless."""
+    """Hiding too much would make the page useless."""
     for text in ("http://w0:6066 did not answer within 3 s", "orders 0-3: lag 12", "a@b", "3:4"):
         assert text_of(text) == text
 
 
 @pytest.mark.parametrize("name", ["SASL_MECHANISM", "broker_credentials", "DB_PASSWORD", "MyToken"])
 def test_a_setting_with_a_secret_name_is_hidden(name: str) -> None:
-    """Its value may look like anything."""
+    """The value itself may look harmless."""
     assert setting_of(name, "plain-words") == HIDDEN
     assert setting_of("broker_session_timeout", "60") == "60"
     assert setting_of(name, "") == ""
 
 
 def test_a_page_of_workers_that_tell_secrets_has_none() -> None:
-    """Workers of another version might: in settings, reasons, URLs."""
+    """Workers of a different version may send secrets in settings, reasons and URLs."""
     made = group(2)
     heard = {
         made.claims[name].url: Heard(
@@ -70,13 +70,13 @@ def test_a_page_of_workers_that_tell_secrets_has_none() -> None:
 
 
 def test_scrubbing_changes_nothing_else() -> None:
-    """A report without secrets is equal afterwards."""
+    """A report without secrets stays equal."""
     report = build(group(3).evidence(silent=["m1"]))
     assert scrubbed(report) == report
 
 
 def test_a_url_keeps_its_host_and_path_alone() -> None:
-    """A signature in a query may have any name; users and queries of several URLs are hidden."""
+    """A signature in a query may have any name, so users and queries are hidden."""
     text = "a http://u:p@h:1/x?sig=hunter2#y, then s3://bucket/key?v=1 and kafka://me@k:2/"
     assert text_of(text) == (
         f"a http://{HIDDEN}@h:1/x?{HIDDEN}#y, then s3://bucket/key?{HIDDEN} and kafka://{HIDDEN}@k:2/"

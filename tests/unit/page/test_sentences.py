@@ -1,4 +1,4 @@
-"""The page's figures and sentences: tiles, the last round, lines in trouble, copies of a task."""
+"""The page's figures and sentences: tiles, the last round, lines of trouble, copies of a task."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REPORT = build(group(3, rounds=3).evidence())
 
 
 def with_totals(silent: int = 0, **totals: int) -> Report:
-    """A group with these sums, of whose workers some are silent."""
+    """The report with these totals and this many silent workers."""
     found = replace(REPORT, totals=replace(REPORT.totals, **totals))
     changed = [
         replace(one, answer="silent" if n < silent else "answered")
@@ -58,7 +58,7 @@ def tile(report: Report, name: str) -> Tile:
 def test_members_that_are_not_ready_or_silent_are_bad(
     silent: int, ready: int, answered: int, note: str, level: str
 ) -> None:
-    """Ready ones of all; a worker that was not asked is not silent."""
+    """The tile counts ready members; a worker that was not queried is not silent."""
     report = with_totals(silent=silent, ready=ready, answered=answered, members=1_204)
     wanted = Tile(name="Members ready", value=f"{ready:,}", of="of 1,204", note=note, level=level)
     assert tile(report, "Members ready") == wanted
@@ -68,7 +68,7 @@ def test_members_that_are_not_ready_or_silent_are_bad(
 
 
 def test_a_lag_is_summed_over_the_partitions_with_a_known_lag() -> None:
-    """Without any it is unknown, and not zero."""
+    """Without any known lag the sum is unknown, not zero."""
     known = [replace(one, lag=None) for one in REPORT.partitions]
     known[0].lag, known[1].lag = 1_000, 500
     found = tile(replace(REPORT, partitions=tuple(known)), "Lag")
@@ -89,7 +89,7 @@ def test_a_lag_is_summed_over_the_partitions_with_a_known_lag() -> None:
 def test_the_missing_records_of_copies_are_shown_if_there_are_copies(
     standbys: int, warmups: int, value: str, note: str
 ) -> None:
-    """Warm-ups are copies."""
+    """Warm-ups count as copies."""
     totals = {"standby_partitions": standbys, "warmup_partitions": warmups, "standby_lag": 5_000}
     found = tile(with_totals(**totals), "Copies lack")
     assert (found.value, found.note) == (value, note)
@@ -104,7 +104,7 @@ def test_the_missing_records_of_copies_are_shown_if_there_are_copies(
     ],
 )
 def test_partitions_that_stand_still_are_bad(count: int, note: str, level: str) -> None:
-    """With their number."""
+    """The tile has their number."""
     found = tile(with_totals(standing_partitions=count), "Not processed")
     assert (found.value, found.note, found.level) == (f"{count:,}", note, level)
 
@@ -121,7 +121,7 @@ def decided(**more: Any) -> Decision:
     [(0, "every task is on its target", "good"), (2, "tasks wait for a warm-up", "changing")],
 )
 def test_tasks_off_their_target_are_counted(off_target: int, note: str, level: str) -> None:
-    """Of all tasks; without a decision there is no such tile."""
+    """The number is out of all tasks; without a decision the tile is left out."""
     report = replace(REPORT, decision=decided(off_target=off_target, tasks=1_234))
     wanted = Tile(name="Off target", value=str(off_target), of="of 1,234", note=note, level=level)
     assert tile(report, "Off target") == wanted
@@ -147,7 +147,7 @@ def test_tasks_off_their_target_are_counted(off_target: int, note: str, level: s
 def test_the_last_round_has_its_age_its_leader_and_its_reason(
     more: dict[str, Any], words: str
 ) -> None:
-    """As far as they are known; members have their names."""
+    """Unknown facts are left out, and members have their names."""
     counts = {"generation": 7, "moved": 1_000, "tasks": 2_000, "cold": 3}
     report = replace(REPORT, decision=decided(**counts, is_planned=True, **more))
     said = _decision(report, {"http://w9:1": "w9"})
@@ -157,14 +157,14 @@ def test_the_last_round_has_its_age_its_leader_and_its_reason(
 
 
 def test_without_a_decision_the_members_are_asked_for_it() -> None:
-    """A group without members has no round to miss."""
+    """In a group without members, the missing round is normal."""
     report = replace(REPORT, decision=None)
     assert _decision(report, {}) == "No member reported the last round."
     assert _decision(replace(report, members=()), {}) == ""
 
 
 def test_lines_in_trouble_are_the_worst_first_and_one_for_each_silent_worker() -> None:
-    """Waits with their time; missing data at the end. A worker that leaves is in no trouble."""
+    """Waits have their duration, missing data comes last, and leaving workers are healthy."""
     first, second, third = REPORT.members
     members = (
         replace(first, is_leaving=True),
@@ -199,7 +199,7 @@ def test_lines_in_trouble_are_the_worst_first_and_one_for_each_silent_worker() -
 def test_the_title_has_a_cross_in_trouble_alone(
     kind: str | None, level: str | None, has_cross: bool
 ) -> None:
-    """Of the group or of the look; a group without a report has none."""
+    """The trouble is the group's or the look's; a group without a report has no cross."""
     waits = () if kind is None else (Waiting(kind=kind, member=None, text="t"),)
     problem = None if level is None else Problem(title="t", text="x", level=level)
     look = look_at(replace(REPORT, waits=waits), problem=problem)
@@ -218,7 +218,7 @@ def test_the_title_has_a_cross_in_trouble_alone(
     ],
 )
 def test_the_state_of_the_group_is_in_words(state: str, words: str) -> None:
-    """A state of a later Kafka as it is."""
+    """A state of a later Kafka version is shown unchanged."""
     look = look_at(replace(REPORT, state=state))
     assert _values(look)["state"] == words
     assert (_values(look)["every"], _values(replace(look, every_s=None))["every"]) == ("2 s", None)
@@ -258,7 +258,7 @@ def task(*parts: Partition, owner: str | None = "w0") -> Task:
     ],
 )
 def test_a_copy_is_told_with_its_lag(copies: list[Copy], words: list[str]) -> None:
-    """In the order of members."""
+    """Copies are ordered by member."""
     found = _copies(task(part(copies=tuple(copies))))
     told = [f"{one.member} {one.what} {one.lag} {one.shade}" for one in found]
     assert told[: len(words)] == words
@@ -266,7 +266,7 @@ def test_a_copy_is_told_with_its_lag(copies: list[Copy], words: list[str]) -> No
 
 
 def test_copies_of_several_tables_are_one_line() -> None:
-    """The sum of lags, the longest time, and the weaker word."""
+    """The line has the sum of lags, the longest time, and the weaker role."""
     first = copy("a", 5, seconds=3.0)
     second = copy("a", 6, seconds=90.0, is_warmup=True, is_measured=False)
     (found,) = _copies(task(part(copies=(first,)), part("log2", copies=(second,))))
@@ -296,7 +296,7 @@ def test_copies_of_several_tables_are_one_line() -> None:
 def test_the_effect_of_a_loss_is_told_by_the_best_copy(
     parts: tuple[Partition, ...], words: str
 ) -> None:
-    """Of all tables of the task."""
+    """All tables of the task count."""
     assert _if_lost(task(*parts)).startswith(words)
 
 
@@ -316,12 +316,12 @@ STILL = Standstill(reason="restoring", seconds=90.0)
     ],
 )
 def test_the_state_of_a_task_is_its_worst(found: Task, state: tuple[str, str]) -> None:
-    """A standby beside a warm-up hides it not."""
+    """A standby does not hide a warm-up."""
     assert _state(found) == state
 
 
 def test_each_partition_that_stands_still_has_its_reason() -> None:
-    """A reason of a later version as it is."""
+    """A reason of a later version is shown unchanged."""
     odd = Standstill(reason="odd", seconds=3.0)
     first, second = _standing(task(part(standing=STILL), part("l2"), part("l3", standing=odd)))
     assert re.match(r"log/3 has not been processed for 1 min 30 s: \w", first)
@@ -346,7 +346,7 @@ def test_rounds_are_listed_from_the_newest_with_their_ages() -> None:
 
 
 def test_a_lag_of_zero_is_known() -> None:
-    """All records are processed; that is not the same as an unknown lag."""
+    """A lag of zero differs from an unknown lag."""
     none = tuple(replace(one, lag=0) for one in REPORT.partitions)
     found = tile(replace(REPORT, partitions=none), "Lag")
     assert (found.value, found.level) == ("0", "good")
@@ -370,7 +370,7 @@ def test_a_lag_of_zero_is_known() -> None:
 def test_a_move_is_bad_only_if_state_was_left_behind(
     was_warm: bool | None, rule: str, words: str, level: str
 ) -> None:
-    """A task without state has none to leave; a later version's rule is no reason."""
+    """A task without state loses none; an unknown rule is left out."""
     move = Move(
         key="t/0",
         at=10.0,
@@ -395,12 +395,12 @@ def test_a_move_is_bad_only_if_state_was_left_behind(
 def test_a_row_is_as_high_as_its_cells_and_its_lines_of_text(
     members: int, tasks: int, height: int
 ) -> None:
-    """One line in a large group, two in a small one."""
+    """A row has one line in a large group and two lines in a small group."""
     report = build(group(members, topics={"orders": tasks}).evidence())
     assert _values(look_at(report))["h"] == height
 
 
 def test_a_task_moves_if_any_copy_of_any_of_its_tables_is_a_warm_up() -> None:
-    """Its member has a standby of the other table."""
+    """The member has a standby of the first table and a warm-up of the second."""
     found = task(part(copies=(copy("a", 0),)), part("log2", copies=(copy("a", 0, is_warmup=True),)))
     assert _state(found)[0] == "changing"

@@ -1,4 +1,4 @@
-"""The page's own server: where it listens, and that nothing listens after it."""
+"""The page's own server: its address, and the end of its listening."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.status import group
 
 
 async def test_a_page_that_has_ended_gives_its_port_back() -> None:
-    """A second one is refused the port while the first one is served."""
+    """While a server runs, a second server on its port is refused."""
     watch = Watch("shop", Script(iter([group(3).evidence()])))
     async with served(watch, host="127.0.0.1", port=0) as (host, port):
         _, writer = await asyncio.open_connection(host, port)
@@ -34,7 +34,7 @@ async def test_a_page_that_has_ended_gives_its_port_back() -> None:
 
 @contextlib.asynccontextmanager
 async def client(watch: Watch, **options: Any) -> AsyncIterator[TestClient[Any, Any]]:
-    """A browser at the application with these options; it follows no redirect."""
+    """A browser of the application with these options; it follows no redirect."""
     async with TestClient(TestServer(application(watch, **options))) as made:
         yield made
 
@@ -58,7 +58,7 @@ async def looked() -> Watch:
     ],
 )
 async def test_a_local_page_answers_only_under_a_loopback_name(host: str, status: int) -> None:
-    """A foreign site may point its own name to this machine; a page for all hosts answers any name."""
+    """A foreign site may point its name to this machine; a page for all hosts accepts any name."""
     watch = await looked()
     async with client(watch, is_local=True) as browser:
         assert (await browser.get("/", headers={"Host": host})).status == status
@@ -68,7 +68,7 @@ async def test_a_local_page_answers_only_under_a_loopback_name(host: str, status
 
 @pytest.mark.parametrize(("host", "status"), [("127.0.0.1", 403), ("0.0.0.0", 200)])
 async def test_the_server_is_local_if_its_address_is(host: str, status: int) -> None:
-    """The application gets the answer from the address that it listens on."""
+    """The application's setting depends on the address of the server."""
     seen: list[bool] = []
     watch = await looked()
 
@@ -87,14 +87,14 @@ async def test_the_server_is_local_if_its_address_is(host: str, status: int) -> 
 
 
 class _Loopback(web.TCPSite):
-    """Listens on loopback whatever the address is."""
+    """Listens on loopback instead of any other address."""
 
     def __init__(self, runner: Any, host: str, port: int) -> None:
         super().__init__(runner, "127.0.0.1", port)
 
 
 async def test_headers_count_in_any_case() -> None:
-    """A browser asks with If-None-Match after each look."""
+    """A browser sends If-None-Match after each look."""
     watch = await looked()
     async with client(watch) as browser:
         first = await browser.get("/", headers={"ACCEPT-ENCODING": "gzip"})
@@ -110,7 +110,7 @@ async def test_headers_count_in_any_case() -> None:
 
 @pytest.mark.parametrize("closes", [True, False])
 async def test_a_connection_ends_with_its_answer_only_on_a_workers_port(*, closes: bool) -> None:
-    """The next request on it may be for the worker's own server."""
+    """The next request on the connection may be for the worker's own server."""
     watch = await looked()
     async with client(watch, prefix="/assignor", closes=closes) as browser:
         found = await browser.get("/assignor/parts")
@@ -121,7 +121,7 @@ async def test_a_connection_ends_with_its_answer_only_on_a_workers_port(*, close
 
 
 async def test_a_stream_beyond_the_last_place_is_refused_as_busy() -> None:
-    """A browser tries again later."""
+    """The browser retries later."""
     watch = await looked()
     watch._streams = MOST_STREAMS
     async with client(watch) as browser:
@@ -129,7 +129,7 @@ async def test_a_stream_beyond_the_last_place_is_refused_as_busy() -> None:
 
 
 async def test_a_head_request_on_the_event_stream_holds_no_place() -> None:
-    """It ends with the headers of a stream, even if all places are taken."""
+    """The answer ends after the headers of a stream, even if all places are taken."""
     watch = await looked()
     watch._streams = MOST_STREAMS
     async with client(watch) as browser:
@@ -142,7 +142,7 @@ async def test_a_head_request_on_the_event_stream_holds_no_place() -> None:
 async def test_a_browser_that_goes_gives_its_place_back_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Not at the next event, which may be a long time away."""
+    """The place is free before the next event, which may take long."""
     monkeypatch.setattr(watch_module, "BEAT_S", 600.0)
     watch = Watch("shop", Script(iter([group(2).evidence()])), every_s=600.0)
     async with served(watch, host="127.0.0.1", port=0) as (host, port), asyncio.timeout(60):

@@ -1,4 +1,4 @@
-"""Who answers a connection that a held-up loop did not accept: the page, or that loop when it goes on."""
+"""The page accepts connections if the worker's loop is blocked: routing to the page or the worker."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from faust_assigner.page.takeover import HELD_UP_S, Takeover
 
 
 class Saying(asyncio.Protocol):
-    """Answers with its name and what it read."""
+    """Answers with its name and the received bytes."""
 
     def __init__(self, name: str) -> None:
         self.name, self.transport = name, asyncio.Transport()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Its connection."""
+        """Keep the connection."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """All of the request, as it was sent."""
+        """Echo the complete request."""
         self.transport.write(self.name.encode() + b" " + data)
         self.transport.close()
 
 
 @asynccontextmanager
 async def taking(*, held_up_s: float = 60.0) -> AsyncIterator[int]:
-    """The port of a socket whose loop has not turned for so long."""
+    """Yield the port of a socket whose loop has been blocked for this long."""
     loop = asyncio.get_running_loop()
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setblocking(False)
@@ -58,7 +58,7 @@ async def taking(*, held_up_s: float = 60.0) -> AsyncIterator[int]:
 
 
 async def ask(port: int, *parts: bytes) -> bytes:
-    """The answer to a request that is sent in parts."""
+    """Send a request in parts, and return the answer."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         for part in parts:
@@ -84,14 +84,14 @@ async def ask(port: int, *parts: bytes) -> bytes:
 async def test_a_request_for_the_page_is_ours_and_all_else_is_theirs(
     monkeypatch: pytest.MonkeyPatch, request_: bytes, name: bytes
 ) -> None:
-    """Either reads the request from its first byte, as soon as the line or the limit of bytes is there."""
+    """The chosen server reads the complete request, once its line or the byte limit is reached."""
     monkeypatch.setattr(takeover, "FIRST_LINE_S", 600.0)
     async with taking() as port:
         assert await ask(port, request_) == name + b" " + request_
 
 
 async def test_a_line_that_comes_in_parts_is_waited_for() -> None:
-    """The path is known when the line has ended."""
+    """The path is complete only at the end of the line."""
     async with taking() as port:
         assert (await ask(port, b"GET /assi", b"gnor/ HTTP/1.1\r\n", b"\r\n")).startswith(
             b"ours GET /"
@@ -99,7 +99,7 @@ async def test_a_line_that_comes_in_parts_is_waited_for() -> None:
 
 
 async def test_a_connection_that_says_nothing_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their server has time limits of its own."""
+    """The worker's server has its own time limits."""
     monkeypatch.setattr(takeover, "FIRST_LINE_S", 0.2)
     async with taking() as port:
         assert await ask(port, b"", b"", b"", b"", b"GET /assignor/ HTTP/1.1\r\n\r\n") == (
@@ -108,14 +108,14 @@ async def test_a_connection_that_says_nothing_is_theirs(monkeypatch: pytest.Monk
 
 
 async def test_a_loop_that_turns_accepts_by_itself() -> None:
-    """Nothing is taken from it."""
+    """The page accepts no connection of a running loop."""
     async with taking(held_up_s=HELD_UP_S - 0.01) as port:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(ask(port, b"GET /assignor/ HTTP/1.1\r\n\r\n"), 1.0)
 
 
 async def test_an_old_request_line_and_one_of_further_words_are_theirs() -> None:
-    """The page is asked for by a method, a path and a version."""
+    """A request for the page has exactly a method, a path and a version."""
     async with taking() as port:
         for line in (b"GET /assignor/\r\n\r\n", b"GET /assignor/ x HTTP/1.1\r\n\r\n"):
             assert await ask(port, line) == b"theirs " + line
@@ -123,7 +123,7 @@ async def test_an_old_request_line_and_one_of_further_words_are_theirs() -> None
 
 @pytest.fixture
 def awaited(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Set as soon as the first line of a connection is waited for."""
+    """Set as soon as the takeover waits for a connection's first line."""
     seen, real = asyncio.Event(), takeover._path_of
 
     async def noted(connection: socket.socket) -> str | None:
@@ -135,7 +135,7 @@ def awaited(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
 
 
 async def test_a_waiting_connection_is_closed_with_the_takeover(awaited: asyncio.Event) -> None:
-    """Its client asks again, and the worker's next process answers."""
+    """The client retries, and the worker's next process answers."""
     async with taking() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         await asyncio.wait_for(awaited.wait(), 20)
@@ -150,7 +150,7 @@ async def test_a_waiting_connection_is_closed_with_the_takeover(awaited: asyncio
 async def test_only_so_many_connections_are_waited_for(
     awaited: asyncio.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next one stays in the kernel's queue until a place is free."""
+    """The next connection stays in the kernel's queue until a place is free."""
     monkeypatch.setattr(takeover, "MOST_WAITING", 1)
     async with taking() as port:
         _, silent = await asyncio.open_connection("127.0.0.1", port)
@@ -185,7 +185,7 @@ async def test_a_connection_is_closed_if_the_workers_loop_is() -> None:
 
 
 def test_a_socket_without_a_connection_or_closed_gives_none() -> None:
-    """The listening object stays the worker's: it is neither closed nor made blocking."""
+    """The listening socket is neither closed nor made blocking, as it belongs to the worker."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setblocking(False)
         assert takeover._accepted(listening) is None
@@ -200,7 +200,7 @@ def test_a_socket_without_a_connection_or_closed_gives_none() -> None:
 
 
 async def test_a_connection_that_the_workers_loop_cannot_attach_is_closed() -> None:
-    """Its client has gone meanwhile."""
+    """The client has closed the connection meanwhile."""
 
     class Loop:
         def __init__(self) -> None:
@@ -247,7 +247,7 @@ async def test_a_connection_that_the_workers_loop_cannot_attach_is_closed() -> N
 async def test_the_path_of_a_client_that_has_closed_is_what_it_sent(
     monkeypatch: pytest.MonkeyPatch, sent: bytes, path: str | None
 ) -> None:
-    """A line that will not be finished names no path; nothing of it is consumed."""
+    """An incomplete line has no path; no byte of the line is consumed."""
     real = asyncio.sleep
     monkeypatch.setattr(takeover.asyncio, "sleep", lambda _: real(0))
     ours, theirs = socket.socketpair()
@@ -264,7 +264,7 @@ async def test_the_path_of_a_client_that_has_closed_is_what_it_sent(
 
 
 async def test_a_loop_without_a_sign_of_life_for_a_second_is_blocked() -> None:
-    """Exactly a second is enough."""
+    """The limit of exactly one second is included."""
     request_ = b"GET /assignor/ HTTP/1.1\r\n\r\n"
     async with taking(held_up_s=HELD_UP_S) as port:
         assert await ask(port, request_) == b"ours " + request_

@@ -1,4 +1,4 @@
-"""Tasks and families of a report, their order, and what the history of looks keeps of them."""
+"""The tasks and families of a report, their order, and the history of looks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def copy(member: str = "w1", lag: int | None = 0, **more: bool) -> Copy:
 
 
 def test_the_families_with_source_topics_come_first() -> None:
-    """A table without a source of its own is last, whatever its name."""
+    """A table without a source topic comes last under any name."""
     report = build(group(2, topics={"orders": 4, "shop-a-changelog": 3, "zebra": 2}).evidence())
     assert [one.label for one in families_of(report)] == ["orders", "zebra", "table a"]
 
@@ -41,7 +41,7 @@ def test_a_label_names_three_topics_and_counts_the_rest() -> None:
 
 
 def test_tasks_without_an_owner_are_shown_while_a_rebalance_is_in_progress() -> None:
-    """At rest a topic without any owner is a topic without subscribers."""
+    """In a settled group, a topic without any owner has no subscribers."""
     report = build(group(2).evidence())
     lost = replace(report, partitions=tuple(replace(one, owner=None) for one in report.partitions))
     assert families_of(lost) == ()
@@ -50,7 +50,7 @@ def test_tasks_without_an_owner_are_shown_while_a_rebalance_is_in_progress() -> 
 
 
 def test_a_task_is_found_by_any_of_its_topics() -> None:
-    """A topic's name may contain a slash's neighbours, and a number must match as text."""
+    """The number must match as text."""
     families = families_of(build(group(2).evidence()))
     found = task_of(families, f"{LOG}/4")
     assert found is not None
@@ -59,7 +59,7 @@ def test_a_task_is_found_by_any_of_its_topics() -> None:
 
 
 def test_the_lag_of_a_task_is_that_of_its_source_topics() -> None:
-    """A changelog has none; an unknown lag beside a known one counts nothing."""
+    """A changelog has no lag of its own; unknown lags beside known lags are ignored."""
     report = build(group(2, topics={"a": 1, "b": 1, LOG: 1}).evidence())
     a, b, log = report.partitions
     task = Task(key="a/0", number=0, owner="w0", partitions=(a, b, replace(log, lag=5)))
@@ -70,7 +70,7 @@ def test_the_lag_of_a_task_is_that_of_its_source_topics() -> None:
 
 
 def test_numbers_in_names_sort_as_numbers_before_and_behind_words() -> None:
-    """A name that begins with a number is a name like any other."""
+    """A name that starts with a number is a normal name."""
     names = ["b", "a10", "a2", "10", "9", "a", "a2b"]
     assert sorted(names, key=natural) == ["9", "10", "a", "a2", "a2b", "a10", "b"]
 
@@ -79,7 +79,7 @@ def test_numbers_in_names_sort_as_numbers_before_and_behind_words() -> None:
 
 
 def marks(report: Report) -> dict[tuple[str, str], str]:
-    """(row, shape) -> the label of the first task's mark."""
+    """Map (row, shape) to the label of the first task's mark."""
     found = grid_of(report, families_of(report))
     return {
         (row.name, mark.shape): mark.label
@@ -90,7 +90,7 @@ def marks(report: Report) -> dict[tuple[str, str], str]:
 
 
 def test_the_longest_standstill_of_a_task_is_shown() -> None:
-    """Its topics stand still for different reasons."""
+    """The topics of a task stand still for different reasons."""
     report = build(group(1).evidence())
     times = {"orders": ("record", 5.0), LOG: ("restoring", 90.0)}
     parts = tuple(
@@ -115,7 +115,7 @@ def test_the_longest_standstill_of_a_task_is_shown() -> None:
 def test_the_copies_of_all_tables_of_a_task_are_one_mark(
     copies: tuple[Copy, ...], words: str, shape: str
 ) -> None:
-    """Their lags are added; one unknown lag makes the sum unknown."""
+    """The lags are added; an unknown lag makes the sum unknown."""
     report = build(group(2, replicas=0).evidence())
     parts = tuple(
         replace(one, owner="w0", copies=copies if one.topic == LOG else ())
@@ -126,7 +126,7 @@ def test_the_copies_of_all_tables_of_a_task_are_one_mark(
 
 
 def test_a_row_adds_the_lags_of_standbys_and_warm_ups() -> None:
-    """Unknown lags count nothing; without any the sum is unknown."""
+    """Unknown lags are ignored; without any known lag the sum is unknown."""
     report = build(group(1).evidence())
     (one,) = report.members
     sums = ((3, 4, 7), (3, None, 3), (None, None, None), (0, None, 0))
@@ -140,7 +140,7 @@ def test_a_row_adds_the_lags_of_standbys_and_warm_ups() -> None:
 
 
 def test_three_looks_within_five_seconds_are_two() -> None:
-    """The middle look is dropped; three looks that span exactly five seconds are all kept."""
+    """The middle look is dropped; three looks over exactly five seconds are all kept."""
     report = build(group(1).evidence())
     history = noted(*(replace(report, taken_at=AT + s) for s in (0, 2, 4, 6, 8, 10, 13)))
     assert [one.at - AT for one in history.samples] == [0, 4, 8, 10, 13]
@@ -149,7 +149,7 @@ def test_three_looks_within_five_seconds_are_two() -> None:
 
 
 def test_a_look_of_an_hour_ago_is_kept_and_an_older_one_is_not() -> None:
-    """Looks that come after a long pause leave the hour before them."""
+    """After a long pause, looks of the hour before are kept."""
     report = build(group(1).evidence())
     times = (0, 10, KEPT_S, KEPT_S + 10)
     history = noted(*(replace(report, taken_at=AT + s) for s in times))
@@ -157,7 +157,7 @@ def test_a_look_of_an_hour_ago_is_kept_and_an_older_one_is_not() -> None:
 
 
 def test_the_lag_of_a_look_is_unknown_only_without_any_known_lag() -> None:
-    """A group without a single committed offset."""
+    """The first look has no committed offset at all."""
     report = build(group(1).evidence())
     unknown = tuple(replace(one, lag=None) for one in report.partitions)
     assert noted(replace(report, partitions=unknown)).samples[0].lag is None
@@ -167,7 +167,7 @@ def test_the_lag_of_a_look_is_unknown_only_without_any_known_lag() -> None:
 
 
 def test_a_round_takes_as_long_as_its_slowest_report() -> None:
-    """A later report may know less; a leader's report replaces another member's."""
+    """A later report may be incomplete; the leader's report replaces a member's report."""
     history = History()
     for leader, seconds in ((None, 2.0), ("w0", None), (None, 5.0), (None, 3.0)):
         history.note_round(seen(1, leader=leader, seconds=seconds))
@@ -176,7 +176,7 @@ def test_a_round_takes_as_long_as_its_slowest_report() -> None:
 
 
 def test_owners_of_a_rebalance_in_progress_are_no_moves() -> None:
-    """The workers' claims are those of different rounds."""
+    """The workers' assignments belong to different rounds."""
     made = group(2)
     report = at(made, 0)
     swapped = tuple(
@@ -204,7 +204,7 @@ def test_a_move_is_warm_by_the_copies_of_the_look_before() -> None:
 def test_the_moves_of_a_task_are_the_newest_first_and_the_oldest_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A move that is reported again is the newest."""
+    """A move that is reported again counts as the newest."""
     monkeypatch.setattr(under_test, "MOST_MOVES", 2)
     history = History()
     base = Move(key="t/0", at=1.0, generation=1, source="a", target="b", was_warm=None)
@@ -216,7 +216,7 @@ def test_the_moves_of_a_task_are_the_newest_first_and_the_oldest_go(
 def test_names_are_forgotten_all_together_when_they_are_too_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The present members are known again at once."""
+    """Present members are added again at once."""
     monkeypatch.setattr(under_test, "MOST_NAMES", 2)
     history = noted(at(group(3), 0))
     assert len(history.names) == 3
@@ -226,7 +226,7 @@ def test_names_are_forgotten_all_together_when_they_are_too_many(
 
 
 def test_a_static_member_is_named_in_a_reported_move_by_its_instance_id() -> None:
-    """The leader knows members by either id; a departed one keeps the reported name."""
+    """The leader knows a member by both ids; a departed member keeps the reported name."""
     made = group(2)
     made.offers["m1"] = {"instance_id": "shop-1"}
     report = at(made.round(), 0)
@@ -252,7 +252,7 @@ def test_a_round_without_a_time_is_dated_by_its_report() -> None:
 
 @pytest.mark.parametrize(("told_s", "kept_s"), [(20, 9), (5, 5)])
 def test_a_move_is_dated_by_the_earlier_of_two_reports(told_s: int, kept_s: int) -> None:
-    """The clocks of the page and of the leader differ; the rule is the leader's word."""
+    """The clocks of the page and of the leader differ; the rule comes from the leader."""
     made = group(2)
     report = at(made, 0)
     swapped = tuple(
@@ -268,7 +268,7 @@ def test_a_move_is_dated_by_the_earlier_of_two_reports(told_s: int, kept_s: int)
 
 
 def test_a_task_that_was_gone_between_two_looks_has_not_moved() -> None:
-    """Its topic was deleted and created again; the former topic's owner is not the owner before."""
+    """The topic was deleted and created again, so the previous owner does not count."""
     report = at(group(2), 0)
     swapped = tuple(
         replace(one, owner="w1" if one.owner == "w0" else "w0") for one in report.partitions
@@ -280,7 +280,7 @@ def test_a_task_that_was_gone_between_two_looks_has_not_moved() -> None:
 
 
 def test_the_first_topic_of_a_task_is_a_source() -> None:
-    """Although the changelog's name comes first; the key of the task is made of it."""
+    """The source topic determines the task's key, even if the changelog's name sorts first."""
     (family,) = families_of(build(group(2, topics={"zebra": 2, "shop-a-changelog": 2}).evidence()))
     assert family.topics == ("zebra", "shop-a-changelog")
     assert family.label == "zebra, table a"
@@ -292,7 +292,7 @@ def test_the_first_topic_of_a_task_is_a_source() -> None:
 
 
 def test_a_round_without_an_outcome_hides_no_later_one() -> None:
-    """A worker of an older version has only the numbers of its rounds."""
+    """A worker of an older version reports only the generations of its rounds."""
     report = at(group(2), 0)
     history = noted(report)
     mute = replace(told(7, AT - 60), outcome=None)
@@ -301,7 +301,7 @@ def test_a_round_without_an_outcome_hides_no_later_one() -> None:
 
 
 def test_the_rounds_of_the_lowest_generations_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers tell of earlier rounds later than the page saw the newer ones."""
+    """Workers report earlier rounds after the page has seen newer rounds."""
     monkeypatch.setattr(under_test, "MOST_ROUNDS", 2)
     history = History()
     for generation in (6, 5, 7, 3):

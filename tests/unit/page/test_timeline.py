@@ -1,4 +1,4 @@
-"""The chart's coordinates: what lies where, and for how long back."""
+"""The chart's coordinates: positions, and the displayed time span."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NOW = 1_000_000.0
 
 
 def sample(ago_s: float, lag: int | None = 0, members: int = 3) -> Sample:
-    """A look so many seconds before now."""
+    """A look this many seconds before now."""
     return Sample(
         at=NOW - ago_s,
         members=members,
@@ -24,7 +24,7 @@ def sample(ago_s: float, lag: int | None = 0, members: int = 3) -> Sample:
 
 
 def seen(ago_s: float, generation: int, cold: int = 0, *, is_planned: bool = True) -> RoundSeen:
-    """A round so many seconds before now."""
+    """A round this many seconds before now."""
     return RoundSeen(
         generation=generation,
         at=NOW - ago_s,
@@ -41,7 +41,7 @@ def seen(ago_s: float, generation: int, cold: int = 0, *, is_planned: bool = Tru
 
 
 def lag_line(chart: Chart) -> str:
-    """The path of the lag."""
+    """The path of the lag's line."""
     (lane,) = (lane for lane in chart.lanes if lane.name == "lag")
     return lane.line
 
@@ -57,7 +57,7 @@ def lag_line(chart: Chart) -> str:
 def test_the_axis_has_at_most_seven_marks_within_the_chart(
     length_s: int, step_s: int, labels: list[str]
 ) -> None:
-    """The first one is now, at the right edge, and none lies before the first look."""
+    """The first tick is now, at the right edge; no tick lies before the first look."""
     chart = chart_of([sample(length_s), sample(0)], [], NOW)
     assert [tick.label for tick in chart.ticks] == labels
     scale = (WIDTH - LEFT - RIGHT) / length_s
@@ -67,7 +67,7 @@ def test_the_axis_has_at_most_seven_marks_within_the_chart(
 
 
 def test_a_chart_shows_two_minutes_at_least() -> None:
-    """Also where the first look was a second ago, and where there was none."""
+    """The cases: a first look a second ago, and no look at all."""
     for samples in ([sample(1)], []):
         chart = chart_of(samples, [seen(60, 4)], NOW)
         assert chart.words.startswith("The last 2 min: 1 rounds; ")
@@ -75,20 +75,20 @@ def test_a_chart_shows_two_minutes_at_least() -> None:
 
 
 def test_rounds_before_the_first_look_are_counted_and_not_drawn() -> None:
-    """A round at the first look is drawn, at the left edge."""
+    """A round at the time of the first look is drawn at the left edge."""
     chart = chart_of([sample(600)], [seen(601, 1), seen(600, 2), seen(0, 3)], NOW)
     assert [(mark.generation, mark.x) for mark in chart.rounds] == [(2, LEFT), (3, WIDTH - RIGHT)]
     assert chart.earlier == 1
 
 
 def test_a_round_is_cold_if_state_moved_or_the_leader_had_no_plan() -> None:
-    """The mark differs, for both."""
+    """Both cases have the same mark."""
     marks = chart_of([], [seen(3, 1), seen(2, 2, cold=1), seen(1, 3, is_planned=False)], NOW).rounds
     assert [mark.is_cold for mark in marks] == [False, True, True]
 
 
 def test_a_value_holds_until_the_next_look_and_a_gap_is_left_open() -> None:
-    """30 s without a look are none, 31 s are one."""
+    """30 s without a look leave no gap, 31 s leave a gap."""
     top, height = LANES["lag"]
     width = (WIDTH - LEFT - RIGHT) / 120
 
@@ -103,7 +103,7 @@ def test_a_value_holds_until_the_next_look_and_a_gap_is_left_open() -> None:
 
 
 def test_figures_are_the_greatest_and_the_newest_of_those_that_are_known() -> None:
-    """A look that does not know the lag leaves it out; without any the lane says so."""
+    """Looks with an unknown lag are left out; without any known lag the lane shows unknown."""
     chart = chart_of([sample(50, 3_000), sample(20, 7), sample(0, None)], [], NOW)
     told = {lane.name: (lane.most, lane.now) for lane in chart.lanes}
     assert (told["lag"], told["members"]) == (("3,000", "7"), ("3", "3"))
@@ -113,13 +113,13 @@ def test_figures_are_the_greatest_and_the_newest_of_those_that_are_known() -> No
 
 @pytest.mark.parametrize(("step_s", "runs"), [(20, 1), (30, 1), (31, 5)])
 def test_only_the_time_between_two_looks_makes_a_gap(step_s: int, runs: int) -> None:
-    """However long the line is by then."""
+    """The total length of the line does not matter."""
     looks = [sample(step_s * n, 5) for n in (4, 3, 2, 1, 0)]
     assert lag_line(chart_of(looks, [], NOW)).count("M") == runs
 
 
 def test_the_greatest_value_is_that_of_the_whole_hour() -> None:
-    """The first of many looks; each lane has a greatest value of its own."""
+    """The first look has the greatest lag; each lane has its own maximum."""
     looks = [sample(5 * n, 9_000 if n == 199 else n, members=n % 7) for n in range(199, -1, -1)]
     lanes = {lane.name: lane.most for lane in chart_of(looks, [], NOW).lanes}
     assert lanes == {"members": "6", "lag": "9,000", "standing": "0"}

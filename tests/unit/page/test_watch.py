@@ -1,4 +1,4 @@
-"""Looking at a group for a page: only while somebody has it open, through errors, and told to all pages."""
+"""Looks at a group for a page: only while a page is open, despite errors, and sent to all pages."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from tests.support.status import group
 
 
 class Clock:
-    """Monotonic time by hand."""
+    """A manual monotonic clock."""
 
     def __init__(self) -> None:
         self.now = 1000.0
 
     def __call__(self) -> float:
-        """Now."""
+        """Return the current time."""
         return self.now
 
 
 def script(*looks: Evidence | Exception) -> Script:
-    """These looks, one after the other."""
+    """These looks, one after the next."""
     return Script(iter(looks))
 
 
@@ -49,7 +49,7 @@ def script(*looks: Evidence | Exception) -> Script:
 async def running(
     looks: Script, *, clock: Callable[[], float] | None = None
 ) -> AsyncIterator[Watch]:
-    """A watch that looks a hundred times a second."""
+    """Run a watch that looks a hundred times a second."""
     watch = Watch("shop", looks, monotonic=clock or Clock(), every_s=0.01)
     task = asyncio.create_task(watch.run())
     await asyncio.sleep(0)
@@ -62,19 +62,19 @@ async def running(
 
 
 async def until(fact: Callable[[], object]) -> None:
-    """Wait for it."""
+    """Wait until ``fact`` holds."""
     async with asyncio.timeout(20):
         while not fact():
             await asyncio.sleep(0.005)
 
 
 async def body(watch: Watch, path: str = "", **query: str) -> str:
-    """An answer's text."""
+    """Return the text of an answer."""
     return (await answer(watch, path, query, {})).body.decode()
 
 
 async def test_nobody_is_asked_before_somebody_opens_the_page() -> None:
-    """And nobody any more a while after the last page was closed."""
+    """The looks also end a while after the last page was closed."""
     looks, clock = script(group(2).evidence()), Clock()
     async with running(looks, clock=clock) as watch:
         await asyncio.sleep(0.05)
@@ -91,7 +91,7 @@ async def test_nobody_is_asked_before_somebody_opens_the_page() -> None:
 
 
 async def test_the_first_request_waits_for_the_first_look() -> None:
-    """Whoever opens the page sees the group and not only that it is looked at."""
+    """The first answer shows the group, not only a notice."""
     async with running(script(group(2).evidence())) as watch:
         assert 'data-name="w1"' in await body(watch)
 
@@ -99,7 +99,7 @@ async def test_the_first_request_waits_for_the_first_look() -> None:
 async def test_a_first_look_that_takes_long_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The page says that it looks; the stream of events brings the rest."""
+    """The page shows a notice, and the stream of events delivers the look."""
     monkeypatch.setattr(watching, "FIRST_S", 0.05)
 
     class Slow(Script):
@@ -112,7 +112,7 @@ async def test_a_first_look_that_takes_long_is_not_waited_for(
 
 
 async def test_a_group_that_is_not_there_is_said_with_what_to_do() -> None:
-    """And is shown as soon as it is there."""
+    """The page names a command, and shows the group as soon as it exists."""
     looks = script(*[GroupNotFound("none")] * 3, group(2).evidence())
     async with running(looks) as watch:
         text = await body(watch)
@@ -123,7 +123,7 @@ async def test_a_group_that_is_not_there_is_said_with_what_to_do() -> None:
 
 
 async def test_brokers_that_do_not_answer_leave_the_last_look_on_the_page() -> None:
-    """With the reason, without its password."""
+    """The page has the reason without its password."""
     error = NoBrokerAnswers("kafka://shop:hunter2@k:9092 is not there")
     async with running(script(group(2).evidence(), error)) as watch:
         await body(watch)
@@ -138,7 +138,7 @@ async def test_brokers_that_do_not_answer_leave_the_last_look_on_the_page() -> N
 async def test_a_fault_of_ours_is_logged_and_the_page_goes_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Its traceback is for the log and not for the page."""
+    """Only the log has the traceback."""
     async with running(script(ZeroDivisionError("hunter2"), group(2).evidence())) as watch:
         text = await body(watch)
         await until(lambda: watch.shown.look.report is not None)
@@ -148,7 +148,7 @@ async def test_a_fault_of_ours_is_logged_and_the_page_goes_on(
 
 
 async def test_the_workers_are_asked_for_their_rounds_when_there_was_another() -> None:
-    """And when another worker answers: it may have led before; not at each look."""
+    """The rounds are also fetched when a further worker answers, but not at each look."""
     made = group(2)
     quiet, first = made.evidence(silent=["m1"]), made.evidence()
     made.round()
@@ -166,7 +166,7 @@ async def test_the_workers_are_asked_for_their_rounds_when_there_was_another() -
 
 
 async def test_every_open_page_hears_of_a_look() -> None:
-    """As a server-sent event with its number."""
+    """The page receives a server-sent event with an increasing number."""
     async with running(script(group(2).evidence())) as watch:
         streams = [watch.events(), watch.events()]
         for stream in streams:
@@ -182,7 +182,7 @@ async def test_every_open_page_hears_of_a_look() -> None:
 
 
 async def test_a_silent_stream_beats(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a page tells a quiet worker from a dead one."""
+    """The beats let a page distinguish an idle worker from a dead worker."""
     monkeypatch.setattr(watching, "BEAT_S", 0.01)
     watch = Watch("shop", script(group(1).evidence()))
     stream = watch.events()
@@ -192,7 +192,7 @@ async def test_a_silent_stream_beats(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_streams_are_bounded_and_a_closed_one_makes_room() -> None:
-    """Each holds a connection of the worker."""
+    """Each stream holds a connection of the worker."""
     watch = Watch("shop", script(group(1).evidence()))
     streams = [watch.events() for _ in range(MOST_STREAMS)]
     for stream in streams:
@@ -209,7 +209,7 @@ async def test_streams_are_bounded_and_a_closed_one_makes_room() -> None:
 async def test_a_look_that_takes_much_cpu_is_followed_by_a_longer_pause(
     share: float, pause_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The looks take at most a tenth of a core, and at most 0.4 % of a core in a worker."""
+    """The looks take at most a tenth of a core, in a worker at most 0.4 % of a core."""
     spent = iter((0.0, 0.4))
     monkeypatch.setattr(time, "thread_time", lambda: next(spent))
     watch = Watch("shop", script(), every_s=2.0, share=share)
@@ -217,7 +217,7 @@ async def test_a_look_that_takes_much_cpu_is_followed_by_a_longer_pause(
 
 
 async def test_an_answer_is_compressed_and_not_sent_twice() -> None:
-    """A page that is open asks after each look."""
+    """An open page sends a request after each look."""
     watch = Watch("shop", script())
     await watch._once(script(group(3).evidence()))
     plain = await answer(watch, "parts", {}, {})
@@ -243,7 +243,7 @@ async def test_an_answer_is_compressed_and_not_sent_twice() -> None:
     "path", ["", "parts", "story", "page.css", "page.js", "icon.svg", "nothing"]
 )
 async def test_every_answer_forbids_foreign_code_and_frames(path: str) -> None:
-    """Also where there is no such page."""
+    """Answers for unknown pages have the same headers."""
     watch = Watch("shop", script())
     await watch._once(script(group(1).evidence()))
     found = await answer(watch, path, {"t": "orders/0"}, {})
@@ -255,7 +255,7 @@ async def test_every_answer_forbids_foreign_code_and_frames(path: str) -> None:
 
 
 async def test_a_story_of_no_task_is_not_found() -> None:
-    """Before the first look, too."""
+    """The same holds before the first look."""
     watch = Watch("shop", script())
     assert (await answer(watch, "story", {"t": "orders/0"}, {})).status == 404
     await watch._once(script(group(1).evidence()))
@@ -279,7 +279,7 @@ async def test_a_page_that_is_opened_before_the_looks_begin_is_looked_at() -> No
 
 
 async def test_a_page_that_is_opened_while_the_connections_close_is_looked_at() -> None:
-    """The wish of the page before is still set then."""
+    """The request of the earlier page is still pending at that time."""
     clock, opened = Clock(), 0
     looks = script(group(2).evidence())
 
@@ -310,7 +310,7 @@ async def test_a_page_that_is_opened_while_the_connections_close_is_looked_at() 
 async def test_connections_that_cannot_be_opened_or_closed_are_opened_again(
     fails: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The failure is logged; without another try the page would never show a further look."""
+    """The failure is logged; without a retry the page would never show a further look."""
     looks, clock, opened = script(group(2).evidence()), Clock(), 0
 
     @asynccontextmanager
@@ -331,7 +331,7 @@ async def test_connections_that_cannot_be_opened_or_closed_are_opened_again(
             while not looks.asked:
                 await asyncio.sleep(0.01)
             if fails == "close":
-                clock.now += IDLE_S  # the page is closed, and so are the connections
+                clock.now += IDLE_S  # the page is closed, so its connections are closed too
                 while "Could not open or close" not in caplog.text:
                     await asyncio.sleep(0.01)
                 asked = looks.asked
@@ -346,7 +346,7 @@ async def test_connections_that_cannot_be_opened_or_closed_are_opened_again(
 
 
 async def test_a_look_while_an_event_is_written_is_the_next_event() -> None:
-    """A slow browser does not wait for the next beat."""
+    """A slow browser gets the event without waiting for the next beat."""
     watch = Watch("shop", script())
     changes = watch._changes(3600.0)
     await anext(changes)
@@ -362,7 +362,7 @@ async def test_a_look_while_an_event_is_written_is_the_next_event() -> None:
 
 @pytest.mark.parametrize("path", ["", "parts", "story"])
 async def test_each_request_for_data_keeps_the_looks_going(path: str) -> None:
-    """A reader of a task's history has the page open, too."""
+    """A reader of a task's history keeps the page open too."""
     clock = Clock()
     watch = Watch("shop", script(), monotonic=clock)
     await watch._once(script(group(1).evidence()))
@@ -388,7 +388,7 @@ async def test_an_open_stream_keeps_the_looks_going(monkeypatch: pytest.MonkeyPa
 async def test_rounds_are_asked_for_again_after_a_failure_and_shown_without_secrets(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What the workers tell has no secrets on the page."""
+    """The workers' reports have no secrets on the page."""
     made = group(2)
     watch = Watch("shop", script())
     looks = script(made.evidence(), made.evidence())
@@ -439,7 +439,7 @@ async def test_a_look_is_shown_without_the_secrets_of_its_workers() -> None:
 
 
 async def test_the_page_repeats_the_interval_of_its_looks() -> None:
-    """And says before the first look that it looks."""
+    """Before the first look, the page shows a notice."""
     watch = Watch("shop", script(), every_s=7.0)
     assert watch.shown.look.every_s == 7.0
     assert watch.shown.look.problem is not None
@@ -447,7 +447,7 @@ async def test_the_page_repeats_the_interval_of_its_looks() -> None:
 
 
 async def test_a_group_that_went_shows_no_report_of_it() -> None:
-    """Its last state is not its state."""
+    """The last report of a missing group is outdated."""
     watch = Watch("shop", script())
     await watch._once(script(group(1).evidence()))
     await watch._once(script(GroupNotFound("none")))
@@ -459,14 +459,14 @@ async def test_a_group_that_went_shows_no_report_of_it() -> None:
 
 
 async def test_brokers_that_never_answered_have_no_last_state_to_show() -> None:
-    """The text says so only if there is one."""
+    """The text mentions a last state only if there was an answer."""
     watch = Watch("shop", script())
     await watch._once(script(NoBrokerAnswers("away")))
     assert "last known state" not in await body(watch)
 
 
 async def test_only_the_tag_of_the_shown_version_saves_an_answer() -> None:
-    """A key of any length is looked up by its first characters."""
+    """A request with a different tag gets the complete answer."""
     watch = Watch("shop", script())
     await watch._once(script(group(1).evidence()))
     assert (await answer(watch, "", {}, {"if-none-match": '"old"'})).status == 200
@@ -478,7 +478,7 @@ async def test_only_the_tag_of_the_shown_version_saves_an_answer() -> None:
 
 
 async def test_a_report_that_is_shown_again_is_one_look_of_the_history() -> None:
-    """The brokers do not answer meanwhile; no sample and no round is invented."""
+    """Looks without an answer add no sample and no round."""
     watch = Watch("shop", script())
     await watch._once(script(group(2).evidence()))
     before = list(watch._history.samples), watch._history.rounds
@@ -489,7 +489,7 @@ async def test_a_report_that_is_shown_again_is_one_look_of_the_history() -> None
 
 
 async def test_a_page_whose_loop_has_ended_keeps_no_look_from_the_others() -> None:
-    """Its server was stopped a moment before."""
+    """The listener's server has just been stopped."""
     watch = Watch("shop", script())
     heard: list[str] = []
 

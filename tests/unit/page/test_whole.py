@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 
 
 def made() -> Look:
-    """The look, after a look five minutes before in which all tasks had other owners."""
+    """The look, five minutes after a look in which all tasks had different owners."""
     report = build(look())
     moved = {"a": "d", "d": "shop-b", "shop-b": "a"}
     before = tuple(
@@ -65,7 +65,7 @@ def made() -> Look:
 
 
 def drawn(grid: Grid) -> Iterator[str]:
-    """The grid in lines."""
+    """The grid as lines of text."""
     yield f"cell {grid.cell} width {grid.width} tasks {grid.tasks} packed {grid.is_packed}"
     for head in grid.heads:
         yield f"{head.label} at {head.x}-{head.width}: {head.names} {head.numbers}"
@@ -82,7 +82,7 @@ def drawn(grid: Grid) -> Iterator[str]:
 
 
 def words(html: str) -> list[str]:
-    """The texts of a part of the page, and the labels that a screen reader reads."""
+    """The texts and the screen reader's labels of a part of the page."""
     labelled = re.sub(r'<[^>]*aria-label="([^"]*)"[^>]*>', r"<b>[\1]</b>", html)
     texts = re.split(r"<[^>]+>", labelled)
     found = (" ".join(unescape(text).split()) for text in texts)
@@ -90,7 +90,7 @@ def words(html: str) -> list[str]:
 
 
 def grid_lines() -> list[str]:
-    """Place, shape, shade and words of every mark; and once more without columns, as in a large group."""
+    """Place, shape, shade and label of every mark, with columns and packed as in a large group."""
     one = made()
     assert one.report is not None
     grid = grid_of(one.report, one.families)
@@ -98,13 +98,13 @@ def grid_lines() -> list[str]:
 
 
 def page_lines() -> list[str]:
-    """Figures, lines in trouble, members, rounds, settings."""
+    """Figures, lines of trouble, members, rounds, settings."""
     parts = parts_of(made()).items()
     return [line for name, html in parts for line in (f"-- {name}", *words(html))]
 
 
 def story_lines() -> list[str]:
-    """The histories of three tasks, each under another kind of topic."""
+    """The histories of three tasks, each with a different kind of topic."""
     one, lines = made(), list[str]()
     for key in ("orders/1", f"{TOTALS}/2", "clicks/0"):
         part = story_part(one, key)
@@ -114,7 +114,7 @@ def story_lines() -> list[str]:
 
 
 def chart_lines() -> list[str]:
-    """Three looks with different figures, two rounds, and a mark for each minute."""
+    """Three looks with different figures, two rounds, and a tick for each minute."""
     one = made()
     assert one.report is not None
     chart = chart_of(one.history.samples, one.history.rounds, one.report.taken_at)
@@ -133,7 +133,7 @@ LINES = {"grid": grid_lines, "page": page_lines, "story": story_lines, "chart": 
 
 @pytest.mark.parametrize("name", LINES)
 def test_every_value_of_a_look_has_its_place(name: str) -> None:
-    """In the grid, in the words of the page, in the history of a task, on the chart."""
+    """The places: the grid, the texts of the page, the history of a task, the chart."""
     assert LINES[name]() == (HERE / f"{name}.txt").read_text(encoding="utf-8").splitlines()
 
 

@@ -1,4 +1,4 @@
-"""A store in memory, with a copy that follows each of its transactions at once."""
+"""An in-memory store with a copy that follows each transaction at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.service.stories import ALL
 
 
 class Followed(MemoryStore):
-    """Its ``view`` is the mirror's; ``txns`` are the transactions, ``reads`` the waits of callers."""
+    """``view`` is the mirror's view, ``txns`` the transactions, ``reads`` the waits of callers."""
 
     def __init__(self) -> None:
         super().__init__(clock=LoopClock(), first_revision=100)
@@ -29,7 +29,7 @@ class Followed(MemoryStore):
         self.heard_at = 0.0
 
     async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> TxnResult:
-        """Write, after the next of the writes ``meanwhile``."""
+        """Write, after the next writes of ``meanwhile``."""
         if self.meanwhile:
             await super().txn([], self.meanwhile.pop(0))
         self.txns.append((tuple(compares), tuple(writes)))
@@ -39,7 +39,7 @@ class Followed(MemoryStore):
         return result
 
     def follow(self) -> None:
-        """Bring the copy up to the store."""
+        """Bring the copy up to date."""
         self._expire()
         items = tuple(self._keys[key] for key in sorted(self._keys))
         listing: Any = type("Listing", (), {"revision": self.revision, "items": items})
@@ -47,7 +47,7 @@ class Followed(MemoryStore):
         for listener in self.listeners:
             listener([change for change in changes if change is not None])
 
-    # -- the mirror's part -----------------------------------------------------------------------------
+    # -- methods of a mirror ---------------------------------------------------------------------------
 
     @property
     def dated(self) -> int:
@@ -65,14 +65,14 @@ class Followed(MemoryStore):
         self.follow()
 
     async def begin_epochs(self, wall: float) -> None:
-        """Keep the call."""
+        """Record the call."""
         self.waits.append(("begin_epochs", wall))
 
     async def pass_epoch(self, epoch: int, wall: float) -> None:
-        """Keep the call."""
+        """Record the call."""
         self.waits.append(("pass_epoch", (epoch, wall)))
 
-    # -- what the store has ------------------------------------------------------------------------------
+    # -- contents of the store ---------------------------------------------------------------------------
 
     async def put(self, key: str, value: bytes, lease: int = 0) -> int:
         """Write a key."""
@@ -101,6 +101,6 @@ class Followed(MemoryStore):
         return await self.put(ALL.handoff(handoff.at), codec.dump_handoff(handoff))
 
     async def registered(self, name: str) -> Consumer | None:
-        """The stored registration."""
+        """Return the stored registration."""
         kv = await self.get(ALL.consumer(name))
         return None if kv is None else codec.load_consumer(kv.value)

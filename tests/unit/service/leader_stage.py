@@ -1,4 +1,4 @@
-"""A leader at work beside a hand-made view and term, on virtual time."""
+"""A leader at work with a fake view and term, in virtual time."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ SETTINGS = ServiceSettings(
 A = Consumer(name="a", incarnation="a1")
 B = Consumer(name="b", incarnation="b1")
 T0, T1, T2, T3 = (TopicPartition("t", n) for n in range(4))
-#: The virtual loop's time at its beginning.
+#: The virtual loop's time at the start.
 BEGIN = 1_000.0
 
 
 class Heard:
-    """Metrics that keep each call."""
+    """Metrics that record each call."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -50,13 +50,13 @@ class Heard:
         return lambda *values: self.calls.append((name, *values))
 
     def of(self, name: str) -> list[tuple[Any, ...]]:
-        """The values of the calls of one name."""
+        """The values of all calls of one name."""
         return [values for called, *values in self.calls if called == name]  # type: ignore[misc]
 
 
 @dataclass
 class Stage:
-    """A leader, its view and its term: commits are applied to the view at once."""
+    """A leader, its view and its term: commits change the view at once."""
 
     settings: ServiceSettings = SETTINGS
     metrics: Heard = field(default_factory=Heard)
@@ -93,7 +93,7 @@ class Stage:
 
     @property
     def now(self) -> float:
-        """Seconds since the beginning."""
+        """Seconds since the start."""
         return asyncio.get_running_loop().time() - BEGIN
 
     async def _reached(self, revision: int) -> None:
@@ -118,7 +118,7 @@ class Stage:
         return TxnResult(True, self.revision)
 
     def write(self, *writes: Write) -> None:
-        """Apply writes at one revision, and let the leader hear of them."""
+        """Apply writes at one revision, and pass the changes to the leader."""
         self.revision += 1
         changes = []
         for write in writes:
@@ -133,29 +133,29 @@ class Stage:
         self.rebalancer.heard(changes)
 
     def consumers(self, *consumers: Consumer) -> None:
-        """These consumers register, each under a lease of its own."""
+        """Register these consumers, each under its own lease."""
         for number, consumer in enumerate(consumers):
             key = ALL.consumer(consumer.name)
             self.write(Put(key, codec.dump_consumer(consumer), 50 + number))
 
     def topic(self, count: int, name: str = "t") -> None:
-        """The topic has so many partitions."""
+        """Set the topic's partition count."""
         self.write(Put(ALL.topic(name), codec.dump_topic(TopicConfig(name, count))))
 
     def handoff(self, handoff: Handoff) -> None:
-        """The hand-off is under way, and its partition is the old owner's."""
+        """Start the hand-off, with its partition assigned to the old owner."""
         at = handoff.at
         owned = Assigned(at, handoff.old_owner, incarnation=handoff.old_incarnation)
         self.write(Put(ALL.assignment(at), codec.dump_assigned(owned)))
         self.write(Put(ALL.handoff(at), codec.dump_handoff(handoff)))
 
     def owner_of(self, at: TopicPartition) -> str | None:
-        """The partition's owner."""
+        """Return the partition's owner."""
         entry = self.view.assignments.get(at)
         return None if entry is None else entry.value.owner
 
     def choose(self, view: View, consumers: Sequence[Consumer], **options: Any) -> Targets:
-        """The plan of this stage: its ``owners``."""
+        """Return the stage's plan: its ``owners``."""
         self.plans.append(self.now)
         self.offset += self.plan_s
         return Targets(dict(self.owners), {})
@@ -171,7 +171,7 @@ def warming(at: TopicPartition = T0, **more: Any) -> Handoff:
 
 
 def played(monkeypatch: pytest.MonkeyPatch) -> Play:
-    """Return a function that runs a story beside the leader's loop and returns its stage."""
+    """Return a function that runs a scenario beside the leader's loop and returns its stage."""
 
     def run(story: Callable[[Stage], Awaitable[None]], **options: Any) -> Stage:
         found: list[Stage] = []

@@ -1,4 +1,4 @@
-"""A node that notes its calls, and the RPCs of a service around it."""
+"""A fake node that records its calls, and a service's RPCs around the node."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Context:
 
 
 class Node:
-    """A node of the group ``g`` that notes each call and returns the prepared answer."""
+    """A node of the group ``g`` that records each call and returns the prepared answer."""
 
     revision = 41
     settings = SimpleNamespace(pulse_s=0.25)

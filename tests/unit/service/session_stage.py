@@ -1,4 +1,4 @@
-"""An instance's registrations beside a store that is followed at once, on virtual time."""
+"""An instance's registrations with a store that is followed at once, in virtual time."""
 
 from __future__ import annotations
 
@@ -57,22 +57,22 @@ class Stage:
         return await self.sessions.register(consumer)
 
     async def lease(self, name: str = "a") -> int:
-        """The lease of a registration."""
+        """Return the lease of a registration."""
         kv = await self.store.get(ALL.consumer(name))
         return 0 if kv is None else kv.lease
 
     def lives(self, lease: int) -> bool:
-        """Whether the store has the lease."""
+        """Whether the lease exists in the store."""
         return lease in self.store._leases
 
     async def fences(self) -> dict[str, tuple[bytes, int]]:
-        """The fences: key -> value and lease."""
+        """Map the keys of fences to their values and leases."""
         listing = await self.store.list("/g/fences/")
         return {kv.key: (kv.value, kv.lease) for kv in listing.items}
 
 
 def staged(story: Callable[[Stage], Awaitable[None]], **settings: Any) -> None:
-    """Run a story with a topic of two partitions."""
+    """Run a scenario with a topic of two partitions."""
 
     async def whole() -> None:
         stage = Stage(replace(SETTINGS, **settings))

@@ -1,4 +1,4 @@
-"""What the stories of the service share: a store on virtual time, and views made by hand."""
+"""Helpers of the service's tests: a store in virtual time, and views built by hand."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def store() -> MemoryStore:
 
 
 async def put(kept: MemoryStore, key: str, value: bytes) -> KeyValue:
-    """Write, and what was written."""
+    """Write a key and return its new KeyValue."""
     await kept.txn([], [Put(key, value)])
     kv = await kept.get(key)
     assert kv is not None
@@ -43,7 +43,7 @@ def view_of(
     owners: Mapping[TopicPartition, str] | None = None,
     handoffs: Sequence[Handoff] = (),
 ) -> View:
-    """A view as the store would give it."""
+    """A view as the store's events would build it."""
     found = View(ALL)
     documents = {ALL.consumer(c.name): codec.dump_consumer(c) for c in consumers}
     documents |= {ALL.topic(t): codec.dump_topic(TopicConfig(t, n)) for t, n in topics.items()}

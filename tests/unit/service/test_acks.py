@@ -1,4 +1,4 @@
-"""Answers to hand-offs: whose are taken, which are said twice, and what is written of them."""
+"""Answers to hand-offs: accepted callers, repeated answers, and the stored results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HANDED = replace(RELEASED, phase=Phase.COMPLETE)
 
 
 async def kept_with(handoff: Handoff | None, owner: str = "old") -> tuple[MemoryStore, Acks]:
-    """A store with that hand-off, the partition's owner, and who takes the answers."""
+    """A store with this hand-off and owner, and the handler of answers."""
     kept = store()
     await put(kept, ALL.assignment(AT), codec.dump_assigned(Assigned(AT, owner)))
     if handoff is not None:
@@ -32,7 +32,7 @@ async def kept_with(handoff: Handoff | None, owner: str = "old") -> tuple[Memory
 
 
 async def written(kept: MemoryStore) -> Handoff:
-    """The hand-off as it is stored now."""
+    """Return the stored hand-off."""
     kv = await kept.get(ALL.handoff(AT))
     assert kv is not None
     return codec.load_handoff(kv.value)
@@ -40,7 +40,7 @@ async def written(kept: MemoryStore) -> Handoff:
 
 @pytest.mark.parametrize("offset", [0, 7, None])
 def test_an_owner_lets_go_at_any_offset_from_0_or_at_none(offset: int | None) -> None:
-    """0 is where an owner of an empty partition stands."""
+    """The owner of an empty partition is at offset 0."""
 
     async def story() -> None:
         kept, acks = await kept_with(RELEASING)
@@ -52,7 +52,7 @@ def test_an_owner_lets_go_at_any_offset_from_0_or_at_none(offset: int | None) ->
 
 @pytest.mark.parametrize("handoff", [RELEASED, HANDED])
 def test_a_release_that_is_said_again_changes_nothing(handoff: Handoff) -> None:
-    """Its first answer was lost on the way; the leader may have gone on meanwhile."""
+    """The first answer was lost, and the leader may have advanced the hand-off."""
 
     async def story() -> None:
         kept, acks = await kept_with(handoff)
@@ -66,7 +66,7 @@ def test_a_release_that_is_said_again_changes_nothing(handoff: Handoff) -> None:
     "handoff", [READY, RELEASING, RELEASED, replace(READY, phase=Phase.COMPLETE), HANDED]
 )
 def test_readiness_that_is_said_again_changes_nothing(handoff: Handoff) -> None:
-    """In every state that comes after it."""
+    """The later states ignore the repeated answer."""
 
     async def story() -> None:
         kept, acks = await kept_with(handoff)
@@ -77,7 +77,7 @@ def test_readiness_that_is_said_again_changes_nothing(handoff: Handoff) -> None:
 
 
 def test_a_failure_that_is_said_again_keeps_its_first_reason() -> None:
-    """And one without a reason says so."""
+    """An empty reason is stored as "no reason given"."""
 
     async def story() -> None:
         kept, acks = await kept_with(HANDOFF)
@@ -93,7 +93,7 @@ def test_a_failure_that_is_said_again_keeps_its_first_reason() -> None:
     [("p1", "p1", True), ("p1", "p2", False), ("p1", "", False), ("~made", "", True)],
 )
 def test_only_the_process_that_is_meant_may_answer(wanted: str, said: str, is_taken: bool) -> None:
-    """A process that sends no incarnation is meant only where the service made one up for it."""
+    """A process without an incarnation may answer only if the service invented its incarnation."""
 
     async def story() -> None:
         kept, acks = await kept_with(replace(HANDOFF, new_incarnation=wanted))
@@ -110,7 +110,7 @@ def test_only_the_process_that_is_meant_may_answer(wanted: str, said: str, is_ta
 
 
 def test_the_successor_of_the_process_that_is_meant_is_not_replaced() -> None:
-    """Told that it is, it would stop its work for good; it has only answered what it was not asked."""
+    """As replaced the successor would stop for good, but it only answered for its predecessor."""
 
     async def story() -> None:
         kept, acks = await kept_with(replace(HANDOFF, new_incarnation="p1"))
@@ -133,7 +133,7 @@ def test_the_successor_of_the_process_that_is_meant_is_not_replaced() -> None:
 def test_an_answer_after_the_end_is_taken_where_it_came_true(
     caller: str, what: str, is_taken: bool
 ) -> None:
-    """Nothing is under way: who is warm owns the partition, and who let go does not."""
+    """Without a hand-off, the owner may repeat ready, and a former owner may repeat released."""
 
     async def story() -> None:
         _, acks = await kept_with(None, owner="old")
@@ -151,7 +151,7 @@ def test_an_answer_after_the_end_is_taken_where_it_came_true(
 
 
 def test_progress_of_two_consumers_is_timed_apart() -> None:
-    """A wrong word of one does not keep the other's from being written for five seconds."""
+    """A refused report must not delay the first report of the right consumer by five seconds."""
 
     async def story() -> None:
         kept, acks = await kept_with(HANDOFF)
@@ -165,7 +165,7 @@ def test_progress_of_two_consumers_is_timed_apart() -> None:
 
 @pytest.mark.parametrize(("fraction", "progress"), [(-1.0, 0.0), (2.0, 1.0), (float("nan"), 0.0)])
 def test_progress_is_from_0_to_1(fraction: float, progress: float) -> None:
-    """What is no number is none."""
+    """NaN is ignored."""
 
     async def story() -> None:
         kept, acks = await kept_with(replace(HANDOFF, progress=0.5))
@@ -176,7 +176,7 @@ def test_progress_is_from_0_to_1(fraction: float, progress: float) -> None:
 
 
 def test_progress_is_written_every_few_seconds_also_after_the_others_were_tidied() -> None:
-    """A report that was just written is remembered, whatever else is forgotten at that moment."""
+    """The clean-up of old reports keeps the report that was just written."""
 
     async def story() -> None:
         kept, acks = await kept_with(HANDOFF)

@@ -1,4 +1,4 @@
-"""Registrations that come all at once: a few at a time, in their order, and none waits for ever."""
+"""Many simultaneous registrations: a few at a time, in order, and with a time limit."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.support.assigning.consumers import Bench, LoopClock, eventually, virt
 
 
 class _Counting(MemoryStore):
-    """Each lease takes a while; ``most`` were asked for at once."""
+    """Each grant takes a while; ``most`` is the highest number of simultaneous grants."""
 
     under_way = most = 0
 
     async def grant(self, ttl_s: float) -> Lease:
-        """As the store, later."""
+        """Grant a lease after a delay."""
         self.under_way += 1
         self.most = max(self.most, self.under_way)
         await asyncio.sleep(0.05)
@@ -31,13 +31,13 @@ class _Counting(MemoryStore):
 
 
 def test_of_many_registrations_at_once_a_few_are_carried_out_at_a_time_and_all_succeed() -> None:
-    """Else each of them takes as long as all of them."""
+    """Without the limit, each registration takes as long as all of them together."""
 
     async def story() -> None:
         kept = _Counting(clock=LoopClock())
         async with Bench(lambda: kept) as b:
             node = await b.node({"t": 200}, consumer_ttl_s=30.0)
-            await eventually(lambda: node.leads)  # it takes out a lease, too
+            await eventually(lambda: node.leads)  # the leader also needs a lease
             kept.most = 0
             await asyncio.gather(*(b.consumer(node, f"c{number:03}") for number in range(200)))
             assert kept.most == AT_ONCE
@@ -48,7 +48,7 @@ def test_of_many_registrations_at_once_a_few_are_carried_out_at_a_time_and_all_s
 
 
 def test_a_registration_that_gets_no_place_in_time_is_refused_and_the_next_is_not() -> None:
-    """Who gave up waiting leaves no place taken."""
+    """A caller that gave up holds no place."""
 
     async def story() -> None:
         admission = Admission(at_once=1, patience_s=5.0)
@@ -66,7 +66,7 @@ def test_a_registration_that_gets_no_place_in_time_is_refused_and_the_next_is_no
 
 
 def test_more_registrations_than_may_wait_are_refused_at_once() -> None:
-    """The line has an end: memory, and the time of the last one in it."""
+    """The queue's limit bounds memory and the waiting time of its last caller."""
 
     async def story() -> None:
         admission = Admission(at_once=1, most_waiting=2)
@@ -87,7 +87,7 @@ def test_more_registrations_than_may_wait_are_refused_at_once() -> None:
 
 
 async def test_a_refusal_for_want_of_room_may_be_tried_again() -> None:
-    """UNAVAILABLE: the client asks the next instance. Any refusal else ends it."""
+    """UNAVAILABLE makes the client try the next instance; other refusals end the client."""
     told: list[grpc.StatusCode] = []
 
     class Context:
@@ -101,7 +101,7 @@ async def test_a_refusal_for_want_of_room_may_be_tried_again() -> None:
 
 
 def test_a_registration_that_fails_gives_its_place_back() -> None:
-    """Else sixteen failures would stop all registrations of an instance for good."""
+    """Otherwise sixteen failures would stop all registrations of an instance."""
 
     async def story() -> None:
         admission = Admission(at_once=1, patience_s=5.0)
@@ -116,7 +116,7 @@ def test_a_registration_that_fails_gives_its_place_back() -> None:
 
 @pytest.mark.parametrize("end", ["patience", "cancelled"])
 def test_who_waits_no_more_is_not_counted_among_the_waiting(end: str) -> None:
-    """Its patience ended, or its connection did: the next one may wait."""
+    """After a time limit or a lost connection, the next caller may wait."""
 
     async def story() -> None:
         admission = Admission(at_once=1, most_waiting=1, patience_s=5.0)

@@ -1,4 +1,4 @@
-"""The leader's next step for each hand-off under way, compared as whole bundles."""
+"""The leader's next step for each open hand-off, compared as complete bundles."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def seen(
     topics: dict[str, int] | None = None,
     fenced: tuple[str, str] | None = None,
 ) -> View:
-    """The view with these hand-offs, of partitions that their owners have."""
+    """A view with these hand-offs, and with their partitions assigned to the owners."""
     view = view_of(*consumers, topics={"t": 1, "u": 1} if topics is None else topics)
     revision = 100
     for handoff in handoffs:
@@ -73,12 +73,12 @@ def seen(
 
 
 def stepped(view: View, *late: TopicPartition) -> list[Bundle]:
-    """The bundles of the hand-offs that are due."""
+    """The bundles of the due hand-offs."""
     return list(advance(view, late, SETTINGS, 1_000.0))
 
 
 def handed_to_new(after: Handoff | None, *, at: TopicPartition = AT) -> tuple[Put | Delete, ...]:
-    """The writes by which the new owner becomes the owner."""
+    """The writes that make the new owner the owner."""
     key = ALL.handoff(at)
     owned = Assigned(at, "new", offset=41, incarnation="n1")
     return (
@@ -93,7 +93,7 @@ def both(view: View, at: TopicPartition = AT) -> tuple[Compare, ...]:
 
 
 def kept(view: View, *writes: Put | Delete, outcome: str = "", why: str = "") -> Bundle:
-    """The bundle by which the old owner keeps the partition."""
+    """The bundle that leaves the partition with the old owner."""
     told = ((str(AT), why),) if why else ()
     ended = ((outcome, AT),) if outcome else ()
     return Bundle((unchanged(view.raw[ALL.handoff(AT)]),), writes, told, ended)
@@ -117,7 +117,7 @@ COOLED = (
 def test_a_hand_off_at_its_end_makes_the_new_process_the_owner(
     handoff: Handoff, after: Handoff
 ) -> None:
-    """At the offset of the release, under compares of the hand-off and of its assignment."""
+    """The owner starts at the released offset; hand-off and assignment are compared."""
     view = seen(handoff)
     assert stepped(view) == [
         Bundle(
@@ -133,7 +133,7 @@ def test_a_hand_off_at_its_end_makes_the_new_process_the_owner(
 def test_the_new_owner_of_a_hand_off_gets_a_dead_owners_partition_at_once(
     handoff: Handoff,
 ) -> None:
-    """Unless the old owner comes back before the write: its key must still be absent."""
+    """The old owner's key must still be absent at the write, in case it returns."""
     view = seen(handoff, consumers=[NEW])
     is_expelled = handoff.unreleased is not None
     why = "did not release it and was expelled" if is_expelled else "is gone"
@@ -147,7 +147,7 @@ def test_the_new_owner_of_a_hand_off_gets_a_dead_owners_partition_at_once(
 
 
 def test_a_process_whose_lease_runs_counts_as_the_owner_until_the_lease_ends() -> None:
-    """A successor of the old process is registered; only the fence of the old one decides."""
+    """The old process has a registered successor; only the old process's fence decides."""
     successor = replace(OLD, incarnation="o2")
     assert stepped(seen(WARMING, consumers=[successor, NEW], fenced=("old", "o1"))) == []
     [bundle] = stepped(seen(WARMING, consumers=[successor, NEW], fenced=("old", "o0")))
@@ -172,14 +172,14 @@ def test_a_hand_off_that_failed_or_is_late_ends_without_a_new_owner(
     outcome: str,
     why: str,
 ) -> None:
-    """A new owner that failed cools down, for the seconds of the settings from now on."""
+    """A new owner that failed gets a cooldown of the configured length."""
     view = seen(handoff)
     assert stepped(view, *late) == [kept(view, *writes, outcome=outcome, why=why)]
 
 
 @pytest.mark.parametrize("handoff", [WARMING, RELEASING, COMPLETE])
 def test_a_hand_off_in_time_waits(handoff: Handoff) -> None:
-    """For the new owner's warm-up, for the old owner's release, or for its confirmation."""
+    """The leader waits for the warm-up, the release, or the confirmation of the release."""
     assert stepped(seen(handoff), MATE) == []
 
 
@@ -198,7 +198,7 @@ GONE = {
 
 @pytest.mark.parametrize("view", GONE.values(), ids=GONE)
 def test_a_hand_off_that_cannot_take_effect_any_more_ends(view: View) -> None:
-    """Each reason alone ends it, although it was ready; the old owner's assignment stays."""
+    """Each cause alone ends even a ready hand-off; the assignment stays with the old owner."""
     assert stepped(view) == [
         kept(view, Delete(ALL.handoff(AT)), outcome="target_gone", why=NO_TARGET)
     ]
@@ -218,7 +218,7 @@ def test_a_hand_off_that_cannot_take_effect_any_more_ends(view: View) -> None:
 def test_a_complete_hand_off_ends_in_silence_with_its_parties(
     consumers: tuple[Consumer, ...], owner: Assigned | None, ends: bool
 ) -> None:
-    """It was counted and logged before; a new owner that leaves keeps the hand-off."""
+    """The end was counted and logged before; a leaving new owner keeps the hand-off."""
     view = seen(COMPLETE, consumers=consumers, owner=owner)
     assert stepped(view) == ([kept(view, Delete(ALL.handoff(AT)))] if ends else [])
 
@@ -227,7 +227,7 @@ def test_a_complete_hand_off_ends_in_silence_with_its_parties(
 
 
 def with_lease(view: View, consumer: Consumer, lease: int) -> View:
-    """The consumer's key is bound to the lease."""
+    """Bind the consumer's key to the lease."""
     key = ALL.consumer(consumer.name)
     kv = KeyValue(key, codec.dump_consumer(consumer), 500, 500, 1, lease)
     view.apply(Event(key, 500, kv))
@@ -245,7 +245,7 @@ def with_lease(view: View, consumer: Consumer, lease: int) -> View:
 def test_an_owner_that_does_not_release_is_expelled(
     handoff: Handoff, late: tuple[TopicPartition, ...], reason: str
 ) -> None:
-    """Its session ends, its mark outlives its lease, and a fence stands until its lease ends."""
+    """Its session ends, its mark outlives its lease, and a fence exists until the lease ends."""
     view = with_lease(seen(handoff), OLD, 77)
     after = replace(handoff, unreleased=reason, expelled=True)
     assert stepped(view, *late) == [
@@ -278,7 +278,7 @@ def test_an_owner_that_does_not_release_is_expelled(
 def test_the_marks_of_an_expelled_process_end_with_its_lease_if_it_has_no_id(
     incarnation: str, lease: int, marks: list[tuple[str, int]]
 ) -> None:
-    """A mark without an end would refuse the successor that looks the same."""
+    """A permanent mark would also refuse a successor without an id."""
     old = replace(OLD, incarnation=incarnation)
     view = with_lease(
         seen(replace(UNRELEASED, old_incarnation=incarnation), consumers=[old, NEW]), old, lease
@@ -291,7 +291,7 @@ def test_the_marks_of_an_expelled_process_end_with_its_lease_if_it_has_no_id(
 
 
 def test_an_owner_is_expelled_once_for_all_its_partitions() -> None:
-    """Two of one owner cost one session; the hand-off of a different owner costs a second one."""
+    """Two partitions of an owner cost one session; a second owner's hand-off costs its session."""
     other = Consumer(name="other", incarnation="x1")
     second = replace(UNRELEASED, at=TopicPartition("t", 1))
     third = replace(UNRELEASED, at=TopicPartition("t", 2), old_owner="other", old_incarnation="x1")
@@ -304,7 +304,7 @@ def test_an_owner_is_expelled_once_for_all_its_partitions() -> None:
 
 
 def test_an_old_owner_that_stopped_half_way_is_expelled_although_the_new_owner_is_gone() -> None:
-    """It does not process the partition any more; to keep it would stop the partition for good."""
+    """The owner no longer processes the partition, so keeping it would block the partition."""
     [bundle] = stepped(seen(UNRELEASED, consumers=[OLD]))
     assert Delete(ALL.consumer("old")) in bundle.writes
     [bundle] = stepped(seen(UNRELEASED, consumers=[replace(OLD, incarnation="o2"), NEW]))
@@ -324,7 +324,7 @@ def test_an_old_owner_that_stopped_half_way_is_expelled_although_the_new_owner_i
 def test_a_late_owner_that_is_not_registered_is_not_expelled_again(
     handoff: Handoff, consumers: tuple[Consumer, ...], is_expelled: bool
 ) -> None:
-    """Its lease is no longer renewed; its successor of the same name keeps its session."""
+    """Its lease is no longer renewed, and its successor keeps the new session."""
     view = seen(handoff, consumers=consumers, fenced=("old", "o1"))
     assert len(stepped(view, AT)) == is_expelled
 
@@ -335,12 +335,12 @@ BOUND = (replace(OLD, co_partitioned=(("t", "u"),)), replace(NEW, co_partitioned
 
 
 def of_mate(handoff: Handoff) -> Handoff:
-    """The hand-off of the partition of "u"."""
+    """The same hand-off for the partition of "u"."""
     return replace(handoff, at=MATE)
 
 
 def test_co_partitioned_hand_offs_complete_in_one_transaction() -> None:
-    """In the order of the topics; a released and a ready partition count alike."""
+    """The order is by topic; released and ready partitions are treated alike."""
     view = seen(READY, of_mate(RELEASED), consumers=BOUND)
     told = "new is the new owner; old handed it over"
     assert stepped(view) == [
@@ -354,7 +354,7 @@ def test_co_partitioned_hand_offs_complete_in_one_transaction() -> None:
 
 
 def test_partitions_with_different_numbers_complete_apart() -> None:
-    """Only partitions of one number are co-partitioned."""
+    """Only partitions with equal numbers are co-partitioned."""
     later = replace(READY, at=TopicPartition("u", 1))
     view = seen(READY, later, consumers=BOUND, topics={"t": 2, "u": 2})
     assert [bundle.ended for bundle in stepped(view)] == [
@@ -379,13 +379,13 @@ def test_partitions_with_different_numbers_complete_apart() -> None:
 def test_a_ready_hand_off_shares_the_end_of_its_co_partitioned_one(
     mate: Handoff, late: tuple[TopicPartition, ...], ended: list[tuple[str, TopicPartition]]
 ) -> None:
-    """If both are between the same two consumers and incomplete."""
+    """The two hand-offs must be incomplete and between the same two consumers."""
     view = seen(READY, of_mate(mate), consumers=BOUND)
     assert [end for bundle in stepped(view, *late) for end in bundle.ended] == ended
 
 
 def test_co_partitioned_orphans_and_failures_are_separate_decisions() -> None:
-    """A conflict at one of them does not delay the other."""
+    """A conflict in one decision does not delay the second."""
     orphans = seen(READY, of_mate(READY), consumers=BOUND[1:])
     assert [b.ended for b in stepped(orphans)] == [(("orphan", AT),), (("orphan", MATE),)]
     failures = seen(FAILED, of_mate(FAILED), consumers=BOUND)
@@ -393,7 +393,7 @@ def test_co_partitioned_orphans_and_failures_are_separate_decisions() -> None:
 
 
 def test_hand_offs_are_advanced_by_topic_and_number() -> None:
-    """Whatever the order of their arrival: the log reads the same on each leader."""
+    """The order of arrival does not matter, so every leader logs alike."""
     ats = [TopicPartition("u", 0), TopicPartition("t", 10), TopicPartition("t", 9)]
     view = seen(*(replace(READY, at=at) for at in ats), topics={"t": 11, "u": 1})
     ended = [end for bundle in stepped(view) for end in bundle.ended]

@@ -1,4 +1,4 @@
-"""Answers to hand-offs: the whole stored hand-off, the returned revision, and each refusal."""
+"""Answers to hand-offs: the stored hand-off, the returned revision, and each refusal."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ GONE = "gone"
 OPEN = ("warming", "strict", "ready", "releasing", "released")
 WARM = ("ready", "releasing", "released", "complete", "handed")
 ENDED = "ended by an operator"
-#: (state, answer) -> the stored hand-off afterwards; an answer without an entry is refused.
+#: (state, answer) -> the hand-off stored afterwards; answers without an entry are refused.
 AFTER: dict[tuple[str, str], Any] = {
     ("warming", "ready"): READY,
     ("strict", "ready"): RELEASING,
@@ -82,7 +82,7 @@ AFTER: dict[tuple[str, str], Any] = {
 
 
 async def stored(store: Followed, at: TopicPartition = AT) -> Any:
-    """The stored hand-off, or GONE."""
+    """Return the stored hand-off, or GONE."""
     kv = await store.get(ALL.handoff(at))
     return GONE if kv is None else codec.load_handoff(kv.value)
 
@@ -92,7 +92,7 @@ async def stored(store: Followed, at: TopicPartition = AT) -> Any:
 async def test_each_answer_in_each_state_changes_or_keeps_or_is_refused(
     state: str, answer: str
 ) -> None:
-    """A repeated answer writes nothing and returns the revision of the hand-off."""
+    """A repeated answer writes nothing and returns the hand-off's revision."""
     store = Followed()
     before = await store.handoff(NAMES[state])
     acks = Acks(store, ALL, LoopClock())
@@ -115,7 +115,7 @@ async def test_each_answer_in_each_state_changes_or_keeps_or_is_refused(
 async def test_an_answer_with_an_id_is_for_that_hand_off_alone(
     handoff_id: int | None, is_taken: bool
 ) -> None:
-    """The id is the revision that created the key, and not that of its last write."""
+    """The id is the key's create_revision, not its mod_revision."""
     store = Followed()
     await store.handoff(replace(WARMING, progress=0.0))
     await store.handoff(WARMING)
@@ -151,7 +151,7 @@ CALLERS: list[tuple[str, str, str, type[Exception] | None]] = [
 async def test_each_answer_is_taken_from_its_side_alone(
     answer: str, name: str, incarnation: str, error: type[Exception] | None
 ) -> None:
-    """The registered successor n2 of the new owner is not told that it is replaced."""
+    """The registered successor n2 of the new owner is not refused as replaced."""
     store = Followed()
     await store.consumer(Consumer(name="new", incarnation="n2"))
     handoff = RELEASING if answer in ("released", "cannot") else WARMING
@@ -177,7 +177,7 @@ async def test_each_answer_is_taken_from_its_side_alone(
 @pytest.mark.parametrize("state", ["warming", "ready"])
 @pytest.mark.parametrize("marked", ["n1", "n0", "-"])
 async def test_only_an_expelled_process_is_refused_as_expelled(state: str, marked: str) -> None:
-    """Whether its answer would change the hand-off or not."""
+    """A repeated answer is refused like an answer that would change the hand-off."""
     store = Followed()
     await store.handoff(NAMES[state])
     await store.put(ALL.expelled("new", marked), b"x")
@@ -192,7 +192,7 @@ async def test_only_an_expelled_process_is_refused_as_expelled(state: str, marke
 
 
 async def test_an_answer_beside_a_change_is_decided_again() -> None:
-    """The hand-off ended meanwhile: it is not written anew; one that advanced is advanced from there."""
+    """An ended hand-off is not recreated; an advanced hand-off advances from its new state."""
     store = Followed()
     await store.handoff(WARMING)
     acks = Acks(store, ALL, LoopClock())
@@ -223,7 +223,7 @@ AFTERWARDS: list[tuple[str, tuple[str, str], bool]] = [
 async def test_an_answer_after_the_end_is_taken_if_the_owner_shows_its_result(
     answer: str, owner: tuple[str, str], is_taken: bool
 ) -> None:
-    """With the revision of the assignment; the same process decides."""
+    """The answer has the assignment's revision; name and incarnation must match."""
     store = Followed()
     revision = await store.owner(AT, *owner)
     await store.put("/g/later", b"x")
@@ -240,7 +240,7 @@ async def test_an_answer_after_the_end_is_taken_if_the_owner_shows_its_result(
 async def test_an_answer_without_hand_off_and_owner_is_refused(
     answer: str, assignment: bytes | None
 ) -> None:
-    """Unreadable values count as absent; an operator's abort needs a hand-off in any case."""
+    """Unreadable values count as absent; an abort always needs a hand-off."""
     store = Followed()
     await store.put(ALL.handoff(AT), b"?")
     if assignment is not None:
@@ -254,7 +254,7 @@ async def test_an_answer_without_hand_off_and_owner_is_refused(
 
 
 async def test_an_expelled_process_is_refused_after_the_end_too() -> None:
-    """Its answer would be taken otherwise."""
+    """Without the mark the answer would be accepted."""
     store = Followed()
     await store.owner(AT, "new", "n1")
     await store.put(ALL.expelled("new", "n1"), b"x")
@@ -264,7 +264,7 @@ async def test_an_expelled_process_is_refused_after_the_end_too() -> None:
 
 @pytest.mark.parametrize(("offset", "is_good"), [(2**63 - 1, True), (2**63, False), (-1, False)])
 async def test_an_offset_has_63_bits(offset: int, is_good: bool) -> None:
-    """A wrong one is refused before the store is asked."""
+    """A wrong offset is refused before any request to the store."""
     store = Followed()
     await store.handoff(RELEASING)
     acks = Acks(store, ALL, LoopClock())
@@ -280,7 +280,7 @@ async def test_an_offset_has_63_bits(offset: int, is_good: bool) -> None:
 async def test_a_failed_release_may_name_the_grant_to_which_it_refers(
     granted: int | None, is_taken: bool
 ) -> None:
-    """A later grant, or none at all, is not taken away by it."""
+    """The failure does not revoke a later grant, and is refused without an assignment."""
     store = Followed()
     await store.owner(AT, "old", "o1")
     await store.handoff(RELEASING)
@@ -303,7 +303,7 @@ async def test_a_failed_release_may_name_the_grant_to_which_it_refers(
 async def test_a_reason_is_one_printable_line_of_at_most_500_characters(
     kind: str, reason: str, said: str
 ) -> None:
-    """Of both owners."""
+    """The reasons of both owners are cleaned in the same way."""
     store = Followed()
     await store.handoff(RELEASING)
     acks = Acks(store, ALL, LoopClock())
@@ -316,7 +316,7 @@ async def test_a_reason_is_one_printable_line_of_at_most_500_characters(
 
 
 def test_progress_is_stored_every_five_seconds_for_each_partition_and_consumer() -> None:
-    """Reports in between return the revision of the stored one; a ready hand-off keeps its progress."""
+    """Earlier reports return the stored revision; a ready hand-off keeps its progress."""
 
     async def story() -> None:
         store, clock = Followed(), LoopClock()
@@ -344,7 +344,7 @@ def test_progress_is_stored_every_five_seconds_for_each_partition_and_consumer()
 
 
 def test_a_refused_report_of_progress_is_not_remembered() -> None:
-    """The hand-off begins a moment later, and its first report is stored."""
+    """The first report after the hand-off's start is stored."""
 
     async def story() -> None:
         store = Followed()
@@ -366,7 +366,7 @@ def test_a_refused_report_of_progress_is_not_remembered() -> None:
 async def test_a_process_with_an_incarnation_does_not_answer_for_one_without(
     expected: str, said: str, is_taken: bool
 ) -> None:
-    """The name is enough only where neither side sends an incarnation."""
+    """The name alone is enough only if neither side has an incarnation."""
     store = Followed()
     await store.handoff(replace(WARMING, new_incarnation=expected))
     acks = Acks(store, ALL, LoopClock())
@@ -378,7 +378,7 @@ async def test_a_process_with_an_incarnation_does_not_answer_for_one_without(
 
 
 def test_reports_of_progress_are_forgotten_after_their_time() -> None:
-    """A service that runs for months keeps those of the last seconds."""
+    """A service that runs for months keeps only the reports of the last seconds."""
 
     async def story() -> None:
         store, clock = Followed(), LoopClock()

@@ -1,4 +1,4 @@
-"""Who calls is read from the channel; a request's body only says whom the caller wants to act as."""
+"""The channel identifies the caller; the request's body only names the consumer to act as."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CANARY = "canary-3f9d"
 
 
 class Context:
-    """The two things of a call's context that are read."""
+    """The two parts of a call's context that authenticators read."""
 
     def __init__(
         self, *headers: tuple[str, str], certificate: Mapping[str, Sequence[bytes]] | None = None
@@ -31,22 +31,22 @@ class Context:
         self._certificate = certificate or {}
 
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
-        """The call's headers."""
+        """Return the call's headers."""
         return self._headers
 
     def auth_context(self) -> Mapping[str, Sequence[bytes]]:
-        """What TLS says of the peer."""
+        """Return the peer's TLS properties."""
         return self._certificate
 
 
 def tokens(tmp_path: Path, text: str) -> TokenAuthenticator:
-    """A authenticator with a file's tokens; ``ops`` administers."""
+    """An authenticator with a file of tokens; ``ops`` is the administrator."""
     (tmp_path / "tokens").write_text(text)
     return TokenAuthenticator.of_file(tmp_path / "tokens", ("ops",))
 
 
 def test_a_token_says_who_calls(tmp_path: Path) -> None:
-    """In the clear in the file, or as its digest."""
+    """The file has the token itself or its digest."""
     digest = hashlib.sha256(b"second").hexdigest()
     authenticator = tokens(
         tmp_path, f"# names and tokens\na {CANARY}\nb sha256:{digest}\nops third\n"
@@ -72,13 +72,13 @@ def test_a_token_says_who_calls(tmp_path: Path) -> None:
 def test_without_the_token_nobody_comes_in(
     tmp_path: Path, headers: tuple[tuple[str, str], ...]
 ) -> None:
-    """Also not with two of them."""
+    """Two tokens in one call are refused too."""
     with pytest.raises(Unauthenticated):
         tokens(tmp_path, f"a {CANARY}").caller(Context(*headers))
 
 
 def test_a_caller_acts_only_as_itself(tmp_path: Path) -> None:
-    """The body's name is compared with the channel's."""
+    """The name in the body must equal the channel's name."""
     caller = tokens(tmp_path, f"a {CANARY}\nb other").caller(
         Context(("authorization", f"Bearer {CANARY}"))
     )
@@ -89,7 +89,7 @@ def test_a_caller_acts_only_as_itself(tmp_path: Path) -> None:
 
 
 def test_an_administrator_is_named_as_one(tmp_path: Path) -> None:
-    """And is still no consumer but itself."""
+    """An administrator may not act as a different consumer."""
     caller = tokens(tmp_path, "ops third").caller(Context(("authorization", "Bearer third")))
     caller.administering()
     with pytest.raises(WrongCaller):
@@ -97,7 +97,7 @@ def test_an_administrator_is_named_as_one(tmp_path: Path) -> None:
 
 
 def test_a_certificate_says_who_calls() -> None:
-    """By its common name or one of its alternative names; without one nobody comes in."""
+    """Common and alternative names count; without a certificate the call is refused."""
     caller = CertificateAuthenticator().caller(
         Context(
             certificate={
@@ -116,7 +116,7 @@ def test_a_certificate_says_who_calls() -> None:
 
 
 def test_an_open_door_has_no_identity() -> None:
-    """Everybody is anyone, and administers."""
+    """Without authentication, each caller may use any name and administer."""
     caller = NoAuthentication().caller(Context())
     caller.administering()
     assert caller.acting_as("whoever") == ""
@@ -135,19 +135,19 @@ def test_an_open_door_has_no_identity() -> None:
     ],
 )
 def test_a_file_of_tokens_that_is_wrong_is_refused(tmp_path: Path, text: str, why: str) -> None:
-    """By line, and without saying the token."""
+    """The error names the line, but not the token."""
     (tmp_path / "tokens").write_text(text)
     with pytest.raises(ConfigError, match=why):
         read_tokens(tmp_path / "tokens")
 
 
 def bearer(token: str) -> Context:
-    """A call that carries the token."""
+    """The context of a call with this token."""
     return Context(("authorization", f"Bearer {token}"))
 
 
 def test_a_token_for_a_prefix_is_every_name_that_begins_so(tmp_path: Path) -> None:
-    """A Deployment that grows needs no new token; other names are refused."""
+    """A growing Deployment needs no new token; different names are refused."""
     caller = tokens(tmp_path, f"shop-* {CANARY}").caller(bearer(CANARY))
     assert [caller.acting_as(name) for name in ("shop-1", "shop-17", "shop-")] == [
         "shop-1",
@@ -162,7 +162,7 @@ def test_a_token_for_a_prefix_is_every_name_that_begins_so(tmp_path: Path) -> No
 
 
 def test_a_certificate_for_a_prefix_is_every_name_that_begins_so() -> None:
-    """A star elsewhere, as in a name for hosts, or alone stands for nobody."""
+    """A star at the front, as in host names, or a lone star matches no consumer."""
     names = [b"shop-*", b"*.shop.svc", b"*"]
     caller = CertificateAuthenticator().caller(Context(certificate={"x509_common_name": names}))
     assert caller.acting_as("shop-1") == "shop-1"
@@ -172,7 +172,7 @@ def test_a_certificate_for_a_prefix_is_every_name_that_begins_so() -> None:
 
 
 def test_two_tokens_of_one_name_both_count(tmp_path: Path) -> None:
-    """While consumers go from the old one to the new one."""
+    """Consumers need both tokens while they switch to the new token."""
     authenticator = tokens(tmp_path, "a old\na new\na new")
     assert [authenticator.caller(bearer(token)).acting_as("a") for token in ("old", "new")] == [
         "a",
@@ -183,7 +183,7 @@ def test_two_tokens_of_one_name_both_count(tmp_path: Path) -> None:
 def test_tokens_are_read_again_when_the_file_changes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A token that was taken out is refused, and a new one is known; a changed file is read once."""
+    """A removed token is refused, a new token works, and a changed file is read once."""
     authenticator = tokens(tmp_path, "a old")
     authenticator.look()
     (tmp_path / "next").write_text("a new-one")
@@ -202,7 +202,7 @@ def test_tokens_are_read_again_when_the_file_changes(
 def test_a_file_that_became_wrong_leaves_the_tokens_that_there_are(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str | None
 ) -> None:
-    """It is logged once, and read once it is right again."""
+    """The error is logged once, and a corrected file is read."""
     authenticator = tokens(tmp_path, "a old")
     if text is None:
         (tmp_path / "tokens").unlink()
@@ -218,7 +218,7 @@ def test_a_file_that_became_wrong_leaves_the_tokens_that_there_are(
 
 
 def test_a_callers_token_is_read_from_its_file_for_each_call(tmp_path: Path) -> None:
-    """A mounted secret changes under the process."""
+    """A mounted secret changes while the process runs."""
     from faust_assigner.service.client import Access
 
     path = tmp_path / "token"
@@ -231,7 +231,7 @@ def test_a_callers_token_is_read_from_its_file_for_each_call(tmp_path: Path) -> 
 
 
 def test_no_token_is_ever_shown(tmp_path: Path) -> None:
-    """Neither by the authenticator nor by what it raises nor by the client's side."""
+    """The texts of the authenticator, its errors and the client's access hide tokens."""
     from faust_assigner.service.client import Access
 
     authenticator = tokens(tmp_path, f"a {CANARY}")
@@ -244,7 +244,7 @@ def test_no_token_is_ever_shown(tmp_path: Path) -> None:
 def test_a_name_with_an_empty_group_before_its_slash_covers_no_consumer(
     group: str, tmp_path: Path
 ) -> None:
-    """``/a`` is a slip of the pen for a group, not a name for all groups."""
+    """``/a`` is a typing error, not a name for all groups."""
     caller = tokens(tmp_path, f"/a {CANARY}\n").caller(
         Context(("authorization", f"Bearer {CANARY}"))
     )

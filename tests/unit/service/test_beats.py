@@ -1,4 +1,4 @@
-"""Heartbeats: at any instance, for as long as they come, and with what the consumer holds."""
+"""Heartbeats at any instance: their renewals, and the digest of the consumer's holdings."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ TIMES: dict[str, Any] = {
     "reconcile_s": 5.0,
     "strict": True,
 }
-#: A third of the time to live: a difference of this age is repaired.
+#: A third of the time to live: a difference of this age causes a repair.
 LASTS_S = 10.0
 
 
 class Counting(NoMetrics):
-    """How many repairs there were."""
+    """Counts the repairs."""
 
     def __init__(self) -> None:
         self.repairs = 0
 
     def holdings_repaired(self) -> None:
-        """One more."""
+        """Count a repair."""
         self.repairs += 1
 
 
 def staged(story: Callable[[Bench, MemoryStore], Coroutine[Any, Any, None]]) -> None:
-    """Run a story on a store of its own, on virtual time."""
+    """Run a scenario with its own store, in virtual time."""
 
     async def play() -> None:
         kept = store()
@@ -65,19 +65,19 @@ def beating(name: str, incarnation: str = "one", identity: str = "") -> Consumer
 
 
 async def begin(b: Bench, node: AssignerNode, name: str) -> Helper:
-    """One that is connected, and sends none yet."""
+    """Connect a consumer without sending heartbeats."""
     return await b.consumer(node, name, consumer=beating(name))
 
 
 def says(helper: Helper) -> Held:
-    """What it holds."""
+    """The digest of the helper's holdings."""
     return held((*at, epoch) for at, epoch in helper.owned.items())
 
 
 async def beats(
     helper: Helper, *nodes: AssignerNode, seconds: float, every: float = 3.0, **said: Any
 ) -> float | None:
-    """Heartbeats at these instances in turn; what the last one was answered."""
+    """Send heartbeats to these instances in turn, and return the last answer."""
     assert helper.stream is not None
     lives: float | None = None
     for number in range(int(seconds / every)):
@@ -93,7 +93,7 @@ async def beats(
 
 
 def test_heartbeats_at_another_instance_keep_a_registration_alive() -> None:
-    """A proxy that balances each call sends them anywhere; the instance of the stream hears none."""
+    """A load balancer spreads single calls; the stream's instance receives no heartbeat."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         first, second = await b.node({"t": 4}, **TIMES), await b.node(**TIMES)
@@ -109,7 +109,7 @@ def test_heartbeats_at_another_instance_keep_a_registration_alive() -> None:
 
 
 def test_a_consumer_that_sends_none_is_dead_a_time_to_live_after_its_last() -> None:
-    """Its stream does not keep it alive, nor does the instance that has it."""
+    """Neither its stream nor the instance of its stream keeps it alive."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         first, second = await b.node({"t": 4}, **TIMES), await b.node(**TIMES)
@@ -126,7 +126,7 @@ def test_a_consumer_that_sends_none_is_dead_a_time_to_live_after_its_last() -> N
 
 
 def test_the_answer_never_promises_more_than_the_lease_has() -> None:
-    """However the last renewal was, and wherever: a third of the time to live is left at least."""
+    """The promise leaves a third of the time to live, after any renewal at any instance."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         nodes = [await b.node({"t": 1}, **TIMES), await b.node(**TIMES)]
@@ -144,7 +144,7 @@ def test_the_answer_never_promises_more_than_the_lease_has() -> None:
 
 
 def test_heartbeats_of_a_new_session_renew_its_own_lease() -> None:
-    """An instance that has renewed the session before must not go on with that one's lease."""
+    """An instance that renewed the previous session must switch to the new session's lease."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         first, second = await b.node({"t": 1}, **TIMES), await b.node(**TIMES)
@@ -163,7 +163,7 @@ def test_heartbeats_of_a_new_session_renew_its_own_lease() -> None:
 
 
 def test_heartbeats_of_the_session_before_renew_the_next_registration() -> None:
-    """The process waits for the answer to it: its partitions stay its own meanwhile, at any instance."""
+    """While the registration's answer is pending, the process keeps its partitions at any instance."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         first, second = await b.node({"t": 1}, **TIMES), await b.node(**TIMES)
@@ -187,7 +187,7 @@ def test_heartbeats_of_the_session_before_renew_the_next_registration() -> None:
     ("session", "incarnation"), [("", "one"), ("n0-7", ""), ("n0-7", "two"), ("n0-7", "~n0-7")]
 )
 def test_a_session_of_no_registered_process_is_unknown(session: str, incarnation: str) -> None:
-    """It registers again; nothing is renewed for it."""
+    """Its consumer must register again; no lease is renewed."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         node = await b.node({"t": 1}, **TIMES)
@@ -199,7 +199,7 @@ def test_a_session_of_no_registered_process_is_unknown(session: str, incarnation
 
 
 def test_an_instance_that_has_not_heard_of_a_registration_asks_the_store() -> None:
-    """The first heartbeat may be faster than the news."""
+    """The first heartbeat may arrive before the registration's event."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         node = await b.node({"t": 1}, **TIMES)
@@ -213,7 +213,7 @@ def test_an_instance_that_has_not_heard_of_a_registration_asks_the_store() -> No
 
 
 def test_nobody_keeps_the_registration_of_another_identity_alive() -> None:
-    """By an instance that has heard of it, and by one that has not."""
+    """The instance may have received the registration's event or not."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         node = await b.node({"t": 1}, **TIMES)
@@ -228,7 +228,7 @@ def test_nobody_keeps_the_registration_of_another_identity_alive() -> None:
 
 
 def test_a_replaced_process_is_not_kept_alive() -> None:
-    """Its lease is waited for: it would be waited for for ever."""
+    """The successor waits for the end of the old lease, so it must not be renewed."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         node = await b.node({"t": 1}, **TIMES)
@@ -248,7 +248,7 @@ def test_a_replaced_process_is_not_kept_alive() -> None:
 
 
 def test_a_store_that_does_not_answer_is_no_end_of_a_registration() -> None:
-    """Nobody knows: the consumer tries again, here or elsewhere, while its time lasts."""
+    """The outcome is unknown, so the consumer retries at any instance until its fence."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         node = await b.node({"t": 1}, **TIMES)
@@ -272,11 +272,11 @@ def test_a_store_that_does_not_answer_is_no_end_of_a_registration() -> None:
     staged(story)
 
 
-# -- what is held -------------------------------------------------------------------------------------------
+# -- holdings -----------------------------------------------------------------------------------------------
 
 
 def test_the_digest_is_what_the_protocol_says() -> None:
-    """A client in another language computes the same."""
+    """Clients in other languages compute the same digest."""
     first, second = (
         int.from_bytes(sha256(text).digest()[:8], "big") for text in (b"a.b/0/7", b"a.b/10/18000")
     )
@@ -304,7 +304,7 @@ async def _differs(b: Bench, node: AssignerNode, where: str) -> Helper:
 def test_a_consumer_that_holds_something_else_is_told_everything_again(
     where: str, elsewhere: bool
 ) -> None:
-    """By the instance that has its stream, whichever one hears of it; and it is counted."""
+    """The stream's instance repairs and counts, whichever instance receives the heartbeat."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         counted = Counting()
@@ -323,7 +323,7 @@ def test_a_consumer_that_holds_something_else_is_told_everything_again(
 
 
 def test_what_is_on_its_way_is_no_difference() -> None:
-    """Consumers come and go; nobody is told twice what it was told."""
+    """Consumers come and go, and no command is repeated."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         counted = Counting()
@@ -340,7 +340,7 @@ def test_what_is_on_its_way_is_no_difference() -> None:
 
 
 def test_differences_that_change_all_the_time_are_news_on_their_way() -> None:
-    """A consumer that is given and asked for partitions without end is always a little behind."""
+    """A consumer with constantly changing partitions is always slightly behind."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         counted = Counting()
@@ -355,7 +355,7 @@ def test_differences_that_change_all_the_time_are_news_on_their_way() -> None:
 
 
 def test_a_partition_that_is_being_released_is_not_held() -> None:
-    """Its owner takes long, as long as it may: it is not told that the partition is its own."""
+    """Its owner may take long, and is not given the partition again."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         counted = Counting()
@@ -375,7 +375,7 @@ def test_a_partition_that_is_being_released_is_not_held() -> None:
 
 
 def test_a_partition_that_is_being_released_is_left_out_under_its_raised_epoch() -> None:
-    """Under a different number its digest would stay in the sum, and each release end in a repair."""
+    """Under a different epoch its digest would stay in the sum, and each release would need a repair."""
     handoff = replace(HANDOFF, phase=Phase.READY, strict=True)
     kept = AT._replace(partition=1)
     view = view_of(
@@ -390,7 +390,7 @@ def test_a_partition_that_is_being_released_is_left_out_under_its_raised_epoch()
 
 
 def test_raised_epochs_are_held_under_their_new_numbers() -> None:
-    """Each partition's epoch is another one at once: nobody differs for it."""
+    """All epochs change at once, and no consumer differs."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         counted = Counting()
@@ -409,7 +409,7 @@ def test_raised_epochs_are_held_under_their_new_numbers() -> None:
 
 
 def test_only_the_session_that_is_named_gets_its_assignment_again() -> None:
-    """The mark of the session before is still in the store when its consumer has registered again."""
+    """The previous session's mark may still be in the store after the new registration."""
 
     async def story() -> None:
         kept = store()
@@ -429,7 +429,7 @@ def test_only_the_session_that_is_named_gets_its_assignment_again() -> None:
 
 
 def test_a_consumer_that_goes_on_differing_is_told_once_in_a_time_to_live() -> None:
-    """Its digest is wrong, say: a large assignment would be sent for every heartbeat."""
+    """With a wrong digest, every heartbeat would cause a large assignment."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         counted = Counting()
@@ -444,7 +444,7 @@ def test_a_consumer_that_goes_on_differing_is_told_once_in_a_time_to_live() -> N
 
 
 def test_a_consumer_that_says_nothing_of_what_it_holds_is_not_compared() -> None:
-    """One written before there was such a thing."""
+    """Older consumers send no digest."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         counted = Counting()
@@ -457,11 +457,11 @@ def test_a_consumer_that_says_nothing_of_what_it_holds_is_not_compared() -> None
     staged(story)
 
 
-# -- the other direction ------------------------------------------------------------------------------------
+# -- signs of life on streams -------------------------------------------------------------------------------
 
 
 def test_an_idle_stream_says_that_it_lives() -> None:
-    """Only to consumers that send heartbeats: others do not know the message."""
+    """Only consumers with heartbeats know this message."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         node = await b.node({"t": 4}, **TIMES)
@@ -474,7 +474,7 @@ def test_an_idle_stream_says_that_it_lives() -> None:
 
 
 def test_an_instance_that_hears_no_news_ends_its_streams() -> None:
-    """Heartbeats at another one keep the consumers alive: they would never hear what they are to do."""
+    """Heartbeats at a second instance keep the consumers alive, but without commands."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         node = await b.node({"t": 4}, **TIMES)

@@ -1,6 +1,6 @@
-"""Every message is within gRPC's own limit of 4 MiB, whatever the size of the group and the length of names.
+"""Every message is within gRPC's limit of 4 MiB, for groups of any size and names of any length.
 
-Each case goes from the service's values to messages, and through our client or operator back to values.
+Each case converts the service's values to messages, and our client or operator converts them back.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SPOKEN = tuple(Spoken(LONG, number) for number in range(COUNT))
 
 
 def bounded(messages: Iterable[Message]) -> list[Any]:
-    """The messages; several, each within the limit."""
+    """The messages: several, each within the limit."""
     found = list(messages)
     assert len(found) > 1
     assert max(one.ByteSize() for one in found) < LIMIT
@@ -52,7 +52,7 @@ def bounded(messages: Iterable[Message]) -> list[Any]:
 
 
 def heard(*commands: Command) -> list[Any]:
-    """What our client makes of a stream that says this after an empty snapshot."""
+    """The commands that our client reads from a stream of these after an empty snapshot."""
     client = AssignerClient("nowhere:1", "a")
     messages = [pb.AssignmentCommand(assignment=pb.AssignmentUpdate(snapshot=True))]
     messages += [message for command in commands for message in messages_of(command)]
@@ -65,7 +65,7 @@ def heard(*commands: Command) -> list[Any]:
 
 
 def test_a_long_assignment_is_told_in_parts_and_taken_as_one() -> None:
-    """Names of 249 characters: 10,000 partitions made 5 MB."""
+    """10,000 partitions with names of 249 characters made 5 MB."""
     command = Assignment(tuple(Owned(at, 2**40, 2**40) for at in ATS), full=True)
     bounded(messages_of(command))
     [told] = heard(command)
@@ -73,7 +73,7 @@ def test_a_long_assignment_is_told_in_parts_and_taken_as_one() -> None:
 
 
 def test_many_partitions_about_to_be_released_are_told_in_parts_and_kept() -> None:
-    """All partitions of a leaving consumer may be asked for at once."""
+    """A leaving consumer may release all its partitions at once."""
     given = Assignment(tuple(Owned(at, 7) for at in ATS), full=True)
     again = Assignment(full=True, releasing=ATS)
     bounded(messages_of(again))
@@ -90,14 +90,14 @@ def test_many_partitions_that_are_taken_away_are_told_in_parts() -> None:
 
 
 def test_many_replicas_are_told_in_parts_and_taken_as_one() -> None:
-    """Half a list would let a consumer drop the other half."""
+    """An incomplete list would make a consumer drop standbys."""
     command = Replicas(ATS)
     bounded(messages_of(command))
     assert heard(command, Replicas(ATS[:1])) == [Standbys(SPOKEN), Standbys(SPOKEN[:1])]
 
 
 def test_replicas_that_a_broken_stream_began_to_tell_are_not_mixed_with_the_next() -> None:
-    """A new registration begins anew."""
+    """A new registration discards the incomplete list."""
     client = AssignerClient("nowhere:1", "a")
     first, *_ = messages_of(Replicas(ATS))
     client._inbox.take(first, is_first=False)
@@ -129,7 +129,7 @@ def _state(consumers: Sequence[Consumer] = ()) -> tuple[pb.State, int]:
 
 
 def test_every_list_of_the_state_comes_in_parts() -> None:
-    """Topics, consumers, hand-offs and assignments; only assignments did."""
+    """All lists are split: topics, consumers, hand-offs and assignments."""
     many = [Consumer(name=f"{n:0128}", rack="r" * 200, holds={LONG: (1, 2)}) for n in range(COUNT)]
     whole, _ = _state(many)
     assert (len(whole.topics), len(whole.consumers)) == (COUNT + 1, COUNT)
@@ -143,13 +143,13 @@ def test_a_consumer_with_very_many_replicas_fits() -> None:
 
 
 def test_a_dry_run_comes_in_parts() -> None:
-    """A thousand consumers that join move everything."""
+    """A thousand joining consumers move all partitions."""
     parts = bounded(plans([PlannedMove(at, None, NAME) for at in ATS], 5))
     assert sum(len(part.moves) for part in parts) == COUNT
 
 
 async def test_a_registration_names_each_topic_once() -> None:
-    """Weights, replicas and former partitions of very many partitions are one request."""
+    """Weights, replicas and former partitions of many partitions fit into one request."""
     registration = Registration(
         weights=dict.fromkeys(SPOKEN, 2.5), replicas=lambda: SPOKEN, former=lambda: SPOKEN
     )
@@ -162,7 +162,7 @@ async def test_a_registration_names_each_topic_once() -> None:
 
 
 async def test_a_report_of_replicas_names_each_topic_once() -> None:
-    """Beside the list of the clients that name it each time."""
+    """The list of older clients, with a topic per partition, is still accepted."""
     request = Requests("a", "i").replicas(SPOKEN)
     assert request.ByteSize() < LIMIT
     request.replicas.append(pb.TopicPartition(topic="u", partition=3))
@@ -171,7 +171,7 @@ async def test_a_report_of_replicas_names_each_topic_once() -> None:
 
 
 async def test_a_topic_with_more_partitions_than_weights_is_refused() -> None:
-    """By its name."""
+    """The error names the topic."""
     said = pb.TopicWeights(topic="orders", partitions=[1, 2], weights=[1.0])
     with pytest.raises(BadRequest, match="orders: 2 partitions have 1 weights"):
         await consumer_of(pb.RegisterRequest(consumer_name="a", weights_by_topic=[said]))
@@ -179,14 +179,14 @@ async def test_a_topic_with_more_partitions_than_weights_is_refused() -> None:
 
 @pytest.mark.parametrize("status", Status)
 def test_a_status_is_an_enum_and_never_its_zero(status: Status) -> None:
-    """Zero is what a reader of an older message sees."""
+    """A reader of an older message sees zero."""
     [state] = states("", 1, [], [Consumer(name="a", status=status)], [], [])
     assert pb.ConsumerStatus.Name(state.consumers[0].status) == f"CONSUMER_STATUS_{status.name}"
 
 
 @pytest.mark.parametrize("phase", Phase)
 def test_a_phase_is_an_enum_and_never_its_zero(phase: Phase) -> None:
-    """As a status."""
+    """A reader of an older message sees zero."""
     handoff = OpenHandoff(Handoff(ATS[0], "a", "b", phase, 0.0), 1, 0.0)
     [state] = states("", 1, [], [], [], [handoff])
     assert pb.HandoffPhase.Name(state.handoffs[0].phase) == f"HANDOFF_PHASE_{phase.name}"

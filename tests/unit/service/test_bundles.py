@@ -1,4 +1,4 @@
-"""Bundles of the leader's decisions: joined, grouped within the store's limits, and described."""
+"""Bundles of the leader's decisions: joined, grouped within the store's limits, and logged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.service.stories import ALL, view_of
 
 
 def bundle(number: int, *, compares: int = 2, writes: int = 2) -> Bundle:
-    """A decision about one partition, with keys of its own."""
+    """A decision about one partition with its own keys."""
     at = TopicPartition("t", number)
     return Bundle(
         tuple(Compare(f"{number}/{n}", Field.VERSION, 1) for n in range(compares)),
@@ -33,7 +33,7 @@ def bundle(number: int, *, compares: int = 2, writes: int = 2) -> Bundle:
 
 
 def test_joined_bundles_keep_all_parts_in_their_order() -> None:
-    """Compares, writes, lines and endings of each of three decisions."""
+    """Each of three decisions keeps its compares, writes, lines and outcomes."""
     one, two, three = bundle(1), bundle(2, writes=3), bundle(3, compares=1)
     assert list(joined([one, two, three])) == [
         Bundle(
@@ -49,7 +49,7 @@ def test_joined_bundles_keep_all_parts_in_their_order() -> None:
 
 
 def test_bundles_above_the_limit_of_a_transaction_are_several() -> None:
-    """127 single writes beside the leader's own compare are one, the next begins a second."""
+    """127 single writes fit beside the leader's own compare; a second bundle has the rest."""
     many = [bundle(number, writes=1, compares=1) for number in range(2 * MAX_BUNDLE + 3)]
     found = list(joined(many))
     assert [len(one.writes) for one in found] == [MAX_BUNDLE, MAX_BUNDLE, 3]
@@ -89,7 +89,7 @@ SHARED = Compare("shared", Field.VERSION, 1)
 def test_a_group_of_bundles_has_at_most_four_compares_and_four_writes(
     bundles: list[Bundle], sizes: list[int]
 ) -> None:
-    """A compare that several share counts once in each group; a large bundle stands alone."""
+    """A compare of several bundles counts once per group; a large bundle is a group of its own."""
     found = list(chunks(bundles, 4))
     assert [len(group) for group in found] == sizes
     assert [one for group in found for one in group] == bundles
@@ -97,7 +97,7 @@ def test_a_group_of_bundles_has_at_most_four_compares_and_four_writes(
 
 @pytest.mark.parametrize(("more", "sizes"), [(0, [2, 2]), (1, [1, 1, 1, 1])])
 def test_the_values_of_a_group_have_at_most_a_mebibyte(more: int, sizes: list[int]) -> None:
-    """All values of a bundle count, exactly to the limit, and each group begins at 0 again."""
+    """All values of a bundle count, the limit is inclusive, and each group starts at 0."""
     half = MAX_CHUNK_BYTES // 2
     first = Bundle((), (Put("a", b"x" * (half - 5)), Delete("b"), Put("c", b"x" * 5)))
     second = Bundle((), (Put("d", b"x" * (half + more)),))
@@ -107,7 +107,7 @@ def test_the_values_of_a_group_have_at_most_a_mebibyte(more: int, sizes: list[in
 
 @pytest.mark.parametrize(("count", "more"), [(20, ""), (21, " and 1 more"), (25, " and 5 more")])
 def test_partitions_with_the_same_change_share_a_line(count: int, more: str) -> None:
-    """Twenty are named, across bundles; each different change has a line, in order of arrival."""
+    """A line names twenty partitions of any bundles; lines are in order of arrival."""
     found = list(lines(bundle(number) for number in range(count)))
     assert found == [
         ", ".join(f"t/{number}" for number in range(20)) + f"{more}: moved",
@@ -116,7 +116,7 @@ def test_partitions_with_the_same_change_share_a_line(count: int, more: str) -> 
 
 
 def test_the_parts_of_a_bundle_name_their_keys() -> None:
-    """The new owner's process and offset; the consumer's key as it was, there or not."""
+    """The parts are the new owner's process and offset, and the consumer's unchanged key."""
     view = view_of(Consumer(name="a"), topics={"t": 1})
     at = TopicPartition("t", 0)
     assert owner(view, at, "a", "a1", 0) == Put(

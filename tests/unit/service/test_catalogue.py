@@ -1,4 +1,4 @@
-"""The topics of the service: from the configuration, from operators, and from Kafka."""
+"""The topics of the service: from the configuration, from operators and from Kafka."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ KEYS = Keys("/x/")
 
 
 def catalogue(kept: MemoryStore, **topics: int) -> Catalogue:
-    """An instance's, started with ``topics``."""
+    """The catalogue of an instance that is configured with these topics."""
     anything: Any = None
     return Catalogue(kept, KEYS, anything, anything, anything, topics, None)
 
 
 async def count(kept: MemoryStore) -> int:
-    """The partitions of ``orders`` as every instance reads them."""
+    """The partition count of ``orders`` as stored for every instance."""
     found = await kept.get(KEYS.topic("orders"))
     assert found is not None
     return codec.load_topic(found.value).partition_count
@@ -43,7 +43,7 @@ async def count(kept: MemoryStore) -> int:
 async def test_an_instance_that_starts_shrinks_no_topic(
     grown: int, started: int, after: int
 ) -> None:
-    """The topic grew since its command line was written: its last partitions lost their owners."""
+    """Earlier, an old count on the command line took the owners of the last partitions away."""
     kept = store()
     await catalogue(kept, orders=2).write()
     await catalogue(kept).set("orders", grown)
@@ -52,7 +52,7 @@ async def test_an_instance_that_starts_shrinks_no_topic(
 
 
 async def test_an_operator_may_shrink_one() -> None:
-    """By name, with the number."""
+    """An explicit count of an operator has priority."""
     kept = store()
     await catalogue(kept, orders=5).write()
     await catalogue(kept).set("orders", 2)
@@ -60,12 +60,12 @@ async def test_an_operator_may_shrink_one() -> None:
 
 
 class RemovedMeanwhile(MemoryStore):
-    """An operator removes ``orders`` while an instance that starts is about to read the topic."""
+    """An operator removes ``orders`` just before a starting instance reads the topic."""
 
     is_started = False
 
     async def get(self, key: str) -> KeyValue | None:
-        """Remove first, then read."""
+        """Remove the topic first, then read."""
         if key == KEYS.topic("orders") and self.is_started:
             self.is_started = False
             await catalogue(self).remove("orders")
@@ -73,7 +73,7 @@ class RemovedMeanwhile(MemoryStore):
 
 
 async def test_a_removal_beside_the_start_of_an_instance_holds() -> None:
-    """The instance wrote the topic beside its mark: consumers got its partitions again."""
+    """Earlier, the instance wrote the topic despite the mark, and it was assigned again."""
     kept = RemovedMeanwhile(clock=LoopClock())
     await catalogue(kept, orders=2).write()
     kept.is_started = True
@@ -83,7 +83,7 @@ async def test_a_removal_beside_the_start_of_an_instance_holds() -> None:
 
 
 async def test_a_removal_beside_a_subscription_holds() -> None:
-    """Kafka still has the topic, and a consumer asks for it at the same moment."""
+    """Kafka still has the topic, and a consumer requests it at the same moment."""
     kept = RemovedMeanwhile(clock=LoopClock())
     mirror: Any = SimpleNamespace(view=view_of(topics={}))
 
@@ -100,7 +100,7 @@ async def test_a_removal_beside_a_subscription_holds() -> None:
 
 
 def test_consumers_that_wait_for_a_silent_kafka_wait_beside_each_other() -> None:
-    """Each waited for those before it: the tenth consumer was answered after a hundred seconds."""
+    """Earlier, calls waited in turn: the tenth consumer got its answer after a hundred seconds."""
 
     async def story() -> None:
         topics = KafkaTopics("nowhere:1", timeout_s=10.0)
@@ -119,7 +119,7 @@ def test_consumers_that_wait_for_a_silent_kafka_wait_beside_each_other() -> None
 
 
 def test_a_leader_that_was_deposed_asks_kafka_no_more() -> None:
-    """Its successor does: each topic would be asked for twice, for ever."""
+    """Otherwise each topic would be queried by two instances."""
     asked: list[str] = []
 
     async def partitions(topic: str) -> int:
@@ -142,25 +142,25 @@ def test_a_leader_that_was_deposed_asks_kafka_no_more() -> None:
     virtually(story)
 
 
-# -- topics that go, and come back --------------------------------------------------------------------------
+# -- removed and recreated topics ---------------------------------------------------------------------------
 
 
 class Kafka:
-    """What Kafka has; ``None`` in ``says``: it does not answer."""
+    """Kafka's topics; with ``answers`` false, it does not answer."""
 
     def __init__(self, **topics: int) -> None:
         self.topics: dict[str, int] = topics
         self.answers = True
 
     async def count(self, topic: str) -> int | None:
-        """As the service asks it."""
+        """Answer a query of the service."""
         if not self.answers:
             raise OSError("no broker")
         return self.topics.get(topic)
 
 
 def told(story: Callable[[Bench, MemoryStore], Coroutine[Any, Any, None]]) -> None:
-    """Run a story on virtual time."""
+    """Run a scenario in virtual time."""
 
     async def run() -> None:
         kept = store()
@@ -175,7 +175,7 @@ def told(story: Callable[[Bench, MemoryStore], Coroutine[Any, Any, None]]) -> No
 def test_a_topic_that_is_lost_from_the_store_comes_back_from_the_configuration(
     lost: list[str],
 ) -> None:
-    """Its owners keep what they have; the topic stayed away until the next restart."""
+    """Owners keep their partitions; earlier, the topic was missing until the next restart."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         await b.node({"orders": 4, "bills": 2}, topic_refresh_s=1_000.0)
@@ -191,7 +191,7 @@ def test_a_topic_that_is_lost_from_the_store_comes_back_from_the_configuration(
 
 
 def test_a_store_that_was_wiped_has_its_topics_again() -> None:
-    """Every key of the group is gone."""
+    """All keys of the group are deleted."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         node = await b.node({"orders": 4})
@@ -204,7 +204,7 @@ def test_a_store_that_was_wiped_has_its_topics_again() -> None:
 
 
 def test_a_topic_that_an_operator_removed_is_nobodys_and_stays_away() -> None:
-    """Also when an instance starts whose command line names it; until an operator names it again."""
+    """Only an operator restores the topic, not an instance with an old command line."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         node = await b.node({"orders": 4, "bills": 2})
@@ -227,8 +227,7 @@ def test_a_topic_that_an_operator_removed_is_nobodys_and_stays_away() -> None:
     "fault", ["an operator removed it", "Kafka has it no more", "Kafka is down"]
 )
 def test_a_process_registers_again_without_a_topic_that_is_gone(fault: str) -> None:
-    """It was refused at its next connection, and its work on its other topics ended; only a new process is
-    refused, whose configuration may have a wrong name."""
+    """A registered process keeps its other topics; only new processes are refused."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         kafka = Kafka(orders=4)
@@ -249,7 +248,7 @@ def test_a_process_registers_again_without_a_topic_that_is_gone(fault: str) -> N
 
 
 def test_a_topic_that_an_operator_sets_again_has_no_mark_of_its_removal() -> None:
-    """With the mark, it would not grow with Kafka, and not come back from the configuration."""
+    """With the mark, the topic would neither grow with Kafka nor be restored from the configuration."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         node = await b.node({"t": 2})
@@ -264,7 +263,7 @@ def test_a_topic_that_an_operator_sets_again_has_no_mark_of_its_removal() -> Non
 
 
 def test_a_topic_that_is_removed_and_set_again_has_higher_epochs() -> None:
-    """A frozen owner may still write until its lease ends: a sink can refuse it by the epoch alone."""
+    """A frozen owner may write until its lease ends: a sink can refuse it by its epoch."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         node = await b.node({"t": 2}, strict=True)
@@ -283,7 +282,7 @@ def test_a_topic_that_is_removed_and_set_again_has_higher_epochs() -> None:
 
 
 def test_an_unknown_topic_is_not_removed() -> None:
-    """A mark would keep it away before it was there."""
+    """A mark would block the topic before it exists."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         node = await b.node({"orders": 4})
@@ -298,7 +297,7 @@ def test_an_unknown_topic_is_not_removed() -> None:
 def test_a_topic_that_was_deleted_in_kafka_is_unassigned_until_kafka_has_it_again(
     named: str,
 ) -> None:
-    """Its partitions went on being somebody's for ever."""
+    """Earlier, its partitions kept their owners."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         kafka = Kafka(orders=4, bills=2)
@@ -319,7 +318,7 @@ def test_a_topic_that_was_deleted_in_kafka_is_unassigned_until_kafka_has_it_agai
 
 
 def test_a_topic_that_kafka_never_had_is_kept() -> None:
-    """An operator named it: its partitions are those of something else."""
+    """An operator configured it: its partitions are not Kafka's."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         node = await b.node({"shards": 4}, count=Kafka().count)
@@ -358,7 +357,7 @@ def test_a_kafka_that_does_not_answer_or_errs_once_takes_no_topic_away() -> None
 
 
 def test_two_misses_with_an_answer_between_them_take_no_topic_away() -> None:
-    """Only consecutive checks count: a broker may restart once a day."""
+    """Only consecutive misses count: a broker may restart once a day."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         looks = 0
@@ -380,7 +379,7 @@ def test_two_misses_with_an_answer_between_them_take_no_topic_away() -> None:
 
 
 def test_a_topic_that_a_consumer_wants_is_found_in_kafka_again_when_the_store_lost_it() -> None:
-    """Nobody registers anew for it."""
+    """The topic returns without any new registration."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         node = await b.node(count=Kafka(orders=4).count)

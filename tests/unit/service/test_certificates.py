@@ -1,4 +1,4 @@
-"""Certificates are read again when their files change; a half-written exchange harms no handshake."""
+"""Changed certificate files are read again; an incomplete change harms no handshake."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.certificates import Authority, Pair
 
 
 def copied(pair: Pair, folder: Path) -> Pair:
-    """The pair under the names that the service reads."""
+    """Copy the pair to the names that the service reads."""
     found = Pair(folder / "tls.crt", folder / "tls.key")
     shutil.copy(pair.cert, found.cert)
     shutil.copy(pair.key, found.key)
@@ -27,7 +27,7 @@ def copied(pair: Pair, folder: Path) -> Pair:
 
 
 def shown_at(port: int) -> bytes:
-    """The certificate that the port shows."""
+    """The certificate that the port presents."""
     return ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(("127.0.0.1", port))).strip()
 
 
@@ -37,7 +37,7 @@ def der(path: Path) -> bytes:
 
 
 async def test_a_new_certificate_is_shown_to_the_next_connection(tmp_path: Path) -> None:
-    """Without a restart; cert-manager exchanges them every few weeks."""
+    """No restart is needed, as cert-manager renews certificates every few weeks."""
     authority = Authority(tmp_path)
     pair = copied(authority.sign("one"), tmp_path)
     said = {"bind": "127.0.0.1:0", "tls_cert": str(pair.cert), "tls_key": str(pair.key)}
@@ -60,7 +60,7 @@ async def _asked(port: int) -> bytes:
 async def test_an_authority_that_is_exchanged_lets_in_what_the_new_one_signs(
     tmp_path: Path,
 ) -> None:
-    """And keeps out new connections of those that the old one has signed."""
+    """New connections with a certificate of the old CA are refused."""
     server, old, new = (Authority(tmp_path, name) for name in ("server", "old", "new"))
     pair, ca = copied(server.sign("service"), tmp_path), tmp_path / "client-ca.pem"
     shutil.copy(old.ca, ca)
@@ -81,7 +81,7 @@ async def test_an_authority_that_is_exchanged_lets_in_what_the_new_one_signs(
 def test_a_certificate_without_its_key_yet_is_not_taken(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Files are exchanged one after the other: the last good pair serves, and the log says so once."""
+    """Files change one after the other: the last valid pair stays, and one line is logged."""
     authority = Authority(tmp_path)
     pair = copied(authority.sign("one"), tmp_path)
     certificates = Certificates(pair.cert, pair.key)

@@ -32,7 +32,7 @@ Story = Callable[[Followed, Registered, Orders], Awaitable[None]]
 
 
 def staged(story: Story) -> None:
-    """Run a story with the topic "t", the consumers "a" and "b", and a wall clock at 77."""
+    """Run a scenario with the topic "t", the consumers "a" and "b", and a wall clock at 77."""
 
     async def whole() -> None:
         store = Followed()
@@ -53,7 +53,7 @@ def staged(story: Story) -> None:
 
 @pytest.mark.parametrize("kind", ["leave", "drain"])
 def test_a_leave_and_a_drain_are_marked_under_the_same_lease(kind: str) -> None:
-    """The consumer with partitions waits; the mirror has the mark before the answer."""
+    """A consumer with partitions waits; the mirror has the mark before the answer."""
 
     async def story(store: Followed, registered: Registered, orders: Orders) -> None:
         await store.owner(T0, "a", "a1")
@@ -76,7 +76,7 @@ def test_a_leave_and_a_drain_are_marked_under_the_same_lease(kind: str) -> None:
 
 
 def test_a_consumer_without_partitions_and_hand_offs_is_deregistered_at_once() -> None:
-    """Unless it changed meanwhile; partitions of an earlier process are not its own."""
+    """A concurrent change prevents it; partitions of an earlier process do not count."""
 
     async def story(store: Followed, registered: Registered, orders: Orders) -> None:
         await store.owner(T0, "a", "a0")
@@ -92,7 +92,7 @@ def test_a_consumer_without_partitions_and_hand_offs_is_deregistered_at_once() -
 
 
 def test_a_consumer_whose_partitions_no_other_can_take_is_dismissed() -> None:
-    """Its key stays, so that no other consumer takes over; the mark is written with it."""
+    """Its key stays, so no consumer takes over; the mark is in the same transaction."""
 
     async def story(store: Followed, registered: Registered, orders: Orders) -> None:
         await store.owner(T0, "a", "a1")
@@ -109,7 +109,7 @@ def test_a_consumer_whose_partitions_no_other_can_take_is_dismissed() -> None:
 
 
 def test_the_answer_to_a_leave_reflects_the_newest_registration() -> None:
-    """Gone meanwhile; or a later process has the name."""
+    """The cases: the registration is gone, and a later process has the name."""
 
     async def story(store: Followed, registered: Registered, orders: Orders) -> None:
         await store.owner(T0, "a", "a1")
@@ -134,7 +134,7 @@ def test_the_answer_to_a_leave_reflects_the_newest_registration() -> None:
 
 @pytest.mark.parametrize("hand_off", ["from", "to", "of another process"])
 def test_a_consumer_in_a_hand_off_waits_for_its_end(hand_off: str) -> None:
-    """It owns nothing, and its release or its warm-up is under way."""
+    """The consumer owns no partition, but its release or warm-up is under way."""
     sides = {"from": ("a", "a1", "b", "b1"), "to": ("b", "b1", "a", "a1")}
     old, old_id, new, new_id = sides.get(hand_off, ("a", "a0", "b", "b1"))
 
@@ -151,7 +151,7 @@ def test_a_consumer_in_a_hand_off_waits_for_its_end(hand_off: str) -> None:
 
 @pytest.mark.parametrize("call", ["leave", "hold"])
 def test_a_call_of_a_process_that_is_not_registered_changes_nothing(call: str) -> None:
-    """Another incarnation, none, or an unknown name."""
+    """The cases: a different incarnation, no incarnation, an unknown name."""
 
     async def story(store: Followed, registered: Registered, orders: Orders) -> None:
         async def asked(name: str, incarnation: str) -> None:
@@ -178,7 +178,7 @@ def test_a_call_of_a_process_that_is_not_registered_changes_nothing(call: str) -
 
 
 def test_the_replicas_of_a_process_are_replaced_whole() -> None:
-    """The revision of the write, or of the equal value; a wrong claim is refused."""
+    """The answer is the revision of the write or of the equal value; wrong claims are refused."""
 
     async def story(store: Followed, registered: Registered, orders: Orders) -> None:
         revision = await registered.hold("a", "a1", {"t": (1, 0), "u": (3,)})
@@ -198,7 +198,7 @@ def test_the_replicas_of_a_process_are_replaced_whole() -> None:
 
 
 def test_a_drain_of_a_wrong_or_unknown_name_is_refused() -> None:
-    """By the name, then by the registration."""
+    """The name is checked before the registration."""
 
     async def story(store: Followed, registered: Registered, orders: Orders) -> None:
         with pytest.raises(BadRequest):
@@ -213,7 +213,7 @@ def test_a_drain_of_a_wrong_or_unknown_name_is_refused() -> None:
 
 
 def test_a_pause_begins_once_and_ends_once() -> None:
-    """A new reason keeps the time; the same reason and a second end write nothing."""
+    """A new reason keeps the time; a repeated pause or resume writes nothing."""
 
     async def story(store: Followed, registered: Registered, orders: Orders) -> None:
         first = await orders.pause("a\nb")
@@ -234,7 +234,7 @@ def test_a_pause_begins_once_and_ends_once() -> None:
 
 
 def test_a_pin_replaces_a_move_and_ends_by_its_partition() -> None:
-    """Each partition has its own; an equal order writes nothing; the consumer may be absent."""
+    """Each partition has one order; an equal order writes nothing; the consumer may be absent."""
 
     async def story(store: Followed, registered: Registered, orders: Orders) -> None:
         def pins() -> list[Pin]:
@@ -270,7 +270,7 @@ def test_a_pin_replaces_a_move_and_ends_by_its_partition() -> None:
 def test_a_move_that_no_plan_can_make_is_refused(
     at: TopicPartition, name: str, error: type[Exception], text: str
 ) -> None:
-    """A pin is refused only for a partition that is not there and for a wrong name."""
+    """A pin is refused only for a missing partition or an invalid name."""
 
     async def story(store: Followed, registered: Registered, orders: Orders) -> None:
         await store.consumer(replace(A, name="leaves", status=Status.DRAINING))
@@ -301,7 +301,7 @@ def test_a_move_that_no_plan_can_make_is_refused(
 def test_only_a_drain_that_an_operator_ordered_is_taken_back(
     consumer: Consumer, error: str | None
 ) -> None:
-    """A ready consumer stays as it is."""
+    """A ready consumer stays unchanged."""
 
     async def story(store: Followed, registered: Registered, orders: Orders) -> None:
         await store.consumer(consumer)
@@ -319,7 +319,7 @@ def test_only_a_drain_that_an_operator_ordered_is_taken_back(
 
 
 async def test_a_registration_that_changed_meanwhile_is_changed_from_its_new_value() -> None:
-    """A change of the one field keeps the other; the write compares the value that it read."""
+    """The concurrent change is kept; the write compares the value that it read."""
     store = Followed()
     mirror: Any = store
     await store.consumer(A)

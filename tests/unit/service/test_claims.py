@@ -1,4 +1,4 @@
-"""The limits on a registration, each at its edge."""
+"""The limits of a registration, each tested at its edge."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("claims", REFUSED.values(), ids=REFUSED)
 def test_a_registration_beyond_a_limit_is_refused(claims: dict[str, Any]) -> None:
-    """As a bad request, and not for its size."""
+    """The error is BadRequest, not TooManyClaims."""
     with pytest.raises(BadRequest) as refused:
         check_claims(Consumer(name="c", **claims))
     assert not isinstance(refused.value, TooManyClaims)
@@ -78,7 +78,7 @@ def test_a_registration_beyond_a_limit_is_refused(claims: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize("more", ["topics", "weights", "holds", "former"])
 def test_all_claims_count_together(more: str) -> None:
-    """Each kind alone is below the limit; one more of any kind is too many."""
+    """Each kind alone is below the limit, but the sum exceeds it by one."""
     claims: dict[str, Any] = {
         "topics": ("t",) * 10,
         "weights": {"t": dict.fromkeys(range(20), 1.0)},

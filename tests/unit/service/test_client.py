@@ -1,4 +1,4 @@
-"""The client against a service that plays a part: what is told again, what is sent again, where it goes."""
+"""The client against a fake service: repeated commands, repeated answers, and the choice of targets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ QUICK = Retry(first_s=0.01, most_s=0.05)
 
 
 class Part:
-    """A service that tells each stream the same and counts what it hears; ``lives_ms`` of a session."""
+    """A fake service that sends each stream the same, and records requests; ``lives_ms`` of a session."""
 
     def __init__(
         self, *commands: pb.AssignmentCommand, lives_ms: int = 60_000, pulse_ms: int = 0
@@ -51,7 +51,7 @@ class Part:
         self.end = asyncio.Event()
 
     async def Register(self, request: Any, context: Any) -> AsyncIterator[pb.AssignmentCommand]:  # noqa: N802
-        """The full assignment, then the commands, until :attr:`end`, and then UNAVAILABLE."""
+        """Send the full assignment, then the commands; after :attr:`end`, UNAVAILABLE."""
         self.asked += 1
         while not self.answers:
             await asyncio.sleep(0.01)
@@ -72,7 +72,7 @@ class Part:
         await context.abort(grpc.StatusCode.UNAVAILABLE, "stopping")
 
     async def Heartbeat(self, request: Any, context: Any) -> pb.HeartbeatResponse:  # noqa: N802
-        """An answer, or none."""
+        """Confirm the session, or never answer."""
         while not self.answers:
             await asyncio.sleep(0.01)
         return pb.HeartbeatResponse(known=True, lives_ms=self.lives_ms)
@@ -87,7 +87,7 @@ class Part:
 
 @contextlib.asynccontextmanager
 async def serving(part: Part) -> AsyncIterator[str]:
-    """The part on a port of loopback."""
+    """Serve the fake on a loopback port."""
     server = grpc.aio.server()
     add_KafkaAssignerServicer_to_server(part, server)
     port = server.add_insecure_port("127.0.0.1:0")
@@ -101,7 +101,7 @@ async def serving(part: Part) -> AsyncIterator[str]:
 
 @contextlib.asynccontextmanager
 async def told_by(client: AssignerClient) -> AsyncIterator[list[Any]]:
-    """What the client tells, as it comes."""
+    """Collect the client's commands."""
     told: list[Any] = []
 
     async def listen() -> None:
@@ -119,7 +119,7 @@ async def told_by(client: AssignerClient) -> AsyncIterator[list[Any]]:
 
 
 def release() -> pb.AssignmentCommand:
-    """Of the partition that is owned."""
+    """A release of the owned partition."""
     return pb.AssignmentCommand(
         release=pb.ReleasePartition(
             partition=pb.TopicPartition(topic="orders", partition=1),
@@ -131,7 +131,7 @@ def release() -> pb.AssignmentCommand:
 
 
 def warm() -> pb.AssignmentCommand:
-    """Of another one."""
+    """A warm-up of a second partition."""
     return pb.AssignmentCommand(
         warm=pb.WarmPartition(
             partition=pb.TopicPartition(topic="orders", partition=2),
@@ -142,7 +142,7 @@ def warm() -> pb.AssignmentCommand:
 
 
 async def test_a_release_that_was_cut_off_by_the_sessions_end_is_told_again() -> None:
-    """The consumer stopped and forgot; the service still waits for its answer."""
+    """The consumer lost the partition with its session, but the service still waits for the answer."""
     part = Part(release(), lives_ms=300)
     async with serving(part) as target, told_by(AssignerClient(target, "a", retry=QUICK)) as told:
         await until(lambda: any(isinstance(one, Release) for one in told))
@@ -154,7 +154,7 @@ async def test_a_release_that_was_cut_off_by_the_sessions_end_is_told_again() ->
 
 
 async def test_a_release_that_failed_ends_the_work_on_its_partition() -> None:
-    """The report names the epoch of the work; from then on the client owns nothing."""
+    """The report has the epoch of the work, and afterwards the client owns no partition."""
     part = Part(release())
     async with serving(part) as target:
         client = AssignerClient(target, "a", retry=QUICK)
@@ -169,7 +169,7 @@ async def test_a_release_that_failed_ends_the_work_on_its_partition() -> None:
 
 
 async def test_what_is_told_by_a_new_stream_again_is_told_once() -> None:
-    """A warm-up that is under way goes on over a reconnect."""
+    """A warm-up continues across a reconnect."""
     part = Part(warm())
     async with serving(part) as target, told_by(AssignerClient(target, "a", retry=QUICK)) as told:
         await until(lambda: any(isinstance(one, Warm) for one in told))
@@ -180,7 +180,7 @@ async def test_what_is_told_by_a_new_stream_again_is_told_once() -> None:
 
 
 async def test_an_acknowledgement_that_was_lost_is_sent_again() -> None:
-    """The service asks once more for what the consumer has done: the answer is given without it."""
+    """The client itself answers the repeated command, without the consumer."""
     part = Part(warm())
     async with serving(part) as target:
         client = AssignerClient(target, "a", retry=QUICK)
@@ -195,7 +195,7 @@ async def test_an_acknowledgement_that_was_lost_is_sent_again() -> None:
 
 
 async def test_one_target_down_the_next_is_tried() -> None:
-    """Until one of them answers, and again where a session has ended."""
+    """The client tries targets until one answers, and again after the end of a session."""
     part = Part()
     async with serving(part) as target:
         client = AssignerClient(["127.0.0.1:1", target], "a", retry=QUICK)
@@ -206,7 +206,7 @@ async def test_one_target_down_the_next_is_tried() -> None:
 
 
 async def test_a_target_that_takes_the_call_and_never_answers_is_left_for_the_next() -> None:
-    """A stopped process listens still: who waited for it would wait for ever."""
+    """A stopped process still accepts connections, and would block the client."""
     stopped, part = Part(), Part()
     stopped.answers = False
     patience = replace(QUICK, answer_s=0.2)
@@ -221,7 +221,7 @@ async def test_a_target_that_takes_the_call_and_never_answers_is_left_for_the_ne
 
 
 async def test_a_service_that_is_slower_than_the_patience_is_reached_all_the_same() -> None:
-    """The patience grows: else a busy machine would be asked again and again, and never heard."""
+    """The patience grows; otherwise a busy service would get request after request."""
 
     tried = []
 
@@ -242,7 +242,7 @@ async def test_a_service_that_is_slower_than_the_patience_is_reached_all_the_sam
 
 
 async def test_an_answer_that_comes_after_the_sessions_time_begins_a_session_all_the_same() -> None:
-    """A busy service would otherwise be asked again and again: no consumer would ever own a partition."""
+    """Otherwise a busy service would get request after request, and no consumer a partition."""
 
     class Slow(Part):
         async def Register(self, request: Any, context: Any) -> AsyncIterator[pb.AssignmentCommand]:  # noqa: N802
@@ -260,7 +260,7 @@ async def test_an_answer_that_comes_after_the_sessions_time_begins_a_session_all
 
 
 async def test_where_a_session_has_ended_the_next_target_is_tried_first() -> None:
-    """The one that ended it stops, or has lost its store: it may not answer for long."""
+    """The target that ended the session may be stopping, or may have lost its store."""
     one, other = Part(), Part()
     async with (
         serving(one) as first,
@@ -274,25 +274,25 @@ async def test_where_a_session_has_ended_the_next_target_is_tried_first() -> Non
 
 
 class _Crowded(Part):
-    """Registrations wait for their turn here, and heartbeats are answered where ``beats``."""
+    """An instance with queued registrations that answers heartbeats while ``beats`` is true."""
 
     beats = True
 
     async def Register(self, request: Any, context: Any) -> AsyncIterator[pb.AssignmentCommand]:  # noqa: N802
-        """Later."""
+        """Never answer, like a registration in a queue."""
         self.asked += 1
         await asyncio.Event().wait()
         yield pb.AssignmentCommand()
 
     async def Heartbeat(self, request: Any, context: Any) -> pb.HeartbeatResponse:  # noqa: N802
-        """Of the session that another instance began."""
+        """Confirm the session that a different instance began."""
         if not self.beats:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the store is silent")
         return pb.HeartbeatResponse(known=request.session_id == "s1", lives_ms=self.lives_ms)
 
 
 async def test_a_session_lives_on_while_the_next_registration_waits_for_its_turn() -> None:
-    """Many register at once where an instance has stopped: none loses its partitions by waiting."""
+    """After an instance stops, many consumers register at once; waiting must not cost partitions."""
     first, crowded = Part(lives_ms=600), _Crowded(lives_ms=600)
     now = [100.0]
     async with serving(first) as a, serving(crowded) as b:
@@ -302,7 +302,7 @@ async def test_a_session_lives_on_while_the_next_registration_waits_for_its_turn
             await until(lambda: client.may_work(AT))
             first.end.set()
             await until(lambda: crowded.asked == 1)
-            # The clock advances by half a life after each heartbeat that renewed the session.
+            # the clock advances by half a life after each heartbeat that renewed the session
             for _ in range(5):
                 until_then = client.holdings.until
                 now[0] += 0.3
@@ -313,7 +313,7 @@ async def test_a_session_lives_on_while_the_next_registration_waits_for_its_turn
 
 
 async def test_a_registration_that_waits_for_its_turn_keeps_it_when_the_session_is_over() -> None:
-    """A second try would be the last in the queue."""
+    """A second attempt would be the last in the queue."""
     first, crowded = Part(lives_ms=300), _Crowded(lives_ms=300)
     crowded.beats = False
     async with serving(first) as a, serving(crowded) as b:
@@ -329,7 +329,7 @@ async def test_a_registration_that_waits_for_its_turn_keeps_it_when_the_session_
 async def test_a_service_that_says_nothing_of_sessions_is_believed_as_long_as_the_stream_lives() -> (
     None
 ):
-    """The first assigner's: no heartbeats, no end of the session but the stream's."""
+    """The first assigner has no heartbeats; only the stream's end ends a session."""
     part = Part(lives_ms=0)
     async with serving(part) as target:
         client = AssignerClient(target, "a", retry=QUICK)
@@ -345,7 +345,7 @@ async def test_a_service_that_says_nothing_of_sessions_is_believed_as_long_as_th
 async def test_a_stream_that_falls_silent_is_left_where_it_says_that_it_lives(
     pulse_ms: int,
 ) -> None:
-    """Heartbeats are answered by another instance, it may be; a service without pulses may be silent."""
+    """A second instance may answer heartbeats; a service without pulses may be silent for long."""
     part = Part(lives_ms=600, pulse_ms=pulse_ms)
     async with serving(part) as target, told_by(AssignerClient(target, "a", retry=QUICK)) as told:
         await until(lambda: part.streams == 1)
@@ -355,7 +355,7 @@ async def test_a_stream_that_falls_silent_is_left_where_it_says_that_it_lives(
 
 
 async def test_a_stream_that_says_that_it_lives_is_not_left() -> None:
-    """Nothing else is told over it for long."""
+    """The stream has no other messages for long."""
 
     class Pulsing(Part):
         async def Register(self, request: Any, context: Any) -> AsyncIterator[pb.AssignmentCommand]:  # noqa: N802
@@ -374,7 +374,7 @@ async def test_a_stream_that_says_that_it_lives_is_not_left() -> None:
 
 
 async def test_a_consumer_hears_by_a_heartbeat_that_it_is_replaced() -> None:
-    """The instance that has its stream may be stopped: it would go on for its time to live."""
+    """The stream's instance may be stopped, and the consumer would process for a time to live."""
 
     class Other(Part):
         async def Heartbeat(self, request: Any, context: Any) -> pb.HeartbeatResponse:  # noqa: N802
@@ -396,7 +396,7 @@ async def test_a_consumer_hears_by_a_heartbeat_that_it_is_replaced() -> None:
 
 
 async def test_a_consumer_whose_registration_is_over_stops_before_it_registers_again() -> None:
-    """Other consumers may own its partitions: it worked on until its next registration was answered."""
+    """Other consumers may own its partitions, so it stops before the next registration is answered."""
 
     class Over(Part):
         async def Register(self, request: Any, context: Any) -> AsyncIterator[pb.AssignmentCommand]:  # noqa: N802
@@ -417,7 +417,7 @@ async def test_a_consumer_whose_registration_is_over_stops_before_it_registers_a
 
 
 async def test_a_session_is_confirmed_from_when_its_heartbeat_was_sent() -> None:
-    """The answer may be long on its way: the service counts from when the heartbeat came."""
+    """The answer may be delayed, but the service counts from the heartbeat's arrival."""
     now = [100.0]
 
     async def slow(method: str, request: Any, *, timeout: float) -> pb.HeartbeatResponse:
@@ -432,7 +432,7 @@ async def test_a_session_is_confirmed_from_when_its_heartbeat_was_sent() -> None
 
 
 async def test_a_heartbeat_says_what_is_held() -> None:
-    """The service finds out that it was not heard."""
+    """The service thereby finds consumers with a wrong assignment."""
     heard: list[Any] = []
 
     class Hearing(Part):
@@ -442,14 +442,15 @@ async def test_a_heartbeat_says_what_is_held() -> None:
 
     part = Hearing(lives_ms=600)
     async with serving(part) as target, told_by(AssignerClient(target, "a", retry=QUICK)):
-        # A busy machine may lose the session before its first heartbeat: that one holds nothing.
+        # A busy machine may lose the session before the first heartbeat, whose digest is then
+        # empty.
         await until(lambda: any(one.held.count for one in heard))
     said = next(one.held for one in heard if one.held.count)
     assert (said.count, said.digest) == (1, held([("orders", 1, 0)]).digest)
 
 
 async def test_many_consumers_of_one_process_have_connections_of_their_own() -> None:
-    """A connection takes 128 streams: the 129th consumer would wait for ever."""
+    """A connection has at most 128 streams, so the 129th consumer would wait forever."""
     part = Part()
     server = grpc.aio.server(options=[("grpc.max_concurrent_streams", 2)])
     add_KafkaAssignerServicer_to_server(part, server)
@@ -466,16 +467,16 @@ async def test_many_consumers_of_one_process_have_connections_of_their_own() -> 
 
 
 class _Draining(Part):
-    """Whoever leaves has to wait."""
+    """A service in which a leaving consumer has to wait for its drain."""
 
     async def Deregister(self, request: Any, context: Any) -> pb.DeregisterResponse:  # noqa: N802
-        """Heard."""
+        """Record the request."""
         self.heard.append(request)
         return pb.DeregisterResponse(action=pb.WAIT_FOR_DRAIN)
 
 
 async def test_who_leaves_says_so_to_the_next_session_too() -> None:
-    """The service may have forgotten it with the registration that is over."""
+    """The service may have forgotten the leave with the expired registration."""
     part = _Draining()
     async with serving(part) as target:
         client = AssignerClient(target, "a", retry=QUICK)
@@ -489,7 +490,7 @@ async def test_who_leaves_says_so_to_the_next_session_too() -> None:
 async def test_a_leave_that_takes_too_long_ends_with_what_is_left_lost(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Nobody takes the partitions over: the process may end all the same."""
+    """No consumer takes the partitions over, but the process may still end."""
     part = _Draining()
     async with serving(part) as target:
         client = AssignerClient(target, "a", retry=replace(QUICK, leave_s=0.3))
@@ -511,7 +512,7 @@ async def test_a_leave_that_takes_too_long_ends_with_what_is_left_lost(
 
 
 async def test_a_leave_that_nobody_answers_ends(caplog: pytest.LogCaptureFixture) -> None:
-    """Every instance is down: the registration ends by its time to live."""
+    """All instances are down; the registration ends with its time to live."""
     client = AssignerClient("127.0.0.1:1", "a", retry=replace(QUICK, leave_s=0.3))
 
     async def listen() -> None:
@@ -527,7 +528,7 @@ async def test_a_leave_that_nobody_answers_ends(caplog: pytest.LogCaptureFixture
 async def test_a_process_that_never_registered_leaves_before_leave_s(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It has nothing to hand over: a pod that starts before the service would wait to be killed."""
+    """The process has nothing to hand over; a pod before the service would wait to be killed."""
     client = AssignerClient("127.0.0.1:1", "a", retry=replace(QUICK, answer_s=0.2, leave_s=60.0))
 
     async def listen() -> None:
@@ -556,7 +557,7 @@ async def test_a_registered_process_waits_longer_than_answer_s_for_its_handover(
 async def test_a_service_that_does_not_answer_is_warned_of(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A program without a log configuration shows warnings alone, and waited in silence."""
+    """Without a log configuration, a program shows only warnings."""
     client = AssignerClient("127.0.0.1:1", "a", retry=QUICK)
     async with told_by(client):
         await until(lambda: any(record.levelname == "WARNING" for record in caplog.records))
@@ -565,16 +566,16 @@ async def test_a_service_that_does_not_answer_is_warned_of(
 
 
 class _Dismissing(Part):
-    """Whoever leaves may stop at once, as no other consumer can take the partitions."""
+    """A service in which a leaving consumer may stop at once, as no consumer can take its partitions."""
 
     async def Deregister(self, request: Any, context: Any) -> pb.DeregisterResponse:  # noqa: N802
-        """Stop."""
+        """Let the consumer stop."""
         self.heard.append(request)
         return pb.DeregisterResponse(action=pb.SHUTDOWN_NOW)
 
 
 class _Releases:
-    """Handlers that note the releases, and whether the consumer might still work."""
+    """Handlers that record releases, and whether the consumer may still work."""
 
     def __init__(self, client: AssignerClient) -> None:
         self.client = client
@@ -582,17 +583,17 @@ class _Releases:
         self.owned = asyncio.Event()
 
     async def assigned(self, command: Assigned) -> None:
-        """Note it."""
+        """Note the assignment."""
         self.owned.set()
 
     async def release(self, command: Release) -> int | None:
-        """Note it."""
+        """Record the release."""
         self.done.append((command, self.client.may_work(command.partition)))
         return None
 
 
 async def test_the_last_process_releases_before_run_ends() -> None:
-    """Its job went on after run(), because neither Release nor Lost came."""
+    """Earlier, the job continued after run(), as it received neither Release nor Lost."""
     async with serving(_Dismissing()) as target:
         client = AssignerClient(target, "a", retry=QUICK)
         handlers = _Releases(client)
@@ -612,12 +613,12 @@ class _Stuck(_Releases):
         self.lost_: list[TopicPartition] = []
 
     async def release(self, command: Release) -> int | None:
-        """Wait."""
+        """Block forever."""
         await asyncio.Event().wait()
         return None
 
     async def lost(self, command: Lost) -> None:
-        """Note it."""
+        """Record the partitions."""
         self.lost_ += command.partitions
 
 
@@ -635,7 +636,7 @@ async def test_a_release_at_the_end_is_given_up_after_leave_s_without_heartbeats
 
 
 class _Loses(_Releases):
-    """Handlers whose first call takes until :attr:`go`; they note the partitions that are taken away."""
+    """Handlers that block in their first call until :attr:`go`, and record lost partitions."""
 
     def __init__(self, client: AssignerClient) -> None:
         super().__init__(client)
@@ -643,19 +644,19 @@ class _Loses(_Releases):
         self.lost_: list[TopicPartition] = []
 
     async def assigned(self, command: Assigned) -> None:
-        """Slowly."""
+        """Record, then block."""
         self.owned.set()
         self.lost_ += command.removed
         await self.go.wait()
 
     async def lost(self, command: Lost) -> None:
-        """Note it."""
+        """Record the partitions."""
         self.lost_ += command.partitions
 
 
 @pytest.mark.parametrize("is_lost", [False, True], ids=["another owns it", "the session is over"])
 async def test_a_partition_that_goes_after_the_end_of_a_leave_is_taken_away(is_lost: bool) -> None:
-    """A slow handler reads the end late; the message behind the end was dropped: the work went on."""
+    """A slow handler reads the end late; earlier, a message behind the end was dropped."""
     part = _Dismissing()
     async with serving(part) as target:
         client = AssignerClient(target, "a", retry=QUICK)
@@ -674,10 +675,10 @@ async def test_a_partition_that_goes_after_the_end_of_a_leave_is_taken_away(is_l
 
 
 class _Forgetful(_Draining):
-    """It has forgotten the leave at the second registration, and is busy at that moment."""
+    """A service that forgot the leave by the second registration, and is busy at that moment."""
 
     async def Deregister(self, request: Any, context: Any) -> pb.DeregisterResponse:  # noqa: N802
-        """The second call fails."""
+        """Fail the second call."""
         answer = await super().Deregister(request, context)
         if len(self.heard) == 2:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "busy")
@@ -685,7 +686,7 @@ class _Forgetful(_Draining):
 
 
 async def test_a_leave_is_repeated_until_the_next_session_has_heard_it() -> None:
-    """One failed call left the consumer registered for ten minutes, and it got partitions again."""
+    """Earlier, one failed call left the consumer registered for ten minutes, with partitions."""
     part = _Forgetful()
     async with serving(part) as target:
         client = AssignerClient(target, "a", retry=QUICK)
@@ -697,7 +698,7 @@ async def test_a_leave_is_repeated_until_the_next_session_has_heard_it() -> None
 
 
 async def test_a_leave_beside_a_registration_ends_that_registration_too() -> None:
-    """It succeeded after the leave: the service gave partitions to a process that had ended."""
+    """Earlier, the late registration succeeded, and an ended process got partitions."""
     part = _Dismissing()
     part.answers = False
     async with serving(part) as target:
@@ -711,10 +712,10 @@ async def test_a_leave_beside_a_registration_ends_that_registration_too() -> Non
 
 
 class _Expelling(Part):
-    """It ends a stream as that of an expelled process, once it was told to."""
+    """A service that ends a stream as expelled after :attr:`end`."""
 
     async def Register(self, request: Any, context: Any) -> AsyncIterator[pb.AssignmentCommand]:  # noqa: N802
-        """As any, with another end."""
+        """Send the assignment, then abort."""
         async with contextlib.aclosing(super().Register(request, context)) as commands:
             yield await anext(commands)
             await self.end.wait()
@@ -722,7 +723,7 @@ class _Expelling(Part):
 
 
 async def test_an_expelled_consumer_stops_and_does_not_register_again() -> None:
-    """All it had is lost before its owner hears why."""
+    """Its partitions are lost before the error is raised."""
     part = _Expelling()
     async with serving(part) as target:
         client = AssignerClient(target, "a", retry=QUICK)
@@ -743,7 +744,7 @@ async def test_an_expelled_consumer_stops_and_does_not_register_again() -> None:
 
 
 async def test_a_fault_of_the_client_itself_is_raised_where_its_commands_are_read() -> None:
-    """Nobody waits for commands that no task brings any more."""
+    """Otherwise the reader would wait for commands of an ended task."""
 
     def broken() -> list[tuple[str, int]]:
         raise RuntimeError("no such file")
@@ -755,7 +756,7 @@ async def test_a_fault_of_the_client_itself_is_raised_where_its_commands_are_rea
 
 
 async def test_a_registration_says_what_was_owned_last() -> None:
-    """A service that was gone for long, or has forgotten, gives it back."""
+    """A service that has lost its state can then return the partitions."""
     heard: list[Any] = []
 
     class Hearing(Part):
@@ -777,7 +778,7 @@ async def test_a_registration_says_what_was_owned_last() -> None:
 
 
 def test_a_process_knows_its_highest_epoch_after_it_has_lost_the_partition() -> None:
-    """Its sinks remember that epoch: a service that has lost its store must not grant below it."""
+    """Sinks keep that epoch, so a service with a new store must not grant lower epochs."""
     client = AssignerClient("nowhere:1", "a", clock=lambda: 0.0)
     client.holdings.begin(10.0)
     client.holdings.update([Grant(AT, 70)], (), snapshot=True)
@@ -788,7 +789,7 @@ def test_a_process_knows_its_highest_epoch_after_it_has_lost_the_partition() -> 
 
 
 async def test_who_speaks_when_its_commands_have_ended_waits_for_no_connection() -> None:
-    """There is none any more, and no other comes: leaving waited for ten minutes, acknowledging for ever."""
+    """No connection follows; earlier, a leave waited for ten minutes and an answer forever."""
     warm = Warm(TopicPartition("orders", 0), "h")
     async with AssignerClient("127.0.0.1:1", "a") as client:
         client._inbox.put(None)
@@ -800,7 +801,7 @@ async def test_who_speaks_when_its_commands_have_ended_waits_for_no_connection()
 
 
 async def test_a_token_whose_file_is_away_for_a_moment_ends_no_consumer(tmp_path: Path) -> None:
-    """It is exchanged: heartbeats and registrations go on when it is back."""
+    """While the file is replaced, heartbeats and registrations pause."""
     path = tmp_path / "token"
     path.write_text("one")
     part = Part(lives_ms=60_000)
@@ -817,7 +818,7 @@ async def test_a_token_whose_file_is_away_for_a_moment_ends_no_consumer(tmp_path
 
 
 async def test_a_token_without_a_file_is_an_error_at_the_start(tmp_path: Path) -> None:
-    """It is a wrong path, and no exchange."""
+    """At the start, a missing file means a wrong path."""
     client = AssignerClient("127.0.0.1:1", "a", access=Access(token_file=tmp_path / "none"))
     with pytest.raises(FileNotFoundError):
         await anext(client.commands())

@@ -1,4 +1,4 @@
-"""Heartbeats, the fence and the streams of a client, with an instance that is made by hand."""
+"""Heartbeats, the fence and the streams of a client, with a fake instance."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def unanswered(code: Any = grpc.StatusCode.UNAVAILABLE) -> grpc.aio.AioRpcError:
 
 
 class Stage:
-    """A client's parts; ``answers`` are those to its heartbeats, in turn, the last one for ever."""
+    """A client's parts; ``answers`` are those to its heartbeats in turn, the last one repeated."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -62,7 +62,7 @@ class Stage:
 
     @property
     def now(self) -> float:
-        """Seconds since the beginning."""
+        """Seconds since the start."""
         return asyncio.get_running_loop().time() - 1_000.0
 
     async def _once(self, method: str, request: Any, *, timeout: float = 5.0) -> Any:
@@ -75,7 +75,7 @@ class Stage:
         return pb.HeartbeatResponse(known=answer > 0, lives_ms=max(0, int(answer * 1_000)))
 
     def begin(self, name: str = "s1", *, lives_s: float = 12.0, pulse_ms: int = 0) -> None:
-        """A registration with one partition."""
+        """Begin a session with one partition."""
         said = pb.AssignmentUpdate(
             session_id=name, lives_ms=int(lives_s * 1_000), pulse_ms=pulse_ms
         )
@@ -84,7 +84,7 @@ class Stage:
         self.holdings.update([Grant(T0, 5)], ())
 
     def told(self) -> list[Any]:
-        """The new commands and errors."""
+        """Return the new commands and errors."""
         found = []
         while not self.inbox._queue.empty():
             found.append(self.inbox._queue.get_nowait())
@@ -92,7 +92,7 @@ class Stage:
 
 
 def staged(story: Callable[[Stage], Awaitable[None]], *answers: Any) -> None:
-    """Run a story."""
+    """Run a scenario."""
 
     async def whole() -> None:
         await story(Stage(*answers))
@@ -101,7 +101,7 @@ def staged(story: Callable[[Stage], Awaitable[None]], *answers: Any) -> None:
 
 
 def test_six_heartbeats_are_sent_in_a_time_to_live() -> None:
-    """With the session, the partitions and the time to the next one; answers count from the sending."""
+    """A heartbeat has the session, the partitions and a timeout; its answer counts from its sending."""
 
     async def story(s: Stage) -> None:
         beating = asyncio.create_task(s.heart.beat())
@@ -123,7 +123,7 @@ def test_six_heartbeats_are_sent_in_a_time_to_live() -> None:
 
 @pytest.mark.parametrize("error", [unanswered(), WrongCaller("x"), NotFound("x")])
 def test_a_stream_ends_when_half_of_the_time_to_live_is_left(error: Exception) -> None:
-    """Heartbeats without an answer before then are tried again."""
+    """Unanswered heartbeats before then are repeated."""
 
     async def story(s: Stage) -> None:
         s.begin()
@@ -151,7 +151,7 @@ def test_a_replaced_or_expelled_process_stops_at_once_and_beats_no_more(error: E
 
 
 def test_a_session_that_the_service_does_not_know_is_lost() -> None:
-    """Other consumers may own its partitions; the next stream follows."""
+    """Other consumers may own its partitions; the stream is cancelled."""
 
     async def story(s: Stage) -> None:
         s.begin()
@@ -165,7 +165,7 @@ def test_a_session_that_the_service_does_not_know_is_lost() -> None:
 
 @pytest.mark.parametrize(("answer", "until"), [(30.0, 20.0), (-1, 20.0), (unanswered(), 20.0)])
 def test_an_answer_for_the_session_before_changes_nothing(answer: Any, until: float) -> None:
-    """The next session began while it was under way."""
+    """The next session began while the heartbeat was in flight."""
 
     async def story(s: Stage) -> None:
         s.begin()
@@ -181,7 +181,7 @@ def test_an_answer_for_the_session_before_changes_nothing(answer: Any, until: fl
 
 
 def test_an_answer_after_the_end_of_the_session_does_not_revive_it() -> None:
-    """Its partitions were lost meanwhile: the next stream gets them, or not."""
+    """The partitions are already lost; only the next stream may grant them."""
 
     async def story(s: Stage) -> None:
         s.begin()
@@ -197,7 +197,7 @@ def test_an_answer_after_the_end_of_the_session_does_not_revive_it() -> None:
 
 @pytest.mark.parametrize(("pulse_ms", "ends"), [(100, True), (0, False)])
 def test_a_silent_stream_that_should_pulse_is_left(pulse_ms: int, ends: bool) -> None:
-    """After half a time to live, although heartbeats are answered."""
+    """The stream ends after half a time to live, although heartbeats are answered."""
 
     async def story(s: Stage) -> None:
         s.begin(pulse_ms=pulse_ms)
@@ -212,7 +212,7 @@ def test_a_silent_stream_that_should_pulse_is_left(pulse_ms: int, ends: bool) ->
 
 
 def test_a_registration_that_waits_is_not_cancelled_by_heartbeats_or_the_fence() -> None:
-    """Its turn would be lost; the partitions are lost at their time all the same."""
+    """A new registration would be last in the queue; the partitions are lost on time."""
 
     async def story(s: Stage) -> None:
         s.begin()
@@ -229,7 +229,7 @@ def test_a_registration_that_waits_is_not_cancelled_by_heartbeats_or_the_fence()
 
 
 def test_the_fence_loses_the_partitions_at_their_time_and_ends_the_stream_once() -> None:
-    """Each session again."""
+    """The same holds for the next session."""
 
     async def story(s: Stage) -> None:
         s.begin()
@@ -251,19 +251,19 @@ def test_the_fence_loses_the_partitions_at_their_time_and_ends_the_stream_once()
 
 
 class Told:
-    """A stream of an instance: waits, then messages, then its end."""
+    """A fake stream of an instance: a delay, messages, and an end."""
 
     def __init__(self, first_s: float, messages: list[Any], end: Any, log: list[str]) -> None:
         self.first_s, self.messages, self.end, self.log = first_s, messages, end, log
         self.is_cancelled = asyncio.Event()
 
     def cancel(self) -> None:
-        """End it as gRPC does."""
+        """End the stream, like gRPC."""
         self.is_cancelled.set()
         self.log.append("cancelled")
 
     async def code(self) -> Any:
-        """The status."""
+        """Return the status."""
         return grpc.StatusCode.OK
 
     def __aiter__(self) -> Any:
@@ -287,7 +287,7 @@ class Told:
 
 
 class Instances:
-    """Streams of instances, in turn; each begins at a time, at a target, with a request."""
+    """Fake streams in turn; each start is recorded with its time, target and request."""
 
     def __init__(self, *streams: tuple[float, list[Any], Any], **retry: Any) -> None:
         self.streams = list(streams)
@@ -323,10 +323,10 @@ class Instances:
 
 
 class Waits(Retry):
-    """Waits for as many seconds as the number of the try."""
+    """Waits for as many seconds as the number of the attempt."""
 
     def wait(self, attempt: int, chance: random.Random) -> float:
-        """Return the number of the try."""
+        """Return the number of the attempt."""
         return float(attempt)
 
 
@@ -337,7 +337,7 @@ def first(session: str = "s1", lives_s: float = 12.0) -> pb.AssignmentCommand:
 
 
 def held(story: Callable[[Instances], Awaitable[None]], *streams: Any, **retry: Any) -> None:
-    """Run a story with these streams."""
+    """Run a scenario with these streams."""
 
     async def whole() -> None:
         await story(Instances(*streams, **retry))
@@ -346,7 +346,7 @@ def held(story: Callable[[Instances], Awaitable[None]], *streams: Any, **retry: 
 
 
 def test_one_target_after_another_is_tried_with_longer_waits_until_a_session_begins() -> None:
-    """After a session the waits begin again; the end of a drained consumer is the end."""
+    """After a session the waits start again at 0; the end of a drained consumer is final."""
 
     async def story(i: Instances) -> None:
         await i.streamed.hold()
@@ -367,7 +367,7 @@ def test_one_target_after_another_is_tried_with_longer_waits_until_a_session_beg
 
 
 def test_the_patience_for_a_first_answer_doubles_up_to_32_times() -> None:
-    """And begins anew after a session."""
+    """A silent instance costs 2 s, then 4 s, up to 64 s."""
 
     async def story(i: Instances) -> None:
         holding = asyncio.create_task(i.streamed.hold())
@@ -383,7 +383,7 @@ def test_the_patience_for_a_first_answer_doubles_up_to_32_times() -> None:
 
 @pytest.mark.parametrize("error", [Replaced("x"), Expelled("x"), WrongCaller("x")])
 def test_a_refusal_is_read_and_not_tried_again(error: Exception) -> None:
-    """A replaced or expelled process loses its partitions before."""
+    """A replaced or expelled process first loses its partitions."""
 
     async def story(i: Instances) -> None:
         i.stage.begin()
@@ -395,7 +395,7 @@ def test_a_refusal_is_read_and_not_tried_again(error: Exception) -> None:
 
 
 def test_a_missing_file_of_credentials_is_an_error_at_the_start_alone() -> None:
-    """Later it may be missing while it is replaced."""
+    """Later, a file may be missing while it is replaced."""
 
     async def story(i: Instances) -> None:
         await i.streamed.hold()
@@ -407,7 +407,7 @@ def test_a_missing_file_of_credentials_is_an_error_at_the_start_alone() -> None:
 
 
 def test_a_session_lasts_from_its_request_unless_a_heartbeat_shows_more() -> None:
-    """A heartbeat is sent if less than half of the time is left; patience ends with the answer."""
+    """A heartbeat is sent if less than half of the time is left."""
 
     async def story(i: Instances) -> None:
         holding = asyncio.create_task(i.streamed.hold())
@@ -425,7 +425,7 @@ def test_a_session_lasts_from_its_request_unless_a_heartbeat_shows_more() -> Non
 
 
 def test_a_stream_that_has_answered_outlives_the_patience_for_its_answer() -> None:
-    """The patience is for the first message alone."""
+    """The time limit applies only to the first message."""
 
     async def story(i: Instances) -> None:
         holding = asyncio.create_task(i.streamed.hold())
@@ -440,7 +440,7 @@ def test_a_stream_that_has_answered_outlives_the_patience_for_its_answer() -> No
 def test_failed_tries_are_warned_of_at_the_fifth_and_at_each_doubling(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The first four may be a restart of the service."""
+    """The first four failures may be a restart of the service."""
 
     async def story(i: Instances) -> None:
         holding = asyncio.create_task(i.streamed.hold())
@@ -457,7 +457,7 @@ def test_failed_tries_are_warned_of_at_the_fifth_and_at_each_doubling(
 
 
 class Stub:
-    """An instance's calls: each answer in turn."""
+    """A fake instance that returns its answers in turn."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -473,14 +473,14 @@ class Stub:
 
 
 def connected(*answers: Any) -> tuple[Calls, Stub]:
-    """Calls with a connection."""
+    """Calls with a connection to a fake instance."""
     calls, stub = Calls("c", Access(token="secret"), Waits()), Stub(*answers)
     calls._stub = stub
     return calls, stub
 
 
 async def test_a_call_sends_its_timeout_and_its_token_and_waits_for_a_connection() -> None:
-    """Five seconds if the caller names none; without a further connection it ends."""
+    """The default timeout is five seconds; without any further connection the call fails."""
     calls, stub = connected("one", "two")
     token = (("authorization", "Bearer secret"),)
     assert await calls.once("Ask", "r1") == "one"
@@ -496,7 +496,7 @@ async def test_a_call_sends_its_timeout_and_its_token_and_waits_for_a_connection
 
 
 def test_a_retried_call_is_repeated_until_an_answer_or_a_refusal() -> None:
-    """After waits that grow; a lost connection and an unreadable token count as no answer."""
+    """The waits grow; a lost connection and an unreadable token count as no answer."""
 
     async def story() -> None:
         began = asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""The tasks of the client's handlers: their order, their answers, and their ends."""
+"""The tasks of the client's handlers: their order, their answers and their ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WARM, RELEASE = Warm(T0, "b", 3), Release(T0, "b", 7)
 
 
 class Stage:
-    """Handlers and a client that keep each call with its time; warm-ups and releases take seconds."""
+    """Handlers and a client that record each call with its time; warm-ups and releases take seconds."""
 
     def __init__(self) -> None:
         self.acts: list[tuple[Any, ...]] = []
@@ -40,11 +40,11 @@ class Stage:
         self.jobs = Jobs(client, handlers)
 
     def note(self, *act: Any) -> None:
-        """Keep an act with its time."""
+        """Record an act with its time."""
         self.acts.append((asyncio.get_running_loop().time() - 1_000.0, *act))
 
     async def assigned(self, command: Assigned) -> None:
-        """Keep the call."""
+        """Record the call."""
         self.note("assigned", *(grant.partition for grant in command.added))
 
     async def warm(self, command: Warm) -> None:
@@ -72,7 +72,7 @@ class Stage:
         return 41
 
     async def abort(self, command: AbortWarm) -> None:
-        """Drop for some seconds."""
+        """Drop the state for some seconds."""
         self.note("abort", command.partition, command.handoff_id)
         await asyncio.sleep(self.drop_s)
         if self.error is not None:
@@ -80,16 +80,16 @@ class Stage:
         self.note("dropped", command.partition)
 
     async def standbys(self, command: Standbys) -> None:
-        """Keep the call."""
+        """Record the call."""
         self.note("standbys", *command.partitions)
 
     async def lost(self, command: Lost) -> None:
-        """Keep the call."""
+        """Record the call."""
         self.note("lost", *command.partitions)
 
 
 class Client:
-    """Answers of the service; each is refused with the stage's refusal, if there is one."""
+    """Answers to the service; each is refused with the stage's refusal, if set."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -101,24 +101,24 @@ class Client:
         return self.stage.is_open
 
     async def ready(self, command: Warm) -> bool:
-        """Keep the call."""
+        """Record the call."""
         return await self._say("ready", command.handoff_id)
 
     async def released(self, command: Release, final_offset: int | None = None) -> bool:
-        """Keep the call."""
+        """Record the call."""
         return await self._say("released", command.handoff_id, final_offset)
 
     async def release_failed(self, command: Release, reason: str) -> bool:
-        """Keep the call."""
+        """Record the call."""
         return await self._say("release_failed", command.handoff_id, reason)
 
     async def failed(self, command: Warm, reason: str) -> bool:
-        """Keep the call."""
+        """Record the call."""
         return await self._say("failed", command.handoff_id, reason)
 
 
 def staged(story: Callable[[Stage], Awaitable[None]]) -> list[tuple[Any, ...]]:
-    """Run a story, and return the acts."""
+    """Run a scenario, and return the recorded acts."""
     stage: list[Stage] = []
 
     async def whole() -> None:
@@ -131,13 +131,13 @@ def staged(story: Callable[[Stage], Awaitable[None]]) -> list[tuple[Any, ...]]:
 
 
 def given(*partitions: TopicPartition) -> Assigned:
-    """These partitions are granted."""
+    """An assignment with these partitions."""
     grants = tuple(Grant(partition, 5) for partition in partitions)
     return Assigned({grant.partition: grant for grant in grants}, grants)
 
 
 def test_warm_ups_and_releases_run_beside_each_other_and_are_answered() -> None:
-    """With their hand-offs and the offset."""
+    """The answers have the hand-offs' ids and the released offset."""
 
     async def story(s: Stage) -> None:
         s.warm_s, s.release_s = 3.0, 2.0
@@ -160,7 +160,7 @@ def test_warm_ups_and_releases_run_beside_each_other_and_are_answered() -> None:
 def test_an_error_of_a_handler_is_reported_as_the_failure_of_its_hand_off(
     refusal: Exception | None,
 ) -> None:
-    """With its kind and text; a refused report ends nothing else."""
+    """The report has the error's type and text; a refused report has no further effect."""
 
     async def story(s: Stage) -> None:
         s.error, s.refusal = ValueError("no disk"), refusal
@@ -183,7 +183,7 @@ def test_an_error_of_a_handler_is_reported_as_the_failure_of_its_hand_off(
 
 @pytest.mark.parametrize("kind", ["again", "abort", "grant"])
 def test_a_new_command_ends_the_warm_up_of_its_partition_alone(kind: str) -> None:
-    """A later hand-off, an abort, or a grant: the warm-up has ended before the next call."""
+    """The warm-up ends before the handler of the later hand-off, the abort or the grant is called."""
 
     async def story(s: Stage) -> None:
         s.warm_s = 5.0
@@ -214,7 +214,7 @@ def test_a_new_command_ends_the_warm_up_of_its_partition_alone(kind: str) -> Non
 
 @pytest.mark.parametrize("kind", ["again", "grant", "lost"])
 def test_a_grant_a_loss_and_a_new_release_end_the_release_under_way(kind: str) -> None:
-    """Before their own call; a loss ends the releases of all partitions."""
+    """The release ends before the next call; a loss ends the releases of all partitions."""
 
     async def story(s: Stage) -> None:
         s.release_s = 5.0
@@ -247,7 +247,7 @@ def test_a_grant_a_loss_and_a_new_release_end_the_release_under_way(kind: str) -
 
 
 def test_a_warm_up_waits_for_the_release_of_its_partition() -> None:
-    """The state is written until then; another partition's release does not matter."""
+    """The release still writes the state; releases of different partitions do not matter."""
 
     async def story(s: Stage) -> None:
         s.release_s = 4.0
@@ -268,7 +268,7 @@ def test_a_warm_up_waits_for_the_release_of_its_partition() -> None:
 
 @pytest.mark.parametrize("news", ["none", "abort", "grant"])
 def test_the_state_of_a_hand_off_that_is_over_is_dropped_after_ten_seconds(news: str) -> None:
-    """Unless its abort or a grant comes before."""
+    """An abort or a grant before then cancels the drop."""
 
     async def story(s: Stage) -> None:
         s.is_open = False
@@ -290,7 +290,7 @@ def test_the_state_of_a_hand_off_that_is_over_is_dropped_after_ten_seconds(news:
 
 
 def test_a_grant_waits_for_a_drop_that_has_begun() -> None:
-    """Half of the state may be gone; an error of the drop ends nothing."""
+    """The drop may be half done; an error of the drop has no further effect."""
 
     async def story(s: Stage) -> None:
         s.is_open, s.drop_s = False, 3.0
@@ -312,7 +312,7 @@ def test_a_grant_waits_for_a_drop_that_has_begun() -> None:
 
 
 def test_a_refused_answer_ends_in_silence() -> None:
-    """The next hand-off runs; the state of a refused warm-up is kept."""
+    """No error is raised, and the state of a refused warm-up is kept."""
 
     async def story(s: Stage) -> None:
         s.refusal = NotFound("over")
@@ -324,7 +324,7 @@ def test_a_refused_answer_ends_in_silence() -> None:
 
 
 def test_a_consumer_that_leaves_releases_its_partitions_within_the_time() -> None:
-    """Without answers; releases under way go on; the late ones are lost, sorted."""
+    """The last releases are not answered; running releases continue; late partitions are lost."""
 
     async def story(s: Stage) -> None:
         t2, t3 = TopicPartition("t", 2), TopicPartition("t", 3)
@@ -351,7 +351,7 @@ def test_a_consumer_that_leaves_releases_its_partitions_within_the_time() -> Non
 
 
 def test_a_last_release_that_fails_is_not_lost() -> None:
-    """It is logged, and the rest goes on."""
+    """The error is logged, and the remaining partitions are released."""
 
     async def story(s: Stage) -> None:
         s.error = ValueError("no")
@@ -361,7 +361,7 @@ def test_a_last_release_that_fails_is_not_lost() -> None:
 
 
 def test_the_end_cancels_all_tasks() -> None:
-    """Warm-ups, releases and drops."""
+    """The tasks are warm-ups, releases and drops."""
 
     async def story(s: Stage) -> None:
         s.is_open, s.drop_s = False, 50.0

@@ -1,4 +1,4 @@
-"""The parts of the client: partitions held, commands read, the session, and the requests."""
+"""The parts of the client: holdings, inbox, session and requests."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ RELEASE, STRICT = Release(T0, "b", 7), Release(T0, "b", 8, strict=True)
 
 
 def grants(**epochs: int) -> list[Grant]:
-    """Grants: t0=5 is partition 0 of "t" under epoch 5."""
+    """Build grants: t0=5 is partition 0 of "t" under epoch 5."""
     return [Grant(TopicPartition(name[0], int(name[1:])), epoch) for name, epoch in epochs.items()]
 
 
 def owned(**epochs: int) -> dict[TopicPartition, Grant]:
-    """The same by partition."""
+    """Build grants by partition."""
     return {grant.partition: grant for grant in grants(**epochs)}
 
 
@@ -50,7 +50,7 @@ def digest(**epochs: int) -> Held:
 
 
 def test_each_update_is_told_as_a_difference() -> None:
-    """Added and removed; a partition under a new epoch is in both; an equal grant is in none."""
+    """A partition under a new epoch is added and removed; an equal grant is in neither list."""
     h = Holdings()
     assert h.update(grants(t0=5, t1=5), ()) == Assigned(
         owned(t0=5, t1=5), tuple(grants(t0=5, t1=5))
@@ -66,7 +66,7 @@ def test_each_update_is_told_as_a_difference() -> None:
 
 
 def test_a_snapshot_in_parts_replaces_everything_but_the_partitions_to_release() -> None:
-    """One change at its last part; a second snapshot begins anew, and later changes are changes."""
+    """The last part completes the change; a second snapshot discards the first."""
     h = Holdings()
     h.update(grants(t0=1, t1=2, t2=3), ())
     assert h.update(grants(u0=4), [T0], snapshot=True, more=True, releasing=[T1]) is None
@@ -82,7 +82,7 @@ def test_a_snapshot_in_parts_replaces_everything_but_the_partitions_to_release()
 
 
 def test_a_partition_in_release_is_held_until_it_is_released() -> None:
-    """It is at work and not in the digest; only the newest release ends it."""
+    """The partition is at work but not in the digest; only the newest release ends it."""
     h = Holdings()
     h.begin(100.0)
     h.update(grants(t0=1, t1=2), ())
@@ -102,7 +102,7 @@ def test_a_partition_in_release_is_held_until_it_is_released() -> None:
 
 
 def test_a_partition_granted_during_its_release_is_worked_on_again() -> None:
-    """It is added, even under its epoch; its release does not end it any more."""
+    """The partition is added, even under the same epoch; its old release no longer ends it."""
     h = Holdings()
     h.update(grants(t0=1, t1=2), ())
     h.release(RELEASE)
@@ -113,7 +113,7 @@ def test_a_partition_granted_during_its_release_is_worked_on_again() -> None:
 
 
 def test_a_session_that_is_over_loses_everything_once() -> None:
-    """At the very moment; what was owned is remembered until something is owned again."""
+    """The session ends exactly on time; former partitions are kept until the next assignment."""
     h = Holdings()
     h.begin(100.0)
     assert h.expire(200.0) is None
@@ -131,7 +131,7 @@ def test_a_session_that_is_over_loses_everything_once() -> None:
 
 
 def test_the_end_of_a_session_only_moves_on_until_the_next_one_begins() -> None:
-    """A late answer does not shorten it; a new session may, and drops a half snapshot."""
+    """A late answer does not shorten it; a new session may, and discards an incomplete snapshot."""
     h = Holdings()
     h.update(grants(t0=1), ())
     assert h.until == -math.inf
@@ -159,7 +159,7 @@ class Box:
         )
 
     def take(self, *, is_first: bool = False, **said: Any) -> list[Any]:
-        """Take one message; return the new commands."""
+        """Take a message; return the new commands."""
         self.inbox.take(pb.AssignmentCommand(**said), is_first=is_first)
         return list(self.inbox.rest())
 
@@ -174,7 +174,7 @@ ASKED = pb.ReleasePartition(partition=place(T0), new_owner="b", handoff_id=7)
 
 
 def test_messages_become_commands_and_a_message_without_news_does_not() -> None:
-    """The first assignment of a stream is a snapshot, even an empty one."""
+    """The first assignment of a stream is a snapshot, even if it is empty."""
     box = Box()
     some = pb.AssignmentUpdate(
         assigned=[place(T0)], grants=[pb.Grant(partition=place(T0), epoch=5)]
@@ -200,7 +200,7 @@ def test_messages_become_commands_and_a_message_without_news_does_not() -> None:
 
 
 def test_standbys_in_parts_are_one_command() -> None:
-    """A new stream begins them anew."""
+    """A new stream discards incomplete standbys."""
     box = Box()
     assert box.take(standby=pb.StandbyUpdate(standbys=[place(T0)], more=True)) == []
     box.inbox.begin()
@@ -210,7 +210,7 @@ def test_standbys_in_parts_are_one_command() -> None:
 
 
 def test_a_repeated_command_repeats_its_acknowledgement_alone() -> None:
-    """Of its kind and partition; a new command forgets the acknowledgement of the former one."""
+    """The acknowledgement must match in kind and partition; a new command discards it."""
     box = Box()
     warm = Warm(T1, "b", 3, strict=True)
     assert box.take(warm=WARM) == [warm]
@@ -225,7 +225,7 @@ def test_a_repeated_command_repeats_its_acknowledgement_alone() -> None:
 
 
 def test_a_lost_session_forgets_releases_and_keeps_warm_ups() -> None:
-    """The service repeats both: the release is told again. An abort forgets the warm-up alone."""
+    """The service repeats both; only the release is a new command. An abort forgets the warm-up."""
     box = Box()
     box.take(is_first=True, assignment=pb.AssignmentUpdate(assigned=[place(T0)]))
     assert box.take(release=ASKED) == [RELEASE]
@@ -240,7 +240,7 @@ def test_a_lost_session_forgets_releases_and_keeps_warm_ups() -> None:
 
 
 async def test_errors_and_the_end_are_read_in_their_order() -> None:
-    """The rest behind the end has commands only."""
+    """The commands behind the end have no errors."""
     box = Box()
     for said in (RELEASE, ValueError("x"), None, STRICT, None, ValueError("y"), RELEASE):
         box.inbox.put(said)
@@ -255,7 +255,7 @@ async def test_errors_and_the_end_are_read_in_their_order() -> None:
 
 
 async def test_a_session_is_that_of_its_first_message_with_its_times() -> None:
-    """A former session whose time is over is lost before the next one begins."""
+    """A previous session past its time is lost before the next session begins."""
     now = [100.0]
     box = Box()
     session = Session(box.holdings, box.inbox, lambda: now[0])
@@ -289,7 +289,7 @@ async def test_a_session_is_that_of_its_first_message_with_its_times() -> None:
 
 
 def test_a_stream_that_pulses_is_deaf_after_half_of_the_time_to_live() -> None:
-    """A stream without pulses never is."""
+    """A stream without pulses is never deaf."""
     now = [100.0]
     box = Box()
     session = Session(box.holdings, box.inbox, lambda: now[0])
@@ -304,7 +304,7 @@ def test_a_stream_that_pulses_is_deaf_after_half_of_the_time_to_live() -> None:
 
 
 def test_a_session_that_is_given_up_is_lost_at_once() -> None:
-    """With time left; a second time there is nothing to lose."""
+    """The session has time left; a second give-up loses nothing."""
     box = Box()
     session = Session(box.holdings, box.inbox, lambda: 100.0)
     session.begin(pb.AssignmentUpdate(session_id="s", lives_ms=10_000), until=110.0)
@@ -318,7 +318,7 @@ def test_a_session_that_is_given_up_is_lost_at_once() -> None:
 
 
 def test_a_registration_is_sent_field_by_field(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sorted; the partitions owned last go before those on the disk, up to the limit."""
+    """Fields are sorted; partitions owned last come before those on disk, up to the limit."""
     monkeypatch.setattr(room, "MOST_FORMER", 3)
     registration = Registration(
         topics=("u", "t"),
@@ -363,7 +363,7 @@ def test_a_registration_is_sent_field_by_field(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_each_request_has_the_process_the_group_and_its_hand_off() -> None:
-    """Reasons have at most 1,000 characters; offset 0 is an offset."""
+    """Reasons have at most 1,000 characters; offset 0 counts as an offset."""
     r = Requests("c", "i", "g")
     who: dict[str, Any] = {"consumer_name": "c", "incarnation": "i", "group": "g"}
     warm = Warm(T1, "b", 3)
@@ -392,7 +392,7 @@ def test_each_request_has_the_process_the_group_and_its_hand_off() -> None:
 
 
 def test_messages_are_read_field_by_field() -> None:
-    """Grants by their partition, not by their place; a partition without a grant has epoch 0."""
+    """Grants are matched by partition, not by position; without a grant the epoch is 0."""
     update = pb.AssignmentUpdate(
         assigned=[place(T0), place(T1), place(U0)],
         grants=[
@@ -414,10 +414,10 @@ def test_messages_are_read_field_by_field() -> None:
     ("attempt", "most"), [(0, 0.5), (1, 1.0), (3, 4.0), (4, 7.0), (31, 7.0), (10_000, 7.0)]
 )
 def test_the_waits_between_tries_double_up_to_the_most(attempt: int, most: float) -> None:
-    """A random part of it, from 0 on."""
+    """The wait is a random part of the limit."""
 
     class Chance(random.Random):
-        """Keeps its limits."""
+        """Returns its limits."""
 
         def uniform(self, a: float, b: float) -> float:
             """Return the sum of both limits."""

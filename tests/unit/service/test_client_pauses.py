@@ -1,4 +1,4 @@
-"""Between two registrations: how long a consumer waits, how patient it is, and when it starts anew."""
+"""Pauses between registrations: their length, the client's patience, and their reset."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 
 
 class Pauses(Retry):
-    """Waits for nothing and keeps the numbers of the tries."""
+    """Waits for no time, and records the attempts."""
 
     def wait(self, attempt: int, chance: random.Random) -> float:
-        """Note."""
+        """Record the attempt."""
         TRIES.append(attempt)
         return 0.0
 
@@ -35,9 +35,9 @@ TRIES: list[int] = []
 
 
 async def stayed(*outcomes: Any) -> tuple[list[int], list[float], AssignerClient, list[Any]]:
-    """Let streams end that way in turn ("s": after a session, "": before one), and then well.
+    """Let streams end in turn ("s": after a session, "": before a session), and finally well.
 
-    The tries, the patience of each, the client, and what it told its reader.
+    Return the attempts, the patience of each, the client, and its commands.
     """
     TRIES.clear()
     client = AssignerClient("nowhere:1", "c", retry=Pauses(answer_s=2.0))
@@ -71,7 +71,7 @@ async def test_pauses_and_patience_grow_until_a_session_begins() -> None:
 
 
 async def test_a_refusal_is_told_and_not_tried_again() -> None:
-    """Whoever reads the commands raises it."""
+    """The reader of the commands raises the refusal."""
     refused = NotFound("no such topic")
     tries, _, _, told = await stayed(refused)
     assert (tries, told) == ([], [refused])
@@ -81,7 +81,7 @@ async def test_a_refusal_is_told_and_not_tried_again() -> None:
 async def test_a_consumer_that_another_process_replaces_may_work_on_nothing(
     kind: type[ServiceRefused],
 ) -> None:
-    """Its partitions may be another's by now, though its session has time left."""
+    """A different process may own its partitions, although its session has time left."""
     client = AssignerClient("nowhere:1", "c", retry=Pauses(), clock=lambda: 0.0)
     at = TopicPartition("t", 0)
     client.holdings.begin(60.0)
@@ -98,7 +98,7 @@ async def test_a_consumer_that_another_process_replaces_may_work_on_nothing(
 
 @pytest.mark.parametrize(("lives_ms", "ends_at"), [(10_000, 15.0), (0, float("inf"))])
 async def test_a_session_counts_from_when_it_was_asked_for(lives_ms: int, ends_at: float) -> None:
-    """The service began to count before its answer came; one that names no time keeps the stream's."""
+    """The service counts from the request; without a time, the session ends with the stream."""
     now = [9.0]
     client = AssignerClient("nowhere:1", "c", clock=lambda: now[0])
     at = TopicPartition("t", 0)
@@ -110,7 +110,7 @@ async def test_a_session_counts_from_when_it_was_asked_for(lives_ms: int, ends_a
 
 
 async def test_a_session_that_begins_after_the_last_ones_time_gives_nothing_back() -> None:
-    """The partitions were others' in between; only the new snapshot says which are still its own."""
+    """Other consumers may have owned the partitions, so only the new snapshot counts."""
     client = AssignerClient("nowhere:1", "c", clock=lambda: 20.0)
     at = TopicPartition("t", 0)
     client.holdings.begin(10.0)
@@ -121,7 +121,7 @@ async def test_a_session_that_begins_after_the_last_ones_time_gives_nothing_back
 
 
 async def test_an_answer_for_the_session_before_does_not_end_the_next_stream() -> None:
-    """The heartbeat was on its way while the consumer registered again."""
+    """The heartbeat was in flight while the consumer registered again."""
     client = AssignerClient("nowhere:1", "c")
     client._session.begin(pb.AssignmentUpdate(session_id="s1", lives_ms=60), until=float("inf"))
     ended: list[str] = []
@@ -152,7 +152,7 @@ async def test_an_answer_for_the_session_before_does_not_end_the_next_stream() -
 async def test_a_heartbeat_brings_the_time_of_a_late_answer_up_to_date(
     answer: Any, ends_at: float
 ) -> None:
-    """It counts from the heartbeat, at 17 s; the answer to the request of 5 s is over at 15 s."""
+    """The session counts from the heartbeat at 17 s; the registration's answer ended at 15 s."""
     client = AssignerClient("nowhere:1", "c", clock=lambda: 17.0)
     asked: list[tuple[str, Any]] = []
 
@@ -169,7 +169,7 @@ async def test_a_heartbeat_brings_the_time_of_a_late_answer_up_to_date(
 
 
 def test_an_answer_to_an_earlier_handoff_is_not_sent_for_the_next_one() -> None:
-    """The partition goes a second time: told twice, the client has not stopped work on it yet."""
+    """The client has not yet answered the partition's second hand-off."""
     client = AssignerClient("nowhere:1", "c")
     at = TopicPartition("t", 0)
     sent: list[Any] = []
@@ -185,7 +185,7 @@ def test_an_answer_to_an_earlier_handoff_is_not_sent_for_the_next_one() -> None:
 
 
 async def test_a_partition_that_is_let_go_is_owned_no_more_before_anybody_is_told() -> None:
-    """The acknowledgement may take long to be heard; nothing is committed meanwhile."""
+    """The acknowledgement may take long, and no offset may be committed meanwhile."""
     client = AssignerClient("nowhere:1", "c", clock=lambda: 0.0)
     at = TopicPartition("t", 0)
     client.holdings.begin(60.0)
@@ -204,22 +204,22 @@ async def test_a_partition_that_is_let_go_is_owned_no_more_before_anybody_is_tol
 
 
 class Stream:
-    """A stream that gives one assignment and ends."""
+    """A stream with one assignment."""
 
     async def __aiter__(self) -> AsyncIterator[pb.AssignmentCommand]:
         yield pb.AssignmentCommand(assignment=pb.AssignmentUpdate(session_id="s", snapshot=True))
 
     def cancel(self) -> None:
-        """It has ended."""
+        """Do nothing."""
 
     async def code(self) -> None:
-        """It has ended."""
+        """Do nothing."""
 
 
 async def test_a_process_that_was_registered_before_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Or the service would take it for one that another process of its name has replaced."""
+    """Otherwise the service would regard it as a process that was replaced."""
     asked: list[bool] = []
 
     class Stub:
@@ -239,7 +239,7 @@ async def test_a_process_that_was_registered_before_says_so(
 
 
 async def test_a_handoff_that_was_called_off_is_told_anew_when_it_comes_again() -> None:
-    """A client that knew it already would send its old answer, and warm nothing."""
+    """Otherwise the client would send its old answer without a warm-up."""
     client = AssignerClient("nowhere:1", "c")
     partition = pb.TopicPartition(topic="t", partition=0)
     warm = pb.AssignmentCommand(warm=pb.WarmPartition(partition=partition, handoff_id=1))

@@ -1,4 +1,4 @@
-"""Instances whose wall clocks differ by an hour: deadlines and cool-downs are what the settings say."""
+"""Instances whose wall clocks differ by an hour: deadlines and cooldowns last as configured."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.unit.service.stories import store
 
 
 class _WrongClock(LoopClock):
-    """A machine whose date is wrong."""
+    """A machine with a wrong date."""
 
     def __init__(self, ahead_s: float) -> None:
         self.ahead_s = ahead_s
 
     def wall(self) -> float:
-        """Unix time as this machine has it."""
+        """Return the machine's wrong Unix time."""
         return super().wall() + self.ahead_s
 
 
@@ -42,8 +42,7 @@ async def _skewed(bench: Bench, ahead_s: float, *, topics: int | None = None) ->
 
 @pytest.mark.parametrize("state", [state for state in State if state is not State.GONE])
 def test_a_release_and_an_expulsion_have_their_own_time_after_a_long_warm_up(state: State) -> None:
-    """Else a hand-off after five minutes of warming ended as soon as its owner was expelled, and the warm
-    new owner had warmed in vain."""
+    """Otherwise a hand-off with a long warm-up would end as soon as its owner was expelled."""
     settings = ServiceSettings(handoff_timeout_s=300.0, release_timeout_s=60.0)
     over_at = Seen(1, state, began=1_000.0, since=1_299.0).over_at(settings)
     is_timed_anew = state in (State.RELEASING, State.EXPELLED)
@@ -54,7 +53,7 @@ def test_a_release_and_an_expulsion_have_their_own_time_after_a_long_warm_up(sta
 def test_a_new_leader_with_another_date_ends_no_handoff_before_its_timeout_and_each_at_it(
     ahead_s: float,
 ) -> None:
-    """It ended every hand-off at once where it was ahead, and an hour late where it was behind."""
+    """Earlier, hand-offs ended at once under a fast clock, and an hour late under a slow clock."""
 
     async def story() -> None:
         kept = store()
@@ -80,7 +79,7 @@ def test_a_new_leader_with_another_date_ends_no_handoff_before_its_timeout_and_e
 
 @pytest.mark.parametrize("ahead_s", [3_600.0, -3_600.0])
 def test_a_cool_down_lasts_as_long_whatever_the_dates_of_two_leaders(ahead_s: float) -> None:
-    """The one that writes it is an hour ahead or behind; the next leader reads it."""
+    """The clock of the writing leader is an hour fast or slow; the next leader reads the cooldown."""
 
     async def story() -> None:
         kept = store()

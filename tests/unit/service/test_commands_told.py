@@ -26,7 +26,7 @@ HEARD = client.TopicPartition("orders", 3)
     ],
 )
 def test_a_command_of_a_hand_off_is_heard_with_all_that_was_said(command: Any, heard: Any) -> None:
-    """The other party, the hand-off's id, and whether the new owner waits for the release."""
+    """The fields are the other consumer, the hand-off's id, and strict."""
     listener = client.AssignerClient("nowhere:1", "a")
     first = pb.AssignmentCommand(assignment=pb.AssignmentUpdate(snapshot=True))
     listener._inbox.take(first, is_first=True)

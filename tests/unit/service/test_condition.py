@@ -1,4 +1,4 @@
-"""How an instance is: its health's roles, what its metrics show, and what it logs of moves."""
+"""The condition of an instance: health roles, metrics, and the log of moves."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.unit.service.stories import ALL, AT, HANDOFF, put, store
 
 
 class _Failing(MemoryStore):
-    """While ``leaderless`` nobody becomes the leader; while ``silent`` it answers nothing."""
+    """With ``leaderless`` no instance can lead; with ``silent`` the store does not answer."""
 
     leaderless = silent = False
 
@@ -62,7 +62,7 @@ class _Failing(MemoryStore):
 
 
 async def _well_as(node: AssignerNode) -> set[str]:
-    """The roles of its health that are well."""
+    """The roles in which the instance is healthy."""
     health = Health(Groups.of_one(node))
     await health.look()
     found = set()
@@ -74,7 +74,7 @@ async def _well_as(node: AssignerNode) -> set[str]:
 
 
 def test_readiness_falls_when_nobody_leads_for_long() -> None:
-    """Not at once: a change of leader is no fault. Consumers are served and the process lives meanwhile."""
+    """A short gap between leaders does not count; meanwhile the instance serves and lives."""
 
     async def story() -> None:
         kept = _Failing(clock=LoopClock())
@@ -100,7 +100,7 @@ def test_readiness_falls_when_nobody_leads_for_long() -> None:
 
 
 def test_readiness_falls_when_the_store_is_silent_and_liveness_does_not() -> None:
-    """To restart an instance mends no etcd. The silence's seconds are measured."""
+    """A restart of an instance does not repair etcd; the silence is measured in seconds."""
 
     async def story() -> None:
         kept = _Failing(clock=LoopClock())
@@ -121,7 +121,7 @@ def test_readiness_falls_when_the_store_is_silent_and_liveness_does_not() -> Non
 
 
 def test_an_operators_state_has_the_age_of_the_instances_view() -> None:
-    """While etcd is silent the last known state looked like the present one."""
+    """Without the age, a state from before etcd's silence would look current."""
 
     async def story() -> None:
         kept = _Failing(clock=LoopClock())
@@ -136,7 +136,7 @@ def test_an_operators_state_has_the_age_of_the_instances_view() -> None:
 
             assert await age_s() < 2.0
             kept.silent = True
-            for silent_s in (20.0, 40.0):  # the second answer is not the first one, kept
+            for silent_s in (20.0, 40.0):  # the second answer is computed anew
                 await asyncio.sleep(20.0)
                 assert silent_s - 2.0 < await age_s() < silent_s + 2.0
             kept.silent = False
@@ -148,7 +148,7 @@ def test_an_operators_state_has_the_age_of_the_instances_view() -> None:
 
 
 def test_a_screen_is_told_again_and_again_that_the_store_is_silent() -> None:
-    """Nothing changes meanwhile, and so the screen had no sign that its state was old."""
+    """Without any change, only the age shows that the state is old."""
 
     async def story() -> None:
         kept = _Failing(clock=LoopClock())
@@ -168,7 +168,7 @@ def test_a_screen_is_told_again_and_again_that_the_store_is_silent() -> None:
 
 
 async def test_a_screen_misses_no_change_right_after_its_first_state() -> None:
-    """The change came before the screen listened, and was shown with the next one only."""
+    """Earlier, a change before the first listener appeared only with the next change."""
     kept = MemoryStore()
     node = AssignerNode(kept, quick("/g/"), node_id="n", topics={"t": 1})
     await node._mirror.load()
@@ -186,7 +186,7 @@ async def test_a_screen_misses_no_change_right_after_its_first_state() -> None:
 
 
 def test_the_age_of_a_hand_off_does_not_depend_on_the_leaders_clock() -> None:
-    """It was an hour below 0 where the leader's clock was an hour ahead."""
+    """With a leader an hour ahead, the age was an hour below 0."""
 
     async def story() -> None:
         kept = store()
@@ -205,7 +205,7 @@ def test_the_age_of_a_hand_off_does_not_depend_on_the_leaders_clock() -> None:
 
 
 def test_liveness_falls_when_a_task_of_the_instance_has_ended() -> None:
-    """By a bug of ours: only a restart mends it."""
+    """A bug ended the task, and only a restart repairs the instance."""
 
     async def story() -> None:
         kept = store()
@@ -234,7 +234,7 @@ async def _measured(metrics: PrometheusMetrics, node: AssignerNode) -> None:
 def test_what_is_unowned_unreadable_and_silent_is_measured(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """An alert needs them: partitions that nobody works on, and keys that a newer release wrote."""
+    """Alerts need partitions without an owner, and values that a newer release wrote."""
 
     async def story() -> None:
         kept, metrics = store(), PrometheusMetrics()
@@ -264,7 +264,7 @@ def test_what_is_unowned_unreadable_and_silent_is_measured(
 
 
 def test_the_gauge_of_a_pause_rises_and_falls_with_the_pause() -> None:
-    """One task measures all the while: an alert that never ends would be ignored."""
+    """A single task measures throughout: an alert that never ends would be ignored."""
 
     async def story() -> None:
         kept, metrics = store(), PrometheusMetrics()
@@ -301,7 +301,7 @@ def test_buckets_tell_a_usual_duration_from_a_long_one(
     short_s: float,
     long_s: float,
 ) -> None:
-    """A plan and a call of the store take milliseconds; a hand-off takes minutes."""
+    """A plan and a store call take milliseconds; a hand-off takes minutes."""
     metrics = PrometheusMetrics()
     observe(metrics, short_s)
     observe(metrics, long_s)
@@ -316,7 +316,7 @@ def test_buckets_tell_a_usual_duration_from_a_long_one(
 
 
 def test_a_partition_of_an_earlier_process_counts_as_unowned() -> None:
-    """Its successor of the same name has not been granted it yet."""
+    """Its successor of the same name has no grant yet."""
 
     async def story() -> None:
         kept = store()
@@ -339,7 +339,7 @@ def test_a_partition_of_an_earlier_process_counts_as_unowned() -> None:
 
 
 def test_the_handoffs_under_way_have_ages_by_phase() -> None:
-    """A warm-up may take minutes, a release may not: one age for both would hide the second."""
+    """Warm-ups may take minutes, releases may not, so each phase needs its own age."""
 
     async def story() -> None:
         kept, metrics = store(), PrometheusMetrics()
@@ -367,7 +367,7 @@ def test_the_handoffs_under_way_have_ages_by_phase() -> None:
 def test_a_handoff_that_does_not_come_about_is_counted_by_its_reason(
     trouble: str, outcome: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And the log says that the old owner keeps the partition, and why."""
+    """The log line has the reason and the old owner, as the partition stays there."""
     caplog.set_level(logging.INFO)
 
     async def story() -> None:
@@ -391,7 +391,7 @@ def test_a_handoff_that_does_not_come_about_is_counted_by_its_reason(
 
 
 def test_moves_are_logged_with_their_reason(caplog: pytest.LogCaptureFixture) -> None:
-    """At INFO: who got what, from whom and why, is the first question after an incident."""
+    """The INFO lines have the partition, both owners and the reason."""
     caplog.set_level(logging.INFO)
 
     async def story() -> None:
@@ -423,7 +423,7 @@ def test_moves_are_logged_with_their_reason(caplog: pytest.LogCaptureFixture) ->
 
 
 def test_a_line_names_some_of_many_partitions() -> None:
-    """A group of 100,000 partitions does not fill the log, and each reason has its line."""
+    """A group of 100,000 partitions does not fill the log, and each reason has a line."""
     many = [Bundle((), (), ((f"t/{n}", "given to a"),)) for n in range(bundles.NAMED + 30)]
     first, second = lines([*many, Bundle((), (), (("u/0", "given to b"),))])
     assert first.startswith("t/0, t/1, ")

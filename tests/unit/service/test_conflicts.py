@@ -32,12 +32,12 @@ ASSIGNMENTS = ALL.assignment(AT).rpartition("/t")[0]
 
 
 class Refusing(MemoryStore):
-    """Refuses the first assignments, as if a key had changed a moment before."""
+    """Refuses the first assignments, as after a concurrent change."""
 
     refusals = 3
 
     async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> TxnResult:
-        """Nothing is written, and nothing is there to be seen."""
+        """Refuse without any write."""
         if self.refusals and any(
             isinstance(write, Put) and write.key.startswith(ASSIGNMENTS) for write in writes
         ):
@@ -47,7 +47,7 @@ class Refusing(MemoryStore):
 
 
 def test_a_plan_that_is_refused_is_made_again_though_nothing_has_changed() -> None:
-    """Each partition finds its owner within seconds."""
+    """Each partition gets its owner within seconds."""
 
     async def story() -> None:
         kept = Refusing(clock=LoopClock())
@@ -64,7 +64,7 @@ def test_a_plan_that_is_refused_is_made_again_though_nothing_has_changed() -> No
 
 @pytest.mark.parametrize("phase", [Phase.WARMING, Phase.READY])
 def test_a_handoffs_orphan_is_given_only_while_its_owner_is_still_gone(phase: Phase) -> None:
-    """An owner that registers again meanwhile keeps the partition: it works on it."""
+    """An owner that registers again keeps its partition."""
     handoff = replace(HANDOFF, phase=phase, strict=True)
     view = view_of(Consumer(name="new"), topics={"t": 1}, owners={AT: "old"}, handoffs=[handoff])
     [bundle] = advance(view, (), SETTINGS, 0.0)
@@ -73,7 +73,7 @@ def test_a_handoffs_orphan_is_given_only_while_its_owner_is_still_gone(phase: Ph
 
 
 class LeavesMeanwhile(MemoryStore):
-    """The leader's first assignment arrives between the two writes of its new owner's leave."""
+    """Delays the leader's first assignment until between the two writes of its new owner's leave."""
 
     def __init__(self) -> None:
         super().__init__(clock=LoopClock())
@@ -95,7 +95,7 @@ class LeavesMeanwhile(MemoryStore):
 
 
 def test_a_consumer_that_leaves_gets_no_partition_by_a_plan_from_before() -> None:
-    """It was told to stop at once, and worked: the leader gave the partition to another one meanwhile."""
+    """Earlier, the consumer could stop at once, but got the partition of a concurrent plan."""
 
     async def story() -> None:
         kept = LeavesMeanwhile()
@@ -114,14 +114,14 @@ def test_a_consumer_that_leaves_gets_no_partition_by_a_plan_from_before() -> Non
 
 
 def test_a_partition_is_given_only_while_its_new_owner_is_still_who_it_was() -> None:
-    """A new process of the name would wait for the lease of a process that never had the partition."""
+    """Otherwise a new process of the name would wait for a lease without the partition."""
     view = view_of(Consumer(name="new"), topics={"t": 1})
     [bundle] = rebalance(view, Targets({AT: "new"}, {}), SETTINGS, 0.0)
     assert unchanged(view.consumers["new"].kv) in bundle.compares
 
 
 def test_partitions_for_one_consumer_share_a_compare_of_its_key() -> None:
-    """Four hundred partitions for two consumers are seven transactions; etcd takes 128 compares."""
+    """400 partitions for two consumers are seven transactions; etcd accepts 128 compares."""
     ats = [TopicPartition("t", number) for number in range(400)]
     view = view_of(Consumer(name="a"), Consumer(name="b"), topics={"t": 400})
     wanted = {at: "ab"[at.partition % 2] for at in ats}

@@ -1,4 +1,4 @@
-"""The conformance test: our client keeps every rule, and a client with a bug breaks the rule of that bug."""
+"""The conformance test: our client keeps every rule, and each planted bug breaks its rule."""
 
 from __future__ import annotations
 
@@ -24,38 +24,38 @@ from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from tests.support.assigning.instances import calls_ended
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/reference/service-clients.md"
-#: It stops the whole process of the tests, and with it the stories beside it.
+#: The rule stops the test's whole process, and with it concurrent scenarios.
 ALONE = "freeze"
 
 
 class Noting(Worker):
-    """Keeps its writes in place of printing them."""
+    """Records its writes instead of printing them."""
 
     def __init__(self, client: AssignerClient) -> None:
         super().__init__(client)
         self.written: list[Work] = []
 
     def write(self, partition: Any, epoch: int) -> None:
-        """One write."""
+        """Record a write."""
         at = TopicPartition(partition.topic, partition.partition)
         self.written.append(Work(time.monotonic(), at, epoch))
 
 
 class Inside:
-    """A client in the process of the test."""
+    """A client in the test's process."""
 
     def __init__(self, worker: Noting) -> None:
         self.work = worker.written
 
     async def freeze(self, seconds: float) -> None:
-        """Nothing of the process goes on."""
+        """Block the whole process."""
         time.sleep(seconds)
 
 
 def inside(
     kind: type[AssignerClient] = AssignerClient, worker: type[Noting] = Noting, *, lives: int = 1
 ) -> Start:
-    """Starts a client of this kind; with several ``lives``, another one after each end."""
+    """Start clients of this kind; with several ``lives``, a new run after each end."""
 
     @contextlib.asynccontextmanager
     async def started(target: str, name: str) -> AsyncIterator[Subject]:
@@ -83,7 +83,7 @@ def inside(
 
 
 class Forgetful(AssignerClient):
-    """Makes an incarnation for each registration."""
+    """Bug: a new incarnation for each registration."""
 
     def __init__(self, *said: Any, **options: Any) -> None:
         super().__init__(*said, **options)
@@ -97,7 +97,7 @@ class Forgetful(AssignerClient):
 
 
 class _Hearing(AssignerClient):
-    """Hears a message otherwise."""
+    """A client that changes messages before it reads them."""
 
     def __init__(self, *said: Any, **options: Any) -> None:
         super().__init__(*said, **options)
@@ -110,40 +110,40 @@ class _Hearing(AssignerClient):
         self._inbox.take = heard  # type: ignore[method-assign]
 
     def spoil(self, message: pb.AssignmentCommand, *, is_first: bool) -> None:
-        """The bug."""
+        """Change the message."""
 
 
 class Adding(_Hearing):
-    """Adds a snapshot to what it has."""
+    """Bug: adds a later snapshot to its partitions."""
 
     def spoil(self, message: pb.AssignmentCommand, *, is_first: bool) -> None:
-        """Only the first message of a stream is a snapshot."""
+        """Accept only the first message of a stream as a snapshot."""
         message.assignment.snapshot = message.assignment.snapshot and is_first
 
 
 class Strict(_Hearing):
-    """Ends at a command that it does not know."""
+    """Bug: ends at an unknown command."""
 
     def spoil(self, message: pb.AssignmentCommand, *, is_first: bool) -> None:
-        """Its task ends."""
+        """End the task."""
         if message.WhichOneof("command") is None:
             raise ValueError("what is this?")
 
 
 class Timeless(AssignerClient):
-    """Believes that a registration lives for ever."""
+    """Bug: ignores the time to live."""
 
     def __init__(self, *said: Any, **options: Any) -> None:
         super().__init__(*said, **options)
         self._session.check_time = lambda: False  # type: ignore[method-assign]
 
     def may_work(self, partition: tuple[str, int]) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
 
 class Believing(AssignerClient):
-    """Takes every heartbeat for answered well."""
+    """Bug: takes every heartbeat as confirmed."""
 
     def __init__(self, *said: Any, **options: Any) -> None:
         super().__init__(*said, **options)
@@ -160,7 +160,7 @@ class Believing(AssignerClient):
 
 
 class Patient(AssignerClient):
-    """Waits on a stream that says nothing."""
+    """Bug: waits on a silent stream."""
 
     def __init__(self, *said: Any, **options: Any) -> None:
         super().__init__(*said, **options)
@@ -174,61 +174,61 @@ class Patient(AssignerClient):
 
 
 class FirstEpoch(Noting):
-    """Keeps the first epoch of a partition."""
+    """Bug: keeps the first epoch of a partition."""
 
     async def assigned(self, command: Assigned) -> None:
-        """As it was."""
+        """Ignore new epochs."""
         self.epochs = {p: self.epochs.get(p, g.epoch) for p, g in command.owned.items()}
 
 
 class Greedy(Noting):
-    """Gives nothing back."""
+    """Bug: keeps unassigned partitions."""
 
     async def assigned(self, command: Assigned) -> None:
-        """More and more."""
+        """Only add partitions."""
         self.epochs |= {p: g.epoch for p, g in command.owned.items()}
 
 
 class Unstopped(Noting):
-    """Says that it has released while it goes on."""
+    """Bug: confirms a release before the end of the work."""
 
     async def release(self, command: Release) -> int | None:
-        """Not yet."""
+        """Continue for half a second."""
         asyncio.get_running_loop().call_later(0.5, self.epochs.pop, command.partition, None)
         return 1
 
 
 class Early(Noting):
-    """Works on what it only warms."""
+    """Bug: works on partitions during their warm-up."""
 
     async def warm(self, command: Warm) -> None:
-        """At once."""
+        """Begin the work at once."""
         self.epochs[command.partition] = 1
 
 
 class Done(Noting):
-    """Takes a release for final."""
+    """Bug: regards a release as final."""
 
     async def assigned(self, command: Assigned) -> None:
-        """Without what it has released before."""
+        """Leave out partitions that were released before."""
         gone = getattr(self, "gone", set())
         self.epochs = {p: g.epoch for p, g in command.owned.items() if p not in gone}
 
     async def release(self, command: Release) -> int | None:
-        """For good."""
+        """Remember the release forever."""
         self.gone = {command.partition}
         return await super().release(command)
 
 
 class Deaf(Noting):
-    """Goes on with what is lost."""
+    """Bug: ignores losses."""
 
     async def lost(self, command: Lost) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class Unheeding(Timeless):
-    """Goes on to work when it is refused."""
+    """Bug: continues after a refusal."""
 
     def __init__(self, *said: Any, **options: Any) -> None:
         super().__init__(*said, **options)
@@ -253,9 +253,9 @@ BUGS: dict[str, tuple[Start, ...]] = {
 }
 
 
-@pytest.mark.processes  # a machine that starves the client for three seconds ends its registration
+@pytest.mark.processes  # a client that is paused for three seconds loses its registration
 async def test_our_client_keeps_every_rule() -> None:
-    """The stories are played beside each other."""
+    """The scenarios run concurrently."""
     rules = [rule for rule in RULES if rule != ALONE]
     found = await asyncio.gather(*(broken(rule, inside()) for rule in rules))
     assert {r: how for r, how in zip(rules, found, strict=True) if how} == {}
@@ -264,7 +264,7 @@ async def test_our_client_keeps_every_rule() -> None:
 
 
 async def test_a_client_with_a_bug_breaks_the_rule_of_the_bug() -> None:
-    """Each rule sees a bug at least."""
+    """Each rule detects at least one bug."""
     assert BUGS.keys() == RULES.keys()
     cases = [(rule, bug) for rule, bugs in BUGS.items() for bug in bugs if rule != ALONE]
     found = await asyncio.gather(*(broken(rule, bug, patience_s=4.0) for rule, bug in cases))
@@ -274,13 +274,13 @@ async def test_a_client_with_a_bug_breaks_the_rule_of_the_bug() -> None:
 
 
 def test_the_page_lists_every_rule() -> None:
-    """A foreign client is written from it."""
+    """Authors of foreign clients use this page."""
     assert re.findall(r"^\| `([a-z]+)` \|", PAGE.read_text(), re.MULTILINE) == list(RULES)
 
 
 @pytest.mark.processes
 async def test_the_command_tries_a_client_that_is_a_process() -> None:
-    """The example keeps a rule; a program that never registers breaks it."""
+    """The example client keeps the rule; a program without a registration breaks it."""
     for client, code, said in (
         (["-m", "examples.conformance.client"], 0, "freeze: kept\n"),
         (["-c", "import time; time.sleep(60)"], 1, "freeze: BROKEN: expected: registration 1"),

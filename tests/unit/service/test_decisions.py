@@ -1,4 +1,4 @@
-"""Small decisions of the service, each with the case that tells it from its opposite."""
+"""Small decisions of the service, each with a case for its opposite."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ ANYTHING: Any = None
 def test_a_caller_without_an_incarnation_is_no_process_that_has_one(
     registered: str, is_refused: bool
 ) -> None:
-    """It would drain a process that it is not."""
+    """Otherwise the caller would drain a foreign process."""
     consumer = Consumer(name="a", incarnation=registered)
     if is_refused:
         with pytest.raises(Replaced):
@@ -62,7 +62,7 @@ def test_a_caller_without_an_incarnation_is_no_process_that_has_one(
 
 @pytest.mark.parametrize(("before_s", "count"), [(30.0, 1), (20.0, 0)])
 def test_a_time_to_live_that_is_a_little_longer_is_waited_for(before_s: float, count: int) -> None:
-    """The answer to the later registration may be lost: the process works by the one before."""
+    """If the later answer is lost, the process still relies on the previous registration."""
 
     async def story() -> None:
         kept = store()
@@ -78,7 +78,7 @@ def test_a_time_to_live_that_is_a_little_longer_is_waited_for(before_s: float, c
 
 
 def test_a_consumer_that_drains_no_more_is_not_marked_as_sent_away() -> None:
-    """An operator ended its drain at the same moment: it could be drained and undrained no more."""
+    """With the mark, it could be neither drained nor undrained any more."""
 
     async def story() -> None:
         kept = store()
@@ -103,7 +103,7 @@ def test_a_consumer_that_drains_no_more_is_not_marked_as_sent_away() -> None:
 
 
 def test_a_consumer_keeps_its_own_partition_while_it_cools_down_for_it() -> None:
-    """It has got the partition since, as the only one: to take it away would move it once more."""
+    """The consumer got the partition later, so a change would cost one more move."""
     view = view_of(
         Consumer(name="a"), Consumer(name="b"), topics={"t": 2}, owners={AT: "a", OTHER: "b"}
     )
@@ -113,7 +113,7 @@ def test_a_consumer_keeps_its_own_partition_while_it_cools_down_for_it() -> None
 
 
 def test_a_stuck_consumer_is_overtaken_by_hand_offs_that_began_after_its_own() -> None:
-    """One that began before it and was slow shows nothing: a warm-up would begin twice."""
+    """A hand-off that is merely older and slow shows no stuck consumer."""
     settings = ServiceSettings(handoff_timeout_s=300.0)
     record = Record(settings)
     slow = replace(HANDOFF, new_owner="slow")
@@ -137,7 +137,7 @@ def test_a_stuck_consumer_is_overtaken_by_hand_offs_that_began_after_its_own() -
 def test_the_end_of_a_hand_off_asks_for_a_plan_if_partitions_wait_for_its_place(
     waiting: int, is_due: bool
 ) -> None:
-    """Else each wave of hand-offs waited for the next regular look."""
+    """Otherwise each wave of hand-offs would wait for the next regular plan."""
 
     async def story() -> None:
         view = view_of(Consumer(name="old"), topics={"t": 1}, handoffs=[HANDOFF])
@@ -152,7 +152,7 @@ def test_the_end_of_a_hand_off_asks_for_a_plan_if_partitions_wait_for_its_place(
 
 @pytest.mark.parametrize(("in_kafka", "count"), [(2, 5), (7, 7)])
 def test_a_topic_never_shrinks_to_its_count_in_kafka(in_kafka: int, count: int) -> None:
-    """An operator may have named more; the owners of the last ones would lose them."""
+    """An operator may have configured more partitions, and their owners must keep them."""
     mirror: Any = SimpleNamespace(view=view_of(topics={"t": 5}))
     catalogue = Catalogue(ANYTHING, ALL, ANYTHING, ANYTHING, mirror, {}, None)
     _, [write] = catalogue._followed("t", in_kafka)
@@ -161,7 +161,7 @@ def test_a_topic_never_shrinks_to_its_count_in_kafka(in_kafka: int, count: int) 
 
 
 def test_a_topic_that_kafka_has_again_has_no_mark_of_its_deletion() -> None:
-    """With the mark it would not come back from the configuration when the store loses it."""
+    """With the mark, the configuration could not restore the topic after a loss of the store."""
     view = View(ALL)
     view.apply(Event(ALL.removed("t"), 5, KeyValue(ALL.removed("t"), b"in Kafka", 5, 5)))
     mirror: Any = SimpleNamespace(view=view)
@@ -171,7 +171,7 @@ def test_a_topic_that_kafka_has_again_has_no_mark_of_its_deletion() -> None:
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_the_mark_of_a_leave_stays_while_its_consumer_is_registered(is_there: bool) -> None:
-    """It still holds partitions that no other consumer can take, or is about to."""
+    """The consumer still owns, or is about to own, partitions that no consumer can take."""
     consumers = [Consumer(name="a"), *([Consumer(name="gone")] if is_there else [])]
     view = view_of(*consumers, topics={"t": 1})
     key = ALL.departed("gone")
@@ -182,7 +182,7 @@ def test_the_mark_of_a_leave_stays_while_its_consumer_is_registered(is_there: bo
 
 @pytest.mark.parametrize("vacant_s", [1.0, 20.0])
 def test_a_group_without_a_leader_for_a_leaders_time_to_live_has_none(vacant_s: float) -> None:
-    """The consumers' time to live is another, and longer."""
+    """The consumers' time to live is longer and does not count."""
     now = [100.0]
     clock: Any = SimpleNamespace(monotonic=lambda: now[0])
     mirror: Any = SimpleNamespace(view=View(ALL), heard_at=100.0)
@@ -194,7 +194,7 @@ def test_a_group_without_a_leader_for_a_leaders_time_to_live_has_none(vacant_s: 
 
 @pytest.mark.parametrize("is_registering", [True, False])
 async def test_a_leave_without_a_registration_ends_at_once(is_registering: bool) -> None:
-    """Unless a registration is under way, which may still succeed."""
+    """A registration in flight may still succeed."""
     client = AssignerClient("nowhere:1", "c")
     if is_registering:
         client._streams._stream = object()
@@ -212,7 +212,7 @@ async def test_a_leave_without_a_registration_ends_at_once(is_registering: bool)
 
 
 async def test_a_grant_under_which_the_next_owner_has_committed_is_not_worked_on() -> None:
-    """Its offsets go on from the next owner's: records would be processed twice."""
+    """The next owner has processed the records after the offset already."""
 
     class Coordinator:
         async def fetch_committed_offsets(self, partitions: Any) -> Any:
@@ -228,7 +228,7 @@ async def test_a_grant_under_which_the_next_owner_has_committed_is_not_worked_on
 async def test_a_stream_is_left_when_half_of_the_time_has_no_answer(
     left_s: float, goes_on: bool
 ) -> None:
-    """Another instance may answer; one lost heartbeat is no reason."""
+    """A second instance may answer; one lost heartbeat is not enough."""
     client = AssignerClient("nowhere:1", "c", clock=lambda: 100.0 - left_s)
     client._session.begin(pb.AssignmentUpdate(session_id="s", lives_ms=60_000), until=100.0)
 
@@ -257,7 +257,7 @@ def _stream(*, beats: bool = False) -> Stream:
 
 
 async def test_the_commands_of_a_registration_before_are_not_sent_any_more() -> None:
-    """The same process has another stream: a late grant would undo what that one told."""
+    """The process has a new stream, and a late grant would undo its messages."""
     stream = _stream()
     stream.offer(AbortWarm(AT, 1))
     stream.end(Ended.AGAIN)
@@ -265,7 +265,7 @@ async def test_the_commands_of_a_registration_before_are_not_sent_any_more() -> 
 
 
 def test_a_pulse_is_not_queued_behind_commands() -> None:
-    """The pulses of a slow consumer filled its queue, and it got its assignment again and again."""
+    """Earlier, pulses filled a slow consumer's queue, and it got its assignment repeatedly."""
     stream = _stream(beats=True)
     for _ in range(5):
         stream.pulse()
@@ -273,7 +273,7 @@ def test_a_pulse_is_not_queued_behind_commands() -> None:
 
 
 def test_the_process_before_the_last_one_is_refused_as_replaced() -> None:
-    """Only the last one was: the one before it renewed nothing, and worked on until its time was over."""
+    """Earlier, only the last predecessor was refused, and an older one worked until its fence."""
     process = Consumer(name="a", incarnation="three", replaced=("two", "one"))
     mirror: Any = SimpleNamespace(view=view_of(process, topics={"t": 1}))
     with pytest.raises(Replaced):
@@ -281,7 +281,7 @@ def test_the_process_before_the_last_one_is_refused_as_replaced() -> None:
 
 
 def test_the_parts_of_a_change_do_not_wait_for_each_other() -> None:
-    """Only a snapshot is taken as a whole; a client waits for the end of one that has ``more``."""
+    """Only snapshots are atomic: a client waits for the last part if ``more`` is set."""
     ats = [TopicPartition("t" * 249, number) for number in range(5_000)]
     messages = list(messages_of(Assignment(tuple(Owned(at, 1) for at in ats))))
     assert len(messages) > 1
@@ -289,7 +289,7 @@ def test_the_parts_of_a_change_do_not_wait_for_each_other() -> None:
 
 
 async def test_a_registration_with_less_than_half_of_its_time_left_is_renewed_at_once() -> None:
-    """The first heartbeat would come when that time is over."""
+    """The first heartbeat would come after the end of the session."""
     client = AssignerClient("nowhere:1", "c", clock=lambda: 11.0)
 
     async def once(method: str, request: Any, *, timeout: float) -> Any:
@@ -302,7 +302,7 @@ async def test_a_registration_with_less_than_half_of_its_time_left_is_renewed_at
 
 
 def test_an_owner_that_stopped_at_the_first_record_is_followed_there() -> None:
-    """Offset 0 is an offset: without it the next owner begins at the group's last commit."""
+    """Offset 0 must not be lost: without it the next owner begins at the group's last commit."""
     at = pb.TopicPartition(topic="t", partition=0)
     grants = [pb.Grant(partition=at, epoch=5, start_offset=0)]
     [grant] = grants_of(pb.AssignmentUpdate(assigned=[at], grants=grants))
@@ -310,7 +310,7 @@ def test_an_owner_that_stopped_at_the_first_record_is_followed_there() -> None:
 
 
 def test_the_mark_of_a_dismissed_consumer_is_written_once() -> None:
-    """Each plan wrote it, and each write asked for the next plan."""
+    """Earlier, each plan wrote the mark, and each write caused the next plan."""
     draining = Consumer(name="a", status=Status.DRAINING)
     view = view_of(draining, topics={"t": 1}, owners={AT: "a"})
     assert len(list(tidy(view, Targets({}, {})))) == 1

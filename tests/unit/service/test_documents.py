@@ -1,4 +1,4 @@
-"""The store's keys, values and the view of them: each kind as a whole, and each wrong one."""
+"""The store's keys, values and view: each kind as a whole, and wrong values of each kind."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ DOCUMENTS: list[tuple[Any, Any, Any, dict[str, Any]]] = [
 def test_a_value_is_this_document_and_comes_back(
     dump: Any, load: Any, value: Any, document: dict[str, Any]
 ) -> None:
-    """Fields with default values are left out; 0, "" and no value are three different things."""
+    """Fields with default values are left out; 0, "" and a missing value are distinct."""
     assert json.loads(dump(value)) == document
     assert load(json.dumps({**document, "later": 1}).encode()) == value
 
@@ -142,14 +142,14 @@ WRONG: list[tuple[Any, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("load", "document"), WRONG)
 def test_a_wrong_value_is_unreadable(load: Any, document: dict[str, Any]) -> None:
-    """A missing field, a wrong kind, a number out of range; the same for what is no object."""
+    """The cases: a missing field, a wrong type, a number out of range, no JSON object."""
     assert codec.readable(load, json.dumps(document).encode()) is None
     assert codec.readable(load, b"[1]") is None
     assert codec.readable(load, b"{") is None
 
 
 def test_limits_of_values_are_inclusive() -> None:
-    """A value at its limit is read; a negative claim is left out; a large document is refused."""
+    """A value at its limit is read; negative claims are left out; a large document is refused."""
     handoff = {**DOCUMENTS[3][3], "offset": 2**63 - 1}
     assert codec.load_handoff(json.dumps(handoff).encode()).offset == 2**63 - 1
     topic = {"topic": "t", "partition_count": MAX_PARTITIONS}
@@ -174,7 +174,7 @@ def test_limits_of_values_are_inclusive() -> None:
 def test_a_name_within_its_alphabet_and_length_is_returned(
     check: Any, good: list[str], bad: list[str]
 ) -> None:
-    """Any other name is a bad request."""
+    """All other names are bad requests."""
     assert [check(name) for name in good] == good
     for name in bad:
         with pytest.raises(BadRequest):
@@ -182,7 +182,7 @@ def test_a_name_within_its_alphabet_and_length_is_returned(
 
 
 def test_names_are_escaped_byte_by_byte() -> None:
-    """And a caller's text is one printable line."""
+    """The text of a caller becomes one printable line."""
     assert escape("a-Z_9") == "a-Z_9"
     assert escape("a.b/é~") == "a%2Eb%2F%C3%A9%7E"
     assert one_line("a\tb\x1b[1m\u202ec", 6) == "a b [1"
@@ -190,7 +190,7 @@ def test_names_are_escaped_byte_by_byte() -> None:
     assert [names_itself(one) for one in ("", "~a", "a", "a~")] == [False, False, True, True]
 
 
-#: Key -> the field of the view, and the entry's name there.
+#: Key -> the view's field, the entry's name, and the value.
 PLACES: dict[str, tuple[str, Any, bytes]] = {
     ALL.consumer("c.d"): ("consumers", "c.d", codec.dump_consumer(Consumer(name="c.d"))),
     ALL.assignment(AT): ("assignments", AT, codec.dump_assigned(Assigned(AT, "x"))),
@@ -214,7 +214,7 @@ PLACES: dict[str, tuple[str, Any, bytes]] = {
 
 @pytest.mark.parametrize("key", PLACES)
 def test_each_key_has_its_place_in_the_view_and_leaves_it(key: str) -> None:
-    """Written, unreadable or of another name, and deleted: each change has both sides."""
+    """Written, unreadable or misnamed, and deleted: each change has its before and after."""
     field, name, value = PLACES[key]
     view = View(ALL)
 
@@ -250,14 +250,14 @@ def test_each_key_has_its_place_in_the_view_and_leaves_it(key: str) -> None:
      f"/g/handoffs/t/{MAX_PARTITIONS}", "/g/cooldowns/t/+1/c", "/g/assignments/t/1_0"],
 )  # fmt: skip
 def test_a_key_of_no_known_kind_is_only_kept_raw(key: str) -> None:
-    """A partition has one spelling."""
+    """Each partition has exactly one valid spelling."""
     view = View(ALL)
     assert view.apply(Event(key, 5, KeyValue(key, b"{}", 5, 5))) is None
     assert (list(view.raw), view.unreadable, view.inputs) == ([key], set(), 0)
 
 
 def test_epochs_are_above_the_base_and_offsets_from_before_its_raise_are_left_out() -> None:
-    """The revision that raised the base counts, and not the base itself."""
+    """The revision that raised the base counts, not the base."""
     view = View(ALL)
     assert (view.base, view.raised) == (0, 0)
     assert view.dated(Assigned(AT, "x", 7, 3)) == Assigned(AT, "x", 7, 3)
@@ -270,7 +270,7 @@ def test_epochs_are_above_the_base_and_offsets_from_before_its_raise_are_left_ou
 
 
 def test_counts_of_a_group_are_of_registered_processes() -> None:
-    """Unowned partitions, an idle group, and the ready consumers by name."""
+    """The counts are unowned partitions, an idle group, and the ready consumers by name."""
     a, b = Consumer(name="a", incarnation="a1"), Consumer(name="b", status=Status.DRAINING)
     view = view_of(b, a, Consumer(name="0"), topics={"t": 2, "u": 2})
     assert (unowned(view), is_idle(view)) == (4, True)
@@ -296,7 +296,7 @@ def test_counts_of_a_group_are_of_registered_processes() -> None:
 
 
 def test_the_differences_to_a_listing_are_writes_by_revision_and_then_deletions() -> None:
-    """A key with an equal revision and another value differs; an equal one does not."""
+    """A key with an equal revision but a different value differs too."""
 
     def kv(key: str, revision: int, value: bytes = b"v") -> KeyValue:
         return KeyValue(key, value, revision, revision)
@@ -338,7 +338,7 @@ INPUTS: list[tuple[str, bytes, bytes, bool]] = [
 def test_only_changes_on_which_a_plan_depends_are_counted(
     key: str, one: bytes, two: bytes, counts: bool
 ) -> None:
-    """A creation and a deletion of the same key count unless its kind is none of a plan's."""
+    """Creations and deletions count, except for kinds that no plan reads."""
     view = View(ALL)
     seen = []
     for revision, value in ((5, one), (6, two), (7, None)):
@@ -371,7 +371,7 @@ FRESH = Handoff(AT, "old", "new", Phase.WARMING, 1.0, progress=0.25, offset=3)
 def test_a_hand_off_is_stored_with_the_fields_of_its_new_state_alone(
     to: State, after: Handoff
 ) -> None:
-    """The other fields stay; the reason of an expulsion is kept if there is one."""
+    """All other fields stay; an existing reason of an expulsion is kept."""
     assert advanced(FRESH, to, offset=41, reason="why") == after
     if to is State.EXPELLED:
         kept = replace(FRESH, unreleased="a disk")
@@ -382,7 +382,7 @@ def test_a_hand_off_is_stored_with_the_fields_of_its_new_state_alone(
 
 @pytest.mark.parametrize(("state", "event"), [(s, e) for s in State for e in HandoffEvent])
 def test_strict_mode_differs_only_at_the_readiness(state: State, event: HandoffEvent) -> None:
-    """The old owner releases first; each other step is the same."""
+    """In strict mode the old owner releases first; all other steps are equal."""
     loose, strict = step(state, event), step(state, event, strict=True)
     assert loose == NEXT.get((state, event))
     if loose == (State.READY, Effect.NOTHING):
@@ -412,12 +412,12 @@ def test_strict_mode_differs_only_at_the_readiness(state: State, event: HandoffE
     ],
 )
 def test_the_state_is_that_of_the_furthest_field(fields: dict[str, Any], state: State) -> None:
-    """An empty reason is a reason."""
+    """An empty reason counts as a reason."""
     assert state_of(replace(FRESH, **fields)) is state
 
 
 def test_the_prefix_of_a_group_is_before_each_key() -> None:
-    """Two groups share no key."""
+    """Two groups have no common key."""
     keys = [getattr(Keys(prefix), name)("x") for prefix in ("/g/", "/h/") for name in
             ("consumer", "departed", "resync", "topic", "removed", "replicas")]  # fmt: skip
     assert keys == [f"{prefix}{kind}/x" for prefix in ("/g/", "/h/") for kind in

@@ -1,4 +1,4 @@
-"""A lost race for the leader's key leaves nothing behind."""
+"""A lost election leaves no key and no lease behind."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from tests.unit.service.stories import ALL
 
 
 class LateRead(MemoryStore):
-    """Read before another instance wrote: the key looks free."""
+    """Returns no key on reads, like a read before the winner's write."""
 
     async def get(self, key: str) -> KeyValue | None:
-        """Nothing is there yet."""
+        """Return None."""
         return None
 
 
 async def test_who_loses_the_race_for_the_key_gives_its_lease_back() -> None:
-    """Else each campaign of each instance leaves a lease to the store, which has room for so many."""
+    """Otherwise each campaign would leave a lease, and the store's capacity is limited."""
     store = LateRead(clock=LoopClock())
     anything: Any = None
 
@@ -43,17 +43,17 @@ async def test_who_loses_the_race_for_the_key_gives_its_lease_back() -> None:
 
 
 class SlowAnswer(MemoryStore):
-    """Writes, and the answer takes long."""
+    """Writes, but answers an hour later."""
 
     async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> TxnResult:
-        """As the store, an hour later."""
+        """Write, then delay the answer."""
         result = await super().txn(compares, writes)
         await asyncio.sleep(3_600.0)
         return result
 
 
 async def test_a_stop_beside_a_won_campaign_leaves_no_key_behind() -> None:
-    """The term has not begun, so that nothing else gives the key back: no leader for a time to live."""
+    """The term has not begun, so no other code deletes the key."""
     store = SlowAnswer(clock=LoopClock())
     anything: Any = None
     election = Election(store, ALL, ServiceSettings(), LoopClock(), "a", anything, anything)
@@ -67,16 +67,16 @@ async def test_a_stop_beside_a_won_campaign_leaves_no_key_behind() -> None:
 
 
 class LostAnswer(MemoryStore):
-    """Writes, and the answer does not come back."""
+    """Writes, but loses the answer."""
 
     async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> TxnResult:
-        """As the store, and then the connection is lost."""
+        """Write, then lose the connection."""
         await super().txn(compares, writes)
         raise StoreUnavailable("the answer was lost")
 
 
 async def test_a_campaign_without_an_answer_leaves_no_key_behind() -> None:
-    """It may have been won: nobody would lead until the key's lease runs out."""
+    """The campaign may have been won; a stale key would block elections until its lease ends."""
     store = LostAnswer(clock=LoopClock())
     anything: Any = None
     election = Election(store, ALL, ServiceSettings(), LoopClock(), "a", anything, anything)

@@ -1,4 +1,4 @@
-"""Epochs rise with each store that a group comes to, whatever that store's revisions are."""
+"""Epochs rise with each new store of a group, independent of the store's revisions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.assigning.consumers import Bench, LoopClock, eventually, virt
 
 
 async def life(first_revision: int, seconds: float = 5.0) -> tuple[int, int]:
-    """One group's life on a store of its own; its lowest and its highest epoch."""
+    """Run a group on its own store; return its lowest and highest epoch."""
     kept = MemoryStore(clock=LoopClock(), first_revision=first_revision)
     async with Bench(lambda: kept) as b:
         node = await b.node({"t": 4})
@@ -30,10 +30,10 @@ async def life(first_revision: int, seconds: float = 5.0) -> tuple[int, int]:
 
 @pytest.mark.parametrize("revisions", [(10_000_000, 1), (1, 1), (1, 10_000_000, 1)])
 def test_epochs_rise_from_store_to_store(revisions: tuple[int, ...]) -> None:
-    """From memory to etcd, as the how-to leads: they fell, and every sink refused for good."""
+    """Earlier, epochs fell on a move from memory to etcd, and every sink refused all writes."""
 
     async def story() -> None:
-        await asyncio.sleep(20_000.0)  # so many seconds after 1970
+        await asyncio.sleep(20_000.0)  # seconds after 1970
         highest = 0
         for revision in revisions:
             low, high = await life(revision)
@@ -51,7 +51,7 @@ def test_epochs_rise_from_store_to_store(revisions: tuple[int, ...]) -> None:
 def test_a_consumer_that_had_a_higher_epoch_raises_the_epochs_of_a_new_store(
     ahead: int, is_passed: bool
 ) -> None:
-    """The old store is lost with every instance, and its base was ahead of the clock: sinks refused."""
+    """The store is lost, and its base was ahead of the clock, so sinks would refuse all writes."""
 
     async def story() -> None:
         await asyncio.sleep(20_000.0)
@@ -72,7 +72,7 @@ def test_a_consumer_that_had_a_higher_epoch_raises_the_epochs_of_a_new_store(
 
 
 def test_a_registration_that_raises_the_epochs_begins_above_them() -> None:
-    """Its first grants were below, and a client that compares before it works ended with an error."""
+    """Earlier, its first grants were below, and a client that compares epochs failed."""
 
     async def story() -> None:
         await asyncio.sleep(20_000.0)
@@ -90,7 +90,7 @@ def test_a_registration_that_raises_the_epochs_begins_above_them() -> None:
 
 
 def test_a_consumer_that_reports_its_present_epoch_raises_no_epochs() -> None:
-    """Raised epochs interrupt every owner; the instance of its next stream may be late."""
+    """Raised epochs interrupt every owner, and the next stream's instance may be behind."""
 
     async def story() -> None:
         await asyncio.sleep(20_000.0)
@@ -111,7 +111,7 @@ def test_a_consumer_that_reports_its_present_epoch_raises_no_epochs() -> None:
 
 
 def test_a_group_that_is_there_keeps_its_epochs() -> None:
-    """Raised epochs interrupt every owner: only where no consumer was, nobody is interrupted."""
+    """Raised epochs interrupt every owner, so only a group without consumers raises them."""
 
     async def story() -> None:
         await asyncio.sleep(20_000.0)
@@ -132,7 +132,7 @@ def test_a_group_that_is_there_keeps_its_epochs() -> None:
 
 
 def test_a_clock_that_was_set_back_lowers_no_epoch() -> None:
-    """All were gone, and the first one back registers at an instance whose clock is hours behind."""
+    """All consumers are gone, and the first returns at an instance whose clock is hours behind."""
 
     class Behind(LoopClock):
         def wall(self) -> float:
@@ -158,7 +158,7 @@ def test_a_clock_that_was_set_back_lowers_no_epoch() -> None:
 
 
 def test_who_comes_back_under_raised_epochs_is_not_sent_back_to_where_it_began() -> None:
-    """It has committed under a lower epoch since: it would process those records a second time."""
+    """The owner has committed since, and would process those records twice."""
 
     async def story() -> None:
         await asyncio.sleep(20_000.0)

@@ -1,4 +1,4 @@
-"""The calls of etcd's store, with a channel made by hand: messages, pages, errors, endpoints, tokens."""
+"""The calls of etcd's store on a fake channel: messages, pages, errors, endpoints, tokens."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ LEADER = ("hasleader", "true")
 
 
 def failed(code: grpc.StatusCode, details: str = "x") -> grpc.aio.AioRpcError:
-    """An error of gRPC."""
+    """A gRPC error."""
     none = grpc.aio.Metadata()
     return grpc.aio.AioRpcError(code, none, none, details)
 
 
 class Stream:
-    """A call with messages in both directions."""
+    """A fake call with messages in both directions."""
 
     def __init__(self, answers: list[Any]) -> None:
         self.answers, self.is_cancelled = answers, False
         self.sent: list[Any] = []
 
     async def write(self, request: Any) -> None:
-        """Keep the request."""
+        """Record the request."""
         self.sent.append(request)
 
     async def read(self) -> Any:
-        """The next answer, or the end."""
+        """Return the next answer, or the end."""
         answer = self.answers.pop(0) if self.answers else grpc.aio.EOF
         if isinstance(answer, Exception):
             raise answer
@@ -93,7 +93,7 @@ class Stage:
         return self
 
     def unary_unary(self, path: str, **_: Any) -> Callable[..., Any]:
-        """A single call."""
+        """A unary call."""
         number = self.number
 
         async def call(request: Any, **options: Any) -> Any:
@@ -118,7 +118,7 @@ class Stage:
 
 
 def kv(key: str, revision: int, **more: Any) -> pb.KeyValue:
-    """A key of etcd."""
+    """A key-value pair of etcd."""
     return pb.KeyValue(
         key=key.encode(), value=b"v" + key.encode(), create_revision=revision - 1,
         mod_revision=revision, version=2, **more,
@@ -126,12 +126,12 @@ def kv(key: str, revision: int, **more: Any) -> pb.KeyValue:
 
 
 def read(key: str, revision: int, lease: int = 0) -> KeyValue:
-    """The same as the store's value."""
+    """The same pair as the store returns it."""
     return KeyValue(key, b"v" + key.encode(), revision - 1, revision, 2, lease)
 
 
 async def test_a_key_is_read_field_by_field() -> None:
-    """An absent key is none; each call has the deadline and demands a leader."""
+    """A missing key is None; each call has the deadline and requires a leader."""
     stage = Stage(
         pb.RangeResponse(kvs=[kv("/g/a", 7, lease=9), kv("/g/b", 8)]),
         pb.RangeResponse(),
@@ -145,7 +145,7 @@ async def test_a_key_is_read_field_by_field() -> None:
 
 
 async def test_a_listing_reads_page_after_page_at_the_revision_of_the_first() -> None:
-    """Each page begins after the last key of the former one."""
+    """Each page begins after the last key of the previous page."""
     stage = Stage(
         pb.RangeResponse(header={"revision": 50}, kvs=[kv("/g/a", 7), kv("/g/b", 8)], more=True),
         pb.RangeResponse(header={"revision": 60}, kvs=[kv("/g/c", 9)], more=True),
@@ -162,7 +162,7 @@ async def test_a_listing_reads_page_after_page_at_the_revision_of_the_first() ->
 
 
 async def test_a_page_that_is_too_large_is_asked_for_in_eighths() -> None:
-    """Down to one key; then, and for any other reason, the error is raised."""
+    """The page shrinks down to one key; then, or for any other cause, the error is raised."""
     large = failed(CODE.RESOURCE_EXHAUSTED, "message larger than max")
     stage = Stage(
         large, large, pb.RangeResponse(kvs=[kv("/g/a", 7)], more=True), pb.RangeResponse()
@@ -177,7 +177,7 @@ async def test_a_page_that_is_too_large_is_asked_for_in_eighths() -> None:
 
 
 async def test_a_transaction_is_sent_field_by_field() -> None:
-    """The revision of the answer, whether it succeeded or not."""
+    """The result has the answer's revision in both cases."""
     stage = Stage(
         pb.TxnResponse(succeeded=True, header={"revision": 80}),
         pb.TxnResponse(succeeded=False, header={"revision": 81}),
@@ -214,7 +214,7 @@ async def test_a_transaction_is_sent_field_by_field() -> None:
 
 
 async def test_a_transaction_that_etcd_would_refuse_is_not_sent() -> None:
-    """At 129 compares, at 129 writes, and with a key twice; 128 are sent."""
+    """129 compares, 129 writes or a repeated key are refused; 128 operations are sent."""
     stage = Stage(*[pb.TxnResponse()] * 2)
     compares = [Compare(str(n), Field.VERSION, 0) for n in range(MAX_OPERATIONS + 1)]
     writes = [Put(str(n), b"") for n in range(MAX_OPERATIONS + 1)]
@@ -229,7 +229,7 @@ async def test_a_transaction_that_etcd_would_refuse_is_not_sent() -> None:
 
 @pytest.mark.parametrize(("ttl_s", "asked"), [(2.0, 2), (2.1, 3), (0.2, 1), (0.0, 1)])
 async def test_a_lease_is_granted_for_whole_seconds(ttl_s: float, asked: int) -> None:
-    """The granted time counts; an error in the answer is one."""
+    """The granted time counts; an error in the answer is raised."""
     stage = Stage(
         pb.LeaseGrantResponse(ID=77, TTL=5),
         pb.LeaseGrantResponse(error="no"),
@@ -247,7 +247,7 @@ async def test_a_lease_is_granted_for_whole_seconds(ttl_s: float, asked: int) ->
 
 
 async def test_what_is_already_gone_is_no_error() -> None:
-    """A revoked lease, and a compacted revision; other errors are raised."""
+    """A revoked lease and a compacted revision are no errors; other errors are raised."""
     gone, compacted = (
         failed(CODE.NOT_FOUND, "lease not found"),
         failed(CODE.OUT_OF_RANGE, "compacted"),
@@ -279,7 +279,7 @@ async def test_what_is_already_gone_is_no_error() -> None:
 async def test_a_renewal_is_one_message_on_a_stream_of_its_own(
     answers: list[Any], expected: Any, number: int
 ) -> None:
-    """With the shorter deadline; its stream is cancelled in any case; no answer turns to the next."""
+    """The shorter deadline counts; the stream is always cancelled; silence changes the endpoint."""
     stage = Stage(list(answers), pb.RangeResponse(), deadline_s=3.0)
     if isinstance(expected, float):
         assert await stage.store.keep_alive(77, timeout_s=1.5) == expected
@@ -324,7 +324,7 @@ async def test_a_renewal_is_one_message_on_a_stream_of_its_own(
 async def test_each_answer_of_etcd_has_its_error(
     code: grpc.StatusCode, details: str, error: type[Exception], turns: bool
 ) -> None:
-    """Only an endpoint that does not do its work is left for the next one."""
+    """Only an endpoint that cannot serve is left for the next endpoint."""
     stage = Stage(failed(code, details), pb.RangeResponse())
     with pytest.raises(error) as raised:
         await stage.store.txn([], [Put("a", b""), Put("b", b"", 9)])
@@ -339,7 +339,7 @@ async def test_each_answer_of_etcd_has_its_error(
 
 
 async def test_the_endpoints_are_used_in_turn_and_one_alone_for_ever() -> None:
-    """Each failure turns once."""
+    """Each failure moves on by one endpoint."""
     down = failed(CODE.UNAVAILABLE)
     for endpoints, used in ((3, [0, 1, 2, 3, 4]), (1, [0, 0, 0, 0, 0])):
         stage = Stage(*[down] * 4, pb.RangeResponse(), endpoints=endpoints)
@@ -351,7 +351,7 @@ async def test_the_endpoints_are_used_in_turn_and_one_alone_for_ever() -> None:
 
 
 async def test_a_user_gets_a_token_once_and_anew_after_a_refusal_and_at_the_next_endpoint() -> None:
-    """Every call carries it."""
+    """Every call carries the token."""
     ok = pb.RangeResponse()
     stage = Stage(
         pb.AuthenticateResponse(token="t1"), ok, ok, failed(CODE.UNAUTHENTICATED),
@@ -375,7 +375,7 @@ async def test_a_user_gets_a_token_once_and_anew_after_a_refusal_and_at_the_next
 
 
 async def test_a_user_is_not_checked_while_authentication_is_off() -> None:
-    """Its calls carry no token; any other refusal of the user is raised."""
+    """Calls carry no token; any other refusal of the user is raised."""
     stage = Stage(
         failed(CODE.FAILED_PRECONDITION, "etcdserver: authentication is not enabled"),
         pb.RangeResponse(), pb.RangeResponse(), user="u",
@@ -398,12 +398,12 @@ def changed(*events: pb.Event, **more: Any) -> pb.WatchResponse:
 
 
 def put(key: str, revision: int) -> pb.Event:
-    """A write."""
+    """A put event."""
     return pb.Event(type=pb.Event.PUT, kv=kv(key, revision))
 
 
 async def test_a_watch_begins_at_its_revision_and_joins_fragments() -> None:
-    """Messages without events are passed over; the revision is that of the last event."""
+    """Messages without events are skipped; the revision is that of the last event."""
     deletion = pb.Event(type=pb.Event.DELETE, kv=pb.KeyValue(key=b"/g/b", mod_revision=12))
     stage = Stage(
         [
@@ -450,7 +450,7 @@ async def test_a_watch_begins_at_its_revision_and_joins_fragments() -> None:
 async def test_a_watch_that_ends_says_why(
     answers: list[Any], error: type[Exception], text: str, number: int
 ) -> None:
-    """A compacted history is no fault of the endpoint; the others turn to the next one."""
+    """A compacted history is no fault of the endpoint; all other ends change the endpoint."""
     stage = Stage(answers, pb.RangeResponse(), deadline_s=0.05)
     with pytest.raises(error, match=text):
         await anext(stage.store.watch("/g/", 10))
@@ -460,7 +460,7 @@ async def test_a_watch_that_ends_says_why(
 
 
 async def test_a_closed_store_is_not_asked_any_more() -> None:
-    """Every kind of call."""
+    """All kinds of calls are refused."""
     stage = Stage()
     await stage.store.close()
     for call in (stage.store.get("a"), stage.store.keep_alive(5), stage.store.version()):
@@ -473,5 +473,5 @@ async def test_a_closed_store_is_not_asked_any_more() -> None:
     [(b"/g/", b"/g0"), (b"a\xff", b"b"), (b"\xff\xff", b"\0"), (b"a\xfe", b"a\xff")],
 )
 def test_the_end_of_a_prefix_is_the_first_key_behind_it(prefix: bytes, end: bytes) -> None:
-    """The last byte that can rise, rises; without one, every key follows."""
+    """The last byte below 255 is incremented; without one, the range has no end."""
     assert etcd._end_of(prefix) == end

@@ -1,4 +1,4 @@
-"""The certificates for etcd are read again when their files change; calls under way go on."""
+"""The certificates for etcd are read again when their files change; running calls continue."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATIENCE_S = 20.0
 
 
 class _Etcd(grpc.GenericRpcHandler):
-    """Notes the certificate of each call; a watch gets an event whenever ``changed`` is set."""
+    """Records the certificate of each call; a watch gets an event whenever ``changed`` is set."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -61,7 +61,7 @@ class _Etcd(grpc.GenericRpcHandler):
 async def etcd_of(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[tuple[EtcdStore, _Etcd, Pair, Authority]]:
-    """A store that looks at its files before each call, its etcd, its pair and what signs pairs."""
+    """Yield a store that checks its files before each call, its etcd, its pair and the CA."""
     monkeypatch.setattr(access, "LOOK_S", 0.0)
     authority, etcd, server = Authority(folder), _Etcd(), grpc.aio.server()
     own, pair = authority.sign("etcd"), authority.sign("one")
@@ -91,7 +91,7 @@ async def etcd_of(
 async def test_the_next_call_shows_the_certificate_that_replaced_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a new certificate beside the old key, as halfway through an exchange, it shows the first."""
+    """With a new certificate beside the old key, the store still presents the first pair."""
     async with etcd_of(tmp_path, monkeypatch) as (store, etcd, pair, authority):
         await store.get("/g/a")
         two = authority.sign("two")
@@ -105,7 +105,7 @@ async def test_the_next_call_shows_the_certificate_that_replaced_the_first(
 async def test_a_watch_outlives_the_exchange_of_its_certificate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its connection stays open until the watch ends, and is closed then."""
+    """Its connection stays open until the watch ends."""
     async with etcd_of(tmp_path, monkeypatch) as (store, etcd, pair, authority):
         watch = store.watch("/g/", 1)
 
@@ -127,7 +127,7 @@ async def test_a_watch_outlives_the_exchange_of_its_certificate(
 
 
 def test_a_file_without_certificates_is_refused_by_its_flag(tmp_path: Path) -> None:
-    """Before anything is connected."""
+    """The error comes before any connection."""
     words = tmp_path / "words.pem"
     words.write_text("words")
     with pytest.raises(ConfigError, match="--etcd-ca"):

@@ -1,4 +1,4 @@
-"""Etcd's endpoints: which one is asked next, and that none is connected to twice."""
+"""Etcd's endpoints: the next endpoint after an error, and one connection per endpoint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from faust_assigner.service.store.etcd_api import etcd_pb2 as pb
 
 
 def closed_ports(count: int) -> list[str]:
-    """Addresses of loopback at which nobody listens."""
+    """Loopback addresses without a listener."""
     found = []
     for _ in range(count):
         with socket.socket() as taken:
@@ -26,7 +26,7 @@ def closed_ports(count: int) -> list[str]:
 
 
 async def test_an_error_says_which_etcd_it_was() -> None:
-    """Whoever reads it may have several, and a Kafka and the service besides."""
+    """A system may have several etcds, a Kafka and the service."""
     store = EtcdStore(EtcdAccess(endpoints=("127.0.0.1:1", "127.0.0.1:2"), deadline_s=1.0))
     for number in (1, 2):
         with pytest.raises(StoreUnavailable, match=f"etcd at 127.0.0.1:{number}: UNAVAILABLE"):
@@ -48,7 +48,7 @@ async def test_a_failed_call_is_observed_with_the_name_of_its_error() -> None:
 
 
 async def test_an_outage_opens_no_connection_after_the_other() -> None:
-    """Each endpoint has one, however often it is tried."""
+    """Each endpoint has one connection, even after several attempts."""
     store = EtcdStore(EtcdAccess(endpoints=tuple(closed_ports(3)), deadline_s=2.0))
     for _ in range(12):
         with pytest.raises(StoreUnavailable):
@@ -58,7 +58,7 @@ async def test_an_outage_opens_no_connection_after_the_other() -> None:
 
 
 async def test_calls_that_fail_together_turn_to_one_next_endpoint() -> None:
-    """And not past it, to one that was found dead before."""
+    """Simultaneous failures must not skip the next endpoint."""
     store = EtcdStore(EtcdAccess(endpoints=tuple(closed_ports(3)), deadline_s=2.0))
     await asyncio.gather(*(store.get("/a") for _ in range(5)), return_exceptions=True)
     assert store._number == 1
@@ -76,7 +76,7 @@ async def test_calls_that_fail_together_turn_to_one_next_endpoint() -> None:
     ],
 )
 async def test_a_refusal_is_an_error_and_no_outage(code: grpc.StatusCode, details: str) -> None:
-    """The token is asked for anew, and the next endpoint, which would refuse as well, is not tried."""
+    """A new token is requested; the next endpoint would refuse too, so it is not tried."""
     store = EtcdStore(EtcdAccess(endpoints=tuple(closed_ports(2))))
     store._token = "old"
     refusal = grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details)
@@ -88,7 +88,7 @@ async def test_a_refusal_is_an_error_and_no_outage(code: grpc.StatusCode, detail
 
 
 class _Large(EtcdStore):
-    """Twenty keys, of which three fit into a message."""
+    """Has twenty keys; only three fit into a message."""
 
     async def _call(self, path: str, request: Any, response: Any) -> Any:
         keys = [key for number in range(20) if (key := f"/a/{number:02}".encode()) >= request.key]
@@ -102,7 +102,7 @@ class _Large(EtcdStore):
 
 
 async def test_a_listing_of_large_values_comes_in_smaller_pages() -> None:
-    """It would fail for ever otherwise, and no instance could start."""
+    """Otherwise the listing would always fail, and no instance could start."""
     listing = await _Large(EtcdAccess(endpoints=("127.0.0.1:1",))).list("/a/")
     assert [kv.key for kv in listing.items] == [f"/a/{number:02}" for number in range(20)]
 
@@ -125,5 +125,5 @@ async def test_a_listing_of_large_values_comes_in_smaller_pages() -> None:
 def test_releases_whose_paused_leader_ends_living_leases_are_known(
     version: str, loses: bool
 ) -> None:
-    """The bounds are those of etcd's change logs."""
+    """The bounds come from etcd's change logs."""
     assert loses_leases(version) is loses

@@ -1,4 +1,4 @@
-"""One member of etcd that cannot serve: the next endpoint is asked, and no watch waits there for ever."""
+"""An etcd member that cannot serve: the next endpoint is used, and no watch blocks forever."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ PATIENCE_S = 10.0
 
 
 class _Member(grpc.GenericRpcHandler):
-    """An etcd of two calls. ``fault`` is how it fails: "" where it does not."""
+    """An etcd with two methods. ``fault`` is its kind of failure, "" for none."""
 
     def __init__(self, fault: str = "") -> None:
         self.fault = fault
         self.calls = 0
 
     def service(self, details: Any) -> Any:
-        """Every call is a stream, or one message."""
+        """Return the handler of a call."""
         self.calls += 1
         call = {"/etcdserverpb.Watch/Watch": (self._watch, pb.WatchRequest)} | {
             "/etcdserverpb.Lease/LeaseKeepAlive": (self._renew, pb.LeaseKeepAliveRequest)
@@ -53,7 +53,7 @@ class _Member(grpc.GenericRpcHandler):
         if self.fault == "cancels":
             yield pb.WatchResponse(canceled=True, cancel_reason="etcdserver: no leader")
         elif self.fault == "no leader":
-            await asyncio.Event().wait()  # silent: nothing is replicated to it
+            await asyncio.Event().wait()  # silent: the member receives no replicated changes
         elif self.fault != "ends":
             kv = {"key": b"/g/a", "mod_revision": 7, "create_revision": 7}
             yield pb.WatchResponse(events=[{"kv": kv}])
@@ -67,7 +67,7 @@ class _Member(grpc.GenericRpcHandler):
 
 @contextlib.asynccontextmanager
 async def _members(fault: str) -> AsyncIterator[tuple[EtcdStore, _Member, _Member]]:
-    """A store that asks a faulty member first, and a healthy one after it."""
+    """Yield a store whose first member is faulty and whose second is healthy."""
     servers, members, endpoints = [], (_Member(fault), _Member()), []
     for member in members:
         server = grpc.aio.server()
@@ -96,7 +96,7 @@ async def _first_key(store: EtcdStore) -> str:
     "fault", ["no leader", "cancels", "ends", "UNKNOWN", "INTERNAL", "CANCELLED"]
 )
 async def test_a_watch_that_a_member_cannot_serve_is_made_at_the_next_one(fault: str) -> None:
-    """A member that is cut off from its peers accepts a watch and never hears of a change."""
+    """A member without its peers accepts a watch and never sends an event."""
     async with _members(fault) as (store, faulty, healthy):
         with pytest.raises(StoreUnavailable):
             await _first_key(store)
@@ -106,7 +106,7 @@ async def test_a_watch_that_a_member_cannot_serve_is_made_at_the_next_one(fault:
 
 @pytest.mark.parametrize("fault", ["no leader", "ends", "UNKNOWN"])
 async def test_a_lease_that_a_member_cannot_renew_is_renewed_at_the_next_one(fault: str) -> None:
-    """Its answers cost time to live while they are repeated at the same member."""
+    """Retries at the same member would use up the time to live."""
     async with _members(fault) as (store, faulty, healthy):
         with pytest.raises(StoreUnavailable):
             await store.keep_alive(1)

@@ -1,4 +1,4 @@
-"""An old owner that does not release: its session ends, and the new owner works when its lease is over."""
+"""An old owner without a release: its session ends, and the new owner starts after its lease."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from faust_assigner.service.store.memory import MemoryStore
 from tests.support.assigning.consumers import Bench, Helper, eventually, virtually
 from tests.unit.service.stories import store
 
-#: A lease that is renewed every 5 s has 25 to 30 s left at any time.
+#: A lease that is renewed every 5 s always has 25 to 30 s left.
 TIMES: dict[str, Any] = {
     "strict": True,
     "consumer_ttl_s": 30.0,
@@ -29,7 +29,7 @@ TIMES: dict[str, Any] = {
 
 
 def staged(story: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
-    """Run a story on a store of its own, on virtual time."""
+    """Run a scenario with its own store, in virtual time."""
 
     async def play() -> None:
         kept = store()
@@ -41,13 +41,13 @@ def staged(story: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
 
 
 async def begin(b: Bench, node: AssignerNode, name: str, incarnation: str, **does: Any) -> Helper:
-    """One more process, connected."""
+    """Start and connect a process."""
     wishes = Consumer(name=name, incarnation=incarnation)
     return await b.consumer(node, name, consumer=wishes, **does)
 
 
 async def expelled(b: Bench, node: AssignerNode, partitions: int = 2) -> tuple[Helper, Helper]:
-    """An old owner ``a`` that has just been expelled, and the new owner ``b``."""
+    """Return an old owner ``a`` that has just been expelled, and the new owner ``b``."""
     old = await begin(b, node, "a", "one", releases=False)
     await b.settles(partitions)
     new = await begin(b, node, "b", "x")
@@ -57,7 +57,7 @@ async def expelled(b: Bench, node: AssignerNode, partitions: int = 2) -> tuple[H
 
 
 def test_an_old_owner_that_does_not_release_in_time_is_expelled() -> None:
-    """Not before its time is over."""
+    """The session lasts until the release timeout."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 2}, **TIMES)
@@ -74,7 +74,7 @@ def test_an_old_owner_that_does_not_release_in_time_is_expelled() -> None:
 
 
 def test_the_warm_new_owner_gets_the_partition_when_the_lease_is_over() -> None:
-    """It is asked once and not punished; nobody works on the partition before the lease has run out."""
+    """The new owner is asked once, without a cooldown, and starts after the old owner's lease."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 2}, **TIMES)
@@ -90,7 +90,7 @@ def test_the_warm_new_owner_gets_the_partition_when_the_lease_is_over() -> None:
 
 
 def test_a_release_that_fails_is_not_waited_for() -> None:
-    """The old owner says so: its session ends at once, though its time is not over."""
+    """The old owner reports the failure, and its session ends before the release timeout."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 2}, **TIMES | {"release_timeout_s": 90.0})
@@ -118,7 +118,7 @@ def test_a_release_that_fails_is_not_waited_for() -> None:
 
 
 def test_a_release_that_failed_under_an_older_epoch_is_refused() -> None:
-    """The partition has come back since: its owner works on it."""
+    """The owner has got the partition again under a newer epoch."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 2}, **TIMES)
@@ -138,7 +138,7 @@ def test_a_release_that_failed_under_an_older_epoch_is_refused() -> None:
 
 
 def test_the_time_for_a_release_begins_when_it_is_asked_for() -> None:
-    """However long the warm-up took: a healthy owner is not expelled for a slow new owner."""
+    """A long warm-up of the new owner does not shorten the old owner's release timeout."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 2}, **TIMES)
@@ -156,7 +156,7 @@ def test_the_time_for_a_release_begins_when_it_is_asked_for() -> None:
 
 
 def test_several_releases_that_are_late_at_once_end_the_session_once() -> None:
-    """Each would write the same keys: a store takes none of it."""
+    """Each expulsion would write the same keys, which a store refuses."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 8}, **TIMES)
@@ -169,7 +169,7 @@ def test_several_releases_that_are_late_at_once_end_the_session_once() -> None:
 
 
 def test_of_partitions_that_travel_together_none_is_given_up() -> None:
-    """One was released and the other was not: both come to the new owner."""
+    """One of the pair was released, the second was not; the new owner gets both."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 2, "u": 2}, **TIMES)
@@ -237,7 +237,7 @@ CALLS = [
 
 
 class _Late:
-    """The store as an instance sees it that hears of what is written an hour later."""
+    """The store of an instance that receives events an hour late."""
 
     def __init__(self, kept: MemoryStore) -> None:
         self._kept = kept
@@ -246,13 +246,13 @@ class _Late:
         return getattr(self._kept, name)
 
     async def watch(self, prefix: str, start_revision: int) -> AsyncIterator[Batch]:
-        """As the store, late."""
+        """Watch the store with a delay."""
         async for batch in self._kept.watch(prefix, start_revision):
             await asyncio.sleep(3_600.0)
             yield batch
 
 
-#: A heartbeat at an instance that has not heard of it yet renews the lease: it is waited for longer.
+#: A late instance still renews the lease on a heartbeat, so the lease ends later.
 WHEN = ["at once", "by a late instance", "replaced", "much later"]
 ASKED = [
     (call, when)
@@ -264,7 +264,7 @@ ASKED = [
 
 @pytest.mark.parametrize(("call", "when"), ASKED)
 def test_an_expelled_process_is_refused_whatever_it_asks_for(call: str, when: str) -> None:
-    """By one error; also when a new process has its name, and when its lease ran out long ago."""
+    """The error is the same with a new process under the name, and long after the lease."""
 
     async def story(b: Bench) -> None:
         node = asked_at = await b.node({"t": 4}, **TIMES)
@@ -286,7 +286,7 @@ def test_an_expelled_process_is_refused_whatever_it_asks_for(call: str, when: st
 
 
 def test_a_new_process_of_the_name_is_let_in() -> None:
-    """A restart is the way back; while the old lease runs it has none of the old partitions."""
+    """A restart is the way back; the old partitions are blocked while the old lease runs."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 2}, **TIMES)
@@ -301,7 +301,7 @@ def test_a_new_process_of_the_name_is_let_in() -> None:
 
 
 def test_a_client_without_an_incarnation_is_refused_until_its_lease_is_over() -> None:
-    """The service cannot tell it from a new process of its name: it may come again then."""
+    """The service cannot distinguish it from a new process until the lease ends."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 2}, **TIMES)
@@ -319,7 +319,7 @@ def test_a_client_without_an_incarnation_is_refused_until_its_lease_is_over() ->
 
 
 def test_a_draining_owner_that_does_not_release_is_not_told_that_it_is_drained() -> None:
-    """Its stream would end well, as if everything were handed over."""
+    """The end of a drained stream would suggest a complete hand-over."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 2}, **TIMES)
@@ -336,7 +336,7 @@ def test_a_draining_owner_that_does_not_release_is_not_told_that_it_is_drained()
 
 
 def test_an_owner_that_reconnects_as_it_is_expelled_is_expelled_by_its_new_session() -> None:
-    """The leader decided by the old session's key: nothing of that decision lands, and the next does."""
+    """The compare of the old session's key fails; the leader's next decision succeeds."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 2}, **TIMES)
@@ -354,7 +354,7 @@ def test_an_owner_that_reconnects_as_it_is_expelled_is_expelled_by_its_new_sessi
 
 
 def test_without_strict_mode_a_release_that_fails_expels_nobody() -> None:
-    """The new owner works under its own epoch already."""
+    """The new owner already works under its own epoch."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 2}, **TIMES | {"strict": False})

@@ -1,4 +1,4 @@
-"""Several groups in one service: each request names its own, and no group hears of another one."""
+"""Several groups in one service: each request names its group, and groups are isolated."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TWO = {**QUICK, "groups": "shop,search", "topic": "shop/t=2,search/t=3"}
 
 
 def member(target: str, name: str, group: str) -> Consumer:
-    """A consumer of one of the groups."""
+    """A consumer of this group."""
 
     class Grouped(AssignerClient):
         def __init__(self, *args: Any, **options: Any) -> None:
@@ -46,7 +46,7 @@ def member(target: str, name: str, group: str) -> Consumer:
 
 
 async def test_each_group_has_its_own_consumers_topics_and_orders() -> None:
-    """Also where names are the same in both."""
+    """Names may be equal in both groups."""
     async with running(Options.read(TWO, {})) as (port, *_):
         target = f"127.0.0.1:{port}"
         shop, search = member(target, "a", "shop"), member(target, "a", "search")
@@ -73,7 +73,7 @@ async def test_each_group_has_its_own_consumers_topics_and_orders() -> None:
 
 
 async def test_a_request_for_no_group_or_an_unknown_one_is_refused() -> None:
-    """A consumer that is set up wrongly joins no other group."""
+    """A wrongly configured consumer joins no group."""
     async with running(Options.read(TWO, {})) as (port, *_):
         target = f"127.0.0.1:{port}"
         for group, kind, text in (
@@ -94,7 +94,7 @@ async def test_a_request_for_no_group_or_an_unknown_one_is_refused() -> None:
 
 
 def test_a_service_without_named_groups_has_one_and_knows_no_name() -> None:
-    """It takes requests as it always did."""
+    """Requests without a group are accepted."""
     options = Options.read({}, {})
     node = AssignerNode(MemoryStore(), options.settings, node_id="n")
     groups = Groups.of_one(node)
@@ -104,14 +104,14 @@ def test_a_service_without_named_groups_has_one_and_knows_no_name() -> None:
 
 
 def test_a_groups_keys_are_those_of_an_instance_with_that_prefix() -> None:
-    """One service takes over what an instance for each prefix did."""
+    """One service can replace an instance per prefix."""
     options = Options.read({**TWO, "prefix": "/k/"}, {})
     found = {name: (s.prefix, topics) for name, (s, topics) in options.groups.items()}
     assert found == {"shop": ("/k/shop/", {"t": 2}), "search": ("/k/search/", {"t": 3})}
 
 
 def test_every_request_can_name_its_group() -> None:
-    """Of both services."""
+    """The requests of all services have the field."""
     requests = {
         method.input_type
         for service in pb.DESCRIPTOR.services_by_name.values()
@@ -121,7 +121,7 @@ def test_every_request_can_name_its_group() -> None:
 
 
 def test_a_client_names_its_group_in_every_request() -> None:
-    """A heartbeat without it would be refused, and the registration would end."""
+    """A heartbeat without the group would be refused, and the registration would end."""
     requests, at = Requests("a", "i", "shop"), TopicPartition("t", 0)
     warm, release = Warm(at, "b", 1), Release(at, "b", 2)
     said = [
@@ -150,7 +150,7 @@ def test_a_client_names_its_group_in_every_request() -> None:
 def test_a_name_with_a_group_counts_in_that_group_alone(
     said: str, allowed: list[tuple[str, str]]
 ) -> None:
-    """A prefix does not reach over the slash."""
+    """A prefix does not match across the slash."""
     caller, found = Caller(frozenset({said})), []
     for group in ("", "shop", "search"):
         for name in ("a-1", "b"):
@@ -163,7 +163,7 @@ def test_a_name_with_a_group_counts_in_that_group_alone(
 
 
 async def test_a_token_of_one_group_neither_joins_nor_watches_another(tmp_path: Path) -> None:
-    """Over the wire."""
+    """Consumers and routers are both refused."""
     (tmp_path / "tokens").write_text("shop/w-* secret")
     said = {**TWO, "tokens": str(tmp_path / "tokens")}
     async with running(Options.read(said, {})) as (port, *_):
@@ -186,7 +186,7 @@ async def _is_well(health: Any, role: str) -> bool:
 
 
 async def test_metrics_and_health_tell_groups_apart() -> None:
-    """By a label, and by a name of the health service."""
+    """Metrics have a label, and the health service has a name, for each group."""
     said = {**TWO, "metrics": "127.0.0.1:0"}
     async with running(Options.read(said, {})) as (port, metrics_port, _):
         target = f"127.0.0.1:{port}"

@@ -1,4 +1,4 @@
-"""The hand-off's table: every state and every event, and what no sequence of them can do."""
+"""The hand-off's table: every state, every event, and properties of all sequences."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FRESH = Handoff(TopicPartition("t", 0), "old", "new", Phase.WARMING, 100.0)
 
 
 def lives(strict: bool, depth: int = 6) -> list[list[tuple[HandoffEvent, Handoff | None, Effect]]]:
-    """Every sequence of events that changes something, to its end: the whole small scope."""
+    """Every sequence of effective events, to its end."""
     done, open_ = [], [([], replace(FRESH, strict=strict))]
     for _ in range(depth):
         longer = []
@@ -46,7 +46,7 @@ def lives(strict: bool, depth: int = 6) -> list[list[tuple[HandoffEvent, Handoff
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_phases_only_go_forward(strict: bool) -> None:
-    """Warming, Ready, Complete, gone: none is skipped on the way to Complete, none comes back."""
+    """The order is Warming, Ready, Complete, gone; no phase is skipped or repeated."""
     for life in lives(strict):
         phases = [Phase.WARMING, *(handoff.phase for _, handoff, _ in life if handoff)]
         steps = [ORDER.index(phase) for phase in phases]
@@ -55,7 +55,7 @@ def test_phases_only_go_forward(strict: bool) -> None:
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_the_partition_is_given_once_at_most(strict: bool) -> None:
-    """And always where the hand-off became Complete."""
+    """A hand-off that became Complete always gave the partition."""
     for life in lives(strict):
         given = [effect for _, _, effect in life].count(Effect.GIVE)
         completed = any(handoff and handoff.phase is Phase.COMPLETE for _, handoff, _ in life)
@@ -64,7 +64,7 @@ def test_the_partition_is_given_once_at_most(strict: bool) -> None:
 
 
 def test_a_strict_owner_has_released_or_is_gone_before_the_new_one_owns() -> None:
-    """In every life of a strict hand-off."""
+    """The rule covers every sequence of a strict hand-off."""
     for life in lives(strict=True):
         happened = [event for event, _, _ in life]
         for n, (event, _, effect) in enumerate(life):
@@ -74,7 +74,7 @@ def test_a_strict_owner_has_released_or_is_gone_before_the_new_one_owns() -> Non
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_nobody_owns_who_was_not_warm_unless_the_old_owner_is_gone(strict: bool) -> None:
-    """GIVE without WARM is for orphans alone."""
+    """GIVE without WARM is only for orphans."""
     for life in lives(strict):
         happened = [event for event, _, _ in life]
         for n, (event, _, effect) in enumerate(life):
@@ -84,24 +84,24 @@ def test_nobody_owns_who_was_not_warm_unless_the_old_owner_is_gone(strict: bool)
 
 @pytest.mark.parametrize("state", [s for s in State if s is not State.GONE])
 def test_every_state_ends_by_itself_or_by_its_deadline(state: State) -> None:
-    """C7: the leader has a move of its own, or the time that is over."""
+    """C7: the leader has a step of its own, or the deadline ends the state."""
     assert (state, HandoffEvent.LOOK) in NEXT or (state, HandoffEvent.LATE) in NEXT
 
 
 @pytest.mark.parametrize("state", [s for s in State if s is not State.GONE])
 def test_no_state_outlives_both_its_consumers(state: State) -> None:
-    """Whoever is gone, the leader can go on."""
+    """The leader can act after the loss of either consumer."""
     for event in (HandoffEvent.NEW_GONE, HandoffEvent.OLD_GONE):
         assert (state, event) in NEXT or (state, HandoffEvent.LOOK) in NEXT
 
 
 def test_gone_is_the_end() -> None:
-    """Nothing brings a hand-off back."""
+    """No event revives a hand-off."""
     assert all(step(State.GONE, event) is None for event in HandoffEvent)
 
 
 def test_only_what_is_failed_or_late_cools_the_new_owner_down() -> None:
-    """A new owner that left is not asked anyway; one that the plan dropped did nothing wrong."""
+    """A departed new owner gets no request anyway, and an owner dropped by the plan is healthy."""
     cooling = {event for (_, event), (_, effect) in NEXT.items() if effect is Effect.COOL}
     assert cooling == {HandoffEvent.LOOK, HandoffEvent.LATE}
     assert {
@@ -112,7 +112,7 @@ def test_only_what_is_failed_or_late_cools_the_new_owner_down() -> None:
 
 
 def test_an_owner_is_expelled_for_not_releasing_and_for_nothing_else() -> None:
-    """A hand-off whose new owner is to blame costs the old owner nothing."""
+    """A fault of the new owner never costs the old owner its session."""
     expelling = {
         pair
         for pair, (to, effect) in NEXT.items()
@@ -128,7 +128,7 @@ def test_an_owner_is_expelled_for_not_releasing_and_for_nothing_else() -> None:
 def test_what_is_stored_reads_back_as_the_state_it_was_stored_as(
     state: State, event: HandoffEvent
 ) -> None:
-    """For every step of the table, strict or not."""
+    """The rule covers every step of the table, strict or not."""
     start = next((h for h in STORED if state_of(h) is state), None)
     after = step(state, event, strict=start.strict) if start else None
     if start is not None and after is not None and after[0] is not State.GONE:
@@ -149,6 +149,6 @@ STORED = (
 
 
 def test_a_new_owner_that_is_warm_has_come_all_the_way() -> None:
-    """The last report of its progress was written down some seconds before."""
+    """The last progress report is some seconds old, so readiness sets the progress to 1."""
     for to in (State.READY, State.RELEASING):
         assert advanced(replace(FRESH, progress=0.4), to).progress == 1.0

@@ -1,4 +1,4 @@
-"""What the garbage collector is kept from looking at, so that it does not hold the event loop up."""
+"""Objects that are hidden from the garbage collector, as collections block the event loop."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.unit.service.stories import ALL, put, store, view_of
 
 @pytest.fixture(autouse=True)
 def _seen_again() -> Iterator[None]:
-    """What a test hides is no other one's."""
+    """Undo the hiding after each test."""
     yield
     gc.enable()
     gc.unfreeze()
 
 
 def test_a_copy_that_grows_is_hidden_once_for_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each time costs a collection of young objects, and may hide a few cycles for good."""
+    """Each hiding costs a collection of young objects, and may hide a few cycles forever."""
     hidden: list[int] = []
     monkeypatch.setattr(heap, "hide", lambda: hidden.append(1))
     grown = Grown()
@@ -37,7 +37,7 @@ def test_a_copy_that_grows_is_hidden_once_for_each_step(monkeypatch: pytest.Monk
 
 
 def test_young_garbage_is_freed_before_the_rest_is_hidden() -> None:
-    """A cycle that is hidden would never be freed."""
+    """A hidden cycle would never be freed."""
 
     class Node:
         itself: Node
@@ -53,7 +53,7 @@ def test_young_garbage_is_freed_before_the_rest_is_hidden() -> None:
 
 
 def test_the_mirror_hides_a_large_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A collection of 100,000 partitions stops the loop for 400 ms."""
+    """A collection of 100,000 partitions blocks the loop for 400 ms."""
     monkeypatch.setattr(heap, "GROWN_BY", 3)
 
     async def story() -> None:
@@ -69,7 +69,7 @@ def test_the_mirror_hides_a_large_copy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_large_plan_is_made_without_collections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They would stop the loop from the thread that plans."""
+    """A collection in the planning thread would block the loop."""
     monkeypatch.setattr(rebalancer, "LARGE", 1)
     assert await _beside(view_of(topics={"t": 2}), lambda view: gc.isenabled()) is False
     assert gc.isenabled()
@@ -77,7 +77,7 @@ async def test_a_large_plan_is_made_without_collections(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(("objects", "is_hidden"), [(10, False), (2 * MANY, True)])
 def test_only_many_new_objects_are_hidden(objects: int, *, is_hidden: bool) -> None:
-    """Each small plan would hide the garbage of that moment for good."""
+    """A small plan would hide the garbage of the moment forever."""
     gc.collect()
     before = gc.get_freeze_count()
     with without_collections():

@@ -1,4 +1,4 @@
-"""Heartbeats at one instance: which lease they renew, and when they ask for a repair."""
+"""Heartbeats at one instance: the renewed lease, and the repair of differences."""
 
 from __future__ import annotations
 
@@ -72,17 +72,17 @@ class Stage:
         incarnation: str = "a1",
         session: str = "s1",
     ) -> float | None:
-        """One heartbeat of the process a1."""
+        """Send a heartbeat of the process a1."""
         return await self.beats.beat(name, identity, incarnation, session, held)
 
     async def resync(self) -> tuple[bytes, int] | None:
-        """The wish for a full assignment, and its lease."""
+        """Return the stored request for a full assignment, and its lease."""
         kv = await self.store.get(ALL.resync("a"))
         return None if kv is None else (kv.value, kv.lease)
 
 
 def staged(story: Callable[[Stage], Awaitable[None]]) -> None:
-    """Run a story."""
+    """Run a scenario."""
 
     async def whole() -> None:
         stage = Stage()
@@ -93,7 +93,7 @@ def staged(story: Callable[[Stage], Awaitable[None]]) -> None:
 
 
 def test_heartbeats_renew_the_lease_at_most_every_keepalive() -> None:
-    """The answer counts from the last renewal: two thirds of the time to live."""
+    """The answer counts from the last renewal, and is two thirds of the time to live."""
 
     async def story(s: Stage) -> None:
         lease = await s.store.consumer(A, 60.0)
@@ -110,7 +110,7 @@ def test_heartbeats_renew_the_lease_at_most_every_keepalive() -> None:
 
 
 def test_the_lease_of_a_registration_at_this_instance_is_not_adopted_again() -> None:
-    """It is known with its time; a lease of another session is not used for this one."""
+    """Its remaining time is known; the lease of a different session is not used."""
 
     async def story(s: Stage) -> None:
         lease_id = await s.store.consumer(A, 60.0)
@@ -142,7 +142,7 @@ REGISTERED = [
 def test_a_heartbeat_is_for_its_session_or_a_later_one_of_its_process(
     session: str, incarnation: str, registered: Consumer, is_known: bool, is_late: bool
 ) -> None:
-    """Whether this instance has read the registration or not."""
+    """The instance may or may not have read the registration."""
 
     async def story(s: Stage) -> None:
         s.store.is_late = is_late
@@ -155,7 +155,7 @@ def test_a_heartbeat_is_for_its_session_or_a_later_one_of_its_process(
 
 @pytest.mark.parametrize("value", [None, b"?"])
 def test_a_session_without_a_readable_registration_is_over(value: bytes | None) -> None:
-    """The consumer registers again."""
+    """The consumer must register again."""
 
     async def story(s: Stage) -> None:
         if value is not None:
@@ -167,7 +167,7 @@ def test_a_session_without_a_readable_registration_is_over(value: bytes | None) 
 
 @pytest.mark.parametrize(("registered", "is_refused"), [("x", True), ("me", False), ("", False)])
 def test_only_the_registered_identity_renews(registered: str, is_refused: bool) -> None:
-    """A registration without an identity is anybody's."""
+    """A registration without an identity is open to any identity."""
 
     async def story(s: Stage) -> None:
         await s.store.consumer(replace(A, identity=registered), 60.0)
@@ -182,7 +182,7 @@ def test_only_the_registered_identity_renews(registered: str, is_refused: bool) 
 
 
 def test_a_lease_that_the_store_lost_ends_the_registration_unless_a_later_one_is_there() -> None:
-    """The mirror may be behind: the later lease of the same process is taken from the store."""
+    """The mirror may be behind, so the process's later lease is read from the store."""
 
     async def story(s: Stage) -> None:
         first = await s.store.consumer(A, 60.0)
@@ -202,7 +202,7 @@ def test_a_lease_that_the_store_lost_ends_the_registration_unless_a_later_one_is
 
 
 def test_a_store_without_an_answer_leaves_the_rest_of_the_time_and_then_fails() -> None:
-    """The outcome is unknown: the consumer is not told that its registration is over."""
+    """The outcome is unknown, so the registration is not reported as ended."""
 
     async def story(s: Stage) -> None:
         await s.store.consumer(A, 600.0)
@@ -220,7 +220,7 @@ def test_a_store_without_an_answer_leaves_the_rest_of_the_time_and_then_fails() 
 
 
 def test_the_end_of_a_registration_is_forgotten_for_this_consumer_alone() -> None:
-    """The other consumer's lease is not asked for again."""
+    """The second consumer's lease is not looked up again."""
 
     async def story(s: Stage) -> None:
         await s.store.consumer(A, 60.0)
@@ -245,7 +245,7 @@ def digest(*grants: tuple[TopicPartition, int]) -> Held:
 
 
 def test_a_lasting_difference_is_repaired_after_a_third_of_the_time_to_live() -> None:
-    """Under the consumer's lease and for its session; then once in a time to live."""
+    """The request has the consumer's lease and session, and is repeated after a time to live."""
 
     async def story(s: Stage) -> None:
         lease = await s.store.consumer(A, 60.0)
@@ -262,7 +262,7 @@ def test_a_lasting_difference_is_repaired_after_a_third_of_the_time_to_live() ->
 
 
 def test_no_difference_and_a_changed_difference_begin_the_time_again() -> None:
-    """Each of the two sides may have changed."""
+    """A change on either side restarts the time."""
 
     async def story(s: Stage) -> None:
         await s.store.consumer(A, 60.0)
@@ -304,7 +304,7 @@ def test_a_digest_of_another_session_is_not_compared() -> None:
 
 
 def test_a_repair_that_could_not_be_written_is_not_counted_and_tried_again() -> None:
-    """The registration changed meanwhile, or the store does not answer."""
+    """The cases: a concurrent registration, and a silent store."""
 
     async def story(s: Stage) -> None:
         await s.store.consumer(A, 60.0)
@@ -332,7 +332,7 @@ def test_a_repair_that_could_not_be_written_is_not_counted_and_tried_again() -> 
 
 
 async def test_the_expected_partitions_follow_each_change() -> None:
-    """Gains, losses, another owner, another epoch, a strict release, a raised base, a new process."""
+    """Gains, losses, new owners, new epochs, a strict release, a raised base, a new process."""
     store, holdings = Followed(), Holdings()
     store.listeners.append(lambda changes: holdings.heard(store.view, changes))
     await store.consumer(A)
@@ -383,7 +383,7 @@ async def test_the_expected_partitions_follow_each_change() -> None:
 def test_two_registrations_share_a_lease_if_heartbeats_of_one_process_renew_it(
     before: Consumer, after: Consumer, shares: bool
 ) -> None:
-    """Both send heartbeats, and the process names itself."""
+    """The two registrations send heartbeats, and the process has an incarnation."""
     assert may_share(before, after) is shares
 
 
@@ -401,7 +401,7 @@ def test_two_registrations_share_a_lease_if_heartbeats_of_one_process_renew_it(
 def test_a_fence_lasts_as_long_as_the_former_process_may_work(
     after: Consumer, former_s: float, now_s: float, fence: str | None
 ) -> None:
-    """A replaced process: its lease. The same process: its former lease, if that is longer."""
+    """A replaced process keeps its lease; the same process its former lease, if that is longer."""
 
     async def story(s: Stage) -> None:
         former = await s.store.consumer(A, former_s)
@@ -427,7 +427,7 @@ def test_a_fence_lasts_as_long_as_the_former_process_may_work(
 
 
 def test_a_former_lease_that_is_gone_needs_no_fence() -> None:
-    """The former process has lost its time."""
+    """The former process's time is over."""
 
     async def story(s: Stage) -> None:
         former = await s.store.consumer(A, 60.0)

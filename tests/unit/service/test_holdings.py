@@ -1,4 +1,4 @@
-"""What a consumer holds: snapshots, epochs, releases, and the end of a session; times are arguments."""
+"""A consumer's holdings: snapshots, epochs, releases, and the session's end; times are arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ P = [TopicPartition("orders", number) for number in range(4)]
 
 
 def holding(*grants: Grant, until: float = 10.0) -> Holdings:
-    """A session that lives until then, and owns these."""
+    """The holdings of a session until this time, with these grants."""
     holdings = Holdings()
     holdings.begin(until)
     holdings.update(grants, (), snapshot=True)
@@ -18,14 +18,14 @@ def holding(*grants: Grant, until: float = 10.0) -> Holdings:
 
 
 def test_a_snapshot_takes_away_what_is_not_in_it() -> None:
-    """What was unassigned while nobody was connected is gone."""
+    """Partitions that were unassigned while the consumer was disconnected are removed."""
     change = holding(Grant(P[0], 1), Grant(P[1], 1)).update([Grant(P[1], 1)], (), snapshot=True)
     assert change is not None
     assert (change.added, change.removed) == ((), (P[0],))
 
 
 def test_a_snapshot_in_parts_is_one_change() -> None:
-    """Nothing is taken away because it is in a later part."""
+    """A partition in a later part is not removed."""
     holdings = holding(Grant(P[0], 1), Grant(P[1], 1))
     assert holdings.update([Grant(P[1], 1)], (), snapshot=True, more=True) is None
     assert set(holdings.owned) == {P[0], P[1]}
@@ -35,7 +35,7 @@ def test_a_snapshot_in_parts_is_one_change() -> None:
 
 
 def test_a_cut_stream_leaves_no_half_of_a_snapshot() -> None:
-    """The next stream's assignment does not inherit parts of the one before."""
+    """The next stream's assignment contains no parts of the previous stream's."""
     holdings = holding(Grant(P[0], 1))
     holdings.update([Grant(P[3], 1)], (), snapshot=True, more=True)
     holdings.begin(20.0)
@@ -44,14 +44,14 @@ def test_a_cut_stream_leaves_no_half_of_a_snapshot() -> None:
 
 
 def test_another_epoch_is_another_ownership() -> None:
-    """Somebody else owned it in between: what was known of it is stale."""
+    """A different consumer owned the partition in between, so its state is stale."""
     change = holding(Grant(P[0], 1)).update([Grant(P[0], 7, 400)], (), snapshot=True)
     assert change is not None
     assert (change.added, change.removed) == ((Grant(P[0], 7, 400),), (P[0],))
 
 
 def test_what_is_being_released_is_not_torn_away() -> None:
-    """The service gives a partition on before it asks for its release; the release is what ends the work."""
+    """The service reassigns a partition before it asks for the release; only the release ends the work."""
     holdings = holding(Grant(P[0], 1))
     release = Release(P[0], "b", 9)
     holdings.release(release)
@@ -64,7 +64,7 @@ def test_what_is_being_released_is_not_torn_away() -> None:
 
 
 def test_a_release_of_an_older_handoff_ends_nothing() -> None:
-    """An answer that comes late belongs to its own handoff."""
+    """A late answer belongs only to its own hand-off."""
     holdings = holding(Grant(P[0], 1))
     holdings.release(Release(P[0], "b", 9))
     holdings.released(Release(P[0], "b", 8))
@@ -72,7 +72,7 @@ def test_a_release_of_an_older_handoff_ends_nothing() -> None:
 
 
 def test_nothing_may_be_worked_on_when_the_session_is_over() -> None:
-    """Also before anybody has noticed: a stopped process asks, and the clock answers."""
+    """The clock decides, even before the expiry is noticed, as in a stopped process."""
     holdings = holding(Grant(P[0], 1), until=10.0)
     assert holdings.may_work(P[0], now=9.99)
     assert not holdings.may_work(P[0], now=10.0)
@@ -83,7 +83,7 @@ def test_nothing_may_be_worked_on_when_the_session_is_over() -> None:
 
 
 def test_a_partition_in_release_that_a_snapshot_left_out_is_lost_with_the_session() -> None:
-    """The consumer still flushes it: it must hear that it may write nothing more."""
+    """The consumer is still flushing, so it must receive the loss."""
     holdings = holding(Grant(P[0], 1), Grant(P[1], 1), until=10.0)
     holdings.release(Release(P[0], "b", 9, strict=True))
     holdings.update([Grant(P[1], 1)], (), snapshot=True)
@@ -94,7 +94,7 @@ def test_a_partition_in_release_that_a_snapshot_left_out_is_lost_with_the_sessio
 
 
 def test_an_answer_that_comes_late_does_not_shorten_the_session() -> None:
-    """Heartbeats may overtake one another."""
+    """Answers to heartbeats may arrive in a different order."""
     holdings = holding(Grant(P[0], 1), until=10.0)
     holdings.confirm(14.0)
     holdings.confirm(12.0)
@@ -102,7 +102,7 @@ def test_an_answer_that_comes_late_does_not_shorten_the_session() -> None:
 
 
 def test_a_releasing_partition_of_another_owner_is_still_at_work() -> None:
-    """A process that leaves cut its release off, and was not told that the partition is lost."""
+    """Earlier, a leaving process cut its release off without a loss of the partition."""
     holdings = holding(Grant(P[0], 1), Grant(P[1], 1))
     release = Release(P[0], "b", 9)
     holdings.release(release)
@@ -113,7 +113,7 @@ def test_a_releasing_partition_of_another_owner_is_still_at_work() -> None:
 
 
 def test_a_release_that_is_called_off_leaves_the_partition_at_work() -> None:
-    """Its new owner died: it is given again under the same epoch, and the release in hand ends nothing."""
+    """After the new owner's death the old owner gets the partition back under the same epoch."""
     holdings = holding(Grant(P[0], 1), Grant(P[1], 1))
     release = Release(P[0], "b", 9, strict=True)
     holdings.release(release)
@@ -125,7 +125,7 @@ def test_a_release_that_is_called_off_leaves_the_partition_at_work() -> None:
 
 
 def test_a_release_goes_on_while_others_are_given() -> None:
-    """An assignment that does not name it says nothing of it."""
+    """An assignment without the partition does not affect its release."""
     holdings = holding(Grant(P[0], 1))
     holdings.release(Release(P[0], "b", 9, strict=True))
     change = holdings.update([Grant(P[1], 2)], ())
@@ -134,7 +134,7 @@ def test_a_release_goes_on_while_others_are_given() -> None:
 
 
 def test_a_new_registration_waits_for_no_part_of_an_old_snapshot() -> None:
-    """What it is told first counts at once, a change of what it holds too."""
+    """The first assignment of the new session takes effect at once, even as a change."""
     holdings = holding(Grant(P[0], 1))
     holdings.update([Grant(P[3], 1)], (), snapshot=True, more=True)
     holdings.begin(20.0)
@@ -144,7 +144,7 @@ def test_a_new_registration_waits_for_no_part_of_an_old_snapshot() -> None:
 
 
 def test_what_is_held_is_told_without_what_is_being_released() -> None:
-    """It changes with each grant, each release that is asked for, and with the session's end."""
+    """The digest changes with each grant, each requested release, and the session's end."""
     holdings = holding(Grant(P[0], 1), Grant(P[1], 2))
     assert holdings.held() == held([(*P[0], 1), (*P[1], 2)])
     holdings.release(Release(P[0], "b", 9))
@@ -158,7 +158,7 @@ def test_what_is_held_is_told_without_what_is_being_released() -> None:
 
 
 def test_what_is_held_is_not_told_while_a_snapshot_is_half_told() -> None:
-    """The rest of it is on its way: the service would send it all again."""
+    """The remaining parts are in flight, and the service would repeat the whole assignment."""
     holdings = holding(Grant(P[0], 1))
     holdings.update([Grant(P[1], 1)], (), snapshot=True, more=True)
     assert holdings.held() is None
@@ -167,7 +167,7 @@ def test_what_is_held_is_not_told_while_a_snapshot_is_half_told() -> None:
 
 
 def test_what_was_owned_last_is_remembered_until_something_is_owned_again() -> None:
-    """An outage ends the session; the next registration says what came before it."""
+    """After an outage, the next registration reports the partitions owned before."""
     holdings = holding(Grant(P[0], 1), Grant(P[1], 2))
     assert holdings.former() == (P[0], P[1])
     holdings.expire(11.0)

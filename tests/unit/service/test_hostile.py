@@ -1,4 +1,4 @@
-"""What a single consumer, mistaken or hostile, may not do to the others."""
+"""Limits on a faulty or hostile consumer, to protect all other consumers."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from tests.unit.service.stories import ALL, AT, HANDOFF, put, store
 
 
 class _Context:
-    """A call's, as far as it is asked."""
+    """A fake context of a call."""
 
     async def abort(self, code: Any, details: str) -> None:
-        """As gRPC's."""
+        """Raise, like gRPC."""
         raise asyncio.CancelledError
 
 
 @contextlib.asynccontextmanager
 async def served() -> AsyncIterator[tuple[MemoryStore, ConsumerServicer, pb.RegisterRequest]]:
-    """The store and the service of an instance with one partition, and a consumer's word to it."""
+    """Yield a store, an instance's service with one partition, and a registration request."""
     kept = store()
     async with Bench(lambda: kept) as b:
         node = await b.node({"t": 1}, consumer_ttl_s=30.0, consumer_keepalive_s=5.0)
@@ -51,7 +51,7 @@ async def served() -> AsyncIterator[tuple[MemoryStore, ConsumerServicer, pb.Regi
 
 
 def test_a_silent_consumers_registration_ends_with_its_time_to_live() -> None:
-    """Not a second time to live later: its partitions wait for nobody."""
+    """Its partitions do not wait for a second time to live."""
 
     async def story() -> None:
         async with served() as (kept, servicer, request):
@@ -71,7 +71,7 @@ def test_a_silent_consumers_registration_ends_with_its_time_to_live() -> None:
 
 
 def test_a_registration_promises_two_thirds_of_its_time_to_live() -> None:
-    """Its instance stops renewing it by then, and the next owner may begin at its whole time to live."""
+    """Its instance stops renewals by then, and the next owner may start after a whole time to live."""
 
     async def story() -> None:
         async with served() as (_, servicer, request):
@@ -83,7 +83,7 @@ def test_a_registration_promises_two_thirds_of_its_time_to_live() -> None:
 
 
 def test_a_consumer_whose_connection_breaks_late_is_not_waited_for_once_more() -> None:
-    """Pings find a stopped one at half its time to live: no sign of life, no second wait."""
+    """Pings find a stopped consumer after half a time to live, but its lease is not renewed then."""
 
     async def story() -> None:
         async with served() as (kept, servicer, request):
@@ -100,7 +100,7 @@ def test_a_consumer_whose_connection_breaks_late_is_not_waited_for_once_more() -
 
 
 def test_a_heartbeat_is_told_whether_its_registration_lives_and_how_long() -> None:
-    """A session that is over, or never was, is unknown: the consumer registers anew."""
+    """An expired or unknown session is not known, so the consumer registers again."""
 
     async def story() -> None:
         async with served() as (_, servicer, request):
@@ -119,7 +119,7 @@ def test_a_heartbeat_is_told_whether_its_registration_lives_and_how_long() -> No
 
 
 def test_the_end_of_an_older_connection_does_not_touch_who_is_back() -> None:
-    """It came back within its time, and its time begins anew."""
+    """The consumer returned in time, and has a whole time to live again."""
 
     async def story() -> None:
         async with served() as (kept, servicer, request):
@@ -140,7 +140,7 @@ def test_the_end_of_an_older_connection_does_not_touch_who_is_back() -> None:
 
 
 def test_who_was_told_to_stop_though_nobody_relieves_it_may_start_again() -> None:
-    """A restart within the time to live is a new process: it is not sent away for what the last one said."""
+    """A restart within the time to live is a new process, unaffected by the leave of the last."""
 
     async def story() -> None:
         kept = store()
@@ -161,7 +161,7 @@ def test_who_was_told_to_stop_though_nobody_relieves_it_may_start_again() -> Non
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_many_topics_that_travel_together_are_more_than_one_transaction(strict: bool) -> None:
-    """The store takes 128 operations at once: 70 co-partitioned partitions move all the same."""
+    """The store takes 128 operations, but 70 co-partitioned partitions still move."""
 
     async def story() -> None:
         kept = store()
@@ -206,7 +206,7 @@ def test_many_topics_that_travel_together_are_more_than_one_transaction(strict: 
     ],
 )
 def test_no_claim_keeps_the_others_from_their_partitions(claims: dict[str, Any]) -> None:
-    """It is refused, or it does no harm: the next consumer is given its share."""
+    """A harmful claim is refused; otherwise the next consumer gets its share."""
 
     async def story() -> None:
         kept = store()
@@ -225,7 +225,7 @@ def test_no_claim_keeps_the_others_from_their_partitions(claims: dict[str, Any])
 
 
 def test_that_kafka_does_not_answer_is_no_refusal() -> None:
-    """Whether there is such a topic is not known: the consumer tries again, it does not give up."""
+    """The topic may exist, so the consumer retries instead of giving up."""
 
     async def story() -> None:
         async def asked(topic: str) -> int | None:
@@ -242,7 +242,7 @@ def test_that_kafka_does_not_answer_is_no_refusal() -> None:
 
 
 async def test_the_memory_of_large_values_is_bounded() -> None:
-    """A consumer that registers over and over leaves its last word, and some of the history for watches."""
+    """Repeated registrations leave only the last value, and some history for watches."""
     kept = MemoryStore(history_bytes=1_000_000)
     for number in range(100):
         await kept.txn([], [Put("/g/a", bytes([number]) * 100_000)])
@@ -253,7 +253,7 @@ async def test_the_memory_of_large_values_is_bounded() -> None:
 
 
 def test_epochs_rise_over_a_restart_without_etcd() -> None:
-    """Consumers and sinks refuse lower ones than they have seen."""
+    """Consumers and sinks refuse lower epochs."""
 
     async def revision() -> int:
         async with contextlib.AsyncExitStack() as ends:
@@ -268,7 +268,7 @@ def test_epochs_rise_over_a_restart_without_etcd() -> None:
 
 
 def test_progress_that_is_no_number_is_none() -> None:
-    """It would be written as a word that JSON does not know."""
+    """JSON has no NaN."""
 
     async def story() -> None:
         kept = store()
@@ -286,7 +286,7 @@ def test_progress_that_is_no_number_is_none() -> None:
 
 
 def test_reports_of_progress_are_forgotten_when_their_time_is_over() -> None:
-    """One is remembered for as long as the next one is not written down; not for good."""
+    """A report is remembered only until the next report may be stored."""
     other = TopicPartition(AT.topic, AT.partition + 1)
 
     async def story() -> None:
@@ -304,7 +304,7 @@ def test_reports_of_progress_are_forgotten_when_their_time_is_over() -> None:
 
 @pytest.mark.parametrize("offset", [-1, 2**64 - 1])
 def test_an_offset_that_kafka_does_not_have_is_refused(offset: int) -> None:
-    """The next owner would begin there."""
+    """The next owner would start at this offset."""
 
     async def story() -> None:
         with pytest.raises(BadRequest):
@@ -314,21 +314,21 @@ def test_an_offset_that_kafka_does_not_have_is_refused(offset: int) -> None:
 
 
 def test_a_name_as_long_as_a_message_is_refused_in_few_words() -> None:
-    """It is neither made a key nor said back."""
+    """The name becomes no key, and the error does not repeat it."""
     with pytest.raises(BadRequest) as refused:
         partition_of(pb.TopicPartition(topic="x" * 1_000_000, partition=1))
     assert len(str(refused.value)) < 500
 
 
 def test_garbage_of_any_depth_is_set_aside() -> None:
-    """What others write under the prefix ends no instance."""
+    """Values of other programs under the prefix do not end an instance."""
     found = View(ALL)
     found.apply(Event(ALL.topic("t"), 1, KeyValue(ALL.topic("t"), b"[" * 100_000, 1, 1)))
     assert (len(found.unreadable), found.topics) == (1, {})
 
 
 def test_a_registration_that_no_store_takes_is_refused_at_once() -> None:
-    """etcd would refuse it for ever, as if another try might help."""
+    """etcd would refuse it with a retriable error, over and over."""
 
     async def story() -> None:
         kept = store()
@@ -345,7 +345,7 @@ def test_a_registration_that_no_store_takes_is_refused_at_once() -> None:
 
 @pytest.mark.parametrize("incarnation", ["i" * 3_000_000, "a/b", "line\nbreak"])
 def test_no_call_takes_an_incarnation_that_is_no_part_of_a_key(incarnation: str) -> None:
-    """It is a part of the keys that the call reads, and of the answer."""
+    """The incarnation is part of the keys that the call reads, and of the answer."""
 
     async def story() -> None:
         kept = store()
@@ -366,7 +366,7 @@ def test_no_call_takes_an_incarnation_that_is_no_part_of_a_key(incarnation: str)
 
 
 def test_a_dry_run_without_a_long_name_is_refused_in_few_words() -> None:
-    """An answer longer than the limit on headers ends as a broken stream."""
+    """gRPC breaks the stream of an error text beyond its header limit."""
 
     async def story() -> None:
         kept = store()

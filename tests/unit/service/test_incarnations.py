@@ -1,4 +1,4 @@
-"""Processes that use one consumer's name one after the other: each is granted its partitions anew."""
+"""Processes that use one consumer's name in turn: each gets its partitions with new grants."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from tests.unit.service.stories import AT, store
 
 
 def process(name: str, incarnation: str, *, returns: bool = False) -> Consumer:
-    """A registration of one process."""
+    """The registration of a process."""
     return Consumer(name=name, incarnation=incarnation, returns=returns)
 
 
 async def begin(
     b: Bench, node: AssignerNode, name: str, incarnation: str, **options: Any
 ) -> Helper:
-    """One more process, connected."""
+    """Start and connect a process."""
     return await b.consumer(node, name, consumer=process(name, incarnation), **options)
 
 
 def staged(story: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
-    """Run a story on a store of its own, on virtual time."""
+    """Run a scenario with its own store, in virtual time."""
 
     async def play() -> None:
         kept = store()
@@ -48,7 +48,7 @@ def staged(story: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
 def test_a_process_that_registers_twice_may_register_once_more(
     incarnation: str, same_instance: bool
 ) -> None:
-    """A call that it gave up may be carried out late: its stream ends, and the process is not replaced."""
+    """A call that the process gave up may succeed late: its stream ends without a replacement."""
 
     async def story(b: Bench) -> None:
         first, second = await b.node({"t": 1}), await b.node({"t": 1})
@@ -65,7 +65,7 @@ def test_a_process_that_registers_twice_may_register_once_more(
 
 @pytest.mark.parametrize("strict", [True, False])
 def test_another_process_of_the_name_gets_every_partition_under_a_new_epoch(strict: bool) -> None:
-    """A sink that compares epochs then refuses the replaced process."""
+    """A sink that compares epochs refuses the replaced process."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 3}, strict=strict)
@@ -81,7 +81,7 @@ def test_another_process_of_the_name_gets_every_partition_under_a_new_epoch(stri
 
 @pytest.mark.parametrize("strict", [True, False])
 def test_in_strict_mode_a_replaced_process_has_its_lease_to_the_end(strict: bool) -> None:
-    """It may be working until then; otherwise its successor begins at once and epochs fence."""
+    """In strict mode it may work until then; otherwise only epochs fence it."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 3}, strict=strict, consumer_ttl_s=30.0, consumer_keepalive_s=5.0)
@@ -98,7 +98,7 @@ def test_in_strict_mode_a_replaced_process_has_its_lease_to_the_end(strict: bool
 
 
 def test_nobody_else_gets_the_partitions_of_a_replaced_process_early() -> None:
-    """Its successor dies, and all consumers with it; one of another name comes."""
+    """Its successor and all consumers die, and a consumer of a different name joins."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 3}, strict=True, consumer_ttl_s=30.0, consumer_keepalive_s=5.0)
@@ -119,7 +119,7 @@ def test_nobody_else_gets_the_partitions_of_a_replaced_process_early() -> None:
 
 
 def test_a_process_that_reconnects_keeps_its_partitions_and_epochs() -> None:
-    """Its incarnation is the same."""
+    """The incarnation is unchanged."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 3}, strict=True)
@@ -151,7 +151,7 @@ def _says(node: AssignerNode, handoff_id: int, incarnation: str) -> dict[str, An
     "call", ["ready", "released", "failed", "progress", "replicas", "deregister", "register"]
 )
 def test_a_replaced_process_is_refused_whatever_it_says(call: str) -> None:
-    """By one error, which names both processes; its successor is not harmed."""
+    """All calls raise the same error with both incarnations, and the successor is unharmed."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 2}, strict=True)
@@ -170,7 +170,7 @@ def test_a_replaced_process_is_refused_whatever_it_says(call: str) -> None:
 
 @pytest.mark.parametrize("call", ["register", "deregister", "replicas"])
 def test_a_process_that_was_replaced_twice_is_refused_as_replaced(call: str) -> None:
-    """Its own successor is gone, too; a retry of its first registration would take the name back."""
+    """A retry of its first registration must not take the name back."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 2}, strict=True)
@@ -185,7 +185,7 @@ def test_a_process_that_was_replaced_twice_is_refused_as_replaced(call: str) -> 
 
 
 def test_a_handoff_begins_anew_when_its_new_owner_is_another_process() -> None:
-    """The successor is not warm; what the process before had warmed is gone with it."""
+    """The successor is not warm, as its predecessor's state is gone."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 2}, strict=True)
@@ -206,7 +206,7 @@ def test_a_handoff_begins_anew_when_its_new_owner_is_another_process() -> None:
 
 
 def test_a_successor_is_not_asked_to_release_what_its_predecessor_works_on() -> None:
-    """It would answer at once, and the new owner would begin beside the frozen process."""
+    """Its answer would come at once, while the frozen predecessor may still work."""
 
     async def story(b: Bench) -> None:
         node = await b.node(
@@ -234,7 +234,7 @@ def test_a_successor_is_not_asked_to_release_what_its_predecessor_works_on() -> 
 def test_a_drain_ends_with_its_process_unless_an_operator_drained_the_name(
     by_operator: bool,
 ) -> None:
-    """A pod that said goodbye, was killed, and is started again is to work."""
+    """A pod that left, was killed and restarted should work again."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 2}, strict=False)
@@ -252,7 +252,7 @@ def test_a_drain_ends_with_its_process_unless_an_operator_drained_the_name(
 
 
 def test_a_leave_beside_the_registration_of_a_successor_does_not_end_that_registration() -> None:
-    """The instance reads both at once: it deleted the successor's key, and sent it away."""
+    """Earlier, the leave deleted the successor's key and ended its stream."""
 
     async def story(b: Bench) -> None:
         node = await b.node()
@@ -273,7 +273,7 @@ def test_a_leave_beside_the_registration_of_a_successor_does_not_end_that_regist
 
 
 def test_a_process_that_was_away_too_long_does_not_replace_its_successor() -> None:
-    """Its lease ran out before the successor registered: the store has forgotten it."""
+    """Its lease ended before the successor registered, so the store has forgotten it."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 2}, strict=True)
@@ -293,7 +293,7 @@ def test_a_process_that_was_away_too_long_does_not_replace_its_successor() -> No
 
 @pytest.mark.parametrize(("capabilities", "is_same"), [((), True), ((HEARTBEATS,), False)])
 def test_registrations_without_an_incarnation(capabilities: tuple[str, ...], is_same: bool) -> None:
-    """Those of the first proto are one process, as they were; with heartbeats each is its own."""
+    """Clients of the first proto count as one process; with heartbeats, each is its own."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 2}, strict=True)
@@ -309,7 +309,7 @@ def test_registrations_without_an_incarnation(capabilities: tuple[str, ...], is_
 
 @pytest.mark.parametrize("incarnation", ["a/b", "~n0-1", "-", "x" * 129])
 def test_an_incarnation_that_cannot_be_a_key_is_refused(incarnation: str) -> None:
-    """Those of the service's own making, too."""
+    """Incarnations in the format of the service itself are refused too."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 1})
@@ -320,7 +320,7 @@ def test_an_incarnation_that_cannot_be_a_key_is_refused(incarnation: str) -> Non
 
 
 def test_a_client_without_an_incarnation_is_replaced_by_a_process_that_has_one() -> None:
-    """Every call of the replaced client gets this status, whatever the call does."""
+    """Every call of the replaced client raises Replaced."""
 
     async def story() -> None:
         kept = store()

@@ -1,4 +1,4 @@
-"""A consumer's handlers: one call at a time for each partition, and aborted hand-offs are no errors."""
+"""A consumer's handlers: one call per partition at a time; aborted hand-offs are no errors."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ RELEASE = Release(AT, "new", 8)
 
 
 class Heard:
-    """A client whose answers are all heard."""
+    """A client whose answers are all accepted."""
 
     async def ready(self, command: Warm) -> bool:
-        """Yes."""
+        """Accept."""
         return True
 
     async def released(self, command: Release, final_offset: int | None = None) -> bool:
-        """Yes."""
+        """Accept."""
         return True
 
     async def release_failed(self, command: Release, reason: str) -> bool:
-        """Yes."""
+        """Accept."""
         return True
 
     async def failed(self, command: Warm, reason: str) -> bool:
-        """Yes."""
+        """Accept."""
         return True
 
 
 class Slow:
-    """Handlers that take until :attr:`go`; they note what runs, and what ran beside it."""
+    """Handlers that wait for :attr:`go`; they record running calls and overlaps."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
@@ -68,24 +68,24 @@ class Slow:
             self.done.append(name)
 
     async def assigned(self, command: Assigned) -> None:
-        """At once."""
+        """Return at once."""
         with self._call("assigned"):
             pass
 
     async def warm(self, command: Warm) -> None:
-        """Slowly."""
+        """Wait for :attr:`go`."""
         with self._call("warm"):
             await self.go.wait()
 
     async def release(self, command: Release) -> int | None:
-        """Slowly."""
+        """Wait for :attr:`go`."""
         with self._call("release"):
             await self.go.wait()
         return None
 
 
 async def test_a_partition_is_not_given_beside_its_running_warm_up() -> None:
-    """Its old owner died: the warm-up ends first, and then it is given."""
+    """Its old owner died: the warm-up ends before the assignment."""
     handlers = Slow()
     jobs = Jobs(Heard(), handlers)  # type: ignore[arg-type]
     await jobs.take(WARM)
@@ -97,7 +97,7 @@ async def test_a_partition_is_not_given_beside_its_running_warm_up() -> None:
 
 
 async def test_a_partition_is_not_warmed_beside_its_running_release() -> None:
-    """It comes back while its flush goes on."""
+    """The partition returns while its flush is running."""
     handlers = Slow()
     jobs = Jobs(Heard(), handlers)  # type: ignore[arg-type]
     await jobs.take(RELEASE)
@@ -112,7 +112,7 @@ async def test_a_partition_is_not_warmed_beside_its_running_release() -> None:
 
 
 async def test_a_release_under_way_ends_before_its_partition_is_lost() -> None:
-    """The next owner may work: the flush of the former one must not go on."""
+    """The next owner may work, so the previous owner's flush must not continue."""
 
     class Loses(Slow):
         async def lost(self, command: Lost) -> None:
@@ -129,15 +129,15 @@ async def test_a_release_under_way_ends_before_its_partition_is_lost() -> None:
 
 
 class Late(Heard):
-    """A client that hears that its hand-off is over."""
+    """A client whose hand-off is over."""
 
     async def ready(self, command: Warm) -> bool:
-        """No."""
+        """Refuse."""
         return False
 
 
 class Forgets(Slow):
-    """Handlers that are warm at once, and note the partitions that they drop."""
+    """Handlers that are warm at once, and record dropped partitions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -145,14 +145,14 @@ class Forgets(Slow):
         self.dropped: list[AbortWarm] = []
 
     async def abort(self, command: AbortWarm) -> None:
-        """Note it."""
+        """Record the drop."""
         self.dropped.append(command)
 
 
 async def test_a_warmed_partition_is_dropped_if_its_abort_was_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The stream broke before AbortWarm: the state stayed for the life of the process."""
+    """The stream broke before AbortWarm, and the state would stay until the process ends."""
     monkeypatch.setattr("faust_assigner.service.client.handlers.MISSED_S", 0.05)
     handlers = Forgets()
     jobs = Jobs(Late(), handlers)  # type: ignore[arg-type]
@@ -170,7 +170,7 @@ async def test_a_warmed_partition_is_dropped_if_its_abort_was_lost(
 async def test_a_warmed_partition_waits_for_the_message_that_follows(
     monkeypatch: pytest.MonkeyPatch, follows: AbortWarm | Assigned, dropped: int
 ) -> None:
-    """It is dropped once after an abort, and not at all under its owner."""
+    """An abort drops the state once, and a grant keeps it."""
     monkeypatch.setattr("faust_assigner.service.client.handlers.MISSED_S", 3_600.0)
     handlers = Forgets()
     jobs = Jobs(Late(), handlers)  # type: ignore[arg-type]
@@ -190,7 +190,7 @@ class Drops(Forgets):
         self.may_end = asyncio.Event()
 
     async def abort(self, command: AbortWarm) -> None:
-        """Slowly."""
+        """Wait, then record."""
         with self._call("abort"):
             await self.may_end.wait()
             self.dropped.append(command)
@@ -199,7 +199,7 @@ class Drops(Forgets):
 async def test_a_partition_that_is_granted_while_it_is_dropped_is_opened_after_the_drop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A drop that was cancelled half way left half of the state for the new owner."""
+    """A cancelled drop would leave incomplete state for the new owner."""
     monkeypatch.setattr("faust_assigner.service.client.handlers.MISSED_S", 0.01)
     handlers = Drops()
     jobs = Jobs(Late(), handlers)  # type: ignore[arg-type]
@@ -212,7 +212,7 @@ async def test_a_partition_that_is_granted_while_it_is_dropped_is_opened_after_t
 
 
 async def test_a_release_that_raises_is_told_with_its_reason() -> None:
-    """And is not told as released: the service would take it for flushed."""
+    """As released, the service would regard the partition as flushed."""
     told: list[tuple[str, object]] = []
 
     class Noting(Heard):
@@ -243,7 +243,7 @@ async def test_a_release_that_raises_is_told_with_its_reason() -> None:
 async def test_an_answer_to_a_handoff_that_is_over_does_not_end_the_consumer(
     monkeypatch: pytest.MonkeyPatch, answer: str, refusal: ServiceRefused, is_raised: bool
 ) -> None:
-    """It was aborted while the consumer warmed, or released; who is not asked at all is told so."""
+    """The hand-off was aborted during the warm-up or release; a wrong caller gets its error."""
 
     async def refused(method: str, request: object, **options: object) -> None:
         raise refusal
@@ -264,7 +264,7 @@ async def test_an_answer_to_a_handoff_that_is_over_does_not_end_the_consumer(
 
 
 async def test_the_last_consumer_releases_its_partitions_when_it_leaves() -> None:
-    """No other consumer takes them: without the call, the work went on after the end of run()."""
+    """No consumer takes them over, so without the call the work would continue after run()."""
     handlers = Slow()
     handlers.go.set()
     jobs = Jobs(Heard(), handlers)  # type: ignore[arg-type]
@@ -273,7 +273,7 @@ async def test_the_last_consumer_releases_its_partitions_when_it_leaves() -> Non
 
 
 async def test_a_last_release_that_outlasts_the_registration_ends_as_lost() -> None:
-    """Another consumer may own the partition from then on."""
+    """From then on a different consumer may own the partition."""
 
     class Losing(Slow):
         async def lost(self, command: Lost) -> None:
@@ -286,7 +286,7 @@ async def test_a_last_release_that_outlasts_the_registration_ends_as_lost() -> N
 
 
 async def test_a_release_under_way_is_not_called_twice_at_the_end() -> None:
-    """The consumer leaves while it flushes for a new owner that then dies."""
+    """The consumer leaves during the flush for a new owner that then dies."""
     handlers = Slow()
     jobs = Jobs(Heard(), handlers)  # type: ignore[arg-type]
     await jobs.take(RELEASE)

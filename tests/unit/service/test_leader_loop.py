@@ -1,4 +1,4 @@
-"""The leader's loop at exact times: its plans, its transactions, its pauses, and its metrics."""
+"""The leader's loop at exact times: plans, transactions, pauses and metrics."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from tests.unit.service.stories import ALL
 
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Play:
-    """Run a story beside the leader's loop, and return its stage."""
+    """Return a function that runs a scenario beside the leader's loop and returns its stage."""
     return played(monkeypatch)
 
 
 def test_a_term_begins_with_the_view_of_its_revision_and_plans_after_a_debounce(play: Play) -> None:
-    """All orphans are one transaction; the leader waits for its revision, and counts the plan."""
+    """All orphans are one transaction; the leader waits for its revision and counts the plan."""
 
     async def story(s: Stage) -> None:
         s.owners = {T0: "a", T1: "b", T2: "a"}
@@ -59,7 +59,7 @@ def test_a_term_begins_with_the_view_of_its_revision_and_plans_after_a_debounce(
 
 
 def test_a_transaction_with_a_failed_compare_is_halved(play: Play) -> None:
-    """Only the failed decision is left out; it is tried again half a second later."""
+    """Only the refused decision is left out, and is retried after half a second."""
 
     async def story(s: Stage) -> None:
         s.owners = dict.fromkeys((T0, T1, T2, T3), "a")
@@ -87,7 +87,7 @@ def test_a_transaction_with_a_failed_compare_is_halved(play: Play) -> None:
 
 
 def test_a_leader_whose_key_is_another_ones_gives_its_lease_up(play: Play) -> None:
-    """Its lead ends with Deposed, after one look at its own key."""
+    """Its loop ends with Deposed, after one look at its own key."""
 
     async def story(s: Stage) -> None:
         s.owners, s.is_deposed = {T0: "a"}, True
@@ -106,7 +106,7 @@ def test_a_leader_whose_key_is_another_ones_gives_its_lease_up(play: Play) -> No
 def test_a_plan_that_was_not_written_is_made_again(
     play: Play, error: Exception, waited: int, again: float
 ) -> None:
-    """After half a second; with a full store the leader waits for the retry time of the election."""
+    """The retry comes after half a second; with a full store, after the election's retry time."""
 
     async def story(s: Stage) -> None:
         s.owners, s.error = {T0: "a"}, error
@@ -125,7 +125,7 @@ def test_a_plan_that_was_not_written_is_made_again(
 
 
 def test_the_cool_downs_of_a_transaction_share_one_lease(play: Play) -> None:
-    """The store ends them after the seconds of the settings; the other keys have no lease."""
+    """The lease lasts for the configured cooldown; other keys have no lease."""
 
     async def story(s: Stage) -> None:
         for at in (T0, T1):
@@ -140,7 +140,7 @@ def test_the_cool_downs_of_a_transaction_share_one_lease(play: Play) -> None:
 
 
 def test_the_mark_of_an_expelled_process_has_a_lease_of_a_day(play: Play) -> None:
-    """A cool-down of the same transaction has its own; the fence has the process's lease."""
+    """A cooldown in the same transaction has its own lease; the fence has the process's lease."""
 
     async def story(s: Stage) -> None:
         ready = warming(strict=True, phase=Phase.READY, unreleased="stuck")
@@ -160,7 +160,7 @@ def test_the_mark_of_an_expelled_process_has_a_lease_of_a_day(play: Play) -> Non
 
 
 def test_a_hand_off_ends_at_the_moment_at_which_its_time_is_over(play: Play) -> None:
-    """Between two periodic passes; its age is counted."""
+    """The deadline falls between two periodic passes, and the age is reported."""
 
     async def story(s: Stage) -> None:
         await asyncio.sleep(10.0)
@@ -178,7 +178,7 @@ def test_a_hand_off_ends_at_the_moment_at_which_its_time_is_over(play: Play) -> 
 
 
 def test_the_ages_of_hand_offs_are_reported_by_phase(play: Play) -> None:
-    """Of all hand-offs under way, at each pass."""
+    """Each pass reports all open hand-offs."""
 
     async def story(s: Stage) -> None:
         s.handoff(warming(T0))
@@ -196,7 +196,7 @@ def test_the_ages_of_hand_offs_are_reported_by_phase(play: Play) -> None:
 def test_only_new_stuck_consumers_are_logged_and_all_are_counted(
     play: Play, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """At the passes that may plan."""
+    """The leader logs and counts only at passes that may plan."""
 
     async def story(s: Stage) -> None:
         for number, name in enumerate(("b", "a")):
@@ -214,7 +214,7 @@ def test_only_new_stuck_consumers_are_logged_and_all_are_counted(
 def test_a_large_plan_is_several_transactions_and_the_last_revision_is_waited_for(
     play: Play,
 ) -> None:
-    """127 decisions in each; a bundle's compares of one consumer count once."""
+    """63 decisions fit into a transaction, as the compare of their consumer counts once."""
 
     async def story(s: Stage) -> None:
         s.topic(300)
@@ -228,7 +228,7 @@ def test_a_large_plan_is_several_transactions_and_the_last_revision_is_waited_fo
 
 
 def test_no_plan_is_no_change(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fault of the planner is logged; hand-offs go on."""
+    """A planner error is logged, and hand-offs continue."""
 
     def fails(*_: object, **__: object) -> Targets:
         raise PlanInputError("no")
@@ -251,7 +251,7 @@ def names(consumers: Iterable[Consumer]) -> list[str]:
 def test_a_dry_run_plans_for_the_given_consumers_with_the_settings_and_the_standing(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The standing of the last plan, the replicas of the settings."""
+    """The dry run uses the last plan's standing and the configured replicas."""
     asked: list[tuple[list[str], int, set[str]]] = []
 
     def choose(

@@ -1,4 +1,4 @@
-"""The moments of the leader's plans: which changes ask for a plan, and when it is made."""
+"""The times of the leader's plans: which changes cause a plan, and when."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.unit.service.stories import ALL
 
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Play:
-    """Run a story beside the leader's loop, and return its stage."""
+    """Return a function that runs a scenario beside the leader's loop and returns its stage."""
     return played(monkeypatch)
 
 
@@ -42,7 +42,7 @@ def _consumer(**changes: Any) -> Put:
 
 ASSIGNED = Put(ALL.assignment(T0), codec.dump_assigned(Assigned(T0, "a", incarnation="a1")))
 FENCE, AWAITING = ALL.fence("x", "x1"), ALL.awaiting
-#: After an outage, the owner of one partition is missing.
+#: after an outage, the owner of one partition is missing
 OUTAGE = [
     Put(ALL.assignment(T1), codec.dump_assigned(Assigned(T1, "gone", incarnation="g1"))),
     Put(AWAITING, b"known", 9),
@@ -78,7 +78,7 @@ CHANGES: dict[str, tuple[Sequence[Write], Sequence[Write], bool]] = {
 def test_a_change_of_the_wishes_is_planned_after_a_debounce_and_others_at_the_next_pass(
     play: Play, before: Sequence[Write], change: Sequence[Write], asks: bool
 ) -> None:
-    """A debounce of 2 s, a pass every 40 s."""
+    """The debounce is 2 s, and a pass runs every 40 s."""
 
     async def story(s: Stage) -> None:
         for write in before:
@@ -116,7 +116,7 @@ def test_further_changes_do_not_put_a_plan_off(play: Play) -> None:
 
 
 def test_the_leader_rests_after_a_long_plan_for_half_of_its_duration(play: Play) -> None:
-    """A plan of 8 s: the next one begins 4 s after it, whatever changes."""
+    """After a plan of 8 s, the next plan starts 4 s later, despite further changes."""
 
     async def story(s: Stage) -> None:
         s.owners = {T3: "b"}
@@ -150,7 +150,7 @@ def test_the_leader_rests_after_a_long_plan_for_half_of_its_duration(play: Play)
 def test_an_idle_group_is_planned_a_debounce_after_its_last_join(
     play: Play, joins: Sequence[float], planned: float
 ) -> None:
-    """At most ten debounces after the first join; a join after the plan is none of this series."""
+    """The limit is ten debounces after the first join; a join after the plan starts a new series."""
 
     async def story(s: Stage) -> None:
         for number, moment in enumerate(joins):
@@ -163,7 +163,7 @@ def test_an_idle_group_is_planned_a_debounce_after_its_last_join(
 
 
 def test_a_second_series_of_joins_in_an_idle_group_is_gathered_anew(play: Play) -> None:
-    """Ten debounces from its own first join."""
+    """The limit of ten debounces counts from the first join of the series."""
 
     async def story(s: Stage) -> None:
         await asyncio.sleep(100.0)
@@ -177,7 +177,7 @@ def test_a_second_series_of_joins_in_an_idle_group_is_gathered_anew(play: Play) 
 
 
 def test_a_group_at_work_is_planned_a_debounce_after_the_first_join(play: Play) -> None:
-    """Later joins do not put the plan off."""
+    """Later joins do not delay the plan."""
 
     async def story(s: Stage) -> None:
         s.owners = {T3: "b"}
@@ -197,7 +197,7 @@ def test_a_group_at_work_is_planned_a_debounce_after_the_first_join(play: Play) 
 def test_the_end_of_a_hand_off_is_planned_at_once_while_partitions_wait(
     play: Play, waits: bool
 ) -> None:
-    """A place has become free; other events do not hurry a plan."""
+    """A hand-off has ended, so a partition may move; other events do not speed up a plan."""
 
     async def story(s: Stage) -> None:
         at_work = {T0: "b", T1: "b"} if waits else {T0: "b", T1: "a"}
@@ -220,7 +220,7 @@ def test_the_end_of_a_hand_off_is_planned_at_once_while_partitions_wait(
 
 
 def test_a_bundle_that_compares_a_key_of_a_step_under_way_waits(play: Play) -> None:
-    """The hand-off's step and the plan's move of one partition would refuse each other."""
+    """The hand-off's step and the plan's move of the same partition would conflict."""
 
     async def story(s: Stage) -> None:
         s.handoff(warming(T0, failed="no"))

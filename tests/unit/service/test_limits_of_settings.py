@@ -1,4 +1,4 @@
-"""The bounds of the service's settings, and the offsets and commits of a consumer's partition."""
+"""The bounds of the service's settings, and the offsets and commits of a partition."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ AT, KAFKA = TopicPartition("t", 3), KafkaPartition("t", 3)
     ],
 )
 def test_each_setting_has_its_own_least_value(name: str, least: float, is_allowed: bool) -> None:
-    """No number is below all bounds."""
+    """NaN is refused as well."""
     if is_allowed:
         ServiceSettings(**{name: least})
     else:
@@ -48,7 +48,7 @@ def test_each_setting_has_its_own_least_value(name: str, least: float, is_allowe
 
 @pytest.mark.parametrize("name", ["consumer", "leader"])
 def test_a_failed_renewal_leaves_time_for_a_second_one(name: str) -> None:
-    """Before the fence at two thirds of the time to live."""
+    """The second renewal comes before the fence at two thirds of the time to live."""
     ServiceSettings(**{f"{name}_ttl_s": 9.0, f"{name}_keepalive_s": 5.999})
     for every, wrong in ((6.0, f"below two thirds of {name}_ttl_s"), (0.0, "seconds above 0")):
         with pytest.raises(ConfigError, match=wrong):
@@ -57,7 +57,7 @@ def test_a_failed_renewal_leaves_time_for_a_second_one(name: str) -> None:
 
 @pytest.mark.parametrize("prefix", ["/", "/a/"])
 def test_a_prefix_begins_and_ends_with_a_slash(prefix: str) -> None:
-    """A prefix without one would be the begin of another one's keys."""
+    """Without the final slash, the prefix could be the start of a longer prefix."""
     assert ServiceSettings(prefix=prefix).prefix == prefix
     for wrong in (f"x{prefix}", f"{prefix}x", ""):
         with pytest.raises(
@@ -84,7 +84,7 @@ def test_a_prefix_begins_and_ends_with_a_slash(prefix: str) -> None:
 async def test_a_partition_goes_on_where_its_own_grant_committed_last(
     committed: tuple[int, str | None] | None, start: int | None, found: int | None
 ) -> None:
-    """Else where the previous owner stopped, or where it committed."""
+    """Otherwise it starts at the previous owner's end, or at its commit."""
     offsets = {} if committed is None else {KAFKA: OffsetAndMetadata(*committed)}
 
     async def fetch(asked: Any) -> Any:
@@ -97,7 +97,7 @@ async def test_a_partition_goes_on_where_its_own_grant_committed_last(
 
 
 async def test_a_grant_that_a_later_owner_has_committed_after_is_outdated() -> None:
-    """Both epochs are named."""
+    """The error has both epochs."""
 
     async def fetch(asked: Any) -> Any:
         return {KAFKA: OffsetAndMetadata(9, "epoch=6")}
@@ -127,7 +127,7 @@ async def test_a_commit_has_the_epoch_of_the_grant(
     is_sent: bool,
     fails: bool,
 ) -> None:
-    """Only of news, and only while the consumer may work; a failed one is made again later."""
+    """Only a new offset is committed, with the right to work; a failed commit is retried."""
     sent: list[Any] = []
 
     async def commit(offsets: Any) -> None:
@@ -146,7 +146,7 @@ async def test_a_commit_has_the_epoch_of_the_grant(
 
 
 def test_only_partitions_with_full_queues_are_held_back() -> None:
-    """A partition that is not opened yet is left alone, and no partition is paused twice."""
+    """An unopened partition is left alone, and no partition is paused twice."""
     told: list[Any] = []
     facts = {
         "full": (5, True, False),

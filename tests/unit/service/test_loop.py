@@ -1,4 +1,4 @@
-"""One consumer's long request does not stop the loop for the others."""
+"""A consumer's long request does not block the loop for other consumers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TRIES = 3
 
 @pytest.fixture(autouse=True)
 def _without_collections() -> Iterator[None]:
-    """What other tests left to look through is not this one's."""
+    """Collect the garbage of earlier tests, and disable the collector."""
     gc.collect()
     gc.disable()
     yield
@@ -39,8 +39,10 @@ def _without_collections() -> Iterator[None]:
 
 @contextlib.asynccontextmanager
 async def watched() -> AsyncIterator[Callable[[], float]]:
-    """The longest time between two turns of the loop so far, in processor seconds of this thread: what others
-    take from a busy machine is not counted."""
+    """Yield a function that returns the longest time between two turns of the loop.
+
+    The time is this thread's processor time, so a busy machine does not count.
+    """
     longest = 0.0
 
     async def turn() -> None:
@@ -60,7 +62,7 @@ async def watched() -> AsyncIterator[Callable[[], float]]:
 
 
 def control(request: pb.RegisterRequest) -> float:
-    """The least that it takes to look at each weight once, in processor seconds."""
+    """The least processor time for one look at each weight."""
     began = time.thread_time()
     seen = {
         (said.partition.topic, said.partition.partition): said.weight for said in request.weights
@@ -69,7 +71,7 @@ def control(request: pb.RegisterRequest) -> float:
 
 
 async def blocked(request: pb.RegisterRequest) -> float:
-    """The longest block while a consumer registers, and while it is registered again."""
+    """The longest block while a consumer registers twice."""
     kept = store()
     async with Bench(lambda: kept) as b:
         node = await b.node({"t": 4}, consumer_ttl_s=60.0, leader_ttl_s=60.0)
@@ -86,7 +88,7 @@ async def blocked(request: pb.RegisterRequest) -> float:
 async def test_a_registration_with_many_weights_blocks_no_longer_than_looking_at_them_twice() -> (
     None
 ):
-    """In parts: the whole takes many times that."""
+    """The weights are read in parts; the whole takes many times as long."""
     request = pb.RegisterRequest(
         consumer_name="a",
         weights=[
@@ -126,7 +128,7 @@ async def test_a_registration_with_many_weights_blocks_no_longer_than_looking_at
 async def test_a_request_of_too_many_parts_is_refused_before_they_are_looked_at(
     claims: Any,
 ) -> None:
-    """An empty part takes two bytes: two million of them fit into a message."""
+    """An empty part takes two bytes, so a message has room for two million."""
     request = pb.RegisterRequest(consumer_name="a", **claims)
     async with watched() as longest:
         with pytest.raises(BadRequest, match="claims; at most 100000"):
@@ -149,7 +151,7 @@ _CLAIMS = [pb.TopicPartitions()] * (MAX_CLAIMS + 1)
     ids=["replicas", "watched topics", "added consumers", "left-out consumers", "claims of two"],
 )
 async def test_every_call_refuses_a_list_of_too_many_entries(method: str, request_: Any) -> None:
-    """A dry run counts the claims of its added consumers together."""
+    """A dry run counts the claims of all added consumers."""
     kept = store()
     async with Bench(lambda: kept) as b:
         node = await b.node({"t": 4}, consumer_ttl_s=60.0, leader_ttl_s=60.0)
@@ -168,12 +170,12 @@ async def test_every_call_refuses_a_list_of_too_many_entries(method: str, reques
 
 
 class _Refused:
-    """A call's context that keeps the status of a refusal."""
+    """The context of a call that keeps the status of a refusal."""
 
     code: grpc.StatusCode | None = None
 
     async def abort(self, code: grpc.StatusCode, details: str) -> None:
-        """End the call as gRPC does."""
+        """End the call, like gRPC."""
         self.code = code
         raise asyncio.CancelledError
 
@@ -183,7 +185,7 @@ class _Refused:
 
 
 async def test_many_states_that_are_asked_for_at_once_block_no_longer_than_one() -> None:
-    """Of a group whose consumer says much of itself; others have their turn in between."""
+    """The group's consumer has long claims; other tasks run in between."""
     kept = store()
     async with Bench(lambda: kept) as b:
         node = await b.node({"t": 4}, consumer_ttl_s=60.0, leader_ttl_s=60.0)

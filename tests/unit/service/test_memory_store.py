@@ -1,4 +1,4 @@
-"""The store in memory: which revisions of it a watch may begin at."""
+"""The in-memory store: start revisions of watches, and leases."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from faust_assigner.service.store.memory import MemoryStore
 
 
 async def first_seen(store: MemoryStore, revision: int) -> int:
-    """The revision of the first batch of a watch that begins at ``revision``."""
+    """The revision of the first batch of a watch from ``revision``."""
     async with aclosing(store.watch("", revision)) as batches:  # type: ignore[type-var]
         return (await anext(batches)).revision
 
 
 @pytest.mark.parametrize("begun", [1, 1_000])
 async def test_a_watch_begins_at_any_revision_of_a_new_store(begun: int) -> None:
-    """Its first one and the next one are there; those of the process before are gone."""
+    """The first and the next revision exist, but not those of the previous process."""
     store = MemoryStore(first_revision=begun)
     written = (await store.txn((), (Put("a", b"1"),))).revision
     assert [await first_seen(store, at) for at in (begun, begun + 1)] == [written, written]
@@ -30,7 +30,7 @@ async def test_a_watch_begins_at_any_revision_of_a_new_store(begun: int) -> None
 
 
 async def test_leases_of_a_restarted_process_have_other_numbers() -> None:
-    """Sessions are named by them: a process from before the restart renewed its successor's registration."""
+    """Otherwise a process from before the restart could renew its successor's registration."""
     before, after = (MemoryStore(first_revision=begun) for begun in (1_000, 2_000))
     assert (await before.grant(30.0)).lease_id != (await after.grant(30.0)).lease_id
     for kept in (before, after):
@@ -38,7 +38,7 @@ async def test_leases_of_a_restarted_process_have_other_numbers() -> None:
 
 
 async def test_a_put_under_a_lease_that_was_never_granted_is_refused() -> None:
-    """The first granted id is as unknown before as any other."""
+    """The id of the first lease is unknown too, until it is granted."""
     kept = MemoryStore()
     for lease in (1, 7):
         with pytest.raises(LeaseLost):
@@ -48,7 +48,7 @@ async def test_a_put_under_a_lease_that_was_never_granted_is_refused() -> None:
 
 
 async def test_a_key_ends_with_its_last_lease_alone() -> None:
-    """A put under another lease, or under none, takes the key from the former one."""
+    """A put with a different lease, or without one, detaches the key from its previous lease."""
     kept = MemoryStore()
     one, two = [(await kept.grant(60.0)).lease_id for _ in range(2)]
     for key in ("/a", "/b", "/c"):
@@ -62,7 +62,7 @@ async def test_a_key_ends_with_its_last_lease_alone() -> None:
 
 
 async def test_a_watch_from_a_later_revision_skips_the_changes_before_it() -> None:
-    """It waits until the store has come so far."""
+    """The watch waits until the store reaches this revision."""
     kept = MemoryStore()
     async with aclosing(kept.watch("/", kept.revision + 3)) as watch:  # type: ignore[type-var]
         waiting = asyncio.ensure_future(anext(watch))

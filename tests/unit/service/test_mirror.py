@@ -1,4 +1,4 @@
-"""The copy of a store: how epochs are raised, and how much of the time listings may take."""
+"""The copy of a store: how epochs are raised, and the share of time spent on listings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.service.stories import ALL, put, store
 
 
 def test_epochs_are_raised_far_above_what_this_instance_has_seen() -> None:
-    """Another one may have seen more; and none ever lowers them."""
+    """A second instance may have seen more; no instance lowers the base."""
 
     async def story() -> None:
         kept = store()
@@ -40,8 +40,10 @@ def test_epochs_are_raised_far_above_what_this_instance_has_seen() -> None:
 async def test_the_loop_goes_on_while_a_large_listing_is_compared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The comparison waits here until the loop has told it; and what the watch tells meanwhile is no sign of
-    a restored store, and is told once."""
+    """The comparison waits for the loop; concurrent events of the watch are applied once.
+
+    They must not count as a sign of a restored store.
+    """
     free, compared = threading.Event(), threading.Event()
 
     def waits(known: Mapping[str, KeyValue], listing: Listing) -> list[Event]:
@@ -73,21 +75,21 @@ async def test_the_loop_goes_on_while_a_large_listing_is_compared(
 
 
 class Slow(MemoryStore):
-    """A listing takes three seconds; keeps when each began."""
+    """Delays listings by three seconds, and records when each began."""
 
     def __init__(self) -> None:
         super().__init__(clock=LoopClock())
         self.began: list[float] = []
 
     async def list(self, prefix: str) -> Listing:
-        """As the store, later."""
+        """List after a delay."""
         self.began.append(asyncio.get_running_loop().time())
         await asyncio.sleep(3.0)
         return await super().list(prefix)
 
 
 def test_listings_of_a_large_group_take_a_twentieth_of_the_time_at_most() -> None:
-    """After one of three seconds none follows for a minute; the store is asked for its leader instead."""
+    """After a listing of three seconds, a minute follows without; only the leader's key is read."""
 
     async def story() -> None:
         kept = Slow()
@@ -107,14 +109,14 @@ def test_listings_of_a_large_group_take_a_twentieth_of_the_time_at_most() -> Non
 
 
 class _Hanging(MemoryStore):
-    """The first listing gets no answer for five seconds; keeps when each began."""
+    """Does not answer the first listing for five seconds, and records when each began."""
 
     def __init__(self) -> None:
         super().__init__(clock=LoopClock())
         self.began: list[float] = []
 
     async def list(self, prefix: str) -> Listing:
-        """As the store, but for the first one."""
+        """Fail the first time."""
         self.began.append(asyncio.get_running_loop().time())
         if len(self.began) == 1:
             await asyncio.sleep(5.0)
@@ -123,7 +125,7 @@ class _Hanging(MemoryStore):
 
 
 def test_after_a_listing_without_an_answer_the_next_one_is_soon() -> None:
-    """No rest: it brought nothing, and where the watch hangs, too, the copy was old for 100 seconds more."""
+    """A failed listing needs no rest: the copy would stay old for 100 seconds more."""
 
     async def story() -> None:
         kept = _Hanging()
@@ -142,13 +144,13 @@ class _Listings(MemoryStore):
     listings = 0
 
     async def list(self, prefix: str) -> Listing:
-        """As the store."""
+        """Count the listing."""
         self.listings += 1
         return await super().list(prefix)
 
 
 def test_a_write_at_the_revision_that_was_known_before_shows_a_restored_store() -> None:
-    """Each write has a later revision than the last one seen, unless the store was restored."""
+    """Only a restored store gives a write a revision that is already known."""
 
     async def story() -> None:
         kept = _Listings(clock=LoopClock())

@@ -1,4 +1,4 @@
-"""The copy of the store step by step: its watches, its listings, its waits, and its base of epochs."""
+"""The copy of the store step by step: watches, listings, waits, and the base of epochs."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from tests.unit.service.stories import ALL
 
 
 def kv(name: str, revision: int, count: int = 1) -> KeyValue:
-    """A topic's key."""
+    """The key of a topic."""
     key = ALL.topic(name)
     return KeyValue(key, codec.dump_topic(TopicConfig(name, count)), revision, revision)
 
 
 def event(name: str, revision: int, count: int = 1) -> Event:
-    """A topic's write."""
+    """The write of a topic."""
     return Event(ALL.topic(name), revision, kv(name, revision, count))
 
 
 class Store:
-    """Listings and watches in turn; a watch ends with an error, or waits for ever."""
+    """Listings and watches in turn; a watch ends with an error, or blocks."""
 
     def __init__(self, *listings: Any, watches: Any = ()) -> None:
         self.listings = list(listings)
@@ -43,7 +43,7 @@ class Store:
         self.calls.append((asyncio.get_running_loop().time() - 1_000.0, *call))
 
     async def list(self, prefix: str) -> Listing:
-        """The next listing; the last one for ever."""
+        """Return the next listing; the last is repeated."""
         self._note("list", prefix)
         found = self.listings.pop(0) if len(self.listings) > 1 else self.listings[0]
         if isinstance(found, Exception):
@@ -51,7 +51,7 @@ class Store:
         return found  # type: ignore[no-any-return]
 
     async def watch(self, prefix: str, start_revision: int) -> AsyncIterator[Batch]:
-        """The next watch."""
+        """Play the next watch."""
         self._note("watch", prefix, start_revision)
         for batch in self.watches.pop(0) if self.watches else [None]:
             if batch is None:
@@ -64,7 +64,7 @@ class Store:
                 yield batch
 
     async def get(self, key: str) -> KeyValue | None:
-        """Answer, or not."""
+        """Answer or fail."""
         self._note("get", key)
         if not self.answers:
             raise StoreUnavailable("no answer")
@@ -72,7 +72,7 @@ class Store:
 
 
 class Stage:
-    """A mirror of such a store; ``told`` are the names of the changed topics in batches."""
+    """A mirror of the store; ``told`` has the changed topics' names in batches."""
 
     def __init__(self, store: Any, reconcile_s: float = 50.0) -> None:
         self.store = store
@@ -87,12 +87,12 @@ class Stage:
 
     @property
     def heard(self) -> float:
-        """When the store was heard last."""
+        """The time of the store's last answer."""
         return self.mirror.heard_at - 1_000.0
 
 
 def staged(story: Callable[[Stage], Awaitable[None]], store: Any, **options: Any) -> None:
-    """Run a story after the first listing."""
+    """Run a scenario after the first listing."""
 
     async def whole() -> None:
         stage = Stage(store, **options)
@@ -104,7 +104,7 @@ def staged(story: Callable[[Stage], Awaitable[None]], store: Any, **options: Any
 
 
 def test_a_watch_begins_after_the_listing_and_its_batches_are_applied_whole() -> None:
-    """Events at or below the copy's revision are skipped; a batch is told after it was applied."""
+    """Events at or below the copy's revision are skipped; listeners are called after the batch."""
     first = Listing(20, (kv("a", 15), kv("b", 20)))
     batches = [
         Batch(22, (event("b", 20, 9), event("a", 21, 2), event("c", 22))),
@@ -134,7 +134,7 @@ def test_a_watch_begins_after_the_listing_and_its_batches_are_applied_whole() ->
 
 
 def test_a_failed_watch_lists_again_until_the_store_answers_and_watches_from_there() -> None:
-    """Half a second between the tries, and before the next watch."""
+    """Half a second passes between the attempts, and before the next watch."""
     listings = [Listing(20, (kv("a", 15),)), StoreUnavailable("x"), StoreUnavailable("x"),
                 Listing(30, (kv("b", 28),))]  # fmt: skip
 
@@ -157,7 +157,7 @@ def test_a_failed_watch_lists_again_until_the_store_answers_and_watches_from_the
 
 
 def test_a_comparison_every_few_seconds_repairs_what_the_watch_missed() -> None:
-    """A listing without differences tells nothing; a failed one is no news of the store."""
+    """A listing without differences calls no listener; a failed listing is no sign of life."""
     listings = [
         Listing(20, (kv("a", 15),)),
         Listing(21, (kv("a", 15),)),
@@ -180,7 +180,7 @@ def test_a_comparison_every_few_seconds_repairs_what_the_watch_missed() -> None:
 
 
 def test_waits_for_a_revision_end_with_it_or_with_the_mirror() -> None:
-    """At exactly this revision; the instance's end is an error."""
+    """The revision itself is enough; the mirror's end raises an error."""
 
     async def story(s: Stage) -> None:
         await asyncio.wait_for(s.mirror.reached(20), 1.0)
@@ -209,7 +209,7 @@ RESTORED = [
 def test_a_store_with_another_past_raises_the_epochs_and_is_read_anew(
     listing: Listing, is_restored: bool
 ) -> None:
-    """An older revision, or an unknown value at or below the copy's revision."""
+    """The signs are an older revision, or an unknown value at or below the copy's revision."""
 
     async def story(s: Stage) -> None:
         raised: list[int] = []
@@ -250,7 +250,7 @@ async def base(store: Followed) -> int | None:
     [(None, 4_900), (b"?", 4_900), (4_899, 4_900), (4_900, 4_900), (9_000, 9_000)],
 )
 async def test_a_group_begins_its_epochs_at_the_clock(stored: Any, after: int) -> None:
-    """In milliseconds, above the revision of the copy; a higher base stays."""
+    """The base is in milliseconds, less the copy's revision; a higher base stays."""
     store = Followed()
     if stored is not None:
         value = stored if isinstance(stored, bytes) else codec.dump_base(stored)
@@ -271,7 +271,7 @@ async def test_a_group_begins_its_epochs_at_the_clock(stored: Any, after: int) -
     ],
 )
 def test_a_consumers_higher_epoch_raises_the_base_and_is_waited_for(epoch: int, after: int) -> None:
-    """Unless it is too far ahead of the clock to be believed."""
+    """An epoch too far ahead of the clock is ignored."""
 
     async def story() -> None:
         store = Followed()

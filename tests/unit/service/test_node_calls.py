@@ -1,4 +1,4 @@
-"""Each call of an instance: its checks, the arguments that reach its part, and its revision."""
+"""Each call of an instance: its checks, the arguments passed on, and its revision."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ A = Consumer(name="a", incarnation="a2", identity="me", replaced=("a1",))
 
 
 class Part:
-    """A part of the instance that keeps each call and answers with ``answer``."""
+    """A fake part of the instance that records each call and answers with ``answer``."""
 
     def __init__(self, answer: Any = 5) -> None:
         self.answer = answer
@@ -52,7 +52,7 @@ class Part:
 
 
 def made(answer: Any = 5) -> tuple[AssignerNode, Part, Followed]:
-    """An instance with a view of "a" under a base of 1,000; its parts are all the same."""
+    """An instance with a view of "a" under a base of 1,000; all its parts are the same fake."""
     store = Followed()
     node = AssignerNode(store, ServiceSettings(prefix="/g/"), node_id="n1", clock=LoopClock())
     for revision, (key, value) in enumerate(
@@ -93,7 +93,7 @@ CALLS: dict[str, tuple[Call, tuple[Any, ...]]] = {
 async def test_an_answer_reaches_its_part_and_returns_a_revision_above_the_base(
     call: Call, expected: tuple[Any, ...]
 ) -> None:
-    """Field by field."""
+    """Each field is passed on."""
     node, part, _ = made()
     assert await call(node) == 1_005
     assert part.calls == [expected]
@@ -101,7 +101,7 @@ async def test_an_answer_reaches_its_part_and_returns_a_revision_above_the_base(
 
 @pytest.mark.parametrize(("call", "_"), CALLS.values(), ids=CALLS)
 async def test_an_answer_of_another_caller_reaches_no_part(call: Call, _: Any) -> None:
-    """Another identity, or a replaced process."""
+    """The cases: a different identity, and a replaced process."""
     node, part, _store = made()
     for changes, error in (({"identity": "x"}, WrongCaller), ({"incarnation": "a1"}, Replaced)):
         saved = dict(ID)
@@ -119,7 +119,7 @@ async def test_an_answer_of_another_caller_reaches_no_part(call: Call, _: Any) -
 async def test_every_refusal_of_an_expelled_process_says_so(
     call: Call, _: Any, is_expelled: bool
 ) -> None:
-    """Other processes get the refusal itself."""
+    """Other processes get the original refusal."""
     node, _part, store = made(WrongPhase("no"))
     await store.put(ALL.expelled("a", "a2" if is_expelled else "a3"), b"x")
     with pytest.raises(Expelled if is_expelled else WrongPhase):
@@ -133,7 +133,7 @@ async def test_every_refusal_of_an_expelled_process_says_so(
 async def test_a_heartbeat_returns_the_time_that_its_session_lives(
     lives: float | None, is_expelled: bool, answer: Any
 ) -> None:
-    """An expelled process is told so only when its session is over."""
+    """An expelled process gets the error only after the end of its session."""
     node, part, store = made(lives)
     if is_expelled:
         await store.put(ALL.expelled("a", "a2"), b"x")
@@ -147,7 +147,7 @@ async def test_a_heartbeat_returns_the_time_that_its_session_lives(
 
 
 async def test_a_leave_of_an_unknown_consumer_may_stop_at_once() -> None:
-    """Of a known one, its part answers."""
+    """For a known consumer, the part answers."""
     node, part, _ = made(Action.WAIT_FOR_DRAIN)
     assert await node.deregister("a", **ID) is Action.WAIT_FOR_DRAIN
     assert part.calls == [("leave", "a", "a2")]
@@ -156,7 +156,7 @@ async def test_a_leave_of_an_unknown_consumer_may_stop_at_once() -> None:
 
 
 async def test_an_operators_calls_reach_their_parts() -> None:
-    """Topics are checked before."""
+    """Invalid topics are refused before."""
     node, part, _ = made()
     found = [
         await node.abort_warm(AT, handoff_id=7),
@@ -191,7 +191,7 @@ async def test_an_operators_calls_reach_their_parts() -> None:
 async def test_a_registration_with_a_wrong_part_is_refused_before_the_topics(
     changes: dict[str, Any],
 ) -> None:
-    """Kafka is not asked, and the store is not written."""
+    """Neither Kafka nor the store gets a request."""
     node, part, _ = made()
     with pytest.raises(BadRequest):
         await node.register(replace(A, **changes))
@@ -211,7 +211,7 @@ async def test_a_registration_with_a_wrong_part_is_refused_before_the_topics(
 async def test_a_new_process_needs_all_its_topics_and_a_returning_one_does_not(
     error: Exception | None, returns: bool, asked: list[str]
 ) -> None:
-    """A Kafka that does not answer is asked once."""
+    """If Kafka does not answer, it is asked only once."""
     node, part, _ = made()
     topics: Any = Part(error)
     node._catalogue = topics
@@ -248,7 +248,7 @@ async def test_a_new_process_needs_all_its_topics_and_a_returning_one_does_not(
 def test_a_caller_is_checked_against_the_registration(
     registered: Consumer | None, identity: str, incarnation: str, error: type[Exception] | None
 ) -> None:
-    """A process without an incarnation is replaced only by one that has its own."""
+    """A process without an incarnation is replaced only by one with its own incarnation."""
     store = Followed()
     if registered is not None:
         value = codec.dump_consumer(registered)
@@ -268,13 +268,13 @@ def test_a_caller_is_checked_against_the_registration(
 
 
 def test_an_instance_serves_leads_and_lives_from_its_start_to_its_stop() -> None:
-    """The metrics of the leader are cleared at the end of its term; the key is free at once."""
+    """The leader's metrics are cleared at the end of its term, and its key is deleted at once."""
 
     async def story() -> None:
         calls: list[tuple[Any, ...]] = []
 
         class Metrics:
-            """Keeps the calls about the leader."""
+            """Records the calls about the leader."""
 
             def __getattr__(self, name: str) -> Callable[..., None]:
                 return lambda *values: calls.append((name, *values))
@@ -309,7 +309,7 @@ def test_an_instance_serves_leads_and_lives_from_its_start_to_its_stop() -> None
 
 
 def test_a_task_that_ended_ends_the_life_of_an_instance() -> None:
-    """A restart helps; the store still answers."""
+    """Only a restart helps, although the store answers."""
 
     async def story() -> None:
         store = Followed()

@@ -1,4 +1,4 @@
-"""The operators' client: each call's fields, the parts of an answer, and errors; the groups' start."""
+"""The operators' client: fields of each call, parts of an answer, errors; and the groups' start."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SILENT = grpc.aio.AioRpcError(
 
 
 class Stub:
-    """The service: notes each call, and answers with the prepared messages."""
+    """The service: records each call, and answers with the prepared messages."""
 
     def __init__(self, told: list[Any], answers: list[Any]) -> None:
         self.told, self.answers = told, answers
@@ -57,7 +57,7 @@ class _Call:
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The calls of the client, and the end of its connection."""
+    """Record the calls of the client, and the close of its connection."""
     found: list[Any] = []
 
     async def close() -> None:
@@ -112,7 +112,7 @@ async def test_an_order_is_sent_to_the_group_with_the_callers_token(
     method: str,
     request_: Any,
 ) -> None:
-    """With a deadline; the answer is the revision from which the order holds."""
+    """The call has a deadline; the answer is the revision from which the order holds."""
     service = client(monkeypatch, told, pb.OrderResponse(revision=42))
     assert await getattr(service, order)(*words) == 42
     assert told == [(method, request_, {"metadata": (("a", "b"),), "timeout": CALL_S})]
@@ -122,7 +122,7 @@ async def test_an_order_is_sent_to_the_group_with_the_callers_token(
 async def test_a_handoff_is_given_up_by_its_id(
     monkeypatch: pytest.MonkeyPatch, told: list[Any], given: dict[str, int], handoff_id: int
 ) -> None:
-    """Without an id whichever is open."""
+    """Without an id, the open hand-off is aborted."""
     await client(monkeypatch, told, pb.AbortHandoffResponse()).abort(("t", 3), **given)
     wanted = pb.AbortHandoffRequest(partition=PLACE, handoff_id=handoff_id, group="g")
     assert told[0][:2] == ("AbortHandoff", wanted)
@@ -132,7 +132,7 @@ async def test_a_handoff_is_given_up_by_its_id(
 async def test_a_drain_tells_whether_the_consumer_has_partitions(
     monkeypatch: pytest.MonkeyPatch, told: list[Any], action: Any, waits: bool
 ) -> None:
-    """To hand over."""
+    """True means that the consumer must wait for its drain."""
     found = client(monkeypatch, told, pb.DrainResponse(action=action))
     assert await found.drain("c") is waits
     assert told[0][:2] == ("Drain", pb.DrainRequest(consumer_name="c", group="g"))
@@ -146,7 +146,7 @@ LATER = pb.State(leader="m", topics=[{"topic": "c"}])
 async def test_the_parts_of_a_state_are_put_together(
     monkeypatch: pytest.MonkeyPatch, told: list[Any]
 ) -> None:
-    """Of a whole list none is lost; the call has a deadline."""
+    """All parts of a list are kept, and the call has a deadline."""
     found = await client(monkeypatch, told, FIRST, SECOND).state()
     assert [one.topic for one in found.topics] == ["a", "b"]
     [(method, request, options)] = told
@@ -160,7 +160,7 @@ async def test_the_parts_of_a_state_are_put_together(
 async def test_a_watch_yields_whole_states_that_are_not_mixed(
     monkeypatch: pytest.MonkeyPatch, told: list[Any]
 ) -> None:
-    """It has no deadline: a group may rest for days."""
+    """A watch has no deadline, as a group may be idle for days."""
     service = client(monkeypatch, told, FIRST, SECOND, LATER)
     found = [[one.topic for one in state.topics] async for state in service.watch()]
     assert found == [["a", "b"], ["c"]]
@@ -175,7 +175,7 @@ async def test_a_watch_yields_whole_states_that_are_not_mixed(
 async def test_a_dry_run_has_all_parts_of_its_moves(
     monkeypatch: pytest.MonkeyPatch, told: list[Any]
 ) -> None:
-    """Consumers that go and come keep their places."""
+    """Leaving and joining consumers are not swapped."""
     parts = [pb.PlanResponse(moves=[{"to_owner": name}]) for name in "xy"]
     moves = await client(monkeypatch, told, *parts).plan(without=["a"], extra=["b", "c"])
     assert [move.to_owner for move in moves] == ["x", "y"]
@@ -187,7 +187,7 @@ async def test_a_dry_run_has_all_parts_of_its_moves(
 async def test_a_service_that_does_not_answer_is_named(
     monkeypatch: pytest.MonkeyPatch, told: list[Any], call: str
 ) -> None:
-    """A later attempt may succeed; the connection is closed."""
+    """The error allows a retry, and the connection is closed."""
 
     async def work() -> None:
         async with client(monkeypatch, told, SILENT) as service:
@@ -202,7 +202,7 @@ async def test_a_service_that_does_not_answer_is_named(
 async def test_nodes_that_were_started_are_stopped_if_another_one_does_not_start(
     fails: str, stopped: list[str]
 ) -> None:
-    """Those that were not started are left alone."""
+    """Nodes that were not started are left alone."""
     told: list[str] = []
 
     def node(name: str) -> Any:

@@ -63,7 +63,7 @@ from tests.unit.service.rpcs import (
 async def test_an_order_reaches_the_node_of_its_group(
     rpc: str, request_: Any, call: tuple[str, tuple[Any, ...], dict[str, Any]]
 ) -> None:
-    """Of an administrator alone; the answer has the revision from which it holds."""
+    """Only an administrator may order; the answer has the revision from which the order holds."""
     node = Node()
     answer = await getattr(operators(node), rpc)(request_, Context())
     assert (node.calls, answer.revision) == ([call], 42)
@@ -75,7 +75,7 @@ async def test_an_order_reaches_the_node_of_its_group(
 
 
 async def test_a_dry_run_has_the_revision_of_its_begin() -> None:
-    """Consumers that go and consumers that come are not exchanged."""
+    """Leaving and joining consumers are not swapped."""
     node = Node([PlannedMove(AT, None, "b")])
     node.overview = node
     request = pb.PlanRequest(group="g", without=["a"], extra=[{"consumer_name": "d", "rack": "r"}])
@@ -86,21 +86,21 @@ async def test_a_dry_run_has_the_revision_of_its_begin() -> None:
 
 
 class Overview:
-    """The state of a group, which counts its reads and its watchers; ``during`` runs at each read."""
+    """A group's state that counts reads and watchers; ``during`` runs at each read."""
 
     def __init__(self) -> None:
         self.reads, self.watchers, self.changed = 0, 0, asyncio.Event()
         self.during: list[Any] = []
 
     async def leader(self) -> Any:
-        """Return the leader, or None at the first read."""
+        """Return None at the first read, then the leader."""
         self.reads += 1
         if self.during:
             self.during.pop()()
         return SimpleNamespace(holder="n") if self.reads > 1 else None
 
     async def topics(self) -> list[Any]:
-        """Return no topic; nor are there others."""
+        """Return no topics; this serves for the other lists too."""
         return []
 
     consumers = assignments = handoffs = topics
@@ -116,7 +116,7 @@ class Overview:
 
 
 def group_of() -> Node:
-    """Return a node with such a state."""
+    """Return a node with this state."""
     node = Node()
     node.overview = Overview()
     node.condition = SimpleNamespace(silence_s=2.5)
@@ -132,7 +132,7 @@ STATE_REQUEST = pb.GetStateRequest(group="g")
 async def test_a_state_is_made_once_for_all_callers_until_it_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A made state is short-lived, too: ages of hand-offs grow without a change."""
+    """A state also expires, as ages of hand-offs grow without any change."""
     monkeypatch.setattr(admin_servicer, "TOGETHER_S", 100.0)
     node = group_of()
     servicer = operators(node)
@@ -151,7 +151,7 @@ async def test_a_state_is_made_once_for_all_callers_until_it_changes(
 
 
 async def test_a_state_has_the_orders_and_the_age_of_its_view() -> None:
-    """Pins in the order of their keys; the group's name and the revision."""
+    """Pins are in the order of their keys; the state has the group's name and the revision."""
     node = group_of()
     [part] = [part async for part in operators(node).GetState(STATE_REQUEST, Context())]
     assert [pin.consumer_name for pin in part.pins] == ["x", "y"]
@@ -160,7 +160,7 @@ async def test_a_state_has_the_orders_and_the_age_of_its_view() -> None:
 
 
 async def test_a_watch_gathers_changes_and_misses_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several changes at a time are one state; a change during a read is another state."""
+    """Simultaneous changes are one state; a change during a read makes a second state."""
     monkeypatch.setattr(admin_servicer, "TOGETHER_S", 0.0)
     node = group_of()
     overview = node.overview

@@ -1,4 +1,4 @@
-"""Flags and environment of ``serve``: what is read, and what cannot be."""
+"""The flags and the environment of ``serve``: accepted and refused values."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tests.support.certificates import Authority
 
 
 def test_an_argument_goes_before_the_environment() -> None:
-    """And the environment before the default."""
+    """The environment has priority over the default."""
     environment = {"FAUST_ASSIGNER_DEBOUNCE_S": "3", "FAUST_ASSIGNER_PREFIX": "/x/"}
     settings = Options.read({"debounce_s": "2"}, environment).settings
     assert (settings.debounce_s, settings.prefix, settings.leader_ttl_s) == (2, "/x/", 15)
 
 
 def test_topics_are_names_and_counts() -> None:
-    """In the environment with commas; Kafka's dotted names too."""
+    """In the environment, topics are separated by commas; Kafka's dotted names are accepted."""
     found = Options.read({}, {"FAUST_ASSIGNER_TOPIC": "orders=12, shop.rates.v1=3"})
     assert found.server.topic == (("orders", 12), ("shop.rates.v1", 3))
 
 
 def test_a_keepalive_follows_a_short_time_to_live() -> None:
-    """A third of it, unless it is said."""
+    """The default is a third of the time to live."""
     assert Options.read({"consumer_ttl_s": "3"}, {}).settings.consumer_keepalive_s == 1.0
     assert Options.read({}, {}).settings.consumer_keepalive_s == 5.0
 
@@ -45,7 +45,7 @@ def test_a_keepalive_follows_a_short_time_to_live() -> None:
 def test_a_time_that_is_said_is_not_derived_from_another(
     name: str, beside: dict[str, str], said: str, derived: float
 ) -> None:
-    """Neither a flag nor an environment variable; only a default follows the shorter time."""
+    """Only a default depends on the shorter time, not a flag or an environment variable."""
     by_default = Options.read(beside, {})
     by_flag = Options.read({**beside, name: said}, {})
     by_environment = Options.read(beside, {BY_NAME[name].name: said})
@@ -84,13 +84,13 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("said", "why"), WRONG)
 def test_what_cannot_be_is_refused_by_name(said: dict[str, Any], why: str) -> None:
-    """With the value, and before anything listens."""
+    """The error has the value, and comes before the server listens."""
     with pytest.raises(ConfigError, match=why):
         Options.read(said, {})
 
 
 def test_encryption_without_authentication_is_not_for_others(tmp_path: Any) -> None:
-    """Beyond loopback both are asked for."""
+    """Beyond loopback the service requires both."""
     (tmp_path / "pem").write_text("")
     said = {"bind": "[::]:50051", "tls_cert": tmp_path / "pem", "tls_key": tmp_path / "pem"}
     with pytest.raises(ConfigError, match="give --tokens or --tls-client-ca"):
@@ -100,7 +100,7 @@ def test_encryption_without_authentication_is_not_for_others(tmp_path: Any) -> N
 
 
 def test_files_that_are_no_certificates_are_named(tmp_path: Path) -> None:
-    """gRPC would say that the address is taken, or that nobody answers."""
+    """gRPC would report a taken address, or a service that does not answer."""
     authority = Authority(tmp_path)
     one, other, ca = authority.sign("one"), authority.sign("other"), str(authority.ca)
     (tmp_path / "words").write_text("words")
@@ -127,13 +127,13 @@ def test_files_that_are_no_certificates_are_named(tmp_path: Path) -> None:
 
 
 def test_every_option_has_its_flag() -> None:
-    """The command's options are the table's."""
+    """The command has an option for each row of the table."""
     said = CliRunner().invoke(main, ["serve", "--help"]).output
     assert [setting.name for setting in OPTIONS if f"{flag(setting)} " not in said] == []
 
 
 def test_a_wrong_flag_ends_the_command_in_one_line() -> None:
-    """With exit code 2."""
+    """The exit code is 2."""
     done = CliRunner().invoke(main, ["serve", "--leader-keepalive-s", "20"])
     assert done.exit_code == 2
     assert done.output == (
@@ -145,14 +145,14 @@ def test_a_wrong_flag_ends_the_command_in_one_line() -> None:
 @pytest.mark.parametrize("at", ["nonsense", "127.0.0.1:99999", ":1", "host"])
 @pytest.mark.parametrize("command", ["consumers", "health"])
 def test_an_operators_address_that_cannot_be_is_refused_at_once(command: str, at: str) -> None:
-    """gRPC would take the port for another one, or look for a host of that name."""
+    """gRPC would use a different port, or resolve the text as a host."""
     done = CliRunner().invoke(main, ["service", command, "--at", at])
     assert done.exit_code == 2
     assert f"must be HOST:PORT, got '{at}'" in done.output
 
 
 def test_no_default_is_shown_as_nothing() -> None:
-    """A zero is one."""
+    """A default of zero is shown as 0."""
     assert [flag(setting) for setting in OPTIONS if not setting.default_text] == []
     assert BY_NAME["replicas"].default_text == "0"
 
@@ -163,7 +163,7 @@ def test_no_default_is_shown_as_nothing() -> None:
 def test_two_owners_at_a_time_must_be_asked_for(
     monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], strict: bool
 ) -> None:
-    """The command line and its default."""
+    """The cases: no flag, --no-strict and --strict."""
     seen: list[bool] = []
     monkeypatch.setattr(
         "faust_assigner.service.server.serve.serve",

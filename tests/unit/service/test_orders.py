@@ -1,4 +1,4 @@
-"""What an operator orders of the leader: pause, pin, move, undrain. Time is virtual."""
+"""Orders of an operator to the leader: pause, pin, move, undrain, in virtual time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.service.stories import ALL, AT, store, view_of
 
 
 def staged(story: Callable[[Bench], Awaitable[None]]) -> None:
-    """Play a story on a store of its own."""
+    """Run a scenario with its own store."""
 
     async def whole() -> None:
         kept = store()
@@ -35,7 +35,7 @@ def staged(story: Callable[[Bench], Awaitable[None]]) -> None:
 
 
 def at(number: int, topic: str = "t") -> TopicPartition:
-    """A partition."""
+    """A partition of a topic."""
     return TopicPartition(topic, number)
 
 
@@ -43,7 +43,7 @@ def at(number: int, topic: str = "t") -> TopicPartition:
 
 
 def test_while_paused_a_consumer_that_joins_gets_nothing_and_its_share_afterwards() -> None:
-    """Nothing moves for balance."""
+    """A paused leader moves no partition for balance."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 4})
@@ -60,7 +60,7 @@ def test_while_paused_a_consumer_that_joins_gets_nothing_and_its_share_afterward
 
 
 def test_while_paused_a_dead_consumers_partitions_are_given_on() -> None:
-    """A pause does not keep a partition without an owner."""
+    """A pause must not leave a partition without an owner."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 4})
@@ -75,7 +75,7 @@ def test_while_paused_a_dead_consumers_partitions_are_given_on() -> None:
 
 
 def test_while_paused_a_drain_goes_on() -> None:
-    """An operator asks for both: to move nothing by itself, and this consumer out."""
+    """The operator wants no automatic moves, but this consumer drained."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 4})
@@ -91,7 +91,7 @@ def test_while_paused_a_drain_goes_on() -> None:
 
 
 def test_a_second_pause_changes_the_reason_and_keeps_the_time() -> None:
-    """Whoever looks sees since when nothing moves."""
+    """The state shows since when the group is paused."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 1})
@@ -130,7 +130,7 @@ def test_a_pinned_partition_goes_to_its_consumer_and_another_one_comes_back_for_
 
 
 def test_a_pin_waits_for_its_consumer_and_lasts_over_its_absence() -> None:
-    """The partition is another consumer's meanwhile, and comes back."""
+    """Meanwhile a different consumer owns the partition."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 2})
@@ -150,7 +150,7 @@ def test_a_pin_waits_for_its_consumer_and_lasts_over_its_absence() -> None:
 
 
 def test_what_travels_with_a_pinned_partition_goes_with_it() -> None:
-    """Co-partitioned topics are never on two consumers."""
+    """Co-partitioned topics always have the same owner."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 4, "u": 4})
@@ -175,7 +175,7 @@ def _pinned(view: View, *pins: Pin) -> View:
 
 
 def test_a_pin_to_a_consumer_that_cools_down_waits_for_the_end_of_that() -> None:
-    """It could not warm the partition a moment ago."""
+    """The consumer failed to warm this partition recently."""
     both = [Consumer(name="a"), Consumer(name="b")]
     view = _pinned(view_of(*both, topics={"t": 2}, owners={AT: "a", at(1): "b"}), Pin(AT, "b"))
     assert choose(view, both, replicas=0).owner == {AT: "b", at(1): "a"}
@@ -188,14 +188,14 @@ def test_a_pin_to_a_consumer_that_cools_down_waits_for_the_end_of_that() -> None
     "pin", [Pin(AT, "c"), Pin(at(7), "b"), Pin(at(0, "v"), "b")], ids=["gone", "beyond", "topic"]
 )
 def test_a_pin_that_cannot_be_kept_is_passed_over(pin: Pin) -> None:
-    """Its consumer, its partition or its topic is not there."""
+    """Its consumer, its partition or its topic does not exist."""
     both = [Consumer(name="a"), Consumer(name="b")]
     view = view_of(*both, topics={"t": 2}, owners={AT: "a", at(1): "b"})
     assert choose(_pinned(view, pin), both, replicas=0).owner == {AT: "a", at(1): "b"}
 
 
 def test_a_pin_to_a_consumer_that_does_not_want_the_topic_is_passed_over() -> None:
-    """It would be told of a partition that it did not ask for."""
+    """The consumer does not subscribe to the topic."""
     picky = [Consumer(name="a"), Consumer(name="b", topics=("u",))]
     view = view_of(*picky, topics={"t": 1, "u": 1}, owners={AT: "a", at(0, "u"): "b"})
     assert choose(_pinned(view, Pin(AT, "b")), picky, replicas=0).owner[AT] == "a"
@@ -203,7 +203,7 @@ def test_a_pin_to_a_consumer_that_does_not_want_the_topic_is_passed_over() -> No
 
 @pytest.mark.parametrize("owners", ["ab", "ba", "aabb", "abab", "abba", "baab", "baba", "bbaa"])
 def test_the_loads_are_even_whichever_partition_is_pinned(owners: str) -> None:
-    """Where the plan itself would move the pinned one, another one goes in its place."""
+    """If the plan itself would move the pinned partition, a different one returns in its place."""
     both = [Consumer(name="a"), Consumer(name="b")]
     count = len(owners)
     view = view_of(*both, topics={"t": count}, owners={at(n): who for n, who in enumerate(owners)})
@@ -216,7 +216,7 @@ def test_the_loads_are_even_whichever_partition_is_pinned(owners: str) -> None:
 
 
 def test_everything_pinned_to_one_consumer_goes_there() -> None:
-    """Uneven, because it is asked for."""
+    """The loads are uneven, as ordered."""
     both = [Consumer(name="a"), Consumer(name="b")]
     view = view_of(*both, topics={"t": 4}, owners={at(n): "ab"[n % 2] for n in range(4)})
     pins = [Pin(at(n), "b") for n in range(4)]
@@ -227,7 +227,7 @@ def test_everything_pinned_to_one_consumer_goes_there() -> None:
 
 
 def test_a_move_is_made_once_also_while_paused() -> None:
-    """A pause is for the leader's own moves."""
+    """A pause stops only the leader's own moves."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 4})
@@ -246,7 +246,7 @@ def test_a_move_is_made_once_also_while_paused() -> None:
 
 
 def test_orders_are_carried_out_after_the_debounce() -> None:
-    """And not at the leader's next look at everything."""
+    """Orders do not wait for the leader's next periodic pass."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 4}, reconcile_s=600.0)
@@ -263,7 +263,7 @@ def test_orders_are_carried_out_after_the_debounce() -> None:
 
 
 def test_a_move_whose_target_cannot_warm_the_partition_is_given_up() -> None:
-    """It is not tried again for ever, and the old owner goes on."""
+    """The move is not retried, and the old owner keeps the partition."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 2})
@@ -280,7 +280,7 @@ def test_a_move_whose_target_cannot_warm_the_partition_is_given_up() -> None:
 
 
 def test_a_move_that_cannot_be_is_refused() -> None:
-    """By the reason."""
+    """Each error has its reason."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 2, "u": 1})
@@ -308,7 +308,7 @@ def test_a_move_that_cannot_be_is_refused() -> None:
 
 
 async def _draining(b: Bench) -> tuple[Helper, Helper]:
-    """``b`` owns half, and ``a`` takes nothing over, so that a drain of ``b`` goes on for long."""
+    """``b`` owns half, and ``a`` completes no warm-up, so a drain of ``b`` takes long."""
     node = await b.node({"t": 2})
     first = await b.consumer(node, "a")
     second = await b.consumer(node, "b")
@@ -318,7 +318,7 @@ async def _draining(b: Bench) -> tuple[Helper, Helper]:
 
 
 def test_a_drain_that_is_taken_back_leaves_the_consumer_what_it_has() -> None:
-    """It is given partitions again, too."""
+    """The consumer also receives new partitions."""
 
     async def story(b: Bench) -> None:
         _, second = await _draining(b)
@@ -337,7 +337,7 @@ def test_a_drain_that_is_taken_back_leaves_the_consumer_what_it_has() -> None:
 
 @pytest.mark.parametrize("drained", [False, True])
 def test_a_process_that_leaves_by_itself_is_not_undrained(drained: bool) -> None:
-    """Also where an operator had drained it before: it has been told to end."""
+    """An operator's earlier drain changes nothing, as the process is going to end."""
 
     async def story(b: Bench) -> None:
         await _draining(b)
@@ -356,7 +356,7 @@ def test_a_process_that_leaves_by_itself_is_not_undrained(drained: bool) -> None
 
 
 def test_an_operator_undrains_the_next_process_of_a_name_whose_process_left() -> None:
-    """The drain holds for each process of the name; the leave ends with its own process."""
+    """The drain covers each process of the name, the leave only its own process."""
 
     async def story(b: Bench) -> None:
         first, second = await _draining(b)
@@ -374,7 +374,7 @@ def test_an_operator_undrains_the_next_process_of_a_name_whose_process_left() ->
 
 
 def test_an_order_returns_the_revision_from_which_it_holds() -> None:
-    """On the scale of epochs: whoever waits for it sees the order."""
+    """The revision is on the scale of epochs, so a caller can wait until it sees the order."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 1})
@@ -388,7 +388,7 @@ def test_an_order_returns_the_revision_from_which_it_holds() -> None:
 
 
 async def test_every_order_goes_over_the_wire_and_is_seen_in_the_state() -> None:
-    """An operator's client, the server and the store of one process."""
+    """The operator's client, the server and the store run in one process."""
     options = Options.read({"bind": "127.0.0.1:0", "topic": "t=1"}, {})
     async with running(options) as (port, *_), Operator(f"127.0.0.1:{port}") as operator:
         assert not (await operator.state()).HasField("paused")

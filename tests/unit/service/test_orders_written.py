@@ -1,4 +1,4 @@
-"""The writes of an operator's order, also of a repeated order and of an order at the wrong time."""
+"""The writes of an operator's order, of a repeated order, and of an order at the wrong time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.service.stories import AT, store
 
 
 def staged(story: Callable[[AssignerNode], Awaitable[None]]) -> None:
-    """Play a story on one instance; ``a`` owns the only partition, and ``b`` cannot take it over."""
+    """Run a scenario on an instance: ``a`` owns the only partition, and ``b`` cannot take over."""
 
     async def whole() -> None:
         kept = store()
@@ -33,7 +33,7 @@ def staged(story: Callable[[AssignerNode], Awaitable[None]]) -> None:
 
 
 async def make(node: AssignerNode, name: str, **fields: Any) -> None:
-    """Change a registration as it stands in the store."""
+    """Change a registration in the store."""
 
     def changed(consumer: Consumer) -> Consumer:
         return replace(consumer, **fields)
@@ -42,7 +42,7 @@ async def make(node: AssignerNode, name: str, **fields: Any) -> None:
 
 
 def test_a_long_reason_of_a_pause_is_cut() -> None:
-    """Each instance keeps it in memory, and each answer about the state has it."""
+    """Each instance keeps the reason in memory, and each state has it."""
 
     async def story(node: AssignerNode) -> None:
         await node.orders.pause("x" * (MOST_SAID + 1))
@@ -53,7 +53,7 @@ def test_a_long_reason_of_a_pause_is_cut() -> None:
 
 
 def test_an_order_that_is_repeated_holds_from_the_revision_of_the_first() -> None:
-    """The second order writes no key."""
+    """The repeated order writes no key."""
 
     async def story(node: AssignerNode) -> None:
         orders = node.orders
@@ -69,7 +69,7 @@ def test_an_order_that_is_repeated_holds_from_the_revision_of_the_first() -> Non
 
 
 def test_a_move_replaces_a_move_that_is_not_made_so_far() -> None:
-    """The last order counts; a pin must be ended first."""
+    """The last move counts; a pin must be removed first."""
 
     async def story(node: AssignerNode) -> None:
         await node.orders.move(AT, "b")
@@ -81,7 +81,7 @@ def test_a_move_replaces_a_move_that_is_not_made_so_far() -> None:
 
 
 def test_a_move_to_a_consumer_that_leaves_is_refused() -> None:
-    """Its partitions are moving to other consumers."""
+    """Its partitions are moving to different consumers."""
 
     async def story(node: AssignerNode) -> None:
         await make(node, "a", status=Status.DRAINING, by_operator=True)
@@ -93,7 +93,7 @@ def test_a_move_to_a_consumer_that_leaves_is_refused() -> None:
 
 
 def test_a_drain_is_taken_back_unless_its_process_was_told_to_stop() -> None:
-    """A consumer that is ready again is no more an operator's to drain after a restart."""
+    """A ready consumer is no longer drained by the operator, even after a restart."""
 
     async def story(node: AssignerNode) -> None:
         await make(node, "a", status=Status.DRAINING, by_operator=True, dismissed=True)

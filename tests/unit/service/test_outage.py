@@ -1,4 +1,4 @@
-"""After all consumers were gone for longer than their time to live, each gets its own back."""
+"""After all consumers were gone for longer than their time to live, each gets its partitions back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Story = Callable[[Bench, AssignerNode, MemoryStore], Coroutine[Any, Any, None]]
 
 
 def staged(story: Story, *, partitions: int = 60, **changes: Any) -> None:
-    """Run a story of one instance, on virtual time."""
+    """Run a scenario with one instance, in virtual time."""
 
     async def run() -> None:
         kept = store()
@@ -44,13 +44,13 @@ def staged(story: Story, *, partitions: int = 60, **changes: Any) -> None:
 async def begin(
     b: Bench, node: AssignerNode, name: str, incarnation: str = "one", **wishes: Any
 ) -> Helper:
-    """One process of a consumer."""
+    """Start a process of a consumer."""
     wanted = Consumer(name=name, incarnation=incarnation, **wishes)
     return await b.consumer(node, name, consumer=wanted)
 
 
 async def outage(b: Bench, helpers: Sequence[Helper]) -> dict[TopicPartition, str]:
-    """All of them lose their registrations; whose each partition was."""
+    """End all registrations; return the owners before."""
     before = b.owners()
     for helper in helpers:
         await helper.disconnect()
@@ -61,19 +61,19 @@ async def outage(b: Bench, helpers: Sequence[Helper]) -> dict[TopicPartition, st
 
 
 async def settled(b: Bench, node: AssignerNode) -> list[Helper]:
-    """Six consumers with ten partitions each."""
+    """Start six consumers with ten partitions each."""
     helpers = [await begin(b, node, name) for name in NAMES]
     await b.settles(*[10] * 6)
     return helpers
 
 
 def of(before: dict[TopicPartition, str], name: str) -> set[TopicPartition]:
-    """The partitions of one consumer."""
+    """The partitions of this consumer."""
     return {at for at, owner in before.items() if owner == name}
 
 
 def test_the_first_consumer_back_gets_its_own_partitions_and_no_others() -> None:
-    """It was given everything at once, cold."""
+    """Earlier, the first consumer got all partitions at once, without their state."""
 
     async def story(b: Bench, node: AssignerNode, kept: MemoryStore) -> None:
         before = await outage(b, await settled(b, node))
@@ -86,7 +86,7 @@ def test_the_first_consumer_back_gets_its_own_partitions_and_no_others() -> None
 
 @pytest.mark.parametrize("incarnation", ["one", "two"])
 def test_all_that_come_back_in_time_find_what_they_had(incarnation: str) -> None:
-    """The same processes, or restarted ones; nothing is moved, and nobody is awaited any more."""
+    """Unchanged and restarted processes count; no partition moves, and the mark is deleted."""
 
     async def story(b: Bench, node: AssignerNode, kept: MemoryStore) -> None:
         before = await outage(b, await settled(b, node))
@@ -102,7 +102,7 @@ def test_all_that_come_back_in_time_find_what_they_had(incarnation: str) -> None
 
 
 def test_what_was_a_missing_consumers_is_given_away_when_the_delay_is_over() -> None:
-    """Five of six come back: the last one's partitions wait for it as long as it is configured."""
+    """Five of six return: the missing consumer's partitions wait for the configured delay."""
 
     async def story(b: Bench, node: AssignerNode, kept: MemoryStore) -> None:
         before = await outage(b, await settled(b, node))
@@ -117,7 +117,7 @@ def test_what_was_a_missing_consumers_is_given_away_when_the_delay_is_over() -> 
 
 
 def test_a_new_consumer_does_not_take_what_the_missing_ones_had() -> None:
-    """It is the first one there; it gets its share when they are back."""
+    """The consumer registers first, but gets its share only after the previous consumers' return."""
 
     async def story(b: Bench, node: AssignerNode, kept: MemoryStore) -> None:
         before = await outage(b, await settled(b, node))
@@ -134,7 +134,7 @@ def test_a_new_consumer_does_not_take_what_the_missing_ones_had() -> None:
 
 
 def test_nothing_is_moved_for_balance_while_others_are_awaited() -> None:
-    """Two unequal ones are back: the plan without the others would move partitions between them."""
+    """The plan for the two unequal consumers alone would move partitions between them."""
 
     async def story(b: Bench, node: AssignerNode, kept: MemoryStore) -> None:
         weights = {"t": {number: 9.0 if number % 2 else 1.0 for number in range(60)}}
@@ -154,7 +154,7 @@ def test_nothing_is_moved_for_balance_while_others_are_awaited() -> None:
 
 
 def test_one_that_dies_alone_is_not_awaited() -> None:
-    """Its partitions are given on at once, as long as others live."""
+    """Its partitions are reassigned at once, as other consumers live."""
 
     async def story(b: Bench, node: AssignerNode, kept: MemoryStore) -> None:
         helpers = await settled(b, node)
@@ -167,7 +167,7 @@ def test_one_that_dies_alone_is_not_awaited() -> None:
 
 
 def test_a_consumer_that_said_goodbye_is_not_awaited() -> None:
-    """The last one leaves, its partitions left behind; a deploy gives its successor another name."""
+    """The last consumer leaves its partitions behind, and its successor has a new name."""
 
     async def story(b: Bench, node: AssignerNode, kept: MemoryStore) -> None:
         last = await begin(b, node, "old")
@@ -184,7 +184,7 @@ def test_a_consumer_that_said_goodbye_is_not_awaited() -> None:
 
 
 def test_consumers_that_said_goodbye_together_are_not_awaited() -> None:
-    """A deployment is scaled to none: the first one is told to wait for the second, which leaves, too."""
+    """A deployment is scaled to zero: the first must wait for the second, which leaves too."""
 
     async def story(b: Bench, node: AssignerNode, kept: MemoryStore) -> None:
         both = [await begin(b, node, name) for name in ("a", "b")]
@@ -202,7 +202,7 @@ def test_consumers_that_said_goodbye_together_are_not_awaited() -> None:
 
 
 def test_who_comes_back_under_a_name_that_said_goodbye_is_awaited_again() -> None:
-    """The mark belongs to the process that left."""
+    """The mark belongs only to the process that left."""
 
     async def story(b: Bench, node: AssignerNode, kept: MemoryStore) -> None:
         last = await begin(b, node, "old")
@@ -221,7 +221,7 @@ def test_who_comes_back_under_a_name_that_said_goodbye_is_awaited_again() -> Non
 
 
 def test_without_a_delay_the_first_consumer_back_gets_everything() -> None:
-    """Who would rather have cold owners than none says so."""
+    """An operator may prefer owners without state to unowned partitions."""
 
     async def story(b: Bench, node: AssignerNode, kept: MemoryStore) -> None:
         await outage(b, await settled(b, node))
@@ -233,7 +233,7 @@ def test_without_a_delay_the_first_consumer_back_gets_everything() -> None:
 
 
 def test_a_group_that_begins_waits_for_nobody() -> None:
-    """Nobody was there before."""
+    """The group never had consumers."""
 
     async def story(b: Bench, node: AssignerNode, kept: MemoryStore) -> None:
         first = await begin(b, node, NAMES[0])
@@ -244,7 +244,7 @@ def test_a_group_that_begins_waits_for_nobody() -> None:
 
 
 def test_an_instance_that_leads_later_waits_as_well() -> None:
-    """The mark is in the store: it does not depend on who saw the group empty."""
+    """The mark is in the store, whichever instance found the group empty."""
 
     async def story(b: Bench, node: AssignerNode, kept: MemoryStore) -> None:
         before = await outage(b, await settled(b, node))
@@ -261,11 +261,11 @@ def test_an_instance_that_leads_later_waits_as_well() -> None:
     staged(story)
 
 
-# -- a store that has forgotten -----------------------------------------------------------------------------
+# -- a store without its state ------------------------------------------------------------------------------
 
 
 def test_where_the_store_has_forgotten_each_gets_what_it_says_it_had() -> None:
-    """An instance with its state in memory was restarted; partitions that nobody claims wait."""
+    """An instance with in-memory state restarted; partitions that no consumer claims wait."""
 
     async def story(b: Bench, node: AssignerNode, kept: MemoryStore) -> None:
         former = {"t": tuple(range(0, 60, 3))}
@@ -282,7 +282,7 @@ def test_where_the_store_has_forgotten_each_gets_what_it_says_it_had() -> None:
 
 
 def test_what_the_store_knows_goes_before_what_a_consumer_says() -> None:
-    """A hint may be old, or a lie: an owner that is awaited keeps what is its own."""
+    """A claim may be old or false, so awaited owners keep their partitions."""
 
     async def story(b: Bench, node: AssignerNode, kept: MemoryStore) -> None:
         before = await outage(b, await settled(b, node))
@@ -294,7 +294,7 @@ def test_what_the_store_knows_goes_before_what_a_consumer_says() -> None:
 
 
 def test_a_hint_is_kept_only_while_others_are_awaited() -> None:
-    """It would be older than anything the store learns later."""
+    """Later it would be older than the store's own data."""
 
     async def story(b: Bench, node: AssignerNode, kept: MemoryStore) -> None:
         await begin(b, node, "a")
@@ -308,7 +308,7 @@ def test_a_hint_is_kept_only_while_others_are_awaited() -> None:
 
 
 def test_a_hint_of_partitions_that_there_are_not_is_passed_over() -> None:
-    """A topic may have been made anew with fewer."""
+    """A topic may have been recreated with fewer partitions."""
 
     async def story(b: Bench, node: AssignerNode, kept: MemoryStore) -> None:
         first = await begin(b, node, "a", former={"t": (1, 77), "gone": (0,)})
@@ -321,7 +321,7 @@ def test_a_hint_of_partitions_that_there_are_not_is_passed_over() -> None:
 
 
 def test_a_mark_that_nobody_can_read_does_no_harm() -> None:
-    """Somebody wrote the key by hand."""
+    """The key was written by hand."""
 
     async def story(b: Bench, node: AssignerNode, kept: MemoryStore) -> None:
         first = await begin(b, node, "a")

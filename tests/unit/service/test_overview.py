@@ -1,4 +1,4 @@
-"""The reads of an operator, compared as whole lists, and the dry run of a plan."""
+"""An operator's reads as complete lists, and the dry run of a plan."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HANDOFF = Handoff(T1, "a", "c", Phase.WARMING, 1.0, old_incarnation="a1", new_in
 
 
 class Group:
-    """A view of the group, and an overview whose plans put everything on one consumer."""
+    """A view of a group, and an overview whose plans give all partitions to one consumer."""
 
     def __init__(self) -> None:
         self.view = View(ALL)
@@ -77,7 +77,7 @@ class Group:
 
 
 async def test_every_list_is_whole_and_sorted() -> None:
-    """Consumers, topics, hand-offs with id and age, and owners with epochs above the base."""
+    """The lists are consumers, topics, hand-offs with id and age, and owners with their epochs."""
     group = Group()
     seen = group.overview
     assert await seen.consumers() == (A, B, C)
@@ -98,7 +98,7 @@ async def test_every_list_is_whole_and_sorted() -> None:
 
 
 async def test_a_dry_run_plans_for_the_ready_consumers_without_some_and_with_some() -> None:
-    """By name; an added consumer replaces the registered one; a left-out owner counts as gone."""
+    """An added consumer replaces a registered one of its name; a removed owner counts as gone."""
     group = Group()
     moves = (PlannedMove(T0, "a", "c"), PlannedMove(U0, None, "c"))
     assert await group.overview.plan() == moves
@@ -126,7 +126,7 @@ async def test_a_dry_run_plans_for_the_ready_consumers_without_some_and_with_som
 async def test_a_dry_run_with_a_wrong_consumer_is_refused(
     without: Sequence[str], extra: Sequence[Consumer], error: type[Exception]
 ) -> None:
-    """Every name and every claim is checked before the plan."""
+    """All names and claims are checked before the plan."""
     group = Group()
     with pytest.raises(error):
         await group.overview.plan(without=without, extra=extra)
@@ -134,7 +134,7 @@ async def test_a_dry_run_with_a_wrong_consumer_is_refused(
 
 
 async def test_changes_are_heard_from_the_beginning_of_the_context_to_its_end() -> None:
-    """Two contexts hear apart, and each ends for itself."""
+    """Two contexts are independent, and each removes its own listener."""
     group = Group()
     with group.overview.changes() as one:
         with group.overview.changes() as two:

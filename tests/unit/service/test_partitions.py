@@ -1,4 +1,4 @@
-"""Partitions at work: where an owner begins, and that each partition is worked on by one at a time."""
+"""Partitions at work: an owner's start offset, and one worker at a time per partition."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AT = TopicPartition("orders", 0)
 
 
 class Consumer:
-    """As much of an aiokafka consumer as is asked of one; ``commit`` is what the group committed."""
+    """A minimal aiokafka consumer; ``commit`` is the group's commit."""
 
     def __init__(self, commit: OffsetAndMetadata | None = None) -> None:
         self.kept = {} if commit is None else {KafkaPartition(*AT): commit}
@@ -28,25 +28,25 @@ class Consumer:
     async def fetch_committed_offsets(
         self, partitions: list[KafkaPartition]
     ) -> dict[KafkaPartition, Any]:
-        """What is kept."""
+        """Return the stored commits."""
         return self.kept
 
     async def beginning_offsets(
         self, partitions: list[KafkaPartition]
     ) -> dict[KafkaPartition, int]:
-        """All begin at 0."""
+        """All logs begin at 0."""
         return dict.fromkeys(partitions, 0)
 
     def assignment(self) -> set[KafkaPartition]:
-        """Covered already."""
+        """All partitions are assigned already."""
         return {KafkaPartition(*AT)}
 
     def seek(self, partition: KafkaPartition, offset: int) -> None:
-        """Note it."""
+        """Record the offset."""
         self.sought.append(offset)
 
     async def commit(self, offsets: dict[KafkaPartition, OffsetAndMetadata]) -> None:
-        """Keep it."""
+        """Store the offsets."""
         self.kept |= offsets
 
     def __getattr__(self, name: str) -> Any:
@@ -54,25 +54,25 @@ class Consumer:
 
 
 class Work:
-    """An app whose records take until :attr:`go`; it notes how many are at hand at once."""
+    """An app whose records wait for :attr:`go`; it records how many run at the same time."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
         self.now = self.most = 0
 
     async def open(self, grant: Grant) -> int | None:
-        """Wherever."""
+        """Name no offset."""
         return None
 
     async def process(self, record: Any, grant: Grant) -> None:
-        """One record."""
+        """Process a record."""
         self.now += 1
         self.most = max(self.most, self.now)
         await self.go.wait()
         self.now -= 1
 
     async def close(self, partition: TopicPartition) -> None:
-        """Nothing to flush."""
+        """Do nothing."""
 
 
 class Record:
@@ -82,10 +82,10 @@ class Record:
 
 
 class Client:
-    """It may always work."""
+    """A client with a permanent right to work."""
 
     def may_work(self, partition: TopicPartition) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
 
@@ -95,14 +95,14 @@ class Client:
         (
             OffsetAndMetadata(90, "epoch=5"),
             90,
-        ),  # by this grant, before the process or the session ended
+        ),  # by this grant, before its process or session ended
         (
             OffsetAndMetadata(30, "epoch=4"),
             40,
-        ),  # by the owner before, which stopped later than it committed
-        (OffsetAndMetadata(0, "epoch=5"), 0),  # by this grant, to begin anew
+        ),  # by the previous owner, which stopped after its commit
+        (OffsetAndMetadata(0, "epoch=5"), 0),  # by this grant, from the beginning
         (OffsetAndMetadata(30, ""), 40),
-        (OffsetAndMetadata(-1, "epoch=5"), 40),  # nothing is committed, as the group says it
+        (OffsetAndMetadata(-1, "epoch=5"), 40),  # the group has no commit
         (None, 40),
     ],
 )
@@ -110,7 +110,7 @@ async def test_an_owner_that_comes_back_goes_on_where_it_committed(
     commit: OffsetAndMetadata | None,
     start: int,
 ) -> None:
-    """The same grant is told again with the offset the owner before stopped at: that is long past."""
+    """The repeated grant still has the previous owner's end as its start offset."""
     consumer = Consumer(commit)
     partitions: Any = Partitions(Client(), consumer, Work())  # type: ignore[arg-type]
     grant = Grant(AT, 5, 40)
@@ -121,7 +121,7 @@ async def test_an_owner_that_comes_back_goes_on_where_it_committed(
 
 
 async def test_a_release_that_is_called_off_in_the_middle_leaves_one_at_work() -> None:
-    """The record at hand ends before the partition is begun anew."""
+    """The running record ends before the partition starts again."""
     consumer, work = Consumer(OffsetAndMetadata(7, "epoch=5")), Work()
     partitions: Any = Partitions(Client(), consumer, work)  # type: ignore[arg-type]
     grant = Grant(AT, 5)
@@ -143,7 +143,7 @@ async def test_a_release_that_is_called_off_in_the_middle_leaves_one_at_work() -
 
 
 async def test_a_release_flushes_before_it_commits() -> None:
-    """A commit before the flush passes over what a crash between the two loses."""
+    """A crash between a commit and a later flush would lose records."""
     acts: list[str] = []
 
     class Flushes(Work):
@@ -168,7 +168,7 @@ async def test_a_release_flushes_before_it_commits() -> None:
 
 
 async def test_a_partition_granted_again_during_the_commit_of_its_release_is_kept() -> None:
-    """The end of the release removes only the entry that it released."""
+    """The release removes only its own entry."""
     committing, go_on = asyncio.Event(), asyncio.Event()
 
     class Commits(Consumer):
@@ -194,7 +194,7 @@ async def test_a_partition_granted_again_during_the_commit_of_its_release_is_kep
 
 
 async def test_a_partition_that_is_lost_is_stopped_before_it_is_dropped() -> None:
-    """Else the record at hand writes into what the app has just forgotten."""
+    """Otherwise the running record would write into dropped state."""
     acts: list[str] = []
 
     class Drops(Work):
@@ -222,7 +222,7 @@ async def test_a_partition_that_is_lost_is_stopped_before_it_is_dropped() -> Non
 
 
 class Bare(Consumer):
-    """Assigns, pauses and resumes as aiokafka does; every topic has two partitions."""
+    """Assigns, pauses and resumes like aiokafka; every topic has two partitions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -230,34 +230,34 @@ class Bare(Consumer):
         self.assigned: set[KafkaPartition] = set()
 
     def assignment(self) -> set[KafkaPartition]:
-        """As assigned."""
+        """Return the assigned partitions."""
         return self.assigned
 
     def partitions_for_topic(self, topic: str) -> set[int]:
-        """Two."""
+        """Return two partitions."""
         return {0, 1}
 
     async def topics(self) -> None:
-        """Known."""
+        """Do nothing."""
 
     async def committed(self, partition: KafkaPartition) -> None:
-        """Nothing."""
+        """Return no commit."""
 
     def assign(self, partitions: list[KafkaPartition]) -> None:
-        """All are fetched, until they are paused."""
+        """Assign and resume these."""
         self.assigned = self.fetched = set(partitions)
 
     def pause(self, *partitions: KafkaPartition) -> None:
-        """No more."""
+        """Pause these."""
         self.fetched = self.fetched - set(partitions)
 
     def resume(self, *partitions: KafkaPartition) -> None:
-        """Again."""
+        """Resume these."""
         self.fetched = self.fetched | set(partitions)
 
 
 async def test_partitions_are_fetched_that_are_granted_and_no_others() -> None:
-    """Those that come along with a topic wait; those at work go on where they are when a topic is added."""
+    """Other partitions of an assigned topic are paused; a new topic does not move running ones."""
     consumer = Bare()
     partitions: Any = Partitions(Client(), consumer, Work())  # type: ignore[arg-type]
     first, second = Grant(AT, 5, 40), Grant(TopicPartition("audit", 1), 6, 9)
@@ -275,7 +275,7 @@ async def test_partitions_are_fetched_that_are_granted_and_no_others() -> None:
 
 
 async def test_a_record_that_was_taken_before_is_not_processed_again() -> None:
-    """An answer to a fetch of before a seek may arrive after it: what is behind stays behind."""
+    """The answer to a fetch before a seek may arrive after it."""
     processed: list[int] = []
 
     class Notes(Work):
@@ -287,7 +287,7 @@ async def test_a_record_that_was_taken_before_is_not_processed_again() -> None:
     grant = Grant(AT, 5, 7)
     await partitions.assigned(Assigned({AT: grant}, (grant,)))
     owned = partitions._owned[AT]
-    owned.take([SimpleNamespace(offset=7)])  # before the start is known: nothing was asked for
+    owned.take([SimpleNamespace(offset=7)])  # the start is not yet known, so no fetch was sent
     await until(lambda: consumer.sought == [7])
     owned.take([SimpleNamespace(offset=n) for n in (6, 7, 8)])
     owned.take([SimpleNamespace(offset=n) for n in (7, 8, 11)])
@@ -297,7 +297,7 @@ async def test_a_record_that_was_taken_before_is_not_processed_again() -> None:
 
 
 async def test_work_that_fails_while_everything_ends_is_no_fault_beside() -> None:
-    """An error that nobody takes any more would be told as a fault of asyncio's."""
+    """Otherwise asyncio would log an exception that was never retrieved."""
 
     class Fetches(Consumer):
         async def getmany(self, timeout_ms: int) -> dict[KafkaPartition, list[Any]]:

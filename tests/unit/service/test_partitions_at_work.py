@@ -1,4 +1,4 @@
-"""Partitions at work beside an aiokafka consumer made by hand: its calls, the commits, the queue."""
+"""Partitions at work with a fake aiokafka consumer: its calls, the commits, the queue."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u",
 
 
 def kafka(partition: TopicPartition) -> KafkaPartition:
-    """The partition as aiokafka's."""
+    """Convert to aiokafka's partition."""
     return KafkaPartition(*partition)
 
 
 def record(partition: TopicPartition, offset: int) -> Any:
-    """A record."""
+    """A record at this offset."""
     return SimpleNamespace(topic=partition.topic, partition=partition.partition, offset=offset)
 
 
 class Stage:
-    """A consumer, an app and a client that keep each call; ``fetched`` are the next records."""
+    """A consumer, an app and a client that record each call; ``fetched`` are the next records."""
 
     def __init__(self, *, queued: int = 500) -> None:
         self.acts: list[tuple[Any, ...]] = []
@@ -58,7 +58,7 @@ class Stage:
 
     @property
     def now(self) -> float:
-        """Seconds since the beginning."""
+        """Seconds since the start."""
         return asyncio.get_running_loop().time() - 1_000.0
 
     # -- the consumer
@@ -72,11 +72,11 @@ class Stage:
         return set(self.held)
 
     async def topics(self) -> set[str]:
-        """Both topics are known."""
+        """Return two known topics."""
         return {"t", "u"}
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Two partitions of "t"; "u" is unknown."""
+        """Return two partitions of "t"; "u" is unknown."""
         return {0, 1} if topic == "t" else None
 
     def assign(self, partitions: list[KafkaPartition]) -> None:
@@ -85,32 +85,32 @@ class Stage:
         self.known, self.held = set(partitions), set()
 
     def pause(self, *partitions: KafkaPartition) -> None:
-        """Fetch these no more."""
+        """Pause these partitions."""
         self.acts.append(("pause", *sorted(tuple(one) for one in partitions)))
         self.held |= set(partitions)
 
     def resume(self, *partitions: KafkaPartition) -> None:
-        """Fetch these again."""
+        """Resume these partitions."""
         self.acts.append(("resume", *sorted(tuple(one) for one in partitions)))
         self.held -= set(partitions)
 
     def seek(self, partition: KafkaPartition, offset: int) -> None:
-        """Go on at the offset."""
+        """Record the offset."""
         self.acts.append(("seek", tuple(partition), offset))
 
     async def committed(self, partition: KafkaPartition) -> int | None:
-        """Keep the call."""
+        """Record the call."""
         self.acts.append(("committed", tuple(partition)))
         return None
 
     async def beginning_offsets(
         self, partitions: list[KafkaPartition]
     ) -> dict[KafkaPartition, int]:
-        """The log begins at 3."""
+        """Each log begins at 3."""
         return dict.fromkeys(partitions, 3)
 
     async def fetch_committed_offsets(self, partitions: Any) -> dict[KafkaPartition, Any]:
-        """The stored commits."""
+        """Return the stored commits."""
         return {one: self.stored[one] for one in partitions if one in self.stored}
 
     async def commit(self, offsets: dict[KafkaPartition, Any]) -> None:
@@ -122,7 +122,7 @@ class Stage:
             raise self.commit_error
 
     async def getmany(self, *, timeout_ms: int) -> dict[KafkaPartition, list[Any]]:
-        """The next records; a poll takes its time."""
+        """Return the next records after a delay."""
         assert timeout_ms == 100
         await asyncio.sleep(0.125)  # exact in binary, as the virtual clock needs it
         found = self.fetched.pop(0) if self.fetched else {}
@@ -135,7 +135,7 @@ class Stage:
         return self.may
 
     async def progress(self, command: Warm, done: float) -> None:
-        """Keep the call."""
+        """Record the call."""
         self.acts.append(("progress", command.handoff_id, done))
 
     async def run(self, handlers: Any) -> None:
@@ -146,12 +146,12 @@ class Stage:
     # -- the app
 
     async def warm(self, partition: TopicPartition, progress: Callable[[float], Any]) -> None:
-        """Report half of the way."""
+        """Report a progress of one half."""
         self.acts.append(("warm", partition))
         await progress(0.5)
 
     async def open(self, grant: Grant) -> int | None:
-        """Begin where the app says, if it does."""
+        """Return the app's start offset, if any."""
         self.acts.append(("open", grant.partition, grant.epoch))
         return self.starts.get(grant.partition)
 
@@ -163,15 +163,15 @@ class Stage:
         await asyncio.sleep(self.process_s)
 
     async def close(self, partition: TopicPartition) -> None:
-        """Flush."""
+        """Record the flush."""
         self.acts.append(("close", partition))
 
     async def drop(self, partition: TopicPartition) -> None:
-        """Forget."""
+        """Record the drop."""
         self.acts.append(("drop", partition))
 
     async def grant(self, *grants: Grant, removed: tuple[TopicPartition, ...] = ()) -> None:
-        """The service grants partitions."""
+        """Grant partitions, like the service."""
         await self.partitions.assigned(Assigned({g.partition: g for g in grants}, grants, removed))
 
     def of(self, *kinds: str) -> list[tuple[Any, ...]]:
@@ -180,7 +180,7 @@ class Stage:
 
 
 def staged(story: Callable[[Stage], Awaitable[None]], **options: Any) -> None:
-    """Run a story while the partitions are served."""
+    """Run a scenario while the partitions are served."""
 
     async def whole() -> None:
         stage = Stage(**options)
@@ -196,7 +196,7 @@ def staged(story: Callable[[Stage], Awaitable[None]], **options: Any) -> None:
 
 
 def test_a_first_grant_assigns_the_whole_topic_paused_and_resumes_its_partition() -> None:
-    """A second partition of it needs no assignment; one of another topic keeps the first at its place."""
+    """A second partition of the topic needs no assignment; a new topic keeps running positions."""
 
     async def story(s: Stage) -> None:
         s.starts = {T0: 40, U0: 0}
@@ -250,7 +250,7 @@ def test_a_first_grant_assigns_the_whole_topic_paused_and_resumes_its_partition(
 def test_a_partition_begins_at_its_own_commit_then_at_its_grant_then_at_the_groups_commit(
     metadata: str | None, offset: int, start_offset: int | None, begins: int
 ) -> None:
-    """And without any of them at the beginning of the log."""
+    """Without any of these, the partition starts at the beginning of the log."""
 
     async def story(s: Stage) -> None:
         s.stored[kafka(T0)] = SimpleNamespace(offset=offset, metadata=metadata)
@@ -262,7 +262,7 @@ def test_a_partition_begins_at_its_own_commit_then_at_its_grant_then_at_the_grou
 
 
 def test_records_are_processed_in_order_and_committed_with_the_epoch_every_two_seconds() -> None:
-    """Old records and those of partitions of other consumers are passed over; no change, no commit."""
+    """Old records and foreign partitions' records are skipped; an unchanged offset is not committed."""
 
     async def story(s: Stage) -> None:
         s.starts = {T0: 40}
@@ -281,7 +281,7 @@ def test_records_are_processed_in_order_and_committed_with_the_epoch_every_two_s
 
 
 def test_a_failed_commit_is_repeated_and_none_is_made_without_the_right_to_work() -> None:
-    """The record after the end of the session is not processed either."""
+    """Records after the end of the session are not processed either."""
 
     async def story(s: Stage) -> None:
         s.starts = {T0: 40}
@@ -305,7 +305,7 @@ def test_a_failed_commit_is_repeated_and_none_is_made_without_the_right_to_work(
 
 
 def test_a_release_stops_flushes_and_commits_and_returns_the_next_offset() -> None:
-    """The record at hand ends first; the queued ones are left to the next owner."""
+    """The running record ends first; queued records are left to the next owner."""
 
     async def story(s: Stage) -> None:
         s.starts, s.process_s = {T0: 40}, 1.5
@@ -330,7 +330,7 @@ def test_a_release_stops_flushes_and_commits_and_returns_the_next_offset() -> No
 
 
 def test_lost_and_removed_partitions_are_dropped_without_a_commit() -> None:
-    """A removed one that is granted anew begins again; an unknown one is passed over."""
+    """A removed partition that is granted again starts anew; an unknown one is ignored."""
 
     async def story(s: Stage) -> None:
         await s.grant(Grant(T0, 5), Grant(T1, 6))
@@ -358,7 +358,7 @@ def test_lost_and_removed_partitions_are_dropped_without_a_commit() -> None:
 
 
 def test_a_warm_up_reports_its_progress_and_an_abort_drops_what_is_not_owned() -> None:
-    """With its hand-off."""
+    """The progress has the id of its hand-off."""
 
     async def story(s: Stage) -> None:
         await s.grant(Grant(T0, 5))
@@ -373,7 +373,7 @@ def test_a_warm_up_reports_its_progress_and_an_abort_drops_what_is_not_owned() -
 
 
 def test_a_partition_with_a_full_queue_is_paused_until_there_is_room() -> None:
-    """At its limit exactly, and it alone; a paused one is not paused again."""
+    """The limit is exact, and a paused partition is not paused again."""
 
     async def story(s: Stage) -> None:
         s.process_s = 10.0
@@ -392,7 +392,7 @@ def test_a_partition_with_a_full_queue_is_paused_until_there_is_room() -> None:
 
 
 def test_an_error_of_the_app_ends_all_work() -> None:
-    """With this error: no record may be skipped."""
+    """The app's error is raised, as no record may be skipped."""
 
     async def story() -> None:
         stage = Stage()

@@ -1,4 +1,4 @@
-"""How the leader's plan and its tidying treat pins and moves; views are made by hand."""
+"""Pins and moves in the leader's plan and in its clean-up, with views built by hand."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ CONSUMERS = [Consumer(name=name, co_partitioned=(("t", "u"),)) for name in "ab"]
 
 
 def at(number: int, topic: str = "t") -> TopicPartition:
-    """A partition."""
+    """A partition of a topic."""
     return TopicPartition(topic, number)
 
 
 def put(view: View, key: str, value: bytes) -> None:
-    """One more key of the store."""
+    """Add a key to the view."""
     view.apply(Event(key, 900, KeyValue(key, value, 900, 900)))
 
 
 def pinned(view: View, *pins: Pin) -> View:
-    """The view with these pins."""
+    """Add these pins to the view."""
     for pin in pins:
         put(view, ALL.pin(pin.at), codec.dump_pin(pin))
     return view
 
 
 def cool(view: View, where: TopicPartition, name: str) -> None:
-    """The consumer could not warm the partition a moment ago."""
+    """Add a cooldown: the consumer recently failed to warm the partition."""
     put(view, ALL.cooldown(where, name), codec.dump_until(1.0))
 
 
@@ -49,7 +49,7 @@ def cool(view: View, where: TopicPartition, name: str) -> None:
 def test_a_pin_waits_while_its_consumer_cannot_take_a_partition_that_travels_along(
     hindrance: str,
 ) -> None:
-    """Co-partitioned topics are never on two consumers."""
+    """Co-partitioned topics always have the same owner."""
     copartitioned = CONSUMERS
     if hindrance == "does not subscribe":
         copartitioned = [CONSUMERS[0], Consumer(name="b", topics=("t",))]
@@ -62,14 +62,14 @@ def test_a_pin_waits_while_its_consumer_cannot_take_a_partition_that_travels_alo
 
 
 def test_of_two_pins_for_partitions_that_travel_together_the_first_topics_counts() -> None:
-    """All of them go there."""
+    """All partitions of the pair follow this pin."""
     view = view_of(*CONSUMERS, topics={"t": 1, "u": 1}, owners={AT: "a", MATE: "a"})
     both = pinned(view, Pin(AT, "b"), Pin(MATE, "a"))
     assert choose(both, CONSUMERS, replicas=0).owner == {AT: "b", MATE: "b"}
 
 
 def test_a_partition_that_goes_back_for_a_pinned_one_is_one_that_its_consumer_can_take() -> None:
-    """The plan moves the pinned one; not one for which "a" cools down goes in its place, or none at all."""
+    """A partition with a cooldown for "a" does not return in place of the pinned one."""
     owners = {at(n): "b" for n in range(4)}
     view = pinned(view_of(*BOTH, topics={"t": 4}, owners=owners), Pin(at(3), "b"))
     for going in (at(0), at(1)):
@@ -79,7 +79,7 @@ def test_a_partition_that_goes_back_for_a_pinned_one_is_one_that_its_consumer_ca
 
 
 def test_no_partition_of_a_topic_that_the_consumer_does_not_want_goes_back() -> None:
-    """The loads are uneven then."""
+    """The loads stay uneven."""
     picky = [Consumer(name="a", topics=("t",)), Consumer(name="b")]
     view = view_of(*picky, topics={"t": 1, "u": 1}, owners={AT: "a", MATE: "b"})
     owner = choose(pinned(view, Pin(AT, "b")), picky, replicas=0).owner
@@ -87,7 +87,7 @@ def test_no_partition_of_a_topic_that_the_consumer_does_not_want_goes_back() -> 
 
 
 def test_a_pin_costs_no_more_moves_than_even_loads_need() -> None:
-    """Every placement of four partitions, some without an owner, and every pin, against brute force."""
+    """All placements of four partitions, with and without owners, and all pins: brute force agrees."""
     for owners in product(("a", "b", None), repeat=4):
         held = {at(n): name for n, name in enumerate(owners) if name is not None}
         for number, name in product(range(4), "ab"):
@@ -106,28 +106,28 @@ def test_a_pin_costs_no_more_moves_than_even_loads_need() -> None:
 
 
 def test_the_plan_counts_a_pinned_partition_as_its_consumers() -> None:
-    """Else it would move another partition away from the old owner, too."""
+    """Otherwise the plan would move a second partition away from the old owner."""
     three = [*BOTH, Consumer(name="c")]
     view = view_of(*three, topics={"t": 1, "u": 1}, owners={AT: "b", MATE: "b"})
     assert choose(pinned(view, Pin(MATE, "c")), three, replicas=0).owner == {AT: "b", MATE: "c"}
 
 
 def test_a_partition_of_the_pinned_ones_topic_goes_back() -> None:
-    """The loads of each topic stay even, too."""
+    """The loads of each topic stay even too."""
     view = view_of(*BOTH, topics={"t": 1, "u": 2}, owners={AT: "b", MATE: "b"})
     owner = choose(pinned(view, Pin(at(1, "u"), "b")), BOTH, replicas=0).owner
     assert owner == {AT: "b", MATE: "a", at(1, "u"): "b"}
 
 
 def test_a_partition_without_an_owner_goes_back_before_one_that_would_move() -> None:
-    """The pinned one and "t/0" have no owner so far; "u/0" stays."""
+    """The pinned partition and "t/0" have no owner yet; "u/0" stays."""
     view = view_of(*BOTH, topics={"t": 1, "u": 2}, owners={MATE: "a"})
     owner = choose(pinned(view, Pin(at(1, "u"), "a")), BOTH, replicas=0).owner
     assert owner == {AT: "b", MATE: "a", at(1, "u"): "a"}
 
 
 def test_a_partition_returns_to_its_owner_before_one_that_would_move_goes_back() -> None:
-    """The plan gave "t/0" to "a"; it returns to "b" in the place of the pinned "u/1"."""
+    """The plan gave "t/0" to "a", and "t/0" returns to "b" in place of the pinned "u/1"."""
     topics = {"t": 3, "u": 2, "v": 1}
     owners = {at(0): "b", at(2): "b", MATE: "a", at(1, "u"): "b", at(0, "v"): "b"}
     bound = [Consumer(name=name, co_partitioned=(("t", "u"),)) for name in "ab"]
@@ -137,7 +137,7 @@ def test_a_partition_returns_to_its_owner_before_one_that_would_move_goes_back()
 
 
 def test_as_many_partitions_go_back_as_travel_with_the_pinned_one() -> None:
-    """Two for two, and not the single "v/0" for them."""
+    """A pair returns for a pair, not the single "v/0"."""
     topics = {"t": 2, "u": 2, "v": 1}
     owners = {AT: "a", at(1): "a", at(1, "u"): "a"}
     view = pinned(view_of(*CONSUMERS, topics=topics, owners=owners), Pin(at(1, "u"), "a"))
@@ -164,7 +164,7 @@ GOING = Handoff(AT, "a", "b", Phase.WARMING, 1_000.0)
 def test_a_move_ends_when_it_is_made_or_cannot_be_and_a_pin_does_not(
     pin: Pin, owner: str, more: str, ends: bool
 ) -> None:
-    """Made: the partition is the consumer's and no hand-off is under way."""
+    """A move is complete if its consumer owns the partition and no hand-off is open."""
     handoffs = [GOING] if more == "hand-off" else []
     view = pinned(view_of(*BOTH, topics={"t": 2}, owners={AT: owner}, handoffs=handoffs), pin)
     if more == "cool-down":
@@ -175,7 +175,7 @@ def test_a_move_ends_when_it_is_made_or_cannot_be_and_a_pin_does_not(
 
 @pytest.mark.parametrize("hindrance", ["", "does not subscribe", "pinned elsewhere", "drains"])
 def test_a_move_that_a_partition_that_travels_along_forbids_is_cancelled(hindrance: str) -> None:
-    """It was neither made nor ended, and was made when the hindrance was gone, however late."""
+    """Earlier, the move stayed, and happened whenever the hindrance was gone."""
     moved = replace(CONSUMERS[1], topics=("u",) if hindrance == "does not subscribe" else ())
     if hindrance == "drains":
         moved = replace(moved, status=Status.DRAINING)
@@ -198,7 +198,7 @@ def test_a_move_that_a_partition_that_travels_along_forbids_is_cancelled(hindran
 def test_while_paused_only_ordered_moves_begin_and_after_an_outage_none(
     state: str, begun: set[TopicPartition]
 ) -> None:
-    """With the partitions that travel along. After an outage, missing owners may still come back."""
+    """Co-partitioned partitions move along. After an outage, missing owners may still return."""
     everything = {at(n, topic): "a" for n in range(3) for topic in "tu"}
     owners = everything | ({at(2): "gone", at(2, "u"): "gone"} if state == "outage" else {})
     view = pinned(view_of(*CONSUMERS, topics={"t": 3, "u": 3}, owners=owners), Pin(AT, "b"))

@@ -1,4 +1,4 @@
-"""When the leader plans, and where: only for what changed, and beside its event loop."""
+"""The leader's plans: only after relevant changes, and in a thread for large groups."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.unit.service.stories import ALL, store
 
 @pytest.fixture
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many consumers each plan was made for."""
+    """Record the number of consumers of each plan."""
     made: list[int] = []
 
     def counted(view: Any, consumers: Any, **options: Any) -> Targets:
@@ -42,7 +42,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_group_that_nothing_happens_to_is_not_planned_again(plans: list[int]) -> None:
-    """A plan of 100,000 partitions takes a second of a processor, and was made every five seconds."""
+    """Earlier, a plan of 100,000 partitions took a second of processor time every five seconds."""
 
     async def story() -> None:
         kept = store()
@@ -57,7 +57,7 @@ def test_a_group_that_nothing_happens_to_is_not_planned_again(plans: list[int]) 
             assert plans == []
             await first.disconnect()
             b.helpers.remove(first)
-            await b.consumer(node, "a")  # back in time, and wants what it wanted
+            await b.consumer(node, "a")  # returns in time, with the same registration
             await asyncio.sleep(60.0)
             assert plans == []
             await b.consumer(node, "c")
@@ -69,7 +69,7 @@ def test_a_group_that_nothing_happens_to_is_not_planned_again(plans: list[int]) 
 
 
 def _moved_at_the_start(joins: int, every_s: float) -> tuple[int, float]:
-    """Hand-offs until consumers that join in turn share 24 partitions; when the first owns one."""
+    """Hand-offs until joining consumers share 24 partitions, and the time of the first ownership."""
     found: list[tuple[int, float]] = []
 
     async def story() -> None:
@@ -95,21 +95,21 @@ def _moved_at_the_start(joins: int, every_s: float) -> tuple[int, float]:
 def test_a_group_that_begins_is_planned_once_for_all_that_join_within_a_debounce_of_each_other() -> (
     None
 ):
-    """The first of them was given everything, and handed nearly all of it over again."""
+    """Earlier, the first consumer got all partitions, and handed most of them over again."""
     handoffs, first = _moved_at_the_start(8, 0.6)
     assert handoffs == 0
     assert 5.0 < first < 6.5, "a debounce after the last one"
 
 
 def test_a_group_that_begins_waits_for_ten_debounces_at_most() -> None:
-    """Where consumers join all the time somebody works in the end."""
+    """Even if consumers keep joining, the first partition is assigned in time."""
     handoffs, first = _moved_at_the_start(24, 0.6)
     assert 9.5 < first < 11.5
     assert handoffs > 0
 
 
 def test_a_consumer_that_joins_a_group_at_work_waits_for_one_debounce() -> None:
-    """Joins that follow each other do not put it off: somebody may have died meanwhile."""
+    """A series of joins must not delay the plan, as an owner may have died meanwhile."""
 
     async def story() -> None:
         kept = store()
@@ -127,12 +127,12 @@ def test_a_consumer_that_joins_a_group_at_work_waits_for_one_debounce() -> None:
 
 
 class _Failing(MemoryStore):
-    """A store that is asked in vain while ``fails``."""
+    """A store that raises errors while ``fails`` is set."""
 
     fails: type[Exception] | None = None
 
     async def txn(self, compares: Any, writes: Any) -> TxnResult:
-        """Nothing is written."""
+        """Refuse writes of assignments."""
         if self.fails is not None and any("/assignments/" in write.key for write in writes):
             raise self.fails("not now")
         return await super().txn(compares, writes)
@@ -140,7 +140,7 @@ class _Failing(MemoryStore):
 
 @pytest.mark.parametrize("error", ["StoreUnavailable", "QuotaExceeded"])
 def test_a_plan_that_could_not_be_written_is_made_again(error: str) -> None:
-    """Nothing has changed since, and nothing is anybody's."""
+    """No partition has an owner, and no further change causes a plan."""
     from faust_assigner.service import errors
 
     async def story() -> None:
@@ -161,7 +161,7 @@ def test_a_plan_that_could_not_be_written_is_made_again(error: str) -> None:
 async def test_the_loop_goes_on_while_a_large_group_is_planned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The plan waits here for a word that only the loop can give; meanwhile consumers register."""
+    """The plan waits for the loop, and consumers register meanwhile."""
     begun, free = threading.Event(), threading.Event()
     seen: list[Any] = []
 
@@ -189,7 +189,7 @@ async def test_the_loop_goes_on_while_a_large_group_is_planned(
 
 @pytest.mark.parametrize(("partitions", "is_beside"), [(3_999, False), (4_000, True)])
 async def test_from_4000_partitions_on_a_thread_plans(partitions: int, is_beside: bool) -> None:
-    """Such a plan takes some 50 ms."""
+    """Such a plan takes about 50 ms."""
     view, key = View(ALL), ALL.topic("t")
     value = codec.dump_topic(TopicConfig("t", partitions))
     view.apply(Event(key, 1, KeyValue(key, value, 1, 1)))
@@ -198,19 +198,19 @@ async def test_from_4000_partitions_on_a_thread_plans(partitions: int, is_beside
 
 
 class _Slow(MemoryStore):
-    """Its listings take two seconds, as those of a large group."""
+    """A store whose listings take two seconds, as for a large group."""
 
     listings = 0
 
     async def list(self, prefix: str) -> Listing:
-        """As the store, later."""
+        """List after a delay."""
         self.listings += 1
         await asyncio.sleep(2.0)
         return await super().list(prefix)
 
 
 def test_listings_that_take_long_are_made_less_often_and_the_instance_stays_well() -> None:
-    """A twentieth of the time is spent on them; in between the store is asked for one key."""
+    """Listings take a twentieth of the time; in between the store is asked for one key."""
 
     async def story() -> None:
         kept = _Slow(clock=LoopClock())
@@ -235,14 +235,14 @@ class _Deposing(NoMetrics):
     ended = 0
 
     def rebalanced(self, moves: int, took_s: float) -> None:
-        """Treat the lease as lost, as after a stop of the process."""
+        """Treat the lease as lost, as after a pause of the process."""
         if self.node is not None and self.node._election.term is not None and not self.ended:
             self.ended += 1
             self.node._election.term.lease.give_up()
 
 
 def test_a_leader_whose_term_ended_before_it_wrote_its_plan_plans_anew_in_the_next() -> None:
-    """Nothing that a plan depends on has changed since, and nobody else leads."""
+    """No input of the plan has changed since, and no other instance leads."""
 
     async def story() -> None:
         kept = store()

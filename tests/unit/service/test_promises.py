@@ -1,4 +1,4 @@
-"""The page that tells what the service promises, and which test shows it."""
+"""The page that lists the service's promises with the tests that show them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support.named import ROOT, is_test
 
 
 def test_every_promise_of_the_service_names_tests_that_exist() -> None:
-    """Row by row: the first assigner's tests, where such a service breaks, what always holds, what fails."""
+    """The rows are the first assigner's tests, its holes, the invariants, and the faults."""
     page = (ROOT / "docs/reference/service-tests.md").read_text()
     rows = [line.split("|")[2].strip() for line in page.splitlines() if line.startswith("| ")]
     named = [re.findall(r"`([^`]+)`", row) for row in rows if row not in ("shown by", "---")]

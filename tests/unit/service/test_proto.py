@@ -1,4 +1,4 @@
-"""The generated modules are the proto's, and the proto keeps the first assigner's numbers."""
+"""The generated modules match the proto, which keeps the first assigner's numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from faust_assigner.service.proto.__main__ import generate
 
 ROOT = Path(__file__).resolve().parents[3]
 
-#: Message -> field -> number, as consumers out there have them.
+#: Message -> field -> number, as used by existing consumers.
 ORIGINAL = {
     "RegisterRequest": {"consumer_name": 1, "topic": 2},
     "AssignmentCommand": {"assignment": 1, "warm": 2, "release": 3},
@@ -27,7 +27,7 @@ ORIGINAL = {
 
 
 def test_generating_again_gives_the_same_modules(tmp_path: Path) -> None:
-    """Nobody edits them, and nobody forgets them."""
+    """The modules are neither edited by hand nor outdated."""
     generate(ROOT, tmp_path)
     made = {path.name: path.read_text() for path in tmp_path.rglob("kafka_assigner_pb2*")}
     assert len(made) == 3
@@ -36,7 +36,7 @@ def test_generating_again_gives_the_same_modules(tmp_path: Path) -> None:
 
 
 def test_the_first_assigners_fields_keep_their_numbers() -> None:
-    """A client of its proto is understood."""
+    """The service understands clients of the first assigner's proto."""
     messages = pb.DESCRIPTOR.message_types_by_name
     kept = {
         name: {field: messages[name].fields_by_name[field].number for field in fields}
@@ -46,7 +46,7 @@ def test_the_first_assigners_fields_keep_their_numbers() -> None:
 
 
 def test_the_first_assigners_calls_are_there() -> None:
-    """Under their own names, in their own package."""
+    """The calls have their original names and package."""
     service = pb.DESCRIPTOR.services_by_name["KafkaAssigner"]
     assert service.full_name == "kafka_assigner.v1.KafkaAssigner"
     assert {"Register", "PartitionReady", "PartitionReleased", "Deregister"} <= set(
@@ -56,12 +56,12 @@ def test_the_first_assigners_calls_are_there() -> None:
 
 
 def test_to_shut_down_at_once_is_zero() -> None:
-    """What a client reads from an answer that says nothing."""
+    """An empty answer reads as SHUTDOWN_NOW."""
     assert dict(pb.DeregisterAction.items()) == {"SHUTDOWN_NOW": 0, "WAIT_FOR_DRAIN": 1}
 
 
 def test_the_package_needs_no_grpc() -> None:
-    """Nor protobuf: they are an extra's."""
+    """Neither protobuf nor prometheus_client is needed, as both belong to an extra."""
     code = (
         "import sys, faust_assigner, faust_assigner.cli.commands, faust_assigner.service\n"
         "outside = {'grpc', 'google.protobuf', 'prometheus_client'}\n"

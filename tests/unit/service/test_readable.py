@@ -1,4 +1,4 @@
-"""Requests that are no valid messages: one status for every method, and few lines of log."""
+"""Requests that are no valid messages: one status for every method, and few log lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONSUMERS = "/kafka_assigner.v1.KafkaAssigner"
 
 
 async def refused(channel: Any, method: str, *, is_stream: bool) -> grpc.StatusCode:
-    """The status of a call with garbage as its request."""
+    """The status of a call with an invalid request."""
     kind = channel.unary_stream if is_stream else channel.unary_unary
     call = kind(method)(GARBAGE, timeout=30.0)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -33,7 +33,7 @@ async def refused(channel: Any, method: str, *, is_stream: bool) -> grpc.StatusC
 async def test_a_request_that_is_no_message_is_an_invalid_argument(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It was UNKNOWN with a traceback in the log for each."""
+    """Earlier, the status was UNKNOWN, with a traceback in the log for each request."""
     caplog.set_level(logging.WARNING)
     async with running(Options.read({"bind": "127.0.0.1:0"}, {})) as (port, *_):
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
@@ -56,7 +56,7 @@ async def test_a_request_that_is_no_message_is_an_invalid_argument(
 async def test_a_line_in_the_log_counts_the_requests_since_the_last_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A flood fills no log, and its size is known."""
+    """A flood of requests does not fill the log, but its size is logged."""
     now = [0.0]
     readable = ReadableRequests(clock=lambda: now[0])
     handler = grpc.unary_unary_rpc_method_handler(

@@ -1,4 +1,4 @@
-"""The leader's moves to the targets of a plan, and its tidying, compared as whole bundles."""
+"""The leader's moves towards a plan's targets, and its clean-up, compared as complete bundles."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ T0, T1, T2, T3, U0 = (*(TopicPartition("t", n) for n in range(4)), TopicPartitio
 
 
 def put(view: View, key: str, value: bytes, lease: int = 0) -> None:
-    """One more key of the store."""
+    """Add a key to the view."""
     revision = 100 + len(view.raw)
     view.apply(Event(key, revision, KeyValue(key, value, revision, revision, 1, lease)))
 
@@ -54,7 +54,7 @@ def seen(
     consumers: Sequence[Consumer] = (A, B, C),
     topics: Mapping[str, int] | None = None,
 ) -> View:
-    """The view of these owners, each with its process."""
+    """A view with these owners and hand-offs."""
     view = view_of(*consumers, topics={"t": 4, "u": 1} if topics is None else topics)
     for at, (name, incarnation) in owned.items():
         assigned = Assigned(at, name, incarnation=incarnation)
@@ -65,13 +65,13 @@ def seen(
 
 
 def moves(view: View, **wanted: str) -> list[Bundle]:
-    """The bundles towards these owners: "t0" names partition 0 of "t"."""
+    """The bundles for these targets: "t0" stands for partition 0 of "t"."""
     targets = {TopicPartition(name[0], int(name[1:])): to for name, to in wanted.items()}
     return list(rebalance(view, Targets(targets, {}), SETTINGS, 1_000.0))
 
 
 def as_it_was(view: View, *keys: str) -> tuple[Compare, ...]:
-    """Compares that these keys are unchanged or absent."""
+    """Compares for unchanged or absent keys."""
     return tuple(unchanged(view.raw[key]) if key in view.raw else absent(key) for key in keys)
 
 
@@ -82,7 +82,7 @@ def assigned_to(at: TopicPartition, consumer: Consumer) -> Put:
 
 
 def test_partitions_without_a_living_owner_are_given_at_once_by_consumer() -> None:
-    """Never assigned, of a dead owner, of an earlier process: each with its reason and compares."""
+    """The partitions were never assigned, or belong to a dead owner or an earlier process."""
     ended = Handoff(T3, "gone", "b", Phase.WARMING, 1.0, old_incarnation="g1", new_incarnation="b1")
     view = seen({T1: GONE, T2: ("a", "a0"), T3: GONE, U0: ("c", "c1")}, ended)
     bundles = moves(view, t0="b", t1="a", t2="a", t3="b", u0="c")
@@ -105,7 +105,7 @@ def test_partitions_without_a_living_owner_are_given_at_once_by_consumer() -> No
 
 
 def test_a_partition_of_a_replaced_process_waits_for_the_end_of_its_lease() -> None:
-    """The fence of this process counts, and no fence of another process or owner does."""
+    """Only the fence of this process counts, not one of a different process or owner."""
     view = seen({T0: ("a", "a0"), T1: GONE, T2: ("gone", "g0")})
     for name, incarnation in (("a", "a0"), ("gone", "g0"), ("b", "g1")):
         put(view, ALL.fence(name, incarnation), b"x", 9)
@@ -113,7 +113,7 @@ def test_a_partition_of_a_replaced_process_waits_for_the_end_of_its_lease() -> N
 
 
 def test_a_living_owner_loses_what_it_does_not_subscribe_to_and_what_does_not_exist() -> None:
-    """With the hand-off; a leaving or dead owner keeps its assignment of a partition that exists."""
+    """The hand-off is deleted too; leaving or dead owners keep partitions that exist."""
     leaves = replace(B, status=Status.DRAINING)
     t4, t5, x0 = TopicPartition("t", 4), TopicPartition("t", 5), TopicPartition("x", 0)
     handoff = Handoff(T0, "a", "c", Phase.WARMING, 1.0, old_incarnation="a1", new_incarnation="c1")
@@ -140,7 +140,7 @@ def test_a_living_owner_loses_what_it_does_not_subscribe_to_and_what_does_not_ex
 
 
 def test_a_hand_off_that_the_plan_does_not_want_any_more_is_withdrawn_while_it_warms() -> None:
-    """A hand-off to the wanted owner, a ready one, and one without a target go on."""
+    """A hand-off to the wanted owner and a ready hand-off continue."""
     warming = Handoff(T0, "a", "b", Phase.WARMING, 1.0, old_incarnation="a1", new_incarnation="b1")
     view = seen(
         dict.fromkeys((T0, T1, T2, T3), ("a", "a1")),
@@ -196,7 +196,7 @@ def test_a_hand_off_begins_with_both_processes_the_mode_and_its_reason(strict: b
 
 
 def test_partitions_that_move_are_planned_due_and_waiting_by_their_living_owner() -> None:
-    """An orphan is planned and does not wait; a partition under way is planned and is not due."""
+    """An orphan is planned but does not wait; a partition in a hand-off is planned but not due."""
     under_way = Handoff(T0, "a", "b", Phase.WARMING, 1.0, old_incarnation="a1")
     view = seen({T0: ("a", "a1"), T1: ("a", "a0"), T2: ("a", "a1"), T3: ("c", "c1")}, under_way)
     targets = Targets({T3: "b", T2: "b", T1: "a", T0: "b", U0: "c"}, {})
@@ -222,7 +222,7 @@ def test_partitions_that_move_are_planned_due_and_waiting_by_their_living_owner(
 def test_partitions_of_missing_consumers_are_held_back_after_an_outage(
     mark: bytes | None, held: set[TopicPartition]
 ) -> None:
-    """With forgotten assignments also the unassigned partitions that no consumer claims."""
+    """If the store lost its state, unassigned partitions without a claim are held back too."""
     claims = replace(B, former={"t": (3, 9)})
     view = seen(
         {T0: GONE, T1: GONE, T2: ("left", "l1"), T3: ("a", "a1")},
@@ -241,7 +241,7 @@ def test_partitions_of_missing_consumers_are_held_back_after_an_outage(
 
 
 def test_an_operators_order_covers_the_co_partitioned_partitions() -> None:
-    """Of the pinned numbers only; without a pin no partition is ordered."""
+    """Only partitions with the pinned numbers are covered."""
     bound = replace(A, co_partitioned=(("t", "u"),))
     view = seen({}, consumers=[bound], topics={"t": 3, "u": 3, "v": 3})
     assert wished(view) == set()
@@ -251,11 +251,11 @@ def test_an_operators_order_covers_the_co_partitioned_partitions() -> None:
     assert wished(view) == {T1, u1, v2}
 
 
-# -- tidying -----------------------------------------------------------------------------------------
+# -- clean-up ----------------------------------------------------------------------------------------
 
 
 def tidied(view: View, **replicas: Sequence[TopicPartition]) -> list[Bundle]:
-    """The bundles of the tidying, with these replicas in the plan."""
+    """The bundles of the clean-up, with these replicas in the plan."""
     return list(tidy(view, Targets({}, {name: tuple(ats) for name, ats in replicas.items()})))
 
 
@@ -265,7 +265,7 @@ def deleted(view: View, key: str, *told: tuple[str, str]) -> Bundle:
 
 
 def test_only_changed_replicas_are_written_and_ended_ones_deleted() -> None:
-    """By consumer: new, changed, equal, of no plan, of no registered consumer, of nothing."""
+    """The cases by consumer: new, changed, equal, unplanned, unregistered, and empty replicas."""
     view = seen({}, consumers=[A, B, C, *(replace(A, name=n) for n in "dez")])
     for name, ats in (("b", (T0,)), ("c", (T0, T1)), ("d", (T2,)), ("x", (T3,)), ("e", (T1,))):
         put(view, ALL.replicas(name), codec.dump_partitions(ats))
@@ -286,7 +286,7 @@ def test_only_changed_replicas_are_written_and_ended_ones_deleted() -> None:
 
 
 def test_a_leaving_consumer_ends_when_it_has_nothing_more_or_waits_in_vain() -> None:
-    """In the order of the names; a consumer with a possible taker or a hand-off stays."""
+    """Consumers are in the order of names; one with a possible taker or a hand-off stays."""
     drains = [
         Consumer(name=name, incarnation=f"{name}1", status=Status.DRAINING)
         for name in ("done", "earlier", "hands", "takes", "vain", "waits")
@@ -316,14 +316,14 @@ def test_a_leaving_consumer_ends_when_it_has_nothing_more_or_waits_in_vain() -> 
 def test_the_mark_of_an_outage_ends_when_no_consumer_is_missing(
     owned: Mapping[TopicPartition, tuple[str, str]], consumers: Sequence[Consumer], ends: bool
 ) -> None:
-    """And when at least one consumer is there."""
+    """At least one consumer must be registered."""
     view = seen(owned, consumers=consumers)
     put(view, ALL.awaiting, b"known", 9)
     assert tidied(view) == ([deleted(view, ALL.awaiting)] if ends else [])
 
 
 def test_the_marks_of_departed_consumers_end_with_their_partitions() -> None:
-    """One owns a partition, one is registered again, two have nothing: these two go, by name."""
+    """An owner and a registered consumer keep their marks; the other two are deleted by name."""
     view = seen({T0: ("owns", "o1")})
     for name in ("z", "owns", "a", "gone"):
         put(view, ALL.departed(name), b"left")
@@ -331,7 +331,7 @@ def test_the_marks_of_departed_consumers_end_with_their_partitions() -> None:
 
 
 def test_only_cool_downs_without_a_lease_are_deleted() -> None:
-    """The store ends the rest."""
+    """The store deletes cooldowns with a lease."""
     view = seen({})
     for at, name, lease in ((T1, "b", 0), (T0, "c", 5), (T0, "b", 0)):
         put(view, ALL.cooldown(at, name), codec.dump_until(9.0), lease)
@@ -342,7 +342,7 @@ def test_only_cool_downs_without_a_lease_are_deleted() -> None:
 
 
 def test_a_one_time_move_ends_with_its_own_reason() -> None:
-    """Complete at the registered process; cancelled for a consumer that is not there."""
+    """The move is complete at the registered process, and cancelled for an unknown consumer."""
     view = seen({T0: ("b", "b1"), T1: ("b", "b0"), T2: ("a", "a1"), T3: ("b", "b1")})
     for at, name, once in ((T2, "x", True), (T0, "b", True), (T1, "b", True), (T3, "b", False)):
         put(view, ALL.pin(at), codec.dump_pin(Pin(at, name, once=once)))

@@ -1,4 +1,4 @@
-"""The record of hand-offs: their times, and the standing of each new owner at exact moments."""
+"""The record of hand-offs: their times, and the standing of new owners at exact moments."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def to(name: str, at: TopicPartition = T0, **more: object) -> Handoff:
 
 @dataclass
 class Seen:
-    """A view and the record that follows its changes."""
+    """A view, and the record that follows its changes."""
 
     names: tuple[str, ...] = ("old", "new", "slow")
     record: Record = field(default_factory=lambda: Record(SETTINGS))
@@ -50,7 +50,7 @@ class Seen:
         self.view: View = view_of(*consumers, topics={"t": 4})
 
     def write(self, key: str, value: bytes | None, now: float) -> None:
-        """Write or delete a key at a time."""
+        """Write or delete a key at this time."""
         self.revision += 1
         before = self.view.raw.get(key)
         created = before.create_revision if before else self.revision
@@ -60,25 +60,25 @@ class Seen:
         self.record.heard(self.view, change, now)
 
     def handoff(self, handoff: Handoff, now: float) -> None:
-        """The hand-off is written."""
+        """Write the hand-off."""
         self.write(self.keys.handoff(handoff.at), codec.dump_handoff(handoff), now)
 
     def ended(self, at: TopicPartition, now: float) -> None:
-        """The hand-off's key is deleted."""
+        """Delete the hand-off."""
         self.write(self.keys.handoff(at), None, now)
 
     def failed(self, name: str, now: float) -> None:
-        """The leader writes a cool-down."""
+        """Write a cooldown, like the leader."""
         self.write(self.keys.cooldown(T0, name), codec.dump_until(now), now)
 
     def process(self, name: str, incarnation: str | None, now: float) -> None:
-        """A process of the consumer registers, or the consumer is gone."""
+        """Register a process of the consumer, or delete the registration."""
         consumer = Consumer(name=name, incarnation=incarnation or "")
         value = None if incarnation is None else codec.dump_consumer(consumer)
         self.write(self.keys.consumer(name), value, now)
 
     def owns(self, at: TopicPartition, name: str, incarnation: str) -> None:
-        """The partition's owner."""
+        """Set the partition's owner."""
         value = codec.dump_assigned(Assigned(at, name, incarnation=incarnation))
         self.write(self.keys.assignment(at), value, 0.0)
 
@@ -92,12 +92,12 @@ class Seen:
     [(state, 30.0 if state in (State.RELEASING, State.EXPELLED) else 200.0) for state in State],
 )
 def test_a_release_has_its_own_time_limit(state: State, limit: float) -> None:
-    """The expelled owner's lease, too; every other state has the limit of the hand-off."""
+    """The limit also covers the expelled owner's lease; other states have the hand-off's limit."""
     assert most_s(state, SETTINGS) == limit
 
 
 def test_each_hand_off_is_late_from_its_own_moment_on() -> None:
-    """A release counts from its state; readiness counts from the beginning; a new id begins anew."""
+    """A release counts from its state, readiness from the start; a new id restarts the time."""
     seen = Seen()
     assert (seen.record.late(1e9), seen.record.next_over_at()) == (set(), float("inf"))
     for at, now in ((T0, 100.0), (T1, 110.0), (T2, 120.0), (T3, 130.0)):
@@ -120,7 +120,7 @@ def test_each_hand_off_is_late_from_its_own_moment_on() -> None:
 
 
 def test_a_hand_off_with_a_new_id_begins_anew_although_its_end_was_not_seen() -> None:
-    """The watch may deliver a deletion and a creation as one change."""
+    """A watch may deliver a deletion and a creation as one change."""
     seen = Seen()
     seen.handoff(to("new"), 100.0)
     seen.view.raw.clear()
@@ -132,7 +132,7 @@ def test_a_hand_off_with_a_new_id_begins_anew_although_its_end_was_not_seen() ->
 
 
 def test_a_new_owner_without_progress_is_stuck_after_a_tenth_of_the_time() -> None:
-    """Counted from its oldest hand-off; progress of one of its hand-offs is enough."""
+    """The time counts from its oldest hand-off; progress in one hand-off is enough."""
     seen = Seen()
     seen.handoff(to("new", T0), 100.0)
     seen.handoff(to("new", T1), 115.0)
@@ -149,7 +149,7 @@ def test_a_new_owner_without_progress_is_stuck_after_a_tenth_of_the_time() -> No
 
 
 def test_a_new_owner_that_got_a_partition_ready_meanwhile_is_not_stuck() -> None:
-    """After the beginning of its oldest hand-off; readiness before that does not count."""
+    """Readiness counts only after the start of its oldest hand-off."""
     seen = Seen()
     seen.handoff(to("new", T0), 100.0)
     seen.handoff(to("new", T0, phase=Phase.READY), 101.0)
@@ -174,7 +174,7 @@ def test_each_failure_doubles_the_time_up_to_six_times(failures: int, until: flo
 
 
 def test_failures_count_for_the_process_that_failed() -> None:
-    """They end with its readiness, and with its successor; a consumer that is gone has none."""
+    """Readiness or a successor ends them; an unregistered consumer has none."""
     seen = Seen()
     seen.failed("nobody", 100.0)
     seen.failed("new", 100.0)
@@ -195,7 +195,7 @@ def test_failures_count_for_the_process_that_failed() -> None:
     [({"phase": Phase.READY}, True), ({"failed": "no"}, False), ({"progress": 0.9}, False)],
 )
 def test_only_readiness_ends_the_failures(change: dict[str, object], is_ready: bool) -> None:
-    """A further failure or a report of progress does not."""
+    """A further failure or a progress report does not end them."""
     seen = Seen()
     seen.failed("new", 100.0)
     seen.handoff(to("new"), 101.0)
@@ -219,7 +219,7 @@ def test_only_readiness_ends_the_failures(change: dict[str, object], is_ready: b
 def test_the_withdrawal_of_a_silent_hand_off_is_a_failure(
     waited_s: float, last: dict[str, object], process: str | None, is_stuck: bool
 ) -> None:
-    """From a tenth of the time on; at its whole time the leader writes the failure itself."""
+    """A silent hand-off fails after a tenth of the time; at the deadline the leader writes the failure."""
     seen = Seen()
     seen.handoff(to("new"), 100.0)
     if last:
@@ -230,7 +230,7 @@ def test_the_withdrawal_of_a_silent_hand_off_is_a_failure(
 
 
 def test_a_stuck_consumer_is_overtaken_by_a_later_hand_off_that_got_ready() -> None:
-    """Its oldest hand-off is older than the newest one that got ready."""
+    """Its oldest hand-off is older than the newest ready hand-off."""
     seen = Seen()
     seen.handoff(to("new", T0), 100.0)
     seen.handoff(to("slow", T1), 110.0)
@@ -244,7 +244,7 @@ def test_a_stuck_consumer_is_overtaken_by_a_later_hand_off_that_got_ready() -> N
 
 
 def test_the_end_of_a_ready_hand_off_is_no_second_readiness() -> None:
-    """The new owner failed with another partition meanwhile, and stays stuck."""
+    """The new owner failed with a different partition meanwhile, and stays stuck."""
     seen = Seen()
     seen.handoff(to("new", phase=Phase.READY), 100.0)
     seen.failed("new", 101.0)
@@ -253,7 +253,7 @@ def test_the_end_of_a_ready_hand_off_is_no_second_readiness() -> None:
 
 
 def test_a_proven_consumer_owns_a_partition_or_got_one_ready() -> None:
-    """In its present process, and while it is not stuck."""
+    """Only its present process counts, and only while it is not stuck."""
     seen = Seen(("owns", "earlier", "ready", "fails", "fresh"))
     seen.owns(T0, "owns", "owns1")
     seen.owns(T1, "earlier", "earlier0")
@@ -277,7 +277,7 @@ def test_a_proven_consumer_owns_a_partition_or_got_one_ready() -> None:
 def test_unproven_consumers_crowd_when_they_hold_all_places_that_are_not_kept(
     places: int, crowding: set[str]
 ) -> None:
-    """Three of four places; complete hand-offs and those of a proven consumer hold none."""
+    """The limit is three of four places; complete hand-offs and proven consumers' hand-offs hold none."""
     seen = Seen(record=Record(replace(SETTINGS, max_handoffs=places)))
     seen.owns(T0, "old", "old1")
     seen.handoff(to("slow", TopicPartition("t", 9), phase=Phase.COMPLETE), 100.0)
@@ -287,7 +287,7 @@ def test_unproven_consumers_crowd_when_they_hold_all_places_that_are_not_kept(
     assert seen.record.standing(seen.view, 101.0).crowding == crowding
 
 
-# -- the places ----------------------------------------------------------------------------------------
+# -- places --------------------------------------------------------------------------------------------
 
 PROVEN = frozenset({"a", "b", "c"})
 
@@ -300,19 +300,19 @@ def begun(
     proven: frozenset[str] = PROVEN,
     stuck: frozenset[str] = frozenset(),
 ) -> list[tuple[str, list[TopicPartition]]]:
-    """The hand-offs that begin with 8 places, 6 of them for balance, and 3 for each consumer."""
+    """The hand-offs that begin with 8 places, 6 of them for balance, and 3 per consumer."""
     view = view_of(topics={"t": 40, "u": 40}, handoffs=handoffs)
     standing = Suitability(proven=proven, stuck=stuck)
     return list(beginning(view, due, due, leaving, bound or {}, standing, SETTINGS))
 
 
 def several(count: int, name: str, start: int = 0) -> dict[TopicPartition, str]:
-    """So many due partitions of one new owner."""
+    """Due partitions of one new owner."""
     return {TopicPartition("t", start + n): name for n in range(count)}
 
 
 def test_each_consumer_begins_three_and_balance_begins_six() -> None:
-    """By number; two places stay free for leaving consumers."""
+    """The order is by number; two places are reserved for leaving consumers."""
     due = several(4, "b") | several(2, "a", 10) | several(4, "c", 20)
     assert begun(due) == [
         *(("b", [TopicPartition("t", n)]) for n in (0, 1, 2)),
@@ -322,7 +322,7 @@ def test_each_consumer_begins_three_and_balance_begins_six() -> None:
 
 
 def test_partitions_of_leaving_consumers_go_first_and_fill_the_kept_places() -> None:
-    """At proven consumers; an unproven one gets only the places that are not kept."""
+    """The reserved places are only for proven consumers."""
     due = several(3, "a") | several(3, "b", 10) | several(3, "c", 20)
     leaving = frozenset(due) - several(3, "a").keys()
     assert [new for new, _ in begun(due, leaving=leaving)] == ["b", "b", "b", "c", "c", "c"]
@@ -333,7 +333,7 @@ def test_partitions_of_leaving_consumers_go_first_and_fill_the_kept_places() -> 
 
 
 def test_hand_offs_under_way_hold_their_places_until_they_are_complete() -> None:
-    """Of the group and of their new owner."""
+    """A hand-off holds a place of the group and a place of its new owner."""
     under_way = [
         to("a", TopicPartition("u", 0)),
         to("a", TopicPartition("u", 1), phase=Phase.READY),
@@ -345,7 +345,7 @@ def test_hand_offs_under_way_hold_their_places_until_they_are_complete() -> None
 
 
 def test_a_stuck_consumer_begins_one_at_a_time() -> None:
-    """And none while it has one."""
+    """A stuck consumer begins no hand-off while one is open."""
     due = several(2, "a") | several(2, "b", 10)
     stuck = frozenset({"a"})
     assert [new for new, _ in begun(due, stuck=stuck)] == ["a", "b", "b"]
@@ -354,7 +354,7 @@ def test_a_stuck_consumer_begins_one_at_a_time() -> None:
 
 
 def test_co_partitioned_hand_offs_begin_together_by_new_owner() -> None:
-    """Above a consumer's limit only while it has none, and never without a place of the group."""
+    """A set may exceed a free consumer's limit, but never the group's places."""
     names = ("t", "u", "v", "w")
     bound = dict.fromkeys(names, names)
     four = {TopicPartition(topic, n): "a" for topic in names for n in (0, 1)}

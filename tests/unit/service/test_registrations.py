@@ -17,7 +17,7 @@ from tests.unit.service.stories import ALL
 
 
 def test_a_registration_is_the_request_with_its_session_and_time_under_a_lease() -> None:
-    """The stream has the same; the mirror is past the write and the epoch of the request."""
+    """The stream has the same session; the mirror reaches the write and the request's epoch."""
 
     async def story(s: Stage) -> None:
         known = s.store.revision
@@ -56,7 +56,7 @@ def test_a_registration_is_the_request_with_its_session_and_time_under_a_lease()
 def test_a_consumer_with_heartbeats_gets_an_incarnation_if_it_sends_none(
     consumer: Consumer, named: str
 ) -> None:
-    """Made of its session."""
+    """The incarnation is derived from its session."""
 
     async def story(s: Stage) -> None:
         stream = await s.register(consumer)
@@ -69,7 +69,7 @@ def test_a_consumer_with_heartbeats_gets_an_incarnation_if_it_sends_none(
 
 
 def test_only_a_consumer_without_heartbeats_is_kept_alive_by_its_stream() -> None:
-    """Until the stream is closed; the other one's lease ends without heartbeats."""
+    """The stream renews until it is closed; with heartbeats, the lease ends without them."""
 
     async def story(s: Stage) -> None:
         a, b = await s.register(A), await s.register(B)
@@ -90,7 +90,7 @@ def test_only_a_consumer_without_heartbeats_is_kept_alive_by_its_stream() -> Non
 
 
 def test_a_stream_ends_when_its_lease_could_not_be_renewed() -> None:
-    """At two thirds of the time to live after the last renewal."""
+    """The stream ends at two thirds of the time to live after the last renewal."""
 
     async def story(s: Stage) -> None:
         b = await s.register(B)
@@ -103,11 +103,11 @@ def test_a_stream_ends_when_its_lease_could_not_be_renewed() -> None:
     staged(story)
 
 
-# -- the registration before ---------------------------------------------------------------------------
+# -- the previous registration -------------------------------------------------------------------------
 
 
 def test_a_process_that_registers_again_keeps_its_lease_and_its_place() -> None:
-    """A new session; its first stream ends as registered again, and no fence is needed."""
+    """The session is new; the first stream ends as registered again, without a fence."""
 
     async def story(s: Stage) -> None:
         first = await s.register(A)
@@ -128,7 +128,7 @@ def test_a_process_that_registers_again_keeps_its_lease_and_its_place() -> None:
     ("ttl_s", "is_kept"), [(17.9, False), (18.0, True), (19.9, True), (20.0, False)]
 )
 def test_a_lease_of_a_different_time_to_live_is_replaced(ttl_s: float, is_kept: bool) -> None:
-    """The former lease is revoked, or a late instance would go on to renew it."""
+    """The old lease is revoked; otherwise a late instance would keep renewing it."""
 
     async def story(s: Stage) -> None:
         before = await s.store.consumer(replace(A, session="x"), ttl_s)
@@ -142,7 +142,7 @@ def test_a_lease_of_a_different_time_to_live_is_replaced(ttl_s: float, is_kept: 
 
 @pytest.mark.parametrize("strict", [True, False])
 def test_a_replaced_process_is_fenced_by_its_lease_and_named(strict: bool) -> None:
-    """Newest first, at most sixteen; without strict mode there is no fence."""
+    """The names are newest first, at most sixteen; without strict mode there is no fence."""
 
     async def story(s: Stage) -> None:
         first = await s.register(A)
@@ -186,7 +186,7 @@ def test_a_replaced_process_is_fenced_by_its_lease_and_named(strict: bool) -> No
 def test_a_registration_that_may_not_follow_is_refused_and_leaves_no_lease(
     before: Consumer, request_: Consumer, error: type[Exception] | None
 ) -> None:
-    """A replaced process, a return after a replacement, another identity."""
+    """The cases: a replaced process, a return after a replacement, a different identity."""
 
     async def story(s: Stage) -> None:
         lease = await s.store.consumer(before, 18.0)
@@ -203,7 +203,7 @@ def test_a_registration_that_may_not_follow_is_refused_and_leaves_no_lease(
 
 
 def test_an_expelled_process_is_refused_as_such_even_if_it_was_replaced() -> None:
-    """A new process may register."""
+    """A new process may still register."""
 
     async def story(s: Stage) -> None:
         await s.store.put(ALL.expelled("a", "a1"), b"x")
@@ -250,7 +250,7 @@ INHERITED: list[tuple[Consumer, Consumer, Consumer]] = [
 def test_a_registration_inherits_a_drain_and_the_replaced_processes(
     before: Consumer, request_: Consumer, after: Consumer
 ) -> None:
-    """A drain by an operator passes to the next process, and a leave does not."""
+    """An operator's drain passes to the next process; a leave does not."""
 
     async def story(s: Stage) -> None:
         await s.store.consumer(before, 18.0)
@@ -262,7 +262,7 @@ def test_a_registration_inherits_a_drain_and_the_replaced_processes(
 
 
 def test_a_draining_process_that_waits_in_vain_comes_back_to_be_dismissed() -> None:
-    """Its new stream ends at once, and its registration is no longer renewed."""
+    """Its new stream ends at once as drained."""
 
     async def story(s: Stage) -> None:
         await s.store.consumer(replace(A, status=Status.DRAINING, leaves=True), 18.0)
@@ -293,7 +293,7 @@ def test_a_draining_process_that_waits_in_vain_comes_back_to_be_dismissed() -> N
 def test_the_first_consumer_after_an_outage_marks_that_others_are_awaited(
     owner: str | None, former: dict[str, tuple[int, ...]], delay_s: float, mark: bytes | None
 ) -> None:
-    """Under a lease of the delay; former partitions are stored with a mark only."""
+    """The mark's lease lasts for the delay; former partitions are stored only with a mark."""
 
     async def story(s: Stage) -> None:
         if owner is not None:
@@ -315,7 +315,7 @@ def test_the_first_consumer_after_an_outage_marks_that_others_are_awaited(
 
 
 def test_a_registration_deletes_the_mark_of_its_leave() -> None:
-    """Of this name alone."""
+    """Marks of different names stay."""
 
     async def story(s: Stage) -> None:
         for name in "ab":
@@ -338,7 +338,7 @@ def test_a_registration_deletes_the_mark_of_its_leave() -> None:
 def test_only_registrations_of_one_process_with_heartbeats_share_a_lease(
     before: Consumer, after: Consumer
 ) -> None:
-    """The former lease of any other registration runs out by itself."""
+    """The previous lease of any other registration runs out on its own."""
 
     async def story(s: Stage) -> None:
         lease = await s.store.consumer(before, 18.0)
@@ -350,7 +350,7 @@ def test_only_registrations_of_one_process_with_heartbeats_share_a_lease(
 
 
 def test_a_process_whose_lease_is_gone_registers_under_a_new_one() -> None:
-    """Gone before the registration, or at the moment of its write."""
+    """The lease ends before the registration, or at the moment of its write."""
 
     async def story(s: Stage) -> None:
         await s.store.consumer(A)
@@ -378,7 +378,7 @@ def test_a_process_whose_lease_is_gone_registers_under_a_new_one() -> None:
 def test_a_registration_that_is_over_before_its_stream_begins_ends_the_stream(
     name: str, why: Ended | None
 ) -> None:
-    """The mirror has read its end already; no further change would tell the stream."""
+    """The mirror has read the end already, and no further change would end the stream."""
 
     async def story(s: Stage) -> None:
         await s.register(B)
@@ -397,7 +397,7 @@ def test_a_registration_that_is_over_before_its_stream_begins_ends_the_stream(
 def test_a_write_whose_lease_is_gone_is_repeated_while_its_own_lease_lives(
     is_own_gone: bool,
 ) -> None:
-    """The replaced process's lease ended meanwhile; etcd answers 0 s for an own lease that is gone."""
+    """The replaced process's lease ended meanwhile; for its own ended lease, etcd answers 0 s."""
 
     async def story(s: Stage) -> None:
         first = await s.store.consumer(A, 18.0)
@@ -427,7 +427,7 @@ def test_a_write_whose_lease_is_gone_is_repeated_while_its_own_lease_lives(
 
 @pytest.mark.parametrize("is_awaiting", [True, False])
 def test_former_partitions_are_inherited_while_consumers_are_awaited(is_awaiting: bool) -> None:
-    """A request with former partitions of its own replaces them."""
+    """Former partitions in the request replace the inherited ones."""
 
     async def story(s: Stage) -> None:
         await s.store.consumer(B)

@@ -1,4 +1,4 @@
-"""A store that was restored from a snapshot: epochs, which are revisions, go on above all that were told."""
+"""A store restored from a snapshot: epochs, which are revisions, rise above all earlier epochs."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tests.unit.service.stories import ALL
 
 
 class Restorable(MemoryStore):
-    """A store whose connections break when an earlier state of it is put in its place."""
+    """A store whose watches break when an earlier state replaces its state."""
 
     def __init__(self) -> None:
         super().__init__(clock=LoopClock())
         self._broken = asyncio.Event()
 
     async def watch(self, prefix: str, start_revision: int) -> AsyncIterator[Batch]:
-        """As the store's, until the connection breaks."""
+        """Watch the store until the connection breaks."""
         broken, batches = self._broken, super().watch(prefix, start_revision)
         while True:
             steps = (asyncio.ensure_future(anext(batches)), asyncio.ensure_future(broken.wait()))
@@ -46,11 +46,11 @@ class Restorable(MemoryStore):
             yield batch
 
     def saved(self) -> tuple[Any, ...]:
-        """A snapshot."""
+        """Take a snapshot."""
         return dict(self._keys), copy.deepcopy(self._leases), self.revision
 
     async def restore(self, saved: tuple[Any, ...], upto: int, *, breaks: bool = True) -> None:
-        """The snapshot takes the store's place; then somebody else writes up to that revision."""
+        """Replace the state by the snapshot; then write up to this revision."""
         self._keys, self._leases, self.revision = dict(saved[0]), copy.deepcopy(saved[1]), saved[2]
         self._log = []
         while self.revision < upto:
@@ -62,7 +62,7 @@ class Restorable(MemoryStore):
 
 @dataclass
 class Group:
-    """Two instances and their consumers, and the highest epoch that anybody was told of each partition."""
+    """Two instances, their consumers, and the highest epoch of each partition."""
 
     b: Bench
     kept: Restorable
@@ -70,7 +70,7 @@ class Group:
     saved: tuple[Any, ...] = ()
 
     async def lives(self, upto: int, *, breaks: bool = True) -> None:
-        """A third consumer comes; then the store is restored to what it was before."""
+        """Let a third consumer join; then restore the store to the state before."""
         nodes = [await self.b.node({"t": 6}), await self.b.node()]
         for name, node in zip("ab", nodes, strict=True):
             await self.b.consumer(node, name)
@@ -81,7 +81,7 @@ class Group:
         await self.goes_back(upto, breaks=breaks)
 
     async def goes_back(self, upto: int, *, breaks: bool = True) -> None:
-        """To what it was before the third came; there are as many revisions again, and so many more."""
+        """Restore the earlier state, and add this many revisions above the current one."""
         self.seen = {
             at: max(helper.owned.get(at, 0) for helper in self.b.helpers) for at in self.b.owners()
         }
@@ -90,7 +90,7 @@ class Group:
         await self.kept.restore(self.saved, self.kept.revision + upto, breaks=breaks)
 
     async def comes_back(self) -> None:
-        """Whose registration was lost registers again; everybody works under epochs above all before."""
+        """Register the lost consumer again; all consumers work under epochs above all earlier ones."""
         c: Helper = self.b.helpers[2]
         await eventually(lambda: c.ended is Ended.LEASE_LOST)
         await c.disconnect()
@@ -100,7 +100,7 @@ class Group:
         assert not self.refused()
 
     def refused(self) -> list[TopicPartition]:
-        """What somebody works on under an epoch that a sink would refuse."""
+        """Partitions in use under an epoch that a sink would refuse."""
         return [
             at
             for helper in self.b.helpers
@@ -109,7 +109,7 @@ class Group:
         ]
 
     def low(self) -> list[tuple[str, TopicPartition, int]]:
-        """What somebody was told since, and a sink would refuse."""
+        """Grants since the restore that a sink would refuse."""
         return [
             (helper.name, owned.at, owned.epoch)
             for helper in self.b.helpers
@@ -127,7 +127,7 @@ def test_epochs_rise_over_a_restored_snapshot(
     upto: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """However many revisions there are by then; the naive service tells what every sink refuses."""
+    """The number of revisions does not matter; the naive service grants epochs that sinks refuse."""
 
     async def nothing(mirror: Mirror, seen: int) -> None:
         pass
@@ -152,7 +152,7 @@ def test_epochs_rise_over_a_restored_snapshot(
 
 @pytest.mark.parametrize("upto", [-1000, 0, 50])
 def test_who_registers_before_that_is_noticed_is_not_sent_away(upto: int) -> None:
-    """The instance's copy says that another process has its name: it is of the past that was lost."""
+    """The instance's copy shows a successor, but from before the restore."""
 
     async def story() -> None:
         kept = Restorable()
@@ -173,7 +173,7 @@ def test_who_registers_before_that_is_noticed_is_not_sent_away(upto: int) -> Non
 
 
 def test_an_ordinary_life_raises_no_epochs() -> None:
-    """A listing that is older than the watch, or newer, is of the same past: nobody is interrupted."""
+    """Listings older or newer than the watch belong to the same history, so no owner is interrupted."""
 
     async def story() -> None:
         kept = Restorable()
@@ -194,7 +194,7 @@ def test_an_ordinary_life_raises_no_epochs() -> None:
 
 @pytest.mark.parametrize("upto", [-1000, 50])
 def test_epochs_rise_over_the_same_snapshot_a_second_time(upto: int) -> None:
-    """It says nothing of how far they were raised then; two instances raise them once each time."""
+    """The snapshot does not contain the first raise; two instances raise the base once each time."""
 
     async def story() -> None:
         kept = Restorable()
@@ -213,7 +213,7 @@ def test_epochs_rise_over_the_same_snapshot_a_second_time(upto: int) -> None:
 
 
 def test_epochs_may_be_raised_by_hand() -> None:
-    """Where no instance is left that knows the old ones: everybody is told, and goes on under higher ones."""
+    """Without an instance that knows the old epochs, an operator raises the base for all owners."""
 
     async def story() -> None:
         kept = Restorable()

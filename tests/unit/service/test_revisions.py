@@ -1,4 +1,4 @@
-"""Messages carry the revision of the state that they tell of, on the scale of epochs."""
+"""Messages carry the revision of their state, on the scale of epochs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.service.stories import store
 
 @contextlib.asynccontextmanager
 async def listening(node: AssignerNode, name: str) -> AsyncIterator[list[pb.AssignmentCommand]]:
-    """What a consumer of the wire is told, as it comes."""
+    """Collect the messages to a consumer of the RPC."""
     told: list[pb.AssignmentCommand] = []
     request = pb.RegisterRequest(consumer_name=name, heartbeats=True, incarnation=f"i-{name}")
 
@@ -42,12 +42,12 @@ async def listening(node: AssignerNode, name: str) -> AsyncIterator[list[pb.Assi
 
 
 def epochs(told: list[pb.AssignmentCommand]) -> list[tuple[int, int]]:
-    """(revision, epoch) of every grant."""
+    """Return (revision, epoch) of every grant."""
     return [(one.revision, grant.epoch) for one in told for grant in one.assignment.grants]
 
 
 def test_a_grant_is_told_under_a_revision_not_below_its_epoch() -> None:
-    """So that the reader of a later revision knows that the grant is in it."""
+    """A state at a later revision therefore includes the grant."""
 
     async def story() -> None:
         kept = store()
@@ -62,7 +62,7 @@ def test_a_grant_is_told_under_a_revision_not_below_its_epoch() -> None:
 
 
 def test_revisions_never_fall_on_a_stream_and_rise_with_each_change() -> None:
-    """Pulses too: they say up to where nothing else is to be told."""
+    """Up to the revision of a pulse, no message is missing."""
 
     async def story() -> None:
         kept = store()
@@ -82,7 +82,7 @@ def test_revisions_never_fall_on_a_stream_and_rise_with_each_change() -> None:
 
 
 def test_a_queued_message_keeps_the_revision_at_which_it_was_true() -> None:
-    """A slow reader is not told that old news is the newest state."""
+    """To a slow reader, old messages must not look like the newest state."""
 
     async def story() -> None:
         kept = store()
@@ -107,7 +107,7 @@ def test_a_queued_message_keeps_the_revision_at_which_it_was_true() -> None:
 
 
 def test_revisions_of_two_instances_compare() -> None:
-    """Both count the store's writes: an operator's view of one is not below a consumer's of the other."""
+    """All instances count the store's writes, so an operator's and a consumer's revisions compare."""
 
     async def story() -> None:
         kept = store()
@@ -127,7 +127,7 @@ def test_revisions_of_two_instances_compare() -> None:
 
 
 def test_an_answers_revision_is_the_first_with_the_answer() -> None:
-    """A repetition names a revision that has it, too; each counts on the scale of epochs."""
+    """A repeated answer has a revision with the change too; both are on the scale of epochs."""
 
     async def story() -> None:
         kept = store()
@@ -160,14 +160,14 @@ def test_an_answers_revision_is_the_first_with_the_answer() -> None:
 
 
 def test_every_answer_has_a_revision() -> None:
-    """A caller compares any two messages of the service, whichever instances sent them."""
+    """A caller can compare any two messages of the service, even of different instances."""
     for service in pb.DESCRIPTOR.services_by_name.values():
         for call in service.methods:
             assert "revision" in call.output_type.fields_by_name, call.full_name
 
 
 def test_the_revision_of_a_changed_topic_is_that_of_its_write() -> None:
-    """An operator's script waits for a state with the change, at any instance."""
+    """An operator's script can wait at any instance for a state with the change."""
 
     async def story() -> None:
         kept = store()
@@ -192,7 +192,7 @@ def test_the_revision_of_a_changed_topic_is_that_of_its_write() -> None:
 
 
 def test_the_revision_of_a_drain_has_the_drain() -> None:
-    """A state that is older than the answer still shows the consumer as ready."""
+    """A state older than the answer still shows the consumer as ready."""
 
     async def story() -> None:
         kept = store()
@@ -213,7 +213,7 @@ def test_the_revision_of_a_drain_has_the_drain() -> None:
 
 
 def test_the_revision_of_a_progress_report_has_the_newest_stored_report() -> None:
-    """A report that comes too early is not stored, and repeats the revision of the one before."""
+    """A report that comes too early is not stored, and returns the revision of the previous report."""
 
     async def story() -> None:
         kept = store()
@@ -227,7 +227,7 @@ def test_the_revision_of_a_progress_report_has_the_newest_stored_report() -> Non
             (warm,) = late.of(Warm)
 
             async def report(progress: float) -> tuple[int, int, float]:
-                """The answer's revision, the stored one, and the stored progress."""
+                """Return the answer's revision, the stored revision, and the stored progress."""
                 answer = await servicer.ReportProgress(
                     pb.ReportProgressRequest(
                         consumer_name="b",
@@ -257,7 +257,7 @@ def test_the_revision_of_a_progress_report_has_the_newest_stored_report() -> Non
 
 
 def test_a_heartbeats_answer_has_the_revision_of_its_instance() -> None:
-    """A consumer whose stream is far behind this revision sees that it hears too little."""
+    """A consumer whose stream is far behind this revision can detect the lag."""
 
     async def story() -> None:
         kept = store()

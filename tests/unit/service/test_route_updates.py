@@ -1,4 +1,4 @@
-"""The table of owners for a watcher: its updates as whole lists, and their moments."""
+"""Updates of the table of owners for a watcher: complete lists, and exact times."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.unit.service.stories import ALL
 T0, T1, U0, V0 = (TopicPartition(t, n) for t, n in (("t", 0), ("t", 1), ("u", 0), ("v", 0)))
 A = Consumer(name="a", incarnation="a1", endpoint="host:1")
 B = Consumer(name="b", incarnation="b1")
-#: The epochs of the owners that ``seen`` writes, above a base of 1,000.
+#: The epochs of the owners in ``seen``, above a base of 1,000.
 E_T0, E_T1, E_U0 = 1_104, 1_105, 1_106
 
 
 async def seen() -> Followed:
-    """Three partitions with registered owners, and one whose owner is an earlier process."""
+    """A store with three registered owners, and one owner that is an earlier process."""
     store = Followed()
     await store.put(ALL.epochs, codec.dump_base(1_000))
     await store.consumer(A)
@@ -41,7 +41,7 @@ async def seen() -> Followed:
 
 
 class Watch:
-    """A watcher that keeps its updates."""
+    """A watcher that records its updates."""
 
     def __init__(
         self, store: Followed, topics: Sequence[str] = (), *, least: int = 0, hears: bool = True
@@ -59,7 +59,7 @@ class Watch:
             self.times.append(asyncio.get_running_loop().time() - 1_000.0)
 
     async def next(self, seconds: float = 0.1) -> list[RouteUpdate]:
-        """The updates of the next moments."""
+        """Return the updates of the next moments."""
         self.found.clear()
         await asyncio.sleep(seconds)
         return list(self.found)
@@ -71,7 +71,7 @@ class Watch:
 
 
 def test_a_watch_begins_with_the_owners_of_its_topics() -> None:
-    """Registered processes alone; without topics all of them."""
+    """Only registered processes count; without topics, all topics are included."""
 
     async def story() -> None:
         store = await seen()
@@ -91,7 +91,7 @@ def test_a_watch_begins_with_the_owners_of_its_topics() -> None:
 
 
 def test_each_change_of_a_route_is_told_once_with_those_of_the_same_moment() -> None:
-    """A new owner, a lost owner, a new endpoint, a new process; other changes are not told."""
+    """The cases: new owners, lost owners, new endpoints, new processes, and irrelevant changes."""
 
     async def story() -> None:
         store = await seen()
@@ -123,7 +123,7 @@ def test_each_change_of_a_route_is_told_once_with_those_of_the_same_moment() -> 
 
 
 def test_raised_epochs_are_told_as_a_whole_table() -> None:
-    """In place of the changes of the same moment."""
+    """The table replaces the changes of the same moment."""
 
     async def story() -> None:
         store = await seen()
@@ -142,7 +142,7 @@ def test_raised_epochs_are_told_as_a_whole_table() -> None:
 
 
 def test_an_idle_watch_is_told_every_ten_seconds_and_a_change_after_a_twentieth() -> None:
-    """Changes within this time share one update."""
+    """Changes within a twentieth of a second share an update."""
 
     async def story() -> None:
         store = await seen()
@@ -159,7 +159,7 @@ def test_an_idle_watch_is_told_every_ten_seconds_and_a_change_after_a_twentieth(
 
 
 def test_a_watch_ends_when_its_instance_hears_nothing_of_the_store() -> None:
-    """At its next update, and its listener with it."""
+    """The watch ends at its next update, and removes its listener."""
 
     async def story() -> None:
         store = await seen()
@@ -178,7 +178,7 @@ def test_a_watch_ends_when_its_instance_hears_nothing_of_the_store() -> None:
 def test_a_watch_waits_five_seconds_for_the_callers_revision(
     reaches_at: float | None, is_told: bool
 ) -> None:
-    """On the scale of epochs; then another instance may answer."""
+    """The revision is on the scale of epochs; after five seconds a second instance may answer."""
 
     async def story() -> None:
         store = await seen()
@@ -204,7 +204,7 @@ def test_a_watch_waits_five_seconds_for_the_callers_revision(
 def test_a_large_table_is_told_in_slices(
     count: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first begins the table, and all but the last announce more."""
+    """The first slice starts the table, and all except the last announce more."""
     monkeypatch.setattr(routes, "SLICE", 2)
 
     async def story() -> None:

@@ -1,4 +1,4 @@
-"""The router's table, the answers of the client, and the connections to etcd, each as a whole."""
+"""The router's table, the client's answers, and the connections to etcd, compared as a whole."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def update(revision: int, *routes: pb.Route, **more: Any) -> pb.AssignmentsUpdat
 
 
 def read(partition: TopicPartition, owner: str, epoch: int) -> Route:
-    """The same route in the table."""
+    """The same route as the table stores it."""
     return Route(partition, owner, epoch, f"{owner}:1")
 
 
 def test_a_table_in_parts_takes_effect_with_its_last_part() -> None:
-    """A whole table replaces the former one; later updates change it; an empty one is a sign of life."""
+    """A complete table replaces the previous one; updates change it; an empty update is a sign of life."""
     now = [50.0]
     router = Router("x:1", clock=lambda: now[0])
     router._take(update(7, route(T0, "a", 5), route(U0, "a", 5), snapshot=True))
@@ -71,10 +71,10 @@ def test_a_table_in_parts_takes_effect_with_its_last_part() -> None:
 
 
 class Waits(Retry):
-    """Keeps the numbers of the tries, and waits a second."""
+    """Records the attempts, and waits a second."""
 
     def wait(self, attempt: int, chance: Any) -> float:
-        """Keep the number."""
+        """Record the attempt."""
         TRIES.append(attempt)
         return 1.0
 
@@ -83,7 +83,7 @@ TRIES: list[int] = []
 
 
 def followed(*outcomes: Any) -> tuple[list[tuple[str, int]], Router]:
-    """Let streams bring these messages in turn and then end; the targets and least revisions asked."""
+    """Play these streams in turn; return the targets with the requested revisions, and the router."""
     TRIES.clear()
     asked: list[tuple[str, int]] = []
     router = Router(("x:1", "y:1"), retry=Waits(), clock=lambda: asyncio.get_running_loop().time())
@@ -110,13 +110,13 @@ def followed(*outcomes: Any) -> tuple[list[tuple[str, int]], Router]:
 
 
 def lost() -> grpc.aio.AioRpcError:
-    """A stream that broke."""
+    """The error of a broken stream."""
     none = grpc.aio.Metadata()
     return grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, none, none, "x")
 
 
 def test_a_router_asks_one_instance_after_another_for_its_revision_at_least() -> None:
-    """When none has it, the store was reset, and any revision will do; news begin the count again."""
+    """If no instance has the revision, the store was reset, so the router accepts any revision."""
     table = update(7, route(T0, "a", 5), snapshot=True)
     asked, router = followed(
         [table], lost(), [], TimeoutError(), [update(2, snapshot=True)], lost()
@@ -130,7 +130,7 @@ def test_a_router_asks_one_instance_after_another_for_its_revision_at_least() ->
 async def test_a_stream_begins_with_an_empty_table_and_asks_for_its_topics(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Half of a table that the former stream brought is not joined with the next one's."""
+    """An incomplete table of the previous stream is discarded."""
     streams = [
         [update(7, route(T0, "a", 5), snapshot=True, more=True), grpc.aio.EOF],
         [update(8, route(T1, "b", 6), snapshot=True), grpc.aio.EOF],
@@ -138,7 +138,7 @@ async def test_a_stream_begins_with_an_empty_table_and_asks_for_its_topics(
     asked: list[tuple[Any, Any]] = []
 
     class Opened:
-        """A channel and its stub."""
+        """A fake channel and its stub."""
 
         def __init__(self, *_: Any) -> None:
             pass
@@ -175,7 +175,7 @@ async def test_a_stream_begins_with_an_empty_table_and_asks_for_its_topics(
 
 
 async def test_a_router_outside_its_context_waits_for_nothing() -> None:
-    """It would wait for ever."""
+    """Otherwise the call would wait forever."""
     with pytest.raises(RuntimeError, match="async with"):
         await Router("x:1").ready()
 
@@ -184,7 +184,7 @@ async def test_a_router_outside_its_context_waits_for_nothing() -> None:
 
 
 class Asked:
-    """Takes the place of the calls, and answers or fails."""
+    """Replaces the client's calls, and answers or fails."""
 
     def __init__(self, client: AssignerClient, answer: Any = None) -> None:
         self.client, self.answer = client, answer
@@ -203,7 +203,7 @@ class Asked:
 async def test_each_answer_of_a_consumer_is_sent_after_its_own_state_has_changed(
     answer: Any,
 ) -> None:
-    """An ended hand-off is no error; another refusal is. A failed release names the grant's epoch."""
+    """Only an ended hand-off is no error. A failed release has the grant's epoch."""
     warm, release = Warm(T1, "b", 3), Release(T0, "b", 7, strict=True)
     who: dict[str, Any] = {"consumer_name": "c", "incarnation": "i"}
     of_release = {**who, "partition": place(T0), "handoff_id": 7}
@@ -236,7 +236,7 @@ async def test_each_answer_of_a_consumer_is_sent_after_its_own_state_has_changed
 async def test_changed_files_are_looked_for_every_two_seconds_and_by_tls_alone(
     tmp_path: Path,
 ) -> None:
-    """One connection for each endpoint; the numbers go round."""
+    """Each endpoint has one connection; endpoint numbers wrap around."""
     authority = Authority(tmp_path)
     now = [10.0]
     for ca, looks in ((authority.ca, 2), (None, 0)):
@@ -267,6 +267,6 @@ async def test_changed_files_are_looked_for_every_two_seconds_and_by_tls_alone(
 def test_https_or_an_authority_turns_tls_on(
     endpoints: tuple[str, ...], ca: Path | None, secure: bool, second: str
 ) -> None:
-    """The address is that of the endpoint without its scheme."""
+    """The address is the endpoint without its scheme."""
     access = EtcdAccess(endpoints=endpoints, ca=ca)
     assert (access.secure, access.address(1), access.address(3)) == (secure, second, second)

@@ -1,4 +1,4 @@
-"""Who owns a partition now: what the service tells those that watch, and the router that follows it."""
+"""The current owners of partitions: the service's updates for watchers, and the router's table."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ QUICK = {"consumer_ttl": "2", "leader_ttl": "2", "debounce": "0.1", "rebalance_d
 async def watching(
     node: AssignerNode, *topics: str, least: int = 0
 ) -> AsyncIterator[list[RouteUpdate]]:
-    """What a watch of the instance is told, as it comes."""
+    """Collect the updates of a watch."""
     told: list[RouteUpdate] = []
 
     async def watch() -> None:
@@ -54,7 +54,7 @@ async def watching(
 
 
 def table(told: list[RouteUpdate]) -> dict[TopicPartition, str]:
-    """The owners by what was told."""
+    """Apply the updates, and return the owner of each partition."""
     found: dict[TopicPartition, str] = {}
     for update in told:
         found = {} if update.full else found
@@ -65,7 +65,7 @@ def table(told: list[RouteUpdate]) -> dict[TopicPartition, str]:
 
 
 def test_a_watch_is_told_everything_once_and_then_what_changes() -> None:
-    """A move, under its new epoch; a topic that was not asked for is not told."""
+    """A moved partition has its new epoch; topics outside the watch are left out."""
 
     async def story() -> None:
         kept = store()
@@ -92,7 +92,7 @@ def test_a_watch_is_told_everything_once_and_then_what_changes() -> None:
 
 
 def test_the_partitions_of_a_dead_consumer_are_told_as_unowned() -> None:
-    """Before another one has them: a request would go to a process that is gone."""
+    """The update precedes the new assignment, so no request goes to the dead process."""
 
     async def story() -> None:
         kept = store()
@@ -111,7 +111,7 @@ def test_the_partitions_of_a_dead_consumer_are_told_as_unowned() -> None:
 
 
 def test_a_consumer_that_comes_back_elsewhere_is_told_with_its_new_endpoint() -> None:
-    """It owns what it owned, and takes requests at another port."""
+    """The owner keeps its partitions, but serves requests at a new port."""
 
     async def story() -> None:
         kept = store()
@@ -134,7 +134,7 @@ def test_a_consumer_that_comes_back_elsewhere_is_told_with_its_new_endpoint() ->
 
 
 def test_a_watch_says_that_it_lives() -> None:
-    """An empty update, nine times in a consumer's time to live."""
+    """An idle watch gets an empty update nine times in a consumer's time to live."""
 
     async def story() -> None:
         kept = store()
@@ -150,7 +150,7 @@ def test_a_watch_says_that_it_lives() -> None:
 
 
 def test_an_instance_that_is_behind_the_caller_waits_and_then_refuses() -> None:
-    """Its answer would take the caller back to owners of before."""
+    """Its answer would return the caller to earlier owners."""
 
     async def story() -> None:
         kept = store()
@@ -173,7 +173,7 @@ def test_an_instance_that_is_behind_the_caller_waits_and_then_refuses() -> None:
 
 
 def test_an_instance_that_lost_its_store_ends_its_watches() -> None:
-    """Its table grows old, and nobody would know."""
+    """Its table would grow old unnoticed."""
 
     async def story() -> None:
         kept = store()
@@ -192,7 +192,7 @@ def test_an_instance_that_lost_its_store_ends_its_watches() -> None:
 
 
 def test_a_long_table_comes_in_parts_that_take_effect_together() -> None:
-    """Between two parts a router still says what was the case before."""
+    """Between two parts a router still returns the previous table."""
     routes = tuple(
         Route(TopicPartition("t" * 249, n), "c" * 128, 2**40, "e" * 512) for n in range(10_000)
     )
@@ -217,7 +217,7 @@ def test_a_long_table_comes_in_parts_that_take_effect_together() -> None:
 def test_a_large_table_is_told_in_slices_and_what_changes_meanwhile_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Consumers' heartbeats have their turn between two slices."""
+    """Heartbeats of consumers are handled between two slices."""
     monkeypatch.setattr(routes_module, "SLICE", 2)
 
     async def story() -> None:
@@ -248,7 +248,7 @@ def test_a_large_table_is_told_in_slices_and_what_changes_meanwhile_after_it(
 
 @pytest.mark.parametrize("endpoint", ["a b", "a\n", "ä", "x" * 513])
 def test_an_endpoint_that_cannot_be_one_is_refused(endpoint: str) -> None:
-    """It is told to strangers."""
+    """Endpoints are sent to other clients."""
 
     async def story() -> None:
         kept = store()
@@ -263,7 +263,7 @@ def test_an_endpoint_that_cannot_be_one_is_refused(endpoint: str) -> None:
 
 
 async def test_a_router_follows_a_move() -> None:
-    """Over real sockets: the owners, their endpoints and epochs are those that the consumers know."""
+    """Over real sockets, the owners, endpoints and epochs match the consumers' own."""
     options = Options.read({"bind": "127.0.0.1:0", "topic": "t=2", **QUICK}, {})
     async with running(options) as (port, *_):
         target = f"127.0.0.1:{port}"
@@ -290,7 +290,7 @@ async def test_a_router_follows_a_move() -> None:
 
 
 async def test_a_router_whose_service_is_gone_keeps_its_table_and_its_age_grows() -> None:
-    """Requests still go to the owners that were; the caller knows how old that is."""
+    """Requests still go to the last known owners, and the caller can check the table's age."""
     options = Options.read({"bind": "127.0.0.1:0", "topic": "t=1", **QUICK}, {})
     async with contextlib.AsyncExitStack() as ends:
         service = await ends.enter_async_context(contextlib.AsyncExitStack())
@@ -310,7 +310,7 @@ async def test_a_router_whose_service_is_gone_keeps_its_table_and_its_age_grows(
 
 
 async def test_a_router_without_a_token_is_refused_where_it_waits(tmp_path: Path) -> None:
-    """And does not ask for ever."""
+    """The router does not retry."""
     (tmp_path / "tokens").write_text("web secret")
     said = {"bind": "127.0.0.1:0", "topic": "t=1", "tokens": str(tmp_path / "tokens")}
     async with running(Options.read(said, {})) as (port, *_):
@@ -323,7 +323,7 @@ async def test_a_router_without_a_token_is_refused_where_it_waits(tmp_path: Path
 
 
 def test_raised_epochs_reach_the_watchers_as_a_whole_table() -> None:
-    """Each route has another epoch then, also those whose owner has not changed."""
+    """Every route has a new epoch, even with an unchanged owner."""
 
     async def story() -> None:
         kept = store()
@@ -343,7 +343,7 @@ def test_raised_epochs_reach_the_watchers_as_a_whole_table() -> None:
 
 
 def test_a_slice_of_a_large_table_is_no_whole_table() -> None:
-    """More than two thousand partitions come in slices: callers took the first one for all there is."""
+    """Callers must not take the first slice of a large table for the complete table."""
     route = Route(AT, "a", 5)
     for more in (True, False):
         [message] = routed(RouteUpdate(5, (route,), full=True, more=more), 100)
@@ -351,7 +351,7 @@ def test_a_slice_of_a_large_table_is_no_whole_table() -> None:
 
 
 async def test_a_router_begins_anew_when_no_instance_has_reached_its_revision() -> None:
-    """The store was reset, and every instance refused the router for ever."""
+    """After a reset of the store, every instance would refuse the router forever."""
     router = Router(["one:1", "two:1"], retry=Retry(first_s=0.0, most_s=0.0))
     router.revision = 7
     asked: list[tuple[str, int]] = []

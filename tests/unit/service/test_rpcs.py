@@ -1,4 +1,4 @@
-"""The RPCs of consumers: each field reaches the node, each answer the caller, each end its status."""
+"""The RPCs of consumers: fields for the node, answers for the caller, and a status for each end."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ HANDOFF = {**WHO, "partition": PLACE, "handoff_id": 7}
 async def test_a_consumers_answer_reaches_the_node_field_by_field(
     rpc: str, request_: Any, call: tuple[str, tuple[Any, ...], dict[str, Any]]
 ) -> None:
-    """A hand-off without an id is any open one; the revision is the node's answer."""
+    """A call without a hand-off's id is for any open one; the revision is the node's answer."""
     node = Node()
     answer = await getattr(consumers(node), rpc)(request_, Context())
     name, given, more = call
@@ -99,7 +99,7 @@ async def test_a_consumers_answer_reaches_the_node_field_by_field(
     ],
 )
 async def test_an_answer_without_a_handoffs_id_is_for_any(rpc: str, kind: Any) -> None:
-    """Zero is the value of a field that is not set."""
+    """An unset field has the value zero."""
     node = Node()
     await getattr(consumers(node), rpc)(kind(**WHO, partition=PLACE), Context())
     assert node.calls[0][2]["handoff_id"] is None
@@ -122,7 +122,7 @@ async def test_a_caller_acts_in_the_groups_of_its_names_alone(name: str, may: bo
 
 @pytest.mark.parametrize("held", [None, Held(0, 0), Held(3, 2**63)])
 async def test_a_heartbeat_compares_what_the_consumer_says_it_holds(held: Held | None) -> None:
-    """Nothing held is something that is said."""
+    """An empty holding is a holding too."""
     node = Node(1.5)
     request = pb.HeartbeatRequest(**WHO, session_id="s")
     if held is not None:
@@ -143,14 +143,14 @@ async def test_a_heartbeat_compares_what_the_consumer_says_it_holds(held: Held |
 async def test_a_registration_lives_at_least_as_long_as_the_answer_says(
     lives_s: float | None, answer: dict[str, Any]
 ) -> None:
-    """Rounded down, but never to the zero of an unset field."""
+    """The time is rounded down, but not to 0, the value of an unset field."""
     found = await consumers(Node(lives_s)).Heartbeat(pb.HeartbeatRequest(**WHO), Context())
     assert found == pb.HeartbeatResponse(revision=41, **answer)
 
 
 @pytest.mark.parametrize("action", Action)
 async def test_a_consumer_that_leaves_hears_whether_it_has_to_wait(action: Action) -> None:
-    """The same for an operator's drain."""
+    """The answer to an operator's drain is the same."""
     node = Node(action)
     answer = await consumers(node).Deregister(pb.DeregisterRequest(**WHO), Context())
     assert node.calls == [("deregister", ("c",), OF)]
@@ -161,7 +161,7 @@ async def test_a_consumer_that_leaves_hears_whether_it_has_to_wait(action: Actio
 
 
 class Stream:
-    """A registration's stream of two commands, which ends for a reason."""
+    """A registration's stream of two commands, with a reason for its end."""
 
     consumer_name, incarnation, session = "c", "i", "s"
     revision, lives_s = 77, 1.5
@@ -200,7 +200,7 @@ async def registered(
 async def test_only_the_first_message_of_a_stream_with_heartbeats_has_its_session(
     heartbeats: bool,
 ) -> None:
-    """With its times; each message has the revision of the stream."""
+    """The message also has the session's times; each message has the stream's revision."""
     stream = Stream(Ended.DRAINED, SNAPSHOT, LATER, Pulse())
     found, status = await registered(stream, heartbeats=heartbeats)
     assert (status, stream.is_closed, len(found)) == (None, True, 3)
@@ -210,13 +210,13 @@ async def test_only_the_first_message_of_a_stream_with_heartbeats_has_its_sessio
 
 
 async def test_a_session_is_told_in_no_later_message() -> None:
-    """A stream that does not begin with an assignment has none."""
+    """A stream that starts without an assignment sends no session."""
     found, _ = await registered(Stream(None, Pulse(), SNAPSHOT), heartbeats=True)
     assert [message.assignment.session_id for message in found] == ["", ""]
 
 
 async def test_a_registration_carries_the_callers_identity() -> None:
-    """To the node of its group."""
+    """The registration reaches the node of its group."""
     node = Node()
     await registered(Stream(None), node, rack="r")
     [(name, (consumer,), _)] = node.calls
@@ -240,7 +240,7 @@ async def test_a_registration_carries_the_callers_identity() -> None:
 async def test_the_end_of_a_stream_has_its_own_status(
     ended: Ended, code: grpc.StatusCode, words: str
 ) -> None:
-    """Whether to register again depends on it; a successor is named."""
+    """A client decides by the status whether to register again; a successor is named."""
     node = Node()
     node.incarnation = lambda name: "other"  # type: ignore[method-assign]
     stream = Stream(ended, SNAPSHOT)
@@ -249,7 +249,7 @@ async def test_the_end_of_a_stream_has_its_own_status(
 
 
 async def test_a_process_that_was_replaced_by_itself_reads_so() -> None:
-    """It has no successor of another name."""
+    """Its successor has the same incarnation, so none is named."""
     node = Node()
     node.incarnation = lambda name: "i"  # type: ignore[method-assign]
     _, (_, said) = await registered(Stream(Ended.REPLACED), node)
@@ -267,7 +267,7 @@ async def test_a_process_that_was_replaced_by_itself_reads_so() -> None:
 async def test_an_error_of_the_node_is_the_status_of_the_call(
     error: Exception, code: grpc.StatusCode, words: str
 ) -> None:
-    """Of consumers and operators."""
+    """Calls of consumers and of operators get the same status."""
     ready = pb.PartitionReadyRequest(**HANDOFF)
     for call in (
         consumers(Node(error)).PartitionReady(ready, Context()),
@@ -292,7 +292,7 @@ async def test_an_error_of_the_node_is_the_status_of_the_call(
 async def test_owners_are_read_by_names_of_the_group(
     names: set[str] | None, is_admin: bool, may_watch: bool
 ) -> None:
-    """Or of all groups; the parts of an update have the pulse of the group."""
+    """A name without a group may read too; the parts of an update have the group's pulse."""
     node = Node()
     asked: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""A process that registers again keeps its lease: no instance can renew a lease that counts no more."""
+"""A process that registers again keeps its lease, so no instance can renew a wrong lease."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIMES: dict[str, Any] = {"consumer_ttl_s": 30.0, "consumer_keepalive_s": 5.0, "s
 
 
 def staged(story: Callable[[Bench, MemoryStore], Coroutine[Any, Any, None]]) -> None:
-    """Run a story on a store of its own, on virtual time."""
+    """Run a scenario with its own store, in virtual time."""
 
     async def play() -> None:
         kept = store()
@@ -37,21 +37,21 @@ def beating(identity: str = "") -> Consumer:
 
 
 async def stored(kept: MemoryStore) -> tuple[int, str]:
-    """The lease and the session of the registration."""
+    """Return the lease and the session of the registration."""
     kv = await kept.get(ALL.consumer("a"))
     assert kv is not None, "the registration has ended"
     return kv.lease, codec.load_consumer(kv.value).session
 
 
 async def _late(b: Bench) -> AssignerNode:
-    """An instance that answers, and whose mirror reads nothing any more."""
+    """An instance that answers, but whose mirror reads no further events."""
     node = await b.node(**TIMES)
     node._mirror._apply = lambda *said, **more: None  # type: ignore[method-assign]
     return node
 
 
 def test_a_late_instance_keeps_the_next_registration_alive() -> None:
-    """It knows the session before alone: the process waits for its answer, and works meanwhile."""
+    """The instance knows only the previous session, while the process waits for its answer."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         first = await b.node({"t": 1}, **TIMES)
@@ -68,7 +68,7 @@ def test_a_late_instance_keeps_the_next_registration_alive() -> None:
 
 
 def test_each_registration_of_a_process_is_a_session_of_its_own_under_one_lease() -> None:
-    """At the same instance, and at another one."""
+    """The process registers at the same and at a second instance."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         first, second = await b.node({"t": 1}, **TIMES), await b.node(**TIMES)
@@ -84,7 +84,7 @@ def test_each_registration_of_a_process_is_a_session_of_its_own_under_one_lease(
 
 @pytest.mark.parametrize("ttl_s", [15.0, 45.0])
 def test_a_changed_time_to_live_holds_from_the_next_registration(ttl_s: float) -> None:
-    """A lease keeps the time that it was granted for: it is not used again."""
+    """A lease keeps the time of its grant, so it is not used again."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         first = await b.node({"t": 1}, **TIMES)
@@ -101,7 +101,7 @@ def test_a_changed_time_to_live_holds_from_the_next_registration(ttl_s: float) -
 def test_a_late_instance_renews_the_new_lease_after_a_changed_time_to_live(
     is_renewed_before: bool, ttl_s: float
 ) -> None:
-    """Under the old lease the consumer works on, and its registration ends without notice."""
+    """With the old lease the consumer would work on, while its registration ends."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         first = await b.node({"t": 1}, **TIMES)
@@ -120,7 +120,7 @@ def test_a_late_instance_renews_the_new_lease_after_a_changed_time_to_live(
 
 
 def test_a_registration_that_is_overtaken_keeps_the_lease_too() -> None:
-    """A call that the client gave up may be carried out beside the next one."""
+    """A call that the client gave up may be executed beside the next call."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         node = await b.node({"t": 1}, **TIMES)
@@ -145,7 +145,7 @@ def test_a_registration_that_is_overtaken_keeps_the_lease_too() -> None:
 
 
 def test_a_process_whose_registration_is_over_gets_a_new_lease() -> None:
-    """Its lease ends between the question for it and the registration, too."""
+    """The lease may also end between its check and the registration."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         node = await b.node({"t": 1}, **TIMES)
@@ -168,7 +168,7 @@ def test_a_process_whose_registration_is_over_gets_a_new_lease() -> None:
 
 
 def test_a_refused_registration_does_not_end_the_present_one() -> None:
-    """A process of another identity asks for the name: the lease is not its own to revoke."""
+    """A process with a different identity must not revoke the lease."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         node = await b.node({"t": 1}, **TIMES)
@@ -182,7 +182,7 @@ def test_a_refused_registration_does_not_end_the_present_one() -> None:
 
 
 def test_a_process_registers_again_by_three_calls_of_the_store() -> None:
-    """A read, a renewal and a write: a thousand processes do so when an instance stops."""
+    """The calls are a read, a renewal and a write; after an instance's end a thousand processes register."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         node = await b.node({"t": 1}, **TIMES)
@@ -207,7 +207,7 @@ def test_a_process_registers_again_by_three_calls_of_the_store() -> None:
 
 
 def test_a_lowered_time_to_live_ends_no_promise_of_the_longer_lease() -> None:
-    """The process does not get the answer to its registration, and works on by the answer before it."""
+    """Without the answer, the process relies on the longer time of the previous answer."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         first = await b.node({"t": 1}, **TIMES)

@@ -1,4 +1,4 @@
-"""1,024 partitions of four topics: one consumer, twenty, four; no move too many, and never two at once."""
+"""1,024 partitions of four topics on one, twenty and four consumers, with the fewest moves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.service.stories import store
 
 
 def test_from_one_to_twenty_to_four_on_1024_partitions_with_the_fewest_moves() -> None:
-    """Strict: each partition that moves is warmed once, and no two consumers hold one at any time."""
+    """In strict mode each moving partition is warmed once, and never has two owners."""
 
     async def story() -> None:
         kept = store()

@@ -1,4 +1,4 @@
-"""The service's server: what it asks of its connections, and that it lets go of its ports."""
+"""The service's server: the options of its connections, and the release of its ports."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from tests.support.assigning.instances import calls_ended
     ("ttl_s", "every_ms"), [(30.0, 7_500), (10.0, 2_500), (4.0, 1_000), (1.0, 1_000)]
 )
 def test_a_silent_peer_is_found_within_half_a_time_to_live(ttl_s: float, every_ms: int) -> None:
-    """A ping after a quarter of it, and as long for its answer; never more often than once a second."""
+    """A ping comes after a quarter of the time to live, at most once a second, and waits as long."""
     asked = dict(channel_options(ttl_s))
     for name in ("keepalive_time_ms", "keepalive_timeout_ms", "http2.ping_timeout_ms"):
         assert asked[f"grpc.{name}"] == every_ms
 
 
 def test_connections_grow_old_only_where_that_is_asked_for() -> None:
-    """And calls that are under way have some seconds more."""
+    """Calls in flight get some more seconds."""
     assert not [name for name, _ in channel_options(30.0) if "connection_age" in name]
     aged = dict(channel_options(30.0, 1.5))
     assert aged["grpc.max_connection_age_ms"] == 1_500
@@ -43,7 +43,7 @@ def test_connections_grow_old_only_where_that_is_asked_for() -> None:
 
 
 async def test_a_server_that_has_stopped_listens_on_no_port() -> None:
-    """Neither for consumers nor for probes: the next instance may have them."""
+    """The next instance can use the ports for consumers and probes."""
     said = {"bind": "127.0.0.1:0", "health": "127.0.0.1:0", "topic": "orders=1"}
     options = Options.read(said, {})
     node = AssignerNode(MemoryStore(), options.settings, node_id="n", topics={"orders": 1})
@@ -62,7 +62,7 @@ async def test_a_server_that_has_stopped_listens_on_no_port() -> None:
 async def test_a_running_service_takes_tokens_from_a_changed_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a restart: the new token is known, and the old one is refused."""
+    """The new token works and the old token is refused without a restart."""
     monkeypatch.setattr(server_module, "LOOK_S", 0.05)
     path = tmp_path / "tokens"
     path.write_text("ops old")
@@ -89,7 +89,7 @@ async def test_a_running_service_takes_tokens_from_a_changed_file(
 
 @pytest.mark.parametrize("asked", [1_000, 1_001])
 async def test_a_reason_is_kept_up_to_a_thousand_characters(asked: int) -> None:
-    """A consumer says why it cannot warm a partition; a whole traceback would fill the store."""
+    """A consumer gives the reason of a failed warm-up; a whole traceback would fill the store."""
     told: dict[str, Any] = {}
 
     async def warm_failed(*_: object, **said: Any) -> None:

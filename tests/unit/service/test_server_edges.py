@@ -1,4 +1,4 @@
-"""The server at its edges: parts of long messages, several names of a token, files that are repaired."""
+"""Edge cases of the server: parts of long messages, tokens with several names, repaired files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Stream:
 async def test_only_the_first_message_of_a_stream_has_the_session_and_all_have_the_revision(
     with_session: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A snapshot in five parts: the client counts its time from the first one."""
+    """The snapshot has five parts, and the client counts its time from the first part."""
     monkeypatch.setattr(convert, "PART_BYTES", 1)
     anything: Any = None
     node: Any = SimpleNamespace(settings=SimpleNamespace(pulse_s=2.5))
@@ -54,7 +54,7 @@ async def test_only_the_first_message_of_a_stream_has_the_session_and_all_have_t
 
 
 def test_no_part_of_a_long_message_is_empty_or_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each partition is longer than a part: each has a part of its own, in its order."""
+    """Each partition is longer than a part, so each gets a part of its own."""
     monkeypatch.setattr(convert, "PART_BYTES", 1)
     gone = list(messages_of(Assignment(unassigned=tuple(ATS))))
     places = [message_of(at) for at in ATS]
@@ -67,7 +67,7 @@ def test_no_part_of_a_long_message_is_empty_or_lost(monkeypatch: pytest.MonkeyPa
 
 
 async def test_claims_of_one_topic_in_several_entries_count_together() -> None:
-    """Weights, replicas and former partitions, in both forms."""
+    """The cases are weights, replicas and former partitions, in both forms."""
     request = pb.RegisterRequest(
         consumer_name="c",
         weights=[pb.PartitionWeight(partition=message_of(ATS[3]), weight=7.0)],
@@ -86,7 +86,7 @@ async def test_claims_of_one_topic_in_several_entries_count_together() -> None:
 
 @pytest.mark.parametrize(("extra", "without", "is_good"), [(400, 600, True), (400, 601, False)])
 def test_the_consumers_of_a_dry_run_count_together(extra: int, without: int, is_good: bool) -> None:
-    """Added and left out."""
+    """Added and left-out consumers count together."""
     assert MAX_SUPPOSED == 1_000
     request = pb.PlanRequest(extra=[pb.RegisterRequest()] * extra, without=["a"] * without)
     if is_good:
@@ -97,13 +97,13 @@ def test_the_consumers_of_a_dry_run_count_together(extra: int, without: int, is_
 
 
 def called(token: str) -> Any:
-    """A call with this token."""
+    """The context of a call with this token."""
     headers = (("authorization", f"Bearer {token}"),)
     return SimpleNamespace(invocation_metadata=lambda: headers)
 
 
 def test_a_token_of_several_names_is_a_caller_with_all_of_them(tmp_path: Path) -> None:
-    """One of them an administrator makes the caller one."""
+    """If one of the names is an administrator, the caller is an administrator."""
     path = tmp_path / "tokens"
     path.write_text("a one\nb one\nc two\n")
     tokens = TokenAuthenticator.of_file(path, admins=["b"])
@@ -116,7 +116,7 @@ def test_a_token_of_several_names_is_a_caller_with_all_of_them(tmp_path: Path) -
 def test_a_file_of_tokens_that_could_not_be_read_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Although it has not changed since; the same failure later is logged again."""
+    """The file is read again even without a change; the same failure later is logged again."""
     path = tmp_path / "tokens"
     path.write_text("a one\n")
     tokens = TokenAuthenticator.of_file(path)

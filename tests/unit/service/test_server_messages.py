@@ -1,4 +1,4 @@
-"""Messages of the service, field by field; the lengths of parts, and the limits of requests."""
+"""Messages of the service field by field, the lengths of parts, and the limits of requests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PLACE, PLACE_2 = {"topic": "t", "partition": 3}, {"topic": "u", "partition": 4}
 
 
 def test_a_registration_is_read_field_by_field() -> None:
-    """No field stands for another; an absent capacity is 1, and an absent rack none."""
+    """Each field has its own value; a missing capacity is 1, and a missing rack is None."""
     request = pb.RegisterRequest(
         consumer_name="c",
         topic="z",
@@ -81,7 +81,7 @@ def test_a_registration_is_read_field_by_field() -> None:
 def test_a_capability_is_the_one_that_is_said(
     said: dict[str, bool], capabilities: tuple[str, ...]
 ) -> None:
-    """Alone and together."""
+    """The flags are tested alone and together."""
     request = pb.RegisterRequest(consumer_name="c", **said)
     assert asyncio.run(consumer_of(request)).capabilities == capabilities
 
@@ -131,12 +131,12 @@ def test_a_capability_is_the_one_that_is_said(
     ],
 )
 def test_a_command_is_told_field_by_field(command: Any, message: dict[str, Any]) -> None:
-    """An offset of 0 is one; a change is no snapshot."""
+    """An offset of 0 is sent; a change is no snapshot."""
     assert list(messages_of(command)) == [pb.AssignmentCommand(**message)]
 
 
 def test_a_state_is_told_field_by_field() -> None:
-    """Of a consumer the replicas of partitions that exist; of a hand-off both owners in their places."""
+    """Consumers list only replicas of existing partitions; a hand-off has both owners."""
     handoff = Handoff(
         AT, "a", "b", Phase.READY, 0.0, strict=True, released=True, unreleased="w", progress=0.5
     )
@@ -255,13 +255,13 @@ ROUTED = {"partition": PLACE, "owner": "a", "epoch": 8, "endpoint": "e"}
 def test_an_update_of_owners_comes_in_parts_that_belong_together(
     update: RouteUpdate, messages: list[dict[str, Any]]
 ) -> None:
-    """The first part alone begins a table, and the last part alone ends it."""
+    """Only the first part starts a table, and only the last part ends it."""
     wanted = [pb.AssignmentsUpdate(revision=5, pulse_ms=250, **one) for one in messages]
     assert list(routed(update, 250)) == wanted
 
 
 def test_a_part_of_a_list_is_as_long_as_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each entry counts with the bytes around it."""
+    """Each entry counts with its framing bytes."""
     [one] = [convert.message_of(AT)]
     each = one.ByteSize() + convert.FRAME_BYTES
     monkeypatch.setattr(convert, "PART_BYTES", 2 * each)
@@ -287,7 +287,7 @@ def test_a_part_of_a_list_is_as_long_as_its_limit(monkeypatch: pytest.MonkeyPatc
 def test_every_entry_of_every_list_counts_once(
     monkeypatch: pytest.MonkeyPatch, lists: dict[str, Any], most: int
 ) -> None:
-    """Three claims, wherever they are: at the limit they are allowed."""
+    """Each case has three claims, and the limit itself is allowed."""
     monkeypatch.setattr(limits, "MAX_CLAIMS", most)
     if most == 3:
         limits.check_counts("c", **lists)
@@ -311,7 +311,7 @@ def test_every_entry_of_every_list_counts_once(
 def test_no_list_of_a_registration_is_left_uncounted(
     monkeypatch: pytest.MonkeyPatch, said: dict[str, Any]
 ) -> None:
-    """In each of several registrations."""
+    """The limit covers all registrations of a request."""
     monkeypatch.setattr(limits, "MAX_CLAIMS", 1)
     requests = [pb.RegisterRequest(), pb.RegisterRequest(**said)]
     with pytest.raises(TooManyClaims):

@@ -1,4 +1,4 @@
-"""The parts of an instance: metrics by group, health by role, Kafka's counts, and what options open."""
+"""The parts of an instance: metrics by group, health by role, Kafka's counts, and options."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def value(metrics: PrometheusMetrics, name: str, **labels: str) -> float | None:
 
 
 def test_each_fact_of_an_instance_has_its_own_metric() -> None:
-    """No value is another metric's."""
+    """Each value appears only in its own metric."""
     metrics = PrometheusMetrics()
     metrics.leading(True)
     metrics.streams(2)
@@ -78,7 +78,7 @@ def test_each_fact_of_an_instance_has_its_own_metric() -> None:
 
 
 def test_the_oldest_handoff_of_each_phase_is_shown_until_it_ends() -> None:
-    """A phase without hand-offs shows zeros, from the start on."""
+    """A phase without hand-offs shows zeros, even at the start."""
     metrics = PrometheusMetrics()
     phases = ("Warming", "Ready", "Complete")
 
@@ -114,7 +114,7 @@ def test_each_group_has_its_own_metrics_in_one_registry() -> None:
 
 
 async def test_the_gauges_follow_the_condition(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each its own, again and again."""
+    """Each gauge is updated repeatedly."""
     monkeypatch.setattr(metrics_module, "LOOK_S", 0.0)
     metrics = PrometheusMetrics()
     condition: Any = SimpleNamespace(silence_s=1.0, unowned=2, unreadable=3, is_paused=True)
@@ -133,7 +133,7 @@ async def test_the_gauges_follow_the_condition(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_port_of_the_metrics_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After an error, too; the server's thread has ended."""
+    """An error also closes the port, and the server's thread ends."""
     told: list[Any] = []
     server = SimpleNamespace(
         server_port=7,
@@ -182,7 +182,7 @@ def node(**more: bool) -> Any:
 async def test_each_role_is_well_by_its_own_condition(
     one: dict[str, bool], other: dict[str, bool], well: set[str]
 ) -> None:
-    """In all groups, but for leading, which one group is enough for."""
+    """A role needs all groups to be healthy, but leading needs only one."""
     health = Health(Groups({"g": node(**one), "h": node(**other)}))
     await health.look()
     found = {
@@ -198,7 +198,7 @@ async def test_each_role_is_well_by_its_own_condition(
 
 
 class Admin:
-    """An admin client of a cluster with two topics; ``broken`` raises at its start or at its questions."""
+    """A fake admin client of a cluster with two topics; ``broken`` is the call that raises."""
 
     made: ClassVar[list[Admin]] = []
     broken: ClassVar[str] = ""
@@ -225,7 +225,7 @@ class Admin:
         return ["t", "denied"]
 
     async def describe_topics(self, names: list[str]) -> list[dict[str, Any]]:
-        """Return another topic's entry first."""
+        """Return a different topic's entry first."""
         self.calls.append(names)
         return [
             {"topic": "other", "error_code": 0, "partitions": [1]},
@@ -236,7 +236,7 @@ class Admin:
 
 @pytest.fixture
 def admins(monkeypatch: pytest.MonkeyPatch) -> list[Admin]:
-    """The admin clients that are made."""
+    """Record the admin clients that are created."""
     monkeypatch.setattr(Admin, "made", [])
     monkeypatch.setattr(Admin, "broken", "")
     monkeypatch.setattr(discovery, "AIOKafkaAdminClient", Admin)
@@ -244,7 +244,7 @@ def admins(monkeypatch: pytest.MonkeyPatch) -> list[Admin]:
 
 
 async def test_a_count_is_asked_over_one_connection(admins: list[Admin]) -> None:
-    """A topic that is absent or refused has none, and a request for it must not create it."""
+    """A missing or refused topic has no count, and must not be created by the request."""
     topics = KafkaTopics("b:1")
     assert [await topics.count(name) for name in ("t", "absent", "denied")] == [3, None, None]
     [admin] = admins
@@ -280,12 +280,12 @@ async def test_a_connection_that_failed_is_closed_and_made_anew(
     ],
 )
 def test_loopback_is_told_from_other_addresses(host: str, is_local: bool) -> None:
-    """An unspecified address is every address."""
+    """An unspecified address covers every address."""
     assert is_loopback(host) is is_local
 
 
 def test_callers_are_known_by_tokens_first_then_by_certificates(tmp_path: Path) -> None:
-    """With the administrators' names."""
+    """Tokens have priority over certificates; the administrators are passed on."""
     (tmp_path / "tokens").write_text("a of-a\n")
     (tmp_path / "pem").write_text("")
     pem = str(tmp_path / "pem")
@@ -301,7 +301,7 @@ def test_callers_are_known_by_tokens_first_then_by_certificates(tmp_path: Path) 
 
 
 def test_each_group_has_its_own_prefix_and_topics() -> None:
-    """A topic may have another group's name; a service of one group keeps its prefix."""
+    """A topic may have the name of a group; a service with one group keeps its prefix."""
     said = {"groups": "g,gh", "topic": "g/t=1,gh/t=2,gh/g=3", "prefix": "/p/", "replicas": "2"}
     groups = Options.read(said, {}).groups
     assert {name: topics for name, (_, topics) in groups.items()} == {
@@ -329,7 +329,7 @@ def test_each_group_has_its_own_prefix_and_topics() -> None:
 async def test_etcds_options_reach_its_store_which_is_closed_at_the_end(
     monkeypatch: pytest.MonkeyPatch, said: dict[str, str], field: str, value: Any
 ) -> None:
-    """Its calls are measured; an empty text is no user."""
+    """The store's calls are measured; without the option there is no user."""
     made: list[Any] = []
 
     class Etcd:
@@ -355,12 +355,12 @@ async def test_etcds_options_reach_its_store_which_is_closed_at_the_end(
 async def test_an_etcd_that_may_end_leases_is_warned_of(
     caplog: pytest.LogCaptureFixture, version: Any, level: str | None
 ) -> None:
-    """A version that is not known is no reason to stop; a store in memory has none."""
+    """An unknown version does not stop the service; an in-memory store has no version."""
     caplog.set_level("INFO")
 
     class Etcd(EtcdStore):
         def __init__(self) -> None:
-            """Connect to no etcd."""
+            """Skip the connection."""
 
         async def version(self) -> Any:
             if isinstance(version, Exception):

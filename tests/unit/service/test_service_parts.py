@@ -1,4 +1,4 @@
-"""Small parts of the service at their edges: leases, the condition, digests, certificates, statuses."""
+"""Small parts of the service at their limits: leases, condition, digests, certificates, statuses."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from tests.unit.service.stories import ALL
 
 
 class Store:
-    """Grants leases of 60 s and renews them with the answers in turn; a call takes a second."""
+    """Grants leases of 60 s, and renews them with these answers in turn; a call takes a second."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -54,12 +54,12 @@ class Store:
         self.revoked: list[int] = []
 
     async def grant(self, ttl_s: float) -> Any:
-        """A lease with more time than asked for."""
+        """Grant a lease for longer than requested."""
         await asyncio.sleep(1.0)
         return SimpleNamespace(lease_id=7, ttl_s=60.0)
 
     async def keep_alive(self, lease_id: int, *, timeout_s: float | None = None) -> float:
-        """Answer a second later."""
+        """Answer after a second."""
         self.calls.append((asyncio.get_running_loop().time() - 1_000.0, lease_id, timeout_s))
         answer = self.answers[0] if len(self.answers) == 1 else self.answers.pop(0)
         await asyncio.sleep(1.0)
@@ -68,14 +68,14 @@ class Store:
         return float(answer)
 
     async def revoke(self, lease_id: int) -> None:
-        """Keep the call."""
+        """Record the call."""
         self.revoked.append(lease_id)
         if self.answers and isinstance(self.answers[-1], Exception):
             raise self.answers[-1]
 
 
 def leased(story: Callable[[Any, HeldLease], Awaitable[None]], *answers: Any) -> None:
-    """Run a story with a lease that was asked for at 0 s, for 30 s."""
+    """Run a scenario with a lease that was requested at 0 s, for 30 s."""
 
     async def whole() -> None:
         store: Any = Store(*answers)
@@ -114,7 +114,7 @@ def test_a_lease_is_held_for_two_thirds_of_the_shorter_time_from_its_request() -
 def test_a_lost_lease_is_over_at_once_and_a_silent_store_leaves_its_time(
     answer: Any, is_lost: bool
 ) -> None:
-    """The time of the last renewal."""
+    """The time counts from the last renewal."""
 
     async def story(store: Any, lease: HeldLease) -> None:
         assert await lease.renew() is False
@@ -138,7 +138,7 @@ def test_a_lease_that_is_given_up_or_revoked_is_over() -> None:
 
 
 def test_a_held_lease_is_renewed_in_its_rhythm_and_five_times_as_often_after_a_failure() -> None:
-    """Until it cannot be held any more."""
+    """The renewals end when the lease cannot be held."""
 
     async def story(store: Any, lease: HeldLease) -> None:
         await lease.hold(5.0)
@@ -172,7 +172,7 @@ def test_an_adopted_lease_counts_from_its_renewal() -> None:
 def test_the_store_is_heard_within_the_longer_of_two_times(
     leader_ttl_s: float, reconcile_s: float, limit: float
 ) -> None:
-    """The leader's time to live and three comparisons; never before the first answer."""
+    """The times are the leader's time to live and three comparisons; the first answer is required."""
     settings = ServiceSettings(leader_ttl_s=leader_ttl_s, reconcile_s=reconcile_s)
     mirror: Any = SimpleNamespace(view=View(ALL), heard_at=-float("inf"))
     now = [100.0]
@@ -192,7 +192,7 @@ def test_the_store_is_heard_within_the_longer_of_two_times(
 
 
 def test_a_leaders_key_counts_for_its_time_to_live_after_it_is_gone() -> None:
-    """Exactly; changes of other keys do not renew it, and a new key ends the vacancy."""
+    """The time is exact; changes of other keys do not extend it, and a new key ends the vacancy."""
     view: Any = SimpleNamespace(leader=None)
     now = [100.0]
     mirror: Any = SimpleNamespace(view=view, heard_at=0.0)
@@ -214,12 +214,12 @@ def test_a_leaders_key_counts_for_its_time_to_live_after_it_is_gone() -> None:
 # -- digests -------------------------------------------------------------------------------------------
 
 
-#: Of "t/0/5", by another program.
+#: The digest of "t/0/5", computed by a different program.
 DIGEST_OF_T_0_5 = 0xF978EA1A80235E84
 
 
 def test_a_digest_is_the_sum_of_the_first_eight_bytes_of_each_hash() -> None:
-    """One number is made by another program; the order does not count; the sum is modulo 2**64."""
+    """A different program computed one of the digests; the order is irrelevant; sums are modulo 2**64."""
     one, two = Held(1, 0x6F3A1D9C00000000), ("t", 1, 5)
     a, b = held([("t", 0, 5)]), held([two])
     assert (
@@ -252,7 +252,7 @@ CODES: dict[type[ServiceRefused], grpc.StatusCode] = {
 def test_each_refusal_has_a_status_and_comes_back_as_itself(
     kind: type[ServiceRefused], code: grpc.StatusCode
 ) -> None:
-    """With its text, or the status's name without one."""
+    """The error has its text, or without a text the status's name."""
     none = grpc.aio.Metadata()
     assert code_of(kind("x")) is code
     for details, text in (("why", "why"), ("", code.name)):
@@ -273,7 +273,7 @@ def test_other_errors_have_the_status_of_their_kind_or_may_be_tried_again() -> N
 
 
 async def test_a_key_is_rewritten_under_a_compare_of_the_value_that_was_read() -> None:
-    """One write or several; no write returns the revision of the value, or 0."""
+    """A decision may be one write or several; without a write, the value's revision or 0 is returned."""
     store = Followed()
 
     def deciding(answer: Any) -> Callable[[Any], Awaitable[Any]]:
@@ -330,7 +330,7 @@ async def test_a_key_that_changes_all_the_time_is_given_up_after_twenty_tries() 
 
 
 def test_the_first_end_cancels_the_rest_and_waits_for_it() -> None:
-    """In any position; a failure is logged."""
+    """The position of the task does not matter."""
 
     async def story() -> None:
         acts: list[Any] = []
@@ -353,7 +353,7 @@ def test_the_first_end_cancels_the_rest_and_waits_for_it() -> None:
 async def test_an_ended_task_has_ended_and_its_error_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A task that was cancelled logs nothing."""
+    """A cancelled task logs no line."""
 
     async def fails() -> None:
         raise ValueError("broken")
@@ -371,14 +371,14 @@ async def test_an_ended_task_has_ended_and_its_error_is_logged(
 
 
 def files(authority: Authority, name: str, **more: Any) -> PemFiles:
-    """The files of a pair and its authority."""
+    """The files of a pair and its CA."""
     pair = authority.sign(name)
     made: dict[str, Any] = {"certificate": pair.cert, "key": pair.key, "authorities": authority.ca}
     return PemFiles(**{**made, **more}, flags="--pair", ca_flag="--ca", user="The port")
 
 
 def test_each_file_is_read_checked_and_followed(tmp_path: Path) -> None:
-    """Each alone; a change of any of them is a change."""
+    """Each file alone works, and each file's change is detected."""
     authority = Authority(tmp_path)
     found = files(authority, "one")
     assert found.certificate is not None
@@ -399,7 +399,7 @@ def test_each_file_is_read_checked_and_followed(tmp_path: Path) -> None:
 
 
 def test_a_wrong_file_is_named_by_its_flag(tmp_path: Path) -> None:
-    """A key of another pair, a missing file, and a file without certificates."""
+    """The cases: a foreign key, a missing file, and files without certificates."""
     authority = Authority(tmp_path)
     other = authority.sign("other")
     empty = tmp_path / "empty.pem"

@@ -1,4 +1,4 @@
-"""Registrations: what a stream begins with, and which of two streams lives."""
+"""Registrations: a stream's start, and the surviving stream of a name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.service.stories import ALL, AT, put, store
 
 
 class _LateWatch(MemoryStore):
-    """Its watches are three seconds behind."""
+    """A store whose watches are three seconds late."""
 
     async def watch(self, prefix: str, start_revision: int) -> AsyncIterator[Batch]:
         async for batch in super().watch(prefix, start_revision):
@@ -30,7 +30,7 @@ class _LateWatch(MemoryStore):
 
 
 def test_a_stream_begins_with_what_was_so_when_the_consumer_registered() -> None:
-    """However far behind the instance is: what the consumer said elsewhere is in it."""
+    """The snapshot includes the consumer's earlier answers, even if the instance is behind."""
 
     async def story() -> None:
         kept = _LateWatch(clock=LoopClock())
@@ -48,7 +48,7 @@ def test_a_stream_begins_with_what_was_so_when_the_consumer_registered() -> None
 
 
 def test_only_the_last_stream_of_a_name_is_kept_alive() -> None:
-    """The lease of the one before runs out, and takes nothing along."""
+    """The previous stream's lease ends without any effect on the registration."""
 
     async def story() -> None:
         kept = store()
@@ -58,7 +58,7 @@ def test_only_the_last_stream_of_a_name_is_kept_alive() -> None:
             second = await b.consumer(node, "a")
             await asyncio.sleep(6.0)
             assert (first.ended, second.ended) == (Ended.REPLACED, None)
-            assert len(kept._leases) == 2  # the leader's and the second one's
+            assert len(kept._leases) == 2  # the leader's lease and the second stream's lease
             assert "a" in node._mirror.view.consumers
         await kept.close()
 
@@ -66,7 +66,7 @@ def test_only_the_last_stream_of_a_name_is_kept_alive() -> None:
 
 
 def test_a_draining_consumer_that_comes_back_and_is_alone_may_go() -> None:
-    """Nobody is left to relieve it."""
+    """No consumer is left to take over."""
 
     async def story() -> None:
         kept = store()
@@ -89,7 +89,7 @@ def test_a_draining_consumer_that_comes_back_and_is_alone_may_go() -> None:
 
 
 def test_a_node_says_whether_it_serves_and_whether_it_leads() -> None:
-    """Before its start neither, afterwards both, at the end neither."""
+    """The node serves and leads only between its start and its stop."""
 
     async def story() -> None:
         kept = store()
@@ -107,7 +107,7 @@ def test_a_node_says_whether_it_serves_and_whether_it_leads() -> None:
 
 
 def test_a_dry_run_says_what_would_move_and_moves_nothing() -> None:
-    """Without one that is there, and with one that is not."""
+    """The plan leaves out a registered consumer, or adds a new one."""
 
     async def story() -> None:
         kept = store()
@@ -126,14 +126,14 @@ def test_a_dry_run_says_what_would_move_and_moves_nothing() -> None:
             with pytest.raises(NotFound, match="no consumer A"):
                 await node.overview.plan(
                     without=["A"]
-                )  # a slip of the keys is not a plan without moves
+                )  # a typing error must not look like a plan without moves
         await kept.close()
 
     virtually(story)
 
 
 class _SlowWrites(MemoryStore):
-    """Its transactions take a second."""
+    """A store whose transactions take a second."""
 
     async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> TxnResult:
         await asyncio.sleep(1.0)
@@ -142,7 +142,7 @@ class _SlowWrites(MemoryStore):
 
 @pytest.mark.parametrize("delay", [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.5])
 def test_who_registers_while_the_instance_stops_is_sent_on(delay: float) -> None:
-    """Its stream would live on at an instance that tells nothing any more, and its registration with it."""
+    """At a stopped instance its stream would get no commands, but keep the registration alive."""
 
     async def story() -> None:
         kept = _SlowWrites(clock=LoopClock())
@@ -151,7 +151,7 @@ def test_who_registers_while_the_instance_stops_is_sent_on(delay: float) -> None
             registering = asyncio.create_task(node.register(Consumer(name="a")))
             await asyncio.sleep(delay)
             stopping = asyncio.create_task(node.stop())
-            with contextlib.suppress(StoreUnavailable):  # the caller tries another instance
+            with contextlib.suppress(StoreUnavailable):  # the caller tries a different instance
                 stream = await registering
                 await stopping
                 assert stream.ended is Ended.STOPPING
@@ -164,14 +164,14 @@ def test_who_registers_while_the_instance_stops_is_sent_on(delay: float) -> None
 
 
 class _LostAnswer(MemoryStore):
-    """Writes registrations, and loses the answer once."""
+    """A store that writes a registration, and loses the answer once."""
 
     def __init__(self) -> None:
         super().__init__(clock=LoopClock())
         self.loses = False
 
     async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> TxnResult:
-        """As the store, and then the connection is lost."""
+        """Write, then lose the connection."""
         done = await super().txn(compares, writes)
         if self.loses and any(write.key == ALL.consumer("a") for write in writes):
             self.loses = False
@@ -180,7 +180,7 @@ class _LostAnswer(MemoryStore):
 
 
 def test_a_registration_without_an_answer_keeps_the_consumers_partitions() -> None:
-    """The consumer may still be working: a revoked lease would give its partitions away at once."""
+    """The consumer may still work, and a revoked lease would reassign its partitions at once."""
 
     async def story() -> None:
         kept = _LostAnswer()
@@ -210,11 +210,11 @@ def test_a_registration_without_an_answer_keeps_the_consumers_partitions() -> No
 
 
 async def _closed(stream: Stream) -> None:
-    """End a stream without an instance."""
+    """Do nothing."""
 
 
 def _stream(session: str, *, limit: int = 10) -> Stream:
-    """Return a stream whose snapshot is an empty assignment."""
+    """A stream whose snapshot is an empty assignment."""
     return Stream(
         "a",
         session,
@@ -227,7 +227,7 @@ def _stream(session: str, *, limit: int = 10) -> Stream:
 
 
 def test_a_stream_that_overflows_sends_its_snapshot_next() -> None:
-    """The queued commands describe a state that the snapshot replaces."""
+    """The snapshot replaces the state of the queued commands."""
 
     async def story() -> None:
         stream = _stream("s", limit=2)
@@ -240,7 +240,7 @@ def test_a_stream_that_overflows_sends_its_snapshot_next() -> None:
 
 
 def test_the_late_end_of_an_older_stream_leaves_the_newer_one_of_its_name() -> None:
-    """The newer stream would get no more commands."""
+    """Otherwise the newer stream would get no further commands."""
 
     async def story() -> None:
         registry, older, newer = Registry(), _stream("s1"), _stream("s2")

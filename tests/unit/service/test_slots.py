@@ -1,4 +1,4 @@
-"""Places for hand-offs: who goes first, and what consumers that never get ready may hold up."""
+"""Places for hand-offs: priorities, and limits on consumers that never get ready."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from faust_assigner.service.view import Change, Entry
 from tests.support.assigning.consumers import Bench, Helper, eventually, virtually
 from tests.unit.service.stories import AT, SETTINGS, store, view_of
 
-#: A tenth of the time-out is 30 s: so long a consumer is counted on that shows nothing.
+#: A tenth of the timeout is 30 s: so long a consumer may show no progress.
 TIMES: dict[str, Any] = {
     "handoff_timeout_s": 300.0,
     "cooldown_s": 60.0,
@@ -33,7 +33,7 @@ TIMES: dict[str, Any] = {
 
 
 def staged(story: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
-    """Run a story on a store of its own, on virtual time."""
+    """Run a scenario with its own store, in virtual time."""
 
     async def play() -> None:
         kept = store()
@@ -45,28 +45,27 @@ def staged(story: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
 
 
 async def healthy(b: Bench, node: AssignerNode, count: int, partitions: int) -> list[Helper]:
-    """So many consumers at work, and nothing under way."""
+    """Start this many consumers, and wait until no hand-off is open."""
     found = [await b.consumer(node, f"c{number}") for number in range(count)]
     await b.settles(*[partitions // count] * count)
     return found
 
 
 def opened(b: Bench, name: str) -> int:
-    """How many hand-offs to a consumer are under way."""
+    """The number of open hand-offs to a consumer."""
     handoffs = b.nodes[0]._mirror.view.handoffs.values()
     return sum(entry.value.new_owner == name for entry in handoffs)
 
 
 async def within(seconds: float, holds: Callable[[], bool]) -> None:
-    """Wait for it so long at most."""
+    """Wait at most this long until ``holds`` returns true."""
     async with asyncio.timeout(seconds):
         while not holds():
             await asyncio.sleep(0.1)
 
 
 def test_two_that_never_get_ready_do_not_keep_a_consumer_from_leaving() -> None:
-    """They hold every place that they may. Others get its partitions at once, and those that were on their
-    way to the two after 30 s in which these showed nothing."""
+    """Both consumers hold all allowed places, and lose their hand-offs after 30 s without progress."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 48}, **TIMES)
@@ -84,7 +83,7 @@ def test_two_that_never_get_ready_do_not_keep_a_consumer_from_leaving() -> None:
 
 
 def test_partitions_of_a_consumer_that_leaves_go_before_those_that_move_for_balance() -> None:
-    """The only place is theirs, though others come first by number."""
+    """The leaving consumer's partition gets the only place, although its number is higher."""
     last = TopicPartition("t", 1)
     view = view_of(
         Consumer(name="stays"),
@@ -99,7 +98,7 @@ def test_partitions_of_a_consumer_that_leaves_go_before_those_that_move_for_bala
 
 
 def test_a_consumer_that_has_shown_nothing_yet_gets_no_place_that_is_kept() -> None:
-    """A consumer leaves as a stuck one joins: what goes to that one does not hold up the rest."""
+    """A consumer leaves while a stuck one joins, which must not block the other hand-offs."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 30}, **TIMES | {"max_handoffs_per_consumer": 100})
@@ -113,7 +112,7 @@ def test_a_consumer_that_has_shown_nothing_yet_gets_no_place_that_is_kept() -> N
 
 
 def test_a_quarter_of_the_places_is_kept_for_consumers_that_leave() -> None:
-    """Of 8 places moves for balance have 6; who leaves begins at once."""
+    """Moves for balance get 6 of 8 places; a leaving consumer's hand-offs begin at once."""
 
     async def story(b: Bench) -> None:
         node = await b.node(
@@ -137,12 +136,12 @@ def test_a_quarter_of_the_places_is_kept_for_consumers_that_leave() -> None:
 
 @pytest.mark.parametrize(("places", "left"), [(1, 1), (2, 1), (4, 3), (7, 6), (8, 6), (256, 192)])
 def test_a_quarter_is_one_at_least_and_never_the_only_one(places: int, left: int) -> None:
-    """Where there is one place everybody waits for it."""
+    """A single place is open to all hand-offs."""
     assert unreserved(places) == left
 
 
 def test_a_consumer_whose_hand_offs_failed_has_one_place_until_it_gets_one_ready() -> None:
-    """It had as many as it may hold, for the whole time-out, and again after each cool-down."""
+    """Earlier, it had as many as allowed for the whole timeout, and again after each cooldown."""
 
     async def story(b: Bench) -> None:
         node = await b.node(
@@ -166,7 +165,7 @@ def test_a_consumer_whose_hand_offs_failed_has_one_place_until_it_gets_one_ready
 
 
 def test_a_new_process_is_not_judged_by_the_one_before() -> None:
-    """A restart is what mends a stuck consumer."""
+    """A restart repairs a stuck consumer."""
 
     async def story(b: Bench) -> None:
         node = await b.node(
@@ -184,7 +183,7 @@ def test_a_new_process_is_not_judged_by_the_one_before() -> None:
 
 
 def test_each_failure_in_a_row_is_remembered_twice_as_long() -> None:
-    """From one cool-down on; what is ready ends it."""
+    """The first failure counts for one cooldown; readiness ends the series."""
     view = view_of(Consumer(name="old"), Consumer(name="new"), topics={"t": 1})
     record, kv = Record(SETTINGS), KeyValue("/g/cooldowns/t/0/new", b"{}", 9, 9)
     failure = Change("cooldowns", (AT, "new"), None, Entry(kv, 0.0))
@@ -202,7 +201,7 @@ def test_each_failure_in_a_row_is_remembered_twice_as_long() -> None:
 
 
 def test_the_next_leader_knows_who_failed() -> None:
-    """It has heard of the failures too; the stuck consumer gets no new set of places from it."""
+    """The next leader has recorded the failures too, and grants the stuck consumer no more places."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 30}, **TIMES | {"max_handoffs": 100})
@@ -223,7 +222,7 @@ def test_the_next_leader_knows_who_failed() -> None:
 
 
 def test_a_group_in_which_all_warm_up_slowly_begins_each_hand_off_once() -> None:
-    """Nobody has overtaken anybody: what has begun goes on, however long it shows nothing."""
+    """No hand-off was overtaken, so slow ones continue."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 8}, **TIMES | {"max_handoffs": 100})
@@ -240,7 +239,7 @@ def test_a_group_in_which_all_warm_up_slowly_begins_each_hand_off_once() -> None
 
 
 def test_a_slow_consumer_that_reports_progress_is_counted_on() -> None:
-    """Its hand-offs are not taken for stuck, and none is given to somebody else."""
+    """Its hand-offs do not count as stuck, and none moves to a different consumer."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 12}, **TIMES | {"max_handoffs": 100})
@@ -261,7 +260,7 @@ def test_a_slow_consumer_that_reports_progress_is_counted_on() -> None:
 
 
 def test_an_orphan_takes_no_place() -> None:
-    """All places are held: what nobody living owns is given at once."""
+    """All places are held, but partitions of a dead owner are assigned at once."""
 
     async def story(b: Bench) -> None:
         node = await b.node({"t": 30}, **TIMES)

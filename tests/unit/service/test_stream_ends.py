@@ -18,7 +18,7 @@ from tests.unit.service.stories import ALL
 
 
 def test_changes_are_told_to_the_consumers_connected_here() -> None:
-    """Their commands, an overflow, a wish for a full assignment, and a raised base."""
+    """The cases: commands, an overflow, a request for a full assignment, and a raised base."""
 
     async def story(s: Stage) -> None:
         stream, b = await s.register(A), await s.register(B)
@@ -59,7 +59,7 @@ def test_changes_are_told_to_the_consumers_connected_here() -> None:
 def test_a_deleted_registration_ends_its_stream_with_its_reason(
     status: Status, is_expelled: bool, why: Ended
 ) -> None:
-    """The lease is not renewed any more; the other consumer's stream goes on."""
+    """The lease is no longer renewed; the second consumer's stream continues."""
 
     async def story(s: Stage) -> None:
         other = await s.register(replace(B, name="c"))
@@ -78,7 +78,7 @@ def test_a_deleted_registration_ends_its_stream_with_its_reason(
 
 
 def test_a_registration_at_another_instance_ends_the_stream_here() -> None:
-    """As registered again, or as replaced."""
+    """The stream ends as registered again, or as replaced."""
 
     async def story(s: Stage) -> None:
         a, b = await s.register(A), await s.register(B)
@@ -90,7 +90,7 @@ def test_a_registration_at_another_instance_ends_the_stream_here() -> None:
 
 
 def test_streams_pulse_nine_times_in_a_time_to_live_until_the_store_is_silent() -> None:
-    """With heartbeats alone: their consumers could not get their commands."""
+    """Only streams with heartbeats pulse, and end when the store is silent."""
 
     async def story(s: Stage) -> None:
         a, b = await s.register(A), await s.register(B)
@@ -111,7 +111,7 @@ def test_streams_pulse_nine_times_in_a_time_to_live_until_the_store_is_silent() 
 
 
 def test_a_stopped_instance_ends_present_and_later_streams() -> None:
-    """Their registrations live until their leases end, and no longer."""
+    """Their registrations live exactly until their leases end."""
 
     async def story(s: Stage) -> None:
         b = await s.register(B)
@@ -130,7 +130,7 @@ def test_a_stopped_instance_ends_present_and_later_streams() -> None:
 
 
 def test_a_registration_that_changed_meanwhile_is_decided_again() -> None:
-    """The lease of the process's present registration is read anew."""
+    """The lease of the process's present registration is read again."""
 
     async def story(s: Stage) -> None:
         await s.register(A)
@@ -145,7 +145,7 @@ def test_a_registration_that_changed_meanwhile_is_decided_again() -> None:
 
 
 def test_every_change_of_one_batch_is_heard() -> None:
-    """A base, a wish for an assignment, two ends and two consumers that wait in vain, at one revision."""
+    """A base, a request for an assignment, two ends and two vain drains come at one revision."""
 
     async def story(s: Stage) -> None:
         names = ("a", "c", "d", "e", "f")

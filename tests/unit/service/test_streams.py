@@ -17,7 +17,7 @@ FULL = Assignment(full=True)
 
 
 def command(number: int) -> Command:
-    """A command that differs from the others."""
+    """A command with this number."""
     return AbortWarm(AT, number)
 
 
@@ -49,12 +49,12 @@ class Stage:
         self.calls.append(f"closed {stream.consumer_name} {stream.ended}")
 
     async def next(self) -> tuple[int, Command]:
-        """The next command and the revision of its state."""
+        """Return the next command and the revision of its state."""
         found = await anext(self.stream)
         return self.stream.revision, found
 
     async def rest(self) -> list[Command]:
-        """All commands until the stream ends."""
+        """Return all commands until the stream ends."""
         return [one async for one in self.stream]
 
     async def read(self) -> None:
@@ -66,7 +66,7 @@ class Stage:
 
 
 async def test_a_stream_begins_with_the_snapshot_of_the_moment_of_its_first_read() -> None:
-    """Commands before it are part of it; later ones follow with the revisions of their states."""
+    """The snapshot includes earlier commands; later ones follow with the revisions of their states."""
     s = Stage()
     assert s.stream.revision == 0
     s.stream.offer(command(1))
@@ -81,7 +81,7 @@ async def test_a_stream_begins_with_the_snapshot_of_the_moment_of_its_first_read
 
 
 async def test_a_full_queue_is_replaced_by_a_snapshot() -> None:
-    """At one command above the limit, counted once; commands until the read are part of it."""
+    """One command above the limit counts one overflow; commands before the read are included."""
     s = Stage(limit=3)
     await s.read()
     for number in (1, 2, 3):
@@ -97,7 +97,7 @@ async def test_a_full_queue_is_replaced_by_a_snapshot() -> None:
 
 
 async def test_a_snapshot_on_request_replaces_the_queue_and_is_no_overflow() -> None:
-    """Not after the end: the last commands are still sent."""
+    """After the end, the last commands are still sent instead."""
     s = Stage()
     await s.read()
     s.stream.offer(command(1))
@@ -110,7 +110,7 @@ async def test_a_snapshot_on_request_replaces_the_queue_and_is_no_overflow() -> 
 
 
 async def test_a_reader_that_waits_gets_each_kind_of_news() -> None:
-    """A command, a pulse, a snapshot, and the end each wake it."""
+    """A command, a pulse, a snapshot and the end each wake the reader."""
     s = Stage()
     await s.read()
     for news, expected in (
@@ -131,7 +131,7 @@ async def test_a_reader_that_waits_gets_each_kind_of_news() -> None:
 
 @pytest.mark.parametrize("beats", [True, False])
 async def test_only_an_idle_stream_of_a_consumer_with_heartbeats_pulses(beats: bool) -> None:
-    """Once, and not before the snapshot, beside a command, or after the end."""
+    """A pulse is sent once, never before the snapshot, beside a command, or after the end."""
     s = Stage(beats=beats)
     s.stream.pulse()
     await s.read()
@@ -147,7 +147,7 @@ async def test_only_an_idle_stream_of_a_consumer_with_heartbeats_pulses(beats: b
 @pytest.mark.parametrize("why", list(Ended))
 @pytest.mark.parametrize("is_read", [True, False])
 async def test_an_end_that_makes_commands_stale_drops_them(why: Ended, is_read: bool) -> None:
-    """The other ends send the queued commands, or the snapshot, first; the first reason stays."""
+    """Other ends first send the queued commands or the snapshot; the first reason stays."""
     s = Stage()
     if is_read:
         await s.read()
@@ -162,7 +162,7 @@ async def test_an_end_that_makes_commands_stale_drops_them(why: Ended, is_read: 
 
 
 def test_a_stream_lives_as_long_as_its_lease_and_not_after_its_end() -> None:
-    """Never a negative time."""
+    """The time is never negative."""
     s = Stage(lives=5.0)
     assert s.stream.lives_s == 5.0
     s.lives = -1.0
@@ -195,7 +195,7 @@ async def test_a_closed_stream_ends_before_its_clean_up() -> None:
 def test_a_stream_of_the_same_process_ends_as_registered_again(
     new: str, old: str, why: Ended
 ) -> None:
-    """A process is the same only by an incarnation of its own."""
+    """Only an incarnation sent by the process identifies it."""
     s, registry = Stage(), Registry()
     before, after = s.of("a", incarnation=old), s.of("a", incarnation=new)
     other = s.of("b")
@@ -206,7 +206,7 @@ def test_a_stream_of_the_same_process_ends_as_registered_again(
 
 
 def test_the_registry_has_one_stream_for_each_name() -> None:
-    """A late removal of an older stream changes nothing; streams may be removed while it is read."""
+    """A late removal of an older stream has no effect; streams may be removed during an iteration."""
     s, registry = Stage(), Registry()
     before, after, other = s.of("a"), s.of("a"), s.of("b")
     for stream in (before, other, after):

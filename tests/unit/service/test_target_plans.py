@@ -1,4 +1,4 @@
-"""The input of the planner made from the view, and the changes to its targets afterwards."""
+"""The planner's input from the view, and the later changes to its targets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ U0, U1 = TopicPartition("u", 0), TopicPartition("u", 1)
 
 
 class Planned:
-    """Takes the planner's place: keeps its input, and returns these owners and standbys."""
+    """A fake planner that keeps its input, and returns these owners and standbys."""
 
     def __init__(
         self,
@@ -50,11 +50,11 @@ class Planned:
         return self
 
     def actives(self, name: str) -> dict[str, list[int]]:
-        """The targets of one consumer."""
+        """The targets of a consumer."""
         return self._by_topic(at for at, owner in self.owners.items() if owner == name)
 
     def standbys(self, name: str) -> dict[str, list[int]]:
-        """The replicas of one consumer."""
+        """The replicas of a consumer."""
         return self._by_topic(self.kept.get(name, ()))
 
     @staticmethod
@@ -66,7 +66,7 @@ class Planned:
 
 
 def put(view: View, key: str, value: bytes) -> None:
-    """One more key."""
+    """Add a key to the view."""
     view.apply(Event(key, 900, KeyValue(key, value, 900, 900)))
 
 
@@ -78,7 +78,7 @@ def chosen(
     consumers: Sequence[Consumer] | None = None,
     standing: Suitability = Suitability(),  # noqa: B008
 ) -> Targets:
-    """Choose beside this planner, with two replicas."""
+    """Choose targets with this planner and two replicas."""
     monkeypatch.setattr(targets, "plan", planned.plan)
     return choose(view, consumers or view.ready(), replicas=2, standing=standing)
 
@@ -86,7 +86,7 @@ def chosen(
 def test_the_planner_gets_everything_that_the_consumers_and_the_view_say(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Owners, hand-offs to new owners, pins, weights, racks, capacities, replicas and bonds."""
+    """The input has owners, hand-offs, pins, weights, racks, capacities, replicas and bonds."""
     a = Consumer(
         name="a",
         topics=("t", "u"),
@@ -135,7 +135,7 @@ def test_the_planner_gets_everything_that_the_consumers_and_the_view_say(
 def test_without_consumers_there_is_no_plan_and_without_weights_none_are_given(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No weight is different from a weight of zero."""
+    """A missing weight differs from a weight of zero."""
     planned = Planned({})
     view = view_of(topics={"t": 4})
     assert chosen(monkeypatch, view, planned, consumers=[]) == Targets({}, {})
@@ -145,11 +145,11 @@ def test_without_consumers_there_is_no_plan_and_without_weights_none_are_given(
     assert planned.members == [Member("a", ("t",), actives={}, generation=0)]
 
 
-# -- whose a partition is ------------------------------------------------------------------------------
+# -- claims to partitions ------------------------------------------------------------------------------
 
 
 def test_an_unassigned_partition_is_claimed_by_the_first_that_had_it() -> None:
-    """By name; not an assigned one, none that does not exist, none of an absent consumer."""
+    """The order is by name; assigned and missing partitions and absent consumers do not count."""
     b, a = (
         Consumer(name="b", former={"t": (0, 1, 9), "x": (0,)}),
         Consumer(name="a", former={"t": (1,)}),
@@ -163,7 +163,7 @@ def test_an_unassigned_partition_is_claimed_by_the_first_that_had_it() -> None:
 
 
 def test_owners_and_incomplete_hand_offs_claim_before_former_owners() -> None:
-    """Of the named consumers alone."""
+    """Only the given consumers count."""
     going = Handoff(T1, "a", "b", Phase.READY, 1.0)
     view = view_of(
         Consumer(name="a"),
@@ -183,7 +183,7 @@ def test_owners_and_incomplete_hand_offs_claim_before_former_owners() -> None:
 
 
 def test_topics_are_bound_by_any_chain_if_their_counts_are_equal() -> None:
-    """By topic; an unbound topic is alone."""
+    """The order is by topic; an unbound topic stands alone."""
     view = view_of(
         Consumer(name="a", co_partitioned=(("t", "u"), ("x", "nosuch"))),
         Consumer(name="b", co_partitioned=(("v", "u"), ("u", "w"))),
@@ -196,18 +196,18 @@ def test_topics_are_bound_by_any_chain_if_their_counts_are_equal() -> None:
     assert copartitioned_with(TopicPartition("y", 3), bound) == (TopicPartition("y", 3),)
 
 
-# -- targets that may not be ---------------------------------------------------------------------------
+# -- forbidden targets ---------------------------------------------------------------------------------
 
 
 def cooling(view: View, *pairs: tuple[TopicPartition, str]) -> View:
-    """These consumers cool down."""
+    """Add cooldowns for these consumers."""
     for at, name in pairs:
         put(view, ALL.cooldown(at, name), codec.dump_until(1.0))
     return view
 
 
 def test_several_targets_that_cool_down_are_spread_by_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each change counts for the next one; the bad target's load falls."""
+    """Each change counts for the next, and the load of the bad target falls."""
     everything = {TopicPartition("t", n): "bad" for n in range(4)}
     view = view_of(*(Consumer(name=name) for name in ("bad", "a", "b")), topics={"t": 4, "u": 2})
     cooling(view, *((at, "bad") for at in everything))
@@ -218,7 +218,7 @@ def test_several_targets_that_cool_down_are_spread_by_load(monkeypatch: pytest.M
 def test_a_consumer_that_lost_a_target_may_take_another_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its load counts without the target that it lost."""
+    """The consumer's load counts without its lost target."""
     view = view_of(*(Consumer(name=name) for name in "wxy"), topics={"t": 5, "u": 3})
     cooling(view, (T0, "x"), (T1, "y"), (T0, "w"))
     loads = {U0: "x", T2: "y", U1: "y", T3: "w", TopicPartition("t", 4): "w"}
@@ -227,7 +227,7 @@ def test_a_consumer_that_lost_a_target_may_take_another_ones(
 
 
 def test_co_partitioned_targets_move_and_count_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To a consumer that may have both; one that cools down for either may not."""
+    """A pair goes to a consumer of both topics without a cooldown for either partition."""
     names = ("bad", "half", "a", "b", "picky")
     bound = [Consumer(name=name, co_partitioned=(("t", "u"),)) for name in names]
     bound[-1] = replace(bound[-1], topics=("t",))
@@ -243,7 +243,7 @@ def test_co_partitioned_targets_move_and_count_together(monkeypatch: pytest.Monk
 def test_a_target_stays_if_no_other_consumer_may_have_it_or_its_owner_cools_down(
     monkeypatch: pytest.MonkeyPatch, topics: tuple[str, ...], target: str
 ) -> None:
-    """An owner that cools down has got the partition since: it keeps it."""
+    """An owner with a cooldown got the partition later, so it keeps the partition."""
     b = Consumer(name="b", topics=topics)
     view = view_of(Consumer(name="a"), b, topics={"t": 2, "u": 1}, owners={T1: "a"})
     cooling(view, (T0, "a"), (T1, "a"))
@@ -263,7 +263,7 @@ def test_a_target_stays_if_no_other_consumer_may_have_it_or_its_owner_cools_down
 def test_partitions_of_leaving_consumers_pass_over_stuck_and_crowding_ones(
     monkeypatch: pytest.MonkeyPatch, standing: Suitability, target: str
 ) -> None:
-    """Partitions of other owners do not."""
+    """Partitions of other owners are unaffected."""
     leaves = Consumer(name="leaves", status=Status.DRAINING)
     view = view_of(
         leaves,
@@ -280,7 +280,7 @@ def test_partitions_of_leaving_consumers_pass_over_stuck_and_crowding_ones(
 def test_a_stuck_consumer_keeps_its_hand_off_unless_a_later_one_overtook_it(
     monkeypatch: pytest.MonkeyPatch, is_overtaken: bool, target: str
 ) -> None:
-    """The hand-off from a leaving consumer is under way."""
+    """A hand-off from a leaving consumer is open."""
     names = frozenset({"bad"})
     standing = Suitability(stuck=names, overtaken=names if is_overtaken else frozenset())
     view = view_of(

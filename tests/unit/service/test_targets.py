@@ -1,4 +1,4 @@
-"""What the rebalancer takes for settled: whose a partition is about to be, and its weight."""
+"""The rebalancer's inputs and corrections: claims to partitions, weights, and replaced targets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AT = TopicPartition("t", 0)
 
 
 def on_its_way(phase: Phase, failed: str | None = None) -> str:
-    """Whose a partition counts as that goes from a to b."""
+    """The claimant of a partition during a hand-off from a to b."""
     a, b = Consumer(name="a"), Consumer(name="b")
     handoff = Handoff(AT, "a", "b", phase, 1.0, failed=failed)
     view = view_of(a, b, topics={"t": 1}, owners={AT: "a"}, handoffs=[handoff])
@@ -27,13 +27,13 @@ def on_its_way(phase: Phase, failed: str | None = None) -> str:
 
 
 def test_a_partition_on_its_way_is_its_new_owners_unless_that_gave_up() -> None:
-    """A failed hand-off is about to be undone: a plan that counts on it would begin it anew at once."""
+    """A plan that relied on a failed hand-off would begin it again at once."""
     assert on_its_way(Phase.WARMING) == "b"
     assert on_its_way(Phase.WARMING, failed="the disk is full") == "a"
 
 
 def test_where_consumers_know_different_weights_the_highest_counts() -> None:
-    """In whatever order they come; what is no weight is passed over."""
+    """The order of consumers does not matter; invalid weights are ignored."""
     light = Consumer(name="a", weights={"t": {0: 1.0, 1: 9.0, 7: 5.0}})
     heavy = Consumer(name="b", weights={"t": {0: 8.0, 1: float("nan")}, "nosuch": {0: 3.0}})
     for consumers in ([light, heavy], [heavy, light]):
@@ -41,7 +41,7 @@ def test_where_consumers_know_different_weights_the_highest_counts() -> None:
 
 
 def test_where_the_target_cools_down_the_one_with_the_most_room_gets_it() -> None:
-    """Room for its capacity: two partitions on four times the capacity are fewer than one on one."""
+    """Capacity counts: two partitions on four times the capacity are less load than one on one."""
     named = {
         "cools": Consumer(name="cools"),
         "large": Consumer(name="large", capacity=4.0),
@@ -59,7 +59,7 @@ def test_where_the_target_cools_down_the_one_with_the_most_room_gets_it() -> Non
 
 
 def test_what_is_on_its_way_to_somebody_who_may_have_it_goes_on() -> None:
-    """Though another one has less by now: each plan would begin the hand-off anew."""
+    """A target with less load must not win, as each plan would begin the hand-off again."""
     named = {name: Consumer(name=name) for name in ("cools", "holder", "idle")}
     others = {TopicPartition("t", n): "holder" for n in (1, 2, 3)}
     for moving, chosen in ((set(), "idle"), ({AT}, "holder")):
@@ -72,7 +72,7 @@ def test_what_is_on_its_way_to_somebody_who_may_have_it_goes_on() -> None:
 def test_a_holder_with_room_for_its_capacity_keeps_what_its_target_cannot_take(
     capacity: float, chosen: str
 ) -> None:
-    """Three partitions on four times the capacity are fewer than one on one: it was taken away by counts."""
+    """Three partitions on four times the capacity are less load than one on a single capacity."""
     named = {name: Consumer(name=name) for name in ("cools", "idle")}
     named["holder"] = Consumer(name="holder", capacity=capacity)
     owner = {AT: "cools"} | {TopicPartition("t", n): "holder" for n in (1, 2, 3)}
@@ -81,7 +81,7 @@ def test_a_holder_with_room_for_its_capacity_keeps_what_its_target_cannot_take(
 
 
 def test_a_target_with_room_for_its_capacity_takes_it_from_a_small_holder() -> None:
-    """Four partitions on four times the capacity are fewer than two on one."""
+    """Four partitions on four times the capacity are less load than two on a single capacity."""
     named = {name: Consumer(name=name) for name in ("cools", "holder")}
     named["large"] = Consumer(name="large", capacity=4.0)
     owner = {AT: "cools"} | {TopicPartition("t", n): "large" for n in (1, 2, 3)}
@@ -91,7 +91,7 @@ def test_a_target_with_room_for_its_capacity_takes_it_from_a_small_holder() -> N
 
 
 def test_only_consumers_that_keep_replicas_are_given_some() -> None:
-    """The others would be told of partitions that they do not warm, and nobody else would."""
+    """A consumer without this capability would not warm its replicas."""
     consumers = [
         Consumer(name="a", capabilities=(KEEPS_REPLICAS,)),
         Consumer(name="b", capabilities=()),

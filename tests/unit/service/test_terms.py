@@ -1,4 +1,4 @@
-"""The terms of a leader, from the campaign to the resignation, with its lease and its key."""
+"""The terms of a leader, from the campaign to the resignation, with its lease and key."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SETTINGS = ServiceSettings(
 
 
 class Instance:
-    """An instance that runs for leader; ``lead`` is its work in a term."""
+    """An instance that campaigns; ``lead`` is its work in a term."""
 
     def __init__(
         self, store: MemoryStore, name: str, lead: Callable[[Leadership], Awaitable[None]]
@@ -38,7 +38,7 @@ class Instance:
 
     @property
     def now(self) -> float:
-        """Seconds since the beginning."""
+        """Seconds since the start."""
         return asyncio.get_running_loop().time() - 1_000.0
 
     async def _lead(self, term: Leadership) -> None:
@@ -59,13 +59,13 @@ async def forever(term: Leadership) -> None:
 
 
 async def leader(store: MemoryStore) -> tuple[Leader, int] | None:
-    """The leader's document and the lease of its key."""
+    """Return the leader's document and the lease of its key."""
     kv = await store.get(ALL.leader)
     return None if kv is None else (codec.load_leader(kv.value), kv.lease)
 
 
 def test_one_instance_leads_under_a_renewed_lease_and_the_other_looks_again() -> None:
-    """The key names the instance and its lease; the term is that of the key's revision."""
+    """The key has the instance and its lease; the term has the key's revision."""
 
     async def story() -> None:
         store = MemoryStore(clock=LoopClock())
@@ -94,7 +94,7 @@ def test_one_instance_leads_under_a_renewed_lease_and_the_other_looks_again() ->
 def test_a_term_whose_work_ends_gives_its_key_back_at_once(
     error: Exception | None, again: float
 ) -> None:
-    """After an error the instance waits for the retry time before it looks again."""
+    """After an error the instance waits for the retry time before its next campaign."""
 
     async def story() -> None:
         store = MemoryStore(clock=LoopClock())
@@ -120,7 +120,7 @@ def test_a_term_whose_work_ends_gives_its_key_back_at_once(
 
 
 def test_a_term_ends_with_its_lease() -> None:
-    """The store lost the lease: the work is cancelled at the next renewal, and the next term begins."""
+    """At the next renewal the lost lease cancels the work, and the next term begins."""
 
     async def story() -> None:
         store = MemoryStore(clock=LoopClock())
@@ -139,7 +139,7 @@ def test_a_term_ends_with_its_lease() -> None:
 
 
 class Failing(MemoryStore):
-    """A store that refuses calls named in ``fails``, and keeps its transactions."""
+    """A store that fails the calls in ``fails``, and records its transactions."""
 
     def __init__(self) -> None:
         super().__init__(clock=LoopClock())
@@ -162,7 +162,7 @@ class Failing(MemoryStore):
 
 @pytest.mark.parametrize("call", ["grant", "txn"])
 def test_a_store_without_an_answer_is_asked_again(call: str) -> None:
-    """A campaign that failed leaves no lease."""
+    """A failed campaign leaves no lease."""
 
     async def story() -> None:
         store = Failing()
@@ -181,7 +181,7 @@ def test_a_store_without_an_answer_is_asked_again(call: str) -> None:
 
 @pytest.mark.parametrize("fails", [set(), {"txn"}])
 def test_a_resignation_deletes_the_key_and_the_lease(fails: set[str]) -> None:
-    """Also if the store does not answer the first; a second resignation changes nothing."""
+    """The store may fail at first; a second resignation does nothing."""
 
     async def story() -> None:
         store = Failing()
@@ -204,7 +204,7 @@ def test_a_resignation_deletes_the_key_and_the_lease(fails: set[str]) -> None:
 
 
 def test_a_leader_writes_only_under_its_key_and_its_lease() -> None:
-    """The own compare comes first; with the lease over, the store is not asked."""
+    """The leader's own compare comes first; without a lease, no request is sent."""
 
     async def story() -> None:
         store = Failing()

@@ -1,4 +1,4 @@
-"""The commands for changes of the store, compared as whole lists."""
+"""The commands for changes of the store, compared as complete lists."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Group:
         self.write({ALL.epochs: codec.dump_base(BASE)})
 
     def write(self, documents: dict[str, bytes | None]) -> list[tuple[str, Command]]:
-        """Write the keys at one revision; return the commands for it."""
+        """Write the keys at one revision, and return the commands."""
         self.revision += 1
         changes: list[Change] = []
         for key, value in documents.items():
@@ -72,7 +72,7 @@ class Group:
 
 
 def test_each_consumer_gets_one_assignment_of_all_its_gains_and_losses() -> None:
-    """Sorted, with the epoch above the base and the offset; only the registered process gains."""
+    """Entries are sorted, with epoch and offset; only the registered process gets partitions."""
     group = Group()
     group.owned(t0=("a", "a1", None), t1=("a", "a1", None), t2=("b", "b1", None))
     epoch = BASE + group.revision + 1
@@ -91,7 +91,7 @@ def test_each_consumer_gets_one_assignment_of_all_its_gains_and_losses() -> None
 
 
 def test_a_partition_without_an_owner_is_lost_and_one_that_stays_is_granted_anew() -> None:
-    """A deletion; a second grant to the same process; one to the next process of the same name."""
+    """The cases: a deletion, a second grant to the same process, and a grant to its successor."""
     group = Group()
     group.owned(t0=("a", "a1", None), t1=("a", "a1", None), t2=("b", "b0", None))
     assert group.write({ALL.assignment(T0): None}) == [("a", Assignment((), (T0,)))]
@@ -104,7 +104,7 @@ def test_a_partition_without_an_owner_is_lost_and_one_that_stays_is_granted_anew
 
 
 def test_the_old_owner_of_a_complete_hand_off_is_asked_to_release_in_place_of_a_loss() -> None:
-    """For this partition, this owner and this phase alone."""
+    """The Release needs the same partition, the same owner, and the phase Complete."""
     group = Group()
     group.owned(**{f"t{n}": ("a", "a1", None) for n in range(4)})
     group.handoff(COMPLETE, replace(COMPLETE, at=T1, old_owner="c"), replace(RELEASING, at=T2))
@@ -134,7 +134,7 @@ def test_the_old_owner_of_a_complete_hand_off_is_asked_to_release_in_place_of_a_
 def test_each_state_asks_the_process_of_its_turn_once(
     handoff: Handoff, told: list[tuple[str, Command]]
 ) -> None:
-    """At the beginning, and again only for a different state."""
+    """The command is repeated only after a different state in between."""
     group = Group()
     assert group.handoff(handoff) == told
     assert group.handoff(replace(handoff, progress=0.5)) == []
@@ -143,7 +143,7 @@ def test_each_state_asks_the_process_of_its_turn_once(
 
 
 def test_a_hand_off_that_was_replaced_within_one_batch_asks_for_the_last_one_alone() -> None:
-    """The first had been seen before: its new owner forgets it."""
+    """The first hand-off was known before, so its new owner gets an abort."""
     group = Group()
     group.handoff(WARMING)
     key, first = ALL.handoff(T0), group.view.handoffs[T0]
@@ -183,7 +183,7 @@ KEPT = Assignment((Owned(T0, BASE + 101, 4, keep=True),))
 def test_the_end_of_a_hand_off_tells_the_side_that_does_not_get_the_partition(
     handoff: Handoff, owner: tuple[str, str], told: list[tuple[str, Command]]
 ) -> None:
-    """A strict owner that was asked to release keeps it under its epoch, if it is the same process."""
+    """A strict owner in release keeps its epoch, if it is the same process."""
     group = Group()
     group.owned(t0=(*owner, 4))
     group.handoff(handoff)
@@ -191,14 +191,14 @@ def test_the_end_of_a_hand_off_tells_the_side_that_does_not_get_the_partition(
 
 
 def test_the_end_of_a_hand_off_without_an_assignment_keeps_nothing() -> None:
-    """Only the new owner forgets its warm-up."""
+    """Only the new owner gets a command, to abort its warm-up."""
     group = Group()
     group.handoff(RELEASING)
     assert group.gone(T0) == [("b", AbortWarm(T0, group.revision - 1))]
 
 
 def test_replicas_are_told_whole_and_their_end_as_none() -> None:
-    """After the assignments of the same revision."""
+    """The replicas follow the assignments of the same revision."""
     group = Group()
     value = codec.dump_partitions((T2, T1))
     owned = codec.dump_assigned(Assigned(T0, "c", incarnation="c1"))
@@ -211,7 +211,7 @@ def test_replicas_are_told_whole_and_their_end_as_none() -> None:
 
 
 def test_a_snapshot_is_the_whole_state_of_one_process() -> None:
-    """Owned and not in strict release, the releases to come, the warm-ups, and the replicas."""
+    """The snapshot has the owned partitions, the open releases, the warm-ups, and the replicas."""
     group = Group()
     group.owned(
         t3=("a", "a1", 9),

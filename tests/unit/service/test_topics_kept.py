@@ -1,4 +1,4 @@
-"""The topics of the service: each write as a whole, and each moment at which it is made."""
+"""The topics of the service: complete writes, and their exact times."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Kept:
             await self.store.txn([], [Put(key, value)])
 
     async def see(self) -> None:
-        """Bring the view up to the store."""
+        """Bring the view up to date."""
         listing = await self.store.list("/g/")
         for key in list(self.view.raw):
             self.view.apply(Event(key, listing.revision, None))
@@ -65,26 +65,26 @@ class Kept:
             self.view.apply(Event(kv.key, kv.mod_revision, kv))
 
     async def topics(self) -> dict[str, tuple[int, bool]]:
-        """The stored topics: count, and whether Kafka has had them."""
+        """Return the stored topics with their counts and whether Kafka has had them."""
         listing = await self.store.list("/g/config/topics/")
         found = [codec.load_topic(kv.value) for kv in listing.items]
         return {one.topic: (one.partition_count, one.in_kafka) for one in found}
 
     async def marks(self) -> dict[str, bytes]:
-        """The marks of removed topics."""
+        """Return the marks of removed topics."""
         listing = await self.store.list("/g/removed/")
         return {kv.key.rsplit("/", 1)[1]: kv.value for kv in listing.items}
 
 
 def topic(name: str, count: int, *, in_kafka: bool = False) -> bytes:
-    """A topic's value."""
+    """The value of a topic."""
     return codec.dump_topic(TopicConfig(name, count, in_kafka))
 
 
 async def test_the_configuration_adds_and_grows_topics_and_neither_shrinks_nor_revives_one() -> (
     None
 ):
-    """A removed topic does not keep the rest from being written; an unreadable value is replaced."""
+    """A removed topic does not block the others; an unreadable value is replaced."""
     kept = Kept({"a": 2, "b": 3, "c": 4, "d": 5, "e": 6, "f": 7})
     await kept.put(
         t_a=topic("a", 9),
@@ -107,7 +107,7 @@ async def test_the_configuration_adds_and_grows_topics_and_neither_shrinks_nor_r
     [(1, True), (MAX_PARTITIONS, True), (0, False), (-1, False), (MAX_PARTITIONS + 1, False)],
 )
 async def test_a_topic_has_1_to_a_million_partitions(count: int, is_good: bool) -> None:
-    """In the configuration and in an operator's order."""
+    """The limits hold in the configuration and in an operator's order."""
     kept = Kept()
     if is_good:
         Kept({"a": count})
@@ -122,7 +122,7 @@ async def test_a_topic_has_1_to_a_million_partitions(count: int, is_good: bool) 
 
 
 async def test_an_operator_sets_and_removes_one_topic() -> None:
-    """Each at one revision, which is returned; the marks of the topic come and go with it."""
+    """Each change has its own revision, and creates or deletes the topic's mark."""
     kept = Kept()
     await kept.put(t_a=topic("a", 2), t_b=topic("b", 4), r_c=IN_KAFKA, r_d=BY_OPERATOR)
     start = kept.store.revision
@@ -139,7 +139,7 @@ async def test_an_operator_sets_and_removes_one_topic() -> None:
 
 
 def deleted(name: str) -> Change:
-    """The loss of a topic."""
+    """The deletion of a topic."""
     return Change("topics", name, None, None)
 
 
@@ -159,7 +159,7 @@ LEFT = Change("consumers", "a", None, None)
 def test_a_lost_topic_is_written_again_at_once_and_without_news_at_the_next_refresh(
     changes: Sequence[Change], is_at_once: bool
 ) -> None:
-    """Again and again: also after a look that found nothing, and after a store without an answer."""
+    """The loss may follow a refresh without changes, or a store failure."""
 
     async def story() -> None:
         kept = Kept({"a": 2, "b": 3, "c": 4})
@@ -184,7 +184,7 @@ def test_a_lost_topic_is_written_again_at_once_and_without_news_at_the_next_refr
 
 
 def test_a_lost_topic_is_written_when_the_store_answers_again() -> None:
-    """The failed write is tried again at the next refresh."""
+    """The failed write is repeated at the next refresh."""
 
     async def story() -> None:
         kept = Kept({"a": 2})
@@ -211,7 +211,7 @@ def test_a_lost_topic_is_written_when_the_store_answers_again() -> None:
 
 
 async def test_an_unknown_topic_of_a_subscription_comes_from_kafka() -> None:
-    """With its count and as Kafka's; the mark of its deletion in Kafka goes."""
+    """The topic gets Kafka's count, and the mark of its deletion is removed."""
     kept = Kept(kafka={"a": 3, "b": 4, "x": 9, "y": 9, "z": 9})
     await kept.put(r_b=IN_KAFKA, t_y=b"?", t_seen=topic("seen", 1))
     await kept.see()
@@ -235,7 +235,7 @@ async def test_an_unknown_topic_of_a_subscription_comes_from_kafka() -> None:
 async def test_a_topic_that_kafka_does_not_give_is_refused(
     kafka: Mapping[str, Any] | None, error: type[Exception], text: str
 ) -> None:
-    """Unknown there, without a Kafka, and without an answer; no topic is written."""
+    """Kafka does not know the topic, is not configured, or does not answer."""
     kept = Kept(kafka=kafka)
     with pytest.raises(error, match=text):
         await kept.catalogue.need("a")
@@ -243,7 +243,7 @@ async def test_a_topic_that_kafka_does_not_give_is_refused(
 
 
 async def test_a_topic_that_an_operator_removed_is_not_asked_for() -> None:
-    """Whatever Kafka has."""
+    """Kafka still has the topic."""
     kept = Kept(kafka={"a": 3})
     await kept.put(r_a=BY_OPERATOR)
     with pytest.raises(NotFound, match="an operator removed it"):
@@ -252,7 +252,7 @@ async def test_a_topic_that_an_operator_removed_is_not_asked_for() -> None:
 
 
 async def test_a_count_from_kafka_does_not_shrink_a_topic_that_was_added_meanwhile() -> None:
-    """An operator has named more partitions while Kafka was asked."""
+    """An operator added more partitions during the request to Kafka."""
     kept = Kept(kafka={"a": 3})
     count = kept.catalogue._count_partitions
     assert count is not None
@@ -267,7 +267,7 @@ async def test_a_count_from_kafka_does_not_shrink_a_topic_that_was_added_meanwhi
 
 
 class Term:
-    """A leader's term that keeps its commits, and ends at one of them."""
+    """A leader's term that records its commits, and ends at one of them."""
 
     def __init__(self, kept: Kept, *, ends_at: int = 99) -> None:
         self.kept, self.left = kept, ends_at
@@ -286,7 +286,7 @@ class Term:
 
 
 def test_the_leader_follows_kafka_at_every_refresh() -> None:
-    """Growth, the first sight, a return, and the second miss in a row; one failure delays no topic."""
+    """Growth, first sight, return and a second miss in a row; one failure delays no topic."""
 
     async def story() -> None:
         kafka: dict[str, Any] = {
@@ -343,7 +343,7 @@ def test_the_leader_follows_kafka_at_every_refresh() -> None:
 
 
 def test_the_refresh_of_a_deposed_leader_ends() -> None:
-    """At the commit that is refused; a service without Kafka refreshes nothing."""
+    """The refresh ends at the refused commit; without Kafka it ends at once."""
 
     async def story() -> None:
         kept = Kept(kafka={"a": 2, "b": 2})

@@ -1,4 +1,4 @@
-"""Keys whose values nobody can read: they are in nobody's way, and whoever writes there overwrites them."""
+"""Unreadable values: they block no call, and the next writer overwrites them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.assigning.consumers import Bench, virtually
 from tests.unit.service.stories import ALL, AT, put, store, view_of
 
 T = TypeVar("T")
-#: A later version's, another program's, and no document at all.
+#: Values of a later version, of a different program, and no document at all.
 GARBAGE = (
     b'{"consumer_name": "a", "topic": "t", "partition": 0, "phase": "Paused", "status": "Asleep"}',
     b"{}",
@@ -31,7 +31,7 @@ GARBAGE = (
 
 @pytest.mark.parametrize("garbage", GARBAGE)
 def test_a_consumer_registers_over_what_nobody_can_read(garbage: bytes) -> None:
-    """Else its name would be taken for ever."""
+    """Otherwise the name would be blocked forever."""
 
     async def story() -> None:
         kept = store()
@@ -60,7 +60,7 @@ def test_an_answer_to_what_nobody_can_read_is_refused(
     answer: Callable[[AssignerNode], Any],
     garbage: bytes,
 ) -> None:
-    """As where there is no hand-off; and an owner that nobody can read is none."""
+    """An unreadable hand-off or owner counts as missing."""
 
     async def story() -> None:
         kept = store()
@@ -77,7 +77,7 @@ def test_an_answer_to_what_nobody_can_read_is_refused(
 
 @pytest.mark.parametrize("garbage", GARBAGE)
 def test_a_topics_count_that_nobody_can_read_is_asked_for_anew(garbage: bytes) -> None:
-    """At the start of an instance that was told it, and of Kafka where a consumer wants the topic."""
+    """A starting instance writes its configured count; a consumer's subscription asks Kafka."""
 
     async def count(topic: str) -> int | None:
         return {"asked": 3}.get(topic)
@@ -96,7 +96,7 @@ def test_a_topics_count_that_nobody_can_read_is_asked_for_anew(garbage: bytes) -
 
 
 def values(entries: Mapping[Any, Entry[T]]) -> list[T]:
-    """What a view has of one kind."""
+    """The values of one kind in a view."""
     return [entry.value for entry in entries.values()]
 
 
@@ -136,7 +136,7 @@ def test_what_does_not_fit_on_the_wire_stops_neither_streams_nor_screens(
     key: str,
     document: dict[str, Any],
 ) -> None:
-    """It is set aside, or told as far as it goes."""
+    """The value is ignored, or sent as far as possible."""
     owner = Assigned(AT, "a", offset=1)
     view = view_of(Consumer(name="a"), topics={"t": 1})
     for name, value in (

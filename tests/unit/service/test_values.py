@@ -1,4 +1,4 @@
-"""The JSON values of keys: the first assigner's fields, and what cannot be read."""
+"""The JSON values of keys: the first assigner's fields, and unreadable values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALL = Keys("/kafka-assigner/shop/")
 
 
 def test_documents_have_the_first_assigners_fields() -> None:
-    """Enums as strings, times in whole seconds, nothing of ours where it says nothing."""
+    """Enums are strings, times are whole seconds, and empty fields of ours are left out."""
     consumer = Consumer(name="c", registered_at=17.9)
     assert json.loads(values.dump_consumer(consumer)) == {
         "consumer_name": "c",
@@ -48,7 +48,7 @@ def test_documents_have_the_first_assigners_fields() -> None:
 
 
 def test_documents_come_back_as_they_were() -> None:
-    """With all of our own fields."""
+    """All of our own fields are included."""
     consumer = Consumer(
         name="c",
         status=Status.DRAINING,
@@ -96,7 +96,7 @@ def test_documents_come_back_as_they_were() -> None:
     ],
 )
 def test_garbage_in_the_store_is_left_aside_and_counted(value: bytes) -> None:
-    """It is as if the key were not there, and its revision is known, so that it can be overwritten."""
+    """The key counts as missing, but its revision is known, so it can be overwritten."""
     view = View(ALL)
     key = ALL.assignment(AT)
     view.apply(Event(key, 5, KeyValue(key, value, 5, 5)))
@@ -106,7 +106,7 @@ def test_garbage_in_the_store_is_left_aside_and_counted(value: bytes) -> None:
 
 @pytest.mark.parametrize("capacity", ["0", "-0.5", "-1", "NaN", "Infinity", "-Infinity"])
 def test_a_capacity_that_divides_nothing_is_1(capacity: str) -> None:
-    """Consumers of other makes write what they like; loads are divided by it."""
+    """Foreign consumers may write any capacity, and loads are divided by it."""
     document = values.dump_consumer(Consumer(name="c", capacity=7.25))
     assert b"7.25" in document
     assert values.load_consumer(document).capacity == 7.25

@@ -26,7 +26,7 @@ NAMES = ("a", "b", "c")
 
 
 def _changes(chance: random.Random, count: int) -> Iterable[Event]:
-    """Random writes and deletions of a few assignments and hand-offs, some of them unreadable."""
+    """Random writes and deletions of some assignments and hand-offs, some of them unreadable."""
     for revision in range(100, 100 + count):
         at = TopicPartition("t", chance.randrange(6))
         old, new = chance.sample(NAMES, 2)
@@ -46,7 +46,7 @@ def _changes(chance: random.Random, count: int) -> Iterable[Event]:
 
 
 def test_the_indexes_by_consumer_are_those_of_a_scan_after_every_change() -> None:
-    """Moved, deleted, unreadable and written again: a consumer without any has no entry."""
+    """A consumer without any partition has no entry."""
     view = View(ALL)
     for event in _changes(random.Random(7), 3_000):
         view.apply(event)
@@ -61,7 +61,7 @@ def test_the_indexes_by_consumer_are_those_of_a_scan_after_every_change() -> Non
 
 
 def test_a_frozen_view_stays_as_it_was() -> None:
-    """A plan in another thread reads it while the mirror applies what comes."""
+    """A planning thread reads it while the mirror applies further changes."""
     view = view_of(Consumer(name="a"), topics={"t": 6})
     chance = random.Random(8)
     for event in _changes(chance, 200):
@@ -81,7 +81,7 @@ def _parts(view: View) -> list[Any]:
 
 
 class _NoScan(dict[TopicPartition, Any]):
-    """A mapping that fails where it is gone through whole."""
+    """A mapping that fails on iteration."""
 
     def _scanned(self, *_: object) -> Any:
         raise AssertionError("all partitions of the group were gone through for one consumer")
@@ -90,7 +90,7 @@ class _NoScan(dict[TopicPartition, Any]):
 
 
 def test_a_snapshot_for_one_consumer_goes_through_its_own_partitions_only() -> None:
-    """A thousand registrations at once after an instance stopped: each must not cost the whole group's."""
+    """After an instance's end, a thousand registrations must not each cost a scan of the group."""
     owners = {TopicPartition("t", number): NAMES[number % 3] for number in range(9)}
     handoff = Handoff(TopicPartition("t", 0), "a", "b", Phase.WARMING, 1.0)
     consumers = [Consumer(name=name) for name in NAMES]
@@ -104,7 +104,7 @@ def test_a_snapshot_for_one_consumer_goes_through_its_own_partitions_only() -> N
 
 
 def test_what_an_earlier_process_is_to_release_is_not_asked_of_the_next_one() -> None:
-    """A consumer that came back under its name owns nothing of what the process before had."""
+    """A new process under the name owns none of its predecessor's partitions."""
     asked, earlier, loose, warming = (TopicPartition("t", number) for number in range(4))
     more = {"strict": True, "old_incarnation": "two"}
     handoffs = [
@@ -119,7 +119,7 @@ def test_what_an_earlier_process_is_to_release_is_not_asked_of_the_next_one() ->
 
 
 def test_consumers_that_leave_together_go_through_the_ready_ones_once() -> None:
-    """Each consumer that left went through all ready ones, at each change of any consumer."""
+    """Earlier, each leaving consumer scanned all ready consumers, at each change."""
     leaving = [Consumer(name=f"d{number}", status=Status.DRAINING) for number in range(9)]
     owners = {TopicPartition("t", number): one.name for number, one in enumerate(leaving)}
     view = view_of(Consumer(name="r"), *leaving, topics={"t": 9}, owners=owners)
@@ -142,7 +142,7 @@ def test_consumers_that_leave_together_go_through_the_ready_ones_once() -> None:
     ("change", "is_input"), [({"progress": 0.5}, False), ({"strict": True}, True)]
 )
 def test_a_report_of_progress_is_no_reason_to_plan(change: dict[str, Any], is_input: bool) -> None:
-    """Hundreds of warm-ups report every few seconds; a plan of a large group takes seconds."""
+    """Hundreds of warm-ups report every few seconds, and a plan of a large group takes seconds."""
     view = view_of(Consumer(name="old"), topics={"t": 1}, handoffs=[HANDOFF])
     before, key = view.inputs, ALL.handoff(HANDOFF.at)
     value = codec.dump_handoff(replace(HANDOFF, **change))
@@ -157,7 +157,7 @@ def test_a_report_of_progress_is_no_reason_to_plan(change: dict[str, Any], is_in
 def test_a_consumer_waits_in_vain_with_a_partition_that_no_ready_consumer_can_take(
     topics: tuple[str, ...], owner: str, is_vain: bool
 ) -> None:
-    """A consumer that only takes part in a hand-off does not wait in vain: the release is to come."""
+    """A consumer in a hand-off does not wait in vain, as its release is still to come."""
     at = TopicPartition("t", 0)
     handoff = Handoff(at, "a", "b", Phase.COMPLETE, 1.0, old_incarnation="a1")
     leaves = Consumer(name="a", incarnation="a1", status=Status.DRAINING)

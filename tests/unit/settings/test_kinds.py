@@ -1,4 +1,4 @@
-"""The kinds of values, each at its edges; and the places to which requests may go."""
+"""The kinds of values at their limits, and the addresses to which requests may go."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REFUSED = object()
 
 
 def parsed(kind: Kind[Any], said: Any) -> Any:
-    """The value, or REFUSED."""
+    """Return the parsed value, or REFUSED."""
     try:
         return kind.parse(said)
     except (TypeError, ValueError, OverflowError):
@@ -99,14 +99,14 @@ CASES: list[tuple[Kind[Any], dict[Any, Any]]] = [
 def test_a_value_is_taken_up_to_the_edges_of_its_kind(
     kind: Kind[Any], said: Any, value: Any
 ) -> None:
-    """And is refused beyond them."""
+    """Values beyond the limits are refused."""
     found = parsed(kind, said)
     assert found == value
     assert type(found) is type(value)
 
 
 def test_an_empty_text_is_no_value_and_zero_is_one() -> None:
-    """The next source of the value counts; an error names the setting and what was given."""
+    """An empty text means the next source; an error names the setting and the wrong value."""
     setting = Setting("FAUST_ASSIGNER_X", whole("a number", least=0), 7, "unit", "meaning")
     assert read(setting, argument=0, environment={setting.name: "3"}) == 0
     assert read(setting, argument="", environment={setting.name: "3"}) == 3
@@ -153,12 +153,12 @@ OWN, HERE = URL("http://10.0.0.1:6066"), URL("http://localhost:6066")
 def test_requests_go_to_named_places_or_to_all_possible_ones(
     url: str, own: URL, patterns: tuple[str, ...], is_allowed: bool
 ) -> None:
-    """Loopback is possible only for a worker that is on loopback itself."""
+    """A loopback address is allowed only if the worker is on loopback too."""
     assert allowed(URL(url), own, patterns) is is_allowed
 
 
 def test_a_loopback_address_is_known_in_every_form() -> None:
-    """A text that is no URL is none."""
+    """A text without a valid URL is no loopback address."""
     assert is_loopback_url("http://127.0.0.2:1/x")
     assert not is_loopback_url("http://shop-1")
     assert not is_loopback_url("http://[x")
@@ -168,7 +168,7 @@ def test_a_loopback_address_is_known_in_every_form() -> None:
 
 
 def test_a_missing_package_is_named_with_the_extra_that_installs_it() -> None:
-    """A package of no extra, and a missing module of this package, stay as they are."""
+    """Other packages and missing modules of this package keep their error."""
     found = missing_extra(ModuleNotFoundError(name="grpc.aio"))
     assert found is not None
     assert "faust-assigner[service]" in str(found)

@@ -1,4 +1,4 @@
-"""Names that have our prefix and belong to no setting."""
+"""Environment variables and keywords with our prefix that are no settings."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def test_a_misspelled_variable_is_refused_with_the_nearest_name(name: str, neare
 
 @pytest.mark.parametrize("name", ["SHOP_FAUST_ASSIGNER_LEGER", "shop_faust_assigner_ledger"])
 def test_fausts_own_prefix_is_looked_through(name: str) -> None:
-    """With ``env_prefix`` a setting has two names, and each can be misspelled."""
+    """With ``env_prefix`` a setting has two names, and both may be misspelled."""
     check_environment(["SHOP_FAUST_ASSIGNER_LEDGER", "FAUST_ASSIGNER_LEDGER"], env_prefix="SHOP_")
-    check_environment([name])  # another app's
+    check_environment([name])  # belongs to a different app
     with pytest.raises(ConfigError, match=f"{name}: did you mean SHOP_FAUST_ASSIGNER_LEDGER"):
         check_environment([name], env_prefix="SHOP")
     with pytest.raises(ConfigError, match="FAUST_ASSIGNER_LEGER: did you mean FAUST_ASSIGNER_LED"):
@@ -55,18 +55,18 @@ def test_fausts_own_prefix_is_looked_through(name: str) -> None:
     ],
 )
 def test_a_known_variable_is_taken(name: str) -> None:
-    """Ours, the service's, Kafka's properties, and what Kubernetes sets beside a Service of our name."""
+    """Variables of ours, of the service, of Kafka's properties, and of a Kubernetes Service."""
     check_environment([name])
 
 
 def test_a_variable_like_no_setting_is_refused_without_a_guess() -> None:
-    """A wrong guess would send the reader the wrong way."""
+    """A wrong guess would mislead the reader."""
     with pytest.raises(ConfigError, match="FAUST_ASSIGNER_XYZZY_QQ: no setting has a similar name"):
         check_environment(["FAUST_ASSIGNER_XYZZY_QQ"])
 
 
 def test_all_wrong_names_are_told_at_once() -> None:
-    """One start names them all."""
+    """The error lists every unknown name."""
     with pytest.raises(ConfigError, match=r"FAUST_ASSIGNER_LEGER: .*; FAUST_ASSIGNER_RAK: "):
         check_environment(["FAUST_ASSIGNER_RAK", "FAUST_ASSIGNER_LEGER", "FAUST_ASSIGNER_RACK"])
 
@@ -88,12 +88,12 @@ def test_a_misspelled_keyword_is_refused_with_the_nearest_name(name: str, neares
 
 @pytest.mark.parametrize("name", ["faust_assigner_cache", "faust_assigner_bind"])
 def test_a_setting_that_is_no_keyword_is_refused_as_one(name: str) -> None:
-    """It would be ignored: it is read from the environment alone."""
+    """Faust would ignore the keyword, as the setting is read only from the environment."""
     with pytest.raises(ConfigError, match=name):
         check_keywords([name])
 
 
 def test_a_property_of_kafka_without_a_name_is_no_setting() -> None:
-    """Something is missing behind it, as where a template was filled in with nothing."""
+    """The property's name is missing, as after a template with an empty value."""
     with pytest.raises(ConfigError, match="FAUST_ASSIGNER_KAFKA_:"):
         check_environment(["FAUST_ASSIGNER_KAFKA_"])

@@ -1,4 +1,4 @@
-"""The whole text of each error about settings: every wrong name in order, each with its nearest setting."""
+"""The full text of each error about settings: all wrong names in order, with similar settings."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ END = " (docs/reference/settings.md lists them all)"
 def test_each_wrong_variable_is_named_with_its_nearest_setting(
     names: list[str], env_prefix: str | None, message: str
 ) -> None:
-    """In alphabetical order; names without the prefix and correct names are left out."""
+    """The names are in alphabetical order; correct names and foreign prefixes are left out."""
     with pytest.raises(ConfigError) as refusal:
         check_environment(names, env_prefix=env_prefix)
     assert str(refusal.value) == f"Unknown settings in the environment: {message}{END}"
 
 
 def test_each_wrong_keyword_is_named_with_its_nearest_setting() -> None:
-    """Faust's own keywords, and a setting in capital letters, are none."""
+    """Faust's own keywords and settings in capital letters are correct."""
     names = [
         "id",
         "faust_assigner_rak",
@@ -98,7 +98,7 @@ PLAIN: Setting[float] = Setting("NAME", number("1 or more", least=1.0, most=9.5)
 def test_the_first_given_value_counts(
     argument: object, environment: dict[str, str], value: float
 ) -> None:
-    """The argument, the environment, the default."""
+    """The order is argument, environment, default."""
     assert read(PLAIN, argument=argument, environment=environment) == value
 
 
@@ -117,7 +117,7 @@ def test_the_first_given_value_counts(
 def test_a_wrong_value_is_an_error_although_a_later_source_is_right(
     kind: Any, said: object, words: str
 ) -> None:
-    """0 and False are values, and the error names the setting, its kind and the value."""
+    """0 and False are values; the error names the setting, its kind and the value."""
     setting: Setting[Any] = Setting("NAME", kind, None, "", "m")
     with pytest.raises(ConfigError) as refusal:
         read(setting, argument=said, environment={"NAME": "2"})
@@ -125,7 +125,7 @@ def test_a_wrong_value_is_an_error_although_a_later_source_is_right(
 
 
 def test_false_is_a_value_of_a_switch() -> None:
-    """It is not taken for unset."""
+    """False does not mean unset."""
     setting: Setting[bool] = Setting("NAME", SWITCH, True, "", "m")
     assert read(setting, argument=False, environment={"NAME": "1"}) is False
     assert setting.keyword == "name"
@@ -136,20 +136,20 @@ def test_false_is_a_value_of_a_switch() -> None:
     [("7", 7), (" 7 ", 7), ("7.0", 7), ("7e1", 70), (7.0, 7), (True, 1), (2, 2), ("\u0667", 7)],
 )
 def test_a_whole_number_may_be_written_in_many_ways(said: object, value: int) -> None:
-    """Its type is int all the same."""
+    """The parsed value is always an int."""
     found = whole("1 or more", least=1).parse(said)
     assert (found, type(found)) == (value, int)
 
 
 @pytest.mark.parametrize("said", ["", "x", "-7", "7.5", "inf", "-inf", "nan", math.inf, None, [7]])
 def test_no_other_text_is_a_whole_number(said: object) -> None:
-    """Nor is a number below the least."""
+    """A number below the minimum is refused too."""
     with pytest.raises((TypeError, ValueError, OverflowError)):
         whole("1 or more", least=1).parse(said)
 
 
 def test_a_number_without_limits_is_above_zero_and_finite() -> None:
-    """The least and the most number are allowed."""
+    """The limits themselves are allowed."""
     anything = number("above 0")
     assert anything.parse("1e-300") == 1e-300
     assert anything.parse(1e300) == 1e300
@@ -163,7 +163,7 @@ def test_a_number_without_limits_is_above_zero_and_finite() -> None:
 
 
 def test_places_are_lower_case_patterns_and_each_network_is_checked() -> None:
-    """From a text with commas, or from a list; blanks and empty parts are dropped."""
+    """A text with commas and a list are accepted; blanks and empty parts are dropped."""
     assert PLACES.parse(" Shop-1:6066, ,*.Example.COM,10.0.0.0/8") == (
         "shop-1:6066",
         "*.example.com",
@@ -180,7 +180,7 @@ def test_places_are_lower_case_patterns_and_each_network_is_checked() -> None:
 
 
 def test_a_missing_package_without_a_name_stays_as_it_is() -> None:
-    """An import error of a module that names nothing, of this package, or of a package of no extra."""
+    """Unnamed modules, modules of this package and packages outside any extra keep their error."""
     for error in (
         ModuleNotFoundError("?"),
         ModuleNotFoundError("?", name=""),

@@ -1,4 +1,4 @@
-"""One table of settings: what it says is what is read, and what the page shows."""
+"""The table of settings determines the accepted values and the reference page."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_pages_show_the_tables(tmp_path: Path) -> None:
 
 
 def test_an_argument_goes_before_the_environment_before_the_default() -> None:
-    """And what is empty says nothing."""
+    """An empty value falls through to the next source."""
     environment = {"FAUST_ASSIGNER_CAPACITY": "2"}
     assert read(table.CAPACITY, argument="3", environment=environment) == 3.0
     assert read(table.CAPACITY, argument="", environment=environment) == 2.0
@@ -68,7 +68,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
 
 @pytest.mark.parametrize(("name", "value"), [(n, v) for n, values in WRONG.items() for v in values])
 def test_a_wrong_value_is_named_with_its_setting(name: str, value: Any) -> None:
-    """Whoever reads the error knows what to change."""
+    """The setting's name shows the reader which value to change."""
     setting = getattr(table, name)
     with pytest.raises(ConfigError) as found:
         read(setting, argument=value, environment={})
@@ -80,7 +80,7 @@ def test_a_wrong_value_is_named_with_its_setting(name: str, value: Any) -> None:
     "value", ["inf", "-inf", "1e400", "nan", " ", "None", "5s", "off", "-1", "1e30"]
 )
 def test_whatever_is_given_is_taken_or_refused(setting: Setting[Any], value: str) -> None:
-    """Infinitely many records were an OverflowError, in which each round of a leader ended."""
+    """A value of "inf" records caused an OverflowError that ended each round of a leader."""
     with suppress(ConfigError):
         read(setting, environment={setting.name: value})
 
@@ -92,7 +92,7 @@ def test_whatever_is_given_is_taken_or_refused(setting: Setting[Any], value: str
     ids=["inf", "below", "beyond", "huge", "nan", "bytes", "nul", "object"],
 )
 def test_whatever_is_said_is_a_value_or_named_as_none(setting: Setting[Any], value: Any) -> None:
-    """A worker that says "never" in its own way must not end at that, nor its leader deal without memory."""
+    """An odd value must neither end the worker nor make the leader forget previous owners."""
     with contextlib.suppress(ConfigError):
         found = read(setting, argument=value, environment={})
         assert not isinstance(found, float) or math.isfinite(found)
@@ -100,14 +100,14 @@ def test_whatever_is_said_is_a_value_or_named_as_none(setting: Setting[Any], val
 
 @by_name
 def test_the_default_is_a_value_of_its_kind(setting: Setting[Any]) -> None:
-    """What stands in the table could be given, too; read from text it is the same."""
+    """A default equals the value parsed from its own text."""
     if setting.default not in (None, ()):
         assert setting.kind.parse(setting.default) == setting.default
 
 
 @functools.cache
 def names_in_code() -> frozenset[str]:
-    """Names and attributes in the package's code, without the table itself."""
+    """Names and attributes in the package's code, except in the table."""
     paths = sorted((ROOT / "faust_assigner").rglob("*.py"))
     nodes = (
         node
@@ -124,17 +124,17 @@ def names_in_code() -> frozenset[str]:
 
 @by_name
 def test_a_setting_is_read_by_a_module(setting: Setting[Any]) -> None:
-    """A setting that no code reads would be a promise without an effect."""
+    """A setting that no code reads would have no effect."""
     assert setting.name.removeprefix("FAUST_ASSIGNER_") in names_in_code()
 
 
 def test_no_setting_is_missing_in_the_table() -> None:
-    """Each FAUST_ASSIGNER_ name in the sources is one of a table's, and no module reads one by itself."""
+    """Each FAUST_ASSIGNER_ name in the sources is in a table, and only the settings package reads it."""
     known = {setting.name for setting in (*table.SETTINGS, *OPTIONS)}
     for path in sorted((ROOT / "faust_assigner").rglob("*.py")):
         text = path.read_text()
         named = set(re.findall(r"FAUST_ASSIGNER_[A-Z_]*[A-Z]", text))
-        # Kafka's own properties are a family, told in the page's head.
+        # Kafka's own properties are a family, described at the top of the page.
         assert {name for name in named if not name.startswith("FAUST_ASSIGNER_KAFKA")} <= known, (
             path
         )
@@ -156,7 +156,7 @@ def test_kafkas_own_properties_are_told_as_a_family() -> None:
 
 
 def test_numbers_are_read_as_people_write_them() -> None:
-    """1e6 is a whole number, and a network's letters are small."""
+    """1e6 is a whole number, and networks are lower-cased."""
     assert read(table.LEDGER_BYTES, argument="1e6", environment={}) == 1_000_000
     assert read(table.URLS, argument=" A.B , 10.0.0.0/8,", environment={}) == ("a.b", "10.0.0.0/8")
     assert schema.SPAN.parse("0.02:50") == (0.02, 50.0)

@@ -1,4 +1,4 @@
-"""Workers are asked at the same time, each with a deadline; whatever listens there, there is an outcome."""
+"""Queries to all workers at the same time, each with a deadline and an outcome."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ GOOD = encode_document(WorkerStatus(app="shop", member_id="m"))
 
 @asynccontextmanager
 async def serving(*handlers: Handler) -> AsyncIterator[list[str]]:
-    """Servers that answer everything with one handler each; their URLs."""
+    """Start a server for each handler, and yield their URLs."""
     servers, end = [], asyncio.Event()
     for handler in handlers:
         app = web.Application()
@@ -51,13 +51,13 @@ async def serving(*handlers: Handler) -> AsyncIterator[list[str]]:
 
 
 async def never(request: web.Request) -> web.StreamResponse:
-    """A worker whose event loop stands still."""
+    """Never answer, like a worker with a blocked event loop."""
     await request.app[END].wait()
     return web.Response()
 
 
 async def halfway(request: web.Request) -> web.StreamResponse:
-    """One that begins and does not end."""
+    """Begin an answer and never end it."""
     response = web.StreamResponse()
     await response.prepare(request)
     await response.write(b"{")
@@ -66,7 +66,7 @@ async def halfway(request: web.Request) -> web.StreamResponse:
 
 
 async def dripping(request: web.Request) -> web.StreamResponse:
-    """One whose answer is never quite whole: a byte at a time, for three seconds."""
+    """Send a byte at a time, for three seconds."""
     response = web.StreamResponse()
     await response.prepare(request)
     with contextlib.suppress(ConnectionError):
@@ -77,7 +77,7 @@ async def dripping(request: web.Request) -> web.StreamResponse:
 
 
 def answering(body: bytes, status: int = 200, **headers: str) -> Handler:
-    """One that answers so."""
+    """Return a handler with this answer."""
 
     async def handler(request: web.Request) -> web.StreamResponse:
         return web.Response(body=body, status=status, headers=headers)
@@ -100,7 +100,7 @@ def answering(body: bytes, status: int = 200, **headers: str) -> Handler:
     ],
 )
 async def test_each_answer_has_an_outcome(handler: Handler, word: str, detail: str) -> None:
-    """And the reason in words; a redirect is not followed."""
+    """The detail has the reason; a redirect is not followed."""
     async with serving(handler) as (url,):
         found = (await asking.ask_status([url], deadline_s=0.2 if word == SILENT else 30))[url]
     assert found.answer == word
@@ -119,14 +119,14 @@ async def test_each_answer_has_an_outcome(handler: Handler, word: str, detail: s
     ],
 )
 async def test_a_url_where_nobody_is_has_an_outcome(url: str, word: str) -> None:
-    """A refused connection, a name that is none, no URL at all."""
+    """The cases: a refused connection, an unknown host name, an invalid URL."""
     found = (await asking.ask_status([url], deadline_s=20))[url]
     assert found.answer in (word, SILENT if word == UNREACHABLE else word)
     assert url in found.detail
 
 
 async def test_all_are_asked_at_the_same_time() -> None:
-    """None answers before all have been asked; asked in turn, the first would never answer."""
+    """The servers answer only after all requests arrived, so sequential requests would time out."""
     count = 150
     asked, everybody = 0, asyncio.Event()
 
@@ -144,7 +144,7 @@ async def test_all_are_asked_at_the_same_time() -> None:
 
 
 async def test_a_silent_worker_does_not_hold_up_the_others() -> None:
-    """Each has its own outcome."""
+    """Each worker has its own outcome."""
     async with serving(answering(GOOD), never) as (good, bad):
         found = await asking.ask_status([good, bad], deadline_s=0.5)
     assert found[bad].answer == SILENT
@@ -152,7 +152,7 @@ async def test_a_silent_worker_does_not_hold_up_the_others() -> None:
 
 
 async def test_peers_are_those_of_the_workers_that_tell() -> None:
-    """Others are left out."""
+    """Workers without a valid document are left out."""
     peers = Peers(app="shop", generation=7, peers=(Peer(url="http://a"),))
     async with serving(answering(encode_document(peers)), answering(b"{}")) as (good, bad):
         assert await asking.ask_peers([good, bad], deadline_s=30) == {good: peers}
@@ -160,7 +160,7 @@ async def test_peers_are_those_of_the_workers_that_tell() -> None:
 
 
 async def test_ledgers_are_asked_page_by_page_and_what_is_missing_is_said() -> None:
-    """Older pages by the cursor of the newer one; a worker of an older version has none; there is a bound."""
+    """A page's cursor leads to the older page; old versions have no ledger; pages are limited."""
     asked: list[str] = []
 
     async def paged(request: web.Request) -> web.StreamResponse:
@@ -193,7 +193,7 @@ async def test_ledgers_are_asked_page_by_page_and_what_is_missing_is_said() -> N
 def test_the_limit_of_open_files_is_raised_and_never_lowered(
     limits: tuple[int, int], raised: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Up to the hard limit; no limit at all is enough."""
+    """The limit is raised to the hard limit; an unlimited process is left alone."""
     done: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: limits)
     monkeypatch.setattr(resource, "setrlimit", lambda _, values: done.append(values))
@@ -202,7 +202,7 @@ def test_the_limit_of_open_files_is_raised_and_never_lowered(
 
 
 async def test_rounds_are_those_of_the_workers_that_have_them() -> None:
-    """A worker of an older version, and a page of another service, are left out."""
+    """Workers of an older version and pages of a different service are left out."""
     told = Rounds(app="shop", rounds=(RoundTold(generation=4, at=2.5),))
     paths: list[str] = []
 

@@ -1,4 +1,4 @@
-"""The report of a group from what its coordinator and its workers say; nothing here runs."""
+"""The report of a group, built from the answers of its coordinator and workers, without any process."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ from tests.support.status import LOG, MadeGroup, group
 
 
 def member(report: Report, name: str) -> MemberReport:
-    """By its name."""
+    """Return the member with this name."""
     (found,) = [one for one in report.members if one.name == name]
     return found
 
 
 def partition(report: Report, topic: str, number: int) -> Partition:
-    """By its place."""
+    """Return this partition of the topic."""
     (found,) = [one for one in report.partitions if (one.topic, one.partition) == (topic, number)]
     return found
 
 
 def heard(made: MadeGroup, name: str, **more: Any) -> dict[str, Heard]:
-    """A worker's answer with differences, by its URL."""
+    """A worker's answer with changed fields, by its URL."""
     return {made.claims[name].url: Heard(answer=ANSWERED, status=made.status_of(name, **more))}
 
 
 def test_each_partition_is_owned_and_copied_once() -> None:
-    """As the leader placed them; members are named by their pods."""
+    """The report has the leader's placement, with members named by their pods."""
     made = group(3)
     report = build(made.evidence())
     assert [one.name for one in report.members] == ["w0", "w1", "w2"]
@@ -66,7 +66,7 @@ def test_each_partition_is_owned_and_copied_once() -> None:
 
 
 def test_lags_are_of_partitions_and_of_members() -> None:
-    """100 records behind on each source partition; copies as the workers measured them."""
+    """Sources are 100 records behind; lags of standbys are those measured by the workers."""
     made = group(3)
     report = build(made.evidence(heard=heard(made, "m1", lag=7)))
     assert partition(report, "orders", 0).lag == 100
@@ -79,7 +79,7 @@ def test_lags_are_of_partitions_and_of_members() -> None:
 
 
 def test_a_member_is_as_far_behind_in_time_as_its_oldest_standby() -> None:
-    """Its warm-ups have a column of their own; of two standbys the older one counts."""
+    """Of two standbys the older lag counts; warm-ups have a column of their own."""
     made = group(2)
     status = made.status_of("m0")
     ages = (7.0, 3.0, *[0.0] * 10)
@@ -93,7 +93,7 @@ def test_a_member_is_as_far_behind_in_time_as_its_oldest_standby() -> None:
 
 
 def test_a_silent_workers_copies_are_at_most_as_far_behind_as_when_it_joined() -> None:
-    """It had read to 1,000 then; 300 records came since. Its partitions are those of the group's record."""
+    """The worker joined at offset 1,000, and 300 records followed; its partitions come from the group."""
     made = group(3)
     evidence = made.evidence(silent=["m1"])
     evidence = replace(evidence, ends=dict.fromkeys(evidence.ends, 1300))
@@ -107,7 +107,7 @@ def test_a_silent_workers_copies_are_at_most_as_far_behind_as_when_it_joined() -
 
 
 def test_a_copy_that_is_ahead_of_a_log_made_anew_is_not_behind() -> None:
-    """The topic was deleted and created again since the silent worker had read to 1,000."""
+    """The changelog was deleted and created again after the silent worker had read to 1,000."""
     made = group(3)
     evidence = made.evidence(silent=["m1"])
     report = build(replace(evidence, ends=dict.fromkeys(evidence.ends, 900)))
@@ -116,7 +116,7 @@ def test_a_copy_that_is_ahead_of_a_log_made_anew_is_not_behind() -> None:
 
 
 def test_a_lag_that_nobody_can_tell_is_unknown_and_not_zero() -> None:
-    """Where nothing was committed, and where a log's end is not known."""
+    """The cases: no committed offset, and an unknown end offset."""
     made = group(2)
     report = build(replace(made.evidence(silent=["m1"]), committed={}, ends={}))
     assert partition(report, "orders", 0).lag is None
@@ -125,7 +125,7 @@ def test_a_lag_that_nobody_can_tell_is_unknown_and_not_zero() -> None:
 
 
 def test_an_empty_partition_has_no_lag_before_its_first_commit() -> None:
-    """Without a record nothing waits; with one record the committed offset is needed."""
+    """An empty partition has no lag; with a record, the committed offset is needed."""
     for end, lag in ((0, 0), (1, None)):
         report = build(replace(group(2, end=end).evidence(), committed={}))
         assert partition(report, "orders", 0).lag == lag
@@ -135,7 +135,7 @@ def test_an_empty_partition_has_no_lag_before_its_first_commit() -> None:
 
 
 def test_the_last_decision_is_told_by_the_leaders_own_answer() -> None:
-    """With the members that joined; the leader is marked."""
+    """The report has the joined members, and marks the leader."""
     made = group(2)
     made.join("m2").round()
     report = build(made.evidence())
@@ -147,7 +147,7 @@ def test_the_last_decision_is_told_by_the_leaders_own_answer() -> None:
 
 
 def test_the_decision_outlives_its_leader() -> None:
-    """The leader left the group and answers nothing; every other member was told trigger and counts."""
+    """The leader left and is silent; the remaining members have the trigger and the counts."""
     made = group(3)
     made.join("m3").round()
     entity = made.entity()
@@ -159,7 +159,7 @@ def test_the_decision_outlives_its_leader() -> None:
 
 
 def test_of_two_decisions_the_newer_counts() -> None:
-    """A member that did not take part in the last round still has the former answer."""
+    """A member that missed the last round still returns the previous decision."""
     made = group(2)
     former = made.answers["m1"]
     made.round()
@@ -170,13 +170,13 @@ def test_of_two_decisions_the_newer_counts() -> None:
 
 
 def rebalancing(made: MadeGroup, **options: Any) -> Evidence:
-    """The same look while a rebalance is under way: the coordinator names members and nothing else."""
+    """Evidence during a rebalance: the coordinator returns only the members' ids."""
     made.state = "PreparingRebalance"
     return made.evidence(**options)
 
 
 def test_during_a_rebalance_the_workers_say_what_the_group_does_not() -> None:
-    """Partitions, copies, lags, the last decision and who leads."""
+    """Partitions, copies, lags, the last decision and the leader come from the workers."""
     made = group(3)
     settled = build(made.evidence())
     report = build(rebalancing(made))
@@ -193,7 +193,7 @@ def test_during_a_rebalance_the_workers_say_what_the_group_does_not() -> None:
 
 @pytest.mark.parametrize("by", ["instance id", "host", "what is left"])
 def test_during_a_rebalance_a_silent_member_is_found_among_its_peers(by: str) -> None:
-    """By its instance id, by its host, or because no other is left; its partitions are the peer's word."""
+    """The member is found by instance id, by host, or as the last candidate."""
     made = group(3)
     url = made.claims["m1"].url
     if by == "instance id":
@@ -226,7 +226,7 @@ def test_during_a_rebalance_a_silent_member_is_found_among_its_peers(by: str) ->
 
 
 def test_a_member_without_a_url_is_not_asked_and_that_is_said() -> None:
-    """During a rebalance in which no worker could be found."""
+    """The problem suggests --worker if a rebalance hides all URLs."""
     made = group(2)
     report = build(replace(rebalancing(made), heard={}))
     assert {one.answer for one in report.members} == {NOT_ASKED}
@@ -234,7 +234,7 @@ def test_a_member_without_a_url_is_not_asked_and_that_is_said() -> None:
 
 
 def test_a_peer_that_was_not_asked_has_no_row_of_its_own() -> None:
-    """During a rebalance; it was in the last round, and may be gone."""
+    """The peer was in the last round and may have left."""
     evidence = rebalancing(group(3))
     gone = Peer(url="http://gone:6066")
     report = build(replace(evidence, peers=(*evidence.peers, gone)))
@@ -242,7 +242,7 @@ def test_a_peer_that_was_not_asked_has_no_row_of_its_own() -> None:
 
 
 def test_two_members_with_one_url_are_told_apart() -> None:
-    """One of them answers there; of the other it is said who answers in its place."""
+    """One member answers at the URL; the second member's detail names the first."""
     made = group(3)
     made.claims["m2"] = replace(made.claims["m2"], url=made.claims["m1"].url)
     made.round()
@@ -254,7 +254,7 @@ def test_two_members_with_one_url_are_told_apart() -> None:
 
 
 def test_a_page_of_another_app_is_no_answer() -> None:
-    """A port that was given to another group's worker."""
+    """The port now belongs to a worker of a different group."""
     made = group(2)
     report = build(made.evidence(heard=heard(made, "m1", app="bank", member_id="b1")))
     (one,) = [one for one in report.members if one.member_id == "m1"]
@@ -263,7 +263,7 @@ def test_a_page_of_another_app_is_no_answer() -> None:
 
 
 def test_kinds_of_members_are_told_apart() -> None:
-    """Ours with cooperative rounds, ours without, stock Faust's, and no Faust worker at all."""
+    """The kinds: ours with cooperative rounds, ours without, stock Faust, and no Faust worker."""
     made = group(2)
     made.offers["m1"] = {"cooperative": False}
     made.round()
@@ -296,7 +296,7 @@ STOCK_METADATA = _stock()
 
 
 def test_a_global_table_is_nobodys_standby() -> None:
-    """Every member follows it; only who writes a partition owns it."""
+    """Every member follows a global table; only the writer of a partition owns it."""
     rates = "shop-rates-changelog"
     made = group(2, topics={"orders": 4, LOG: 4, rates: 4}, global_changelogs=(rates,))
     report = build(made.evidence())
@@ -319,7 +319,7 @@ def test_a_global_table_is_nobodys_standby() -> None:
 def test_each_version_that_differs_has_its_name(
     field: str, value: str, name: str, shown: str
 ) -> None:
-    """A patch release of Python is no difference."""
+    """A patch release of Python makes no difference."""
     made = group(2)
     report = build(made.evidence(heard=heard(made, "m1", **{field: value})))
     (found,) = report.differences
@@ -328,7 +328,7 @@ def test_each_version_that_differs_has_its_name(
 
 
 def test_settings_and_versions_that_differ_are_named() -> None:
-    """With who has which; a setting that each worker has its own value of is no difference."""
+    """The report lists the workers of each value; settings that always differ are left out."""
     made = group(3)
     odd = made.status_of("m2").settings | {
         "FAUST_ASSIGNER_STALE_READS_S": "5",
@@ -348,7 +348,7 @@ def test_settings_and_versions_that_differ_are_named() -> None:
 
 
 def test_a_members_offer_is_in_the_group_and_needs_no_answer() -> None:
-    """Rack, capacity, instance id and version of a silent worker."""
+    """The metadata has the rack, the capacity, the instance id and the version."""
     made = group(2)
     made.offers["m1"] = {"rack_id": "az-b", "capacity": 2.0, "instance_id": "shop-1"}
     made.round()
@@ -363,7 +363,7 @@ def test_a_members_offer_is_in_the_group_and_needs_no_answer() -> None:
 
 
 def test_a_name_does_not_reach_the_terminal_as_a_command_to_it() -> None:
-    """Brokers take any text for an instance id: an escape sequence would clear the reader's screen."""
+    """Brokers accept any instance id: an escape sequence could clear the reader's screen."""
     made = group(2)
     made.offers["m1"] = {"instance_id": "shop\x1b[2J"}
     shown = [one for one in made.described().members if one.instance_id]
@@ -372,7 +372,7 @@ def test_a_name_does_not_reach_the_terminal_as_a_command_to_it() -> None:
 
 
 def test_names_are_unique() -> None:
-    """Two workers on one host are told apart by their URLs, and without URLs by their ids."""
+    """Workers on the same host are named by their URLs, and without URLs by their ids."""
     made = group(3)
     same = {url: one for n in made.claims for url, one in heard(made, n, host="box").items()}
     names = [one.name for one in build(made.evidence(heard=same)).members]
@@ -387,7 +387,7 @@ def test_names_are_unique() -> None:
 
 
 def test_a_partition_that_stands_still_is_marked_with_its_reason() -> None:
-    """As its owner says."""
+    """The reason is the owner's."""
     made = group(2)
     (number, *_) = made.answer_of("m0").actives["orders"]
     still = Standstill(topic="orders", partition=number, reason="unreadable", seconds=75.0)
@@ -399,7 +399,7 @@ def test_a_partition_that_stands_still_is_marked_with_its_reason() -> None:
 
 
 def test_rounds_are_cooperative_by_the_groups_protocol_and_else_by_what_workers_offer() -> None:
-    """One eager worker makes them eager; nobody's word makes them unknown."""
+    """One eager worker makes the rounds eager; without any answer they are unknown."""
     made = group(2)
     assert build(made.evidence()).rounds == "cooperative"
     assert build(rebalancing(made)).rounds == "cooperative"
@@ -409,7 +409,7 @@ def test_rounds_are_cooperative_by_the_groups_protocol_and_else_by_what_workers_
 
 
 def test_an_empty_group_has_a_report() -> None:
-    """All workers are down; offsets are still there."""
+    """All workers are down, but the offsets exist."""
     made = group(2)
     evidence = made.evidence(heard={})
     evidence = replace(evidence, group=replace(evidence.group, state="Empty", members=()), heard={})
@@ -420,7 +420,7 @@ def test_an_empty_group_has_a_report() -> None:
 
 
 def test_an_answer_of_a_version_that_tells_no_outcome_leaves_the_decision_unknown() -> None:
-    """As of a leader of an older release."""
+    """A leader of an older release sends no outcome."""
     made = group(2)
     evidence = made.evidence()
     members = tuple(
@@ -436,7 +436,7 @@ def test_an_answer_of_a_version_that_tells_no_outcome_leaves_the_decision_unknow
 
 
 def test_for_others_says_less_than_the_leader_knows() -> None:
-    """So the leader's own answer is preferred, whatever its place."""
+    """The leader's own answer has priority at any position."""
     made = group(3)
     made.join("m3").round(leader="m2")
     report = build(made.evidence())
@@ -448,7 +448,7 @@ def test_for_others_says_less_than_the_leader_knows() -> None:
 
 
 def test_tables_of_workers_are_changelogs_during_a_rebalance() -> None:
-    """Whatever a changelog is called."""
+    """Changelogs may have any name."""
     made = group(2)
     table = TableStatus(name="x", changelog="odd-name", store="rocksdb")
     answer = heard(made, "m0", tables=(table,), actives={"odd-name": (0,), "orders": (0,)})
@@ -458,7 +458,7 @@ def test_tables_of_workers_are_changelogs_during_a_rebalance() -> None:
 
 
 def test_a_silent_worker_that_may_be_either_of_two_members_has_a_row_of_its_own() -> None:
-    """A newcomer and a frozen worker: the group tells two ids, and a peer one URL."""
+    """The group lists a new and a frozen member without URLs, and the peers one URL."""
     made = group(2)
     frozen = Peer(url="http://w9:6066", actives={"orders": (5,)})
     made.metadata |= {"new-1": b"", "new-2": b""}
@@ -474,7 +474,7 @@ def test_a_silent_worker_that_may_be_either_of_two_members_has_a_row_of_its_own(
 
 
 def test_an_empty_group_is_not_in_a_rebalance() -> None:
-    """No assignment is hidden, and --worker would not help."""
+    """Its report has no problem, as no assignment is hidden."""
     made = group(2)
     evidence = made.evidence(heard={})
     evidence = replace(evidence, group=replace(evidence.group, state="Empty", members=()), heard={})
@@ -483,7 +483,7 @@ def test_an_empty_group_is_not_in_a_rebalance() -> None:
 
 @pytest.mark.parametrize("capacity", ["nan", "inf", "much"])
 def test_a_capacity_that_is_no_finite_number_is_unknown(capacity: str) -> None:
-    """JSON has neither NaN nor Infinity; the text comes from a worker."""
+    """JSON has neither NaN nor Infinity, and the worker's text may be anything."""
     made = group(1)
     answer = heard(made, "m0", settings={"FAUST_ASSIGNER_CAPACITY": capacity})
     (member,) = build(rebalancing(made, heard=answer)).members
@@ -491,7 +491,7 @@ def test_a_capacity_that_is_no_finite_number_is_unknown(capacity: str) -> None:
 
 
 def test_a_topic_without_a_name_is_left_out() -> None:
-    """Kafka accepts any bytes as metadata; a null in a list of texts is valid in its format."""
+    """Kafka accepts any bytes as metadata, and its format allows a null in a list of names."""
     made = group(2)
     said = ConsumerProtocolMemberMetadata.decode(made.metadata["m1"])
     made.metadata["m1"] = ConsumerProtocolMemberMetadata(
@@ -505,7 +505,7 @@ def test_a_topic_without_a_name_is_left_out() -> None:
 
 @pytest.mark.parametrize("claims", ["promised", "awaited", "writes"])
 def test_an_assignment_of_millions_of_partitions_is_refused(claims: str) -> None:
-    """Some bytes name them all as one run; the bytes come from any member that leads the group."""
+    """A few bytes can claim a run of millions of partitions, and any leader can send them."""
     made = group(2)
     writer = AnswerWriter(Directory(), {"orders": 0}, generation=3, is_uniform=True, among=2)
     held = {"orders": range(1)}

@@ -1,4 +1,4 @@
-"""Looks at groups of several workers: every worker, offset, round and line of each is collected."""
+"""Looks at groups of several workers: each worker, offset, round and ledger line is collected."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def answered(member_id: str = "", **more: Any) -> Heard:
 
 
 def evidence(heard: dict[str, Heard]) -> Evidence:
-    """A look in which these URLs were queried."""
+    """A look that queried these URLs."""
     return Evidence(group=group(), heard=heard)
 
 
 async def test_missing_ends_are_a_problem_of_the_look_at_rest_and_in_a_rebalance(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The rest of the look is there."""
+    """The rest of the look is complete."""
     for state in ("Stable", MOVING):
         made = net(monkeypatch, group(member("m1", "http://w1:1"), state=state), deadline_s=7.0)
 
@@ -61,7 +61,7 @@ async def test_missing_ends_are_a_problem_of_the_look_at_rest_and_in_a_rebalance
 async def test_the_brokers_have_two_seconds_at_least_and_twice_the_time_of_a_worker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The sentence names the limit; the topics are those of the look."""
+    """The problem names the limit; the queried topics are those of the look."""
     for deadline_s, limit_s in ((0.1, 2.0), (1.0, 2.0), (4.0, 8.0)):
         made = net(monkeypatch, group(), deadline_s=deadline_s)
         limits: list[float] = []
@@ -78,7 +78,7 @@ async def test_the_brokers_have_two_seconds_at_least_and_twice_the_time_of_a_wor
 async def test_the_rounds_of_all_workers_are_told_by_url(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """All rounds of each; within the time limit of a worker."""
+    """All rounds of each worker are returned, within a worker's time limit."""
     told = [RoundTold(generation=n, at=float(n)) for n in range(1, 5)]
     asked: list[Any] = []
 
@@ -103,7 +103,7 @@ async def test_the_rounds_of_all_workers_are_told_by_url(
 async def test_ledgers_are_those_of_answering_workers_and_of_all_their_topics(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each line once, in the order of URLs and topics; every missing ledger has its sentence."""
+    """Lines are unique, ordered by URL and topic; each missing ledger has a sentence."""
     asked: list[Any] = []
 
     async def ask_ledgers(urls: Any, *, deadline_s: float, most_pages: int) -> Any:
@@ -149,7 +149,7 @@ async def test_ledgers_are_those_of_answering_workers_and_of_all_their_topics(
 async def test_all_peers_of_the_newest_round_are_queried_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also those of the worker that answered last; a peer that was queried already is not again."""
+    """The worker that answered last has peers too; known peers are not queried again."""
     made = net(
         monkeypatch,
         group(member("m1", address=""), state=MOVING),
@@ -169,7 +169,7 @@ async def test_all_peers_of_the_newest_round_are_queried_once(
 async def test_a_member_is_remembered_under_its_newest_url(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A worker that has just begun to rejoin has no member id, and is no member's."""
+    """A worker that has just begun to rejoin has no member id and belongs to no member."""
     made = net(
         monkeypatch,
         group(member("m1", "http://old:1"), member("m2", "http://w2:1")),
@@ -188,7 +188,7 @@ async def test_a_member_is_remembered_under_its_newest_url(
 async def test_a_loopback_url_is_queried_if_the_coordinator_is_on_loopback_or_unknown(
     monkeypatch: pytest.MonkeyPatch, coordinator: str, is_asked: bool
 ) -> None:
-    """All processes are on one machine then."""
+    """In both cases all processes may be on the same machine."""
     described = replace(group(member("m1", "http://127.0.0.1:6066")), coordinator=coordinator)
     made = net(monkeypatch, described)
     found = await made.looks.look()
@@ -196,7 +196,7 @@ async def test_a_loopback_url_is_queried_if_the_coordinator_is_on_loopback_or_un
 
 
 def test_the_topics_of_a_look_are_all_topics_of_all_sources() -> None:
-    """Two offsets, two members, two workers with two topics each."""
+    """The sources are two offsets, two members, and two workers with two topics each."""
     found = Evidence(
         group=group(
             member("m1", topics=frozenset({"a", "b"})),
@@ -214,7 +214,7 @@ def test_the_topics_of_a_look_are_all_topics_of_all_sources() -> None:
 async def test_a_dead_group_is_not_found_and_all_offsets_of_a_living_one_are_returned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As the coordinator describes it."""
+    """The description has the state and the protocol of the coordinator's answer."""
     states = ["Dead", "Empty"]
 
     class Client:
@@ -256,7 +256,7 @@ async def test_a_dead_group_is_not_found_and_all_offsets_of_a_living_one_are_ret
 async def test_a_block_of_looks_resolves_many_hosts_at_once_and_closes_all_its_connections() -> (
     None
 ):
-    """The hosts of a thousand workers are looked up by threads."""
+    """A thousand hosts are resolved by threads."""
     closed: list[str] = []
 
     class Connection:
@@ -284,12 +284,12 @@ async def test_a_block_of_looks_resolves_many_hosts_at_once_and_closes_all_its_c
     [(0, ""), (1, "a"), (5, "a, b, c, d, e"), (6, "a, b, c, d, e and 1 more")],
 )
 def test_five_names_are_listed_in_order_and_the_rest_is_counted(count: int, words: str) -> None:
-    """Whatever order they come in."""
+    """The names are sorted."""
     assert listed(reversed("abcdef"[:count])) == words
 
 
 async def test_a_look_has_a_time_limit_for_the_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It covers all tries."""
+    """The limit covers all retries."""
     made = net(monkeypatch, group())
 
     async def silent() -> Any:
@@ -304,7 +304,7 @@ async def test_a_look_has_a_time_limit_for_the_coordinator(monkeypatch: pytest.M
 async def test_a_text_that_is_no_url_is_reported_by_the_query(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A member may advertise anything; it is not taken for a forbidden address."""
+    """A member may advertise any text; the error is an invalid URL, not a forbidden address."""
     made = net(monkeypatch, group(member("m1", "http://[broken"), member("m2", "http://w2:1")))
     await made.looks.look()
     assert made.asked == [{"http://[broken", "http://w2:1"}]

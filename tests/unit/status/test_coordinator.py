@@ -1,4 +1,4 @@
-"""The question to a group's coordinator: one connection, and its retries."""
+"""The request to a group's coordinator: one connection and its retries."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Client:
         return 7
 
     async def close(self) -> None:
-        """Note the end."""
+        """Count the close."""
         self.told.append("closed")
 
 
@@ -43,7 +43,7 @@ class Client:
 async def test_a_group_is_asked_of_its_coordinator_over_one_connection(
     monkeypatch: pytest.MonkeyPatch, broker: Any, coordinator: str
 ) -> None:
-    """For the members and the committed offsets; the coordinator may be unknown by now."""
+    """The look finds the coordinator, then fetches members and committed offsets."""
     told: list[Any] = []
 
     async def connected(connection: Any) -> Client:
@@ -84,7 +84,7 @@ async def test_a_group_is_asked_of_its_coordinator_over_one_connection(
 async def test_a_coordinator_that_loads_is_asked_again(
     monkeypatch: pytest.MonkeyPatch, errors: list[Exception], tries: int, is_raised: bool
 ) -> None:
-    """A few times; brokers that do not answer at all are not."""
+    """A few retries are made; brokers without any answer are not asked again."""
     monkeypatch.setattr(collect, "BETWEEN_S", 0.0)
     left, asked = list(errors), []
     looks = Looks(WHERE, lambda: 0.0)

@@ -19,7 +19,7 @@ from tests.unit.app.ledger.test_pages import line, sample
 
 
 def evidence(*places: str, **more: Any) -> Evidence:
-    """A worker for each place of a ledger."""
+    """Evidence with one worker per ledger location."""
     made = group(len(places))
     heard = made.evidence(**more).heard
     told = {}
@@ -33,7 +33,7 @@ def evidence(*places: str, **more: Any) -> Evidence:
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[list[bytes], str]]:
-    """What workers show of their ledgers, by URL."""
+    """The ledger lines that each URL returns."""
     found: dict[str, tuple[list[bytes], str]] = {}
 
     async def ask_ledgers(*_: Any, **__: Any) -> dict[str, tuple[list[bytes], str]]:
@@ -44,13 +44,13 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[list[bytes], str]]
 
 
 def looks(bootstrap: str) -> Looks:
-    """At the group through these brokers."""
+    """Looks at the group through these brokers."""
     where = Where(connection={"bootstrap_servers": [bootstrap]}, group_id="shop")
     return Looks(where, lambda: AT)
 
 
 def test_the_topics_are_those_that_workers_name() -> None:
-    """Each once; folders, ledgers that are off and workers that are silent name none."""
+    """Each topic is named once; folders, disabled ledgers and silent workers name no topic."""
     found = evidence("topic:b", "/var/ledger", "", "topic:a", "topic:b", "topic:c", silent=["m5"])
     assert ledger_topics(found) == ("a", "b")
 
@@ -58,7 +58,7 @@ def test_the_topics_are_those_that_workers_name() -> None:
 async def test_lines_of_workers_and_of_their_topic_are_each_told_once(
     embedded_broker: EmbeddedBroker, shown: dict[str, tuple[list[bytes], str]]
 ) -> None:
-    """The topic has those of workers that are gone; a worker has those that no broker took."""
+    """The topic has the lines of departed workers, a worker the lines that no broker accepted."""
     shown["http://m0"] = [line(2).rstrip(), line(3).rstrip()], ""
     async with AIOKafkaProducer(bootstrap_servers=embedded_broker.bootstrap) as producer:
         for each in (line(1), line(2), sample(), line(9, "other")):
@@ -74,7 +74,7 @@ async def test_of_a_long_topic_as_much_is_read_as_of_pages(
     shown: dict[str, tuple[list[bytes], str]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The newest rows; it is said that there are older ones."""
+    """The newest rows are returned, and a sentence mentions the older rows."""
     monkeypatch.setattr(collect, "RECORDS_A_PAGE", 2)
     async with AIOKafkaProducer(bootstrap_servers=embedded_broker.bootstrap) as producer:
         for number in range(9):
@@ -89,7 +89,7 @@ async def test_of_a_long_topic_as_much_is_read_as_of_pages(
 async def test_a_topic_that_cannot_be_read_is_named_and_the_workers_lines_are_told(
     embedded_broker: EmbeddedBroker, shown: dict[str, tuple[list[bytes], str]]
 ) -> None:
-    """A right that is missing, a topic that was deleted, a name that would move the cursor."""
+    """The cases: a missing right, a deleted topic, a name with a terminal escape sequence."""
     shown["http://m0"] = [line(2).rstrip()], ""
     lines, missing = await looks(embedded_broker.bootstrap).ledgers(evidence("topic:no\x1b[2J"))
     assert lines == [line(2).rstrip()]
@@ -102,7 +102,7 @@ async def test_a_topic_that_cannot_be_read_is_named_and_the_workers_lines_are_to
 async def test_a_group_that_is_not_ready_is_described_again_after_a_pause(
     failures: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As often as TRIES; the last error is raised."""
+    """The request is repeated up to TRIES times; the last error is raised."""
     group_looks, pauses = looks("127.0.0.1:1"), list[float]()
     answers: list[Any] = [TryAgain("loading")] * failures + ["described"]
 
@@ -128,7 +128,7 @@ async def test_a_group_that_is_not_ready_is_described_again_after_a_pause(
 async def test_a_cluster_that_does_not_answer_is_not_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The client has already waited for every address."""
+    """The client has already tried every address."""
     group_looks, asked = looks("127.0.0.1:1"), list[int]()
 
     async def describe() -> Any:

@@ -1,4 +1,4 @@
-"""The order of a look: retries, the search for workers, remembered URLs, and what is closed."""
+"""The steps of a look: retries, the search for workers, remembered URLs, and the final close."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.status import group as made_group
 
 
 class Net:
-    """Workers by URL, and the group's descriptions one after the other; notes who was asked."""
+    """Workers by URL and the group's successive descriptions; records the queried URLs."""
 
     def __init__(self, *groups: DescribedGroup | Exception, **where: Any) -> None:
         self.groups = list(groups)
@@ -39,14 +39,14 @@ class Net:
         self.looks = Looks(Where(connection={}, group_id="shop", **where), lambda: 77.0)
 
     async def describe(self) -> tuple[DescribedGroup, dict[tuple[str, int], int]]:
-        """The next description; the last one is repeated."""
+        """Return the next description; repeat the last."""
         found = self.groups.pop(0) if len(self.groups) > 1 else self.groups[0]
         if isinstance(found, Exception):
             raise found
         return found, dict(self.committed)
 
     async def end_offsets(self, topics: frozenset[str]) -> dict[tuple[str, int], int]:
-        """Ten records in each topic."""
+        """Return ten records for each topic."""
         self.ends.add(topics)
         return {(topic, 0): 10 for topic in topics}
 
@@ -62,20 +62,20 @@ class Net:
         }
 
     async def ask_peers(self, urls: Iterable[str], *, deadline_s: float) -> dict[str, Peers]:
-        """Those of the workers that know any."""
+        """Return the peers of workers that know some."""
         return {url: self.peers[url] for url in urls if url in self.peers}
 
     async def ask_rounds(self, urls: Iterable[str], *, deadline_s: float) -> dict[str, Rounds]:
-        """Those of the workers that know any."""
+        """Return the rounds of workers that know some."""
         return {url: self.rounds[url] for url in urls if url in self.rounds}
 
     async def pause(self, seconds: float) -> None:
-        """No time passes."""
+        """Record the pause; no time passes."""
         self.pauses.append(seconds)
 
 
 def net(monkeypatch: pytest.MonkeyPatch, *groups: DescribedGroup | Exception, **where: Any) -> Net:
-    """A group whose brokers and workers are made."""
+    """A group with faked brokers and workers."""
     made = Net(*groups, **where)
     monkeypatch.setattr(made.looks, "_describe", made.describe)
     monkeypatch.setattr(made.looks, "_end_offsets", made.end_offsets)
@@ -85,14 +85,14 @@ def net(monkeypatch: pytest.MonkeyPatch, *groups: DescribedGroup | Exception, **
 
 
 def member(member_id: str, url: str = "", **more: Any) -> DescribedMember:
-    """A member that advertises a URL, if any."""
+    """A member, with its advertised URL if given."""
     base: dict[str, Any] = {"client_id": "c", "address": "10.0.0.1"}
     said = JoinData(url) if url else None
     return DescribedMember(member_id=member_id, said=said, **base | more)
 
 
 def group(*members: DescribedMember, state: str = "Stable") -> DescribedGroup:
-    """Of these members."""
+    """A group of these members."""
     return DescribedGroup(
         group_id="shop",
         state=state,
@@ -108,7 +108,7 @@ MOVING = "PreparingRebalance"
 async def test_a_coordinator_that_loads_is_asked_again_after_a_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Up to the last try, whose error is raised."""
+    """After the last attempt, the error is raised."""
     error = GroupLoadInProgressError()
     made = net(monkeypatch, *[error] * (TRIES - 1), group())
     monkeypatch.setattr(asyncio, "sleep", made.pause)
@@ -125,7 +125,7 @@ async def test_a_coordinator_that_loads_is_asked_again_after_a_pause(
 async def test_brokers_that_do_not_answer_and_a_missing_group_are_told_at_once(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Asking again would only take longer."""
+    """Retries would only delay the error."""
     made = net(monkeypatch, error, group())
     monkeypatch.setattr(asyncio, "sleep", made.pause)
     with pytest.raises(type(error)):
@@ -136,7 +136,7 @@ async def test_brokers_that_do_not_answer_and_a_missing_group_are_told_at_once(
 async def test_a_look_at_a_settled_group_asks_members_and_given_workers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It has a time, offsets and the ends of all topics; a member's own address is asked once."""
+    """The look has a time, offsets and all end offsets; a member's own address is queried once."""
     topics = frozenset({"t", "u"})
     made = net(
         monkeypatch,
@@ -154,7 +154,7 @@ async def test_a_look_at_a_settled_group_asks_members_and_given_workers(
 async def test_an_address_that_is_not_allowed_is_not_asked_unless_it_is_given(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The loopback of another machine; the outcome says why."""
+    """The address is loopback on a different machine; the detail has the reason."""
     made = net(monkeypatch, group(member("m1", "http://127.0.0.1:1"), member("m2", "http://w2:1")))
     found = await made.looks.look()
     assert made.asked == [{"http://w2:1"}]
@@ -171,7 +171,7 @@ async def test_an_address_that_is_not_allowed_is_not_asked_unless_it_is_given(
 async def test_urls_are_remembered_for_members_that_are_still_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """From the metadata and from answers; the URL of an answer goes before the advertised one."""
+    """URLs come from metadata and answers; the URL that answered has priority."""
     made = net(
         monkeypatch,
         group(member("m1", "http://w1:1"), member("m2", "http://w2:1")),
@@ -189,7 +189,7 @@ async def test_urls_are_remembered_for_members_that_are_still_there(
 async def test_in_a_rebalance_the_members_hosts_are_guessed_and_the_newest_peers_are_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A silent guess says nothing about a worker; a guess that answers does, and so does a silent peer."""
+    """A guessed URL counts only if it answers; a silent peer counts as evidence."""
     made = net(
         monkeypatch,
         group(
@@ -214,14 +214,14 @@ async def test_in_a_rebalance_the_members_hosts_are_guessed_and_the_newest_peers
 
 
 async def test_without_a_port_no_host_is_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the given workers are asked."""
+    """Only the given workers are queried."""
     made = net(monkeypatch, group(member("m1"), state=MOVING), web_port=None)
     await made.looks.look()
     assert set().union(*made.asked) == set()
 
 
 async def test_the_topics_of_a_look_are_those_of_offsets_members_and_workers() -> None:
-    """Copies, too: their changelogs have ends."""
+    """Changelogs of copies are included, as lags need their end offsets."""
     status = WorkerStatus(app="shop", actives={"a": (0,)}, standbys={"s": (0,)})
     evidence = Evidence(
         group=group(member("m1", topics=frozenset({"m"}))),
@@ -232,7 +232,7 @@ async def test_the_topics_of_a_look_are_those_of_offsets_members_and_workers() -
 
 
 async def test_only_rounds_of_the_group_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers that did not answer are not asked, and a port may serve another app."""
+    """Silent workers are not queried, and a port may serve a different app."""
     made = net(monkeypatch, group())
     told = RoundTold(generation=1, at=1.0)
     for url, app in (("http://b", "shop"), ("http://a", "bank"), ("http://c", "shop")):
@@ -248,7 +248,7 @@ async def test_only_rounds_of_the_group_are_told(monkeypatch: pytest.MonkeyPatch
 async def test_missing_end_offsets_are_a_problem_with_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Broker's words, or the time that was waited."""
+    """The reason is the broker's error or the time limit."""
     for error, words in (
         (TimeoutError(), "no answer within 6 s"),
         (GroupLoadInProgressError("loading"), "loading"),
@@ -265,7 +265,7 @@ async def test_missing_end_offsets_are_a_problem_with_the_reason(
 
 
 class Consumer:
-    """A consumer of three topics, of which one does not exist."""
+    """A consumer of three topics; one of the topics does not exist."""
 
     def __init__(self, **connection: Any) -> None:
         self.connection, self.started, self.stopped = connection, 0, 0
@@ -274,25 +274,25 @@ class Consumer:
         self._client = self
 
     async def start(self) -> None:
-        """Counted."""
+        """Count the start."""
         self.started += 1
         if self.fails:
             raise ConnectionError
 
     async def stop(self) -> None:
-        """Counted."""
+        """Count the stop."""
         self.stopped += 1
 
     async def fetch_all_metadata(self) -> Consumer:
-        """The cluster."""
+        """Return the cluster."""
         return self
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Two of each topic that exists."""
+        """Two partitions of each existing topic."""
         return None if topic == "gone" else {1, 0}
 
     async def end_offsets(self, wanted: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """Noted."""
+        """Record the request."""
         self.asked.append(wanted)
         return dict.fromkeys(wanted, 4)
 
@@ -300,7 +300,7 @@ class Consumer:
 async def test_the_ends_of_existing_topics_are_asked_by_one_consumer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is started once and stopped with the looks; without topics nobody is asked."""
+    """The consumer starts once and stops with the looks; without topics no request is made."""
     made: list[Consumer] = []
     monkeypatch.setattr(
         collect, "AIOKafkaConsumer", lambda **c: made.append(Consumer(**c)) or made[-1]
@@ -316,7 +316,7 @@ async def test_the_ends_of_existing_topics_are_asked_by_one_consumer(
 
 
 async def test_the_client_of_the_looks_is_closed_once() -> None:
-    """With the looks, whether or not a consumer was needed."""
+    """The looks close their client, whether or not they started a consumer."""
     closed: list[str] = []
 
     class Client:
@@ -340,7 +340,7 @@ async def test_a_consumer_that_cannot_start_is_stopped() -> None:
 
 
 def test_only_a_classic_group_of_consumers_is_shown() -> None:
-    """An empty group has no type of protocol."""
+    """An empty group has no protocol type."""
     _check(replace(group(), protocol_type=""))
     _check(group())
     with pytest.raises(FaustAssignerError, match="group of connect, not of consumers"):
@@ -350,7 +350,7 @@ def test_only_a_classic_group_of_consumers_is_shown() -> None:
 
 
 async def test_a_silent_coordinator_is_told_within_its_time() -> None:
-    """The error names who was silent, and the time."""
+    """The error names the silent party and the limit."""
     with pytest.raises(TryAgain, match=r"the coordinator did not answer within 0\.01 s"):
         await collect._in_time(asyncio.Event().wait(), 0.01, "the coordinator")
 
@@ -359,7 +359,7 @@ async def test_a_silent_coordinator_is_told_within_its_time() -> None:
 async def test_an_address_that_is_no_host_is_not_guessed(
     monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
-    """A broker may report any text; the other members are queried."""
+    """A broker may report any text as a host; the remaining members are queried."""
     made = net(
         monkeypatch, group(member("m1", address=address), member("m2"), state=MOVING), workers=()
     )
@@ -368,7 +368,7 @@ async def test_an_address_that_is_no_host_is_not_guessed(
 
 
 def of_two_static_members() -> tuple[DescribedGroup, str]:
-    """(A group whose member ``a`` has moved to a new URL without a round, its former URL)."""
+    """(A group whose member ``a`` has moved to a new URL without a round, its previous URL)."""
     made = made_group(2)
     made.offers = {"m0": {"instance_id": "a"}, "m1": {"instance_id": "b"}}
     made.round()
@@ -382,7 +382,7 @@ def of_two_static_members() -> tuple[DescribedGroup, str]:
 async def test_the_former_process_of_an_instance_id_is_queried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two processes with one id may both answer; a former process that has ended is no evidence."""
+    """Both processes with the id may answer; an ended previous process is no evidence."""
     described, former = of_two_static_members()
     made = net(monkeypatch, described)
     members = {"http://new:6066", "http://w1:6066"}
@@ -393,7 +393,7 @@ async def test_the_former_process_of_an_instance_id_is_queried(
 
 
 def test_only_an_instance_id_at_another_url_has_been_replaced() -> None:
-    """A dynamic member, a member that left and an unreadable directory name no process."""
+    """Dynamic members, departed members and unreadable directories yield no URL."""
     described, former = of_two_static_members()
     assert replaced_urls(described) == {former}
     assert replaced_urls(replace(described, members=described.members[1:])) == frozenset()
@@ -406,7 +406,7 @@ def test_only_an_instance_id_at_another_url_has_been_replaced() -> None:
     assert replaced_urls(replace(described, members=())) == frozenset()
     old = made_group(
         2
-    ).described()  # an answer of an earlier round, for example of a member that is gone
+    ).described()  # an answer of an earlier round, for example of a departed member
     assert old.members[0].given is not None
     later = replace(old.members[0].given, generation=99)
     mixed = replace(described, members=(*described.members, replace(old.members[0], given=later)))

@@ -1,4 +1,4 @@
-"""The members of a group: their addresses, answers, kinds and names, each rule by itself."""
+"""The members of a group: each rule about addresses, answers, kinds and names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ QUIET = Heard(answer=SILENT, detail="no answer")
 
 
 def described(member_id: str, **more: Any) -> DescribedMember:
-    """A member without metadata, as a coordinator shows it during a rebalance."""
+    """A member without metadata, as the coordinator shows it during a rebalance."""
     return DescribedMember(**{"member_id": member_id, "client_id": "c", "address": "a", **more})
 
 
@@ -42,12 +42,12 @@ def status(**more: Any) -> WorkerStatus:
 
 
 def view(found: DescribedMember | None = None, **more: Any) -> View:
-    """A member that does not answer."""
+    """The view of a silent member."""
     return View(**{"member": found or described("m"), "heard": QUIET, **more})
 
 
 def test_the_kind_of_a_hidden_member_is_its_own_word() -> None:
-    """The coordinator's data has priority over it."""
+    """The coordinator's data has priority over the worker's answer."""
     for is_cooperative, kind in ((True, COOPERATIVE), (False, EAGER)):
         answer = Heard(answer=ANSWERED, status=status(is_cooperative=is_cooperative))
         assert view(heard=answer).kind == kind
@@ -58,7 +58,7 @@ def test_the_kind_of_a_hidden_member_is_its_own_word() -> None:
 
 
 def test_a_silent_static_member_has_the_instance_id_of_its_peer() -> None:
-    """The coordinator's own word goes before it."""
+    """The coordinator's value has priority."""
     peer = Peer(url="http://x", instance_id="shop-1", actives={"orders": (1,)})
     assert view(peer=peer).instance_id == "shop-1"
     assert view(described("m", instance_id="shop-2"), peer=peer).instance_id == "shop-2"
@@ -67,7 +67,7 @@ def test_a_silent_static_member_has_the_instance_id_of_its_peer() -> None:
 
 
 def test_a_workers_copies_of_global_tables_are_no_standbys() -> None:
-    """Every member has them. Warm-ups are shown by themselves."""
+    """Every member has these copies. Warm-ups are listed separately."""
     answer = Heard(
         answer=ANSWERED,
         status=status(
@@ -84,7 +84,7 @@ def test_a_workers_copies_of_global_tables_are_no_standbys() -> None:
 
 
 def test_an_advertised_url_goes_before_the_url_of_an_answer() -> None:
-    """A worker answers at two addresses, and is named by the one that it advertises."""
+    """A worker that answers at two addresses is named by its advertised URL."""
     made = group(2)
     evidence = made.evidence()
     alias = {"http://alias:1": evidence.heard[made.claims["m1"].url]}
@@ -94,7 +94,7 @@ def test_an_advertised_url_goes_before_the_url_of_an_answer() -> None:
 
 
 def test_a_settled_group_guesses_no_url() -> None:
-    """Its members advertise their URLs; a member without one has none."""
+    """Members of a settled group advertise their URLs, or have none."""
     silent = described("m9")
     base = DescribedGroup(group_id="shop", state="Stable", members=(silent,))
     peers = (Peer(url="http://w9"),)
@@ -106,7 +106,7 @@ def test_a_settled_group_guesses_no_url() -> None:
 def guessed(
     members: Mapping[str, tuple[str | None, str]], *peers: tuple[str, str | None]
 ) -> dict[str, str]:
-    """Member id -> guessed URL, from member id -> (instance id, address) and peers' (URL, instance id)."""
+    """Map member ids to guessed URLs, from members' instance ids and addresses and from peers."""
     found = [described(m, instance_id=i, address=a) for m, (i, a) in members.items()]
     evidence = Evidence(
         group=DescribedGroup(group_id="shop", state="x"),
@@ -116,14 +116,14 @@ def guessed(
 
 
 def test_an_instance_id_goes_before_a_host() -> None:
-    """Two static members have moved to each other's hosts."""
+    """Two static members have swapped their hosts."""
     members = {"x": ("shop-1", "h2"), "y": ("shop-2", "h1")}
     found = guessed(members, ("http://h1:1", "shop-1"), ("http://h2:1", "shop-2"))
     assert found == {"x": "http://h1:1", "y": "http://h2:1"}
 
 
 def test_two_members_without_an_instance_id_are_not_alike() -> None:
-    """Members that no rule tells apart get no URL, and one URL is given once."""
+    """Members that no rule distinguishes get no URL, and each URL is assigned once."""
     both = {"x": (None, "a"), "y": (None, "a")}
     assert guessed(both, ("http://h1:1", None)) == {"x": "", "y": ""}
     assert guessed(both, ("http://h1:1", None), ("http://h2:1", None)) == {"x": "", "y": ""}
@@ -137,7 +137,7 @@ def test_two_members_without_an_instance_id_are_not_alike() -> None:
 def test_the_cost_of_guesses_grows_with_the_members_and_not_with_their_pairs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A thousand silent members are named within a second: each URL is read a few times."""
+    """Thousand silent members are named within a second, with few reads of each URL."""
     read: list[str] = []
     monkeypatch.setattr(members_module, "host_of", lambda url: read.append(url) or url[7:])
     hosts = [f"10.0.0.{n}" for n in range(50)]
@@ -149,7 +149,7 @@ def test_the_cost_of_guesses_grows_with_the_members_and_not_with_their_pairs(
 
 
 def test_a_peer_that_answers_elsewhere_has_no_row_of_its_own() -> None:
-    """Only a silent peer without a member is shown; at rest none is."""
+    """Only silent peers without a member are listed, and none in a settled group."""
     made = group(2)
     peer = Peer(url="http://w9:6066")
     answer = {peer.url: Heard(answer=ANSWERED, status=made.status_of("m1"))}
@@ -161,7 +161,7 @@ def test_a_peer_that_answers_elsewhere_has_no_row_of_its_own() -> None:
 
 
 def test_a_worker_that_has_just_begun_to_rejoin_has_answered() -> None:
-    """It has no member id for a moment; a worker of another app is another one even then."""
+    """The worker has no member id for a moment; a worker of a different app still counts as such."""
     made = group(2)
     report = build(made.evidence(heard=heard(made, "m1", member_id="")))
     assert member(report, "w1").answer == ANSWERED
@@ -170,7 +170,7 @@ def test_a_worker_that_has_just_begun_to_rejoin_has_answered() -> None:
 
 
 def test_a_name_is_given_once() -> None:
-    """An instance id that is the host of another member names the static member."""
+    """If an instance id equals a second member's host, the static member gets the name."""
     static = view(described("a", instance_id="box"), url="http://h1:1")
     plain = view(described("b"), url="http://box:2")
     assert {one.name for one in _named([plain, static])} == {"box", "box:2"}
@@ -184,7 +184,7 @@ def test_a_name_is_given_once() -> None:
 
 
 def test_the_topics_of_a_hidden_group_are_seen_in_the_workers_answers() -> None:
-    """A stock member's changelogs are known by Faust's names, of this app only."""
+    """A stock member's changelogs are recognized by Faust's names, for this app only."""
     for name, is_changelog in (("shop-x-changelog", True), ("bank-x-changelog", False)):
         for more in ({"actives": {name: (0,)}}, {"standbys": {name: (0,)}}):
             answer = {"http://a": Heard(answer=ANSWERED, status=status(**more))}
@@ -199,7 +199,7 @@ def test_the_topics_of_a_hidden_group_are_seen_in_the_workers_answers() -> None:
 
 
 def test_the_tables_of_a_described_member_are_those_of_its_metadata() -> None:
-    """A worker of a newer version tells other tables; the group plans with the metadata."""
+    """A newer worker may report different tables, but the group plans with the metadata."""
     made = group(2)
     table = TableStatus(name="x", changelog="odd-name", store="rocksdb")
     evidence = made.evidence(heard=heard(made, "m0", tables=(table,)))
@@ -207,7 +207,7 @@ def test_the_tables_of_a_described_member_are_those_of_its_metadata() -> None:
 
 
 def test_an_eager_protocol_makes_eager_rounds() -> None:
-    """Whatever the workers offer for the next round."""
+    """The protocol counts, not the workers' offers for the next round."""
     made = group(2)
     evidence = made.evidence()
     eager = replace(evidence, group=replace(evidence.group, protocol="faust"))
@@ -215,7 +215,7 @@ def test_an_eager_protocol_makes_eager_rounds() -> None:
 
 
 def test_only_source_partitions_have_a_lag_of_commits() -> None:
-    """A committed offset of a changelog is another reader's."""
+    """The committed offset of a changelog belongs to a different reader."""
     made = group(2)
     evidence = made.evidence()
     committed = {**evidence.committed, (LOG, 0): 900}
@@ -226,7 +226,7 @@ def test_only_source_partitions_have_a_lag_of_commits() -> None:
 
 
 def test_a_partition_without_an_owner_is_shown_with_its_lag() -> None:
-    """Nobody processes it, and its committed offset is known."""
+    """The partition has a committed offset but no owner."""
     made = group(2)
     evidence = made.evidence()
     lost = replace(evidence, committed={**evidence.committed, ("gone", 3): 10})
@@ -235,7 +235,7 @@ def test_a_partition_without_an_owner_is_shown_with_its_lag() -> None:
 
 
 def test_the_settings_of_most_workers_are_the_usual_settings() -> None:
-    """The others are unusual, also where their value sorts last; a worker's own settings are left out."""
+    """The rarest value is unusual even if it sorts last; a worker's own settings are left out."""
     made = group(3)
     plain = made.status_of("m0").settings
     common = {**plain, "FAUST_ASSIGNER_STALE_READS_S": "1", "FAUST_ASSIGNER_RACK": "a"}
@@ -252,7 +252,7 @@ def test_the_settings_of_most_workers_are_the_usual_settings() -> None:
 
 
 def test_a_decision_without_a_time_has_none() -> None:
-    """A worker that has answered in a later generation knows the newer decision."""
+    """A worker that answered in a later generation has the newer decision."""
     made = group(2)
     evidence = made.evidence()
     outcome = made.status_of("m1").outcome
@@ -267,14 +267,14 @@ def test_a_decision_without_a_time_has_none() -> None:
 
 
 def test_a_worker_before_its_first_round_has_no_generation() -> None:
-    """Its answer says -1."""
+    """Its status has the generation -1."""
     made = group(2)
     report = build(rebalancing(made, heard=heard(made, "m1", generation=-1)))
     assert member(report, "w1").generation is None
 
 
 def test_a_worker_is_ready_only_if_it_is_live() -> None:
-    """A reason against either is enough."""
+    """A reason against being live or against being ready is enough."""
     made = group(3)
     odd = heard(made, "m0", not_live=("it hangs",)) | heard(made, "m1", not_ready=("restores",))
     report = build(made.evidence(heard=odd))
@@ -283,7 +283,7 @@ def test_a_worker_is_ready_only_if_it_is_live() -> None:
 
 
 def test_a_silent_member_leaves_if_its_metadata_says_so() -> None:
-    """A worker that answers knows better."""
+    """The worker's own answer has priority."""
     made = group(2)
     made.offers["m1"] = {"leaves": True}
     made.round()
@@ -292,7 +292,7 @@ def test_a_silent_member_leaves_if_its_metadata_says_so() -> None:
 
 
 def test_warm_ups_count_apart_from_standbys() -> None:
-    """In the sums of the group, and of a member."""
+    """The group's and each member's lag of standbys excludes warm-ups."""
     made = group(2)
     evidence = made.evidence(heard=heard(made, "m0", lag=7))
     status_ = evidence.heard[made.claims["m0"].url].status
@@ -309,7 +309,7 @@ def test_warm_ups_count_apart_from_standbys() -> None:
 
 
 def test_a_group_in_which_some_worker_answers_needs_no_other_address() -> None:
-    """Only without any answer the command's option is named."""
+    """The problem suggests --worker only if no worker answers."""
     made = group(2)
     assert not any("--worker" in one for one in build(rebalancing(made, silent=["m1"])).problems)
 
@@ -323,7 +323,7 @@ def test_the_version_of_a_stock_member_is_unknown() -> None:
 
 
 def test_the_capacity_and_the_rack_of_a_hidden_member_are_its_settings() -> None:
-    """A capacity that is no number is unknown."""
+    """A capacity without a valid number is unknown."""
     made = group(2)
     told = heard(
         made, "m0", settings={"FAUST_ASSIGNER_CAPACITY": "2.5", "FAUST_ASSIGNER_RACK": "a"}
@@ -342,19 +342,19 @@ def answering(**settings: str) -> View:
 
 
 def test_the_largest_known_limit_counts() -> None:
-    """A worker without the setting, or with no number, says nothing; 0 is no limit."""
+    """A missing or invalid setting is ignored; 0 means no limit."""
     views = [answering(t="10"), answering(t="30"), answering(t="x"), answering(), view()]
     assert _largest(views, "t") == 30.0
     assert _largest([answering(t="0"), view()], "t") is None
 
 
 def test_an_empty_group_waits_for_nobody() -> None:
-    """It is not stable, and no rebalance is in progress."""
+    """The group is not stable, but no rebalance is in progress."""
     assert waits_of(DescribedGroup(group_id="shop", state="Empty"), (), {}) == ()
 
 
 def test_a_round_has_lasted_as_long_as_its_oldest_part() -> None:
-    """A worker that began later says less."""
+    """A worker that began later reports a shorter time."""
     made = group(2)
     made.state = "CompletingRebalance"
     told = heard(made, "m0", round_age_s=20.0) | heard(made, "m1", round_age_s=5.0)
@@ -363,7 +363,7 @@ def test_a_round_has_lasted_as_long_as_its_oldest_part() -> None:
 
 
 def test_a_promise_is_known_from_the_worker_while_the_group_hides_it() -> None:
-    """As between the two rounds."""
+    """The coordinator hides assignments between the two rounds of a rebalance."""
     made = group(2)
     told = heard(made, "m1", promised={"orders": (3,)})
     waits = build(rebalancing(made, heard=told)).waits
@@ -372,7 +372,7 @@ def test_a_promise_is_known_from_the_worker_while_the_group_hides_it() -> None:
 
 
 def test_a_warm_up_is_as_far_behind_as_its_own_copies() -> None:
-    """The standby of another member on the partition does not count."""
+    """A standby of a different member for the same partition does not count."""
     made = MadeGroup(topics={"orders": 1, LOG: 1}).join("m0", "m1", "m2").round().round()
     holder = next(m for m in ("m0", "m1", "m2") if made.answer_of(m).standbys.get(LOG))
     other = next(
@@ -387,7 +387,7 @@ def test_a_warm_up_is_as_far_behind_as_its_own_copies() -> None:
 
 
 def test_a_member_without_an_assignment_has_no_problem() -> None:
-    """It joined after the last round; its address has no slash."""
+    """The member joined after the last round; its address has no slash."""
     made = group(2)
     entity = made.entity()
     entity.members[1].member_assignment = b""
@@ -398,7 +398,7 @@ def test_a_member_without_an_assignment_has_no_problem() -> None:
 
 
 def test_the_version_of_a_member_is_that_of_its_metadata_and_else_its_own_word() -> None:
-    """The group plans with the metadata; a worker that was replaced meanwhile answers otherwise."""
+    """The group plans with the metadata; a worker that replaced the member answers otherwise."""
     made = group(2)
     told = heard(made, "m1", software="9.9.9")
     assert member(build(made.evidence(heard=told)), "w1").version == "0.1.0"

@@ -1,4 +1,4 @@
-"""The report as text: what an operator must see is in it, on a terminal and in a pipe."""
+"""The report as text, on a terminal and in a pipe: the facts that an operator needs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.unit.status.test_schema import busy
 
 
 def text(report: Report, *, width: int = 200, **options: Any) -> str:
-    """What is printed into a pipe."""
+    """Return the text that a pipe receives."""
     console = Console(file=io.StringIO(), width=width, highlight=False, emoji=False)
     console.print(render(report, **options))
     assert isinstance(console.file, io.StringIO)
@@ -27,7 +27,7 @@ def text(report: Report, *, width: int = 200, **options: Any) -> str:
 
 
 def test_the_first_lines_say_how_the_group_is() -> None:
-    """State, members, kind of rebalances; the last decision and its reason; lags."""
+    """State, members, protocol, the last decision with its reason, and lags are shown."""
     made = group(2)
     made.join("m2").round()
     lines = text(build(made.evidence())).splitlines()
@@ -43,7 +43,7 @@ def test_the_first_lines_say_how_the_group_is() -> None:
 
 
 def test_a_lag_that_is_not_known_is_not_shown_as_zero() -> None:
-    """Six source partitions with records: two of them committed, then none."""
+    """Of six source partitions with records, two have a committed offset, then none."""
     evidence = group(2).evidence()
     some = {place: at for place, at in evidence.committed.items() if place[1] < 2}
     shown = text(build(replace(evidence, committed=some)))
@@ -52,7 +52,7 @@ def test_a_lag_that_is_not_known_is_not_shown_as_zero() -> None:
 
 
 def test_a_restore_is_shown_with_the_seconds_that_are_left() -> None:
-    """By the worker's own rate; without one the records alone."""
+    """The worker's rate yields the seconds; without a rate only the records are shown."""
     made = group(2)
     for left_s, words in (
         (25.0, "ready, restores 12,000 (25 s)"),
@@ -63,7 +63,7 @@ def test_a_restore_is_shown_with_the_seconds_that_are_left() -> None:
 
 
 def test_each_member_has_its_state_and_its_partitions() -> None:
-    """The leader is marked; a silent worker is shown as such, with what it owns."""
+    """The leader is marked, and a silent worker is shown with its partitions."""
     made = group(2)
     shown = text(build(made.evidence(silent=["m1"])))
     assert "w0 (leader)" in shown
@@ -76,7 +76,7 @@ def test_each_member_has_its_state_and_its_partitions() -> None:
 
 
 def test_what_all_members_have_alike_is_said_once() -> None:
-    """What differs has a column of its own."""
+    """Differing properties have columns."""
     made = group(2)
     shown = text(build(made.evidence()))
     assert "all members: protocol cooperative, version 0.1.0, no rack, capacity 1" in shown
@@ -90,7 +90,7 @@ def test_what_all_members_have_alike_is_said_once() -> None:
 
 
 def test_waits_differences_and_problems_have_their_places() -> None:
-    """In this order, below the table."""
+    """The three lists follow the table in this order."""
     shown = text(build(replace(busy(), problems=("The brokers did not answer",))))
     at = [shown.index(title) for title in ("\nwaiting\n", "\nworkers differ in\n", "\nnot known\n")]
     assert at == sorted(at)
@@ -111,7 +111,7 @@ def test_waits_differences_and_problems_have_their_places() -> None:
 
 
 def test_partitions_are_listed_on_demand_with_their_copies() -> None:
-    """A lag that was not measured is an upper bound."""
+    """An unmeasured lag is shown as an upper bound."""
     made = group(2)
     evidence = made.evidence(silent=["m1"])
     report = build(replace(evidence, ends=dict.fromkeys(evidence.ends, 1234)))
@@ -122,14 +122,14 @@ def test_partitions_are_listed_on_demand_with_their_copies() -> None:
 
 
 def test_nothing_is_said_of_lags_while_nothing_is_known() -> None:
-    """No "all partitions processed" where nobody answered."""
+    """Without any answer the text does not claim that all partitions are processed."""
     shown = text(build(replace(rebalancing(group(2)), heard={})))
     assert "processed" not in shown
     assert "last decision: not reported by any member" in shown
 
 
 def test_a_screen_has_room_for_the_worst_members() -> None:
-    """The others are counted."""
+    """The remaining members are counted."""
     made = group(9)
     broken = heard(made, "m4", not_ready=("2 partitions stand still",))
     report = build(made.evidence(silent=["m7"], heard=broken))
@@ -140,7 +140,7 @@ def test_a_screen_has_room_for_the_worst_members() -> None:
 
 
 def test_markup_of_a_stranger_is_shown_and_not_obeyed() -> None:
-    """A host that is called like one of rich's styles."""
+    """The host has the name of one of rich's styles."""
     made = group(2)
     shown = text(build(made.evidence(heard=heard(made, "m1", host="[red]x[/red]"))))
     assert "[red]x[/red]" in shown
@@ -161,7 +161,7 @@ def test_markup_of_a_stranger_is_shown_and_not_obeyed() -> None:
     ],
 )
 def test_partitions_are_told_in_few_words(numbers: dict[str, tuple[int, ...]], words: str) -> None:
-    """Topics with the same numbers together, tables by their names; Faust's leader topic is no work."""
+    """Topics with equal numbers share an entry, tables have short names, the leader topic is hidden."""
     assert partitions(numbers, "shop") == words
 
 
@@ -170,12 +170,12 @@ def test_partitions_are_told_in_few_words(numbers: dict[str, tuple[int, ...]], w
     [(0, "0 s"), (9.96, "10.0 s"), (59.4, "59 s"), (7200, "2 h"), (86_400, "1 d")],
 )
 def test_times_are_told_in_units_of_people(seconds: float, words: str) -> None:
-    """Two units at most."""
+    """A time has at most two units."""
     assert span(seconds) == words
 
 
 def test_the_second_of_two_rounds_has_the_reason_of_the_first() -> None:
-    """An incident has one cause."""
+    """Both rounds of an incident have the same cause."""
     made = group(2)
     made.join("m2").round()
     decision = build(made.evidence()).decision

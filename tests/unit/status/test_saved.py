@@ -1,4 +1,4 @@
-"""Looks that were saved: read back as they were; what is something else is refused with its line."""
+"""Saved looks: read back unchanged; foreign content is refused with its line number."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def report_at(seconds: float) -> Report:
 
 
 def saved(folder: Path, *lines: str) -> Path:
-    """A file of these lines."""
+    """Write a file with these lines."""
     file = folder / "looks.jsonl"
     file.write_text("".join(f"{line}\n" for line in lines))
     return file
 
 
 def test_a_report_with_something_in_every_part_is_read_as_it_was(tmp_path: Path) -> None:
-    """Every key, every kind of value."""
+    """The report has every key and every kind of value."""
     report = build(with_all())
     assert read_saved(saved(tmp_path, dumps(report))).looks == (report,)
 
 
 def test_looks_are_by_time_and_rounds_stand_between_them(tmp_path: Path) -> None:
-    """A file may be put together of several; empty lines count nothing."""
+    """A file may be a concatenation of several; empty lines are ignored."""
     told = RoundTold(generation=4, at=AT)
     rounds = encode_document(Rounds(app="shop", rounds=(told,))).decode()
     first, last = report_at(0), report_at(9)
@@ -56,7 +56,7 @@ def test_a_key_of_a_later_version_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_a_last_line_that_was_cut_off_is_passed_over(tmp_path: Path) -> None:
-    """Whoever recorded was ended with Ctrl-C. A first one leaves nothing to show."""
+    """Ctrl-C cuts a line short. If the only line is cut, no look is left to show."""
     file, line = saved(tmp_path, dumps(report_at(0))), dumps(report_at(2))
     whole = file.read_text()
     file.write_text(whole + line[: len(line) // 2])
@@ -79,18 +79,18 @@ def test_a_last_line_that_was_cut_off_is_passed_over(tmp_path: Path) -> None:
 def test_what_is_something_else_is_refused_with_its_line(
     tmp_path: Path, lines: tuple[str, ...], reason: str
 ) -> None:
-    """Also a cut line with others behind it."""
+    """A cut line that is followed by further lines is refused too."""
     with pytest.raises(ConfigError, match=reason):
         read_saved(saved(tmp_path, *lines))
 
 
 def command(*arguments: str | Path) -> Result:
-    """``faust-assigner status`` in this process."""
+    """Run ``faust-assigner status`` in this process."""
     return CliRunner(env={"COLUMNS": "200"}).invoke(main, ["status", *map(str, arguments)])
 
 
 def test_the_command_shows_the_newest_look_and_when_it_was(tmp_path: Path) -> None:
-    """The rest is what it printed then; ``--json`` gives the object back."""
+    """The text is that of a live look; ``--json`` returns the saved object."""
     file = saved(tmp_path, dumps(report_at(9)), dumps(report_at(0)))
     first, rest = command("--from", file).stdout.split("\n", 1)
     assert first == f"saved at 2026-11-21 03:40:31 UTC in {file}; this is not the current state"
@@ -102,7 +102,7 @@ def test_the_command_shows_the_newest_look_and_when_it_was(tmp_path: Path) -> No
 
 
 def test_the_command_takes_a_group_or_a_file(tmp_path: Path) -> None:
-    """Not both, not neither; and a file is not watched."""
+    """A group and a file exclude each other, one is required, and a file cannot be watched."""
     file = saved(tmp_path, dumps(report_at(0)))
     for arguments, reason in (
         ((), "give --bootstrap B --group APP, or --from FILE"),
@@ -115,7 +115,7 @@ def test_the_command_takes_a_group_or_a_file(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_look_is_one_line() -> None:
-    """Not a traceback."""
+    """The error has no traceback."""
     done = command("--from", __file__)
     assert done.exit_code == 2
     assert done.output.startswith("faust-assigner: ")

@@ -1,4 +1,4 @@
-"""The report as JSON is what its schema says, and the page about it is the schema's."""
+"""The report as JSON conforms to its schema, and the reference page matches the schema."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ CLASSES = {
 
 
 def as_json(evidence: Evidence) -> Any:
-    """What the command prints."""
+    """The JSON that the command prints."""
     return json.loads(dumps(build(evidence)))
 
 
 def busy() -> Evidence:
-    """A look with something in every part of the report."""
+    """A look with content in every part of the report."""
     made = group(2)
     made.end = 100_000
     made.round()
@@ -57,7 +57,7 @@ def busy() -> Evidence:
 
 @pytest.mark.parametrize("look", ["busy", "rebalancing", "nobody answers"])
 def test_the_report_is_valid(look: str) -> None:
-    """In rest, during a rebalance, and where next to nothing is known."""
+    """The cases: a settled group, a rebalance, and a group without any answer."""
     evidence = busy()
     if look == "rebalancing":
         evidence = rebalancing(group(2))
@@ -67,7 +67,7 @@ def test_the_report_is_valid(look: str) -> None:
 
 
 def test_the_busy_report_has_every_part() -> None:
-    """So that the test above validates each of them."""
+    """Otherwise the test above would not validate every part."""
     found = as_json(busy())
     for part in ("decision", "members", "partitions", "waits", "differences"):
         assert found[part], part
@@ -78,7 +78,7 @@ def test_the_busy_report_has_every_part() -> None:
 
 @pytest.mark.parametrize("name", sorted(CLASSES))
 def test_the_schema_names_every_field_and_no_other(name: str) -> None:
-    """All of them are required."""
+    """Every field is required."""
     schema = page.schema()
     definition = schema["$defs"][name] if name else schema
     fields = {field.name for field in dataclasses.fields(CLASSES[name])}
@@ -86,7 +86,7 @@ def test_the_schema_names_every_field_and_no_other(name: str) -> None:
 
 
 def test_a_report_of_another_shape_is_not_valid() -> None:
-    """The schema can tell."""
+    """The schema refuses missing and wrong fields."""
     wrong = as_json(busy())
     wrong["members"][0]["actives"]["orders"] = ["0"]
     with pytest.raises(jsonschema.ValidationError):

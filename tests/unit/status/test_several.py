@@ -1,4 +1,4 @@
-"""Reports with several of everything: waits of two workers, silent peers, files of two groups."""
+"""Reports with several entries of each kind: waits of two workers, silent peers, files of two groups."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ REBALANCE, SESSION = "broker_rebalance_timeout", "broker_session_timeout"
 
 
 def moving(statuses: dict[str, WorkerStatus | None], **more: Any) -> Evidence:
-    """A group in a rebalance: workers by name at ``http://NAME``; None is a silent one."""
+    """A group in a rebalance, with workers by name at ``http://NAME``; None stands for a silent worker."""
     members = tuple(described(f"m-{name}", instance_id=name) for name in statuses)
     return Evidence(
         group=DescribedGroup(group_id="shop", state="PreparingRebalance", members=members),
@@ -65,7 +65,7 @@ def status(**more: Any) -> WorkerStatus:
 
 
 def test_every_wait_of_every_worker_is_listed_by_kind_then_by_worker_then_by_reason() -> None:
-    """The group's own wait comes first; places, owners and lags of several are joined."""
+    """The group's wait comes first; topics, owners and lags are joined."""
     x = status(
         round_age_s=4.0,
         is_rebalancing=True,
@@ -149,7 +149,7 @@ def test_every_wait_of_every_worker_is_listed_by_kind_then_by_worker_then_by_rea
 
 
 def test_a_rebalance_in_which_all_rejoin_waits_for_the_rest() -> None:
-    """No limit is known, and no age."""
+    """The limit and the age are unknown."""
     found = build(moving({"x": status(is_rebalancing=True)})).waits
     text = "a rebalance is in progress: the group waits for members to rejoin"
     assert found == (Waiting(kind="rebalance", member=None, text=text, seconds=None),)
@@ -165,12 +165,12 @@ def test_a_rebalance_in_which_all_rejoin_waits_for_the_rest() -> None:
     ],
 )
 def test_the_largest_limit_of_all_workers_counts(values: tuple[str, ...], largest: Any) -> None:
-    """Whatever its place."""
+    """The position of the value does not matter."""
     assert _largest([view(), *(answering(t=one) for one in values), view()], "t") == largest
 
 
 def test_silent_peers_without_a_member_are_all_shown() -> None:
-    """A peer that answers, and a peer that is a member's, are not."""
+    """Peers that answer and peers of members are not listed."""
     evidence = moving(
         {"x": status()},
         peers=[Peer(url=f"http://{name}:1") for name in ("q", "p", "x2")] + [Peer(url="http://x")],
@@ -188,14 +188,14 @@ def test_silent_peers_without_a_member_are_all_shown() -> None:
 
 
 def test_only_without_any_answer_a_worker_has_to_be_named() -> None:
-    """The last of three workers answers."""
+    """The last of three workers answers, so --worker is not suggested."""
     for last, is_needed in ((status(), False), (None, True)):
         found = build(moving({"x": None, "y": None, "z": last}))
         assert any("--worker" in one for one in found.problems) is is_needed
 
 
 def test_the_part_of_a_member_in_the_groups_record_is_counted_in_bytes() -> None:
-    """Metadata, assignment, twice the id, and the rest of the entry."""
+    """The size counts metadata, assignment, the id twice, and the remaining fields."""
     member = SimpleNamespace(
         member_id="m" * 9,
         client_id="c",
@@ -224,7 +224,7 @@ def test_the_part_of_a_member_in_the_groups_record_is_counted_in_bytes() -> None
 
 
 def test_a_file_keeps_all_rounds_of_all_its_lines(tmp_path: Path) -> None:
-    """Of two documents with two rounds each, in their order."""
+    """Two documents with two rounds each keep their order."""
     told = [RoundTold(generation=n, at=1.0) for n in range(4)]
     file = tmp_path / "looks.jsonl"
     lines = [
@@ -238,7 +238,7 @@ def test_a_file_keeps_all_rounds_of_all_its_lines(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("other", ["a look", "rounds"])
 def test_a_later_line_of_another_group_is_refused(tmp_path: Path, other: str) -> None:
-    """Whatever kind of line it is."""
+    """The line may be a look or a list of rounds."""
     first = build(moving({"x": status()}))
     lines = [dumps(first), encode_document(Rounds(app="shop")).decode()]
     lines.append(
@@ -253,7 +253,7 @@ def test_a_later_line_of_another_group_is_refused(tmp_path: Path, other: str) ->
 
 
 def test_a_described_member_without_an_answer_has_nothing() -> None:
-    """Neither partitions nor copies, and no URL."""
+    """The member has no partitions, no copies and no URL."""
     found = DescribedMember(member_id="m", client_id="c", address="a")
     assert (found.actives, found.copies, found.url, found.kind) == (
         {},
@@ -264,7 +264,7 @@ def test_a_described_member_without_an_answer_has_nothing() -> None:
 
 
 def test_a_member_is_at_the_url_that_answers_for_it_and_not_at_a_remembered_one() -> None:
-    """It was restarted at a different address, and the coordinator hides its URL."""
+    """The member restarted at a new address, and the coordinator hides its URL."""
     base = moving({"x": None, "y": None})
     found = views_of(
         replace(
@@ -278,7 +278,7 @@ def test_a_member_is_at_the_url_that_answers_for_it_and_not_at_a_remembered_one(
 
 
 def test_what_no_member_has_told_is_unknown_in_the_totals() -> None:
-    """Without a decision the number of tasks off their target is unknown, and not zero."""
+    """Without a decision the number of tasks off their target is unknown, not zero."""
     found = build(moving({"x": status(), "y": None}))
     assert (found.decision, found.totals.off_target) == (None, None)
     assert (found.totals.members, found.totals.answered, found.totals.ready) == (
@@ -289,7 +289,7 @@ def test_what_no_member_has_told_is_unknown_in_the_totals() -> None:
 
 
 def test_a_worker_that_cannot_be_reached_is_as_lost_as_a_silent_one() -> None:
-    """A group that moves waits for it; a group at rest waits for its session to end."""
+    """A rebalancing group waits for the worker; a settled group waits for its session timeout."""
     gone = Heard(answer=UNREACHABLE, detail="refused")
     base = moving({"x": status(is_rebalancing=True), "y": None})
     found = replace(base, heard={**base.heard, "http://y": gone})

@@ -1,4 +1,4 @@
-"""The report as text, with several members: the worst first, equal properties once, names, colours."""
+"""The report as text with several members: order by severity, equal properties, names, colours."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.unit.status.test_several import moving, status
 
 
 def member(name: str, **more: Any) -> MemberReport:
-    """A member that is ready."""
+    """A ready member."""
     evidence = moving({name: status()})
     (found,) = build(evidence).members
     return replace(found, **{"ready": True, **more})
@@ -49,7 +49,7 @@ def member(name: str, **more: Any) -> MemberReport:
     ],
 )
 def test_the_state_of_a_member_is_its_worst_news(more: dict[str, Any], found: Any) -> None:
-    """In the order of the cases."""
+    """The cases are ordered by severity."""
     assert condition(member("x", **more)) == found
 
 
@@ -59,7 +59,7 @@ def report(*members: MemberReport, **more: Any) -> Report:
 
 
 def printed(found: Report, *, colours: bool = False, **options: Any) -> str:
-    """The text, in a pipe or on a terminal."""
+    """The text for a pipe or a terminal."""
     console = Console(
         file=io.StringIO(),
         width=200,
@@ -75,7 +75,7 @@ def printed(found: Report, *, colours: bool = False, **options: Any) -> str:
 
 
 def test_a_short_screen_shows_the_worst_members_by_name_within_a_rank() -> None:
-    """Lost, not live or ready, restoring, the rest; as many as there is room for."""
+    """The order is lost, not live or ready, restoring, rest; the screen's height limits the rows."""
     members = (
         member("a"),
         member("b", answer=NOT_ASKED),
@@ -116,7 +116,7 @@ def test_a_short_screen_shows_the_worst_members_by_name_within_a_rank() -> None:
 def test_equal_properties_are_told_once_and_others_have_a_column(
     properties: tuple[dict[str, Any], ...], alike: str, columns: list[str]
 ) -> None:
-    """An unknown version or capacity of all members is not told; a missing rack is."""
+    """A common unknown version or capacity is left out, but a missing rack is mentioned."""
     shown = printed(report(*(member(f"m{n}", **one) for n, one in enumerate(properties))))
     (line,) = re.findall(r"^all members: (.*)$", shown, re.MULTILINE)
     head = next(line for line in shown.splitlines() if line.startswith("member "))
@@ -124,7 +124,7 @@ def test_equal_properties_are_told_once_and_others_have_a_column(
 
 
 def test_a_member_is_named_with_its_host_its_address_and_its_instance_id() -> None:
-    """As far as its name does not say it."""
+    """A fact that the name contains already is left out."""
     members = (
         member("h1:6066", url="http://h1:6066/", host="h1", instance_id=None),
         member("shop-1", url="", address="10.0.0.9", host="pod", instance_id="shop-1"),
@@ -142,14 +142,14 @@ def test_a_member_is_named_with_its_host_its_address_and_its_instance_id() -> No
 
 
 def test_a_setting_is_shown_with_its_most_common_value_first() -> None:
-    """Then by value."""
+    """Equally common values are in alphabetical order."""
     values = {"a": ("w1",), "c": ("w3", "w4"), "b": ("w2",)}
     shown = printed(report(member("x"), differences=(Difference(name="S", values=values),)))
     assert "  S: c on w3, w4; a on w1; b on w2" in shown
 
 
 def colour_of(words: str, shown: str) -> str | None:
-    """The colour of words on a terminal."""
+    """The colour of these words on a terminal."""
     found = re.search(r"\x1b\[([0-9;]*)m" + re.escape(words), shown)
     return None if found is None else found[1].rpartition(";")[2]
 
@@ -158,7 +158,7 @@ GREEN, YELLOW, RED = "32", "33", "31"
 
 
 def test_what_is_amiss_is_yellow_or_red_on_a_terminal() -> None:
-    """What is well is green or has no colour."""
+    """Healthy values are green or have no colour."""
     base = report(
         member("a"), member("b", is_leaving=True), member("c", not_live=("x",)),
         state="Odd", is_settled=False,
@@ -187,7 +187,7 @@ def test_what_is_amiss_is_yellow_or_red_on_a_terminal() -> None:
     ],
 )
 def test_a_time_has_at_most_two_units(seconds: float, words: str) -> None:
-    """The smaller one is rounded down."""
+    """The smaller unit is rounded down."""
     assert span(seconds) == words
 
 
@@ -198,7 +198,7 @@ def test_a_time_has_at_most_two_units(seconds: float, words: str) -> None:
 def test_a_lag_in_time_is_shown_beside_missing_records_only(
     records: int | None, seconds: float, shown: str
 ) -> None:
-    """A copy that lacks nothing is not late, whenever it caught up."""
+    """A copy that lacks no record is not late, whenever it caught up."""
     one = member("x", standby_lag=records, standby_lag_s=seconds, lag=5)
     line = next(line for line in printed(report(one)).splitlines() if line.startswith("x "))
     assert re.split(r" {2,}", line.strip())[-1] == shown

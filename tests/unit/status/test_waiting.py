@@ -1,4 +1,4 @@
-"""What waits for what: each kind of wait is named with who waits, for what, and for how long."""
+"""The waits of a group: each names the waiting member, the reason and the duration."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tests.unit.status.test_build import heard, rebalancing
 
 
 def waits(report: Report, kind: str) -> list[Waiting]:
-    """Those of one kind."""
+    """The waits of this kind."""
     return [wait for wait in report.waits if wait.kind == kind]
 
 
 def test_a_group_at_rest_waits_for_nothing() -> None:
-    """No line at all."""
+    """The report has no waits."""
     assert build(group(3).evidence()).waits == ()
 
 
 def test_a_warm_up_waits_for_its_copy_and_names_the_owner() -> None:
-    """The newcomer lacks the whole log of each partition that is to come to it."""
+    """The new member lacks the complete changelog of each partition that it will take over."""
     made = group(2)
     made.end = 100_000
     made.round()
@@ -46,7 +46,7 @@ def test_a_warm_up_waits_for_its_copy_and_names_the_owner() -> None:
 
 
 def test_a_silent_member_may_have_the_longest_session_of_those_that_answer() -> None:
-    """Its own session timeout is not known; a shorter one would promise too much."""
+    """Its session timeout is unknown; a shorter value would be too optimistic."""
     made = group(3)
     said = {
         url: one
@@ -58,7 +58,7 @@ def test_a_silent_member_may_have_the_longest_session_of_those_that_answer() -> 
 
 
 def test_a_promise_waits_for_the_owners_to_let_go() -> None:
-    """As in the first of two cooperative rounds."""
+    """The owners have not yet revoked, as after the first of two cooperative rounds."""
     made = group(2)
     for name in made.claims:
         made.claims[name] = replace(made.claims[name], holds=True)
@@ -70,7 +70,7 @@ def test_a_promise_waits_for_the_owners_to_let_go() -> None:
 
 
 def test_a_partition_that_stands_still_says_why() -> None:
-    """With the reason in words; a restore with what remains and when it ends."""
+    """The text has the reason; for a restore also the remaining records and time."""
     made = group(2)
     still = tuple(
         Standstill(topic="orders", partition=p, reason="restoring", seconds=12.0 + p)
@@ -91,7 +91,7 @@ def test_a_partition_that_stands_still_says_why() -> None:
 
 
 def test_a_rebalance_waits_for_the_members_that_do_not_answer() -> None:
-    """They are the first suspects; the limit is the largest that a worker has."""
+    """Silent members are listed; the limit is the largest rebalance timeout of a worker."""
     made = group(3)
     busy = heard(made, "m0", is_rebalancing=True, round_age_s=20.0)
     busy |= heard(made, "m2", is_rebalancing=True, round_age_s=12.0)
@@ -108,7 +108,7 @@ def test_a_rebalance_waits_for_the_members_that_do_not_answer() -> None:
 
 
 def test_a_rebalance_names_a_worker_that_has_not_begun_to_rejoin() -> None:
-    """It answers, and is busy with something else."""
+    """The worker answers but is busy."""
     made = group(2)
     busy = heard(made, "m0", is_rebalancing=True, round_age_s=20.0)
     (wait,) = waits(build(rebalancing(made, heard=busy)), "rebalance")
@@ -116,7 +116,7 @@ def test_a_rebalance_names_a_worker_that_has_not_begun_to_rejoin() -> None:
 
 
 def test_the_second_half_of_a_rebalance_waits_for_the_leader() -> None:
-    """All have joined."""
+    """All members have joined."""
     made = group(2)
     evidence = rebalancing(made)
     evidence = replace(evidence, group=replace(evidence.group, state="CompletingRebalance"))
@@ -126,7 +126,7 @@ def test_the_second_half_of_a_rebalance_waits_for_the_leader() -> None:
 
 @pytest.mark.parametrize("settled", [True, False])
 def test_a_silent_worker_is_awaited_by_the_group(settled: bool) -> None:
-    """Until its session ends; during a rebalance the line about the round says it."""
+    """The wait ends with the session; during a rebalance the rebalance's line covers it."""
     made = group(2)
     evidence = made.evidence(silent=["m1"]) if settled else rebalancing(made, silent=["m1"])
     found = waits(build(evidence), "answer")
@@ -137,7 +137,7 @@ def test_a_silent_worker_is_awaited_by_the_group(settled: bool) -> None:
 
 
 def test_a_worker_says_what_it_waits_for_and_that_it_stops() -> None:
-    """Commits, revocations; a hand-over of everything."""
+    """The waits: a commit, and a hand-over of all partitions."""
     made = group(2)
     wait = WaitUnderWay(what="The commit", step="the delivery of sent records", seconds=4.0)
     report = build(made.evidence(heard=heard(made, "m0", waits=(wait,), is_leaving=True)))
@@ -149,7 +149,7 @@ def test_a_worker_says_what_it_waits_for_and_that_it_stops() -> None:
 
 
 def test_an_unknown_reason_is_shown_as_it_is() -> None:
-    """As a later version may have."""
+    """A later version may have further reasons."""
     made: MadeGroup = group(2)
     still = Standstill(topic="orders", partition=0, reason="new word", seconds=1.0)
     report = build(made.evidence(heard=heard(made, "m0", standing=(still,))))

@@ -47,7 +47,7 @@ OUTCOME = Outcome(
 
 
 def runs(**claims: Any) -> dict[str, Runs]:
-    """Topic -> runs."""
+    """Map topics to runs."""
     return {topic: Runs.of(numbers) for topic, numbers in claims.items()}
 
 
@@ -179,7 +179,7 @@ HERE = Path(__file__).parent
 
 
 def report_of() -> str:
-    """The report as JSON, a member or partition in a line."""
+    """The report as JSON, with a line per member or partition."""
     parts = []
     for key, value in json.loads(dumps(build(look()))).items():
         rows = value if isinstance(value, list) and value and isinstance(value[0], dict) else None
@@ -198,12 +198,12 @@ def text_of() -> str:
 
 
 def test_every_value_of_a_look_has_its_place_in_the_report() -> None:
-    """Members by name, partitions by topic and number, the waits of the group before those of members."""
+    """Members are sorted by name, partitions by topic and number; the group's waits come first."""
     assert report_of() == (HERE / "whole.json").read_text(encoding="utf-8")
 
 
 def test_every_value_of_a_report_has_its_place_in_the_text() -> None:
-    """The members with a column for each difference, all partitions, waits, differences and gaps."""
+    """The text has columns for differing properties, all partitions, waits, differences and problems."""
     assert text_of() == (HERE / "whole.txt").read_text(encoding="utf-8")
 
 

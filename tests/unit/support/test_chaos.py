@@ -1,4 +1,4 @@
-"""What a chaos run draws, and what its sink finds, without its processes."""
+"""The faults drawn for a chaos run, and the checks of its sink, without any process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _book(*said: Written) -> Book:
 
 
 def test_a_late_write_under_a_lower_epoch_is_refused_and_is_no_fault() -> None:
-    """Its process stood between its check and the write while another one became the owner."""
+    """The process was paused between check and write, while the next process became the owner."""
     book = _book(
         _written("a", 1, 5, received=1.0),
         _written("b", 1, 7, received=20.0),
@@ -32,20 +32,20 @@ def test_a_late_write_under_a_lower_epoch_is_refused_and_is_no_fault() -> None:
 
 
 def test_a_write_that_is_refused_right_after_its_check_is_two_owners_at_a_time() -> None:
-    """In strict mode the process was sure of its partition while the next owner wrote already."""
+    """In strict mode the process still believed in its lease while the next owner already wrote."""
     book = _book(_written("b", 1, 7, received=20.0), _written("a", 1, 5, received=20.5, age=0.1))
     assert [fault.partition(":")[0] for fault in book.faults] == ["two owners at a time"]
 
 
 @pytest.mark.parametrize("other", [("a", 2), ("b", 1)])
 def test_two_processes_in_one_epoch_are_found(other: tuple[str, int]) -> None:
-    """Of one name or of two: the sink takes both, and cannot tell them apart."""
+    """With equal epochs the sink accepts both writes, of one consumer name or of two."""
     book = _book(_written("a", 1, 5, received=1.0), _written(*other, 5, received=2.0))
     assert [fault.partition(":")[0] for fault in book.faults] == ["two processes in one epoch"]
 
 
 def test_a_process_that_writes_after_its_successor_is_found_whatever_its_epoch() -> None:
-    """Epochs alone would take it: a replaced process must not be granted anything again."""
+    """The epochs allow the write, but a replaced process must not be granted a partition again."""
     book = _book(
         _written("a", 1, 5, received=1.0),
         _written("a", 2, 6, received=2.0),
@@ -55,12 +55,12 @@ def test_a_process_that_writes_after_its_successor_is_found_whatever_its_epoch()
 
 
 def test_an_owner_that_goes_on_under_a_new_epoch_is_no_fault() -> None:
-    """The same process may be granted a partition again."""
+    """The process may be granted the same partition again."""
     assert _book(_written("a", 1, 5, received=1.0), _written("a", 1, 8, received=2.0)).faults == []
 
 
 def test_a_partition_counts_as_owned_when_it_was_written_to_lately_and_after_the_fault() -> None:
-    """A write of before the fault, or one that no other follows, is not enough."""
+    """The last write must follow the fault, and be recent."""
     book = _book(_written("a", 1, 5, received=10.0))
     assert book.silent(9.0, 10.5) == []
     assert book.silent(10.0, 10.5) == [0]
@@ -68,7 +68,7 @@ def test_a_partition_counts_as_owned_when_it_was_written_to_lately_and_after_the
 
 
 def test_a_seed_plays_the_same_faults_each_time_and_a_run_has_all_kinds() -> None:
-    """Each round has a fault of a consumer; consumers of one round differ."""
+    """Each round has a consumer fault, and its consumer faults hit different consumers."""
     played = list(islice(rounds(3, 7), 200))
     assert played == list(islice(rounds(3, 7), 200))
     assert played != list(islice(rounds(4, 7), 200))

@@ -1,4 +1,4 @@
-"""What is put down to the machine is the machine's: who only waits is not excused."""
+"""Time spent in the processor's queue is blamed on the machine; waiting time is not excused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WATCHED_S = 0.5
 
 @pytest.fixture
 def rivals() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Two processes that want the same processor all the time."""
+    """Two processes that each use the same processor fully."""
     place = min(os.sched_getaffinity(0))
     running = [subprocess.Popen([sys.executable, "-c", _BUSY % place]) for _ in range(2)]
     yield running
@@ -32,7 +32,7 @@ def rivals() -> Iterator[list[subprocess.Popen[bytes]]]:
 async def test_rivals_for_a_processor_stand_in_its_queue_and_stopped_ones_do_not(
     rivals: list[subprocess.Popen[bytes]],
 ) -> None:
-    """The two share it: together they stand there all the time; stopped, they want nothing."""
+    """Two busy processes on one processor queue all the time; stopped processes do not queue."""
     ids = [one.pid for one in rivals]
     await asyncio.sleep(0.5)
     async with machine(ids) as taken:
@@ -47,7 +47,7 @@ async def test_rivals_for_a_processor_stand_in_its_queue_and_stopped_ones_do_not
 
 
 async def test_what_takes_too_long_by_itself_is_too_long() -> None:
-    """A wait is no queue."""
+    """Sleeping is not queueing."""
     with pytest.raises(AssertionError, match="are allowed"):
         async with within(0.05, "a wait", [], spare_s=30.0):
             await asyncio.sleep(1.0)

@@ -1,4 +1,4 @@
-"""Tests of one server run in one process: a second one would start a second server."""
+"""Tests of one xdist group run in one process, as a second process would start a second server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_alone(n):
 
 
 def test_a_group_stays_in_one_process_and_the_rest_is_dealt_out(tmp_path: Path) -> None:
-    """Seen in what each worker says it ran."""
+    """Parsed from the worker names in pytest's verbose output."""
     (tmp_path / "test_it.py").write_text(FILE)
     done = subprocess.run(
         [

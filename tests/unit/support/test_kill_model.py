@@ -1,4 +1,4 @@
-"""The model of ``make kills`` tells a right log from a wrong one."""
+"""The model of ``make kills`` distinguishes a correct log from a wrong log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def load() -> Load:
 def log(
     monkeypatch: pytest.MonkeyPatch, *, offsets: tuple[int, int] = (2, 2), **topics: ROWS
 ) -> None:
-    """A broker with these topics over the right ones, and the offsets of both groups."""
+    """Fake a broker with correct topics, except ``topics``, and both groups' offsets."""
     right: dict[str, ROWS] = {
         "plain": [(0, b"", b"0"), (3, b"", b"1"), (4, b"", b"2")],
         "table": [(0, b"key-0", b"0"), (1, b"key-0", b"1")],
@@ -45,7 +45,7 @@ def log(
 
 
 def test_a_right_log_has_no_differences(monkeypatch: pytest.MonkeyPatch, load: Load) -> None:
-    """A record and a commit beyond the acknowledged ones are right: their answers were lost."""
+    """A record or a commit past the acknowledged ones is correct: only its answer was lost."""
     for commits in (2, 3):
         log(monkeypatch, offsets=(2, commits))
         assert differences(load, Follower("127.0.0.1:1", [load])) == []
@@ -70,7 +70,7 @@ def test_a_right_log_has_no_differences(monkeypatch: pytest.MonkeyPatch, load: L
 def test_a_wrong_topic_is_a_difference(
     monkeypatch: pytest.MonkeyPatch, load: Load, topic: str, rows: ROWS, text: str
 ) -> None:
-    """A loss, a repetition, an old value, an aborted record."""
+    """The cases: a lost record, a repeated record, an old value, an aborted record."""
     log(monkeypatch, **{topic: rows})
     found = differences(load, Follower("127.0.0.1:1", [load]))
     assert any(text in line for line in found), found
@@ -80,14 +80,14 @@ def test_a_wrong_topic_is_a_difference(
 def test_a_commit_outside_the_acknowledged_and_the_tried_one_is_a_difference(
     monkeypatch: pytest.MonkeyPatch, load: Load, commits: int
 ) -> None:
-    """It went back, or it was never sent."""
+    """The commit is behind the acknowledged offset, or beyond each offset that was sent."""
     log(monkeypatch, offsets=(2, commits))
     (line,) = differences(load, Follower("127.0.0.1:1", [load]))
     assert "is committed" in line
 
 
 def test_the_follower_reports_gaps_repetitions_and_aborted_records(load: Load) -> None:
-    """And no record that comes in its order."""
+    """Records that arrive in order are not reported."""
     follower = Follower("127.0.0.1:1", [load])
     for offset, value in enumerate((b"0", b"1")):
         follower.take("out-aiokafka", offset, value)
@@ -100,7 +100,7 @@ def test_the_follower_reports_gaps_repetitions_and_aborted_records(load: Load) -
 def test_a_call_of_librdkafka_that_ignores_its_deadline_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The outcome of such a call is unknown, and its thread does not keep the load from going on."""
+    """The outcome of such a call is unknown, and its thread does not block the load."""
     monkeypatch.setattr(kill_clients, "CALL_S", 0.0)
     monkeypatch.setattr(kill_clients, "SLACK_S", 0.05)
     client, ended = object.__new__(kill_clients.Librdkafka), threading.Event()

@@ -1,4 +1,4 @@
-"""Planted leaks: the plugin fails the test that leaves something behind, and no other."""
+"""Planted leaks: the plugin fails exactly the tests that leave threads, tasks or processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("planted leaks")  # one run of them for all
+pytestmark = pytest.mark.xdist_group("planted leaks")  # all tests here share a single pytest run
 ROOT = Path(__file__).resolve().parents[3]
 PLANTED = '''
 import asyncio, atexit, os, signal, socket, subprocess, sys, threading
@@ -97,7 +97,7 @@ def test_is_last_to_use_a_server_that_nobody_stops(unstopped):
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What pytest says of the planted file."""
+    """Run the planted file and return pytest's report."""
     folder = tmp_path_factory.mktemp("planted")
     (folder / "test_planted.py").write_text(PLANTED)
     (folder / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
@@ -140,7 +140,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_planted_leak_is_named_in_the_test_that_left_it(
     outcome: str, test: str, what: str
 ) -> None:
-    """Its own section of the report says what is still there."""
+    """The test's own section of the report lists the leak."""
     title = rf"^_+ (?:ERROR at teardown of )?test_{test} _+$"
     section = re.search(rf"{title}(.*?)^[_=]{{5}}", outcome, re.M | re.S)
     assert section, outcome
@@ -149,6 +149,6 @@ def test_a_planted_leak_is_named_in_the_test_that_left_it(
 
 @pytest.mark.parametrize("test", ["tidy_with_a_shared_server", "leaves_nothing_after_others_did"])
 def test_a_tidy_test_is_not_blamed(outcome: str, test: str) -> None:
-    """Neither for what the fixtures of its module keep, nor for what others left."""
+    """Neither its module's fixtures nor leaks of earlier tests count."""
     assert re.search(rf"^PASSED .*::test_{test}$", outcome, re.M), outcome
     assert not re.search(rf"^ERROR .*::test_{test}\b", outcome, re.M), outcome

@@ -1,4 +1,4 @@
-"""What a run says and does where Java is missing, and which tests get a second try."""
+"""The report and the exit code of a run without Java, and the tests that are repeated once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_that_fails_the_first_time(once=[]):
 
 
 def run(folder: Path, *arguments: str, ci: str = "") -> subprocess.CompletedProcess[str]:
-    """Pytest over the file on a machine whose PATH is empty."""
+    """Run pytest over the file on a machine whose PATH is empty."""
     (folder / "test_it.py").write_text(FILE)
     marks = "\n  ".join(("kafka:", "spark:", "slow:", "processes:"))
     (folder / "pytest.ini").write_text(f"[pytest]\naddopts = -raR\nmarkers =\n  {marks}\n")
@@ -77,7 +77,7 @@ def run(folder: Path, *arguments: str, ci: str = "") -> subprocess.CompletedProc
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_the_first_and_the_last_line_count_what_cannot_run(tmp_path: Path, workers: str) -> None:
-    """By part, with the reason; what was not asked for is not counted; the rest is run."""
+    """The counts are by part, with the reason; deselected tests do not count."""
     done = run(tmp_path, "-m", "not slow", "-n", workers)
     lines = done.stdout.splitlines()
     said = "CANNOT RUN HERE: 3 tests of kafka (java is not on PATH), 1 tests of spark (java is not on PATH)"
@@ -86,7 +86,7 @@ def test_the_first_and_the_last_line_count_what_cannot_run(tmp_path: Path, worke
 
 
 def test_under_ci_that_is_an_error(tmp_path: Path) -> None:
-    """Nobody reads a green run's lines there."""
+    """In CI, a skipped part could pass unnoticed."""
     done = run(tmp_path, ci="true")
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert done.stdout.startswith("CANNOT RUN HERE: 4 tests of kafka")
@@ -95,7 +95,7 @@ def test_under_ci_that_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_only_tests_of_real_parts_and_processes_are_tried_twice(tmp_path: Path) -> None:
-    """And the second try is listed."""
+    """The report lists the repeated test as RERUN."""
     done = run(tmp_path, "-n", "0")
     assert re.search(r"^RERUN .*::test_of_processes", done.stdout, re.M), done.stdout
     assert re.search(r"^FAILED .*::test_that_fails_the_first_time", done.stdout, re.M)
@@ -106,7 +106,7 @@ def test_only_tests_of_real_parts_and_processes_are_tried_twice(tmp_path: Path) 
 def test_a_browser_and_a_prometheus_are_named_where_they_are_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On PATH, unpacked in the cache, or to be fetched: each is enough."""
+    """A program on PATH, an unpacked one in the cache, or apt-get to fetch it: each is enough."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("FAUST_ASSIGNER_CACHE", str(tmp_path / "cache"))
     assert why_not("browser") == "no Chromium is on PATH"

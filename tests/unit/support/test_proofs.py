@@ -1,4 +1,4 @@
-"""What is proved of real processes can fail: each promise, broken once."""
+"""The checks of real processes can fail: each promise is broken once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _event(key: str, revision: int, value: bytes | None) -> Event:
 
 
 def _tap(*transactions: Transaction) -> Any:
-    """Of an instance that leads since revision 2, by a lease that was renewed at 0 s."""
+    """The transactions of an instance elected at revision 2, with its lease renewed at 0 s."""
     return SimpleNamespace(transactions=[_ELECTED, *transactions], renewals=[Renewal(0.0, 7)])
 
 
@@ -44,7 +44,7 @@ _GUARD, _OWN = Compare(ALL.leader, Field.MOD_REVISION, 2), absent(ALL.assignment
     ("compares", "faults"), [((_GUARD, _OWN), 0), ((_OWN,), 1), ((_GUARD,), 1)]
 )
 def test_a_transaction_without_a_compare_is_found(compares: Sequence[Compare], faults: int) -> None:
-    """C3: the leader's key, and the revision of what is written."""
+    """C3: a transaction compares the leader's key and the revision of each key that it writes."""
     assert len(without_compares([_tap(_gives(1.0, 3, compares))], ALL)) == faults
 
 
@@ -60,7 +60,7 @@ def test_a_transaction_without_a_compare_is_found(compares: Sequence[Compare], f
 def test_what_a_leader_does_after_its_term_is_found(
     asked: float, revision: int, faults: int
 ) -> None:
-    """C4: asked for after its lease, or carried out after its key had gone."""
+    """C4: requested after the lease's end, or executed after the deletion of the leader's key."""
     events = [_event(ALL.leader, 2, b"{}"), _event(ALL.leader, 4, None)]
     found = after_the_term(
         [_tap(_gives(asked, revision, (_GUARD, _OWN)))], events, ALL, TTL_S, late_s=1.0
@@ -82,7 +82,7 @@ def test_what_a_leader_does_after_its_term_is_found(
 def test_an_answer_that_fits_no_state_is_found(
     name: str, sent: float, refused: bool, faults: int
 ) -> None:
-    """C9: the hand-off began between 1.0 and 1.1 s; before there was none."""
+    """C9: the hand-off began between 1.0 and 1.1 s; before, the partition had no hand-off."""
     began = Transaction(
         1.0, 1.1, (_GUARD,), (Put(ALL.handoff(AT), codec.dump_handoff(HANDOFF)),), 3
     )

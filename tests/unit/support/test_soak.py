@@ -1,4 +1,4 @@
-"""What a soak draws, counts and compares, without its processes."""
+"""The faults drawn for a soak, its counts and its comparisons, without any process."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ MANY = [faults_of(7, number, WORKERS, broker_dies=True) for number in range(1, 4
 
 
 def test_a_seed_draws_the_same_faults_again() -> None:
-    """And another seed others."""
+    """A different seed draws different faults."""
     again = [faults_of(7, number, WORKERS, broker_dies=True) for number in range(1, 400)]
     assert again == MANY
     assert faults_of(8, 1, WORKERS, broker_dies=True) != MANY[0]
 
 
 def test_every_fault_comes_alone_and_with_another() -> None:
-    """Overlapping ones among them, never two of the whole group."""
+    """Some pairs of faults overlap, and no pair hits the whole group twice."""
     kinds = {**WORKER_FAULTS, **GROUP_FAULTS, **BROKER_DEATHS}.keys()
     assert {faults[0].kind for faults in MANY if len(faults) == 1} == kinds
     pairs = [faults for faults in MANY if len(faults) == 2]
@@ -46,14 +46,14 @@ def test_every_fault_comes_alone_and_with_another() -> None:
 
 
 def test_a_process_is_frozen_for_2_to_40_seconds() -> None:
-    """Of all lengths."""
+    """Short and long freezes are both drawn."""
     lasts = [fault.for_s for faults in MANY for fault in faults if fault.kind.startswith("freeze")]
     assert FREEZE_S[0] <= min(lasts) < 4
     assert 30 < max(lasts) <= FREEZE_S[1]
 
 
 def test_a_broker_that_may_not_die_is_only_frozen() -> None:
-    """As Kafka."""
+    """The same holds for a run on Kafka."""
     drawn = {
         fault.kind for n in range(400) for fault in faults_of(7, n, WORKERS, broker_dies=False)
     }
@@ -61,7 +61,7 @@ def test_a_broker_that_may_not_die_is_only_frozen() -> None:
 
 
 def test_events_overlap_and_nobody_has_two_at_once() -> None:
-    """All kinds are drawn; the same seed draws them again."""
+    """All kinds are drawn, and the same seed draws the same events again."""
     drawn = overlapping(3, 400, WORKERS, ("x", "y"))
     assert drawn == overlapping(3, 400, WORKERS, ("x", "y"))
     assert len(drawn) == 400
@@ -77,7 +77,7 @@ def test_events_overlap_and_nobody_has_two_at_once() -> None:
 
 @pytest.mark.parametrize("events", range(20, 120, 7))
 def test_a_journal_of_20_events_deploys_and_rolls_back(events: int) -> None:
-    """In turn, among the other faults; none begins within three events after the one before."""
+    """Deploy and rollback alternate, and at least three events separate two of them."""
     for seed in range(40):
         drawn = overlapping(seed, events, WORKERS, ("x", "y"))
         at = [number for number, fault in enumerate(drawn) if fault.kind in DEPLOYS]
@@ -89,13 +89,13 @@ def test_a_journal_of_20_events_deploys_and_rolls_back(events: int) -> None:
 
 
 def test_a_journal_of_less_than_20_events_has_no_deploy() -> None:
-    """Two would take up most of its time."""
+    """Two deploys would take up most of the run's time."""
     drawn = {fault.kind for seed in range(40) for fault in overlapping(seed, 19, WORKERS, ("x",))}
     assert not drawn & set(DEPLOYS)
 
 
 def test_progress_tells_holes_from_repeats() -> None:
-    """Partition 0: offset 1 is missing and 2 comes twice."""
+    """In partition 0, offset 1 is missing and offset 2 comes twice."""
     progress = Progress(2)
     progress.take("a", [(1.0, 0, 0), (2.0, 0, 2), (3.0, 1, 0)])
     assert not progress.flows_since(2.0)
@@ -107,7 +107,7 @@ def test_progress_tells_holes_from_repeats() -> None:
 
 
 def test_a_worker_is_idle_after_the_limit_without_work_or_excuse() -> None:
-    """One has worked, one was hindered a moment ago, one neither."""
+    """Worker a has worked, worker b was excused recently, worker c neither."""
     progress, idleness = Progress(1), Idleness(60.0)
     idleness.excuse(WORKERS, 0.0)
     progress.take("a", [(50.0, 0, 0)])
@@ -118,7 +118,7 @@ def test_a_worker_is_idle_after_the_limit_without_work_or_excuse() -> None:
 
 
 def test_outputs_that_miss_and_that_come_twice_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of three orders the second has no output and the third has two."""
+    """Of three orders, the second has no output and the third has two."""
 
     class Reader:
         def __init__(self, _: object) -> None:
@@ -135,7 +135,7 @@ def test_outputs_that_miss_and_that_come_twice_are_counted(monkeypatch: pytest.M
 
 
 def test_the_table_counts_each_group_once() -> None:
-    """A later comparison of a group includes the former; another seed is another group."""
+    """A later comparison of a group includes the earlier ones; each seed is a group of its own."""
     fault = Fault("kill", "a", 0.0, 1.0, signal.SIGKILL, 1)
     rows = [
         Row(1, 1, (fault,), rest_s=2.0, balance=Balance(10, 0, 0, 1, ()), kept=True),

@@ -1,4 +1,4 @@
-"""The lists kept of other projects' suites: what a line says, and what a run that differs is told."""
+"""The lists of foreign test suites: how a line is parsed, and how a differing run is reported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LINES = [
 
 
 def test_a_list_names_tests_and_the_reasons_they_owe() -> None:
-    """Names may hold blanks and colons."""
+    """Test names may contain blanks and colons."""
     assert parse(LINES) == {
         "a::one": Expectation("pass"),
         "a::two[x y]": Expectation("ours", "no transactions"),
@@ -31,13 +31,13 @@ def test_a_list_names_tests_and_the_reasons_they_owe() -> None:
 
 @pytest.mark.parametrize("line", ["skip a::one", "ours a::one", "pass b::one"])
 def test_a_line_without_sense_is_refused(line: str) -> None:
-    """An unknown word, a reason that is owed, a name for the second time."""
+    """The cases: an unknown word, a missing reason, a repeated name."""
     with pytest.raises(ValueError, match="one"):
         parse(["pass b::one", line])
 
 
 def test_a_run_as_the_list_says_differs_nowhere() -> None:
-    """On each broker for itself."""
+    """Each broker is compared only with its own expectations."""
     expected = parse(LINES)
     ours = {"a::one": "passed", "a::two[x y]": "failed", "a::three": "skipped"}
     assert differences(expected, ours, "ours") == []
@@ -54,14 +54,14 @@ def test_a_run_as_the_list_says_differs_nowhere() -> None:
     ],
 )  # fmt: skip
 def test_a_run_that_differs_is_named(change: dict[str, str], said: str) -> None:
-    """A test that passes now where the list excuses it is a difference as well."""
+    """A pass is a difference too, if the list expects a failure."""
     came = {"a::one": "passed", "a::two[x y]": "failed", "a::three": "failed"}
     assert differences(parse(LINES), came | change, "ours") == [said]
 
 
 @pytest.mark.parametrize("outcome", ["passed", "failed"])
 def test_what_is_left_to_the_moment_is_no_difference(outcome: str) -> None:
-    """But it must have been run."""
+    """A test marked ``either`` must still run."""
     expected = parse(["either a::one: a race of its own"])
     assert differences(expected, {"a::one": outcome}, "kafka") == []
     assert differences(expected, {}, "ours") == [
@@ -70,7 +70,7 @@ def test_what_is_left_to_the_moment_is_no_difference(outcome: str) -> None:
 
 
 def test_librdkafkas_report_is_read_though_it_is_no_sound_json() -> None:
-    """Reports in it are not escaped; a test that was still running has failed."""
+    """librdkafka does not escape its reports; a test reported as running counts as failed."""
     told = '{"tests": {"<MAIN>": {"name": "<MAIN>", "state": "PASSED"}, '
     told += '"x": {"name": "0001_a", "state": "PASSED", "report": [ {"said": "a "b" c"} ]}, '
     told += (
@@ -80,14 +80,14 @@ def test_librdkafkas_report_is_read_though_it_is_no_sound_json() -> None:
 
 
 def test_a_test_that_was_not_run_is_a_difference() -> None:
-    """Even one that the list excuses: else a suite that does not start would do."""
+    """An excused test counts as well, or a suite that does not start would pass."""
     assert differences(parse(LINES[4:]), {}, "ours") == [
         "a::three: not run, expected both three brokers"
     ]
 
 
 def test_a_test_whose_clean_up_failed_has_failed(tmp_path: Path) -> None:
-    """pytest reports it twice."""
+    """pytest reports such a test twice."""
     report = tmp_path / "report.xml"
     cases = [
         ("one", ""),
@@ -105,7 +105,7 @@ def test_a_test_whose_clean_up_failed_has_failed(tmp_path: Path) -> None:
 
 
 def test_every_suite_has_a_list_in_each_of_its_protocols() -> None:
-    """And no list is left over; each can be read, and has tests that pass."""
+    """No list is left over, each list can be parsed, and each contains passing tests."""
     wanted = {
         f"{name}-{protocol}.txt" for name, suite in SUITES.items() for protocol in suite.protocols
     }

@@ -1,6 +1,6 @@
 """Holes 8, 9, 10 and 13 of an assigner: answers, streams, two owners, failed warm-ups.
 
-The naive form of each does break here, and ours does not: every test plays one story twice. Time is virtual.
+Each test runs a scenario twice in virtual time: the naive variant fails, and ours does not.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.unit.service.stories import ALL, AT, HANDOFF, put, store
 
 
 class _NaiveAcks(Acks):
-    """As the first assigner: read, set the phase, write; released: delete."""
+    """Like the first assigner: read, set the phase, write; a release deletes the hand-off."""
 
     async def ready(self, name: str, at: TopicPartition, handoff_id: int | None) -> None:
         kv = await self._store.get(self._keys.handoff(at))
@@ -57,7 +57,7 @@ async def _phase(kept: MemoryStore) -> str | None:
 @pytest.mark.parametrize(
     ("phase", "answer", "expected"),
     [
-        (Phase.COMPLETE, "late ready", "Complete"),  # a second Ready takes Complete back
+        (Phase.COMPLETE, "late ready", "Complete"),  # a second Ready reverts Complete
         (Phase.WARMING, "ready of another", "Warming"),
         (Phase.WARMING, "ready of an older one", "Warming"),
         (Phase.WARMING, "released too early", "Warming"),
@@ -67,7 +67,7 @@ async def _phase(kept: MemoryStore) -> str | None:
 def test_8_an_answer_counts_only_from_the_right_one_for_this_handoff_in_its_phase(
     kind: type[Acks], harm: bool, phase: Phase, answer: str, expected: str
 ) -> None:
-    """And saying it twice is saying it once."""
+    """A repeated answer counts once."""
 
     async def story() -> None:
         kept = store()
@@ -89,7 +89,7 @@ def test_8_an_answer_counts_only_from_the_right_one_for_this_handoff_in_its_phas
 
 
 class _Interrupted(MemoryStore):
-    """Between the reading and the writing of an answer the leader deletes the hand-off."""
+    """The leader deletes the hand-off between the read and the write of an answer."""
 
     async def get(self, key: str) -> KeyValue | None:
         kv = await super().get(key)
@@ -102,7 +102,7 @@ class _Interrupted(MemoryStore):
 def test_8_an_answer_does_not_bring_back_a_handoff_that_was_deleted(
     kind: type[Acks], resurrects: bool
 ) -> None:
-    """The naive write creates it anew, ready, and the leader completes it."""
+    """The naive write recreates the hand-off as ready, and the leader completes it."""
 
     async def story() -> None:
         kept = _Interrupted(clock=LoopClock())
@@ -121,7 +121,7 @@ def test_8_an_answer_does_not_bring_back_a_handoff_that_was_deleted(
 
 
 def test_8_what_is_refused_is_told_apart() -> None:
-    """No such hand-off, not yours, not now; the first assigner's answers without an id are taken."""
+    """The errors differ by cause; answers of the first assigner, without an id, are accepted."""
 
     async def story() -> None:
         kept = store()
@@ -155,7 +155,7 @@ def _stream(
     session: str, limit: int = 100, snapshot: Callable[[], Sequence[Command]] = tuple
 ) -> Stream:
     async def closed(stream: Stream) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     return Stream(
         "c",
@@ -172,7 +172,7 @@ def _stream(
 def test_9_the_clean_up_of_an_old_stream_leaves_the_reconnected_one_alone(
     kind: type[Registry], lost: bool
 ) -> None:
-    """It comes late: the consumer is back already."""
+    """The late clean-up finds the consumer registered again."""
 
     async def story() -> None:
         registry, old, new = kind(), _stream("1"), _stream("2")
@@ -186,7 +186,7 @@ def test_9_the_clean_up_of_an_old_stream_leaves_the_reconnected_one_alone(
 
 
 class _NaiveStream(Stream):
-    """The snapshot is taken before anybody can hear of changes; what does not fit is dropped."""
+    """Takes the snapshot before the stream receives changes, and drops commands on overflow."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -202,7 +202,7 @@ class _NaiveStream(Stream):
 def test_9_what_happens_between_the_snapshot_and_the_registration_is_told(
     kind: type[Stream], complete: bool
 ) -> None:
-    """The first message is taken when it is read, by which time the stream hears everything."""
+    """The first message is built when it is read, after the stream began to receive changes."""
 
     async def story() -> None:
         owned: list[Owned] = []
@@ -223,14 +223,14 @@ def test_9_what_happens_between_the_snapshot_and_the_registration_is_told(
 
 
 async def _ignore(stream: Stream) -> None:
-    """Nothing to do."""
+    """Do nothing."""
 
 
 @pytest.mark.parametrize(("kind", "complete"), [(Stream, True), (_NaiveStream, False)])
 def test_9_a_stream_that_overflows_gets_a_fresh_snapshot(
     kind: type[Stream], complete: bool
 ) -> None:
-    """And loses nothing."""
+    """The stream loses no command."""
 
     async def story() -> None:
         owned: dict[TopicPartition, Owned] = {}
@@ -267,7 +267,7 @@ def test_9_a_stream_that_overflows_gets_a_fresh_snapshot(
 def test_10_in_strict_mode_the_new_owner_starts_only_when_the_old_one_has_drained(
     strict: bool, both: bool
 ) -> None:
-    """With the offset where the old one stopped, and a higher epoch to fence what it commits later."""
+    """The new owner starts at the old owner's last offset, with a higher epoch that fences late commits."""
 
     async def story() -> None:
         kept = store()
@@ -296,7 +296,7 @@ def test_10_in_strict_mode_the_new_owner_starts_only_when_the_old_one_has_draine
 
 @pytest.mark.parametrize("says", ["failed", "ready all the same"])
 def test_13_a_consumer_that_cannot_warm_says_so_and_gets_nothing(says: str) -> None:
-    """The naive one, which can only say ready, owns the partition with an empty store."""
+    """The naive consumer can only report readiness, and owns the partition with an empty store."""
 
     async def story() -> None:
         kept = store()
@@ -317,7 +317,7 @@ def test_13_a_consumer_that_cannot_warm_says_so_and_gets_nothing(says: str) -> N
 
 
 def test_an_identity_is_not_taken_over_by_another_one() -> None:
-    """Neither the name nor what is said under it."""
+    """Registration, deregistration and answers need the identity of the registration."""
 
     async def story() -> None:
         kept = store()

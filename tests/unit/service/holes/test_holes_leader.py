@@ -1,6 +1,6 @@
 """Holes 3 to 7 of an assigner: transactions, watches, takeovers, stuck hand-offs.
 
-The naive form of each does break here, and ours does not: every test plays one story twice. Time is virtual.
+Each test runs a scenario twice in virtual time: the naive variant fails, and ours does not.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from faust_assigner.service.view import Change, View
 from tests.support.assigning.consumers import Bench, LoopClock, eventually, virtually
 from tests.unit.service.stories import ALL, AT, HANDOFF, SETTINGS, put, store
 
-# -- 3: a version does not tell a key from the one that came after it -------------------------------------
+# -- 3: a version does not distinguish a key from its successor -------------------------------------------
 
 
 def _by_version(compares: Sequence[Compare]) -> list[Compare]:
-    """The naive form: the first assigner compares ``version``."""
+    """The naive variant: the first assigner compares ``version``."""
     return [replace(c, field=Field.VERSION, expected=min(int(c.expected), 1)) for c in compares]
 
 
@@ -51,7 +51,7 @@ def _by_version(compares: Sequence[Compare]) -> list[Compare]:
 def test_3_a_write_for_a_handoff_that_was_deleted_and_created_again_does_not_land(
     form: Callable[[Sequence[Compare]], list[Compare]], lands: bool
 ) -> None:
-    """The leader decided about one hand-off; there is another one by now, to somebody else."""
+    """The leader decided about a hand-off that has been replaced by one to a different consumer."""
 
     async def story() -> None:
         kept = store()
@@ -81,7 +81,7 @@ def _all_at_once(bundles: Sequence[Bundle], limit: int) -> list[list[Bundle]]:
 def test_4_what_is_more_than_a_transaction_takes_is_written_in_several(
     cut: Any, works: bool
 ) -> None:
-    """500 partitions for one consumer; the store refuses 129 operations."""
+    """A consumer gets 500 partitions, but the store refuses 129 operations."""
 
     async def story() -> None:
         kept = store()
@@ -101,11 +101,11 @@ def test_4_what_is_more_than_a_transaction_takes_is_written_in_several(
     virtually(story)
 
 
-# -- 5: what happens between the list and the watch -------------------------------------------------------
+# -- 5: changes between the list and the watch ------------------------------------------------------------
 
 
 class _BusyStore(MemoryStore):
-    """Somebody writes right after the first listing."""
+    """A second writer changes the store right after the first listing."""
 
     listed = False
 
@@ -120,7 +120,7 @@ class _BusyStore(MemoryStore):
 
 
 class _NaiveMirror(Mirror):
-    """Watches from now."""
+    """Starts its watch at the current revision."""
 
     async def follow(self) -> None:
         assert isinstance(self._store, MemoryStore)
@@ -130,7 +130,7 @@ class _NaiveMirror(Mirror):
 
 @pytest.mark.parametrize(("kind", "sees"), [(Mirror, True), (_NaiveMirror, False)])
 def test_5_a_watch_goes_on_where_the_list_ended(kind: type[Mirror], sees: bool) -> None:
-    """The naive one never hears of the consumer that came in between."""
+    """The naive mirror misses the consumer that registered in between."""
 
     async def story() -> None:
         mirror = kind(_BusyStore(clock=LoopClock()), ALL, LoopClock(), reconcile_s=5.0)
@@ -144,7 +144,7 @@ def test_5_a_watch_goes_on_where_the_list_ended(kind: type[Mirror], sees: bool) 
 
 
 def test_5_a_watch_whose_history_is_compacted_lists_again_and_tells_the_difference() -> None:
-    """What came and what went while nobody listened."""
+    """The listeners receive additions and deletions from the time without a watch."""
 
     async def story() -> None:
         kept, told = store(), []
@@ -167,7 +167,7 @@ def test_5_a_watch_whose_history_is_compacted_lists_again_and_tells_the_differen
 
 
 class _Deaf(MemoryStore):
-    """Its watch hangs: it was cut without a word."""
+    """Its watch blocks, as after a silent loss of the connection."""
 
     async def watch(self, prefix: str, start_revision: int) -> Any:
         await asyncio.Event().wait()
@@ -175,7 +175,7 @@ class _Deaf(MemoryStore):
 
 
 def test_5_a_store_that_was_restored_to_an_older_revision_is_listed_anew() -> None:
-    """The watch would wait for revisions that have been, and whoever waits for a lost write for ever."""
+    """Otherwise the watch would wait for past revisions, and a caller for a lost write."""
 
     async def story() -> None:
         kept = store()
@@ -205,7 +205,7 @@ def test_5_a_store_that_was_restored_to_an_older_revision_is_listed_anew() -> No
 
 @pytest.mark.parametrize(("reconciles", "sees"), [(True, True), (False, False)])
 def test_5_a_watch_that_hangs_is_found_out_within_seconds(reconciles: bool, sees: bool) -> None:
-    """By the listing that is compared every few seconds."""
+    """A periodic listing, every few seconds, finds the difference."""
 
     async def story() -> None:
         kept = _Deaf(clock=LoopClock())
@@ -223,11 +223,11 @@ def test_5_a_watch_that_hangs_is_found_out_within_seconds(reconciles: bool, sees
     virtually(story)
 
 
-# -- 6: a hand-off that got ready while nobody led ---------------------------------------------------------
+# -- 6: a hand-off that became ready without a leader ------------------------------------------------------
 
 
 class _ByEvents(Rebalancer):
-    """Acts on hand-offs that it hears of, and on no others."""
+    """Handles only hand-offs of received events."""
 
     heard_of: frozenset[TopicPartition] = frozenset()
 
@@ -251,7 +251,7 @@ class _ByEvents(Rebalancer):
 def test_6_a_handoff_that_became_ready_while_nobody_led_is_completed_at_the_takeover(
     kind: type[Rebalancer], completed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The naive leader waits for an event that was before its time."""
+    """The naive leader waits for an event that came before its term."""
     monkeypatch.setattr("faust_assigner.service.node.Rebalancer", kind)
 
     async def story() -> None:
@@ -276,7 +276,7 @@ def test_6_a_handoff_that_became_ready_while_nobody_led_is_completed_at_the_take
 
 
 class _SteppedClock(LoopClock):
-    """Its wall clock is set while the process runs."""
+    """A clock whose wall time is set while the process runs."""
 
     ahead_s = 0.0
 
@@ -286,7 +286,7 @@ class _SteppedClock(LoopClock):
 
 @pytest.mark.parametrize("ahead_s", [3_600.0, -3_600.0])
 def test_6_a_step_of_the_wall_clock_changes_no_age_of_a_handoff(ahead_s: float) -> None:
-    """Nor does the wall clock of the leader that dated it: it is as old as this instance has known it."""
+    """The age counts from the instance's first sight of the hand-off, not from its stored date."""
 
     async def story() -> None:
         kept, clock = store(), _SteppedClock()
@@ -324,7 +324,7 @@ def _nothing_while_something_is_open(view: View, *decided_by: Any) -> Iterator[B
 def test_7_orphans_do_not_wait_for_a_handoff_that_is_stuck(
     rule: Any, waits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A third consumer dies while one hand-off stands still."""
+    """A third consumer dies while a hand-off is stuck."""
     monkeypatch.setattr("faust_assigner.service.leading.rebalancer.rebalance", rule)
 
     async def story() -> None:
@@ -349,7 +349,7 @@ def test_7_orphans_do_not_wait_for_a_handoff_that_is_stuck(
 
 
 def test_7_an_owner_that_comes_back_in_time_keeps_what_it_hands_over() -> None:
-    """The leader saw it gone; by the time it writes it is there again, and goes on with the partition."""
+    """The leader saw the owner gone; before its write the owner returned and keeps the partition."""
 
     async def story() -> None:
         kept = store()
@@ -367,7 +367,7 @@ def test_7_an_owner_that_comes_back_in_time_keeps_what_it_hands_over() -> None:
 
 
 def test_7_a_handoff_ends_by_its_deadline_and_another_target_is_chosen() -> None:
-    """The one that never got warm is told so, and not asked again for a while."""
+    """The consumer without a warm-up receives AbortWarm, and is not asked again soon."""
 
     async def story() -> None:
         kept = store()
@@ -392,7 +392,7 @@ def test_7_a_handoff_ends_by_its_deadline_and_another_target_is_chosen() -> None
 
 @pytest.mark.parametrize(("group", "each", "open_"), [(4, 100, 3), (100, 2, 4)])
 def test_7_no_more_handoffs_at_once_than_are_allowed(group: int, each: int, open_: int) -> None:
-    """For the group, a quarter of whose places is kept for consumers that leave, and for each that warms."""
+    """The limits are per group, with a quarter reserved for leaving consumers, and per new owner."""
 
     async def story() -> None:
         kept = store()

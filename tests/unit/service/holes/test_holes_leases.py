@@ -1,6 +1,6 @@
-"""Holes 1 and 2 of an assigner: leases that are over, and leaders that were deposed.
+"""Holes 1 and 2 of an assigner: expired leases and deposed leaders.
 
-The naive form of each does break here, and ours does not: every test plays one story twice. Time is virtual.
+Each test runs a scenario twice in virtual time: the naive variant fails, and ours does not.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from faust_assigner.service.store.memory import MemoryStore
 from tests.support.assigning.consumers import LoopClock, virtually
 from tests.unit.service.stories import ALL, AT, put, store
 
-# -- 1: a keepalive that is answered is no lease that lives ---------------------------------------------
+# -- 1: an answered keepalive does not mean a living lease ----------------------------------------------
 
 
 class _AnswersZero(MemoryStore):
-    """An expired lease, answered as etcd does: on an open stream, with a time to live of 0."""
+    """Answers for an expired lease like etcd: on an open stream, with a time to live of 0."""
 
     async def keep_alive(self, lease_id: int, *, timeout_s: float | None = None) -> float:
         return 0.0
@@ -44,7 +44,7 @@ class _Slow(MemoryStore):
 
 
 class _NaiveLease(HeldLease):
-    """Any answer is a success, and time is counted from when it came."""
+    """Accepts any answer, and counts time from its arrival."""
 
     async def renew(self) -> bool:
         await self._store.keep_alive(self.lease_id)
@@ -56,7 +56,7 @@ class _NaiveLease(HeldLease):
 def test_1_a_keepalive_with_a_time_to_live_of_0_ends_the_leadership(
     kind: type[HeldLease], zombie: bool
 ) -> None:
-    """The naive leader goes on for as long as it is answered."""
+    """The naive leader continues as long as it receives answers."""
 
     async def story() -> None:
         lease = await kind.grant(_AnswersZero(clock=LoopClock()), LoopClock(), 15.0)
@@ -70,7 +70,7 @@ def test_1_a_keepalive_with_a_time_to_live_of_0_ends_the_leadership(
 def test_1_a_leader_fences_itself_at_two_thirds_of_the_lease_from_when_it_asked(
     kind: type[HeldLease], zombie: bool
 ) -> None:
-    """The answer came 8 s after the store renewed: what is left is counted from the question."""
+    """The answer came 8 s after the renewal; the remaining time counts from the request."""
 
     async def story() -> None:
         kept = _Slow(clock=LoopClock())
@@ -83,11 +83,11 @@ def test_1_a_leader_fences_itself_at_two_thirds_of_the_lease_from_when_it_asked(
     virtually(story)
 
 
-# -- 2: a leader that was deposed writes ------------------------------------------------------------------
+# -- 2: a deposed leader writes ---------------------------------------------------------------------------
 
 
 class _NaiveTerm(Leadership):
-    """Writes without looking at the leader's key."""
+    """Writes without a compare of the leader's key."""
 
     async def commit(self, compares: Sequence[Compare], writes: Sequence[Write]) -> TxnResult:
         return await self._store.txn(compares, writes)
@@ -97,7 +97,7 @@ class _NaiveTerm(Leadership):
 def test_2_every_write_of_a_leader_compares_the_leaders_key(
     kind: type[Leadership], lands: bool
 ) -> None:
-    """Another one leads by now: the naive write lands all the same."""
+    """A second leader was elected; only the naive write succeeds."""
 
     async def story() -> None:
         kept = store()
@@ -116,7 +116,7 @@ def test_2_every_write_of_a_leader_compares_the_leaders_key(
 
 
 def test_2_a_leader_that_is_not_sure_of_its_lease_does_not_even_try() -> None:
-    """Fenced by its own clock, whatever the store would say."""
+    """The leader's own clock fences it, independent of the store's answer."""
 
     async def story() -> None:
         kept = store()

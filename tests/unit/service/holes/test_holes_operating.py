@@ -1,6 +1,7 @@
-"""Hole 12 of an assigner: no locks, no health, no metrics (TLS and signals: integration/served/test_hole_12).
+"""Hole 12 of an assigner: no locks, no health, no metrics (TLS and signals:
+integration/served/test_hole_12).
 
-The naive form of each does break here, and ours does not: every test plays one story twice. Time is virtual.
+Each test runs a scenario twice in virtual time: the naive variant fails, and ours does not.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ from tests.unit.service.stories import store
 
 
 class _Context:
-    """A call's, with b's token; it keeps the status the call is ended with."""
+    """The context of a call with b's token; keeps the status that ends the call."""
 
     code: grpc.StatusCode | None = None
 
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
-        """The call's headers."""
+        """Return the call's headers."""
         return (("authorization", "Bearer of-b"),)
 
     async def abort(self, code: grpc.StatusCode, details: str) -> None:
-        """As gRPC's."""
+        """Keep the status, like gRPC's context."""
         self.code = code
         raise asyncio.CancelledError
 
@@ -50,7 +51,7 @@ _TOKENS = TokenAuthenticator(
     ("authenticator", "robbed"), [(_TOKENS, False), (NoAuthentication(), True)]
 )
 def test_12_nobody_acts_in_the_name_of_another(authenticator: Authenticator, robbed: bool) -> None:
-    """The naive service believes the request's body: b takes a's place, and then a's partitions."""
+    """The naive service trusts the request's body: b replaces a, and gets a's partitions."""
 
     async def story() -> None:
         kept = store()
@@ -72,7 +73,7 @@ def test_12_nobody_acts_in_the_name_of_another(authenticator: Authenticator, rob
 
 
 class _NaiveHealth(Health):
-    """Well as long as the port answers."""
+    """Healthy as long as the port answers."""
 
     async def look(self) -> None:
         for role in ("", SERVES, LEADS):
@@ -80,7 +81,7 @@ class _NaiveHealth(Health):
 
 
 class _Lost(MemoryStore):
-    """It may be lost: then nothing comes from it any more."""
+    """A store that may be lost: then it returns no answers."""
 
     lost = False
 
@@ -96,7 +97,7 @@ class _Lost(MemoryStore):
 
 
 async def _roles(health: Health) -> list[bool]:
-    """Whether it is well as what serves consumers, and as the leader."""
+    """Whether the instance is healthy for serving consumers, and as the leader."""
     await health.look()
     found = [
         await health.servicer.Check(health_pb2.HealthCheckRequest(service=role), None)
@@ -107,7 +108,7 @@ async def _roles(health: Health) -> list[bool]:
 
 @pytest.mark.parametrize(("kind", "blind"), [(Health, False), (_NaiveHealth, True)])
 def test_12_an_instance_says_what_it_is_well_as(kind: type[Health], blind: bool) -> None:
-    """A follower leads nobody, and one that lost its store serves nobody: a balancer has to know."""
+    """A load balancer must exclude a follower as leader, and an instance without its store."""
 
     async def story() -> None:
         kept = _Lost()
@@ -133,7 +134,7 @@ def _scraped(metrics: PrometheusMetrics, name: str, **labels: str) -> float:
 
 @pytest.mark.parametrize("sees", [True, False])
 def test_12_what_it_does_is_counted(sees: bool) -> None:
-    """Leading, rebalances, handoffs by phase and how they ended, streams: the naive one shows nothing."""
+    """The counters cover leadership, rebalances, hand-offs and streams; the naive service has none."""
 
     async def story() -> None:
         kept, scraped = store(), PrometheusMetrics()

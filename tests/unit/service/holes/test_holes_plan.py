@@ -1,6 +1,6 @@
-"""Hole 11 of an assigner: topics that are balanced one by one.
+"""Hole 11 of an assigner: topics that are balanced separately.
 
-The naive form of each does break here, and ours does not: every test plays one story twice. Time is virtual.
+Each test runs a scenario twice in virtual time: the naive variant fails, and ours does not.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from faust_assigner.service.view import View
 from tests.support.assigning.consumers import Bench, eventually, virtually
 from tests.unit.service.stories import store, view_of
 
-# -- 11: topics one by one ---------------------------------------------------------------------------------
+# -- 11: topics balanced separately ------------------------------------------------------------------------
 
 
 def _topic_by_topic(view: View, consumers: Sequence[Consumer], **options: Any) -> Targets:
-    """The remainder of each topic lands on the same names."""
+    """The naive variant: the remainder of each topic goes to the same names."""
     owner: dict[TopicPartition, str] = {}
     for topic, entry in view.topics.items():
         alone = view_of(*consumers, topics={topic: entry.value.partition_count})
@@ -33,7 +33,7 @@ def _topic_by_topic(view: View, consumers: Sequence[Consumer], **options: Any) -
 
 @pytest.mark.parametrize(("chooser", "even"), [(choose, True), (_topic_by_topic, False)])
 def test_11_two_hundred_topics_of_one_partition_are_spread(chooser: Any, even: bool) -> None:
-    """40 each for five consumers, not 200 for one."""
+    """Each of five consumers gets 40 partitions; the naive variant gives all 200 to one."""
     consumers = [Consumer(name=f"c{i}") for i in range(5)]
     view = view_of(*consumers, topics={f"t{i}": 1 for i in range(200)})
     owner = chooser(view, consumers, replicas=0).owner
@@ -42,7 +42,7 @@ def test_11_two_hundred_topics_of_one_partition_are_spread(chooser: Any, even: b
 
 
 def test_11_topics_travel_together_where_a_consumer_declares_it() -> None:
-    """And only those."""
+    """Topics that no consumer declares are balanced separately."""
     consumers = [
         Consumer(name=f"c{i}", co_partitioned=(("a", "b"),) if i == 0 else ()) for i in range(3)
     ]
@@ -53,7 +53,7 @@ def test_11_topics_travel_together_where_a_consumer_declares_it() -> None:
 
 
 def test_11_a_consumer_gets_the_topics_it_named_and_no_others() -> None:
-    """None named: all of the service."""
+    """A consumer without named topics gets all topics of the service."""
     consumers = [Consumer(name="all"), Consumer(name="one", topics=("a",))]
     view = view_of(*consumers, topics={"a": 4, "b": 4})
     owner = choose(view, consumers, replicas=0).owner
@@ -62,7 +62,7 @@ def test_11_a_consumer_gets_the_topics_it_named_and_no_others() -> None:
 
 
 def test_11_weights_and_capacities_count() -> None:
-    """One partition as heavy as five: its owner gets little else. Twice the capacity: twice the load."""
+    """The owner of a heavy partition gets few others; twice the capacity means twice the load."""
     heavy = {"t": {0: 5.0}}
     consumers = [Consumer(name="a", weights=heavy), Consumer(name="b")]
     view = view_of(*consumers, topics={"t": 6})
@@ -76,7 +76,7 @@ def test_11_weights_and_capacities_count() -> None:
 
 
 def test_11_a_warm_replica_is_the_preferred_new_owner() -> None:
-    """Of a partition whose owner is gone."""
+    """The replica counts for a partition without a living owner."""
     consumers = [Consumer(name="a"), Consumer(name="b", holds={"t": (2, 3)})]
     view = view_of(
         *consumers, topics={"t": 4}, owners={TopicPartition("t", n): "a" for n in (0, 1)}
@@ -86,7 +86,7 @@ def test_11_a_warm_replica_is_the_preferred_new_owner() -> None:
 
 
 def test_11_replicas_are_given_to_those_that_keep_them_on_another_rack() -> None:
-    """And told to them as one list."""
+    """Consumers receive their replicas as one list."""
 
     async def story() -> None:
         kept = store()
@@ -108,7 +108,7 @@ def test_11_replicas_are_given_to_those_that_keep_them_on_another_rack() -> None
 def test_11_partitions_that_travel_together_are_handed_over_together_or_not_at_all(
     fails: bool,
 ) -> None:
-    """At no moment is one of a pair here and the other there; where one cannot be warmed, neither moves."""
+    """A pair is never split between two owners; if a warm-up fails, neither partition moves."""
 
     async def story() -> None:
         kept = store()
