@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from faust_assigner.model import Member
 from faust_assigner.pipeline.history import output
 from faust_assigner.pipeline.history.job import HistoryOptions
 from faust_assigner.pipeline.history.quality import Gates
@@ -21,10 +22,12 @@ from faust_assigner.pipeline.history.report import (
     _cell,
     _grid,
     _section,
+    owner_row,
     owner_shown,
     rebalance_row,
 )
 from faust_assigner.pipeline.history.store import PENDING
+from faust_assigner.pipeline.ledgers.current import Current
 from faust_assigner.pipeline.ledgers.refusals import Refused
 from tests.unit.pipeline.history.made import stored
 
@@ -360,3 +363,24 @@ def test_a_report_is_written_again_only_for_a_new_generation_or_another_verdict(
     assert publish(min_days=1) == both
     assert publish(min_days=1) == []
     assert publish(min_days=5) == both
+
+
+def test_a_members_row_counts_its_tasks_and_leaves_the_leader_topic_out() -> None:
+    """Two topics with equal counts share their tasks; a member without an instance id has its own id."""
+    member = Member(
+        "m-1",
+        ["a", "b", "wide"],
+        actives={"wide": [5], "b": [1, 2], "a": [1, 2, 3], "app-__assignor-__leader": [0]},
+        standbys={"a": [0], "b": [0, 4]},
+        rack_id="r1",
+    )
+    partitions = {"a": 6, "b": 6, "wide": 9, "app-__assignor-__leader": 1}
+    assert owner_row(Current("g", "d", (member,), partitions, ("a", "b")), member) == {
+        "member_id": "m-1",
+        "member": "m-1",
+        "rack": "r1",
+        "tasks": 4,
+        "active_partitions": 6,
+        "active": "a 1-3; b 1-2; wide 5",
+        "standby_partitions": 3,
+    }
