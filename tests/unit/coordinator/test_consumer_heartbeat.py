@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import replace
+
 import pytest
 
 from faust_assigner.coordinator.absent import answer_absent
-from faust_assigner.coordinator.consumer.subscriptions import MAX_PROGRAM_BYTES, pattern
+from faust_assigner.coordinator.consumer.subscriptions import MAX_PROGRAM_BYTES, Topics, pattern
 from faust_assigner.coordinator.errors import Code, CoordinatorBug
 from faust_assigner.coordinator.events import (
     CommitOffsets,
@@ -19,8 +22,9 @@ from faust_assigner.coordinator.events import (
     SyncGroup,
     Tick,
 )
+from faust_assigner.coordinator.records import Pattern
 from faust_assigner.coordinator.settings import ConsumerLimits
-from tests.support.coordination.consumer_bench import Bench
+from tests.support.coordination.consumer_bench import Bench, catalogue
 
 
 def test_the_first_member_gets_everything_with_its_first_answer() -> None:
@@ -104,6 +108,14 @@ def test_a_full_group_lets_a_static_member_come_back() -> None:
     assert bench.join("m2", instance_id="i1").error is Code.NONE
 
 
+def test_a_full_group_refuses_a_new_static_member() -> None:
+    """An instance id without a member in the group adds a member."""
+    bench = Bench(ConsumerLimits(max_size=1))
+    bench.join("m1", instance_id="i1")
+    bench.heartbeat("m1", -2, instance_id="i1")
+    assert bench.join("m2", instance_id="i2").error is Code.GROUP_MAX_SIZE_REACHED
+
+
 def test_an_event_before_the_outcome_of_a_save_is_our_own_bug() -> None:
     """The broker writes the save immediately."""
     bench = Bench()
@@ -119,6 +131,16 @@ def test_what_an_expression_matched_is_forgotten_with_it() -> None:
     for number in range(1, 50):
         bench.heartbeat("m1", number, subscribed_topic_regex=f"a{number}.*")
     assert len(bench.group.topics._matches) <= 2
+
+
+def test_the_rights_of_an_expression_are_forgotten_with_it() -> None:
+    """A result without a hidden topic or with one leaves no data after its last member."""
+    found = Topics(replace(catalogue(a=1, b=1), hidden_from=lambda *_: frozenset("b")))
+    empty = {name: copy(value) for name, value in vars(found).items()}
+    wanted = [Pattern(".*", "User:x"), Pattern("a", "User:x"), Pattern(".*", "User:y")]
+    assert found.existing(set(), wanted) == {"a"}
+    assert found.existing(set(), ()) == frozenset()
+    assert vars(found) == empty
 
 
 def test_programs_of_expressions_are_bounded_in_bytes() -> None:

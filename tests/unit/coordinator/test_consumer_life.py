@@ -8,13 +8,22 @@ from typing import Any
 import pytest
 
 from faust_assigner.coordinator import effects as fx
+from faust_assigner.coordinator.consumer.upgrade import upgraded_records
 from faust_assigner.coordinator.errors import Code
-from faust_assigner.coordinator.events import JoinGroup, Protocol
-from faust_assigner.coordinator.records import Kind
+from faust_assigner.coordinator.events import Heartbeat, JoinGroup, Protocol, SyncGroup
+from faust_assigner.coordinator.protocol import write_assignment
+from faust_assigner.coordinator.records import (
+    GroupRecord,
+    Key,
+    Kind,
+    MemberMetadata,
+    MemberRecord,
+    TargetAssignment,
+)
 from faust_assigner.coordinator.settings import ConsumerLimits
 from faust_assigner.coordinator.timers import Purpose
 from tests.property.consumer_sim.clients import subscription
-from tests.support.coordination.consumer_bench import Bench
+from tests.support.coordination.consumer_bench import GROUP, Bench
 
 
 def happened(bench: Bench, what: str) -> list[tuple[str, str]]:
@@ -215,3 +224,200 @@ def test_the_partitions_of_a_member_that_takes_a_static_place_go_to_the_other_me
     assert bench.given(taken) == {"b": (0, 1)}
     assert bench.given(bench.heartbeat("m2", 4)) == {"a": (0, 1, 2, 3)}
     assert {m.member_id for m in bench.group.describe().members} == {"m1", "m2"}
+
+
+def test_a_session_end_that_makes_the_group_classic_comes_again_after_a_failed_save() -> None:
+    """The member has a new session after the failure, and the group becomes classic at its end."""
+    bench = Bench()
+    bench.join("m1")
+    joined = bench.ask(classic_join("", session_timeout_ms=60_000, rebalance_timeout_ms=300_000))
+    group: Any = bench.group
+    bench.disk_fails = True
+    bench.wait(45_000)
+    assert group.timers.get(Purpose.SESSION, "m1") == bench.now + 45_000
+    bench.disk_fails = False
+    bench.ask(Heartbeat(0, "new", joined.generation))
+    bench.wait(44_999)
+    assert bench.group.group_type == "consumer"
+    bench.wait(1)
+    assert bench.group.group_type == "classic"
+    assert [member.member_id for member in bench.group.describe().members] == ["new"]
+
+
+def test_a_static_member_that_leaves_for_a_while_amid_a_revocation_has_no_deadline_for_it() -> None:
+    """The member stays until its session ends, also after its rebalance timeout."""
+    bench = Bench()
+    bench.join("m1", instance_id="i", rebalance_timeout_ms=10_000)
+    bench.join("m2")
+    answer = bench.heartbeat("m1", 2, {"a": (0, 1, 2, 3)}, instance_id="i")
+    assert bench.given(answer) == {"a": (0, 1)}
+    bench.heartbeat("m1", -2, instance_id="i")
+    bench.wait(44_999)
+    assert [member.member_id for member in bench.group.describe().members] == ["m1", "m2"]
+
+
+def test_a_full_heartbeat_with_an_expression_gets_a_full_answer() -> None:
+    """The answer repeats the partitions for either kind of subscription."""
+    for subscription_of in ({"subscribed_topic_regex": "a.*"}, {"subscribed_topic_names": ("a",)}):
+        bench = Bench()
+        bench.join("m1", **subscription_of)
+        owned = {"a": (0, 1, 2, 3)}
+        answer = bench.heartbeat("m1", 2, owned, rebalance_timeout_ms=60_000, **subscription_of)
+        assert bench.given(answer) == owned
+        assert bench.given(bench.heartbeat("m1", 2, owned, **subscription_of)) is None
+
+
+# -- classic members
+
+
+def test_a_member_that_becomes_classic_keeps_the_fields_that_its_join_omits() -> None:
+    """An old version of the subscription has no rack, and a join may have no instance id."""
+    bench = Bench()
+    bench.join("m1", instance_id="i", rack_id="r")
+    assert bench.ask(classic_join("m1")).error is Code.NONE
+    (member,) = bench.group.describe().members
+    assert (member.protocol, member.instance_id, member.rack_id) == ("classic", "i", "r")
+
+
+def test_a_sync_renews_the_session_of_a_classic_member() -> None:
+    """The session begins with the last request of any kind."""
+    bench = Bench()
+    bench.join("m1")
+    epoch = bench.ask(classic_join("m1", session_timeout_ms=30_000)).generation
+    bench.wait(20_000)
+    assert bench.ask(SyncGroup(0, "m1", epoch)).error is Code.NONE
+    bench.wait(29_999)
+    assert not bench.group.is_empty
+    bench.wait(1)
+    assert bench.group.is_empty
+
+
+def test_a_refused_sync_starts_the_time_for_a_join_once() -> None:
+    """The member must rejoin within its rebalance timeout after the first notice."""
+    bench = Bench()
+    bench.join("m1")
+    epoch = bench.ask(classic_join("m1", rebalance_timeout_ms=70_000)).generation
+    bench.join("m2")
+    group: Any = bench.group
+    due = bench.now + 70_000
+    for _ in range(2):
+        assert bench.ask(SyncGroup(0, "m1", epoch)).error is Code.REBALANCE_IN_PROGRESS
+        assert group.timers.get(Purpose.JOIN, "m1") == due
+        bench.wait(5_000)
+
+
+def test_a_classic_member_with_some_partitions_is_told_when_its_last_one_is_free() -> None:
+    """The member joined once amid the wait: its own partition is not one that it waits for."""
+    bench = Bench(a=6)
+    bench.join("m1")
+    bench.join("m2")
+    bench.heartbeat("m1", 2, {"a": (0, 1, 2)})
+    bench.heartbeat("m1", 2, {"a": (0, 1, 2)})
+    bench.heartbeat("m2", 3)
+    bench.ask(classic_join("", needs_known_id=False))
+    kept = {m.member_id: bench.catalogue.names_of(m.target) for m in bench.group.describe().members}
+    for member_id in ("m1", "m2"):
+        bench.heartbeat(member_id, 3, kept[member_id])
+        if member_id == "m1":
+            joined = bench.ask(classic_join("new"))
+            beat = Heartbeat(0, "new", joined.generation)
+            assert bench.ask(beat).error is Code.NONE
+    assert bench.ask(beat).error is Code.REBALANCE_IN_PROGRESS
+
+
+def classic_neighbours(classic_max: int = 100) -> Bench:
+    """Return a group of the static m1, which is away, and two classic members: only c2 waits."""
+    bench = Bench(a=6)
+    group: Any = bench.group
+    group.classic_limits = bench.classic_limits = replace(
+        bench.classic_limits, max_size=classic_max
+    )
+    bench.join("m1", instance_id="i")
+    bench.ask(classic_join("", new_member_id="c1"))
+    bench.heartbeat("m1", 2, {"a": (0, 1, 2)}, instance_id="i")
+    bench.ask(classic_join("c1"))
+    bench.ask(classic_join("", new_member_id="c2"))
+    bench.ask(classic_join("c1"))
+    bench.heartbeat("m1", -2, instance_id="i")
+    return bench
+
+
+def test_a_group_that_becomes_classic_rejoins_if_one_of_its_members_waits() -> None:
+    """A second member has its whole target, which does not help the member that waits."""
+    bench = classic_neighbours()
+    bench.ask(classic_join("", new_member_id="c3", instance_id="i"))
+    (key,) = bench.disk
+    record = bench.disk[key]
+    assert isinstance(record, fx.GroupRecord)
+    assert (key.kind, record.settled) == (Kind.CLASSIC, False)
+    assert [member.member_id for member in record.members] == ["c1", "c2", "c3"]
+    assert bench.group.state_name == "PreparingRebalance"
+
+
+@pytest.mark.parametrize(("most", "kind"), [(2, "consumer"), (3, "classic")])
+def test_a_group_becomes_classic_only_with_room_for_the_member_that_returns(
+    most: int, kind: str
+) -> None:
+    """The returned member counts for the limit of a classic group."""
+    bench = classic_neighbours(most)
+    bench.ask(classic_join("", new_member_id="c3", instance_id="i"))
+    assert bench.group.group_type == kind
+
+
+# -- from a classic group
+
+
+def classic_group(*, max_size: int = 100, **given: dict[str, tuple[int, ...]]) -> Bench:
+    """Return a stable classic group of these members with their assignments; "b" is its protocol.
+
+    Every member prefers the protocol "a", in which it reads the topic "other".
+    """
+    bench = Bench(ConsumerLimits(assignment_interval_ms=0, max_size=max_size), t=2, u=2, other=1)
+    offers = (
+        Protocol("a", subscription(["other"], {}, 1)),
+        Protocol("b", subscription(["t", "u"], {}, 1)),
+    )
+    members = tuple(
+        MemberRecord(
+            name, f"{name}-instance", "client", "host", 30_000, 60_000, offers,
+            write_assignment(1, share),
+        )
+        for name, share in given.items()
+    )  # fmt: skip
+    record = GroupRecord(GROUP, 7, "consumer", "b", "c1", 0, members)
+    bench.disk[Key(Kind.CLASSIC, GROUP)] = record
+    bench.restart()
+    return bench
+
+
+def test_a_classic_group_takes_its_assignment_along_by_topic_and_number() -> None:
+    """A partition that a leader gave twice goes to the first member; equal numbers may differ in topic."""
+    bench = classic_group(c1={"t": (0, 1), "u": (1,)}, c2={"t": (1,), "u": (0,)})
+    group: Any = bench.group
+    held = {
+        record.key.member_id: bench.catalogue.names_of(record.value.partitions)
+        for record in upgraded_records(group) or ()
+        if isinstance(record.value, TargetAssignment)
+    }
+    assert held == {"c1": {"t": (0, 1), "u": (1,)}, "c2": {"u": (0,)}}
+
+
+def test_a_classic_group_takes_the_subscriptions_of_its_current_protocol_along() -> None:
+    """A different protocol has more votes, with the metadata of its own subscription."""
+    group: Any = classic_group(c1={"t": (0,)}).group
+    (said,) = [
+        record.value
+        for record in upgraded_records(group) or ()
+        if isinstance(record.value, MemberMetadata)
+    ]
+    assert said.topic_names == {"t", "u"}
+
+
+@pytest.mark.parametrize(
+    ("max_size", "error"), [(1, Code.GROUP_ID_NOT_FOUND), (2, Code.NONE)], ids=["over", "full"]
+)
+def test_a_static_member_may_convert_a_full_classic_group(max_size: int, error: Code) -> None:
+    """The member replaces its former process, so that the group does not grow."""
+    bench = classic_group(max_size=max_size, c1={"t": (0, 1)}, c2={"u": (0, 1)})
+    answer = bench.join("m1", "t", "u", instance_id="c1-instance")
+    assert answer.error is error

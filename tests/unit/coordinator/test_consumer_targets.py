@@ -113,6 +113,34 @@ def test_a_static_member_that_came_back_meanwhile_gets_its_old_ids_share() -> No
     assert bench.given(bench.heartbeat("m9", 1, instance_id="i1")) == {"a": (0, 1, 2, 3)}
 
 
+def test_a_member_that_takes_a_static_place_before_the_places_first_target_is_computed_again() -> (
+    None
+):
+    """The pending target has a share for the place and for the member: one of both is lost."""
+    bench = far_away()
+    bench.join("m1")
+    answer(bench, 0)
+    bench.join("s", instance_id="i")
+    bench.heartbeat("s", -2, instance_id="i")
+    bench.join("m1", instance_id="i")
+    answer(bench, 1)
+    assert len(bench.asked) == 3
+    answer(bench, 2)
+    (member,) = bench.group.describe().members
+    assert (member.member_id, member.target) == ("m1", {topic_id("a"): (0, 1, 2, 3)})
+
+
+def test_a_member_keeps_its_share_if_another_member_has_its_former_instance_id() -> None:
+    """The target was computed for m1, which is still a member."""
+    bench = far_away()
+    bench.join("m1", instance_id="i1")
+    bench.join("m1", instance_id="i2")
+    bench.join("m2", instance_id="i1")
+    answer(bench, 0)
+    targets_of = {m.member_id: m.target for m in bench.group.describe().members}
+    assert targets_of == {"m1": {topic_id("a"): (0, 1, 2, 3)}, "m2": {}}
+
+
 def test_an_assignor_that_fails_leaves_the_target_as_it_is_and_is_asked_again() -> None:
     """No heartbeat fails because of the assignor's error."""
     bench = far_away(interval_ms=1_000)

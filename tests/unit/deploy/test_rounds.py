@@ -19,10 +19,12 @@ from faust_assigner.status.build import build
 from faust_assigner.status.evidence import Place
 from faust_assigner.status.members import views_of
 from faust_assigner.wire.join import JoinData, decode_join
+from faust_assigner.wire.runs import Runs
 from tests.support.status import LOG
 from tests.unit.deploy.looks import at_rest, evidence
 
 LEADER = "shop-__assignor-__leader"
+SECOND = "shop-second-changelog"
 TOPICS = ("news", "orders", LOG, LEADER)
 
 
@@ -118,6 +120,36 @@ def test_a_first_round_moves_all_tasks_but_the_leader_topic_and_only_state_is_co
     """A topic without a table has no state to restore."""
     _, moves, _ = fleet_of(w0=joined("w0"), w1=joined("w1")).round()
     assert {one.topics: one.is_cold for one in moves} == {("news",): False, ("orders", LOG): True}
+
+
+@pytest.mark.parametrize(
+    ("standbys", "ends", "records", "is_cold"),
+    [
+        ({LOG: [0, 1]}, {LOG: 1000, SECOND: 200}, 300, False),
+        ({}, {LOG: 1000, SECOND: 200}, 1200, True),
+        ({}, {LOG: 1000}, None, True),
+        ({}, {LOG: 0, SECOND: 0}, 0, False),
+    ],
+    ids=["copy of one table", "no copy", "unknown end", "no records"],
+)
+def test_a_task_with_two_tables_is_cold_without_a_copy_of_either(
+    standbys: dict[str, list[int]], ends: dict[str, int], records: int | None, is_cold: bool
+) -> None:
+    """A copy of one table is a copy; an unknown number of records is not the number 0."""
+    topics = ("orders", LOG, SECOND)
+    fleet = fleet_of(topics, w0=joined("w0", standbys=standbys))
+    fleet = replace(
+        fleet,
+        partitions={"orders": 2, LOG: 2, SECOND: 2},
+        facts=TableFacts(frozenset({LOG, SECOND}), {}),
+        ends={(topic, number): end for topic, end in ends.items() for number in (0, 1)},
+    )
+    held = {(topic, number): 900 for topic, numbers in standbys.items() for number in numbers}
+    (worker,) = fleet.workers.values()
+    _, moves, _ = fleet.with_workers([replace(worker, positions=held)]).round()
+    assert {(m.topics, m.is_cold, m.records) for m in moves} == {
+        (tuple(sorted(topics)), is_cold, records)
+    }
 
 
 @pytest.mark.parametrize("copies", [{}, {LOG: [0, 1]}])
@@ -232,20 +264,61 @@ def test_a_look_gives_counts_in_any_order_of_the_ends_and_the_latest_generation(
     assert fleet.generation == 99
 
 
-def test_a_member_joins_the_next_round_without_its_goodbye_and_without_its_former_files() -> None:
-    """Its leave announcement and its former files belong to its last join."""
+def test_a_partition_without_an_end_offset_counts_as_a_partition_of_its_topic() -> None:
+    """The highest number decides; the count of end offsets is lower if one is missing."""
+    seen = evidence(at_rest())
+    seen = replace(
+        seen,
+        ends={("orders", 5): 70, ("orders", 2): 10, (LOG, 0): 40, ("new", 0): 0},
+    )
+    fleet = _fleet(seen, views_of(seen), build(seen))
+    assert fleet.partitions == {"orders": 6, LOG: 1, "new": 1}
+
+
+def test_a_member_joins_the_next_round_with_its_last_answer_instead_of_its_last_join() -> None:
+    """The leave announcement, the former files and the round belong to the last join."""
     seen = evidence(at_rest())
     view = views_of(seen)[0]
-    said = view.member.said
+    said, given = view.member.said, view.member.given
     assert said is not None
-    said = replace(said, leaves=True, on_disk={LOG: [5]})
-    worker = _worker(
-        replace(view, member=replace(view.member, said=said)),
-        {},
-        TableFacts(frozenset({LOG}), {}),
-        seen.ends,
+    assert given is not None
+    said = replace(
+        said,
+        leaves=True,
+        on_disk={LOG: [5]},
+        holds=False,
+        generation=1,
+        among=3,
+        group_ids={"old": 1},
+        awaited={LOG: [4]},
+        promised={LOG: [4]},
     )
-    assert (worker.data.leaves, worker.data.on_disk) == (False, {})
+    given = replace(
+        given,
+        generation=9,
+        among=2,
+        group_ids={"orders": 5},
+        awaited={LOG: Runs.of([1])},
+        promised={LOG: Runs.of([2])},
+    )
+    member = replace(view.member, said=said, given=given)
+    worker = _worker(replace(view, member=member), {}, TableFacts(frozenset({LOG}), {}), seen.ends)
+    stateless = _worker(replace(view, member=member), {}, TableFacts(frozenset(), {}), seen.ends)
+    assert member.copies
+    assert (stateless.data.standbys, stateless.positions) == ({}, {})
+    assert worker.data == replace(
+        said,
+        actives=member.actives,
+        standbys={t: runs for t, runs in member.copies.items() if t == LOG},
+        on_disk={},
+        leaves=False,
+        holds=True,
+        generation=9,
+        among=2,
+        group_ids={"orders": 5},
+        awaited={LOG: Runs.of([1])},
+        promised={LOG: Runs.of([2])},
+    )
 
 
 # -- pauses
