@@ -16,6 +16,7 @@ from faust_assigner.deploy.judge import Budget, _copies, _pause_within, _planned
 from faust_assigner.deploy.pauses import Recoveries, Recovery
 from faust_assigner.deploy.play import (
     NoSuchWorker,
+    Played,
     Question,
     _by_number,
     _newcomers,
@@ -24,7 +25,7 @@ from faust_assigner.deploy.play import (
 )
 from faust_assigner.deploy.read import policy_of, seen
 from faust_assigner.deploy.report import FAILED, OK, UNKNOWN, Check, Move, Step
-from faust_assigner.deploy.steps import _static_pause, size_of
+from faust_assigner.deploy.steps import Known, _static_pause, size_of, step_of
 from faust_assigner.status.evidence import Heard
 from faust_assigner.wire.join import JoinData
 from faust_assigner.wire.worker_status import TableStatus
@@ -376,7 +377,8 @@ def test_the_rate_is_that_of_all_long_recoveries_together() -> None:
 
 def test_only_recoveries_of_the_group_count() -> None:
     """Several apps write to the same folder; the duration is in seconds."""
-    found = Recoveries.of(rows({}, {"group_id": "bank"}), "shop", "the ledger")
+    others = ({"group_id": name} for name in ("bank", "shop-2", "sho", ""))
+    found = Recoveries.of(rows({}, *others), "shop", "the ledger")
     assert found.known == (Recovery(topic=LOG, source="standby", records=10, seconds=5.0),)
 
 
@@ -493,6 +495,21 @@ def test_a_copy_beyond_the_end_of_a_new_log_has_no_negative_position() -> None:
     found = look(made, lags={"m0": 80})
     assert found.fleet is not None
     assert min(found.fleet.workers["w0"].positions.values()) == 0
+
+
+@pytest.mark.parametrize(
+    ("sizes", "total"), [((100, 7), 107), ((100, None), None), ((None, 7), None)]
+)
+def test_the_size_of_the_new_copies_is_known_if_the_size_of_every_copy_is(
+    sizes: tuple[int | None, ...], total: int | None
+) -> None:
+    """One unknown size among the copies makes the sum unknown, in any order."""
+    found = look(at_rest())
+    known = {(LOG, n): size for n, size in enumerate(sizes) if size is not None}
+    copied = {"w0": frozenset({(LOG, 0)}), "w2": frozenset({(LOG, 1)})}
+    played = Played(event="w1 stops", stopped=("w1",), is_crash=False, members=2, copied=copied)
+    made = step_of(replace(found, bytes_of=known), played, Known())
+    assert (made.copies, made.copy_bytes) == (2, total)
 
 
 def test_a_table_in_memory_needs_no_disk_beside_tables_with_files() -> None:
