@@ -175,6 +175,26 @@ def test_one_damaged_record_among_thirty_refuses_the_batch(
     assert len(reasons) == 1
 
 
+@pytest.mark.parametrize(
+    ("damaged", "reason"),
+    [
+        (of(FIELDS, -1), "record {} claims -1 bytes"),
+        (of(FIELDS, len(FIELDS) - 1), f"record {{}} is not {len(FIELDS) - 1} bytes long"),
+    ],
+)
+@pytest.mark.parametrize("place", [0, 39, 40, 79, 95, 99])
+def test_a_damaged_record_is_named_by_its_number_within_the_batch(
+    place: int, damaged: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The readers take 40 records at a time; the last 20 are too few for the fast reader."""
+    monkeypatch.setattr(bodies, "AT_ONCE", 40)
+    parts = [SOUND] * 100
+    parts[place] = damaged
+    with pytest.raises(bodies.BadBody) as refused:
+        bodies.read_layout(b"".join(parts), 100)
+    assert str(refused.value) == reason.format(place)
+
+
 @pytest.mark.parametrize("together", [True, False])
 def test_long_varints_and_many_headers_are_read_exactly(together: bool) -> None:
     """Long lengths and times, zero to thirty headers, null and empty values are read."""

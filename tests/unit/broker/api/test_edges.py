@@ -257,14 +257,20 @@ def test_a_refused_heartbeat_is_answered_with_its_error_and_message() -> None:
 
 
 def test_a_topic_without_partitions_in_a_report_is_no_partition() -> None:
-    """A joining member may list topics without owned partitions."""
+    """A joining member may list topics without owned partitions, and must own no partition."""
 
-    async def story(hall: Hall) -> int:
-        topic = hall.node.catalogue.create("t", 1, {})
-        owned = [{"topic_id": topic.topic_id, "partitions": []}]
-        return int((await beat(hall, 1, "m", 0, topic_partitions=owned)).error_code)
+    async def story(hall: Hall) -> list[int]:
+        topics = [hall.node.catalogue.create(name, 1, {}) for name in ("t", "u")]
+        codes = []
+        for numbers in ((), ()), ((), (0,)):
+            owned = [
+                {"topic_id": topic.topic_id, "partitions": held}
+                for topic, held in zip(topics, numbers, strict=True)
+            ]
+            codes.append(int((await beat(hall, 1, "m", 0, topic_partitions=owned)).error_code))
+        return codes
 
-    assert in_hall(story) == 0
+    assert in_hall(story) == [0, INVALID_REQUEST]
 
 
 def test_a_changed_config_reaches_the_live_group() -> None:
@@ -342,24 +348,24 @@ def test_every_slice_of_a_long_commit_is_stored() -> None:
     assert in_hall(story) == count
 
 
+@pytest.mark.parametrize("version", [7, 8])
 @pytest.mark.parametrize(("stable", "found"), [(True, (-1, UNSTABLE)), (False, (5, 0))])
 def test_an_offset_that_may_change_is_unstable_for_those_alone_who_ask(
-    stable: bool, found: tuple[int, int]
+    stable: bool, found: tuple[int, int], version: int
 ) -> None:
-    """With require_stable it is unstable (KIP-447); otherwise the last committed offset is read."""
+    """With require_stable it is unstable (KIP-447); the transaction leaves the second partition."""
 
-    async def story(hall: Hall) -> tuple[int, int]:
-        hall.node.catalogue.create("t", 1, {})
-        await committed(hall, 8, "")
+    async def story(hall: Hall) -> list[tuple[int, int]]:
+        hall.node.catalogue.create("t", 2, {})
+        await committed(hall, 8, "", "")
         hall.node.groups.commit_later("g", 7, {("t", 0): Committed(9)})
-        topics = [{"name": "t", "partition_indexes": (0,)}]
-        answer = await ask(
-            hall, FETCH_OFFSETS, 7, group_id="g", topics=topics, require_stable=stable
-        )
-        (part,) = answer.topics[0].partitions
-        return part.committed_offset, int(part.error_code)
+        group = {"group_id": "g", "topics": [{"name": "t", "partition_indexes": (0, 1)}]}
+        values = {"groups": [group]} if version >= 8 else group
+        answer = await ask(hall, FETCH_OFFSETS, version, require_stable=stable, **values)
+        (topic,) = answer.groups[0].topics if version >= 8 else answer.topics
+        return [(part.committed_offset, int(part.error_code)) for part in topic.partitions]
 
-    assert in_hall(story) == found
+    assert in_hall(story) == [found, (5, 0)]
 
 
 # -- every API -------------------------------------------------------------------------------

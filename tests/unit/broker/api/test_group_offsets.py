@@ -280,6 +280,27 @@ def test_an_unknown_topic_id_has_no_offset() -> None:
     assert in_hall(story) == [(0, 5), (UNKNOWN_TOPIC_ID, -1)]
 
 
+@pytest.mark.parametrize("version", [2, 7, 8, 9, 10])
+def test_null_is_every_committed_offset_and_an_empty_list_is_none(version: int) -> None:
+    """A client that has no partitions must not get the offsets of all topics."""
+
+    async def story(hall: Hall) -> list[int]:
+        hall.node.catalogue.create("t", 1, {})
+        await committed(hall, place(0))
+        counts = []
+        for topics in (None, []):
+            values = {"require_stable": False} if version >= 7 else {}
+            group = {"group_id": "g", "topics": topics}
+            if version >= 8:
+                answer = await ask(hall, FETCH, version, groups=[group], **values)
+                counts.append(len(answer.groups[0].topics))
+            else:
+                counts.append(len((await ask(hall, FETCH, version, **group, **values)).topics))
+        return counts
+
+    assert in_hall(story) == [1, 0]
+
+
 # -- deletions ---------------------------------------------------------------------------------
 
 
@@ -322,3 +343,15 @@ def test_offsets_of_a_group_with_members_of_another_kind_stay() -> None:
         return await deleted(hall, "t", 0)
 
     assert in_hall(story) == (NON_EMPTY, [])
+
+
+def test_offsets_of_a_group_that_never_had_members_are_deleted() -> None:
+    """A client without a group membership committed them, so the group has no protocol type."""
+
+    async def story(hall: Hall) -> tuple[tuple[int, list[int]], list[tuple[str, int]]]:
+        hall.node.catalogue.create("t", 3, {})
+        await committed(hall, *map(place, range(3)))
+        outcome = await deleted(hall, "t", 2, 0, 3)
+        return outcome, list(hall.node.groups.offsets("g").entries)
+
+    assert in_hall(story) == ((0, [0, 0, UNKNOWN_PARTITION]), [("t", 1)])

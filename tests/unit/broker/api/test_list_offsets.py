@@ -138,3 +138,59 @@ def test_a_special_timestamp_is_known_from_its_version_on(timestamp: int, since:
         ]
 
     assert in_hall(story) == [(version, -1) for version in range(4, since)]
+
+
+@pytest.mark.parametrize("committed", [0, 1])
+def test_an_empty_log_ends_at_0(committed: int) -> None:
+    """No record and no transaction moves the end, and no time has an offset."""
+
+    async def story(hall: Hall) -> list[int]:
+        hall.node.catalogue.create("t", 1, {})
+        offsets = []
+        for time in (LATEST, -2, 0):
+            part = {"partition_index": 0, "timestamp": time, "current_leader_epoch": -1}
+            topics = [{"name": "t", "partitions": [part]}]
+            values = {"replica_id": -1, "isolation_level": committed, "topics": topics}
+            answer = await ask(hall, LIST_OFFSETS, 5, **values)
+            offsets.append(answer.topics[0].partitions[0].offset)
+        return offsets
+
+    assert in_hall(story) == [0, 0, -1]
+
+
+def test_no_time_has_an_offset_before_the_log_start() -> None:
+    """The log starts inside its only batch, whose deleted records are still on the disk."""
+
+    async def story(hall: Hall) -> list[int]:
+        log = hall.node.catalogue.create("t", 1, {}).partitions[0]
+        await ask(hall, PRODUCE, 9, **to_topic(batch(count=3, timestamp=1_000)))
+        log.trim(2)
+        return [(await listed(hall, time)).offset for time in (500, 1_000, 1_001)]
+
+    assert in_hall(story) == [2, 2, -1]
+
+
+def test_a_topic_in_two_elements_is_answered_once_with_the_partitions_of_both() -> None:
+    """A partition that is named twice has an error, also in two elements of its topic."""
+
+    async def story(hall: Hall) -> list[tuple[str, list[tuple[int, int, int]]]]:
+        for name, count in (("t", 3), ("u", 1)):
+            hall.node.catalogue.create(name, count, {})
+        asked = [("t", (2, 1)), ("u", (0,)), ("t", (0, 2))]
+        topics = [
+            {
+                "name": name,
+                "partitions": [
+                    {"partition_index": n, "timestamp": LATEST, "current_leader_epoch": -1}
+                    for n in numbers
+                ],
+            }
+            for name, numbers in asked
+        ]
+        answer = await ask(hall, LIST_OFFSETS, 5, replica_id=-1, isolation_level=0, topics=topics)
+        return [
+            (t.name, [(p.partition_index, int(p.error_code), p.offset) for p in t.partitions])
+            for t in answer.topics
+        ]
+
+    assert in_hall(story) == [("t", [(2, 42, -1), (1, 0, 0), (0, 0, 0)]), ("u", [(0, 0, 0)])]

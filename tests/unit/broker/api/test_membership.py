@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from faust_assigner.broker import limits
 from tests.support.asking import ask
 from tests.support.hall import Hall, in_hall
 
@@ -92,6 +93,20 @@ def test_a_group_that_handed_out_an_id_waits_for_its_member_to_come_back() -> No
         return [int(first.error_code), int(again.error_code)]
 
     assert in_hall(story) == [79, 0]
+
+
+@pytest.mark.parametrize(("count", "error"), [(2, 0), (3, 42)])
+def test_a_list_of_protocols_has_a_bound(
+    count: int, error: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit itself is allowed; one protocol more is refused."""
+    monkeypatch.setattr(limits, "MAX_PROTOCOLS_PER_MEMBER", 2)
+
+    async def story(hall: Hall) -> int:
+        protocols = [{"name": str(n), "metadata": b"m"} for n in range(count)]
+        return int((await joined(hall, 5, protocols=protocols, group_instance_id="i")).error_code)
+
+    assert in_hall(story) == error
 
 
 # -- the event of each version -------------------------------------------------------------------

@@ -106,7 +106,35 @@ def test_an_empty_list_is_every_topic_in_version_0_alone(version: int, topics: i
     assert in_hall(story) == topics
 
 
+def test_kept_answers_are_of_the_version_and_the_port_that_were_asked() -> None:
+    """Two listeners may have one host, and each version has its own bytes."""
+
+    async def story(hall: Hall) -> list[tuple[int, list[int]]]:
+        hall.node.catalogue.create("t", 2, {})
+        found = []
+        for version, port in ((9, 1), (9, 2), (12, 2), (1, 2), (9, 1)):
+            hall.node.address_for = lambda local_host, protocol, port=port: ("a", port)  # type: ignore[method-assign]
+            more = {"allow_auto_topic_creation": False} if version >= 4 else {}
+            answer = await ask(hall, METADATA, version, topics=[{"name": "t"}], **more)
+            parts = [part.partition_index for part in answer.topics[0].partitions]
+            found.append((answer.brokers[0].port, parts))
+        return found
+
+    assert in_hall(story) == [(port, [0, 1]) for port in (1, 2, 2, 2, 1)]
+
+
 # -- coordinators ------------------------------------------------------------------------------
+
+
+def test_a_key_that_is_asked_twice_has_one_coordinator() -> None:
+    """The order is the order of the request."""
+
+    async def story(hall: Hall) -> list[tuple[str, int]]:
+        keys = ("h", "g", "", "h")
+        answer = await ask(hall, FIND_COORDINATOR, 4, key_type=GROUP, coordinator_keys=keys)
+        return [(one.key, int(one.error_code)) for one in answer.coordinators]
+
+    assert in_hall(story) == [("h", 0), ("g", 0), ("", INVALID_GROUP)]
 
 
 @pytest.mark.parametrize(

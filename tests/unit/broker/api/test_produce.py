@@ -110,12 +110,14 @@ def test_refused_and_repeated_batches_are_counted_apart() -> None:
     assert in_hall(story) == (1, 1)
 
 
-def test_a_batch_that_does_not_begin_at_0_is_refused() -> None:
+@pytest.mark.parametrize("base", [5, -5])
+def test_a_batch_that_does_not_begin_at_0_is_refused(base: int) -> None:
     """Brokers assign offsets; Kafka's producers never set an offset."""
 
     async def story(hall: Hall) -> int:
         hall.node.catalogue.create("t", 1, {})
-        return int((await produced(hall, b"\0" * 7 + b"\5" + batch()[8:])).error_code)
+        data = base.to_bytes(8, "big", signed=True) + batch()[8:]
+        return int((await produced(hall, data)).error_code)
 
     assert in_hall(story) == INVALID_RECORD
 
@@ -138,3 +140,18 @@ def test_a_repeated_batch_waits_for_the_disk_though_later_ones_follow() -> None:
         return codes, len(waits)
 
     assert in_hall(story) == ([STORAGE_ERROR, STORAGE_ERROR, 0], 3)
+
+
+@pytest.mark.parametrize("version", [3, 5, 9])
+def test_an_answer_names_the_offset_of_the_first_record_and_of_the_log_start(version: int) -> None:
+    """The log has three records, of which two are deleted; the log start is answered since version 5."""
+
+    async def story(hall: Hall) -> tuple[int, int, int]:
+        log = hall.node.catalogue.create("t", 1, {}).partitions[0]
+        await produced(hall, batch(count=3))
+        log.trim(2)
+        found = await produced(hall, batch(count=2), version)
+        start = found.log_start_offset if version >= 5 else log.start_offset
+        return int(found.error_code), found.base_offset, start
+
+    assert in_hall(story) == (0, 3, 2)

@@ -53,6 +53,34 @@ def test_replicas_are_placed_on_this_broker_alone(brokers: tuple[int, ...], erro
     assert in_hall(lambda hall: created(hall, **places)) == error
 
 
+@pytest.mark.parametrize(
+    ("places", "error"),
+    [
+        ([(1, (1,)), (0, (1,))], 0),
+        ([(0, (1,)), (0, (1,))], BAD_ASSIGNMENT),
+        ([(0, (1,)), (1, (1,)), (1, (1,))], BAD_ASSIGNMENT),
+        ([(0, (1,)), (2, (1,))], BAD_ASSIGNMENT),
+        ([(1, (1,))], BAD_ASSIGNMENT),
+        ([(0, (1, 2))], BAD_ASSIGNMENT),
+        ([(0, (1, 1))], BAD_ASSIGNMENT),
+        ([(0, ())], BAD_ASSIGNMENT),
+    ],
+)
+def test_an_assignment_names_each_partition_once_with_one_replica(
+    places: list[tuple[int, tuple[int, ...]]], error: int
+) -> None:
+    """The numbers begin at 0 without gaps; their order in the request is free."""
+
+    async def story(hall: Hall) -> tuple[int, list[int]]:
+        assignments = [{"partition_index": n, "broker_ids": brokers} for n, brokers in places]
+        code = await created(
+            hall, num_partitions=-1, replication_factor=-1, assignments=assignments
+        )
+        return code, [len(topic.partitions) for topic in hall.node.catalogue]
+
+    assert in_hall(story) == (error, [] if error else [len(places)])
+
+
 async def grown(
     hall: Hall, count: int, *, validate_only: bool = False, **more: Any
 ) -> tuple[int, int]:
@@ -96,23 +124,46 @@ def test_deletions_give_their_space_back(api: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("offset", "found"), [(0, (0, 2)), (1, (0, 2)), (3, (0, 3)), (4, (OUT_OF_RANGE, 2))]
+    ("offset", "found"),
+    [(0, (0, 2, 2)), (1, (0, 2, 2)), (3, (0, 3, 3)), (4, (OUT_OF_RANGE, -1, 2))],
 )
 def test_records_that_are_gone_are_deleted_without_an_error(
-    offset: int, found: tuple[int, int]
+    offset: int, found: tuple[int, int, int]
 ) -> None:
-    """An offset below the log start is no error; an offset beyond the end is an error."""
+    """An offset below the log start is no error, and the low watermark stays at the log start."""
 
-    async def story(hall: Hall) -> tuple[int, int]:
+    async def story(hall: Hall) -> tuple[int, int, int]:
         log = hall.node.catalogue.create("t", 1, {}).partitions[0]
         for _ in range(3):
             await ask(hall, PRODUCE, 9, **to_topic(batch()))
         log.trim(2)
         parts = [{"partition_index": 0, "offset": offset}]
         answer = await ask(hall, DELETE_RECORDS, 1, topics=[{"name": "t", "partitions": parts}])
-        return int(answer.topics[0].partitions[0].error_code), log.start_offset
+        (part,) = answer.topics[0].partitions
+        return int(part.error_code), part.low_watermark, log.start_offset
 
     assert in_hall(story) == found
+
+
+@pytest.mark.parametrize("way", ["name", "name since version 6", "id"])
+def test_a_topic_that_a_deletion_names_twice_is_not_deleted(way: str) -> None:
+    """The topic is answered once with an error; the topic between its entries is deleted."""
+
+    async def story(hall: Hall) -> tuple[list[int], list[str]]:
+        ids = {name: hall.node.catalogue.create(name, 1, {}).topic_id for name in ("t", "u")}
+        names = ("t", "u", "t")
+        if way == "name":
+            answer = await ask(hall, DELETE, 5, topic_names=names)
+        elif way == "id":
+            topics = [{"name": None, "topic_id": ids[name]} for name in names]
+            answer = await ask(hall, DELETE, 6, topics=topics)
+        else:
+            topics = [{"name": name, "topic_id": None} for name in names]
+            answer = await ask(hall, DELETE, 6, topics=topics)
+        codes = [int(one.error_code) for one in answer.responses]
+        return codes, [topic.name for topic in hall.node.catalogue]
+
+    assert in_hall(story) == ([INVALID_REQUEST, 0], ["t"])
 
 
 @pytest.mark.parametrize("version", [5, 6])

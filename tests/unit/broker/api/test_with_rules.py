@@ -411,3 +411,23 @@ def test_a_producer_gets_an_id_by_the_right_to_write_so(
         return found
 
     assert in_hall(story) == [(transactional, not transactional), (idempotent, not idempotent)]
+
+
+@pytest.mark.parametrize(
+    ("names", "error"), [(("t",), 0), (("t", "u"), BARRED), (("u", "t"), BARRED), ((), 0)]
+)
+def test_a_member_may_subscribe_only_to_topics_that_it_may_describe(
+    names: tuple[str, ...], error: int
+) -> None:
+    """The right to describe "t" is not sufficient for both topics."""
+
+    async def story(hall: Hall) -> int:
+        answer = await ask(
+            hall, 68, 1, group_id="g", member_id="m", member_epoch=0, instance_id=None,
+            rack_id=None, subscribed_topic_regex=None if names else "t", server_assignor=None,
+            rebalance_timeout=datetime.timedelta(minutes=1), subscribed_topic_names=names,
+            topic_partitions=[],
+        )  # fmt: skip
+        return int(answer.error_code)
+
+    assert told(("t", "u"), ((READ, GROUP, "g"), (DESCRIBE, TOPIC, "t")), story) == error
