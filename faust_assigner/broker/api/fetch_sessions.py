@@ -73,10 +73,10 @@ def session_of(call: Call, request: Any) -> tuple[FetchSession | None, ErrorCode
     """Return the session of a request (continued, new or None), or the error of an invalid session."""
     session_id = getattr(request, "session_id", NO_SESSION)
     epoch = getattr(request, "session_epoch", FINAL_EPOCH)
-    session, uses_ids = call.peer.fetch_session, call.version >= TOPIC_IDS_SINCE
     if epoch in (FIRST_EPOCH, FINAL_EPOCH):
-        call.peer.fetch_session = None
+        call.peer.fetch_session = None  # this frees the slot of the former session
         return (_begun(call, request) if epoch == FIRST_EPOCH else None), ErrorCode.none
+    session, uses_ids = call.peer.fetch_session, call.version >= TOPIC_IDS_SINCE
     if session is None or session.session_id != session_id:
         return None, ErrorCode.fetch_session_id_not_found
     if session.epoch != epoch:

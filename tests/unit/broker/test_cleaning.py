@@ -418,3 +418,90 @@ def test_a_tombstone_without_retention_outlives_the_pass_that_finds_it(log: Part
         clean_writes.end(log, work)
         seen.append([key for _, key, _ in contents(log)])
     assert [keys.count(b"a") for keys in seen] == [1, 0]
+
+
+def test_two_passes_over_the_first_batches_leave_the_log_start(log: PartitionLog) -> None:
+    """The second pass begins behind a removed batch; a restart finds the same start and no loss."""
+    for value in (b"1", b"2"):
+        write(log, (b"a", value))
+    write(log, (b"b", b"3"))
+    clean(log)
+    for value in (b"4", b"5"):
+        write(log, (b"a", value))
+    clean(log)
+    restarted = PartitionLog(log.store, TOPIC, 0)
+    assert list(log.index.bases) == list(restarted.index.bases) == [2, 3, 4]
+    assert (log.start_offset, restarted.start_offset) == (0, 0)
+    assert unexplained_holes(restarted) == []
+
+
+def test_each_pass_reports_the_bytes_that_it_freed(log: PartitionLog) -> None:
+    """The first pass shortens a batch, the second removes a batch, and the third changes nothing."""
+    freed = []
+    for pairs in (
+        [((b"a", b"1"), (b"b", b"2" * 50)), ((b"a", b"3"),), ((b"c", b"4"),)],
+        [((b"b", b"5"),), ((b"c", b"6"),)],
+        [],
+    ):
+        for batch_ in pairs:
+            write(log, *batch_)
+        before, found = log.size, cleanable(log, Rules(0.0), 0)
+        done = 0
+        if found is not None:
+            work = clean_writes.begin(log, found, Rules(0.0), 0, 100)
+            while work.map_some():
+                pass
+            while (chunk := work.clean_some()) is not None:
+                done += clean_writes.apply(log, chunk)
+            clean_writes.end(log, work)
+        freed.append((done, before - log.size))
+    assert [done > 0 for done, _ in freed] == [True, True, False]
+    assert all(done == gone for done, gone in freed)
+
+
+def test_an_emptied_batch_is_not_written_again(log: PartitionLog) -> None:
+    """Each pass would otherwise rewrite the last batch of each idle producer."""
+    write(log, (b"a", b"1"), producer_id=1, epoch=0, sequence=0)
+    written: list[bytes] = []
+    store_write = log.store.write
+
+    def noting(puts: Any, *arguments: Any, **more: Any) -> None:
+        puts = list(puts)
+        written.extend(key for key, _ in puts if more.get("is_rewrite"))
+        store_write(puts, *arguments, **more)
+
+    log.store.write = noting  # type: ignore[method-assign]
+    counts = []
+    for value in (b"2", b"3", b"4"):
+        write(log, (b"a", value))
+        clean(log)
+        counts.append(written.count(log.batch_key(0)))
+    assert counts == [0, 1, 1]
+
+
+def test_a_batch_that_is_trimmed_between_the_two_reads_of_a_step_is_passed_over(
+    log: PartitionLog,
+) -> None:
+    """The step reads the batches first and their index entries second."""
+    for value in (b"1", b"2", b"3"):
+        write(log, (b"a", value))
+    write(log, (b"end", b""))
+    found = cleanable(log, Rules(), 0)
+    assert found is not None
+    work = clean_writes.begin(log, found, Rules(), 0, 100)
+    while work.map_some():
+        pass
+    load, reads = log.store.get_many, []
+
+    def reading(keys: Any) -> list[bytes | None]:
+        reads.append(keys)
+        if len(reads) == 2:
+            log.trim(1)
+        return load(keys)
+
+    log.store.get_many = reading  # type: ignore[method-assign]
+    chunk = work.clean_some()
+    assert chunk is not None
+    assert [one.base for one in chunk.outcomes] == [1, 2]
+    clean_writes.apply(log, chunk)
+    assert (log.start_offset, list(log.index.bases)) == (1, [2, 3])

@@ -150,3 +150,20 @@ def test_a_marker_without_retention_outlives_the_pass_that_finds_it(log: Partiti
         seen.append((log.index.bases[0] == 1, log.transactions.lasts()))
     dated = (True, (1,))  # the first pass removes the batch, the second pass dates the marker
     assert seen == [dated, dated, (False, ())]
+
+
+def test_all_markers_that_a_step_removes_are_forgotten(log: PartitionLog) -> None:
+    """Two producers aborted a transaction each; readers must not get the notes of either."""
+    for producer_id in (1, 2):
+        header = {"producer_id": producer_id, "epoch": 0, "sequence": 0}
+        write(log, (b"a", b"1"), attributes=TRANSACTIONAL, **header)
+        end_transaction(log, producer_id, commits=False)
+    log.expire_producers(1)
+    found = []
+    for now in (0, 1, 2 + DELETE_RETENTION_MS):
+        write(log, (b"z", b"2"))
+        write(log, (b"z", b"3"))
+        clean(log, now_ms=now)
+        found.append(log.transactions.lasts())
+    assert found == [(1, 3), (1, 3), ()]
+    assert list(log.store.scan(ENDED + log.place)) == []

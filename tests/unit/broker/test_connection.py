@@ -17,7 +17,7 @@ from faust_assigner.coordinator.timers import Purpose
 from tests.support.clients.raw_client import batch
 from tests.support.hall import Hall, Wire, frames, in_hall
 
-API_VERSIONS, HEARTBEAT, PRODUCE = 18, 12, 0
+API_VERSIONS, HEARTBEAT, PRODUCE, FETCH = 18, 12, 0, 1
 
 
 def test_a_burst_of_one_connection_does_not_queue_others_behind_it() -> None:
@@ -407,3 +407,33 @@ def test_a_producer_without_acknowledgement_learns_of_a_fault_by_its_connection(
         return [name for name, _ in hall.written], wire.closed
 
     assert in_hall(story) == ([], True)
+
+
+def test_a_large_frame_is_read_to_its_end() -> None:
+    """Reading pauses only behind a whole frame: a pause inside a frame would never end."""
+
+    async def story(hall: Hall) -> list[bool]:
+        peer, wire = hall.connect("producer")
+        frame = (2 * READ_AHEAD_BYTES).to_bytes(4, "big")
+        paused = []
+        for part in (frame, bytes(READ_AHEAD_BYTES), b"\0"):
+            peer.data_received(part)
+            paused.append(wire.paused)
+        return paused
+
+    assert in_hall(story) == [False] * 3
+
+
+@pytest.mark.parametrize(("api", "stays"), [(PRODUCE, True), (FETCH, False)])
+def test_only_a_running_produce_keeps_a_connection_without_further_input(
+    api: int, stays: bool
+) -> None:
+    """The answer to a waiting fetch has no reader; the records of a produce request count."""
+
+    async def story(hall: Hall) -> bool:
+        peer, _ = hall.connect("peer")
+        peer._pending = asyncio.get_running_loop().create_future()
+        peer._pending_key = api
+        return bool(peer.eof_received())
+
+    assert in_hall(story) is stays

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -285,3 +286,19 @@ def test_a_heartbeat_knows_the_topics_of_this_moment() -> None:
         answers.append,
     )
     assert answers[1].assignment == {TOPIC: (0, 1, 2)}
+
+
+def test_the_topics_of_a_member_are_stored_in_order_and_old_members_have_no_principal() -> None:
+    """Equal members have equal bytes; the first records with ``v`` had no principal."""
+    names = [f"topic-{number}" for number in range(20)]
+    member = MemberMetadata(
+        "i", "r", "c", "/h", 7, frozenset(names), "x", "uniform", None, "User:u"
+    )
+    key = Key(Kind.MEMBER, "g", "m")
+    ((stored_key, value),), _ = as_writes([Record(key, member)])
+    saved = json.loads(value)
+    assert saved["topics"] == sorted(names)
+    del saved["principal"]
+    store = MemoryStore()
+    store.write([(stored_key, json.dumps(saved).encode())])
+    assert list(load_records(store)) == [Record(key, replace(member, principal=""))]

@@ -89,7 +89,12 @@ def test_each_value_of_a_group_says_where_it_comes_from() -> None:
     """The value is the group's, the broker's from its file, or Kafka's default."""
 
     async def story(hall: Hall) -> dict[str, tuple[str, int]]:
-        own = Settings.parse({"group.consumer.heartbeat.interval.ms": 6_000})
+        own = Settings.parse(
+            {
+                "group.consumer.heartbeat.interval.ms": 6_000,
+                "group.consumer.session.timeout.ms": 46_000,
+            }
+        )
         hall.node.group_configs = GroupConfigs(hall.node.store, own)
         hall.node.group_configs.configure("t", {SESSION: "50000"}, validate_only=False)
         found = await described(hall, GROUP, None)
@@ -230,3 +235,41 @@ def test_a_number_of_a_group_has_no_underscores_and_a_boolean_is_shown_in_lower_
         return error, [found[name].value for name in ("preallocate", "message.timestamp.type")]
 
     assert in_hall(story) == (INVALID_CONFIG, ["true", "CreateTime"])
+
+
+def test_a_topic_and_a_group_of_one_name_are_changed_in_one_request() -> None:
+    """Only a second entry of the same type and name is a repetition."""
+
+    async def story(hall: Hall) -> list[int]:
+        hall.node.catalogue.create("t", 1, {})
+        resources = [
+            {
+                "resource_type": kind,
+                "resource_name": "t",
+                "configs": [{"name": name, "config_operation": SET, "value": "50000"}],
+            }
+            for kind, name in ((TOPIC, "retention.ms"), (GROUP, SESSION))
+        ]
+        answer = await ask(hall, EDIT, 1, resources=resources, validate_only=False)
+        topic = hall.node.catalogue.get("t")
+        assert topic is not None
+        assert topic.configs == {"retention.ms": "50000"}
+        assert hall.node.group_configs.explicit("t") == {SESSION: "50000"}
+        return [int(one.error_code) for one in answer.responses]
+
+    assert in_hall(story) == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [("", 0), ("1", 0), ("01", INVALID_REQUEST), ("2", INVALID_REQUEST), ("x", INVALID_REQUEST)],
+)
+def test_the_broker_is_described_by_its_own_id_or_without_a_name(name: str, error: int) -> None:
+    """The node id is 1; the name is a text."""
+
+    async def story(hall: Hall) -> tuple[int, bool]:
+        resource = {"resource_type": BROKER, "resource_name": name, "configuration_keys": None}
+        (result,) = (await ask(hall, DESCRIBE, 4, resources=[resource])).results
+        return int(result.error_code), bool(result.configs)
+
+    assert in_hall(story) == (error, not error)

@@ -299,3 +299,37 @@ def test_a_session_that_grows_too_large_ends(
         return [*codes, int((await consumer.fetch(2)).error_code)]
 
     assert in_hall(story) == [error, error]
+
+
+def test_a_new_session_takes_the_place_of_its_connections_former_one() -> None:
+    """The cache has a single slot, and the former session is not found again."""
+
+    async def story(hall: Hall) -> tuple[bool, list[int]]:
+        slots = "max_incremental_fetch_session_cache_slots"
+        hall.node.settings = replace(hall.node.settings, **{slots: 1})
+        consumer = await with_partitions(hall, 2)
+        first = (await consumer.fetch(0, 2)).session_id
+        second = (await consumer.fetch(0, 1)).session_id
+        codes = []
+        for session in (first, second):
+            answer = await consumer.fetch(1, session_id=session)
+            codes.append(int(answer.error_code))
+        return 0 not in (first, second) and first != second, codes
+
+    assert in_hall(story) == (True, [NOT_FOUND, 0])
+
+
+def test_a_partition_that_a_request_names_and_forgets_is_forgotten() -> None:
+    """Forgetting comes second, as in Kafka; the named partition beside it stays."""
+
+    async def story(hall: Hall) -> tuple[Seen, Seen]:
+        consumer = await with_partitions(hall, 3)
+        await consumer.fetch(0, 1)
+        topics = wanting(3)
+        forgotten = [{"topic": "t", "partitions": (1, 0)}]
+        named = await consumer.fetch(1, topics=topics, forgotten_topics_data=forgotten)
+        for partition in range(3):
+            await produce(hall, partition)
+        return seen(named), seen(await consumer.fetch(2))
+
+    assert in_hall(story) == ([(2, False)], [(2, True)])
