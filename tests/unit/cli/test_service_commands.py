@@ -295,6 +295,25 @@ def test_an_order_is_confirmed_in_one_line(words: list[str], said: str) -> None:
     assert run(*words).stdout == f"{said}\n"
 
 
+@pytest.mark.parametrize("order", [["move"], ["pin"], ["unpin"], ["abort"]])
+@pytest.mark.parametrize(
+    "said", ["orders/\u00b2", "orders/-1", "orders/", "orders", "/3", "orders/+1"]
+)
+def test_a_partition_is_a_topic_and_a_number(told: list[Any], order: list[str], said: str) -> None:
+    """Other arguments are usage errors, and the service gets no order."""
+    consumer = ["c"] if order[0] in ("move", "pin") else []
+    done = CliRunner().invoke(main, ["service", *order, "--", said, *consumer])
+    assert done.exit_code == 2
+    assert f"must be TOPIC/PARTITION, as orders/7, got {said!r}" in done.output
+    assert told == []
+
+
+def test_a_topic_may_have_slashes_and_a_number_leading_zeros(told: list[Any]) -> None:
+    """The last slash divides the topic from the number."""
+    run("abort", "a/b/007")
+    assert told[1] == ("abort", ("a/b", 7))
+
+
 def test_a_table_is_as_wide_as_its_widest_cell(capsys: pytest.CaptureFixture[str]) -> None:
     """Lists, fractions, zeros and missing values look different; lines have no trailing blanks."""
     found = [(["a", "b"], 0, 1234567.891), ([], None, 0.5), ("", False, "x")]

@@ -109,23 +109,36 @@ async def test_each_answer_in_each_state_changes_or_keeps_or_is_refused(
     assert revision == (before if after == NAMES[state] else before + 1) == store.revision
 
 
+SAY_OF: dict[str, Callable[[Acks, int | None], Awaitable[int]]] = {
+    "ready": lambda acks, one: acks.ready("new", AT, one, "n1"),
+    "released": lambda acks, one: acks.released("old", AT, one, 41, "o1"),
+    "cannot": lambda acks, one: acks.release_failed("old", AT, one, "why", "o1"),
+    "gave up": lambda acks, one: acks.failed("new", AT, one, "why", "n1"),
+    "aborted": lambda acks, one: acks.abort(AT, one),
+    "progress": lambda acks, one: acks.progress("new", AT, one, 0.75, "n1"),
+}
+
+
+@pytest.mark.parametrize("answer", SAY_OF)
 @pytest.mark.parametrize(
     ("handoff_id", "is_taken"), [(None, True), (101, True), (100, False), (102, False), (0, False)]
 )
 async def test_an_answer_with_an_id_is_for_that_hand_off_alone(
-    handoff_id: int | None, is_taken: bool
+    answer: str, handoff_id: int | None, is_taken: bool
 ) -> None:
     """The id is the key's create_revision, not its mod_revision."""
     store = Followed()
-    await store.handoff(replace(WARMING, progress=0.0))
-    await store.handoff(WARMING)
+    handoff = RELEASING if answer in ("released", "cannot") else WARMING
+    await store.handoff(replace(handoff, progress=0.0))
+    await store.handoff(handoff)
     acks = Acks(store, ALL, LoopClock())
     if is_taken:
-        assert await acks.ready("new", AT, handoff_id, "n1") == 103
+        assert await SAY_OF[answer](acks, handoff_id) == 103
+        assert await stored(store) != handoff
     else:
         with pytest.raises(WrongPhase, match=f"t/3: hand-off {handoff_id} has ended; .* 101"):
-            await acks.ready("new", AT, handoff_id, "n1")
-        assert await stored(store) == WARMING
+            await SAY_OF[answer](acks, handoff_id)
+        assert await stored(store) == handoff
 
 
 CALLERS: list[tuple[str, str, str, type[Exception] | None]] = [

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from faust_assigner.service.certificates import Certificates
+from faust_assigner.service import certificates
+from faust_assigner.service.certificates import Certificates, Pem, PemFiles
 from faust_assigner.service.client import Access
 from faust_assigner.service.client.health import is_well
 from faust_assigner.service.server.options import Options
@@ -96,3 +97,54 @@ def test_a_certificate_without_its_key_yet_is_not_taken(
     assert certificates.changed() is None
     pair.key.unlink()
     assert certificates.changed() is None
+
+
+@pytest.mark.parametrize("changed", ["pair", "authorities"])
+def test_files_that_change_while_they_are_read_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    """The state of the files is noted before their content."""
+    authority, other = Authority(tmp_path, "one-ca"), Authority(tmp_path, "other-ca")
+    pair, ca = copied(authority.sign("one"), tmp_path), tmp_path / "client-ca.pem"
+    shutil.copy(authority.ca, ca)
+    two = authority.sign("two")
+    files = PemFiles(pair.cert, pair.key, ca, "--pair", "--ca", "The test")
+    read = Path.read_bytes
+
+    def read_and_change(path: Path) -> bytes:
+        found = read(path)
+        if changed == "pair" and path == pair.key:
+            copied(two, tmp_path)
+        if changed == "authorities" and path == ca:
+            shutil.copy(other.ca, ca)
+        return found
+
+    with monkeypatch.context() as during:
+        during.setattr(Path, "read_bytes", read_and_change)
+        first = files.read()
+    assert first == Pem(*map(read, (authority.ca, tmp_path / "one.pem", tmp_path / "one.key")))
+    new_pair = "two" if changed == "pair" else "one"
+    new_ca = authority.ca if changed == "pair" else other.ca
+    names = (new_ca, tmp_path / f"{new_pair}.pem", tmp_path / f"{new_pair}.key")
+    assert (files.changed(), files.changed()) == (Pem(*map(read, names)), None)
+
+
+def test_a_pair_that_changes_during_its_check_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next look reads the same content once more and checks it."""
+    authority = Authority(tmp_path)
+    pair = copied(authority.sign("one"), tmp_path)
+    two = authority.sign("two")
+    files = PemFiles(pair.cert, pair.key, None, "--pair", "--ca", "The test")
+    check = certificates.check_pair
+
+    def check_and_change(cert: Path, key: Path, flags: str) -> None:
+        check(cert, key, flags)
+        copied(two, tmp_path)
+
+    with monkeypatch.context() as during:
+        during.setattr(certificates, "check_pair", check_and_change)
+        files.read()
+    assert files.changed() == Pem(None, two.cert.read_bytes(), two.key.read_bytes())
+    assert files.changed() is None
