@@ -63,8 +63,8 @@ def consumers(node: Node, caller: Caller = CALLER) -> ConsumerServicer:
     return ConsumerServicer(groups, authenticator)
 
 
-def operators(node: Node, caller: Caller = CALLER) -> AdminServicer:
+def operators(node: Node, caller: Caller = CALLER, other: Node | None = None) -> AdminServicer:
     """Return the operators' RPCs of the same service."""
-    groups: Any = Groups({"other": Node(), "g": node})  # type: ignore[dict-item]
+    groups: Any = Groups({"other": other or Node(), "g": node})  # type: ignore[dict-item]
     authenticator: Any = SimpleNamespace(caller=lambda context: caller)
     return AdminServicer(groups, authenticator)

@@ -67,22 +67,24 @@ def test_a_prefix_begins_and_ends_with_a_slash(prefix: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("committed", "start", "found"),
+    ("committed", "granted", "start", "found"),
     [
-        (None, 7, 7),
-        (None, None, None),
-        ((-1, ""), 7, 7),
-        ((-1, ""), None, None),
-        ((9, "epoch=5"), 7, 9),
-        ((0, "epoch=5"), 7, 0),
-        ((9, "epoch=4"), 7, 7),
-        ((9, "epoch=4"), None, 9),
-        ((9, ""), 7, 7),
-        ((9, None), None, 9),
+        (None, 5, 7, 7),
+        (None, 5, None, None),
+        ((-1, ""), 5, 7, 7),
+        ((-1, ""), 5, None, None),
+        ((9, "epoch=5"), 5, 7, 9),
+        ((0, "epoch=5"), 5, 7, 0),
+        ((9, "epoch=4"), 5, 7, 7),
+        ((9, "epoch=4"), 5, None, 9),
+        ((9, ""), 5, 7, 7),
+        ((9, None), 5, None, 9),
+        ((9, "epoch=10"), 10, 7, 9),
+        ((9, "epoch=9"), 10, 7, 7),
     ],
 )
 async def test_a_partition_goes_on_where_its_own_grant_committed_last(
-    committed: tuple[int, str | None] | None, start: int | None, found: int | None
+    committed: tuple[int, str | None] | None, granted: int, start: int | None, found: int | None
 ) -> None:
     """Otherwise it starts at the previous owner's end, or at its commit."""
     offsets = {} if committed is None else {KAFKA: OffsetAndMetadata(*committed)}
@@ -93,19 +95,22 @@ async def test_a_partition_goes_on_where_its_own_grant_committed_last(
 
     coordinator = SimpleNamespace(fetch_committed_offsets=fetch)
     fake: Any = SimpleNamespace(_consumer=SimpleNamespace(_coordinator=coordinator))
-    assert await Partitions._left_at(fake, Grant(AT, 5, start)) == found
+    assert await Partitions._left_at(fake, Grant(AT, granted, start)) == found
 
 
-async def test_a_grant_that_a_later_owner_has_committed_after_is_outdated() -> None:
-    """The error has both epochs."""
+@pytest.mark.parametrize(("later", "granted"), [(6, 5), (10, 9)])
+async def test_a_grant_that_a_later_owner_has_committed_after_is_outdated(
+    later: int, granted: int
+) -> None:
+    """The error has both epochs, which are compared as numbers."""
 
     async def fetch(asked: Any) -> Any:
-        return {KAFKA: OffsetAndMetadata(9, "epoch=6")}
+        return {KAFKA: OffsetAndMetadata(9, f"epoch={later}")}
 
     coordinator = SimpleNamespace(fetch_committed_offsets=fetch)
     fake: Any = SimpleNamespace(_consumer=SimpleNamespace(_coordinator=coordinator))
-    with pytest.raises(RuntimeError, match="epoch 6 has committed, this is 5"):
-        await Partitions._left_at(fake, Grant(AT, 5, 7))
+    with pytest.raises(RuntimeError, match=f"epoch {later} has committed, this is {granted}"):
+        await Partitions._left_at(fake, Grant(AT, granted, 7))
 
 
 @pytest.mark.parametrize(

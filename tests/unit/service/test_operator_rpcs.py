@@ -150,6 +150,49 @@ async def test_a_state_is_made_once_for_all_callers_until_it_changes(
     assert node.overview.reads == 3
 
 
+async def test_the_states_of_two_groups_are_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both groups have the same revision, as they share one store."""
+    monkeypatch.setattr(admin_servicer, "TOGETHER_S", 100.0)
+    node, other = group_of(), group_of()
+    other.view = SimpleNamespace(pins={}, pause=None)
+    servicer = operators(node, other=other)
+
+    async def state(group: str) -> list[Any]:
+        request = pb.GetStateRequest(group=group)
+        parts = [part async for part in servicer.GetState(request, Context())]
+        return [(part.group, len(part.pins), part.paused.reason) for part in parts]
+
+    for _ in range(2):
+        assert await state("g") == [("g", 2, "why")]
+        assert await state("other") == [("other", 0, "")]
+    assert (node.overview.reads, other.overview.reads) == (1, 1)
+
+
+@pytest.mark.parametrize("is_silent", [True, False])
+async def test_a_watch_of_a_silent_store_repeats_the_state_with_its_age(
+    monkeypatch: pytest.MonkeyPatch, is_silent: bool
+) -> None:
+    """While the store answers, an unchanged state is not repeated."""
+    monkeypatch.setattr(admin_servicer, "TOGETHER_S", 0.0)
+    monkeypatch.setattr(admin_servicer, "SILENT_S", 0.0)
+    node = group_of()
+    node.condition.hears_store = True
+    watching = operators(node).WatchState(STATE_REQUEST, Context())
+    assert (await anext(watching)).age_s == 2.5
+    node.condition = SimpleNamespace(silence_s=19.0, hears_store=not is_silent)
+    later = asyncio.ensure_future(anext(watching))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.005)
+    assert later.done() is is_silent
+    if is_silent:
+        assert ((await later).age_s, node.overview.changed.is_set()) == (19.0, False)
+    later.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await later
+    await watching.aclose()
+
+
 async def test_a_state_has_the_orders_and_the_age_of_its_view() -> None:
     """Pins are in the order of their keys; the state has the group's name and the revision."""
     node = group_of()

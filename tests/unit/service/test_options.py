@@ -99,6 +99,56 @@ def test_encryption_without_authentication_is_not_for_others(tmp_path: Any) -> N
     assert found.server.bind == ("10.0.0.1", 1)
 
 
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (["tls_cert"], "--tls-cert and --tls-key require each other"),
+        (["tls_key"], "--tls-cert and --tls-key require each other"),
+        (["tls_client_ca"], "--tls-client-ca requires --tls-cert and --tls-key"),
+        (["tls_client_ca", "tokens"], "--tls-client-ca requires --tls-cert and --tls-key"),
+        (["tokens"], None),
+        (["tls_cert", "tls_key"], None),
+        (["tls_cert", "tls_key", "tls_client_ca"], None),
+    ],
+)
+@pytest.mark.parametrize("more", [{}, {"insecure": True}])
+def test_files_that_belong_together_are_given_together(
+    tmp_path: Path, given: list[str], why: str | None, more: dict[str, Any]
+) -> None:
+    """The rule holds on loopback and for an insecure service as well."""
+    (tmp_path / "file").write_text("")
+    said = {**dict.fromkeys(given, str(tmp_path / "file")), **more}
+    if why is None:
+        Options.read(said, {})
+    else:
+        with pytest.raises(ConfigError, match=why):
+            Options.read(said, {})
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ([], "give --tls-cert and --tls-key"),
+        (["tokens"], "give --tls-cert and --tls-key"),
+        (["tls_cert", "tls_key"], "give --tokens or --tls-client-ca"),
+        (["tls_cert", "tls_key", "tokens"], None),
+        (["tls_cert", "tls_key", "tls_client_ca"], None),
+    ],
+)
+def test_a_service_beyond_loopback_needs_encryption_and_authentication(
+    tmp_path: Path, given: list[str], why: str | None
+) -> None:
+    """Tokens and certificates of clients are both an authentication."""
+    (tmp_path / "file").write_text("")
+    said: dict[str, Any] = dict.fromkeys(given, str(tmp_path / "file"))
+    said["bind"] = "10.0.0.1:50051"
+    if why is None:
+        assert Options.read(said, {}).server.bind == ("10.0.0.1", 50051)
+    else:
+        with pytest.raises(ConfigError, match=f"10.0.0.1 is not loopback: {why}, or --insecure"):
+            Options.read(said, {})
+
+
 def test_files_that_are_no_certificates_are_named(tmp_path: Path) -> None:
     """gRPC would report a taken address, or a service that does not answer."""
     authority = Authority(tmp_path)

@@ -34,7 +34,7 @@ def test_a_partition_on_its_way_is_its_new_owners_unless_that_gave_up() -> None:
 
 def test_where_consumers_know_different_weights_the_highest_counts() -> None:
     """The order of consumers does not matter; invalid weights are ignored."""
-    light = Consumer(name="a", weights={"t": {0: 1.0, 1: 9.0, 7: 5.0}})
+    light = Consumer(name="a", weights={"t": {0: 1.0, 1: 9.0, 2: 5.0, -1: 5.0}})
     heavy = Consumer(name="b", weights={"t": {0: 8.0, 1: float("nan")}, "nosuch": {0: 3.0}})
     for consumers in ([light, heavy], [heavy, light]):
         assert _weights(consumers, {"t": 2}) == {("t", 0): 8.0, ("t", 1): 9.0}
