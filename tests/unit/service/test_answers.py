@@ -266,6 +266,21 @@ async def test_an_answer_without_hand_off_and_owner_is_refused(
             await SAY[answer](Acks(store, ALL, LoopClock()))
 
 
+@pytest.mark.parametrize("is_later", [True, False])
+async def test_an_answer_beside_an_unreadable_hand_off_has_the_later_revision(
+    is_later: bool,
+) -> None:
+    """A message with this revision shows both the assignment and the unreadable value."""
+    store = Followed()
+    if is_later:
+        await store.put(ALL.handoff(AT), b"?")
+    revision = await store.owner(AT, "new", "n1")
+    if not is_later:
+        revision = await store.put(ALL.handoff(AT), b"?")
+    await store.put("/g/later", b"x")
+    assert await Acks(store, ALL, LoopClock()).ready("new", AT, None, "n1") == revision
+
+
 async def test_an_expelled_process_is_refused_after_the_end_too() -> None:
     """Without the mark the answer would be accepted."""
     store = Followed()

@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from typing import Any
 
 import pytest
 
-from faust_assigner.service.errors import Compacted, LeaseLost
-from faust_assigner.service.store.base import Put
+from faust_assigner.service.errors import (
+    Compacted,
+    LeaseLost,
+    QuotaExceeded,
+    StoreUnavailable,
+    TooManyOperations,
+)
+from faust_assigner.service.store.base import (
+    MAX_OPERATIONS,
+    Batch,
+    Compare,
+    Delete,
+    Event,
+    Field,
+    KeyValue,
+    Listing,
+    Put,
+    TxnResult,
+    absent,
+)
 from faust_assigner.service.store.memory import MemoryStore
+from tests.support.assigning.consumers import LoopClock, virtually
 
 
 async def first_seen(store: MemoryStore, revision: int) -> int:
@@ -72,3 +92,211 @@ async def test_a_watch_from_a_later_revision_skips_the_changes_before_it() -> No
         batch = await asyncio.wait_for(waiting, 1.0)
     assert batch.events[0].key == "/2"
     await kept.close()
+
+
+async def test_a_watch_yields_each_change_of_its_prefix_with_the_whole_key() -> None:
+    """A key has its first and last revision and its version; a new creation counts from 1."""
+    kept = MemoryStore(first_revision=10)
+    lease = (await kept.grant(60.0)).lease_id
+    await kept.txn([], [Put("/b", b"1", lease), Put("/a", b"2"), Put("other", b"3")])
+    await kept.txn([], [Put("/b", b"4"), Delete("/nothing")])
+    assert await kept.txn([], [Delete("/nothing")]) == TxnResult(True, 12)
+    await kept.txn([], [Delete("/b")])
+    await kept.txn([], [Put("/b", b"5")])
+    first, again = KeyValue("/b", b"1", 11, 11, 1, lease), KeyValue("/b", b"5", 14, 14, 1, 0)
+    other = KeyValue("/a", b"2", 11, 11, 1, 0)
+    async with aclosing(kept.watch("/", 11)) as watch:  # type: ignore[type-var]
+        assert await anext(watch) == Batch(
+            14,
+            (
+                Event("/b", 11, first),
+                Event("/a", 11, other),
+                Event("/b", 12, KeyValue("/b", b"4", 11, 12, 2, 0)),
+                Event("/b", 13, None),
+                Event("/b", 14, again),
+            ),
+        )
+        await kept.txn([], [Put("other", b"6")])
+        await kept.txn([], [Put("/c", b"7")])
+        assert await anext(watch) == Batch(
+            16, (Event("/c", 16, KeyValue("/c", b"7", 16, 16, 1, 0)),)
+        )
+    assert await kept.list("/b") == Listing(16, (again,))
+    assert (await kept.get("/a"), await kept.get("/nothing")) == (other, None)
+    await kept.close()
+
+
+@pytest.mark.parametrize(
+    ("compare", "holds"),
+    [
+        (absent("/a"), False),
+        (absent("/b"), True),
+        (Compare("/a", Field.VALUE, b"y"), True),
+        (Compare("/a", Field.VALUE, b"x"), False),
+        (Compare("/b", Field.VALUE, b""), False),
+        (Compare("/a", Field.CREATE_REVISION, 11), True),
+        (Compare("/a", Field.CREATE_REVISION, 12), False),
+        (Compare("/a", Field.MOD_REVISION, 12), True),
+        (Compare("/a", Field.MOD_REVISION, 11), False),
+        (Compare("/a", Field.VERSION, 2), True),
+        (Compare("/b", Field.VERSION, 0), True),
+        (Compare("/a", Field.LEASE, 10), True),
+        (Compare("/a", Field.LEASE, 0), False),
+    ],
+)
+async def test_a_transaction_writes_all_or_nothing(compare: Compare, holds: bool) -> None:
+    """One failed compare is enough; a failed transaction has the present revision."""
+    kept = MemoryStore(first_revision=10)
+    assert (await kept.grant(60.0)).lease_id == 10
+    await kept.txn([], [Put("/a", b"x")])
+    await kept.txn([], [Put("/a", b"y", 10)])
+    writes = [Put("/c", b"z"), Delete("/a")]
+    for compares in ([compare, absent("/c")], [absent("/c"), compare]):
+        done = await kept.txn(compares, writes)
+        assert done == TxnResult(holds, 13 if holds else 12)
+        if holds:
+            break
+    found = [kv.key for kv in (await kept.list("/")).items]
+    assert found == (["/c"] if holds else ["/a"])
+    await kept.close()
+
+
+async def test_a_transaction_has_at_most_128_compares_and_128_writes_of_different_keys() -> None:
+    """The check comes before the compares, and no key is written."""
+    kept = MemoryStore()
+    puts = [Put(f"/{number}", b"x") for number in range(MAX_OPERATIONS + 1)]
+    compares = [absent(put.key) for put in puts]
+    assert (await kept.txn(compares[1:], puts[1:])).succeeded
+    wrong: list[tuple[Any, Any, type[Exception]]] = [
+        (compares, [], TooManyOperations),
+        ([], puts, TooManyOperations),
+        (compares[1:2], [puts[0], Delete("/0")], ValueError),
+    ]
+    for asked, writes, error in wrong:
+        with pytest.raises(error):
+            await kept.txn(asked, writes)
+    assert (await kept.get("/0"), kept.revision) == (None, 2)
+    await kept.close()
+
+
+async def test_a_put_beyond_the_quota_sets_an_alarm_until_an_operator_ends_it() -> None:
+    """Keys and values count; the alarm refuses puts and leases, but no reads and deletions."""
+    kept = MemoryStore(quota_bytes=12)
+    await kept.txn([], [Put("/a", b"1234"), Put("/b", b"1234")])
+    await kept.txn([], [Delete("/a")])
+    await kept.txn([], [Put("/a", b"12")])
+    with pytest.raises(QuotaExceeded):
+        await kept.txn([], [Put("/c", b"1"), Delete("/a")])
+    for refused in (kept.txn([], [Put("/c", b"")]), kept.grant(60.0)):
+        with pytest.raises(QuotaExceeded):
+            await refused
+    await kept.txn([], [Delete("/b")])
+    assert [kv.key for kv in (await kept.list("/")).items] == ["/a"]
+    kept.disarm()
+    assert (await kept.grant(60.0)).ttl_s == 60.0
+    await kept.txn([], [Put("/c", b"123456")])
+    with pytest.raises(QuotaExceeded):
+        await kept.txn([], [Put("/d", b"")])
+    await kept.close()
+
+
+@pytest.mark.parametrize(
+    ("limits", "sizes", "oldest"),
+    [
+        ({"history": 3}, [1] * 5, None),
+        ({"history": 3}, [1] * 6, 4),
+        ({"history": 3}, [1] * 9, 4),
+        ({"history": 3}, [1] * 10, 8),
+        ({"history_bytes": 10}, [4, 4], None),
+        ({"history_bytes": 10}, [4, 4, 2], None),
+        ({"history_bytes": 10}, [4, 4, 3], 3),
+        ({"history_bytes": 10}, [4, 4, 3, 4], 4),
+        ({"history_bytes": 10}, [4, 4, 99], 4),
+    ],
+)
+async def test_the_history_is_bounded_by_revisions_and_by_bytes(
+    limits: dict[str, int], sizes: list[int], oldest: int | None
+) -> None:
+    """The last change is always kept, and an earlier watch gets the oldest revision."""
+    kept = MemoryStore(**limits)
+    for size in sizes:
+        await kept.txn([], [Put("/a", b"x" * size)])
+    last, first = 1 + len(sizes), oldest or 2
+    async with aclosing(kept.watch("/", first)) as watch:  # type: ignore[type-var]
+        found = [event.revision for event in (await anext(watch)).events]
+    assert found == list(range(first, last + 1))
+    if oldest is not None:
+        with pytest.raises(Compacted) as error:
+            await first_seen(kept, oldest - 1)
+        assert (error.value.wanted, error.value.oldest) == (oldest - 1, oldest)
+    await kept.close()
+
+
+async def test_a_compaction_never_goes_beyond_the_last_change_and_never_back() -> None:
+    """A watch from the compacted revision itself still works."""
+    kept = MemoryStore()
+    for _ in range(4):
+        await kept.txn([], [Put("/a", b"x")])
+    for asked, compacted in ((3, 3), (2, 3), (99, 5)):
+        await kept.compact(asked)
+        assert kept.compacted == compacted
+        assert await first_seen(kept, compacted) == 5
+    await kept.txn([], [Put("/a", b"y")])
+    assert await first_seen(kept, 6) == 6
+    await kept.close()
+
+
+def test_leases_end_on_time_each_with_its_keys_in_one_change() -> None:
+    """No call of the store is necessary; a renewal counts from its own time."""
+
+    async def story() -> None:
+        kept = MemoryStore(clock=LoopClock())
+        began = asyncio.get_running_loop().time()
+        seen: list[tuple[float, int, list[str]]] = []
+
+        async def watching() -> None:
+            async for batch in kept.watch("/", kept.revision + 1):
+                keys = [event.key for event in batch.events if event.kv is None]
+                if keys:
+                    now = asyncio.get_running_loop().time() - began
+                    seen.append((round(now, 3), len({e.revision for e in batch.events}), keys))
+
+        task = asyncio.ensure_future(watching())
+        short, renewed, long = [(await kept.grant(ttl_s)).lease_id for ttl_s in (2.0, 3.0, 5.0)]
+        await kept.txn([], [Put("/b", b"", short), Put("/c", b"", long), Put("/a", b"", short)])
+        await kept.txn([], [Put("/d", b"", renewed)])
+        await asyncio.sleep(1.5)
+        assert await kept.keep_alive(renewed) == 3.0
+        await asyncio.sleep(10.0)
+        assert seen == [(2.0, 1, ["/a", "/b"]), (4.5, 1, ["/d"]), (5.0, 1, ["/c"])]
+        for lease in (long, short, renewed):
+            with pytest.raises(LeaseLost) as gone:
+                await kept.keep_alive(lease)
+            assert gone.value.lease_id == lease
+            await kept.revoke(lease)
+        await kept.close()
+        with suppress(StoreUnavailable):
+            await task
+
+    virtually(story)
+
+
+async def test_a_closed_store_refuses_each_call_and_ends_its_watches() -> None:
+    """The service takes this for a store that does not answer."""
+    kept = MemoryStore()
+    lease = (await kept.grant(60.0)).lease_id
+    watch = kept.watch("/", kept.revision + 1)
+    waiting = asyncio.ensure_future(anext(watch))
+    await asyncio.sleep(0)
+    await kept.close()
+    for call in (
+        waiting,
+        kept.get("/a"),
+        kept.list("/"),
+        kept.txn([], []),
+        kept.grant(1.0),
+        kept.keep_alive(lease),
+        kept.revoke(lease),
+    ):
+        with pytest.raises(StoreUnavailable):
+            await call

@@ -20,17 +20,18 @@ def test_a_registration_is_the_request_with_its_session_and_time_under_a_lease()
     """The stream has the same session; the mirror reaches the write and the request's epoch."""
 
     async def story(s: Stage) -> None:
+        s.clock.wall = lambda: 7_000.5
         known = s.store.revision
         stream = await s.register(replace(A, epoch=55, rack="r"))
         lease = await s.lease()
         session = f"n1-{lease:x}"
         found = await s.store.registered("a")
-        assert found == replace(A, rack="r", session=session, registered_at=1_000.0)
+        assert found == replace(A, rack="r", session=session, registered_at=7_000.0)
         assert s.store._leases[lease].ttl_s == 18.0
         assert s.store.waits == [
-            ("begin_epochs", 1_000.0),
+            ("begin_epochs", 7_000.5),
             ("past", (known + 1, known)),
-            ("pass_epoch", (55, 1_000.0)),
+            ("pass_epoch", (55, 7_000.5)),
         ]
         assert (stream.consumer_name, stream.session, stream.incarnation, stream.beats) == (
             "a", session, "a1", True,
