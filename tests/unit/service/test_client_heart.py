@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
@@ -507,3 +508,47 @@ def test_a_retried_call_is_repeated_until_an_answer_or_a_refusal() -> None:
         assert (len(stub.asked), asyncio.get_running_loop().time() - began) == (5, 6.0)
 
     virtually(story)
+
+
+@pytest.mark.parametrize(
+    ("lives_ms", "sent_at", "answer", "until", "is_asked"),
+    [
+        (6_000, 97.0, None, 103.0, False),
+        (6_000, 96.5, {"known": True, "lives_ms": 5_000}, 105.0, True),
+        (6_000, 96.5, {"known": True, "lives_ms": 1_000}, 102.5, True),
+        (6_000, 96.5, {"known": False, "lives_ms": 5_000}, 102.5, True),
+        (6_000, 96.5, unanswered(), 102.5, True),
+        (6_000, 96.5, NotFound("no"), 102.5, True),
+        (6_000, 80.0, {"known": True, "lives_ms": 5_000}, 105.0, True),
+        (0, 0.0, None, math.inf, False),
+    ],
+)
+async def test_a_registration_that_was_answered_late_is_renewed_at_once(
+    lives_ms: int, sent_at: float, answer: Any, until: float, is_asked: bool
+) -> None:
+    """A heartbeat is sent if less than half of the time is left, and never shortens the time."""
+    asked: list[Any] = []
+
+    async def once(method: str, request: Any, *, timeout: float) -> Any:
+        asked.append((method, request.session_id, request.HasField("held"), timeout))
+        if isinstance(answer, Exception):
+            raise answer
+        return pb.HeartbeatResponse(**answer)
+
+    part: Any = SimpleNamespace(once=once)
+    streams = Streams(
+        "c",
+        ("h:1",),
+        Registration(),
+        Retry(),
+        lambda: 100.0,
+        calls=part,
+        requests=Requests("c", "i"),
+        holdings=part,
+        inbox=part,
+        session=part,
+        begun=lambda: None,
+    )
+    said = pb.AssignmentUpdate(session_id="s1", lives_ms=lives_ms)
+    assert await streams.lives_until(said, sent_at) == until
+    assert asked == ([("Heartbeat", "s1", False, 3.0)] if is_asked else [])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import math
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -11,13 +12,17 @@ import pytest
 from faust_assigner.service.client import (
     AbortWarm,
     Assigned,
+    AssignerClient,
     Grant,
     Lost,
     Release,
+    Retry,
     Standbys,
     TopicPartition,
     Warm,
 )
+from faust_assigner.service.client import client as client_module
+from faust_assigner.service.client.commands import Command
 from faust_assigner.service.client.handlers import MISSED_S, Jobs
 from faust_assigner.service.errors import NotFound
 from tests.support.assigning.consumers import virtually
@@ -375,3 +380,50 @@ def test_the_end_cancels_all_tasks() -> None:
         await asyncio.sleep(99.0)
 
     assert staged(story)[-2:] == [(12.0, "warm cancelled", T0), (12.0, "release cancelled", T1)]
+
+
+@pytest.mark.parametrize(
+    ("left_s", "within_s"),
+    [(5.0, 5.0), (9.0, 8.0), (math.inf, 8.0), (0.0, 0.0), (-3.0, 0.0)],
+)
+async def test_the_last_releases_have_the_time_of_the_session_and_of_a_leave(
+    monkeypatch: pytest.MonkeyPatch, left_s: float, within_s: float
+) -> None:
+    """The work on all partitions is over when the session is given up."""
+    told: list[Any] = []
+
+    class Last:
+        """The jobs, which record their calls."""
+
+        def __init__(self, of: Any, handlers: Any) -> None:
+            told.append((of, handlers))
+
+        async def take(self, command: Any) -> None:
+            """Record the call."""
+            told.append(command)
+
+        async def finish(self, at_work: Any, within: float) -> None:
+            """Record the call, and whether the consumer may still work."""
+            told.append((at_work, within, of_all.may_work(T0)))
+
+        async def close(self) -> None:
+            """Record the call."""
+            told.append("closed")
+
+    class Leaving(AssignerClient):
+        """A client whose commands end at once."""
+
+        async def commands(self) -> AsyncGenerator[Command, None]:
+            """Yield one command; another one follows behind the end."""
+            self._inbox.put(RELEASE)
+            yield WARM
+
+    of_all = Leaving("h:1", "a", retry=Retry(leave_s=8.0), clock=lambda: 100.0)
+    of_all.holdings.begin(100.0 + left_s)
+    of_all.holdings.update([Grant(T0, 5), Grant(T1, 6)], (), snapshot=True)
+    monkeypatch.setattr(client_module, "Jobs", Last)
+    handlers: Any = object()
+    await of_all.run(handlers)
+    end = ((T0, T1), within_s, left_s > 0)
+    assert told == [(of_all, handlers), WARM, RELEASE, end, "closed"]
+    assert (of_all.may_work(T0), of_all.holdings.at_work()) == (False, ())

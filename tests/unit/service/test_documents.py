@@ -286,6 +286,11 @@ def test_counts_of_a_group_are_of_registered_processes() -> None:
     key, value = ALL.assignment(at), codec.dump_assigned(Assigned(at, "a", incarnation="a1"))
     view.apply(Event(key, 91, KeyValue(key, value, 91, 91)))
     assert (unowned(view), is_idle(view)) == (3, False)
+    for number in (7, 8, 9, 10):  # the topic has shrunk
+        at = TopicPartition("u", number)
+        key, value = ALL.assignment(at), codec.dump_assigned(Assigned(at, "0"))
+        view.apply(Event(key, 92, KeyValue(key, value, 92, 92)))
+    assert unowned(view) == 0
     assert [consumer.name for consumer in view.ready()] == ["0", "a"]
     assert list(view.partitions()) == [TopicPartition(t, n) for t in "tu" for n in (0, 1)]
     exists = [view.exists(TopicPartition("t", n)) for n in (-1, 0, 1, 2)]

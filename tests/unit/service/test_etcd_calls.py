@@ -403,15 +403,17 @@ def put(key: str, revision: int) -> pb.Event:
 
 
 async def test_a_watch_begins_at_its_revision_and_joins_fragments() -> None:
-    """Messages without events are skipped; the revision is that of the last event."""
+    """The last fragment may be empty; the revision is that of the last event."""
     deletion = pb.Event(type=pb.Event.DELETE, kv=pb.KeyValue(key=b"/g/b", mod_revision=12))
     stage = Stage(
         [
             changed(created=True),
             changed(put("/g/a", 11), fragment=True, header={"revision": 99}),
-            changed(deletion, header={"revision": 99}),
+            changed(deletion, fragment=True, header={"revision": 99}),
             changed(header={"revision": 99}),
-            changed(put("/g/c", 15)),
+            changed(header={"revision": 99}),
+            changed(put("/g/c", 15), fragment=True),
+            changed(put("/g/d", 16), header={"revision": 99}),
         ],
         pb.RangeResponse(),
     )
@@ -421,7 +423,7 @@ async def test_a_watch_begins_at_its_revision_and_joins_fragments() -> None:
         await anext(watch)
     assert found == [
         Batch(12, (Event("/g/a", 11, read("/g/a", 11)), Event("/g/b", 12, None))),
-        Batch(15, (Event("/g/c", 15, read("/g/c", 15)),)),
+        Batch(16, (Event("/g/c", 15, read("/g/c", 15)), Event("/g/d", 16, read("/g/d", 16)))),
     ]
     request = pb.WatchCreateRequest(key=b"/g/", range_end=b"/g0", start_revision=10, fragment=True)
     assert stage.streams[0].sent == [pb.WatchRequest(create_request=request)]

@@ -353,6 +353,16 @@ def test_a_stuck_consumer_begins_one_at_a_time() -> None:
     assert [new for new, _ in begun(due, under_way, stuck=stuck)] == ["b", "b"]
 
 
+def test_only_the_due_ones_of_co_partitioned_partitions_begin() -> None:
+    """The other one has arrived already, or has a hand-off."""
+    t0, u0 = TopicPartition("t", 0), TopicPartition("u", 0)
+    bound = dict.fromkeys("tu", ("t", "u"))
+    view = view_of(topics={"t": 1, "u": 1})
+    wanted = {t0: "a", u0: "a"}
+    found = list(beginning(view, wanted, {u0}, set(), bound, Suitability(), SETTINGS))
+    assert found == [("a", [u0])]
+
+
 def test_co_partitioned_hand_offs_begin_together_by_new_owner() -> None:
     """A set may exceed a free consumer's limit, but never the group's places."""
     names = ("t", "u", "v", "w")

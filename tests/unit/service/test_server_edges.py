@@ -66,6 +66,31 @@ def test_no_part_of_a_long_message_is_empty_or_lost(monkeypatch: pytest.MonkeyPa
     assert none == pb.AssignmentCommand(assignment=pb.AssignmentUpdate())
 
 
+@pytest.mark.parametrize("is_full", [True, False])
+def test_each_row_of_a_long_assignment_is_in_one_part(
+    monkeypatch: pytest.MonkeyPatch, is_full: bool
+) -> None:
+    """The losses come first; the last of them is in the first part with grants."""
+    monkeypatch.setattr(convert, "PART_BYTES", 1)
+    assignment = Assignment(
+        (Owned(ATS[0], 5), Owned(ATS[1], 6)), (ATS[2], ATS[3]), full=is_full, releasing=(ATS[4],)
+    )
+    places = [message_of(at) for at in ATS]
+    grants = [pb.Grant(partition=places[0], epoch=5), pb.Grant(partition=places[1], epoch=6)]
+    assert [one.assignment for one in messages_of(assignment)] == [
+        pb.AssignmentUpdate(unassigned=[places[2]]),
+        pb.AssignmentUpdate(
+            assigned=[places[0]],
+            grants=[grants[0]],
+            unassigned=[places[3]],
+            snapshot=is_full,
+            more=is_full,
+        ),
+        pb.AssignmentUpdate(assigned=[places[1]], grants=[grants[1]], more=is_full),
+        pb.AssignmentUpdate(releasing=[places[4]]),
+    ]
+
+
 async def test_claims_of_one_topic_in_several_entries_count_together() -> None:
     """The cases are weights, replicas and former partitions, in both forms."""
     request = pb.RegisterRequest(

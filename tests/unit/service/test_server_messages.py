@@ -86,6 +86,13 @@ def test_a_capability_is_the_one_that_is_said(
     assert asyncio.run(consumer_of(request)).capabilities == capabilities
 
 
+@pytest.mark.parametrize(("said", "capacity"), [(0.0, 1.0), (0.5, 0.5), (2.5, 2.5), (-1.0, -1.0)])
+def test_only_a_missing_capacity_is_1(said: float, capacity: float) -> None:
+    """A negative capacity is refused later, with its value."""
+    request = pb.RegisterRequest(consumer_name="c", capacity=said)
+    assert asyncio.run(consumer_of(request)).capacity == capacity
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [

@@ -276,6 +276,23 @@ def test_partitions_of_leaving_consumers_pass_over_stuck_and_crowding_ones(
     assert found.owner == {T0: target, T1: "bad"}
 
 
+@pytest.mark.parametrize(("incarnation", "target"), [("", "good"), ("2", "bad")])
+def test_partitions_of_an_earlier_process_are_not_those_of_a_leaving_consumer(
+    monkeypatch: pytest.MonkeyPatch, incarnation: str, target: str
+) -> None:
+    """Such a partition has no owner, and is assigned at once."""
+    view = view_of(
+        Consumer(name="leaves", incarnation=incarnation, status=Status.DRAINING),
+        Consumer(name="bad"),
+        Consumer(name="good"),
+        topics={"t": 1},
+        owners={T0: "leaves"},
+    )
+    standing = Suitability(stuck=frozenset({"bad"}))
+    found = chosen(monkeypatch, view, Planned({T0: "bad"}), standing=standing)
+    assert found.owner == {T0: target}
+
+
 @pytest.mark.parametrize(("is_overtaken", "target"), [(False, "bad"), (True, "good")])
 def test_a_stuck_consumer_keeps_its_hand_off_unless_a_later_one_overtook_it(
     monkeypatch: pytest.MonkeyPatch, is_overtaken: bool, target: str

@@ -90,6 +90,18 @@ def test_a_target_with_room_for_its_capacity_takes_it_from_a_small_holder() -> N
     assert owner[AT] == "large"
 
 
+@pytest.mark.parametrize(("held", "chosen"), [(1, "holder"), (2, "idle"), (3, "idle")])
+def test_a_holder_keeps_a_partition_only_if_its_load_is_lower_afterwards(
+    held: int, chosen: str
+) -> None:
+    """The other consumer has one partition and would have two, which are an equal load of two."""
+    named = {name: Consumer(name=name) for name in ("cools", "holder", "idle")}
+    owner = {AT: "cools", TopicPartition("u", 0): "idle"}
+    owner |= {TopicPartition("t", n + 1): "holder" for n in range(held)}
+    _avoid(owner, {(AT, "cools")}, named, {AT: "holder"}, {})
+    assert owner[AT] == chosen
+
+
 def test_only_consumers_that_keep_replicas_are_given_some() -> None:
     """A consumer without this capability would not warm its replicas."""
     consumers = [
