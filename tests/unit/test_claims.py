@@ -150,6 +150,8 @@ def test_ranges_are_clipped_before_they_are_laid_out() -> None:
 def test_an_iterable_that_names_a_partition_twice_is_read_beyond_the_partition_count() -> None:
     """The reader takes twice as many numbers as partitions, so partition 1 is claimed too."""
     assert numbers((n for n in (0, 0, 1, 1)), 2).tolist() == [0, 0, 1, 1]
+    twice = [n // 2 for n in range(80)]
+    assert numbers(iter(twice), 40).tolist() == twice
 
 
 @pytest.mark.parametrize(

@@ -149,6 +149,7 @@ def test_each_needed_column_that_is_missing_is_named(table: str, column: str) ->
         ("decision", "generation", -(2**31) - 1),
         pytest.param("decision", "solve_ms", 10**400, id="beyond a double"),
         pytest.param("decision", "solve_ms", 1 << 1023, id="near the end of doubles"),
+        pytest.param("decision", "solve_ms", -(10**400), id="below a double"),
         ("recovery", "start_offset", -(2**63) - 1),
         ("recovery", "records", 2**63),
         ("recovery", "records", "5"),
@@ -163,7 +164,12 @@ def test_each_needed_column_that_is_missing_is_named(table: str, column: str) ->
         ("decision", "ts", "2026-13-21T03:40:22.123Z"),
         ("decision", "ts", "2026-11-21T24:00:00.000Z"),
         ("decision", "config", {"a": 1}),
+        ("decision", "config", {"\ud800": "a"}),
+        ("decision", "config", {"a": "\ud800"}),
         ("decision", "members", [{"member_id": "m", "capacity": 1.0}]),
+        ("decision", "members", [{"member_id": "m", "capacity": 1.0, "epoch": None}]),
+        ("decision", "members", [{"member_id": "m", "capacity": 1.0, "epoch": 6}, None]),
+        ("decision", "members", {"member_id": "m", "capacity": 1.0, "epoch": 6}),
     ],
 )
 def test_values_are_taken_strictly(table: str, column: str, value: object) -> None:
@@ -172,6 +178,18 @@ def test_values_are_taken_strictly(table: str, column: str, value: object) -> No
     refusal = parse(json.dumps({**line, column: value}).encode())
     assert isinstance(refusal, Refusal)
     assert repr(column) in refusal.reason
+
+
+def test_each_member_of_a_decision_has_every_optional_field() -> None:
+    """A missing field and a null field are None; a field of a newer writer is left out."""
+    needed = {"member_id": "m", "capacity": 2, "epoch": 6}
+    members = [needed, {**needed, "rack": None, "instance_id": "w1", "newer": 3}]
+    row = parse(encode("decision", {**ROWS["decision"], "members": members}))
+    assert isinstance(row, Row)
+    assert row.values["members"] == [
+        {"member_id": "m", "rack": None, "capacity": 2.0, "epoch": 6, "instance_id": None},
+        {"member_id": "m", "rack": None, "capacity": 2.0, "epoch": 6, "instance_id": "w1"},
+    ]
 
 
 def test_whole_numbers_are_doubles_too() -> None:
@@ -300,6 +318,12 @@ def test_groups_whose_members_ids_join_to_the_same_text_have_other_rounds() -> N
     """The ids are separated, and so are group and generation."""
     rounds = [("g", 1, ["ab", "c"]), ("g", 1, ["a", "bc"]), ("g", 1, ["abc"]), ("g1", 1, ["abc"])]
     assert len({decision_id(*one) for one in rounds}) == 4
+
+
+def test_two_leaders_of_a_round_give_the_round_the_same_id() -> None:
+    """The order of the members has no effect; the id begins with the generation."""
+    ids = {decision_id("g", 12, order) for order in (["a", "b", "c"], ["c", "a", "b"])}
+    assert [one.partition("-")[0] for one in ids] == ["12"]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from faust_assigner.grouper import PartitionGrouper, starts
 from faust_assigner.model import NOBODY, Group, Ints, Layout, Member, Previous
+from faust_assigner.planner import plan
 from faust_assigner.warmup import Progress, WarmupPolicy
 
 A, B, C = 0, 1, 2
@@ -104,9 +105,11 @@ def fleet(
     owner: Ints | None = None,
     awaited: Ints | None = None,
     overdue: Any = None,
+    overdue_b: Any = None,
     **limits: int,
 ) -> Progress:
-    """Return members a, b and c with six tasks of two changelogs, a follower, and c's report."""
+    """Return members a, b and c with six tasks of two changelogs, a follower, and two reports."""
+    reports = {"b": overdue_b, "c": overdue}
     everybody = ints(A, B, C)
     groups = (
         Group(
@@ -154,7 +157,7 @@ def fleet(
             name,
             [],
             positions=where,
-            overdue=overdue if name == "c" and overdue is not None else {},
+            overdue={} if reports.get(name) is None else reports[name],
         )
         for name, where in zip("abc", said, strict=True)
     ]
@@ -240,6 +243,37 @@ def test_an_overdue_task_is_exchanged_for_the_nearest_one_that_stays() -> None:
     assert near.another(target).tolist() == target.tolist()
 
 
+def test_each_overdue_task_is_exchanged_for_another_task() -> None:
+    """Tasks 0 and 1 wait too long on c; task 2, the nearest, waits too long on b only."""
+    near = {2: 890_000, 3: 500_000, 4: 100_000, 5: 400_000}
+    reports: dict[str, Any] = {"overdue": {"log2": [0, 1]}, "overdue_b": {"log": [2]}}
+    found = fleet(FAR, {}, {"log": near}, **reports).another(to(0, 1))
+    assert found[:6].tolist() == [A, A, C, C, A, A]
+
+
+def test_an_overdue_task_of_a_member_that_has_caught_up_is_not_exchanged() -> None:
+    """The member lacks exactly the acceptable number of records."""
+    almost = {"log": {0: 899_990, 1: 900_000}}
+    target = to(0)
+    for most, is_same in ((10, True), (9, False)):
+        progress = fleet(FAR, {}, almost, overdue={"log": [0]}, acceptable_recovery_lag=most)
+        assert (progress.another(target).tolist() == target.tolist()) is is_same
+
+
+def test_only_a_position_beyond_a_known_end_is_disbelieved() -> None:
+    """The owner of partitions 0 and 1 reports no end for partition 1; b is beyond the end of 0 and 3."""
+    topics = ["t", "log"]
+    ends, ahead = {0: 100, 2: 100, 3: 50}, {0: 100_101, 1: 900_000, 2: 100_100, 3: 100_051}
+    owned = {"t": [0, 1, 2, 3], "log": [0, 1, 2, 3]}
+    members = [
+        Member("a", topics, actives=owned, generation=1, positions={"log": ends}),
+        Member("b", topics, standbys={"log": range(4)}, generation=1, positions={"log": ahead}),
+    ]
+    made = plan(members, {"t": 4, "log": 4}, changelogs=["log"], warmups=WarmupPolicy())
+    assert made.onward is not None
+    assert made.onward.disbelieved == {"log": 2}
+
+
 @pytest.mark.parametrize("junk", [np.array([1, 2]), "overdue", 5])
 def test_a_report_of_overdue_tasks_that_is_no_mapping_reports_none(junk: Any) -> None:
     """The report comes from another member's metadata."""
@@ -298,6 +332,14 @@ def test_warm_ups_are_limited_on_a_member_and_in_the_group() -> None:
     both[2] = B
     assert onward(fleet(FAR, {}, near, max_per_member=1), both)[0] == {1: C, 2: B}
     assert onward(fleet(FAR, {}, near, max_per_group=1), both)[0] == {1: C}
+
+
+def test_each_log_without_any_state_is_compared_with_the_bound_alone() -> None:
+    """Both logs are short enough to read from their start, although their sum is not."""
+    ends = {"log": {0: 49}, "log2": {0: 30}}
+    found = fleet(ends, acceptable_recovery_lag=1_000, acceptable_from_nothing=49)
+    assert found.caught_up(0, ints(0), ints(C)).tolist() == [True]
+    assert lag(found) == 79
 
 
 @pytest.mark.parametrize(("own", "is_near"), [({"log": 40, "log2": 1}, True), ({"log": 40}, False)])

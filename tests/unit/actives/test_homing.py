@@ -85,6 +85,17 @@ def test_most_caught_up_moves_then_warm_moves_then_homes_are_reached(seed: int) 
     assert case.value(found) >= case.value(case.owner)
 
 
+@pytest.mark.parametrize("seed", [24, 681, 799])
+def test_caught_up_copies_alone_are_a_reason_to_search(seed: int) -> None:
+    """No number has a home; a third number lands on a copy, and the caught-up moves stay as many."""
+    case = made(seed)
+    case = case._replace(home=np.full(case.before.size, NOBODY))
+    found = case.value(case.brought())
+    assert found == case.best()
+    assert (found[0], found[1]) == (case.value(case.owner)[0], 3)
+    assert case.value(case.owner)[1] == 2
+
+
 def test_a_number_without_a_home_is_not_brought_anywhere() -> None:
     """The owners are returned unchanged."""
     before, owner = np.array([0, 0, 1]), np.array([0, 1, 1])

@@ -218,6 +218,30 @@ def test_a_time_without_a_zone_is_utc() -> None:
     assert decode(document()).sampled_at == {}
 
 
+def test_a_time_with_a_zone_is_the_same_moment_in_utc() -> None:
+    """A writer with local time writes UTC, and a reader reads any zone."""
+    local = NOON.astimezone(dt.timezone(dt.timedelta(hours=5, minutes=30)))
+    row = weight_row("t", 0, 1.0)._replace(computed_at=local, sampled_at=local)
+    written = json.loads(encode([row], version=1, computed_at=local, sampled_at={"shop": local}))
+    noon = "2026-11-21T12:00:00.000Z"
+    found = written["partition_weight"][0]
+    assert (written["computed_at"], written["sampled_at"]) == (noon, {"shop": noon})
+    assert (found["computed_at"], found["sampled_at"]) == (noon, noon)
+    read = decode(document(computed_at="2026-11-21T17:30:00+05:30"))
+    assert read.computed_at == NOON
+    assert read.for_group("shop", now=NOON - dt.timedelta(seconds=3_601)).code == "future"
+
+
+def test_equal_documents_are_written_with_equal_bytes() -> None:
+    """The order in which the groups were sampled has no effect."""
+    groups = ["shop", "bank", "mail"]
+    one, other = (
+        encode([], version=1, computed_at=NOON, sampled_at=dict.fromkeys(order, NOON))
+        for order in (groups, groups[::-1])
+    )
+    assert one == other
+
+
 def test_a_document_has_every_column_of_every_row() -> None:
     """The document has the times of all groups, and distinct values stay distinct."""
     row = WeightRow(
