@@ -12,6 +12,7 @@ import pytest
 
 from faust_assigner import Member, plan
 from faust_assigner.errors import FaustAssignerError, PlanInputError
+from faust_assigner.model import NOBODY
 from faust_assigner.views.placed import RULES
 from faust_assigner.warmup import WarmupPolicy
 
@@ -127,6 +128,19 @@ def test_numbers_of_numpy_are_numbers() -> None:
     assert answer.actives("a") == {"t": [0, 1]}
     assert all(type(g.group_id) is int for g in answer.groups)
     assert {topic: type(count) for topic, count in answer.partitions.items()} == {"t": int}
+
+
+def test_the_target_of_a_task_without_load_is_its_owner() -> None:
+    """Member c reads the source only; the changelog of its partition and a weightless topic follow."""
+    both = ["s", "s-log", "idle"]
+    made = plan(
+        [Member("a", both), Member("b", both), Member("c", ["s"])],
+        {"s": 3, "s-log": 3, "idle": 2},
+        changelogs=["s-log"],
+        weightless=["idle"],
+    )
+    assert made.flat_target.tolist() == made.flat_owner.tolist()
+    assert NOBODY not in made.flat_target
 
 
 def test_more_replicas_than_members_are_as_many_as_there_are() -> None:

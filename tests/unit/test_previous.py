@@ -164,6 +164,27 @@ def test_a_task_is_awaited_by_who_holds_a_copy_of_what_another_owns() -> None:
     assert awaited(["a"], ["c-log"], waits="nobody") == -1
 
 
+def test_of_two_members_that_await_a_task_the_newer_claim_counts() -> None:
+    """The generation of a former assignment has no effect; equal claims void each other."""
+    copy = {"c-log": [0]}
+
+    def awaited(one: int, other: int) -> list[int]:
+        waits = [
+            Member(
+                name,
+                TOPICS,
+                standbys=copy,
+                awaited=copy,
+                generation=generation,
+                former_generation=9 - generation,
+            )
+            for name, generation in (("x", one), ("y", other))
+        ]
+        return judged([member("owner", 1, "a"), *waits]).previous.awaited.tolist()
+
+    assert [awaited(3, 5), awaited(5, 3), awaited(5, 5)] == [[2], [1], [-1]]
+
+
 def past(*members: Member, changelogs: Sequence[str] = ("c-log",)) -> Any:
     """Return the previous state of partition 0 of the group."""
     return plan(members, dict.fromkeys(TOPICS, 1), changelogs=changelogs).previous
@@ -190,9 +211,11 @@ def test_a_task_with_an_owner_has_no_former_owner() -> None:
 
 
 def test_a_generation_may_be_any_number_and_nothing_else() -> None:
-    """A number beyond 64 bits is the newest generation; a boolean is not a generation."""
+    """A number beyond 64 bits is the newest; a boolean or a negative number is no generation."""
     assert previous(member("x", 1 << 80, "a"), member("y", 5, "a")) == ["x"]
     assert previous(member("x", True, "a"), member("y", 0, "a")) == ["y"]
+    assert previous(member("x", -7, "a"), member("y", -1, "b")) == ["x"]
+    assert previous(member("x", -7, "a"), member("y", -1, "a")) == [None]
 
 
 def test_a_former_owner_with_less_state_than_a_copy_loses_the_task() -> None:

@@ -136,3 +136,30 @@ def test_without_warm_ups_copies_and_not_promises_decide_who_gets_more() -> None
         whole, past, lambda group, numbers, members: np.ones(numbers.size, dtype=np.bool_)
     )
     assert sorted(near.tolist()) == [A, A, B]
+    near = StickyAssignor().assign(
+        whole,
+        replace(past, awaited=ints(A, N, N)),
+        lambda group, numbers, members: np.ones(numbers.size, dtype=np.bool_),
+    )
+    assert sorted(near.tolist()) == [A, A, B]
+
+
+def test_only_with_warm_ups_a_promised_task_is_the_first_to_leave() -> None:
+    """Member a owns four tasks and may keep two; the first task was promised to member b."""
+    nobody = ints(N, N, N, N, N)
+    past = previous(owner=ints(N, A, A, A, A), home=nobody, awaited=ints(N, B, N, N, N))
+    assert StickyAssignor().assign(layout(), past).tolist() == [N, A, A, B, B]
+    near = StickyAssignor().assign(
+        layout(), past, lambda group, numbers, members: np.ones(numbers.size, dtype=np.bool_)
+    )
+    assert near.tolist() == [N, B, A, A, B]
+
+
+def test_a_task_without_a_promise_keeps_its_home_beside_a_promised_task() -> None:
+    """Two tasks have no owner; the third is promised to member a, the fourth has its home there."""
+    nobody = ints(N, N, N, N, N)
+    past = previous(owner=nobody, home=ints(N, N, N, N, A), awaited=ints(N, N, N, A, N))
+    found = StickyAssignor().assign(
+        layout(), past, lambda group, numbers, members: np.ones(numbers.size, dtype=np.bool_)
+    )
+    assert found.tolist() == [N, B, B, A, A]

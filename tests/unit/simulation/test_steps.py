@@ -349,6 +349,44 @@ def test_a_group_of_the_same_members_and_owners_may_be_another_input(
     assert len(pairs) == (3 if cooperative else 2)
 
 
+@pytest.mark.parametrize(
+    "joined",
+    [
+        {"w0": ([0], [1], []), "w2": ([1, 2], [], [])},
+        {"w0": ([0], [], []), "w1": ([1], [0], []), "w2": ([2], [], [])},
+    ],
+    ids=["owners", "standbys"],
+)
+def test_a_policy_is_asked_again_if_a_worker_leaves_with_other_tasks_or_copies(
+    joined: dict[str, Any],
+) -> None:
+    """w2 leaves twice; the second time the owners differ, or only the standbys."""
+    start = {"w0": ([0], [1], []), "w1": ([1], [], []), "w2": ([2], [], [])}
+    left = {"w0": ([0, 2], [1], []), "w1": ([1], [], [])}
+    last = {"w0": ([0], [], []), "w1": ([1, 2], [], [])}
+    policy = Script([start, left, joined, last])
+    times = ((100.0, Kind.LEAVE), (200.0, Kind.JOIN), (300.0, Kind.LEAVE))
+    scenario = fleet(*(Event(at, kind, "w2") for at, kind in times), workers=3, tasks=3)
+    _, trace = rounds_of(scenario, policy)
+    assert policy.calls == 4
+    assert [one.at_s for one in trace] == [100.0, 200.0, 300.0]
+
+
+def test_a_follow_up_round_of_an_earlier_round_cancels_no_round() -> None:
+    """The round for w4 waits for w1; meanwhile the follow-up round of the join at 100 s is due."""
+    base = {"w0": ([0], [], []), "w1": ([1], [], [])}
+    policy = Script([base, {**base, "w2": ([], [0], [0])}, base])
+    events = (
+        Event(100.0, Kind.JOIN, "w2"),
+        Event(102.0, Kind.JOIN, "w3"),
+        Event(103.0, Kind.BOUNCE, "w1", 10.0),
+        Event(104.0, Kind.JOIN, "w4"),
+    )
+    scenario = fleet(*events, workers=5, start=2, records=[100.0, 100.0])
+    _, trace = rounds_of(scenario, policy, static=True, cooperative=True)
+    assert [one.at_s for one in trace] == [100.0, 102.0, 113.0]
+
+
 @pytest.mark.parametrize("cooperative", [True, False])
 def test_the_first_worker_of_an_empty_group_waits_for_no_owner_to_let_go(
     *, cooperative: bool
