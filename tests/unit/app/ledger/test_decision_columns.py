@@ -93,7 +93,8 @@ def test_a_decision_s_row_has_every_column(monkeypatch: pytest.MonkeyPatch) -> N
         previous_ids={"clicks": 1},
         weights=version,
     )
-    (table, row), *_ = rows_of(inputs, monkeypatch, config={"deploy": "v1"}, session_timeout_s=0)
+    config = {"deploy": "v1", "replicas": "of the config"}
+    (table, row), *_ = rows_of(inputs, monkeypatch, config=config, session_timeout_s=0)
     asked = row.pop("asked")
     assert table == "decision"
     assert row == {
@@ -273,3 +274,18 @@ def test_each_group_is_in_the_digest(group: int, name: str, value: Any) -> None:
         if "layout" in part:
             plan.layout.member_ids = ("b", "a")
         assert digest(plan) != before
+
+
+def test_the_former_owner_is_the_first_rejected_member_and_the_target_is_the_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last task of the second group is on g; e was its target, f its owner, a to c have copies."""
+    whole = made_up()
+    whole.target[1][3] = 4
+    monkeypatch.setattr(module, "digest", lambda plan: "digest")
+    monkeypatch.setattr(module, "moved_tasks", lambda plan: 3)
+    rows = [row for _, row in decision_rows(decided(), whole, at=12.5, config={})]
+    (found,) = (
+        row["rejected"] for row in rows if (row.get("topic"), row.get("partition")) == ("orders", 3)
+    )
+    assert found == ["f", "e", "a", "b"]

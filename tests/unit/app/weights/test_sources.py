@@ -145,7 +145,7 @@ async def test_a_topic_without_a_record_of_the_group_has_no_weights_yet(
     """The reason names topic and group; the first record ends the problem."""
     consumer = Consumer({0})
     consumer.batches = [
-        {ZERO: [record(0, b"theirs", key=b"b"), record(1, b"theirs", key=b"b")]},
+        {ZERO: [record(0, b"theirs", key=b"b"), record(1, b"theirs", key=b"shop2")]},
         {ZERO: [record(2, b"ours")]},
     ]
     reason, found = await followed(monkeypatch, consumer, 2)
