@@ -314,6 +314,31 @@ def test_half_a_character_is_written_as_a_question_mark() -> None:
     assert found.values["member_id"] == "m?"
 
 
+def test_half_a_character_in_an_id_still_gives_a_round_an_id() -> None:
+    """Kafka's names may contain any bytes; the id of their round is plain text."""
+    ids = [decision_id(group, 7, [member]) for group, member in (("\ud800", "m"), ("g", "\udfff"))]
+    assert [found[:2] for found in ids] == ["7-", "7-"]
+    assert ids[0] != ids[1]
+
+
+def test_half_a_character_in_a_key_of_a_map_is_refused() -> None:
+    """Spark and Parquet could not store the key."""
+    line = json.loads(encode("decision", ROWS["decision"]))
+    found = parse(json.dumps({**line, "config": {"\ud800": "1"}}).encode())
+    assert found == Refusal(
+        "decision: column 'config' has the wrong type: a lone surrogate, expected text"
+    )
+
+
+def test_a_zero_in_a_member_is_kept() -> None:
+    """A member without capacity in epoch 0 is no member without these fields."""
+    line = json.loads(encode("decision", ROWS["decision"]))
+    member = {"member_id": "m", "rack": "", "capacity": 0, "epoch": 0, "instance_id": None}
+    found = parse(json.dumps({**line, "members": [member]}).encode())
+    assert isinstance(found, Row)
+    assert found.values["members"] == [{**member, "capacity": 0.0}]
+
+
 def test_groups_whose_members_ids_join_to_the_same_text_have_other_rounds() -> None:
     """The ids are separated, and so are group and generation."""
     rounds = [("g", 1, ["ab", "c"]), ("g", 1, ["a", "bc"]), ("g", 1, ["abc"]), ("g1", 1, ["abc"])]

@@ -49,6 +49,7 @@ def explained(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         ("http://w1/6066", ("why_member", "http://w1/6066")),
         ("/7", ("why_member", "/7")),
         ("orders/x", ("why_member", "orders/x")),
+        ("orders/²", ("why_member", "orders/²")),
         ("w1", ("why_member", "w1")),
     ],
 )

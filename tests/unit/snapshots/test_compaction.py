@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from faust_assigner.snapshots import compaction
 from faust_assigner.snapshots.compaction import Compacted, Compactor
-from faust_assigner.snapshots.json_rows import JSON
+from faust_assigner.snapshots.json_rows import AUTO, JSON
 from faust_assigner.snapshots.layers import Base
 from faust_assigner.snapshots.manifest import SnapshotError
 from faust_assigner.snapshots.sst import (
@@ -372,6 +372,15 @@ def test_all_rows_of_the_first_fold_decide_the_codec(tmp_path: Path, bad: int, k
         compactor.add([b"b%d" % number for number in range(bad)], [b"{"] * bad)
         compactor.add([b"g%d" % number for number in range(4 - bad)], [b"1"] * (4 - bad))
         assert compactor.finish(4).keys == keys
+
+
+def test_rows_without_a_key_decide_no_codec(tmp_path: Path) -> None:
+    """The first fold has no rows; the rows of the second fold are not JSON and are kept."""
+    with Compactor(tmp_path, memory_bytes=6, codecs=(AUTO, AUTO)) as compactor:
+        compactor.add([None], [b"x" * 100])
+        compactor.add([b"\xff"], [b"\xfe"])
+        found = compactor.finish(next_offset=2)
+    assert (found.keys, found.unreadable, found.key_types, found.value_types) == (1, 0, None, None)
 
 
 def test_a_scratch_database_lies_in_the_given_folder_and_is_gone_afterwards(tmp_path: Path) -> None:

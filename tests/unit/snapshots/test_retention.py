@@ -21,7 +21,7 @@ from faust_assigner.snapshots.manifest import (
     snapshot_id,
 )
 from faust_assigner.snapshots.sst import OFFSET_KEY, SstFile
-from faust_assigner.snapshots.storage import Entry
+from faust_assigner.snapshots.storage import Entry, open_storage
 from faust_assigner.snapshots.trust import Judge
 from faust_assigner.snapshots.upkeep import Removal, Verdict, collect_garbage, verify
 
@@ -210,6 +210,7 @@ def test_files_that_a_kept_snapshot_lists_stay(shelf: Shelf) -> None:
     }
     assert shelf.gc(keep=1) == [], "a folder whose files are listed is no leftover"
     shelf.storage.put(f"{at(1)}/lost.sst", b"lost!")
+    shelf.storage.put(f"{at(1)}/a.sst", b"used", NOW_MS)
     assert shelf.gc(keep=1) == [(at(1), "no manifest: never finished", 5)]
     assert f"{at(1)}/a.sst" in shelf.storage.files
 
@@ -268,7 +269,43 @@ def test_a_valid_lease_keeps_its_topic_alone(shelf: Shelf, caplog: Any) -> None:
     assert shelf.seen() == [2, 1]
 
 
+@pytest.mark.parametrize(
+    ("begins_after", "acts"),
+    [
+        (1, [("delete", f"{at(2)}/{MANIFEST_NAME}")]),
+        (2, [("delete", f"{at(number)}/{MANIFEST_NAME}") for number in (2, 1)]),
+        (
+            3,
+            [
+                *(("delete", f"{at(number)}/{MANIFEST_NAME}") for number in (2, 1)),
+                ("delete folder", at(1)),
+            ],
+        ),
+    ],
+)
+def test_a_run_that_begins_amid_a_collection_ends_the_collection(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch, begins_after: int, acts: list[Any]
+) -> None:
+    """The lease is read before each removal: the new run may list any remaining file."""
+    for offset in (1, 2, 3):
+        shelf.snapshot(offset, age_s=10 - offset)
+    monkeypatch.setattr(
+        upkeep,
+        "leased_until",
+        lambda storage, topic, now_ms: "later" if len(storage.acts) >= begins_after else None,
+    )
+    shelf.gc(keep=1)
+    assert shelf.storage.acts == acts
+
+
 # -- verify
+
+
+def test_an_empty_folder_is_an_unfinished_snapshot(tmp_path: Path) -> None:
+    """A killed run on a local disk leaves such a folder."""
+    (tmp_path / at(7)).mkdir(parents=True)
+    found = list(verify(Catalog(open_storage(str(tmp_path)))))
+    assert found == [Verdict(at(7), None, "no manifest: never finished")]
 
 
 def checked(shelf: Shelf, monkeypatch: pytest.MonkeyPatch, **problems: str) -> list[Verdict]:
@@ -314,6 +351,11 @@ def test_a_topic_that_was_made_anew_goes_before_the_contents(
     problems = [one.problem or "" for one in verify(shelf.catalog, logs=logs)]
     assert problems[0] == "damaged"
     assert "the changelog has old" in problems[1]
+    shelf.snapshot(3, topic="u", age_s=9, topic_id="old")
+    shelf.snapshot(4, topic="u", age_s=1, topic_id="new")
+    problems = [one.problem or "" for one in verify(shelf.catalog, logs=logs)]
+    assert "the changelog has new" in problems[2], "a deleted topic has no log"
+    assert problems[3] == ""
     logs = {"t": Changelog("t", {0: Extent(0, 1)}, 1, None)}
     assert "the changelog at 1" in str(list(verify(shelf.catalog, logs=logs))[1].problem)
 

@@ -88,6 +88,8 @@ def test_a_time_of_day_is_the_last_one() -> None:
     now = datetime(2026, 11, 23, 2, 0, tzinfo=UTC)
     assert datetime.fromtimestamp(_moment("03:02", now), UTC).isoformat()[:16] == "2026-11-22T03:02"
     assert datetime.fromtimestamp(_moment("01:02", now), UTC).isoformat()[:16] == "2026-11-23T01:02"
+    assert _moment("02:00", now) == now.timestamp()
+    assert _moment("02:00:01", now) == now.timestamp() + 1 - 86_400
     assert _moment("2026-11-22T03:02", now) == _moment("2026-11-22T05:02+02:00", now)
 
 

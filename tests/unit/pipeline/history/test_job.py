@@ -252,8 +252,9 @@ def test_options_are_checked_before_a_session_is_started(
     topics = ("kafka://h:1/one", "kafka://h:1/two")
     check(HistoryOptions((*topics, str(tmp_path)), str(tmp_path / "out")))
     assert asked == ["one", "two"]
-    with pytest.raises(LedgerPathError, match="no such ledger"):
-        check(HistoryOptions((str(tmp_path / "gone"),), str(tmp_path / "out")))
+    for ledgers in ((str(tmp_path / "gone"),), (*topics, str(tmp_path / "gone"))):
+        with pytest.raises(LedgerPathError, match="no such ledger"):
+            check(HistoryOptions(ledgers, str(tmp_path / "out")))
     (tmp_path / "report.json").write_text("{}")
     with pytest.raises(ConfigError, match="earlier version"):
         check(HistoryOptions((str(tmp_path),), str(tmp_path)))

@@ -88,6 +88,18 @@ def test_the_count_of_a_topic_is_above_its_highest_number_in_any_order_of_the_ro
     (row, *_) = rows("a")
     found = current_of(row.values, [placed("t", 2, "a"), placed("t", 0, "b"), placed("t", 1, "a")])
     assert found.partitions == {"t": 3}
+    lone = current_of(row.values, [placed("t", 4, "a"), placed("t", 4, "a")])
+    assert (lone.partitions, dict(lone.members[0].actives)) == ({"t": 5}, {"t": {4}})
+
+
+def test_a_warm_up_is_a_copy_of_a_changelog() -> None:
+    """A table without standbys and with its own changelog name is known by its warm-ups alone."""
+    (row, *_) = rows("a")
+    found = current_of(
+        row.values, [placed("own-name", 0, "a"), placed("own-name", 0, "b", "warmup")]
+    )
+    assert found.changelogs == ("own-name",)
+    assert [dict(m.standbys) for m in found.members] == [{}, {"own-name": {0}}]
 
 
 def test_a_topic_with_standbys_or_with_the_suffix_of_changelogs_is_a_changelog() -> None:

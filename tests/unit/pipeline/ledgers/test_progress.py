@@ -67,6 +67,27 @@ def test_a_rotated_file_is_known_under_its_new_name(tmp_path: Path) -> None:
     assert reader.visit() == []
 
 
+def test_a_file_is_known_under_the_name_of_an_older_rotated_file(tmp_path: Path) -> None:
+    """The second rotation renames two files: each keeps the state of its own lines."""
+    path, reader = tmp_path / "w.jsonl", Reader(tmp_path)
+    first, second = (tmp_path / f"w.jsonl.{number}" for number in (1, 2))
+    first.write_bytes(b"1\n")
+    path.write_bytes(b"20\n21\n")
+    reader.visit()
+    first.rename(second)
+    path.rename(first)
+    with first.open("ab") as file:
+        file.write(b"22\n")
+    path.write_bytes(b"30\n")
+    assert reader.visit() == [("w.jsonl", 0, 3), ("w.jsonl.1", 6, 9)]
+    files = reader.state["files"]
+    assert {Path(name).name: state["lines"] for name, state in files.items()} == {
+        "w.jsonl": 1,
+        "w.jsonl.1": 3,
+        "w.jsonl.2": 1,
+    }
+
+
 def test_packed_file_that_grows_is_read_again_whole(tmp_path: Path) -> None:
     """The file can be read only from its start, so its lines are counted again."""
     path, reader = tmp_path / "a.jsonl.gz", Reader(tmp_path)
