@@ -153,7 +153,7 @@ def test_all_notes_of_a_look() -> None:
 
 @pytest.mark.parametrize(
     ("texts", "found"),
-    [(("1", "10", "2"), 10), (("x", ""), None), ((None,), None), (("0", "-3"), 0), ((), None)],
+    [(("1", "10", "2"), 10), (("x", ""), None), ((None,), None), (("0", "-3", "²"), 0), ((), None)],
 )
 def test_the_standbys_of_the_workers_are_compared_as_numbers(texts: Any, found: int | None) -> None:
     """A worker without an answer has no number."""

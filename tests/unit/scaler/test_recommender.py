@@ -217,3 +217,39 @@ async def test_three_seconds_after_a_look_a_call_looks_again() -> None:
     shop.now += 3.0
     await one.recommendation("a", Settings())
     assert shop.looks == 2
+
+
+async def test_a_look_is_fresh_for_three_seconds_from_its_end() -> None:
+    """A slow group is not asked again by the next call."""
+    shop = Shop()
+
+    async def look() -> Evidence:
+        found = await shop.look()
+        shop.now += 5.0
+        return found
+
+    one = Recommender("shop", look, lambda: shop.now)
+    await one.recommendation("a", Settings())
+    shop.now += 2.9
+    await one.recommendation("b", Settings())
+    assert shop.looks == 1
+    shop.now += 0.2
+    await one.recommendation("b", Settings())
+    assert shop.looks == 2
+
+
+async def test_repeated_answers_have_the_age_of_the_first_one() -> None:
+    """A repeated answer is no new answer: its size, its age and the log's text follow the last look."""
+    shop = Shop()
+    one = shop.recommender()
+    first = await one.recommendation("a", Settings())
+    shop.error = TryAgain("no broker answers")
+    ages = []
+    for _ in range(2):
+        shop.now += 20
+        held = await one.recommendation("a", Settings())
+        assert (held.decision, held.size) == (HOLD, first.size)
+        ages.append(held.reasons[0].rpartition("answer of ")[2])
+    assert ages == ["20 s ago", "40 s ago"]
+    shop.error = None
+    assert (await one.recommendation("a", Settings())).decision == first.decision

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -132,6 +133,28 @@ async def test_a_stream_sends_changes_alone_and_ends_with_its_call(
         assert not done
         stream.cancel()
         await asyncio.wait([reading])
+
+
+async def test_a_stream_begins_with_the_state_of_a_sleeping_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The autoscaler must know of the sleep before the group wakes."""
+    monkeypatch.setattr(servicer, "STREAM_S", 0.0)
+    states = iter((False, False, True, True, False))
+
+    class Sleeper:
+        """A recommender of a group that sleeps, wakes and sleeps again."""
+
+        group_id = "shop"
+
+        async def recommendation(self, asker: str, settings: Settings) -> Any:
+            return SimpleNamespace(is_active=next(states))
+
+    recommender: Any = Sleeper()
+    context: Any = None
+    stream: Any = servicer.ExternalScaler(recommender, {}).StreamIsActive(ref(), context)
+    async with contextlib.aclosing(stream):
+        assert [(await anext(stream)).result for _ in range(3)] == [False, True, False]
 
 
 async def test_streams_are_bounded(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

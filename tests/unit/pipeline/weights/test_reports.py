@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -288,6 +289,80 @@ def test_a_run_without_a_cluster_and_a_topic_sends_no_records(
     found = job._finish(request, Learned([rate("t/0")], (), 0), shown)
     assert (found["records_published"], found["shadow"]) == (0, [])
     assert shown.stage == "publishing the weights"
+
+
+def test_a_score_has_the_weights_and_the_topics_of_its_own_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another group may have a topic of the same name."""
+    asked: list[Any] = []
+
+    def score(*given: Any, **more: Any) -> Any:
+        asked.append((*given, more))
+        return SimpleNamespace(report=lambda: {"score": 1})
+
+    monkeypatch.setattr(job, "score", score)
+    members = (Member("a", ["t", "c", "lead"]),)
+    partitions = {"c": 2, "lead": 1, "t": 2}
+    current_ = Current("g", "d", members, partitions, ("c",), ("lead",), None)
+    rates = [rate("t/0"), rate("t/1", arrived=18_000.0)]
+    rates += [rate("t/0", group_id="h", arrived=9_000.0), rate("t/1", group_id="h")]
+    request = Request(["l"], NOON, str(tmp_path / "w.json"), by="records", replicas=3)
+    found = job._finish(request, Learned(rates, (current_,), 0), Progress())
+    assert found["shadow"] == [{"group_id": "g", "decision_id": "d", "ts": None, "score": 1}]
+    weights = {("t", 0): 0.5, ("t", 1): 1.5}
+    more = {"replicas": 3, "changelogs": ("c",), "weightless": ("lead",)}
+    assert asked == [(members, partitions, weights, more)]
+
+
+def test_a_run_that_publishes_to_a_topic_alone_is_compared_with_the_topic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Too high a drift sends no record."""
+    asked: list[Any] = []
+    monkeypatch.setattr(job, "publish", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(
+        drift_module,
+        "published_records",
+        lambda *place: asked.append(place) or [document("g", 3.0, 1.0)],
+    )
+    cluster = Cluster("a:1")
+    request = Request(["l"], NOON, None, cluster, "weights", by="records", max_drift=0.2)
+    with pytest.raises(DriftedTooFar):
+        job._finish(request, Learned([rate("t/0"), rate("t/1")], (), 0), Progress())
+    assert asked == [(cluster, "weights")]
+
+
+def test_topics_travel_together_by_their_highest_sampled_number() -> None:
+    """A partition without a sample does not make a topic of another count."""
+    rates = [rate("t/0"), rate("t/2"), rate("u/0"), rate("u/1", arrived=12_000.0), rate("u/2")]
+    _, rows = weigh(rates, computed_at=NOON, by="records")
+    assert [row.weight for row in rows] == [1.0] * 5
+
+
+def test_a_run_reads_its_ledgers_with_the_clients_properties(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ledger may be a topic of a secured cluster."""
+    asked: list[Any] = []
+
+    def read_here(*given: Any, refused: Any) -> Any:
+        asked.extend(given)
+        return [], refused
+
+    monkeypatch.setattr(job, "read_here", read_here)
+    period, most = Period(NOON), Tolerance(most=3)
+    request = Request(
+        ["l"],
+        NOON,
+        str(tmp_path / "w.json"),
+        max_refused=most,
+        properties={"a": "b"},
+        period=period,
+    )
+    with pytest.raises(NothingToLearn):
+        learn_here(request)
+    assert asked == [["l"], most, period, {"a": "b"}]
 
 
 def test_of_equal_weights_the_last_partition_is_the_heaviest(tmp_path: Path) -> None:
