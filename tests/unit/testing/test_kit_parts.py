@@ -95,6 +95,16 @@ def test_records_are_read_by_time_partition_and_offset(broker: EmbeddedBroker) -
     assert log.ends(broker, "t") == wanted
 
 
+def test_a_record_with_a_key_is_written_to_the_given_partition_zero(
+    broker: EmbeddedBroker,
+) -> None:
+    """The key decides only without a partition."""
+    log.create(broker, "t", 3)
+    keys = ["a", "b", "c", "d", "e"]
+    assert [log.append(broker, "t", key, 1, 1.0, 0) for key in keys] == [(0, n) for n in range(5)]
+    assert {log.append(broker, "t", key, 1, 1.0, None)[0] for key in keys} == {1, 2}
+
+
 def test_an_unknown_topic_has_no_records_and_takes_none(broker: EmbeddedBroker) -> None:
     """The error lists the topics."""
     log.create(broker, "b", 1)

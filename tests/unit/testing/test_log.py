@@ -46,6 +46,22 @@ def test_records_of_an_aborted_transaction_are_left_out(log: PartitionLog) -> No
     assert values(log) == [10, 1, 11, 12, 20]
 
 
+def test_a_transaction_amid_another_producers_aborted_one_is_kept(log: PartitionLog) -> None:
+    """Offsets alone do not tell the two producers apart."""
+    for producer_id in (1, 2):
+        write(
+            log,
+            (b"k", b"%d" % producer_id),
+            attributes=TRANSACTIONAL,
+            producer_id=producer_id,
+            epoch=0,
+            sequence=0,
+        )
+    end_transaction(log, 2, commits=True)
+    end_transaction(log, 1, commits=False)
+    assert values(log) == [2]
+
+
 def test_a_partition_larger_than_one_read_is_read_whole(
     log: PartitionLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
