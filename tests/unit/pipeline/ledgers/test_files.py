@@ -91,6 +91,14 @@ def test_a_file_that_rotated_is_read_under_its_new_name_and_the_other_is_closed(
     assert all(stream.closed for stream in opened)
 
 
+def test_a_rotated_file_with_a_pattern_in_its_name_is_found(tmp_path: Path) -> None:
+    """The name of a pod or a test may have brackets."""
+    rotated = tmp_path / "shop[1].jsonl.2"
+    rotated.write_bytes(b"listed\n")
+    chunk = Chunk(str(tmp_path / "shop[1].jsonl"), 0, 7, inode=rotated.stat().st_ino)
+    assert list(read_lines(chunk)) == [(0, b"listed")]
+
+
 def test_a_file_that_was_removed_since_is_damage_and_not_an_empty_one(tmp_path: Path) -> None:
     """Its lines are missing from every figure."""
     (tmp_path / "ledger.jsonl").write_bytes(b"another\n")

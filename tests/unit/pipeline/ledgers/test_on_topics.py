@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +19,7 @@ from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.ledgers import topic_source, topics
 from faust_assigner.pipeline.ledgers.progress import Span
 from faust_assigner.pipeline.ledgers.topic_source import TopicSource, read_lines_of
-from faust_assigner.snapshots.changelog import Extent
+from faust_assigner.snapshots.changelog import Changelog, Extent
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -74,6 +76,34 @@ def test_the_newest_records_are_shared_evenly_among_the_partitions(
     assert (found, taken) == (told, [(1, 0, b"a")])
     wanted = dict(zip(places, [Extent(*span) for span in spans], strict=True))
     assert asked == [({"x": "y"}, wanted, False)]
+
+
+def test_a_period_asks_for_its_first_millisecond_in_each_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A partition without a later record, or without an answer, begins at its end."""
+    asked: list[Any] = []
+    places = [TopicPartition("t", number) for number in (0, 1, 2)]
+
+    class Consumer:
+        """A consumer that knows the offsets of two partitions."""
+
+        async def offsets_for_times(self, times: Any) -> Any:
+            asked.append(times)
+            return {places[0]: SimpleNamespace(offset=4), places[1]: None}
+
+    @contextlib.asynccontextmanager
+    async def consumer_of(connection: Any) -> AsyncIterator[Any]:
+        asked.append(connection["bootstrap_servers"])
+        yield Consumer()
+
+    monkeypatch.setattr(topic_source, "consumer_of", consumer_of)
+    monkeypatch.setattr(topic_source, "ask", lambda connection, question: asyncio.run(question))
+    log = Changelog("t", {0: Extent(2, 9), 1: Extent(3, 8), 2: Extent(1, 7)}, 0, None)
+    since = NOON + timedelta(milliseconds=250)
+    found = topic_source.offsets_since(TopicSource(Cluster("a:1"), "t"), log, since)
+    assert found == {0: 4, 1: 8, 2: 7}
+    assert asked == [["a:1"], dict.fromkeys(places, round(NOON.timestamp()) * 1000 + 250)]
 
 
 def test_the_url_of_a_topic_is_the_parsed_one() -> None:

@@ -256,6 +256,39 @@ def test_a_partition_that_two_members_claim_has_not_moved_to_either() -> None:
     assert row["moves"] == 0
 
 
+def test_a_new_partition_and_a_topic_without_state_are_no_cold_moves() -> None:
+    """A first owner is no move; a task without state loses nothing; no rack is no common rack."""
+    members = tuple(
+        Member(name, ["in"], actives={"in": numbers}, generation=1)
+        for name, numbers in (("a", [0]), ("b", [1]), ("c", []))
+    )
+    current = Current("g", "d", members, {"in": 3}, ())
+    nothing, gone = (
+        what_if(current, change, Load({}, {}, {}), replicas=[1])[0]
+        for change in (Change(), Change(remove=("b",)))
+    )
+    assert (nothing["moves"], nothing["cold"], nothing["colocated_pairs"]) == (0, 0, 0)
+    assert (gone["moves"], gone["warm"], gone["cold"], gone["colocated_pairs"]) == (1, 1, 0, 0)
+
+
+def test_a_topic_without_weight_moves_nothing() -> None:
+    """Its owner has as many orders as before."""
+    members = (
+        Member("a", ["lead", "orders"], actives={"lead": [0], "orders": [0, 1]}, generation=1),
+        Member("b", ["lead", "orders"], actives={"orders": [2]}, generation=1),
+    )
+    moves = [
+        what_if(
+            Current("g", "d", members, {"lead": 1, "orders": 3}, (), weightless),
+            Change(),
+            Load({}, {}, {}),
+            replicas=[0],
+        )[0]["moves"]
+        for weightless in (("lead",), ())
+    ]
+    assert moves == [0, 1]
+
+
 def test_a_report_of_a_ledger_has_its_replay_its_events_and_its_advice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -69,6 +69,26 @@ def test_a_document_too_large_for_a_record_is_said_before_anything_is_sent(
     assert sent == []
 
 
+def test_a_document_of_exactly_the_largest_size_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One byte more is refused."""
+    sent: list[dict[str, bytes]] = []
+    monkeypatch.setattr(publish, "_send", lambda _, topic, records, __: sent.append(records))
+    monkeypatch.setattr(publish, "ask", lambda *_: None)
+    version, rows = weigh((rate(0), rate(1)), computed_at=NOW)
+
+    def published() -> int:
+        return publish.publish(Cluster("a:1"), "w", rows, version=version, computed_at=NOW)
+
+    assert published() == 1
+    (value,) = sent.pop().values()
+    monkeypatch.setattr(publish, "MAX_RECORD_BYTES", len(value))
+    assert published() == 1
+    monkeypatch.setattr(publish, "MAX_RECORD_BYTES", len(value) - 1)
+    with pytest.raises(NotPublished):
+        published()
+    assert sent == [{"g": value}]
+
+
 def test_each_groups_record_has_the_time_of_its_newest_sample(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -294,7 +294,7 @@ def test_a_run_without_a_cluster_and_a_topic_sends_no_records(
 def test_a_score_has_the_weights_and_the_topics_of_its_own_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another group may have a topic of the same name."""
+    """Another group may have a topic of the same name; the weights are within the limits."""
     asked: list[Any] = []
 
     def score(*given: Any, **more: Any) -> Any:
@@ -307,10 +307,12 @@ def test_a_score_has_the_weights_and_the_topics_of_its_own_group(
     current_ = Current("g", "d", members, partitions, ("c",), ("lead",), None)
     rates = [rate("t/0"), rate("t/1", arrived=18_000.0)]
     rates += [rate("t/0", group_id="h", arrived=9_000.0), rate("t/1", group_id="h")]
-    request = Request(["l"], NOON, str(tmp_path / "w.json"), by="records", replicas=3)
+    request = Request(
+        ["l"], NOON, str(tmp_path / "w.json"), by="records", replicas=3, limits=Limits(0.75, 1.25)
+    )
     found = job._finish(request, Learned(rates, (current_,), 0), Progress())
     assert found["shadow"] == [{"group_id": "g", "decision_id": "d", "ts": None, "score": 1}]
-    weights = {("t", 0): 0.5, ("t", 1): 1.5}
+    weights = {("t", 0): 0.75, ("t", 1): 1.25}
     more = {"replicas": 3, "changelogs": ("c",), "weightless": ("lead",)}
     assert asked == [(members, partitions, weights, more)]
 
