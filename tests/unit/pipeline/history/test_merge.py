@@ -211,6 +211,20 @@ def test_pending_facts_go_to_the_day_of_their_new_decision(tmp_path: Path) -> No
     }
 
 
+def test_a_day_takes_a_stored_decision_and_the_pending_facts_of_a_new_one(tmp_path: Path) -> None:
+    """One visit may bring an earlier line of one decision and the first line of another."""
+    store = base(tmp_path)
+    found = resolve(store, store.load(), {("g", "d"): time(19), ("g", "late"): time(19)})
+    assert dict(found.moves.go) == {"2026-11-22": {("g", "d")}, PENDING: {("g", "late")}}
+    late = [("g", "late", 5), ("g", "late", 7)]
+    assert moved(found.moves) == {
+        "2026-11-19": [
+            {"decisions": [("g", "d", None)], "placements": [("g", "d", 0)]},
+            {"placements": late, "echoes": [("g", "late", 0)]},
+        ]
+    }
+
+
 def test_a_decision_that_nothing_waits_for_wakes_nothing(tmp_path: Path) -> None:
     """A stored or unknown decision has no pending facts."""
     store = base(tmp_path)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from faust_assigner.pipeline.history.tables import outcome_of, tasks_by_cause
 from tests.integration.spark.ledgers import (
     ASSIGNMENT,
     DECISION,
@@ -276,3 +277,50 @@ def test_a_daily_table_has_these_rows(found: dict[str, Any], table: str) -> None
 def test_a_day_has_these_tables_alone(found: dict[str, Any]) -> None:
     """Any further table would have no test."""
     assert set(found) == set(EXPECTED)
+
+
+def test_an_outcome_counts_tasks_by_the_highest_number_of_their_topics() -> None:
+    """A missing placement makes no topic of another count; hits count without a move, too."""
+    told = decision("d", 0, "v2", member("a"), member("b"), member("b"), member("c"), trigger="x")
+    said = {**told, "ts": minute(0), "longest_recovery_s": 7.5}
+    placed = [
+        put("d", "t/0", "a", "", "m"),
+        put("d", "t/2", "a", "b", "mc"),
+        put("d", "u/0", "a", "", "m"),
+        put("d", "u/1", "b", "b", "h"),
+        put("d", "u/2", "a", "b", "mh"),
+    ]
+    assert outcome_of(said, placed) == {
+        "group_id": told["group_id"],
+        "decision_id": "d",
+        "ts": minute(0),
+        "policy": "p1",
+        "trigger": "x",
+        "deploy": "v2",
+        "members": 3,
+        "assigned": 5,
+        "moved": 4,
+        "cold_moves": 1,
+        "standby_hits": 2,
+        "tasks_moved": 2,
+        "tasks_cold": 1,
+        "tasks_orphaned": 1,
+        "spread": 4,
+        "idle": 1,
+        "solve_ms": told["solve_ms"],
+        "longest_recovery_s": 7.5,
+    }
+    assert tasks_by_cause(said, placed) == {"tasks_gone": 1, "tasks_balance": 1, "tasks_new": 0}
+
+
+def test_of_equally_slow_recoveries_the_last_source_and_decision_is_the_slowest() -> None:
+    """The order of the lines and of their starts decides nothing."""
+    lines = [
+        took(2.0, 0, "m", source="standby", start=3, decision_id="d2"),
+        took(2.0, 0, "m", source="replay", start=1, decision_id="d9"),
+        took(2.0, 0, "m", source="standby", start=2, decision_id="d1"),
+        took(1.0, 0, "m", source="standby", start=4, decision_id="d8"),
+    ]
+    for some in (lines, lines[::-1]):
+        (row,) = rows_of(*some)["slowest"]
+        assert (row["source"], row["decision_id"], row["recoveries"]) == ("standby", "d2", 4)
