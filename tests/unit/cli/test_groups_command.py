@@ -130,6 +130,21 @@ def test_a_description_has_a_line_for_each_member_and_partition(
     ]
 
 
+def test_a_zero_is_shown_as_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No lag, no bytes and the first epoch are known values."""
+    told = {
+        "members": (member("a", epoch=0, is_classic=False, shares=0),),
+        "partitions": (
+            PartitionView(topic="t", partition=0, committed=0, end=0, owner="a"),
+            PartitionView(topic="t", partition=1, committed=4, end=10, owner="a"),
+        ),
+    }
+    monkeypatch.setattr(groups, "describe_group", answering(GroupView(**vars(GROUP) | told), []))
+    shown = [" ".join(line) for line in cells(run("describe", "g").stdout)]
+    assert shown[3] == "a - c-a /h 0 0 bytes - - -"
+    assert shown[5:] == ["t 0 0 0 0 a", "t 1 4 10 6 a", "total lag 6, of 2 of 2 partitions"]
+
+
 def test_a_classic_group_has_no_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
     """No member is marked as classic; without members the table is left out."""
     classic = GroupView(

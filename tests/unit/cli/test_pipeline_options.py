@@ -282,3 +282,22 @@ def test_a_simulation_without_a_folder_is_refused(asked: list[Any]) -> None:
     """Without a folder the rows would be lost."""
     assert "Missing option '--out'" in run("simulate", "--no-spark", code=2).output
     assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "words"),
+    [
+        ("--racks", "2,0", "numbers from 1 on"),
+        ("--partitions", "1:9", "from:to, from 2 on"),
+        ("--members", "0", "from:to, from 1 on"),
+        ("--replicas", "x", "numbers from 0 on"),
+    ],
+)
+def test_a_simulation_has_its_least_numbers(
+    asked: list[Any], option: str, text: str, words: str
+) -> None:
+    """A fleet needs a rack, a member and two partitions; it may have no standbys."""
+    done = run("simulate", "--no-spark", "--out", "o", option, text, code=2)
+    assert words in " ".join(done.output.split())
+    assert option in done.output
+    assert asked == []

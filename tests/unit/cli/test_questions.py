@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.cli import scaler
+from faust_assigner.pipeline.ledgers import files
 from faust_assigner.scaler.server import Listening
 from tests.unit.cli.looks import REACH, WHERE, Looks, run
 
@@ -88,6 +89,25 @@ def test_all_given_topics_and_files_are_read(
     explained.clear()
     run("why", "w1", "--ledger", "kafka://a:1/t", "--config", "client.properties")
     assert explained[0] == (["['a:1'] (700, 't', None)"], None)
+
+
+def test_a_ledger_that_is_rotated_after_its_listing_is_read(
+    explained: list[Any], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker renames the file and begins a new one while the command runs."""
+    ledger = home / "l.jsonl"
+    ledger.write_bytes(b"1\n2\n")
+    listing = files.find_files
+
+    def find_files(paths: list[str]) -> list[files.LedgerFile]:
+        found = listing(paths)
+        ledger.rename(home / "l.jsonl.1")
+        ledger.write_bytes(b"3\n")
+        return found
+
+    monkeypatch.setattr(files, "find_files", find_files)
+    run("why", "w1", "--ledger", "l.jsonl")
+    assert explained[0] == ([b"1", b"2"], None)
 
 
 def test_without_a_ledger_the_workers_are_asked_and_a_missing_ledger_is_reported(

@@ -97,6 +97,9 @@ def test_each_option_of_a_collection_reaches_it_alone(
     ("options", "logs"),
     [
         (["verify", "d"], None),
+        (["--to", "e", "verify", "d", "--to", "f"], None),
+        (["--to", "e", "verify", "--to", "d"], None),
+        (["--to", "d", "verify"], None),
         (["verify", "d", "--bootstrap", "a:1"], {"t": "log of t at ['a:1']"}),
         (["--bootstrap", "a:1", "verify", "d"], {"t": "log of t at ['a:1']"}),
         (["--bootstrap", "a:1", "verify", "d", "--bootstrap", "b:2"], {"t": "log of t at ['b:2']"}),
@@ -160,3 +163,18 @@ def test_a_folder_without_the_snapshots_is_an_error(
     """A misspelled name must not pass as healthy."""
     assert words in run("snapshot", command, *options, code=2).output
     assert told == []
+
+
+@pytest.mark.parametrize(
+    ("options", "missing"),
+    [
+        ([], "--bootstrap, --topic, --to"),
+        (["--topic", "t", "--to", "d", "--config", "client.properties"], "--bootstrap"),
+        (["--bootstrap", "a:1", "--to", "d"], "--topic"),
+        (["--bootstrap", "a:1", "--topic", "t"], "--to"),
+    ],
+)
+def test_a_snapshot_names_all_its_missing_options(options: list[str], missing: str) -> None:
+    """A file of properties without brokers names no cluster."""
+    lines = run("snapshot", *options, code=2).output.splitlines()
+    assert lines[-1] == f"Error: Missing option: {missing}"

@@ -60,7 +60,15 @@ def test_numbers_are_listed_once_each_from_the_least_on() -> None:
     """Numbers keep their order; a number below the lowest is refused."""
     assert _numbers("2,0,2,1", "--replicas") == (2, 0, 1)
     assert _numbers("1,3", "--racks", 1) == (1, 3)
-    for text, lowest in (("0,1", 1), ("", 0), ("1,", 0), ("-1", 0), ("1 2", 0), ("1" * 7, 0)):
+    for text, lowest in (
+        ("0,1", 1),
+        ("1,0", 1),
+        ("", 0),
+        ("1,", 0),
+        ("-1", 0),
+        ("1 2", 0),
+        ("1" * 7, 0),
+    ):
         with pytest.raises(click.BadParameter, match=f"numbers from {lowest} on"):
             _numbers(text, "--replicas", lowest)
 
@@ -78,7 +86,8 @@ def test_a_range_may_be_one_number_and_must_not_fall() -> None:
 
 
 def test_names_and_pairs_lose_their_blanks() -> None:
-    """The value of a pair may contain an equals sign."""
+    """The value of a pair may contain an equals sign; of two values of a key the last counts."""
+    assert _pairs(("a=1", "b=3", "a = 2")) == {"a": " 2", "b": "3"}
     assert _names(" ours, ,stock+static ") == ("ours", "stock+static")
     assert _pairs((" min =2", "x=a=b")) == {"min": "2", "x": "a=b"}
     with pytest.raises(click.UsageError, match="--set min: must be KEY=VALUE"):

@@ -132,6 +132,9 @@ def test_two_recorded_weeks_are_drawn_as_weeks_and_less_as_days() -> None:
     odd = _periods(days, draw, 1)
     assert odd is not None
     assert [round(event.at_s - 60.0) / DAY_S for event in odd] == list(range(14))
+    exact = _periods([Event(day * DAY_S, Kind.RESTART, "a", 3.0) for day in range(15)], draw, 1)
+    assert exact is not None
+    assert [event.at_s / DAY_S for event in exact] == list(range(14))
     few = _periods([event for event in days if event.at_s < 3 * DAY_S], draw, 1)
     assert few is not None
     assert len(few) == 3

@@ -241,6 +241,18 @@ def test_days_are_drawn_whole_and_each_part_has_its_own() -> None:
     assert seen == {0: {Kind.BOUNCE}, 1: {Kind.RESTART}}
 
 
+def test_the_only_worker_restarts_and_does_not_leave() -> None:
+    """A variation has workers at all times."""
+    kinds = (Kind.RESTART, Kind.LEAVE, Kind.BOUNCE, Kind.CRASH)
+    events = tuple(Event(10.0 * at, kind, "w0", 5.0) for at, kind in enumerate(kinds, 1))
+    recorded = Scenario(
+        0, 0, "g", "2026-11-21", (Worker("w0"),), ("w0",),
+        (TaskGroup("t", 2),), np.ones(2), np.zeros(2), events, np.ones(2),
+    )  # fmt: skip
+    drawn = Week((recorded,)).scenario(1, 7)
+    assert [event.kind for event in drawn.events] == [Kind.RESTART, Kind.BOUNCE]
+
+
 def test_a_worker_that_joins_on_a_day_that_is_drawn_twice_joins_once() -> None:
     """The last worker never leaves."""
     day = 86_400.0
