@@ -123,6 +123,7 @@ def test_a_sleeping_group_sleeps_on_while_its_worker_leaves(
     made = found(look(members, busy=busy), known(size=0), least=0)
     wanted = told(0, members, SLEEP, "no records wait, and min is 0", is_active=False)
     assert (made == wanted) is sleeps
+    assert (made.decision == SLEEP) is sleeps
     assert made.is_active is not sleeps
 
 
@@ -158,6 +159,7 @@ def test_a_group_without_work_for_the_whole_window_sleeps(
     why = "no records arrived or waited for 900 s, and min is 0"
     wanted = told(0, 4, SLEEP, why, is_active=False, arrival=0.0)
     assert (made == wanted) is sleeps
+    assert (made.decision == SLEEP) is sleeps
 
 
 # -- grow -----------------------------------------------------------------------------------------

@@ -52,6 +52,8 @@ def test_the_number_of_tasks_does_not_depend_on_the_order_of_the_ends() -> None:
     evidence = (made := group(2)).evidence(heard=heard(made))
     backwards = replace(evidence, ends=dict(reversed(list(evidence.ends.items()))))
     assert look_of(backwards).tasks == look_of(evidence).tasks == 6
+    known = {place: end for place, end in evidence.ends.items() if place[1] not in (0, 2)}
+    assert look_of(replace(evidence, ends=known)).tasks == 6, "two ends are not known"
 
 
 def test_a_group_whose_topics_are_empty_is_at_rest() -> None:

@@ -151,6 +151,7 @@ def test_a_window_that_begins_at_the_first_look_is_covered() -> None:
     assert (memory.covers(70.0, 100.0), memory.reaches(70.0, 100.0)) == (True, True)
     assert (memory.covers(70.1, 100.0), memory.reaches(70.1, 100.0)) == (False, False)
     assert not Memory().reaches(0.0, 100.0)
+    assert not replace(memory, changed_at=10.0).covers(70.1, 100.0), "an old change shows no look"
 
 
 def test_the_rate_of_the_group_is_that_of_the_last_minute() -> None:

@@ -452,6 +452,12 @@ def test_a_rate_at_the_limit_of_a_size_needs_no_larger_size() -> None:
     """4 workers with 100 records/s each carry at most 360, or 300 with a spare worker."""
     assert case(worker_rate=100.0).needed(Sample(at=0, arrival=360.0), 100.0) == 4
     assert case(worker_rate=100.0).needed(Sample(at=0, arrival=360.1), 100.0) == 6
+    waiting = int(300 * Settings().catch_up_s)
+    sizes = [
+        case(worker_rate=100.0).needed(Sample(at=0, arrival=100.0, backlog=backlog), 100.0)
+        for backlog in (waiting, waiting + 1)
+    ]
+    assert sizes == [4, 6], "4 workers process 100 arriving and 300 waiting records/s"
     assert case(worker_rate=100.0, spare=1).limit(100.0, 4) == 300
     assert case(worker_rate=100.0, spare=4).limit(100.0, 4) == 0
 
@@ -517,8 +523,9 @@ def test_a_sleeping_group_with_waiting_records_wakes() -> None:
     """Its worker may still be stopping."""
     source = {("orders", 0): Source(owner="", committed=0, end=5)}
     seen = look(1000, 0, sources=source, busy=("worker w0 is stopping",))
-    found, _ = recommend(seen, Settings(least=0), Memory(size=0))
+    found, after = recommend(seen, Settings(least=0), Memory(size=0))
     assert (found.decision, found.size, found.is_active) == (HOLD, 1, True)
+    assert (after.size, after.changed_at) == (1, 1000)
 
 
 def test_a_group_whose_size_was_changed_may_sleep_after_idle_looks() -> None:
