@@ -126,6 +126,22 @@ def test_large_changes_write_only_their_key_ranges_anew(
     assert starts == sorted(starts)
 
 
+@pytest.mark.parametrize("place", [1, 2, -3, -2, -1])
+def test_each_file_is_written_anew_from_its_first_key_to_the_next_file(
+    tmp_path: Path, state: dict[bytes, bytes], place: int
+) -> None:
+    """The files have each key once; only the changed file and the offset's file are new."""
+    base = first_layer(tmp_path, state)
+    [first] = base.layers
+    key = next(iter(read_items([first[place].path])))[0]
+    [only], _ = upon(base, tmp_path / "1", {key: b"new"}, max_layers=0)
+    kept = [file for file in first if file not in (first[0], first[place])]
+    assert [file for file in only if "/" in file.name] == kept
+    keys = [key for file in only for key, _ in read_items([file.path])]
+    assert keys == sorted({*state, OFFSET_KEY})
+    assert rows_of((only,)) == state | {key: b"new"}
+
+
 def test_changes_below_half_of_the_first_layer_are_only_merged(
     tmp_path: Path, state: dict[bytes, bytes]
 ) -> None:
