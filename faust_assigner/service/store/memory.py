@@ -234,8 +234,11 @@ class MemoryStore:
             self._end(lease_id)
 
     def _set_timer(self) -> None:
-        """Set a timer, so that leases expire on time without calls of the store."""
-        if self._timer is None and self._leases:
+        """Set a timer for the next end of a lease: leases end on time without calls of the store."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._leases:
             soonest = min(lease.expires_at for lease in self._leases.values())
             wait_s = max(soonest - self._clock.monotonic(), 0.001)
             self._timer = asyncio.get_running_loop().call_later(wait_s, self._ring)

@@ -130,6 +130,8 @@ def test_an_open_door_has_no_identity() -> None:
         ("a b c", "line 1"),
         ("* x", "line 1"),
         ("a x\na*b y", "line 2"),
+        ("# a comment\n\na x\na y\nb", "line 5: expected"),
+        ("# a comment\n\na x\nb sha256:12", "line 4: sha256: wants 64"),
         ("a sha256:12", "64 hexadecimal"),
         ("a sha256:" + "g" * 64, "64 hexadecimal"),
     ],
@@ -163,10 +165,10 @@ def test_a_token_for_a_prefix_is_every_name_that_begins_so(tmp_path: Path) -> No
 
 def test_a_certificate_for_a_prefix_is_every_name_that_begins_so() -> None:
     """A star at the front, as in host names, or a lone star matches no consumer."""
-    names = [b"shop-*", b"*.shop.svc", b"*"]
+    names = [b"shop-*", b"*.shop.svc", b"*", b"web-**"]
     caller = CertificateAuthenticator().caller(Context(certificate={"x509_common_name": names}))
     assert caller.acting_as("shop-1") == "shop-1"
-    for name in ("a.shop.svc", "other"):
+    for name in ("a.shop.svc", "other", "web-1"):
         with pytest.raises(WrongCaller):
             caller.acting_as(name)
 

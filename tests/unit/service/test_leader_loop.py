@@ -211,6 +211,48 @@ def test_only_new_stuck_consumers_are_logged_and_all_are_counted(
     assert warned == ["b", "a"]
 
 
+def test_a_plan_for_a_full_store_is_written_by_the_next_periodic_pass(play: Play) -> None:
+    """No change of the group's state is necessary."""
+
+    async def story(s: Stage) -> None:
+        s.owners, s.error = {T0: "a"}, QuotaExceeded("full")
+        await asyncio.sleep(41.9)
+        assert (len(s.commits), s.owner_of(T0)) == (1, None)
+        await asyncio.sleep(0.2)
+        assert (len(s.commits), s.owner_of(T0)) == (2, "a")
+
+    play(story)
+
+
+def test_a_plan_that_only_tidies_counts_as_no_rebalance(play: Play) -> None:
+    """The replicas of a consumer that is gone are deleted."""
+
+    async def story(s: Stage) -> None:
+        s.write(Put(ALL.replicas("gone"), codec.dump_partitions((T0,))))
+        await asyncio.sleep(2.1)
+        assert (s.view.replicas, len(s.commits)) == ({}, 1)
+        assert s.metrics.of("rebalanced") == []
+
+    play(story)
+
+
+def test_the_leader_waits_for_a_written_transaction_though_the_last_one_is_refused(
+    play: Play,
+) -> None:
+    """The compares of 63 bundles fill the first transaction."""
+
+    async def story(s: Stage) -> None:
+        last = TopicPartition("t", 63)
+        s.topic(64)
+        s.owners = {TopicPartition("t", number): "b" for number in range(64)}
+        s.refused = {ALL.assignment(last)}
+        await asyncio.sleep(2.1)
+        assert [writes for _, _, writes in s.commits[:3]] == [63, 1, 0]
+        assert (s.waited[:2], s.owner_of(last)) == ([77, s.revision], None)
+
+    play(story)
+
+
 def test_a_large_plan_is_several_transactions_and_the_last_revision_is_waited_for(
     play: Play,
 ) -> None:

@@ -176,6 +176,18 @@ def test_a_second_series_of_joins_in_an_idle_group_is_gathered_anew(play: Play) 
     play(story)
 
 
+def test_a_pause_between_joins_does_not_prolong_their_limit(play: Play) -> None:
+    """The first plan, after such a pause, left the group idle; the limit of the series stays."""
+
+    async def story(s: Stage) -> None:
+        for number in range(14):
+            await asyncio.sleep(2.5 + 1.5 * number - s.now)
+            s.consumers(replace(A, name=f"c{number}"))
+        assert s.plans == [2.0, 20.0]
+
+    play(story)
+
+
 def test_a_group_at_work_is_planned_a_debounce_after_the_first_join(play: Play) -> None:
     """Later joins do not delay the plan."""
 

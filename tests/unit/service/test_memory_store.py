@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing, suppress
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -246,8 +247,9 @@ async def test_a_compaction_never_goes_beyond_the_last_change_and_never_back() -
     await kept.close()
 
 
-def test_leases_end_on_time_each_with_its_keys_in_one_change() -> None:
-    """No call of the store is necessary; a renewal counts from its own time."""
+@pytest.mark.parametrize("order", list(permutations((2.0, 3.0, 5.0))))
+def test_leases_end_on_time_each_with_its_keys_in_one_change(order: tuple[float, ...]) -> None:
+    """No call of the store is necessary, and the order of the grants does not matter."""
 
     async def story() -> None:
         kept = MemoryStore(clock=LoopClock())
@@ -262,7 +264,8 @@ def test_leases_end_on_time_each_with_its_keys_in_one_change() -> None:
                     seen.append((round(now, 3), len({e.revision for e in batch.events}), keys))
 
         task = asyncio.ensure_future(watching())
-        short, renewed, long = [(await kept.grant(ttl_s)).lease_id for ttl_s in (2.0, 3.0, 5.0)]
+        leases = {ttl_s: (await kept.grant(ttl_s)).lease_id for ttl_s in order}
+        short, renewed, long = leases[2.0], leases[3.0], leases[5.0]
         await kept.txn([], [Put("/b", b"", short), Put("/c", b"", long), Put("/a", b"", short)])
         await kept.txn([], [Put("/d", b"", renewed)])
         await asyncio.sleep(1.5)

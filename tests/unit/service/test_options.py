@@ -69,6 +69,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"groups": "a/b"}, "--groups: .* 'a/b'"),
     ({"groups": "a", "topic": "orders=1"}, "--topic orders: give GROUP/TOPIC=COUNT"),
     ({"groups": "a", "topic": "b/orders=1"}, "--topic b/orders: give GROUP/TOPIC=COUNT"),
+    ({"groups": "a", "topic": "a/b/orders=1"}, "--topic a/b/orders: give GROUP/TOPIC=COUNT"),
     ({"topic": "a/orders=1"}, "--topic a/orders: a group's topic needs --groups"),
     ({"etcd": "ftp://etcd:2379"}, "--etcd .* must be URLs .* got 'ftp://etcd:2379'"),
     ({"etcd": "http://etcd"}, "--etcd .* must be URLs"),

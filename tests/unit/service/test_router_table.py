@@ -174,6 +174,49 @@ async def test_a_stream_begins_with_an_empty_table_and_asks_for_its_topics(
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("pulses_ms", "silent_s"),
+    [((), 10.0), ((0,), 1.0), ((200,), 1.0), ((500,), 2.0), ((500, 300), 1.2), ((300, 500), 2.0)],
+)
+def test_a_stream_is_left_after_four_pulses_of_silence_but_not_within_a_second(
+    monkeypatch: pytest.MonkeyPatch, pulses_ms: tuple[int, ...], silent_s: float
+) -> None:
+    """The last pulse counts; the first message has ten seconds."""
+
+    async def story() -> None:
+        left = [pb.AssignmentsUpdate(revision=5, pulse_ms=pulse_ms) for pulse_ms in pulses_ms]
+        ends: list[str] = []
+
+        class Opened:
+            """A channel and its stub, whose stream becomes silent."""
+
+            async def __aenter__(self) -> Opened:
+                return self
+
+            async def __aexit__(self, *_: object) -> None:
+                ends.append("closed")
+
+            def WatchAssignments(self, request: Any, *, metadata: Any) -> Any:  # noqa: N802
+                """Return the stream."""
+
+                async def read() -> Any:
+                    await asyncio.sleep(0.5 if left else 60.0)
+                    return left.pop(0)
+
+                return SimpleNamespace(read=read, cancel=lambda: ends.append("cancelled"))
+
+        monkeypatch.setattr(room, "KafkaAssignerStub", lambda channel: channel)
+        access: Any = SimpleNamespace(open=lambda target: Opened(), metadata=lambda: "token")
+        router, loop = Router("x:1", access=access), asyncio.get_running_loop()
+        began = loop.time()
+        with pytest.raises(TimeoutError):
+            await router._hold_one("x:1", 0)
+        took_s = loop.time() - began - 0.5 * len(pulses_ms)
+        assert (took_s, ends) == (pytest.approx(silent_s), ["cancelled", "closed"])
+
+    virtually(story)
+
+
 async def test_a_router_outside_its_context_waits_for_nothing() -> None:
     """Otherwise the call would wait forever."""
     with pytest.raises(RuntimeError, match="async with"):

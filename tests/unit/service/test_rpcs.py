@@ -13,6 +13,7 @@ from faust_assigner.service.digest import Held
 from faust_assigner.service.errors import Busy, StoreUnavailable, WrongCaller, expelled
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.records import Action, Consumer, Ended
+from faust_assigner.service.server import limits
 from faust_assigner.service.server.auth import Caller
 from faust_assigner.service.serving.routes import Route, RouteUpdate
 from tests.unit.service.rpcs import (
@@ -276,6 +277,67 @@ async def test_an_error_of_the_node_is_the_status_of_the_call(
         with pytest.raises(Aborted) as ended:
             await call
         assert ended.value.args == (code, words)
+
+
+NUMBERS = {"topic": "t", "partitions": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("rpc", "request_", "is_accepted"),
+    [
+        ("WatchAssignments", pb.WatchAssignmentsRequest(topics=["t"] * 4, group="g"), True),
+        ("WatchAssignments", pb.WatchAssignmentsRequest(topics=["t"] * 5, group="g"), False),
+        ("ReportReplicas", pb.ReportReplicasRequest(**WHO, replicas=[PLACE] * 4), True),
+        ("ReportReplicas", pb.ReportReplicasRequest(**WHO, replicas=[PLACE] * 5), False),
+        (
+            "ReportReplicas",
+            pb.ReportReplicasRequest(**WHO, replicas=[PLACE], replicas_by_topic=[NUMBERS]),
+            True,
+        ),
+        (
+            "ReportReplicas",
+            pb.ReportReplicasRequest(**WHO, replicas=[PLACE] * 2, replicas_by_topic=[NUMBERS]),
+            False,
+        ),
+        (
+            "ReportReplicas",
+            pb.ReportReplicasRequest(**WHO, replicas_by_topic=[{"topic": "t"}] * 5),
+            False,
+        ),
+        ("Register", pb.RegisterRequest(**WHO, topics=["t"] * 4), True),
+        ("Register", pb.RegisterRequest(**WHO, topics=["t"] * 2, former=[NUMBERS]), False),
+    ],
+)
+async def test_a_request_has_a_limited_number_of_entries(
+    monkeypatch: pytest.MonkeyPatch, rpc: str, request_: Any, is_accepted: bool
+) -> None:
+    """All lists count together, an empty entry counts as well, and the node gets no call."""
+    monkeypatch.setattr(limits, "MAX_CLAIMS", 4)
+    node = Node(Stream(Ended.DRAINED) if rpc == "Register" else 42)
+    asked: list[Any] = []
+
+    async def routes(topics: Any, least: int) -> AsyncIterator[RouteUpdate]:
+        asked.append(topics)
+        yield RouteUpdate(5, full=True)
+
+    node.routes = routes  # type: ignore[method-assign]
+    called = getattr(consumers(node), rpc)(request_, Context())
+
+    async def work() -> None:
+        if rpc == "ReportReplicas":
+            await called
+        else:
+            async for _ in called:
+                pass
+
+    if is_accepted:
+        await work()
+        assert len(node.calls) + len(asked) == 1
+    else:
+        with pytest.raises(Aborted) as ended:
+            await work()
+        assert ended.value.args[0] is grpc.StatusCode.INVALID_ARGUMENT
+        assert (node.calls, asked) == ([], [])
 
 
 @pytest.mark.parametrize(

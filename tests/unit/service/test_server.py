@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,14 +19,29 @@ from faust_assigner.service.server import server as server_module
 from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.options import Options
 from faust_assigner.service.server.serve import running
-from faust_assigner.service.server.server import AssignerServer, channel_options
+from faust_assigner.service.server.server import AssignerServer, _spoken, channel_options
 from faust_assigner.service.server.servicer import ConsumerServicer
 from faust_assigner.service.store.memory import MemoryStore
 from tests.support.assigning.instances import calls_ended
 
 
 @pytest.mark.parametrize(
-    ("ttl_s", "every_ms"), [(30.0, 7_500), (10.0, 2_500), (4.0, 1_000), (1.0, 1_000)]
+    ("at", "address"), [(("127.0.0.1", 7), "127.0.0.1:7"), (("::1", 8), r"\[::1\]:8")]
+)
+def test_an_address_that_is_taken_is_named_in_grpcs_form(at: tuple[str, int], address: str) -> None:
+    """gRPC needs brackets around an address of IPv6, and raises RuntimeError."""
+    with (
+        pytest.raises(OSError, match=f"^cannot listen on {address}: ") as error,
+        _spoken(at) as given,
+    ):
+        raise RuntimeError
+    assert re.fullmatch(address, given)
+    assert isinstance(error.value.__cause__, RuntimeError)
+
+
+@pytest.mark.parametrize(
+    ("ttl_s", "every_ms"),
+    [(30.0, 7_500), (10.0, 2_500), (4.5, 1_125), (4.0, 1_000), (3.9, 1_000), (1.0, 1_000)],
 )
 def test_a_silent_peer_is_found_within_half_a_time_to_live(ttl_s: float, every_ms: int) -> None:
     """A ping comes after a quarter of the time to live, at most once a second, and waits as long."""

@@ -194,6 +194,19 @@ async def test_each_role_is_well_by_its_own_condition(
     assert found == well
 
 
+@pytest.mark.parametrize(("name", "leads"), [("", []), ("g", ["leader/g"])])
+async def test_only_a_group_with_a_name_has_a_role_of_its_leader(
+    name: str, leads: list[str]
+) -> None:
+    """A request without a group is for the only group, whether or not it has a name."""
+    only = node(leads=True)
+    groups = Groups({name: only})
+    health = Health(groups)
+    await health.look()
+    found = [role for role in health.servicer._server_status if role.startswith("leader/")]
+    assert (found, groups.of("") is only) == (leads, True)
+
+
 # -- Kafka's counts
 
 
@@ -276,7 +289,10 @@ async def test_a_connection_that_failed_is_closed_and_made_anew(
     ("host", "is_local"),
     [
         *((host, True) for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost")),
-        *((host, False) for host in ("10.0.0.1", "0.0.0.0", "::", "localhost.shop")),
+        *(
+            (host, False)
+            for host in ("10.0.0.1", "0.0.0.0", "::", "localhost.shop", "mylocalhost", "")
+        ),
     ],
 )
 def test_loopback_is_told_from_other_addresses(host: str, is_local: bool) -> None:
