@@ -12,7 +12,15 @@ import pytest
 from faust_assigner.app.rebalance.table_facts import TableFacts
 from faust_assigner.app.rebalance.warming import SHORT
 from faust_assigner.deploy.fleet import Fleet, NotKnown, Worker, _held, by_topic
-from faust_assigner.deploy.judge import Budget, _copies, _pause_within, _planned, _verdict, _within
+from faust_assigner.deploy.judge import (
+    Budget,
+    _copies,
+    _pause_within,
+    _planned,
+    _room,
+    _verdict,
+    _within,
+)
 from faust_assigner.deploy.pauses import Recoveries, Recovery
 from faust_assigner.deploy.play import (
     NoSuchWorker,
@@ -510,6 +518,68 @@ def test_the_size_of_the_new_copies_is_known_if_the_size_of_every_copy_is(
     played = Played(event="w1 stops", stopped=("w1",), is_crash=False, members=2, copied=copied)
     made = step_of(replace(found, bytes_of=known), played, Known())
     assert (made.copies, made.copy_bytes) == (2, total)
+
+
+def room_of(
+    sizes: dict[int, int], *copied: dict[str, set[int]], free: tuple[int | None, ...] = (900,) * 3
+) -> tuple[str, str]:
+    """Return the state and text of the room for new copies of the table, in one event per group."""
+    found = look(at_rest())
+    members = tuple(
+        replace(member, disk_free_bytes=room)
+        for member, room in zip(found.status.members, free, strict=True)
+    )
+    played = [
+        Played(
+            event=f"event {n}",
+            stopped=(),
+            is_crash=False,
+            copied={
+                name: frozenset((LOG, number) for number in numbers)
+                for name, numbers in places.items()
+            },
+        )
+        for n, places in enumerate(copied)
+    ]
+    found = replace(
+        found,
+        status=replace(found.status, members=members),
+        bytes_of={(LOG, number): size for number, size in sizes.items()},
+    )
+    room = _room(found, played)
+    return room.state, room.text
+
+
+def test_a_new_workers_disk_is_left_out_beside_the_disks_of_the_members() -> None:
+    """The new worker's copies come first, and the member's copies still count."""
+    assert room_of({0: 300, 1: 400}, {"new-0": {0}, "w1": {0, 1}}) == (
+        OK,
+        "at most 700 B of new copies on a disk",
+    )
+
+
+def test_each_event_needs_room_for_itself() -> None:
+    """Two events that fit alone are ok, although their sum exceeds the room."""
+    assert room_of({0: 500, 1: 600}, {"w1": {1}}, {"w1": {0}}) == (
+        OK,
+        "at most 600 B of new copies on a disk",
+    )
+    assert room_of({0: 500, 1: 401}, {"w1": {0}}, {"w1": {0, 1}, "w2": {0}}) == (
+        FAILED,
+        "event 1: pod-1 gets 901 B of tables and has 900 B free",
+    )
+
+
+def test_a_size_or_a_room_that_is_unknown_in_any_event_leaves_the_room_unknown() -> None:
+    """The later event has a known size and room."""
+    assert room_of({1: 5}, {"w0": {0}}, {"w2": {1}}) == (
+        UNKNOWN,
+        f"no size of the table, or no room: {LOG}/0 on w0",
+    )
+    assert room_of({0: 5, 1: 5}, {"w0": {0}}, {"w2": {1}}, free=(None, 900, 900)) == (
+        UNKNOWN,
+        f"no size of the table, or no room: {LOG}/0 on w0",
+    )
 
 
 def test_a_table_in_memory_needs_no_disk_beside_tables_with_files() -> None:

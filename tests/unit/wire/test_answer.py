@@ -198,3 +198,21 @@ def test_an_answer_without_a_directory_part_is_read() -> None:
     said[KEY] = said[KEY].removesuffix(".")
     answer = decode_answer(zlib.compress(json.dumps(said).encode()))
     assert (answer.generation, answer.directory) == (7, b"")
+
+
+def test_a_promise_may_be_of_a_topic_without_a_partition_here() -> None:
+    """Promised topics are numbered among the topics of the group, not of this member."""
+    told = writer(among=3).for_ours({"orders": [0]}, {}, "http://a", promised={"log": [2]})
+    answer = decode_answer(told)
+    assert (answer.among, {t: list(n) for t, n in answer.promised.items()}) == (3, {"log": [2]})
+
+
+def test_a_stock_leaders_list_of_workers_has_only_urls() -> None:
+    """A URL of the list has the same limits as the member's own URL."""
+    stock = {
+        "assignment": {"actives": {}, "standbys": {}},
+        "url": "",
+        "changelog_distribution": {"http://a b": {"log": [0]}},
+    }
+    with pytest.raises(MetadataRefused, match="url with a blank"):
+        decode_answer(zlib.compress(json.dumps(stock).encode()))

@@ -158,3 +158,10 @@ def test_all_columns_together_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("faust_assigner.wire.directory.UNPACKED_BYTES", 6)
     with pytest.raises(MetadataRefused, match="2 owners, the limit is 1"):
         decode_directory(data)
+
+
+@pytest.mark.parametrize("ranks", [(-2,), (0, -2, 0), (0, 1)])
+def test_an_owner_is_a_member_or_none(ranks: tuple[int, ...]) -> None:
+    """-1 is no owner; a lower rank would count from the end of the members."""
+    with pytest.raises(MetadataRefused, match="rank is beyond the 1 members"):
+        decode_directory(encode_directory(Directory(("http://a",), {"orders": column(*ranks)})))

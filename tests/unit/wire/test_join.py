@@ -373,3 +373,25 @@ def test_depth_is_counted_outside_texts() -> None:
     assert decode_join(stock(GOOD, more="[" * 1000 + '\\"['), TOPICS) == plain
     deep = json.loads("[" * (JSON_DEPTH - 1) + "]" * (JSON_DEPTH - 1))
     assert decode_join(stock(GOOD, more=deep), TOPICS) == plain
+
+
+def test_three_topics_with_equal_claims_and_an_empty_promise_come_back() -> None:
+    """Topics with equal numbers share bytes; a second round may promise nothing to this member."""
+    topics = ("a", "b", "c", "d")
+    claims = {"a": [1, 2], "b": [1, 2], "c": [3], "d": [1, 2]}
+    back = decode_join(encode_join(JoinData(actives=claims, among=3), topics), topics)
+    assert {t: list(n) for t, n in back.actives.items()} == claims
+    assert (back.among, back.promised) == (3, {})
+
+
+@pytest.mark.parametrize(
+    ("capacity", "is_read"), [(1e-6, True), (0.9e-6, False), (1e6, True), (1.1e6, False)]
+)
+def test_a_capacity_has_a_least_and_a_largest_value(capacity: float, is_read: bool) -> None:
+    """Both limits are a million, as a factor of the usual capacity 1."""
+    raw = encode_join(JoinData(capacity=capacity), ())
+    if is_read:
+        assert decode_join(raw, ()).capacity == capacity
+        return
+    with pytest.raises(MetadataRefused, match="a capacity of"):
+        decode_join(raw, ())

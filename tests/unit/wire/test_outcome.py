@@ -82,3 +82,11 @@ def test_the_others_learn_no_name_and_that_they_do_not_lead() -> None:
     told = for_others(WHOLE)
     assert (told.leads, told.joined, told.left) == (False, (), ())
     assert told.moved == WHOLE.moved
+
+
+def test_the_first_ten_names_of_each_list_come_back() -> None:
+    """The names beyond the tenth are left out, and the next list is read after them."""
+    names = tuple(f"http://w{n}" for n in range(12))
+    told = Outcome(joined=names, left=names[:2])
+    back = decode_outcome(Reader(encode_outcome(told)))
+    assert (back.joined, back.left) == (names[:10], names[:2])

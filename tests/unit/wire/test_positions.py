@@ -149,3 +149,21 @@ def test_positions_of_partitions_that_are_gone_are_cut() -> None:
     kept = within(read, {"log": 3})
     assert kept.keys() == {"log"}
     assert [side.tolist() for side in kept["log"]] == [[0], [5]]
+
+
+@pytest.mark.parametrize(
+    ("raw", "offset"),
+    [(b"\x82" + b"\x80" * 6 + b"\x00", 1), (b"\x82" + b"\x80" * 7 + b"\x00", None)],
+)
+def test_an_offset_has_at_most_eight_bytes(raw: bytes, offset: int | None) -> None:
+    """Zeros at the end do not change the number, and count as its bytes."""
+    body = Writer()
+    body.varint(ROW["log"])
+    body.numbers([4])
+    body.varint(len(raw))
+    data = bytes(body.data) + raw
+    if offset is not None:
+        assert back(data) == {"log": {4: offset}}
+        return
+    with pytest.raises(MetadataRefused, match="an offset is too long"):
+        back(data)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from faust_assigner.errors import MetadataRefused
+from faust_assigner.model import PartitionNumbers
 from faust_assigner.wire import runs as module
 from faust_assigner.wire.runs import Reader, Runs, Writer, join_texts, split_texts
 
@@ -207,3 +208,11 @@ def test_the_few_numbers_of_plain_python_are_the_many_of_numpy() -> None:
             np.array(sorted([*numbers, *numbers])),
         ):
             assert list(Runs.of(given)) == sorted(set(numbers))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("numbers", [range(5, 5), range(9, 2), (), set(), np.array([], dtype=int)])
+def test_every_form_of_the_empty_set_has_no_run(numbers: PartitionNumbers) -> None:
+    """An empty range has a start, which is not one of its numbers."""
+    empty = Runs.of(numbers)
+    assert empty == Runs([], [])
+    assert (list(empty), empty.size, empty.end) == ([], 0, 0)
