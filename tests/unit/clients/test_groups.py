@@ -56,6 +56,15 @@ def test_a_worker_owns_of_a_global_table_what_it_was_given() -> None:
     )
 
 
+def test_a_stock_leaders_active_partition_is_owned_even_if_it_is_a_standby_too() -> None:
+    """A stock leader names no writers, so its list of active partitions decides alone."""
+    view = seen(WRITER.for_stock({"orders": [0], "log": [0, 1]}, {"log": [1, 2]}, "http://a"))
+    assert (names(view.owned), names(view.standbys)) == (
+        ["log-0", "log-1", "orders-0"],
+        ["log-2"],
+    )
+
+
 @pytest.mark.parametrize(
     ("user_data", "protocol"),
     [
