@@ -213,6 +213,28 @@ async def test_in_a_rebalance_the_members_hosts_are_guessed_and_the_newest_peers
     assert set(found.heard) == {"http://given:1", guess, "http://w9:1"}
 
 
+@pytest.mark.parametrize("does_answer", [True, False])
+async def test_in_a_rebalance_the_urls_of_an_earlier_look_are_asked(
+    monkeypatch: pytest.MonkeyPatch, does_answer: bool
+) -> None:
+    """The group hides the URL now; a silent worker at the remembered URL is evidence, too."""
+    made = net(
+        monkeypatch,
+        group(member("m0", "http://w0:6066"), member("m1", "http://w1:6066")),
+        group(member("m1"), state=MOVING),
+        web_port=None,
+    )
+    if does_answer:
+        made.status["http://w1:6066"] = WorkerStatus(app="shop", member_id="m1", host="w1")
+    await made.looks.look()
+    found = await made.looks.look()
+    assert found.urls == {"m0": "http://w0:6066", "m1": "http://w1:6066"}
+    assert {url: one.answer for url, one in found.heard.items()} == {
+        "http://w0:6066": SILENT,
+        "http://w1:6066": ANSWERED if does_answer else SILENT,
+    }
+
+
 async def test_without_a_port_no_host_is_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the given workers are queried."""
     made = net(monkeypatch, group(member("m1"), state=MOVING), web_port=None)

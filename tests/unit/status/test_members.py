@@ -292,18 +292,20 @@ def test_a_silent_member_leaves_if_its_metadata_says_so() -> None:
 
 
 def test_warm_ups_count_apart_from_standbys() -> None:
-    """The group's and each member's lag of standbys excludes warm-ups."""
+    """The lags of standbys, in records and in seconds, exclude warm-ups."""
     made = group(2)
     evidence = made.evidence(heard=heard(made, "m0", lag=7))
     status_ = evidence.heard[made.claims["m0"].url].status
     assert status_ is not None
     first = status_.standbys[LOG][0]
-    moving = rebalancing(
-        made, heard=heard(made, "m0", lag=7, awaited={LOG: (first,)}), silent=["m1"]
+    copies = tuple(
+        replace(copy, seconds=90.0 if copy.partition == first else 5.0) for copy in status_.copies
     )
-    report = build(moving)
+    told = heard(made, "m0", lag=7, awaited={LOG: (first,)}, copies=copies)
+    report = build(rebalancing(made, heard=told, silent=["m1"]))
     one = member(report, "w0")
     assert (one.warmup_lag, one.standby_lag) == (7, 7 * (len(status_.standbys[LOG]) - 1))
+    assert one.standby_lag_s == 5.0
     assert report.totals.standby_lag == one.standby_lag
     assert report.totals.warmup_partitions == 1
 
