@@ -110,6 +110,24 @@ def test_a_worker_needs_room_for_its_share_of_the_largest_one(
     assert [one.subject for one in found(enough - 1)] == ["w0", "w1", "w2"]
 
 
+def test_a_silent_worker_takes_its_part_of_a_lost_workers_share() -> None:
+    """Two of three workers answer: each of the two that stay gets half of the lost state."""
+    made = group(3)
+    found = facts(made, {name: {"disk_free_bytes": GIB} for name in made.claims})
+    heard_ = {url: one for url, one in found.evidence.heard.items() if url != made.claims["m2"].url}
+    assert len(heard_) == 2
+    assert of("FA016", replace(found, evidence=replace(found.evidence, heard=heard_))) == []
+
+
+@pytest.mark.parametrize(("free", "subjects"), [(0, ["w1"]), (None, [])])
+def test_a_full_disk_has_no_room_and_an_unknown_disk_is_left_out(
+    free: int | None, subjects: list[str]
+) -> None:
+    """The number 0 is a report of the worker; None is no report."""
+    found = facts(odd={"m1": {"disk_free_bytes": free}})
+    assert [one.subject for one in of("FA016", found)] == subjects
+
+
 def test_a_single_worker_needs_no_room_for_others() -> None:
     """The group has no second worker whose state could move here."""
     assert of("FA016", facts(group(1), {"m0": {"disk_free_bytes": 0}})) == []
