@@ -472,6 +472,45 @@ def test_one_more_standby_is_caught_up_on_the_members_of_the_round_before() -> N
     assert _one_more(moved(decision(1), decision(2)), told) is None
 
 
+def test_one_more_standby_is_planned_in_the_round_before_the_move() -> None:
+    """The members may have joined or left in an earlier incident, the origin of the move."""
+    before = decision(1, asked=asked())
+    move = moved(before, decision(2))
+    unknown = Incident(rounds=(decision(2),), before=None)
+    assert _one_more(replace(move, origin=unknown), asked()) is not None
+    assert _one_more(replace(move, incident=unknown), asked()) is None
+
+
+def test_each_departed_member_has_the_change_of_its_own_departure() -> None:
+    """In one incident b was killed, c handed over, and the static d was not back in time."""
+    before = decision(1, members=("a", "b", "c", "d"), static=frozenset("d"))
+    after = decision(2, members=("a", "c"), leaving=frozenset("c"))
+    tried = [
+        change for change, _ in _changes(story(before, after), moved(before, after), P0, asked())
+    ]
+    assert tried[:3] == [
+        "B still there",
+        "an instance id for C (consumer_group_instance_id), back within its session",
+        "a longer session timeout (broker_session_timeout): the static member D is back in time",
+    ]
+
+
+def test_the_names_of_a_round_go_before_the_names_of_the_round_before() -> None:
+    """The round before names the members that have left."""
+    before = decision(1, members=("a", "z"))
+    after = decision(2, before=before, names={"a": "new"})
+    assert after.all_names == {"a": "new", "z": "Z"}
+
+
+def test_a_member_without_partitions_that_leaves_is_in_its_own_story() -> None:
+    """The member neither gains nor loses a partition."""
+    before = decision(1, {0: "a"}, members=("a", "b", "c"))
+    after = decision(2, {0: "a"}, members=("a", "b"))
+    events = why_member(story(before, after), "C").events
+    assert [event.at for event in events] == [60.0, 120.0]
+    assert events[1].text.endswith(": no partition moves")
+
+
 def test_an_owner_with_a_copy_is_not_cold_and_a_stateless_task_never_is() -> None:
     """A partition outside the topic has no owner."""
     copy = replace(asked().members[1], standbys={"log": [0, 1]})
