@@ -11,7 +11,13 @@ from faust_assigner.broker.group_quota import GroupQuota
 from faust_assigner.broker.storage.store import MemoryStore
 from faust_assigner.coordinator.effects import Reply
 from faust_assigner.coordinator.errors import Code
-from faust_assigner.coordinator.events import CommitOffsets, DeleteGroup, JoinGroup, Protocol
+from faust_assigner.coordinator.events import (
+    CommitOffsets,
+    ConsumerGroupHeartbeat,
+    DeleteGroup,
+    JoinGroup,
+    Protocol,
+)
 from faust_assigner.coordinator.offsets import Committed
 from tests.unit.broker.test_groups import Desk
 
@@ -294,3 +300,26 @@ def test_the_places_of_each_kind_and_address_are_counted_exactly(
     asked = [(None, False), (mine, False), (other, True)]
     assert [quota.needs_room(peer, is_simple=kind) for peer, kind in asked] == [False, True, True]
     assert [quota.may_create(peer, is_simple=kind) for peer, kind in asked] == [True, False, False]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_of_offsets_that_gets_a_member_makes_room_for_another_one(
+    protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit has one group of offsets for an address; members of either protocol take it out."""
+    monkeypatch.setattr(limits, "MAX_GROUPS", 4)
+    desk, peer = Desk(MemoryStore()), Peer()
+    codes = [commit(desk, peer, "first"), commit(desk, peer, "second")]
+    if protocol == "classic":
+        join(desk, peer, "first")
+    else:
+        desk.service.ask(
+            "first",
+            lambda token: ConsumerGroupHeartbeat(
+                token, "m", 0, rebalance_timeout_ms=1_000, subscribed_topic_names=("t",), owned={}
+            ),
+            lambda reply: None,
+            peer,
+        )
+    codes.append(commit(desk, peer, "second"))
+    assert codes == [Code.NONE, Code.GROUP_MAX_SIZE_REACHED, Code.NONE]

@@ -333,3 +333,20 @@ def test_a_group_id_has_at_most_1024_bytes(group_id: str | None, is_one: bool) -
 def test_a_topic_name_has_at_most_249_characters(name: str, is_one: bool) -> None:
     """The limit is that of file names; "." and ".." are not allowed."""
     assert (topic_name_problem(name) is None) is is_one
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("sasl.enabled.mechanisms", "PLAIN,PLAIN"),
+        ("sasl.enabled.mechanisms", "PLAIN, PLAIN"),
+        ("sasl.enabled.mechanisms", "PLAIN,GSSAPI"),
+        ("group.coordinator.rebalance.protocols", "classic,classic"),
+        ("group.consumer.assignors", "own=some.module:one,own=some.module:two"),
+        ("group.consumer.assignors", "range,own=some.module:one,own=some.module:one"),
+    ],
+)
+def test_no_name_of_a_list_comes_twice(name: str, text: str) -> None:
+    """Two plug-ins of one name are a repetition, too."""
+    with pytest.raises(ConfigError, match=name):
+        Settings.parse({name: text})

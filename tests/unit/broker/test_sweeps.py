@@ -71,6 +71,26 @@ def test_unread_answers_over_the_limit_cost_the_longest_stalled_peers_their_conn
     assert in_hall(story) == (["first", "second"], 2)
 
 
+def test_the_unread_bytes_of_a_peer_that_is_being_closed_count_as_free() -> None:
+    """The longest stalled peer is closing already, and its bytes are enough."""
+
+    async def story(hall: Hall) -> list[bool]:
+        peers = [hall.connect(name) for name in ("closing", "stalled", "spare")]
+        for number, (peer, _) in enumerate(peers):
+            peer.stalled_since, peer.unsent = float(number), 100
+        peers[0][0].finish()
+        with pytest.MonkeyPatch.context() as patched:
+            aborted = []
+            for surplus in (100, 101):
+                patched.setattr(server, "MOST_UNSENT_BYTES", 300 - surplus)
+                hall.node.unsent_bytes = 300
+                hall.server.drop_stalled()
+                aborted += [wire.aborted for _, wire in peers]
+        return aborted
+
+    assert in_hall(story) == [False, False, False, False, True, False]
+
+
 def test_a_peer_that_reads_again_has_its_whole_time_again() -> None:
     """The pauses of a slow reader are not summed."""
 

@@ -220,3 +220,18 @@ def test_the_logs_of_all_topics_are_restored_each_with_its_own_facts() -> None:
     ]
     assert len(steps) == 3 + 6, "each topic and each log asks whether to go on"
     assert again._partitions == 6
+
+
+def test_each_new_partition_of_a_grown_topic_has_its_own_number() -> None:
+    """The existing partitions keep their logs; a topic grows also at the limit of topics."""
+    topics = catalogue()
+    topic = topics.create("t", 2, {})
+    before = list(topic.partitions)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(limits, "MAX_TOPICS", 1)
+        topics.grow(topic, 5)
+        with pytest.raises(Refused, match="1 topics"):
+            topics.create("u", 1, {})
+    assert topic.partitions[:2] == before
+    assert [log.number for log in topic.partitions] == [0, 1, 2, 3, 4]
+    assert {log.place[:-4] for log in topic.partitions} == {topic.topic_id.bytes}

@@ -53,6 +53,13 @@ def test_a_varint_has_at_most_five_bytes() -> None:
             read_varint(data, 0)
 
 
+def test_bytes_may_be_longer_than_a_text() -> None:
+    """Record batches and the metadata of members exceed the limit of texts."""
+    size = MAX_STRING_BYTES + 1
+    assert end(BYTES, struct.pack(">i", size) + bytes(size)) == 4 + size
+    assert is_refused(BYTES, struct.pack(">i", size) + bytes(size - 1))
+
+
 def test_a_text_is_null_or_has_up_to_32767_bytes() -> None:
     """-1 is null and no other negative length is one; both ways to write a length."""
     longest = b"x" * 32_767
