@@ -10,6 +10,9 @@ import pytest
 
 from faust_assigner import Member, plan
 from faust_assigner.checks.invariants import carried, check
+from faust_assigner.checks.reading import accepted_owners, units_of
+from faust_assigner.checks.waiting import Waiting
+from faust_assigner.warmup import WarmupPolicy
 from tests.unit.checks.test_invariants import Told
 
 BOTH = ["s", "s-log"]
@@ -156,3 +159,51 @@ def test_a_promise_is_carried_into_the_next_generation() -> None:
         (8, {"s-log": [97]}),
         (8, {"s-log": [98]}),
     ]
+
+
+def test_of_two_members_with_one_topic_each_the_owner_of_the_source_counts() -> None:
+    """The order of the members has no effect."""
+    members = [
+        Member("a", BOTH, actives={"s-log": [0]}, generation=2),
+        Member("b", BOTH, actives={"s": [0]}, generation=2),
+    ]
+    (unit,) = units_of(members, {"s": 1, "s-log": 1}, frozenset({"s-log"}), frozenset())
+    assert accepted_owners(unit, members, "actives") == [1]
+
+
+def test_a_changelog_follows_no_unit_without_load() -> None:
+    """The only wider topic of its count is weightless."""
+    members = [Member("a", BOTH), Member("b", BOTH), Member("c", ["s"])]
+    found = units_of(members, {"s": 2, "s-log": 2}, frozenset({"s-log"}), frozenset({"s"}))
+    assert [(unit.topics, unit.leader) for unit in found] == [(("s",), None), (("s-log",), None)]
+
+
+@pytest.mark.parametrize(("behind", "is_far"), [(50, False), (51, True)])
+def test_the_records_to_read_of_all_logs_are_added(behind: int, is_far: bool) -> None:
+    """At most 100 records in both logs together are acceptable."""
+    topics = ["s", "x-log", "y-log"]
+    members = [
+        Member("a", topics, positions={"x-log": {0: 500}, "y-log": {0: 500}}),
+        Member("b", topics, positions={"x-log": {0: 450}, "y-log": {0: 500 - behind}}),
+    ]
+    units = units_of(members, dict.fromkeys(topics, 1), frozenset(topics[1:]), frozenset())
+    rule = Waiting(units, members, [[0]], WarmupPolicy(acceptable_recovery_lag=100))
+    assert rule.is_far(0, 0, 1, 0) is is_far
+
+
+@pytest.mark.parametrize(("owner", "is_best"), [("a", False), ("b", True)])
+def test_an_orphan_goes_to_the_member_with_most_of_its_changelogs(
+    owner: str, is_best: bool
+) -> None:
+    """Member a has a copy of one changelog, member b of both."""
+    topics = ["s", "x-log", "y-log"]
+    members = [
+        Member("a", topics, standbys={"x-log": [0]}, generation=1),
+        Member("b", topics, standbys={"x-log": [0], "y-log": [0]}, generation=1),
+    ]
+    answer = Told({name: {} for name in "ab"}, {name: {} for name in "ab"})
+    answer.active[owner] = {topic: [0] for topic in topics}
+    partitions = dict.fromkeys(topics, 1)
+    found = [str(one) for one in check(members, partitions, answer, changelogs=topics[1:])]
+    out = "A5: orphan s-0 went to a, but another living member holds more of its state"
+    assert found == ([] if is_best else [out])
