@@ -257,7 +257,7 @@ def test_a_partition_that_two_members_claim_has_not_moved_to_either() -> None:
 
 
 def test_a_new_partition_and_a_topic_without_state_are_no_cold_moves() -> None:
-    """A first owner is no move; a task without state loses nothing; no rack is no common rack."""
+    """A first owner is no move; a task without state loses nothing."""
     members = tuple(
         Member(name, ["in"], actives={"in": numbers}, generation=1)
         for name, numbers in (("a", [0]), ("b", [1]), ("c", []))
@@ -267,8 +267,19 @@ def test_a_new_partition_and_a_topic_without_state_are_no_cold_moves() -> None:
         what_if(current, change, Load({}, {}, {}), replicas=[1])[0]
         for change in (Change(), Change(remove=("b",)))
     )
-    assert (nothing["moves"], nothing["cold"], nothing["colocated_pairs"]) == (0, 0, 0)
-    assert (gone["moves"], gone["warm"], gone["cold"], gone["colocated_pairs"]) == (1, 1, 0, 0)
+    assert (nothing["moves"], nothing["cold"]) == (0, 0)
+    assert (gone["moves"], gone["warm"], gone["cold"]) == (1, 1, 0)
+
+
+def test_copies_on_members_without_a_rack_are_in_no_common_rack() -> None:
+    """Their place is not known."""
+    members = tuple(
+        Member(name, ["in", "log"], actives={"in": [n], "log": [n]}, generation=1)
+        for n, name in enumerate("ab")
+    )
+    current = Current("g", "d", members, {"in": 2, "log": 2}, ("log",))
+    (row,) = what_if(current, Change(), Load({}, {}, {}), replicas=[1])
+    assert (row["standbys_per_rack"], row["colocated_pairs"]) == ({"(none)": 2}, 0)
 
 
 def test_a_topic_without_weight_moves_nothing() -> None:
