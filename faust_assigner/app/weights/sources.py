@@ -92,24 +92,33 @@ class TopicSource:
 
     async def _first(self, consumer: AIOKafkaConsumer, poll_s: float) -> bytes | FaustAssignerError:
         """Return the newest record up to the current ends: any partition may hold it."""
-        newest: bytes | FaustAssignerError = NoWeights(
-            f"topic {self.topic} has no record of group {self.group_id!r}"
-        )
+        records: list[Any] = []
         ends = await consumer.end_offsets(consumer.assignment())
         while any([await consumer.position(partition) < end for partition, end in ends.items()]):
-            newest = await self._newest(consumer, poll_s) or newest
-        return newest
+            # The partitions' records may arrive in any order.
+            records = _newest_of([*records, *await self._received(consumer, poll_s)])
+        if not records:
+            return NoWeights(f"topic {self.topic} has no record of group {self.group_id!r}")
+        return self._document(records[0])
 
     async def _newest(self, consumer: AIOKafkaConsumer, poll_s: float) -> Found:
         """Return the group's last record received within ``poll_s``; None without a record."""
+        records = _newest_of(await self._received(consumer, poll_s))
+        return self._document(records[0]) if records else None
+
+    async def _received(self, consumer: AIOKafkaConsumer, poll_s: float) -> list[Any]:
+        """Return the group's records of one poll."""
         batches = await consumer.getmany(timeout_ms=int(poll_s * 1000))
         key = self.group_id.encode()
-        ours = [record for batch in batches.values() for record in batch if record.key == key]
-        if not ours:
-            return None
-        value: bytes | None = max(ours, key=lambda record: (record.timestamp, record.offset)).value
-        return (
-            value
-            if value is not None
-            else NoWeights(f"the weights of {self.group_id!r} were withdrawn")
-        )
+        return [record for batch in batches.values() for record in batch if record.key == key]
+
+    def _document(self, record: Any) -> bytes | FaustAssignerError:
+        value: bytes | None = record.value
+        if value is None:
+            return NoWeights(f"the weights of {self.group_id!r} were withdrawn")
+        return value
+
+
+def _newest_of(records: list[Any]) -> list[Any]:
+    """Return the newest record alone, or no record."""
+    return sorted(records, key=lambda record: (record.timestamp, record.offset))[-1:]

@@ -139,6 +139,18 @@ async def test_the_newest_record_of_the_group_is_looked_for_in_the_whole_topic(
     assert set(consumer.timeouts) == {250}
 
 
+async def test_an_older_record_that_arrives_last_does_not_win_at_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After the topic has grown, two partitions hold records of the group."""
+    consumer = Consumer()
+    consumer.batches = [
+        {ONE: [record(1, b"new", timestamp=7)]},
+        {ZERO: [record(0, b"older", timestamp=6), record(1, b"old", timestamp=5)]},
+    ]
+    assert await followed(monkeypatch, consumer, 1) == [b"new"]
+
+
 async def test_a_topic_without_a_record_of_the_group_has_no_weights_yet(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
