@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka.coordinator.protocol import (
@@ -46,9 +46,6 @@ from faust_assigner.wire.answer import Answer, decode_answer
 from faust_assigner.wire.directory import ByUrl
 from faust_assigner.wire.join import JoinData
 from faust_assigner.wire.runs import Runs
-
-if TYPE_CHECKING:
-    pass
 
 logger = get_logger(__name__)
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from faust.streams import Stream
 from faust.tables.manager import TableManager
@@ -63,9 +63,6 @@ from faust_assigner.app.transactions.manager import PartitionTransactions
 from faust_assigner.app.weights import provider
 from faust_assigner.errors import ConfigError
 from faust_assigner.settings.table import COOPERATIVE, SNAPSHOTS, STALE_READS_S
-
-if TYPE_CHECKING:
-    pass
 
 logger = get_logger(__name__)
 

@@ -8,14 +8,11 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from faust_assigner.testing import apps
 from faust_assigner.testing.clock import Alarm, Clock, MovedLoop
 from faust_assigner.testing.reporting import State, report
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 PATIENCE_S = 60.0

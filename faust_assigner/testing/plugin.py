@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from faust.types.app import AppT
-
     from faust_assigner.broker import EmbeddedBroker
+    from faust_assigner.testing.apps import AppSource
     from faust_assigner.testing.fleet import Fleet, StartFleet
     from faust_assigner.testing.kafka import KafkaServer
     from faust_assigner.testing.virtual_broker import VirtualBroker
@@ -62,7 +61,7 @@ def fleet(tmp_path: Path) -> Iterator[StartFleet]:
 
     numbers = count()
 
-    def start(app: AppT, **options: Any) -> Fleet:
+    def start(app: AppSource, **options: Any) -> Fleet:
         one = Fleet(app, tmp_path / f"fleet-{next(numbers)}", **options)
         fleets.callback(one.close)
         one.start()

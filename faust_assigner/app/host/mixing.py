@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from faust_assigner.errors import ConfigError
-
-if TYPE_CHECKING:
-    pass
 
 #: The attribute of an app that holds the names of its parts.
 MARK = "_faust_assigner_parts"

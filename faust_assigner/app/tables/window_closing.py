@@ -21,7 +21,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiokafka import TopicPartition
 from faust import Event
@@ -37,9 +37,6 @@ from faust_assigner.app.settings import read_or_default
 from faust_assigner.app.tables.open_windows import Key, OpenWindows
 from faust_assigner.app.tables.window_times import Times
 from faust_assigner.settings.table import WINDOW_RETENTION_S
-
-if TYPE_CHECKING:
-    pass
 
 logger = get_logger(__name__)
 

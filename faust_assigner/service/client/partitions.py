@@ -55,7 +55,7 @@ class Work(Protocol):
         None: start where the previous owner stopped or committed.
         """
 
-    async def process(self, record: object, grant: Grant) -> None:
+    async def process(self, record: Any, grant: Grant) -> None:
         """Process one record. Send ``grant.epoch`` with writes: a sink can refuse late writes."""
 
     async def close(self, partition: TopicPartition) -> None:
