@@ -42,7 +42,7 @@ def show(title: str, heads: Sequence[str], rows: Lines, console: Console | None 
 
 def show_history(report: Report, out: str) -> None:
     """Print the headline, the small tables, the first refused lines, and the folder of the results."""
-    for sentence in summary(report.tables):
+    for sentence in summary(report.tables, report.today):
         print(sentence)
     print()
     show("History", ("what", "value"), report.headline())

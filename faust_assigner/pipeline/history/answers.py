@@ -32,22 +32,29 @@ _CAUSES: Mapping[str, str] = {
 }
 
 
-def weeks_of(tables: Tables) -> tuple[date, date] | None:
-    """The first day of the newest week, and its last day; None without any day."""
+def weeks_of(tables: Tables, today: date | None = None) -> tuple[date, date] | None:
+    """The first day of the newest week, and its last day; None without any day.
+
+    Days after ``today`` come from clocks that are ahead; they count only if there are no other days.
+    """
     days = [row["dt"] for row in tables["timeline"]]
-    return (max(days) - WEEK + timedelta(days=1), max(days)) if days else None
+    last = max([day for day in days if today is None or day <= today] or days, default=None)
+    return None if last is None else (last - WEEK + timedelta(days=1), last)
 
 
-def week_rows(tables: Tables) -> list[dict[str, str]]:
-    """Each figure of the newest week, of the week before, and the change; empty without any day."""
-    span = weeks_of(tables)
+def week_rows(tables: Tables, today: date | None = None) -> list[dict[str, str]]:
+    """Each figure of the newest week, of the week before, and the change; empty without any day.
+
+    ``today``: see :func:`weeks_of`.
+    """
+    span = weeks_of(tables, today)
     if span is None:
         return []
-    start = span[0]
-    now = [row for row in tables["timeline"] if row["dt"] >= start]
+    start, end = span
+    now = [row for row in tables["timeline"] if start <= row["dt"] <= end]
     before = [row for row in tables["timeline"] if start - WEEK <= row["dt"] < start]
     found = [_compared(name, of(now), of(before) if before else None) for name, of in _FIGURES]
-    releases = _releases(tables, start)
+    releases = _releases(tables, start, end)
     first = min(row["dt"] for row in tables["timeline"])
     told = {"figure": "releases", "this week": str(len(releases[0]))}
     older = str(len(releases[1])) if first < start else "-"
@@ -101,11 +108,11 @@ def _number(value: float | None) -> str:
     return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"
 
 
-def _releases(tables: Tables, start: date) -> tuple[list[str], list[str]]:
+def _releases(tables: Tables, start: date, end: date) -> tuple[list[str], list[str]]:
     """The releases with a decision in the newest week, and those with a decision in the week before."""
-    spans = ((start, date.max), (start - WEEK, start))
+    spans = ((start, end), (start - WEEK, start - timedelta(days=1)))
     now, before = (
-        sorted({row["deploy"] for row in tables["rebalances"] if low <= row["dt"] < high})
+        sorted({row["deploy"] for row in tables["rebalances"] if low <= row["dt"] <= high})
         for low, high in spans
     )
     return now, before
@@ -166,19 +173,21 @@ def release_rows(tables: Tables) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: (row["first round"], row["group"], row["release"]))
 
 
-def summary(tables: Tables) -> list[str]:
-    """The answers as sentences."""
-    rows = {row["figure"]: row for row in week_rows(tables)}
-    if not rows:
+def summary(tables: Tables, today: date | None = None) -> list[str]:
+    """The answers as sentences. ``today``: see :func:`weeks_of`."""
+    span = weeks_of(tables, today)
+    if span is None:
         return ["The history has no line."]
-    start, end = weeks_of(tables)  # type: ignore[misc]
+    start, end = span
+    rows = {row["figure"]: row for row in week_rows(tables, today)}
     moved, rounds = rows["tasks moved"], rows["rebalances"]
     told = [
         f"From {start} to {end} the group had {_many(rounds['this week'], 'rebalance')}{_than(rounds)}; "
         f"{_many(moved['this week'], 'task')} moved{_than(moved)}, "
         f"{rows['… cold']['this week']} of them cold."
     ]
-    worst = [row for row in standstill_rows(tables) if _day(row["time"]) >= start]
+    mine = [row for row in tables["standstills"] if start <= _day(row["started"]) <= end]
+    worst = standstill_rows({**tables, "standstills": mine})
     if worst:
         first = worst[0]
         told.append(

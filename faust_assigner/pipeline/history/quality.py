@@ -62,6 +62,11 @@ class Quality:
     partitions_sampled: int
     gates: tuple[Mapping[str, Any], ...] = ()
 
+    @property
+    def today(self) -> date:
+        """The day of the check; later days are in the future."""
+        return _today(self.checked_at)
+
     def to_plain(self) -> dict[str, object]:
         """The values as JSON; times are ISO 8601."""
         return {
@@ -122,7 +127,7 @@ def quality_of(
 ) -> Quality:
     """The quality of ``manifest`` and of the run that read ``refused``. Cost: one read of the newest day."""
     dates = [date.fromisoformat(day) for day in manifest.dates]
-    today = (now + CLOCK_SKEW).date()
+    today = _today(now)
     there, known = set(dates), [day for day in dates if day <= today]
     span = range((known[-1] - known[0]).days) if known else range(0)
     missing = [day for n in span if (day := known[0] + timedelta(days=n)) not in there]
@@ -147,6 +152,11 @@ def quality_of(
         sampled,
         tuple(_verdicts(wanted, refused, len(known), age_s)),
     )
+
+
+def _today(now: datetime) -> date:
+    """The last day that a worker may write whose clock is ahead by no more than the tolerance."""
+    return (now + CLOCK_SKEW).date()
 
 
 def _verdicts(

@@ -146,6 +146,11 @@ class Report:
     generation: int = 0
     quality: Quality | None = None
 
+    @property
+    def today(self) -> date | None:
+        """The last day that is not in the future; None without a report on the quality."""
+        return None if self.quality is None else self.quality.today
+
     def total(self, table: str, column: str) -> int:
         """The sum of a column over all rows of a table."""
         return sum(int(row[column]) for row in self.tables[table])
@@ -291,8 +296,8 @@ def to_html(report: Report, plots: Mapping[str, str], *, title: str) -> bytes:
         page.render(
             title=title,
             about=report.about.lines(),
-            summary=summary(tables),
-            week=_grid(week_rows(tables)),
+            summary=summary(tables, report.today),
+            week=_grid(week_rows(tables, report.today)),
             standstills=_grid(standstill_rows(tables)),
             releases=_grid(release_rows(tables)[-RELEASES_SHOWN:]),
             pictures=[(name, *PICTURES[name], plots[name]) for name in PICTURES if name in plots],
