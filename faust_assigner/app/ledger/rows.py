@@ -24,7 +24,10 @@ REJECTED_SHOWN = 4
 
 
 def digest(plan: Plan) -> str:
-    """A digest of all inputs of the planner, after the check of claims."""
+    """A digest of the members, groups and accepted claims of ``plan``, and of its number of standbys.
+
+    Weights, positions of copies and the settings of warm-ups are left out; the column ``asked`` has them.
+    """
     layout, previous = plan.layout, plan.previous
     sha = hashlib.sha256()
     topics = [
