@@ -175,17 +175,17 @@ def test_each_table_that_fits_no_source_is_described_by_name() -> None:
     )
     assert sources_of(app) == ["bills", "new", "orders"]
     tables = [
-        table("c", "log-c"),
+        table("c", "log-b"),
         table("a", "log-a"),
-        table("b", "log-b"),
+        table("b", "log-c"),
         table("d", "log-d"),
         table("A", "log-c", is_global=True),
         table("B", "log-c", use_partitioner=True),
     ]
     assert list(mismatches(app, tables)) == [
-        f"Table {name}: its changelog log-{name} has {count} partitions, and no topic the app "
+        f"Table {name}: its changelog {log} has {count} partitions, and no topic the app "
         "consumes has as many (bills: 6, orders: 4); a table has the partitions of its source"
-        for name, count in (("b", 5), ("c", 3))
+        for name, log, count in (("b", "log-c", 3), ("c", "log-b", 5))
     ]
     app.topics = []
     assert list(mismatches(app, tables)) == []

@@ -34,14 +34,15 @@ def test_the_time_that_a_process_was_stopped_counts_as_no_wait(
         return ["The commit has waited"]
 
     monkeypatch.setattr(watchdog, "waits_of", lambda app: SimpleNamespace(look=look))
-    times = iter([1_001.0, 4_601.0])
+    times = iter([1_001.0, 1_001.5, 4_601.0])
     monkeypatch.setattr(watchdog, "monotonic", lambda: next(times))
     manager: Any = SimpleNamespace(app=SimpleNamespace(consumer=None))
     looked = Watched._look_at_waits(manager, 1_000.0)
+    looked = Watched._look_at_waits(manager, looked)
     manager.app.consumer = SimpleNamespace(is_surely_member=lambda: False)
-    Watched._look_at_waits(manager, looked)
-    assert counted == [(1.0, True), (2 * LOOK_S, False)]
-    assert caplog.messages == ["The commit has waited"] * 2
+    assert Watched._look_at_waits(manager, looked) == 4_601.0
+    assert counted == [(1.0, True), (0.5, True), (2 * LOOK_S, False)]
+    assert caplog.messages == ["The commit has waited"] * 3
 
 
 def test_a_stalled_recovery_has_its_time_again_each_time_it_begins(

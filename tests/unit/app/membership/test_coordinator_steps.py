@@ -1,0 +1,73 @@
+"""The order of a cooperative member's steps: heartbeats, the second round, a commit that is lost."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiokafka import errors
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.protocol.group import JoinGroupRequest
+
+from tests.unit.app.membership.test_coordinator import A, B, C, Made, commit
+from tests.unit.app.membership.test_coordinator import made as made
+
+
+async def test_each_heartbeat_beside_a_round_finds_the_coordinator_first(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The coordinator may move while the round waits."""
+
+    async def known(_: object) -> None:
+        made.acts.append("find")
+
+    monkeypatch.setattr(GroupCoordinator, "ensure_coordinator_known", known)
+    made.beats, made.it._heartbeat_interval_ms = 2, 1
+    request = JoinGroupRequest.__new__(JoinGroupRequest)
+    request._group_protocols = []
+    await made.it._send_req(request)
+    assert made.acts[:5] == [
+        ("send", "JoinGroupRequest", "rounds"),
+        "find",
+        "heartbeat",
+        "find",
+        "heartbeat",
+    ]
+
+
+async def test_a_second_round_is_asked_for_although_nothing_is_revoked(made: Made) -> None:
+    """The member that gains partitions joins the second round at once, too."""
+    made.assignor.follows = True
+    await made.complete(A, B, C)
+    assert made.acts == [
+        "_start_heartbeat_task",
+        "on assignment",
+        "request_rejoin",
+        ("assigned", {A, B, C}, set(), {C}, ({A, B}, {C}), 7),
+    ]
+
+
+async def test_an_answer_that_equals_the_assignment_changes_nothing(made: Made) -> None:
+    """The app is notified of the generation, with the same partitions."""
+    await made.complete(A, B)
+    assert made.acts == [
+        "_start_heartbeat_task",
+        "on assignment",
+        ("assigned", {A, B}, set(), set(), ({A, B}, {C}), 7),
+    ]
+
+
+async def test_a_commit_of_a_member_that_is_lost_meanwhile_waits_for_no_round(
+    made: Made, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The answer to the round belongs to a new membership."""
+    made.member.round = asyncio.get_running_loop().create_future()
+
+    def lose() -> None:
+        made.member.lost = True
+
+    made.meanwhile, made.refusals = lose, [errors.UnknownMemberIdError()]
+    with pytest.raises(errors.CommitFailedError, match="has already rebalanced"):
+        await commit(made, a=5, b=7)
+    assert made.acts == [("commit", {A: 5, B: 7})]
+    assert "so the commit is dropped" in caplog.text
