@@ -92,6 +92,7 @@ def made(folder: Path, *names: str, **options: Any) -> tuple[Fleet, list[Any]]:
     fleet, calls = Fleet(nothing, folder, **options), []
     fleet.broker = SimpleNamespace(bootstrap="a:1")  # type: ignore[assignment]
     fleet.clock.hold()
+    fleet.clock._held_at = 1_000.0  # the sums of steps do not depend on the machine's uptime
     fleet.workers = {name: Noted(name, calls) for name in names}
     fleet._is_at_rest = True
     return fleet, calls

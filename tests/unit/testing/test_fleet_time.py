@@ -48,7 +48,7 @@ FAR = float("inf")
     [
         (1.0, [Alarm(0.1, False, FAR)], [0.25] * 4),
         (1.0, [Alarm(0.6, False, FAR)], [0.6, 0.4]),
-        (3.0, [Alarm(0.1, False, 2.0), Alarm(0.1, False, 0.05)], [0.25, *[0.05] * 55]),
+        (3.0, [Alarm(0.1, False, 2.0), Alarm(0.1, False, 0.0625)], [0.25, *[0.0625] * 44]),
         (0.2, [Alarm(5.0, False, 5.0)], [0.2]),
     ],
     ids=["steps", "the next timer", "a long sleep is exact", "the end"],
