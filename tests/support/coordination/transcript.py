@@ -15,15 +15,20 @@ from typing import Any, Final
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.assignors import GroupSpec, compute
 from faust_assigner.coordinator.catalogue import Catalogue
+from faust_assigner.coordinator.classic import ClassicGroup
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import Event, Saved, TargetComputed
 from faust_assigner.coordinator.group import Group
+from faust_assigner.coordinator.records import Key, Kind, Record, Value
+from faust_assigner.coordinator.restore import restore
 
 #: The wall clock's lead over the monotonic clock, in ms.
 WALL_LEAD_MS = 1_700_000_000_000
 #: A request for the group's views, the outcomes of the last save, and the last computation's
 #: result.
 VIEWS, SAVED, NOT_SAVED, COMPUTED = "views", "saved", "not saved", "computed"
+#: A second life from the saved records, as after a restart of the broker.
+RESTART: Final = "restart"
 #: An epoch or generation that stands for the member's current one.
 NOW: Final = 99
 #: A pause in ms, an event, or one of the words above.
@@ -55,6 +60,7 @@ def transcript(group: Group, steps: Iterable[Step], now_ms: int) -> Iterator[str
     """Yield the lines of a story; a new machine continues it. A number advances the clock by ms."""
     save_id, asked = 0, fx.ComputeTarget(0, GroupSpec("uniform", {}, {}))
     left = deque(steps)
+    disk, writes = dict[Key, Value](), list[Record]()
     while left:
         step = left.popleft()
         if isinstance(step, int):
@@ -64,9 +70,16 @@ def transcript(group: Group, steps: Iterable[Step], now_ms: int) -> Iterator[str
             yield f"{now_ms} views"
             yield from (f"    {line}" for line in views(group))
             continue
+        if step == RESTART:
+            group = restarted(group, disk, now_ms)
+            yield f"{now_ms} restart"
+            yield f"    due {group.next_deadline_ms}"
+            continue
         event: Any = step
         if step in (SAVED, NOT_SAVED):
             event = Saved(save_id, Code.NONE if step == SAVED else Code.NOT_COORDINATOR)
+            write(disk, writes if step == SAVED else ())
+            writes = []
         elif step == COMPUTED:
             event = TargetComputed(asked.request_id, compute(asked.spec))
         event = dated(group, event)
@@ -74,6 +87,9 @@ def transcript(group: Group, steps: Iterable[Step], now_ms: int) -> Iterator[str
         for effect in group.step(event, now_ms, now_ms + WALL_LEAD_MS):
             if isinstance(effect, fx.SaveGroup | fx.SaveRecords):
                 save_id = effect.save_id or save_id
+                writes = written(effect)
+            if isinstance(effect, fx.SaveGroup) and effect.save_id is None:
+                write(disk, writes)
             if isinstance(effect, fx.SaveRecords) and (not left or left[0] != NOT_SAVED):
                 left.appendleft(SAVED)  # before any other event
             if isinstance(effect, fx.ComputeTarget):
@@ -82,6 +98,35 @@ def transcript(group: Group, steps: Iterable[Step], now_ms: int) -> Iterator[str
                 group = effect.group
             yield f"    {shown(effect)}"
         yield f"    due {group.next_deadline_ms}"
+
+
+def written(save: fx.SaveGroup | fx.SaveRecords) -> list[Record]:
+    """Return the records of a save."""
+    if isinstance(save, fx.SaveRecords):
+        return list(save.records)
+    return [Record(Key(Kind.CLASSIC, save.record.group_id), save.record)]
+
+
+def write(disk: dict[Key, Value], records: Iterable[Record]) -> None:
+    """Apply records to the disk; a record without a value removes its key."""
+    for record in records:
+        disk.pop(record.key, None)
+        if record.value is not None:
+            disk[record.key] = record.value
+
+
+def restarted(group: Group, disk: Mapping[Key, Value], now_ms: int) -> Group:
+    """Return the group of the saved records, with the limits and the topics of the former life."""
+    one: Any = group
+    is_classic = isinstance(group, ClassicGroup)
+    return restore(
+        group.group_id,
+        [Record(key, value) for key, value in disk.items()],
+        classic=one.limits if is_classic else one.classic_limits,
+        consumer=one.consumer_limits if is_classic else one.limits,
+        catalogue=one.catalogue,
+        now_ms=now_ms,
+    )
 
 
 def dated(group: Group, event: Any) -> Any:

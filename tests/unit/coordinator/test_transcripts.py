@@ -19,7 +19,7 @@ from faust_assigner.coordinator.settings import ConsumerLimits
 from faust_assigner.coordinator.states import GroupLimits
 from tests.support.coordination.consumer_bench import catalogue
 from tests.support.coordination.transcript import WALL_LEAD_MS, Step, transcript
-from tests.unit.coordinator import stories
+from tests.unit.coordinator import second_lives, stories
 
 FOLDER: Final = Path(__file__).with_name("transcripts")
 START_MS: Final = 10_000
@@ -66,6 +66,10 @@ STORIES: dict[str, tuple[Callable[[], Group], Sequence[Step]]] = {
     "revoking": (consumer, stories.REVOKING),
     "takeover": (consumer, stories.TAKEOVER),
     "emptied": (consumer, stories.EMPTIED),
+    "leftovers": (classic, second_lives.LEFTOVERS),
+    "bounced": (classic, second_lives.BOUNCED),
+    "restarted": (consumer, second_lives.RESTARTED),
+    "moved": (consumer, second_lives.MOVED),
 }
 
 

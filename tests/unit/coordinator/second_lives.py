@@ -1,0 +1,203 @@
+"""Further events of the transcripts: restarts from the saved records, and state that must be dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from faust_assigner.coordinator.events import (
+    CatalogueChanged,
+    CommitOffsets,
+    FetchOffsets,
+    Heartbeat,
+    LeaveGroup,
+    Leaver,
+    Protocol,
+    SyncGroup,
+    Tick,
+)
+from tests.support.coordination.consumer_bench import catalogue
+from tests.support.coordination.transcript import NOT_SAVED, NOW, RESTART, SAVED, VIEWS, Step
+from tests.unit.coordinator.stories import (
+    C1,
+    H1,
+    H2,
+    H3,
+    L1,
+    L2,
+    M1,
+    M2,
+    M3,
+    ONLY_RANGE,
+    A,
+    B,
+    beat,
+    join,
+)
+
+JOBS: Final = (Protocol("jobs", b"j1"), Protocol("range", b"j2"))
+LEFTOVERS: Final[Sequence[Step]] = (
+    RESTART,
+    # An issued id serves no static member, leaves without a trace, and expires alone.
+    join(M1, 1), join(M1, 2, "m1", instance_id="i1"), SyncGroup(3, "m1", 0), Heartbeat(4, "m1", 0),
+    LeaveGroup(5, (Leaver("m1", "i1"), Leaver("m1"), Leaver("m1"))),
+    VIEWS,
+    join(M1, 6), 500, join(M2, 7), join(M3, 8, instance_id=None),
+    6_500, Tick(),
+    join(M1, 9, new_member_id="m4", session_timeout_ms=6_000),
+    LeaveGroup(10, (Leaver("m2"),)), 6_000, Tick(), 3_000, Tick(),
+    # All members leave within the delay, and the next member has a different type.
+    join(L1, 11, "", new_member_id="m5"), 100, LeaveGroup(12, (Leaver("m5", None, "no"),)),
+    join(L1, 13, new_member_id="m6", protocol_type="connect", protocols=JOBS),
+    join(L2, 14, new_member_id="m7"),
+    VIEWS,
+    2_900, Tick(),
+    RESTART, VIEWS,
+    Heartbeat(15, "m6", NOW), join(L1, 16, "m6", protocol_type="connect", protocols=JOBS),
+    100, SyncGroup(17, "m6", NOW, None, "connect", "jobs", {"m6": b"J"}), SAVED,
+    SAVED,
+    VIEWS, RESTART, VIEWS,
+    300, SyncGroup(18, "m6", NOW), CommitOffsets(19, "m6", NOW), FetchOffsets(20),
+    # The group is empty again, and its next member has another type.
+    LeaveGroup(21, (Leaver("m6"),)),
+    RESTART, VIEWS,
+    700, join(L1, 22, new_member_id="m8"), join(L2, 23, new_member_id="m9"),
+    VIEWS,
+    3_000, Tick(), VIEWS,
+    # The leader does not assign in time: the member with its sync is asked to rejoin.
+    SyncGroup(24, "m9", NOW),
+    1_999, Tick(), 1, Tick(),
+    VIEWS,
+)  # fmt: skip
+
+BOUNCED: Final[Sequence[Step]] = (
+    join(L1, 1, instance_id="i1"), 50, join(L2, 2, instance_id="i2"), 60, join(M3, 3),
+    2_890, Tick(),
+    SyncGroup(4, "m3", 1, "i3"), SyncGroup(5, "m2", 1, "i2"),
+    SyncGroup(6, "m1", 1, "i1", assignments={"m1": b"A1", "m2": b"A2", "m3": b"A3"}), SAVED,
+    # The member returns before its sync, and its new id does not sync.
+    join(L2, 7, "m2", instance_id="i2", protocols=ONLY_RANGE),
+    10, join(L1, 8, "m1", instance_id="i1"), 20, join(M3, 9, "m3"),
+    SyncGroup(10, "m1", 2, "i1", assignments={"m1": b"B1", "m2": b"B2", "m3": b"B3"}), SAVED,
+    30, SyncGroup(11, "m3", 2, "i3"),
+    300, join(L2, 12, instance_id="i2", new_member_id="m4", protocols=ONLY_RANGE), SAVED,
+    RESTART, VIEWS,
+    join(L2, 13, instance_id="i2", new_member_id="m5", protocols=ONLY_RANGE), NOT_SAVED,
+    VIEWS,
+    9_000, Heartbeat(14, "m3", 2, "i3"), 8_000, Heartbeat(15, "m3", 2, "i3"),
+    # The group expires one member after the other: each has its own session.
+    11_000, Tick(),
+    VIEWS,
+    29_000, Tick(), 40_000, Tick(), RESTART, VIEWS,
+    # The first member misses the join phase: a later member leads, also after a restart.
+    join(L1, 16, "m1", instance_id="i1"), join(L1, 17, instance_id="i1", new_member_id="m6"),
+    join(M3, 18, new_member_id="m7", rebalance_timeout_ms=1_000), 3_000, Tick(),
+    SyncGroup(19, "", NOW, "i1"), SyncGroup(20, "m7", NOW, "i3"), Heartbeat(21, "", NOW, "i1"),
+    SyncGroup(22, "m6", NOW, "i1", assignments={"m7": b"C7"}), SAVED,
+    join(M3, 23, "m7", protocols=(Protocol("range", b"new"),), rebalance_timeout_ms=1_000),
+    2_000, Tick(),
+    VIEWS,
+    # The absent member is asked for no sync.
+    SyncGroup(24, "m7", NOW, "i3", assignments={"m6": b"D6", "m7": b"D7"}), SAVED,
+    VIEWS, RESTART, VIEWS,
+    join(M3, 25, "m7", rebalance_timeout_ms=1_000), Heartbeat(26, "m6", NOW, "i1"),
+    SyncGroup(27, "m6", NOW, "i1"), CommitOffsets(28, "m7", NOW, "i3"),
+    1_999, Tick(), 1, Tick(),
+    # A member leaves between the leader's sync and its own: its sync is no longer expected.
+    SyncGroup(29, "m7", NOW, "i3"), SAVED,
+    join(L1, 30, "m6", instance_id="i1"), join(M3, 31, "m7", rebalance_timeout_ms=1_000),
+    SyncGroup(32, "m7", NOW, "i3"), SAVED,
+    LeaveGroup(33, (Leaver("", "i1", "gone"),)),
+    3_000, Tick(),
+    VIEWS,
+    # A follower bounces before its sync, and its new id does not sync in time.
+    join(L1, 34, instance_id="i1", new_member_id="m8"),
+    100, join(M3, 35, new_member_id="m9", rebalance_timeout_ms=1_000), 2_900, Tick(),
+    SyncGroup(36, "m8", NOW, "i1", assignments={"m8": b"E8", "m9": b"E9"}), SAVED,
+    200, join(M3, 37, new_member_id="m10", rebalance_timeout_ms=1_000), SAVED,
+    1_799, Tick(), 1, Tick(),
+    VIEWS,
+    # A replacement is not saved, and the member is silent.
+    join(L1, 38, "m8", instance_id="i1"), SyncGroup(39, "m8", NOW, "i1"), SAVED,
+    300, join(L1, 40, instance_id="i1", new_member_id="m11", session_timeout_ms=50_000), NOT_SAVED,
+    49_999, Tick(), 1, Tick(),
+    VIEWS,
+)  # fmt: skip
+
+RESTARTED: Final[Sequence[Step]] = (
+    RESTART,
+    replace(H1, token=1, server_assignor="range"), 100, replace(H3, token=2, server_assignor="uniform"),
+    # The target is behind the group epoch.
+    RESTART, VIEWS,
+    Tick(),
+    VIEWS,
+    beat(H1, 3, NOW, {A: (0, 1, 2, 3), B: (0, 1)}), 200, beat(H3, 4, NOW, {}),
+    VIEWS,
+    RESTART, VIEWS,
+    Tick(), 100, beat(H1, 5, NOW, {A: (0, 1, 2, 3), B: (0,)}), beat(H3, 6, NOW, {}),
+    500, join(C1, 7), 500, Tick(), SyncGroup(8, "c1", NOW),
+    beat(H1, 9, NOW, {A: (0, 1, 2, 3), B: (0,)}), beat(H3, 10, NOW, {B: (1,)}),
+    VIEWS,
+    RESTART, VIEWS,
+    Tick(), 300, beat(H3, 11, -2),
+    RESTART, VIEWS,
+    # Each member has a fresh session of its own length, the revoking member its time limit.
+    7_999, Tick(), 1, Tick(),
+    999, Heartbeat(12, "c1", NOW), 8_999, Tick(), 1, Tick(),
+    VIEWS,
+    RESTART, VIEWS,
+    Tick(),
+    # The revoking member's time limit begins with the restart.
+    replace(H1, token=13, member_id="m4"), 500, Tick(),
+    beat(H1, 14, NOW, {A: (0, 1, 2, 3), B: (0, 1)}, member_id="m4"),
+    replace(H3, token=15, member_id="m5", instance_id="i5"), 500, Tick(),
+    beat(H1, 16, NOW, {A: (0, 1, 2, 3), B: (0, 1)}, member_id="m4"),
+    3_000, RESTART, Tick(),
+    7_000, beat(H1, 17, NOW, None, member_id="m4"), beat(H3, 18, NOW, None, member_id="m5"),
+    7_000, beat(H1, 19, NOW, None, member_id="m4"), beat(H3, 20, NOW, None, member_id="m5"),
+    5_999, Tick(), 1, Tick(),
+    VIEWS,
+)  # fmt: skip
+
+#: Topics change, expressions come and go, and saves fail in between.
+MOVED: Final[Sequence[Step]] = (
+    replace(H2, token=1, subscribed_topic_names=("b",), subscribed_topic_regex="a|x"),
+    300, replace(H1, token=2, subscribed_topic_names=("x",), server_assignor=None), NOT_SAVED,
+    1_000, Tick(),
+    replace(H1, token=3, subscribed_topic_names=("x", "a"), server_assignor=None),
+    CatalogueChanged(catalogue(a=3, b=2, x=5)),
+    VIEWS,
+    500, Tick(),
+    beat(H2, 4, NOW, {A: (0, 1), B: (0, 1)}), beat(H1, 5, NOW, {}),
+    VIEWS,
+    beat(H2, 6, NOW, {A: (0, 1), B: (0, 1)}, subscribed_topic_regex="x"),
+    CatalogueChanged(catalogue(b=4, x=5)), NOT_SAVED,
+    VIEWS,
+    1_000, Tick(),
+    beat(H2, 7, NOW, {B: (0, 1)}), beat(H1, 8, NOW, {}),
+    500, Tick(),
+    VIEWS,
+    beat(H2, 9, NOW, subscribed_topic_regex="", subscribed_topic_names=("x", "b", "z")),
+    400, Tick(), NOT_SAVED,
+    900, Tick(),
+    100, Tick(),
+    VIEWS,
+    RESTART, VIEWS,
+    # The topics of the former life are not those of the second one.
+    CatalogueChanged(catalogue(b=4, x=5, z=1)), 500, Tick(),
+    beat(H1, 10, NOW, None), beat(H2, 11, NOW, None),
+    VIEWS,
+    # A member leaves, and the save of the expiry of the other fails.
+    beat(H1, 12, -1), NOT_SAVED,
+    beat(H1, 13, -1),
+    8_000, Tick(), NOT_SAVED,
+    999, Tick(), 1, Tick(),
+    VIEWS,
+    7_000, Tick(),
+    VIEWS,
+    RESTART, VIEWS,
+    Tick(),
+    200, replace(H2, token=14, member_id="m9"),
+    VIEWS,
+)  # fmt: skip
