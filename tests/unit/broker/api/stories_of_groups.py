@@ -9,7 +9,14 @@ from faust_assigner.broker.security.acls import DELETE, DESCRIBE, GROUP, READ, T
 from faust_assigner.coordinator.offsets import Committed
 from tests.support.hall import Hall
 from tests.unit.broker.api.played import Ask, Do, Story
-from tests.unit.broker.api.stories_of_topics import NOBODY_S_ID, full_disk, id_of, rules, topics
+from tests.unit.broker.api.stories_of_topics import (
+    NOBODY_S_ID,
+    full_disk,
+    id_of,
+    rules,
+    settings,
+    topics,
+)
 
 COMMIT, FETCH_OFFSETS, JOIN, BEAT, LEAVE, SYNC = 8, 9, 11, 12, 13, 14
 DESCRIBE_GROUPS, LIST, DELETE_GROUPS, DELETE_OFFSETS, CONSUMER, CONSUMERS = 15, 16, 42, 47, 68, 69
@@ -56,45 +63,6 @@ def _known(number: int) -> str:
 
 def _describe(version: int, *groups: str, **more: Any) -> Ask:
     return Ask(DESCRIBE_GROUPS, version, {"groups": groups, **more})
-
-
-CLASSIC: Story = (
-    topics(t=3),
-    _join(5),
-    _join(5, _known(3), group_instance_id=None),
-    _describe(6, "g", "x", "g"),
-    _sync(5, _known(3), 1, protocol_name="roundrobin"),
-    _sync(5, _known(3), 1),
-    _sync(3, _known(3), 1),
-    _sync(4, "stranger", 1),
-    _sync(4, _known(3), 2),
-    _beat(4, _known(3), 1),
-    _beat(3, _known(3), 2),
-    _beat(0, "stranger", 1),
-    _beat(3, "", 1, group_id=""),
-    _describe(5, "x", "g", include_authorized_operations=True),
-    _describe(0, "g"),
-    _join(6, "stranger"),
-    _join(9, _known(3), protocol_type="connect"),
-    _join(7, _known(3), session_timeout=SECOND),
-    _join(4, group="", member_id=""),
-    _leave(3, ("stranger", None), (_known(3), None)),
-    _leave(1, (_known(3), None)),
-    _leave(2, ("stranger", None)),
-    _join(9, group_instance_id="i", reason="why", group="static"),
-    _join(9, group_instance_id="i", group="static"),
-    _join(0, group="old"),
-    _describe(6, "static", "old"),
-    Ask(LIST, 5, {"states_filter": (), "types_filter": ()}),
-    Ask(LIST, 4, {"states_filter": (" EMPTY", "stable")}),
-    Ask(LIST, 0),
-    Ask(DELETE_GROUPS, 2, {"groups_names": ("g", "static", "x", "", "g")}),
-    rules((READ, GROUP, "g"), (DESCRIBE, GROUP, "static"), (DELETE, GROUP, "old")),
-    Ask(LIST, 3),
-    _describe(6, "old", "static", include_authorized_operations=True),
-    Ask(DELETE_GROUPS, 1, {"groups_names": ("static", "old")}),
-    _beat(4, "m", 1, group_id="static"),
-)
 
 
 def _part(number: int, offset: int, note: str | None = "", epoch: int = -1) -> dict[str, Any]:
@@ -178,6 +146,7 @@ OFFSETS: Story = (
     _offsets(7, ("g", [("t", (1, 2, 3))]), stable=True),
     _offsets(8, ("g", [("t", (1,))]), ("h", None), ("g", [("u", (1,)), ("t", (2,))])),
     _offsets(9, ("g", None), stable=True),
+    _offsets(8, ("g", None), ("g", [("x", (0,)), ("t", (0,))])),
     _offsets(10, ("g", [("t", (1, 0)), ("x", (3, 4)), ("u", (0,))])),
     _offsets(10, ("g", None)),
     _forget(("t", (1, 3, 9)), ("x", (0,)), ("u", (1,))),
@@ -194,6 +163,57 @@ OFFSETS: Story = (
     Do("a full disk", full_disk),
     _commit(8, ("u", (_part(0, 34), _part(9, 35)))),
 )  # fmt: skip
+
+
+CLASSIC: Story = (
+    topics(t=3),
+    _join(5),
+    _join(5, _known(3), group_instance_id=None),
+    _describe(6, "g", "x", "g"),
+    _sync(5, _known(3), 1, protocol_name="roundrobin"),
+    _sync(5, _known(3), 1),
+    _sync(3, _known(3), 1),
+    _sync(4, "stranger", 1),
+    _sync(4, _known(3), 2),
+    _beat(4, _known(3), 1),
+    _beat(3, _known(3), 2),
+    _beat(0, "stranger", 1),
+    _beat(3, "", 1, group_id=""),
+    _describe(5, "x", "g", include_authorized_operations=True),
+    *(
+        _commit(version, ("t", (_part(1, 7),)), member_id=who, generation_id_or_member_epoch=at)
+        for version, who, at in (
+            (8, _known(3), 2),
+            (9, _known(3), 2),
+            (9, "m", 1),
+            (9, _known(3), 1),
+        )
+    ),
+    _forget(("t", (1,)), ("x", (0,))),
+    _describe(0, "g"),
+    _join(6, "stranger"),
+    _join(9, _known(3), protocol_type="connect"),
+    _join(7, _known(3), session_timeout=SECOND),
+    _join(4, group="", member_id=""),
+    _leave(3, ("stranger", None), (_known(3), None)),
+    _leave(1, (_known(3), None)),
+    _leave(2, ("stranger", None)),
+    _join(9, group_instance_id="i", reason="why", group="static"),
+    _join(9, group_instance_id="i", group="static"),
+    _join(0, group="old"),
+    _join(5, group="connect", group_instance_id="i", protocol_type="connect"),
+    _forget(("t", (1,)), group="connect"),
+    _describe(6, "static", "old"),
+    Ask(LIST, 5, {"states_filter": (), "types_filter": ()}),
+    Ask(LIST, 4, {"states_filter": (" EMPTY", "stable")}),
+    Ask(LIST, 0),
+    Ask(DELETE_GROUPS, 2, {"groups_names": ("g", "static", "x", "", "g")}),
+    rules((READ, GROUP, "g"), (DESCRIBE, GROUP, "static"), (DELETE, GROUP, "old")),
+    Ask(LIST, 3),
+    _describe(6, "old", "static", include_authorized_operations=True),
+    Ask(DELETE_GROUPS, 1, {"groups_names": ("static", "old")}),
+    _beat(4, "m", 1, group_id="static"),
+)
 
 
 def _consumer(version: int, member: str, epoch: int, **more: Any) -> Ask:
@@ -266,6 +286,9 @@ CONSUMERS_OF: Story = (
     _consumer(1, "m9", 0, subscribed_topic_names=["t"]),
     rules((READ, GROUP, "g"), (DESCRIBE, GROUP, "g"), (DESCRIBE, TOPIC, "t"), (DESCRIBE, TOPIC, "u")),
     _consumers(1, "g", include_authorized_operations=True),
+    settings(group_coordinator_rebalance_protocols="classic"),
+    _consumers(1, "g", ""),
+    _consumer(1, "m9", 6),
 )  # fmt: skip
 
 STORIES: Final[dict[str, Story]] = {

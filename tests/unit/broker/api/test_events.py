@@ -114,10 +114,10 @@ def test_a_heartbeat_of_the_consumer_protocol_carries_every_field(
 
 def test_partitions_that_a_member_reports_twice_count_once() -> None:
     """Partitions are sorted, topics are in the request's order, and empty topics are left out."""
-    listed = [(T, (3, 1)), (None, (4,)), (U, ()), (T, (2, 1)), (None, (0,))]
+    listed = [(T, (900, 1)), (None, (4,)), (U, ()), (T, (64, 1)), (None, (0,))]
     topics = [SimpleNamespace(topic_id=one, partitions=numbers) for one, numbers in listed]
     found = _each_once(topics)
-    assert list(found.items()) == [(T.bytes, (1, 2, 3)), (bytes(16), (0, 4))]
+    assert list(found.items()) == [(T.bytes, (1, 64, 900)), (bytes(16), (0, 4))]
 
 
 @pytest.mark.parametrize("version", [6, 7, 9])
