@@ -74,6 +74,7 @@ def test_modules_that_a_copy_imported_first_are_forgotten(package: str) -> None:
         ("kit_shop.models", "the module kit_shop.models has no 'app'; it has no Faust app"),
         ("kit_shop.nowhere", "no module 'kit_shop.nowhere' on sys.path"),
         ("kit_nowhere.app", "cannot import 'kit_nowhere.app'"),
+        (":app", "fleet(':app'): cannot import ''"),
     ],
 )
 def test_a_path_without_an_app_is_an_error_with_the_names_that_there_are(
