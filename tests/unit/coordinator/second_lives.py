@@ -15,10 +15,19 @@ from faust_assigner.coordinator.events import (
     Leaver,
     Protocol,
     SyncGroup,
+    TargetComputed,
     Tick,
 )
 from tests.support.coordination.consumer_bench import catalogue
-from tests.support.coordination.transcript import NOT_SAVED, NOW, RESTART, SAVED, VIEWS, Step
+from tests.support.coordination.transcript import (
+    COMPUTED,
+    NOT_SAVED,
+    NOW,
+    RESTART,
+    SAVED,
+    VIEWS,
+    Step,
+)
 from tests.unit.coordinator.stories import (
     C1,
     H1,
@@ -199,5 +208,63 @@ MOVED: Final[Sequence[Step]] = (
     RESTART, VIEWS,
     Tick(),
     200, replace(H2, token=14, member_id="m9"),
+    VIEWS,
+)  # fmt: skip
+
+#: A static member returns under its own id, and saves fail around the members' timers.
+RETURNED: Final[Sequence[Step]] = (
+    replace(H1, token=1, server_assignor=None), 100, replace(H3, token=2, rebalance_timeout_ms=9_000),
+    500, Tick(),
+    beat(H1, 3, NOW, {A: (0, 1, 2, 3), B: (0, 1)}), beat(H1, 4, NOW, {A: (0, 1, 2, 3), B: (0,)}),
+    beat(H3, 5, NOW, {}), beat(H3, 6, -2), 200, replace(H3, token=7),
+    VIEWS,
+    beat(H3, 8, NOW, None), 300, beat(H3, 9, -2), 200, replace(H3, token=10, rack_id="r4"),
+    # The classic holder of an instance id is replaced by a member of the new protocol.
+    join(C1, 11, instance_id="i9", session_timeout_ms=30_000), 500, Tick(),
+    SyncGroup(12, "c1", NOW, "i9"), replace(H2, token=13, instance_id="i9", member_id="m9"),
+    VIEWS,
+    # A connection without a principal, and an older epoch without a list of partitions.
+    500, beat(H2, 14, NOW, None, member_id="m9", instance_id="i9", principal=""), beat(H1, 15, 2),
+    VIEWS,
+    # m1 is silent; the save of its expiry fails, and so does a later save of another member.
+    6_000, beat(H3, 16, NOW), beat(H2, 17, NOW, None, member_id="m9", instance_id="i9"),
+    2_000, Tick(), NOT_SAVED,
+    2_000, beat(H3, 18, NOW, None, rebalance_timeout_ms=12_000), NOT_SAVED,
+    VIEWS,
+    3_000, beat(H3, 19, NOW), beat(H2, 20, NOW, None, member_id="m9", instance_id="i9"),
+    2_999, Tick(), 1, Tick(),
+    VIEWS,
+    # Both remaining members leave in one request, one of them by its instance id.
+    LeaveGroup(21, (Leaver("m9"), Leaver("", "i3"), Leaver("m9"), Leaver("m7", "i3"))), NOT_SAVED,
+    CommitOffsets(22, "m9", NOW, partitions=(("b", 1),)),
+    LeaveGroup(23, (Leaver("m9"), Leaver("", "i3"), Leaver("m9"), Leaver("m7", "i3"))),
+    CommitOffsets(24, "m9", 5), CommitOffsets(25, "m9"),
+    VIEWS,
+)  # fmt: skip
+
+#: The broker computes the targets: late, unknown and lost results.
+LATE_TARGETS: Final[Sequence[Step]] = (
+    replace(H1, token=1, server_assignor=None),
+    TargetComputed(2, {"m1": {A: (0,)}}), TargetComputed(0, {"m1": {A: (1,)}}),
+    VIEWS,
+    TargetComputed(1, {"m1": {A: (0, 1, 2, 3), B: (0, 1)}}), beat(H1, 2, NOW),
+    # A static member is replaced while the target is computed; the group changes once more.
+    100, replace(H3, token=3), 400, Tick(), beat(H3, 4, -2), replace(H3, token=5, member_id="m4"),
+    200, replace(H2, token=6),
+    TargetComputed(1, {"m1": {}, "m3": {A: (0,)}}), COMPUTED,
+    VIEWS,
+    500, Tick(), RESTART, VIEWS,
+    # The request is lost with the first life, and its result comes late.
+    COMPUTED, Tick(), COMPUTED,
+    VIEWS,
+    beat(H1, 7, NOW, {A: (0, 1), B: (0,)}), beat(H2, 8, NOW, {}), beat(H3, 9, NOW, {}, member_id="m4"),
+    # A result that is not saved is requested again.
+    6_000, beat(H1, 10, -1), COMPUTED, NOT_SAVED,
+    1_000, Tick(), COMPUTED,
+    VIEWS,
+    # A request without a result is sent again after a minute; the last member leaves meanwhile.
+    300, replace(H1, token=11, member_id="m5", rebalance_timeout_ms=70_000),
+    7_000, beat(H2, 12, NOW), beat(H3, 13, NOW, member_id="m4"), beat(H1, 14, NOW, member_id="m5"),
+    7_000, Tick(), 1_000, Tick(), COMPUTED,
     VIEWS,
 )  # fmt: skip

@@ -70,6 +70,8 @@ STORIES: dict[str, tuple[Callable[[], Group], Sequence[Step]]] = {
     "bounced": (classic, second_lives.BOUNCED),
     "restarted": (consumer, second_lives.RESTARTED),
     "moved": (consumer, second_lives.MOVED),
+    "returned": (consumer, second_lives.RETURNED),
+    "targets": (lambda: consumer(inline_size=0), second_lives.LATE_TARGETS),
 }
 
 
