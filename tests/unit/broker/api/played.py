@@ -216,7 +216,7 @@ def _said(value: object, ids: Mapping[uuid.UUID, str]) -> str:
 def played(story: Story) -> str:
     """Return the text of a story; ids, clocks and sessions are the same in each run."""
     effects: list[str] = []
-    numbers, sessions = itertools.count(1), itertools.count(1_001)
+    numbers, sessions = itertools.count(1), itertools.count(1)
 
     async def turn(throttle: Throttle, size: int = 0) -> None:
         effects.append(f"turn {size}" if size else "turn")
@@ -232,7 +232,7 @@ def played(story: Story) -> str:
         patched.setattr(Throttle, "turn", turn)
         patched.setattr(Throttle, "give_way", give_way)
         patched.setattr(uuid, "uuid4", lambda: uuid.UUID(int=next(numbers)))
-        patched.setattr(random, "randrange", lambda low, high: next(sessions))
+        patched.setattr(random, "randrange", lambda low, high: 1_000 * low + next(sessions))
         patched.setattr(node, "wall_ms", lambda: NOW)
         patched.setattr(node, "timer_ms", lambda: 5_000)
         return in_hall(told)

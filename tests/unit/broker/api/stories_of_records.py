@@ -123,6 +123,15 @@ RECORDS: Story = (
     _session(-1, ("t", ((2, 2, 999),))),
     _session(4),
     _session(0, ("t", ((2, 2, 999),)), version=17, number=0),
+    _session(0),
+    _session(0, ("t", ((2, 0, 999),))),
+    _session(
+        1,
+        forgotten_topics_data=[{"topic": "t", "partitions": (7, 1)}, {"topic": "x", "partitions": (0,)}],
+        number=1_004,
+    ),
+    _session(2, forgotten_topics_data=[{"topic": "t", "partitions": (2,)}], number=1_004),
+    _session(3, number=1_004),
     rules((WRITE, TOPIC, "t"), (READ, TOPIC, "u")),
     _produce(9, ("u", ((0, batch()),)), ("t", ((0, batch()),))),
     _produce(13, ("u", ((0, batch()),)), ("t", ((0, batch()),))),
@@ -243,6 +252,10 @@ TRANSACTIONS_OF: Story = (
     _pend(5, 0, ("t", 1, 9, ""), group_id=""),
     _offsets(7, ("g", None), stable=True),
     *_VIEWS,
+    *(
+        _fetch(11, ("t", ((2, 0, 999), (2, 1, 999), (0, 0, 9), (1, 0, 9))), isolation_level=level)
+        for level in (0, 1)
+    ),
     Do("250 ms later", _later),
     _list(0),
     _list(1, duration_filter=249),
@@ -263,6 +276,9 @@ TRANSACTIONS_OF: Story = (
     _end(5, 1, commits=True),
     _end(5, 9, commits=True),
     _fetch(11, ("t", ((2, 0, 999), (1, 0, 999))), isolation_level=1),
+    records("t", 1, 5_000),
+    _fetch(11, ("t", ((1, 3, 999),)), isolation_level=1),
+    _fetch(11, ("t", ((1, 2, 999),)), isolation_level=1),
     _init(5),
     *_VIEWS,
     rules(
@@ -288,6 +304,17 @@ TRANSACTIONS_OF: Story = (
     _end(5, 2),
     _init(4),
 )  # fmt: skip
+
+FULL: Story = (
+    topics(t=1),
+    Do("a full disk", full_disk),
+    _init(0, None),
+    _init(5),
+    _init(1),
+    _produce(9, ("t", ((0, batch()),))),
+    _add_group(3, 0),
+    _end(5, 0),
+)
 
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS, USERS, ALTER_USERS, HANDSHAKE, LOG_IN = (
     29, 30, 31, 50, 51, 17, 36,
@@ -368,5 +395,6 @@ SECURITY: Story = (
 STORIES: Final[dict[str, Story]] = {
     "records": RECORDS,
     "transactions": TRANSACTIONS_OF,
+    "full": FULL,
     "security": SECURITY,
 }
