@@ -139,6 +139,19 @@ async def test_a_coordinator_without_rounds_of_ours_has_its_syncs_watched(
     assert fence.silent_s() == silent_s
 
 
+@pytest.mark.parametrize(("rounds", "silent_s"), [({}, 0.0), ({"membership": "watched"}, 7.0)])
+def test_a_coordinator_that_has_joined_begins_the_session_as_it_is_watched(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock, rounds: dict[str, Any], silent_s: float
+) -> None:
+    """The app has just got its first assignment; our coordinator has watched its own rounds."""
+    monkeypatch.setattr(membership, "monotonic", clock)
+    coordinator, fence = Coordinator(), HeartbeatFence(10.0, clock)
+    vars(coordinator).update(rounds)
+    clock.now += 7.0
+    assert watch(coordinator, fence)
+    assert fence.silent_s() == silent_s
+
+
 def test_a_generation_that_is_reset_while_the_member_is_known_loses_nothing() -> None:
     """Cooperative rounds keep a member id which the group still knows."""
     coordinator, fence = Coordinator(), HeartbeatFence(10.0)

@@ -79,6 +79,7 @@ def test_without_a_bound_no_copy_answers() -> None:
 def test_few_copies_are_asked() -> None:
     """Each worker may be slow, and the client waits."""
     assert tried(COLD, copies=tuple("cdefgh")) == ["b", *"cdefgh"[:MOST_COPIES]]
+    assert tried(COLD, copies=("d", "b", "d", "a", "c", "e")) == ["b", "d", "c"], "each worker once"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from faust.types import TP
+from multidict import CIMultiDict
 
 from faust_assigner.app.queries.decide import Here, Who
 from faust_assigner.app.queries.reading import (
@@ -162,6 +163,8 @@ async def test_a_view_reads_in_the_scope_of_its_request_and_the_answer_says_so()
     reading = Reading(Worker(A0), None, "k", A0, Who.OWNER_HERE)  # type: ignore[arg-type]
     response = await answered(reading, lambda: SimpleNamespace(headers={"a": "b"}))
     assert response.headers == {"a": "b", ROLE: "owner"}
+    response = await answered(reading, lambda: SimpleNamespace(headers=CIMultiDict({"a": "b"})))
+    assert response.headers == CIMultiDict({"a": "b", ROLE: "owner"}), "as a web server's answer"
     response = await answered(None, lambda: SimpleNamespace(headers={"a": "b"}))
     assert response.headers == {"a": "b"}
 

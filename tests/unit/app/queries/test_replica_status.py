@@ -409,3 +409,32 @@ async def test_markers_are_passed_to_the_newest_end_by_a_copy_of_one_record() ->
     for _ in range(2):
         await it.look()
     assert it.marks.fresh_at(0) == 105.0
+
+
+async def test_a_copy_that_has_passed_markers_passes_the_next_ones_as_well() -> None:
+    """Each end needs its own round of the fetcher."""
+    it = Following()
+    assert [await it.look() for _ in range(2)] == [None, 100.0]
+
+    async def position(tp: TP) -> int:
+        return 11
+
+    it.app.consumer.position = position
+    it.marks.note(Look(105.0, 11))
+    found = [await it.look() for _ in range(3)]
+    assert found == [100.0, 105.0, 105.0]
+    assert it.marks.lag(4) == 0
+
+
+@pytest.mark.parametrize(("role", "known"), [("active", True), ("standby", True), ("none", False)])
+def test_a_former_standby_is_a_copy_until_it_is_restored(
+    monkeypatch: pytest.MonkeyPatch, role: str, known: bool
+) -> None:
+    """Its rows have an age as before; a partition that left has none."""
+    monkeypatch.setattr(replica_status, "monotonic", lambda: 107.0)
+    it = Knowing(role)
+    it.restored = False
+    it.standing.marks[COPY] = Marks()
+    for look in (Look(100.0, 5), Look(103.0, 9)):
+        it.standing.marks[COPY].note(look)
+    assert it.standing.here(COPY) == (Here(lag=4, age_s=7.0) if known else Here())
