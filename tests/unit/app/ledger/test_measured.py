@@ -195,6 +195,33 @@ def test_an_idle_restore_is_a_row_where_state_came_from_elsewhere(
     assert bool(bench.batches) == is_row
 
 
+def test_a_chunk_without_partitions_changes_nothing(bench: Bench) -> None:
+    """Neither its start nor its end reaches other partitions; kept files are no standby's files."""
+    bench.recovery.active_offsets, bench.recovery.active_highwaters = {A: 9, B: 3}, {A: 9, B: 8}
+    bench.meter.begin([A, B], [B], [])
+    for bench.now, tps in ((1010.0, []), (1020.0, [A, B])):
+        bench.meter.note_start(tps, {})
+        bench.meter.finish([])
+    assert bench.batches == []
+    bench.now, bench.recovery.active_offsets[B] = 1030.0, 8
+    bench.meter.finish([A, B])
+    assert bench.batches == [
+        [
+            row(
+                tp,
+                "local",
+                started=1000.0,
+                ended=ended,
+                start_offset=start,
+                end_offset=end,
+                records=0,
+                bytes=0,
+            )
+            for tp, start, end, ended in ((A, 9, 9, 1020.0), (B, 3, 8, 1030.0))
+        ]
+    ]
+
+
 def test_a_restore_at_its_end_at_the_start_has_ended_then(bench: Bench) -> None:
     """A file beyond the end counts too; a later check keeps the end time, a replay sets it."""
     recovery = bench.recovery

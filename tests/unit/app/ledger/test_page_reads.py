@@ -134,3 +134,20 @@ def test_lines_in_memory_are_the_newest_that_fit(monkeypatch: pytest.MonkeyPatch
     tail.keep([])
     assert tail.page("shop").lines == (b"4", b"5", b"6")
     assert tail.page("shop", "4").lines == (b"4",)
+
+
+def test_a_page_counts_each_byte_that_it_has_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line that spans several blocks does not end the page early."""
+    monkeypatch.setattr(pages, "BLOCK_BYTES", 10)
+    monkeypatch.setattr(pages, "READ_BYTES", 40)
+    write(tmp_path, "w.jsonl", [b"x" * 30 + b"\n"] * 3, at=1)
+    number = (tmp_path / "w.jsonl").stat().st_ino
+    cursors, cursor = list[str](), ""
+    for _ in range(5):
+        cursor = page(tmp_path, "shop", cursor).cursor
+        cursors.append(cursor)
+        if not cursor:
+            break
+    assert cursors == [f"{number}:61", f"{number}:30", ""]
