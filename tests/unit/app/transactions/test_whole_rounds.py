@@ -1,0 +1,128 @@
+"""Rounds of transactional ids, compared as a whole: every call in its order, and the state after."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka.errors import TransactionalIdAuthorizationFailed
+from faust.types import TP
+
+from faust_assigner.app.transactions.ids import without
+from faust_assigner.app.transactions.manager import TransactionsRefused
+from tests.unit.app.transactions.test_manager import (
+    ID,
+    ORDERS,
+    OTHER,
+    PAYMENTS,
+    Client,
+    Manager,
+    Producer,
+    made,
+    processing,
+)
+
+__all__ = ["made"]
+
+BILLS = TP("bills", 0)
+IDS = [f"shop-{group}-{number}" for group in (3, 1, 2) for number in (9, 4, 7, 1)]
+
+
+def test_a_revoked_partition_without_an_id_takes_none_along() -> None:
+    """Standbys and partitions of other workers have no id."""
+    assert without({ORDERS: ID, PAYMENTS: OTHER}, {BILLS, PAYMENTS}) == {ORDERS: ID}
+
+
+def test_apps_of_one_process_share_neither_producers_nor_locks() -> None:
+    """The driver keeps both on its class."""
+    producer, before = Producer(), Producer()
+    producer._transaction_producers = before._transaction_producers
+    producer._trn_locks = before._trn_locks
+    manager: Any = Manager(SimpleNamespace(in_transaction=True, producer=producer))
+    assert manager.producer._trn_locks is not before._trn_locks
+    assert manager.producer._transaction_producers is not before._transaction_producers
+
+
+async def test_ids_end_and_begin_in_their_order(made: Manager) -> None:
+    """The order does not depend on the order of a set."""
+    for one in IDS:
+        made.producer.have(one)
+    await made.begin(frozenset(IDS))
+    await made.end(frozenset(IDS))
+    assert made.producer.acts == [
+        *(("begin", one) for one in sorted(IDS)),
+        *(act for one in sorted(IDS) for act in (("abort", one), ("stop", one))),
+    ]
+
+
+async def test_a_revoked_partition_ends_the_transaction_that_others_share(made: Manager) -> None:
+    """The partitions of the same id no longer have one; the other id keeps its open share."""
+    made._ids[BILLS] = ID
+    made.app.assignor.group_for_topic = {"orders": 1, "bills": 1, "payments": 2}.__getitem__
+    with processing(made, 4, PAYMENTS):
+        kept = made.share_at_hand()
+    with processing(made, 4, BILLS):
+        gone = made.share_at_hand()
+    await made.revoke({ORDERS})
+    assert made._ids == {PAYMENTS: OTHER}
+    assert made.producer.acts == [("abort", ID), ("stop", ID)]
+    assert made._shares == {OTHER: kept}
+    assert gone is not None
+    assert kept is not None
+    assert (gone.abandoned, kept.abandoned) == (True, False)
+
+
+async def test_a_refusal_names_the_one_id_that_was_refused(made: Manager) -> None:
+    """An operator needs the id and the pattern for the cluster's ACLs."""
+    made.producer._transaction_producers.clear()
+    made.producer.start_refusal = TransactionalIdAuthorizationFailed()
+    with pytest.raises(TransactionsRefused) as raised:
+        await made.begin({OTHER, ID})
+    assert str(raised.value) == (
+        "The broker refuses transactions: TransactionalIdAuthorizationFailed for the "
+        "transactional id 'shop-1-0', and processing_guarantee='exactly_once' needs them. If the "
+        "cluster has ACLs, allow Write and Describe on the transactional ids that begin with 'shop'"
+    )
+    assert made.producer.acts == [("close", ID)]
+
+
+async def test_a_transaction_begins_while_no_other_call_uses_its_producer(made: Manager) -> None:
+    """A commit under way holds the lock of its id."""
+    async with made.producer._trn_locks[ID]:
+        beginning = asyncio.ensure_future(made._begin(ID))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert made.producer.acts == []
+    await beginning
+    assert made.producer.acts == [("begin", ID)]
+
+
+async def test_a_share_of_a_partition_that_went_is_void_and_open(made: Manager) -> None:
+    """Its sends fail at once instead of waiting for a commit that never comes."""
+    del made._ids[ORDERS]
+    with processing(made, 4):
+        share = made.share_at_hand()
+    assert share is not None
+    assert (share.abandoned, share.begun.done(), share.tail.done()) == (True, True, True)
+    assert share.transactional_id == "orders-0, which this worker does not own"
+    assert made._shares == {}
+
+
+async def test_a_producer_that_works_is_kept_and_one_with_a_fatal_error_replaced(
+    made: Manager,
+) -> None:
+    """Each begins exactly one transaction."""
+    broken: Client = made.producer._transaction_producers[OTHER]
+    broken.is_fatal = True
+    kept = made.producer._transaction_producers[ID]
+    await made.begin({ID, OTHER})
+    assert made.producer.acts == [
+        ("begin", ID),
+        ("stop", OTHER),
+        ("start", OTHER),
+        ("begin", OTHER),
+    ]
+    assert made.producer._transaction_producers[ID] is kept
+    assert made.producer._transaction_producers[OTHER] is not broken
