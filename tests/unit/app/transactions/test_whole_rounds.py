@@ -126,3 +126,80 @@ async def test_a_producer_that_works_is_kept_and_one_with_a_fatal_error_replaced
     ]
     assert made.producer._transaction_producers[ID] is kept
     assert made.producer._transaction_producers[OTHER] is not broken
+
+
+async def test_a_change_is_published_without_a_wait_for_its_answer(made: Manager) -> None:
+    """The answer is counted by the share; the channel gets the very message."""
+    seen: list[Any] = []
+
+    async def publish_message(fut: Any, *, wait: bool) -> None:
+        seen.append((fut, wait))
+
+    change: Any = SimpleNamespace(
+        message=SimpleNamespace(channel=SimpleNamespace(publish_message=publish_message))
+    )
+    with processing(made, 4):
+        made.send_soon(change)
+    await asyncio.gather(*made._sending)
+    assert seen == [(change, False)]
+    assert made._sending == set()
+
+
+async def test_a_commit_of_which_one_id_was_given_up_is_not_whole(made: Manager) -> None:
+    """The other id is committed; the shares that follow take sends at once."""
+    with processing(made, 7):
+        given_up = made.share_at_hand()
+    with processing(made, 9, PAYMENTS):
+        kept = made.share_at_hand()
+    assert given_up is not None
+    assert kept is not None
+    made.close(ID)
+    made.close(OTHER)
+    given_up.abandon()
+    assert await made.commit({ORDERS: 8, PAYMENTS: 10}, False) is False
+    assert made.producer.acts == [("commit", (OTHER, {PAYMENTS: 10}))]
+    assert made.producer.begins_next == [("shop", False)]
+    assert (given_up.committed, kept.committed) == (False, True)
+    assert made._closed == {}
+    assert all(share.begun.done() for share in made._shares.values())
+
+
+async def test_a_share_that_is_dropped_during_the_commit_of_another_id_stays_uncommitted(
+    made: Manager,
+) -> None:
+    """The commit has noted the share at its beginning, and finds it abandoned."""
+    with processing(made, 7):
+        share = made.share_at_hand()
+    assert share is not None
+    made.close(ID)
+    share.tail = asyncio.get_running_loop().create_future()
+    committing = asyncio.ensure_future(made.commit({ORDERS: 8}))
+    await asyncio.sleep(0)
+    made._drop(ID)
+    share.tail.set_result(None)
+    assert await committing is False
+    assert made.producer.acts == []
+
+
+async def test_offsets_without_an_id_are_committed_under_the_empty_id_and_first(
+    made: Manager,
+) -> None:
+    """A partition that was revoked meanwhile must not join the transaction of another."""
+    assert made._by_id({PAYMENTS: 9, BILLS: 3, TP("bills", 1): 4, ORDERS: 5}) == [
+        ("", {BILLS: 3, TP("bills", 1): 4}),
+        (ID, {ORDERS: 5}),
+        (OTHER, {PAYMENTS: 9}),
+    ]
+
+
+async def test_a_turn_that_has_passed_on_is_not_passed_on_again(made: Manager) -> None:
+    """A place within a closed transaction waits for, and completes, the same future."""
+    with processing(made, 4):
+        place = made._take_place()
+    assert place is not None
+    errors: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: errors.append(context))
+    for _ in range(2):
+        place.leave()
+        await asyncio.sleep(0)
+    assert (place.done.done(), errors) == (True, [])
