@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ from click.testing import CliRunner
 
 from faust_assigner.cli import main
 from faust_assigner.errors import ConfigError
-from faust_assigner.service.server.options import Options
+from faust_assigner.service.server import options as options_module
+from faust_assigner.service.server.auth import CertificateAuthenticator, TokenAuthenticator
+from faust_assigner.service.server.options import Options, is_loopback
 from faust_assigner.settings.service import BY_NAME, OPTIONS, flag
 from tests.support.certificates import Authority
 
@@ -175,6 +178,74 @@ def test_files_that_are_no_certificates_are_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=f"{named}: "):
             Options.read({**good, **wrong}, {}).check_files()
+
+
+def test_every_group_and_every_topic_is_checked() -> None:
+    """The first of the wrong ones is named."""
+    for said, why in (
+        ({"groups": "a,b,b"}, "--groups: .* each once: 'b'"),
+        ({"groups": "a,b/c"}, "--groups: .* 'b/c'"),
+        ({"groups": "a,b c"}, "--groups: .* 'b c'"),
+        ({"groups": "a", "topic": "a/t=1,b/t=2,c/t=3"}, "--topic b/t: give GROUP/TOPIC=COUNT"),
+        ({"topic": "t=1,b/t=2"}, "--topic b/t: a group's topic needs --groups"),
+    ):
+        with pytest.raises(ConfigError, match=why):
+            Options.read(said, {})
+
+
+def test_a_bare_certificate_of_the_store_is_not_checked_as_a_pair(tmp_path: Path) -> None:
+    """The store refuses a certificate without its key."""
+    authority = Authority(tmp_path)
+    one = authority.sign("one")
+    Options.read({"etcd": "https://a:1", "etcd_cert": str(one.cert)}, {}).check_files()
+    Options.read({"etcd": "https://a:1", "etcd_key": str(one.key)}, {}).check_files()
+
+
+@pytest.mark.parametrize("given", [["tls_cert"], ["tls_key"], []])
+def test_a_port_without_a_whole_pair_has_no_encryption(tmp_path: Path, given: list[str]) -> None:
+    """Both files are needed."""
+    (tmp_path / "pem").write_text("")
+    found = Options.read({}, {})
+    half = replace(found.server, **dict.fromkeys(given, tmp_path / "pem"))
+    assert replace(found, server=half).certificates() is None
+
+
+def test_the_files_of_the_port_keep_their_roles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The certificate, the key and the authority of clients; the administrators come along."""
+    files = {name: tmp_path / name for name in ("tls_cert", "tls_key", "tls_client_ca", "tokens")}
+    for path in files.values():
+        path.write_text("a of-a\n")
+    told: list[object] = []
+    monkeypatch.setattr(options_module, "Certificates", lambda *said: told.append(said))
+    said = {name: str(path) for name, path in files.items()} | {"admins": "a,b"}
+    found = Options.read(said, {})
+    found.certificates()
+    del said["tls_client_ca"]
+    Options.read(said, {}).certificates()
+    pair = (files["tls_cert"], files["tls_key"])
+    assert told == [(*pair, files["tls_client_ca"]), (*pair, None)]
+    by_token = found.authenticator()
+    del said["tokens"]
+    by_certificate = Options.read(said | {"tls_client_ca": str(files["tls_client_ca"])}, {})
+    assert by_token == TokenAuthenticator.of_file(files["tokens"], ("a", "b"))
+    assert by_certificate.authenticator() == CertificateAuthenticator(("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("host", "is_local"),
+    [
+        *((host, True) for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost")),
+        *(
+            (host, False)
+            for host in ("10.0.0.1", "0.0.0.0", "::", "localhost.shop", "mylocalhost", "")
+        ),
+    ],
+)
+def test_loopback_is_told_from_other_addresses(host: str, is_local: bool) -> None:
+    """An unspecified address covers every address."""
+    assert is_loopback(host) is is_local
 
 
 def test_every_option_has_its_flag() -> None:

@@ -23,7 +23,7 @@ from faust_assigner.service.server.discovery import KafkaTopics
 from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.health import LEADS, LIVES, READY, SERVES, Health
 from faust_assigner.service.server.metrics import PrometheusMetrics
-from faust_assigner.service.server.options import Options, is_loopback
+from faust_assigner.service.server.options import Options
 from faust_assigner.service.store.etcd import EtcdStore
 from faust_assigner.service.store.memory import MemoryStore
 
@@ -111,6 +111,18 @@ def test_each_group_has_its_own_metrics_in_one_registry() -> None:
     assert [value(metrics, "handoffs", phase="Ready", group=name) for name in "gh"] == [1.0, 0.0]
     assert [value(metrics, "moves_total", group=name) for name in "gh"] == [None, 2.0]
     assert value(metrics, "store_seconds_count", operation="get") == 1.0
+
+
+def test_a_single_group_with_a_name_has_its_label() -> None:
+    """Gauges keep the last value, and count nothing."""
+    metrics = PrometheusMetrics(["g"]).of("g")
+    for count in (3, 5):
+        metrics.stuck(count)
+        metrics.streams(count + 2)
+    metrics.leading(True)
+    names = ("stuck_consumers", "streams", "leader")
+    assert [value(metrics, name, group="g") for name in names] == [5.0, 7.0, 1.0]
+    assert [value(metrics, name) for name in names] == [None] * 3
 
 
 async def test_the_gauges_follow_the_condition(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,21 +295,6 @@ async def test_a_connection_that_failed_is_closed_and_made_anew(
 
 
 # -- options
-
-
-@pytest.mark.parametrize(
-    ("host", "is_local"),
-    [
-        *((host, True) for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost")),
-        *(
-            (host, False)
-            for host in ("10.0.0.1", "0.0.0.0", "::", "localhost.shop", "mylocalhost", "")
-        ),
-    ],
-)
-def test_loopback_is_told_from_other_addresses(host: str, is_local: bool) -> None:
-    """An unspecified address covers every address."""
-    assert is_loopback(host) is is_local
 
 
 def test_callers_are_known_by_tokens_first_then_by_certificates(tmp_path: Path) -> None:
