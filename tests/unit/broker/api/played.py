@@ -1,7 +1,8 @@
 """Play requests to a broker without sockets, and write each whole answer with its effects as text.
 
 A line that begins with ``did`` has, in order: the bytes that the handler counts at each turn of the event
-loop, the puts and deletes of each write, the work in other threads, and the changed counters.
+loop, the puts and deletes of each write, the timers, the work in other threads, and the changed counters.
+The end of the text is the content of the store.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import enum
 import itertools
 import random
 import uuid
+from binascii import crc32
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,12 +25,16 @@ from kio.serial.errors import OutOfBoundValue
 
 from faust_assigner.broker import node
 from faust_assigner.broker.api import APIS
+from faust_assigner.broker.groups.timers import GroupTimers
+from faust_assigner.broker.scheduler import Scheduler
 from faust_assigner.broker.security.listeners import PLAINTEXT
+from faust_assigner.broker.server import BrokerServer
 from faust_assigner.broker.throttle import Throttle
 from tests.support.asking import read
-from tests.support.hall import Hall, frames, in_hall
+from tests.support.hall import Hall, frames, in_hall, ticking
 
 NOW: Final = 1_700_000_000_000
+JOIN_GROUP: Final = 11
 #: The calls of a node's parts that a line of effects names.
 NAMED: Final = (
     ("", "freed"),
@@ -62,7 +68,12 @@ class Do:
     change: Callable[[Hall], object]
 
 
-Story = Sequence[Ask | Do]
+@dataclass(frozen=True)
+class Restart:
+    """A second life of the broker on the same store; its settings stay, its connections end."""
+
+
+Story = Sequence[Ask | Do | Restart]
 
 
 def rendered(value: object, name: str, indent: str, ids: Mapping[uuid.UUID, str]) -> Iterator[str]:
@@ -118,14 +129,31 @@ class Player:
         made = self.hall.node
         for part, name in NAMED:
             self._note(getattr(made, part) if part else made, name)
-        write = made.store.write
+        write = type(made.store).write
 
         def noting(puts: Any, deletes: Any = (), **more: Any) -> None:
             puts, deletes = list(puts), list(deletes)
-            self.effects.append(f"write +{len(puts)} -{len(deletes)}")
-            write(puts, deletes, **more)
+            ranges = list(more.pop("ranges", ()))
+            gone = f" -{len(ranges)} ranges" if ranges else ""
+            self.effects.append(f"write +{len(puts)} -{len(deletes)}{gone}")
+            write(made.store, puts, deletes, ranges=ranges, **more)
 
         made.store.write = noting  # type: ignore[method-assign]
+
+    def _restart(self) -> None:
+        old = self.hall.node
+        old.close()
+        store: Any = old.store
+        del store.write
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(node, "open_store", lambda folder: store)
+            self.hall.node = node.Node(old.settings)
+        self.hall.server = BrokerServer(self.hall.node)
+        self.hall.server.scheduler = Scheduler(ticking())
+        self._peers.clear()
+        self._record()
+        self.lines += ["", "* a restart", f"  did: {', '.join(self.effects) or 'nothing'}"]
+        self.effects.clear()
 
     def _note(self, part: Any, name: str) -> None:
         usual = getattr(part, name)
@@ -139,12 +167,15 @@ class Player:
     async def play(self, story: Story) -> str:
         """Play each step, and return the text."""
         for step in story:
-            if isinstance(step, Do):
+            if isinstance(step, Restart):
+                self._restart()
+            elif isinstance(step, Do):
                 self.lines.append(f"* {step.what}")
                 step.change(self.hall)
                 self.effects.clear()
             else:
                 await self._ask(step)
+        self.lines += ["", "* the store", *map(_stored, self.hall.node.store.scan(b""))]
         return "\n".join(self.lines) + "\n"
 
     async def _ask(self, step: Ask) -> None:
@@ -165,9 +196,7 @@ class Player:
         did = [*self.effects, *(f"{name} +{more}" for name, more in counters.items())]
         self.effects.clear()
         self.lines.append(f"  did: {', '.join(did)}" if did else "  did: nothing")
-        if frame == b"waits":
-            self.lines.append("  waits")
-        elif frame is None:
+        if frame is None:
             self.lines.append("  no answer, and the connection is closed")
         else:
             self.lines += _read(step, frame, ids)
@@ -186,12 +215,17 @@ class Player:
             await asyncio.sleep(0)
             if mine or wire.closed:
                 break
-            if round_ == 30:
+            if round_ == 30 and step.key == JOIN_GROUP:
                 for group in list(self.hall.node.groups):
                     self.hall.node.groups.tick(group.group_id)  # end the join phase
-            if round_ == 5_000:
-                return b"waits"
         return b"".join(data for _, data in mine) if mine else None
+
+
+def _stored(pair: tuple[bytes, bytes]) -> str:
+    key, value = pair
+    if key[:1] == b"b":  # a batch
+        return f"  {key!r}: {len(value)} bytes, checksum {crc32(value):08x}"
+    return f"  {key!r}: {value!r}"
 
 
 def _read(step: Ask, frame: bytes, ids: Mapping[uuid.UUID, str]) -> Iterable[str]:
@@ -224,6 +258,12 @@ def played(story: Story) -> str:
     async def give_way(throttle: Throttle) -> None:
         effects.append("way")
 
+    usual = GroupTimers.set
+
+    def set_timer(timers: GroupTimers, key: Any, when_ms: int) -> None:
+        effects.append(f"timer {key if isinstance(key, str) else ' '.join(key)} {when_ms}")
+        usual(timers, key, when_ms)
+
     async def told(hall: Hall) -> str:
         effects.clear()
         return await Player(hall, effects).play(story)
@@ -233,6 +273,7 @@ def played(story: Story) -> str:
         patched.setattr(Throttle, "give_way", give_way)
         patched.setattr(uuid, "uuid4", lambda: uuid.UUID(int=next(numbers)))
         patched.setattr(random, "randrange", lambda low, high: 1_000 * low + next(sessions))
+        patched.setattr(GroupTimers, "set", set_timer)
         patched.setattr(node, "wall_ms", lambda: NOW)
         patched.setattr(node, "timer_ms", lambda: 5_000)
         return in_hall(told)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from faust_assigner.broker.security.acls import DELETE, DESCRIBE, GROUP, READ, TOPIC
 from faust_assigner.coordinator.offsets import Committed
 from tests.support.hall import Hall
-from tests.unit.broker.api.played import Ask, Do, Story
+from tests.unit.broker.api.played import Ask, Do, Restart, Story
 from tests.unit.broker.api.stories_of_topics import (
     NOBODY_S_ID,
     full_disk,
@@ -118,6 +118,18 @@ def _pending(hall: Hall) -> None:
     hall.node.groups.commit_later("g", 7, {("t", 2): Committed(99)})
 
 
+def _anew(hall: Hall) -> None:
+    hall.node.groups.commit("g", {("u", 1): Committed(66)})
+    hall.node.groups.commit_later("g", 8, {("u", 1): Committed(77)})
+    topic = hall.node.catalogue.get("u")
+    assert topic is not None
+    hall.node.catalogue.delete(topic)
+    assert list(hall.node.groups.topic_deleted("u")) == ["g"]
+    assert list(hall.node.groups.topic_deleted("u")) == []
+    hall.node.catalogue.create("u", 2, {})
+    hall.node.groups.commit("g", {("u", 0): Committed(18)})
+
+
 def _forget(*asked: tuple[str, tuple[int, ...]], group: str = "g") -> Ask:
     listed = [
         {"name": name, "partitions": [{"partition_index": n} for n in numbers]}
@@ -149,7 +161,11 @@ OFFSETS: Story = (
     _offsets(8, ("g", None), ("g", [("x", (0,)), ("t", (0,))])),
     _offsets(10, ("g", [("t", (1, 0)), ("x", (3, 4)), ("u", (0,))])),
     _offsets(10, ("g", None)),
+    Restart(),
+    _offsets(9, ("g", None), stable=True),
     _forget(("t", (1, 3, 9)), ("x", (0,)), ("u", (1,))),
+    Do("a second topic is deleted and created anew", _anew),
+    _offsets(8, ("g", None)),
     _forget(("t", (1,)), group="nobody"),
     _forget(("t", (1,)), group=""),
     _offsets(8, ("g", None)),
@@ -191,6 +207,10 @@ CLASSIC: Story = (
     ),
     _forget(("t", (1,)), ("x", (0,))),
     _describe(0, "g"),
+    Restart(),
+    _describe(6, "g"),
+    _beat(4, _known(3), 1),
+    _sync(5, _known(3), 1),
     _join(6, "stranger"),
     _join(9, _known(3), protocol_type="connect"),
     _join(7, _known(3), session_timeout=SECOND),
@@ -208,6 +228,9 @@ CLASSIC: Story = (
     Ask(LIST, 4, {"states_filter": (" EMPTY", "stable")}),
     Ask(LIST, 0),
     Ask(DELETE_GROUPS, 2, {"groups_names": ("g", "static", "x", "", "g")}),
+    Restart(),
+    Ask(LIST, 5, {"states_filter": (), "types_filter": ()}),
+    _describe(6, "static", "old"),
     rules((READ, GROUP, "g"), (DESCRIBE, GROUP, "static"), (DELETE, GROUP, "old")),
     Ask(LIST, 3),
     _describe(6, "old", "static", include_authorized_operations=True),
@@ -262,6 +285,9 @@ CONSUMERS_OF: Story = (
     _consumers(1, "g"),
     _consumer(1, "m3", 0, subscribed_topic_names=[], subscribed_topic_regex="t.*"),
     _holding("m4", 0, ("t", ()), ("u", (1, 0))),
+    Restart(),
+    _consumers(1, "g"),
+    _consumer(1, "m1", 2),
     _consumer(1, "stranger", 4),
     _consumer(1, "m1", 9),
     _consumer(1, "", 0),

@@ -29,7 +29,7 @@ from faust_assigner.broker.storage.records import parse_batch
 from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
 from tests.support.clients.raw_client import batch
 from tests.support.hall import Hall
-from tests.unit.broker.api.played import Ask, Do, Story
+from tests.unit.broker.api.played import Ask, Do, Restart, Story
 
 METADATA, FIND_COORDINATOR, CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = 3, 10, 19, 20, 21
 LIST_OFFSETS, EPOCH_END, DESCRIBE_C, ALTER_C, LOG_DIRS, GROW, ELECT = 2, 23, 32, 33, 35, 37, 43
@@ -328,6 +328,9 @@ GONE: Story = (
             ]
         },
     ),
+    Restart(),
+    _at(5, "a", (0, -2), (1, -2), (2, -1)),
+    _at(7, "a", (0, -3)),
     Ask(DELETE_TOPICS, 5, {"topic_names": ("b", "x", "c", "c")}),
     Ask(
         DELETE_TOPICS, 6,

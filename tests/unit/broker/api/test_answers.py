@@ -14,6 +14,7 @@ from tests.unit.broker.api import (
     stories_of_configs,
     stories_of_groups,
     stories_of_records,
+    stories_of_security,
     stories_of_topics,
 )
 from tests.unit.broker.api.played import Story, played
@@ -24,6 +25,7 @@ STORIES: Final[dict[str, Story]] = {
     **stories_of_configs.STORIES,
     **stories_of_groups.STORIES,
     **stories_of_records.STORIES,
+    **stories_of_security.STORIES,
 }
 
 
