@@ -72,7 +72,7 @@ SEEDS ?= 100000
 sim-classic: $(VENV)/.dev       ## simulate SEEDS random lives of a classic group; a failure prints its seed and a short transcript
 	$(RUN) -m tests.property.classic_sim --seeds $(SEEDS)
 
-sim-consumer: $(VENV)/.dev      ## the same of a group that speaks KIP-848 and the classic protocol, migration included
+sim-consumer: $(VENV)/.dev      ## the same of a group that speaks KIP-848 and the classic protocol; first every life of a small group
 	$(RUN) -m tests.property.consumer_sim --seeds $(SEEDS)
 SERVICE_SEEDS ?= 10000
 sim-service: $(VENV)/.dev       ## simulate SERVICE_SEEDS random lives of the assigner service; a failure prints its seed and its acts

@@ -36,10 +36,9 @@ def test_every_life_of_two_members_keeps_every_promise() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
 def test_every_life_of_three_members_keeps_every_promise() -> None:
-    """The search covers all states of three members, two partitions and three epochs."""
-    assert Search(members=3, partitions=2, epochs=3).run() > 20_000
+    """The search covers all states of a partition; `make sim-consumer` covers two partitions."""
+    assert Search(members=3, partitions=1, epochs=3).run() > 6_000
 
 
 def test_a_seed_is_the_same_life_under_any_hash_seed() -> None:
