@@ -38,7 +38,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With ``--dist loadgroup`` a test without a group forms its own group."""
+    """With ``--dist loadgroup`` a unit test belongs to its file; other tests are their own groups.
+
+    The controller takes longer over a group than most unit tests last, and longer the more there
+    are.
+    """
     if config.getvalue("dist") != "loadgroup":
         return None
     from xdist.scheduler import LoadScopeScheduling
@@ -50,6 +54,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             if self.known is None:
                 first = min(Path(config.groups_folder).iterdir())  # type: ignore[attr-defined]
                 self.known = json.loads(first.read_text())
-            return self.known.get(nodeid, nodeid)
+            own = nodeid.partition("::")[0] if nodeid.startswith("tests/unit/") else nodeid
+            return self.known.get(nodeid, own)
 
     return Groups(config, log)
