@@ -61,7 +61,7 @@ class Live(web.View):  # type: ignore[misc]
 @blueprint.route("/ready", name="ready")
 class Ready(web.View):  # type: ignore[misc]
     """---
-    description: Whether what this worker owns is processed, or restored as it should.
+    description: Whether this worker processes its partitions, or restores them with progress.
     produces:
     - application/json
     """
