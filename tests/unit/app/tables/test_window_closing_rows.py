@@ -1,0 +1,60 @@
+"""Rows that callbacks change while windows are closed, and the partitions whose windows are closed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from faust.types import TP
+
+from tests.unit.app.tables.test_window_closing import KEY, LOG, SOURCE, Made
+from tests.unit.app.tables.test_window_closing import made as made
+
+FIRST, SECOND, THIRD = ((name, KEY[1]) for name in "abc")
+
+
+async def test_a_row_that_an_earlier_callback_changes_is_closed_once_with_its_new_value(
+    made: Made,
+) -> None:
+    """A row that a later callback changes stays, and its window is closed again."""
+    for key in (FIRST, SECOND, THIRD):
+        made.row(key, 1)
+    event, seen = SimpleNamespace(), list[Any]()
+
+    async def on_close(key: Any, value: Any) -> None:
+        seen.append((key, value))
+        if key == SECOND:
+            for changed, new in ((FIRST, 7), (THIRD, 9)):
+                made.table[changed] = new
+                made.it._changed(changed, 0)
+
+    made.table.on_window_close = on_close  # type: ignore[method-assign]
+    with made.it._under_way(SOURCE, 5):
+        assert await made.it._close([FIRST, SECOND, THIRD], 0, event)
+    assert seen == [(FIRST, 1), (SECOND, 1), (THIRD, 9)]
+    assert dict(made.table) == {FIRST: 7}
+    assert made.it.windows.some(0, 9.9, 9) == [FIRST]
+
+
+async def test_windows_of_the_tables_own_partitions_are_closed_in_order(made: Made) -> None:
+    """Partitions of other tables are not looked through; a partition that is elsewhere ends nothing."""
+    made.app.tables.recovery.active_tps = {
+        TP("other", 1),
+        TP("log", 11),
+        TP("log", 2),
+        LOG,
+        TP("other", 0),
+        TP("log", 3),
+    }
+    made.restored = {LOG, TP("log", 3), TP("log", 11), TP("log", 1)}
+    made.consumer._active_partitions |= {TP("orders", number) for number in (1, 2, 3, 11)}
+    looked: list[int] = []
+
+    async def look_through(partition: int, goes_on: Callable[[], bool]) -> bool:
+        looked.append(partition)
+        return goes_on()
+
+    made.it.windows.look_through = look_through  # type: ignore[method-assign]
+    await made.close()
+    assert looked == [0, 3, 11]
