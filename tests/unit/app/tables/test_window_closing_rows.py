@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from faust.streams import _current_event
 from faust.types import TP
 
 from tests.unit.app.tables.test_window_closing import KEY, LOG, SOURCE, Made
@@ -58,3 +59,33 @@ async def test_windows_of_the_tables_own_partitions_are_closed_in_order(made: Ma
     made.it.windows.look_through = look_through  # type: ignore[method-assign]
     await made.close()
     assert looked == [0, 3, 11]
+
+
+async def test_rows_closed_before_the_partition_goes_are_deleted_and_no_more_is_due(
+    made: Made,
+) -> None:
+    """The next owner closes the rest."""
+    for key in (FIRST, SECOND, THIRD):
+        made.row(key, 1)
+    seen = list[Any]()
+
+    async def on_close(key: Any, value: Any) -> None:
+        seen.append(key)
+        if key == SECOND:
+            made.restored.clear()
+
+    made.table.on_window_close = on_close  # type: ignore[method-assign]
+    with made.it._under_way(SOURCE, 5):
+        assert await made.it._close([FIRST, SECOND, THIRD], 0, SimpleNamespace()) is False
+    assert (seen, dict(made.table)) == ([FIRST, SECOND], {THIRD: 1})
+
+
+def test_without_a_record_under_way_no_row_is_deleted(made: Made) -> None:
+    """The record of a closing that has ended is gone."""
+    made.row(FIRST, 1)
+    token = _current_event.set(lambda: None)  # type: ignore[arg-type]
+    try:
+        assert made.it._delete([FIRST]) is False
+    finally:
+        _current_event.reset(token)
+    assert dict(made.table) == {FIRST: 1}
