@@ -7,7 +7,7 @@ whole answer, the saved records, the order of the effects and the time of the ne
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from typing import Any, Final
@@ -56,8 +56,16 @@ def shown(value: Any) -> str:
     return repr(value)
 
 
-def transcript(group: Group, steps: Iterable[Step], now_ms: int) -> Iterator[str]:
-    """Yield the lines of a story; a new machine continues it. A number advances the clock by ms."""
+def transcript(
+    group: Group,
+    steps: Iterable[Step],
+    now_ms: int,
+    look: Callable[[Group], None] = lambda group: None,
+) -> Iterator[str]:
+    """Yield the lines of a story; a new machine continues it. A number advances the clock by ms.
+
+    ``look`` sees the group after each event.
+    """
     save_id, asked = 0, fx.ComputeTarget(0, GroupSpec("uniform", {}, {}))
     left = deque(steps)
     disk, writes = dict[Key, Value](), list[Record]()
@@ -97,6 +105,7 @@ def transcript(group: Group, steps: Iterable[Step], now_ms: int) -> Iterator[str
             if isinstance(effect, fx.ReplaceMachine):
                 group = effect.group
             yield f"    {shown(effect)}"
+        look(group)
         yield f"    due {group.next_deadline_ms}"
 
 

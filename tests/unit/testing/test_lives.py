@@ -228,9 +228,13 @@ async def test_records_of_the_app_have_the_fleets_time_unless_they_have_their_ow
     made._stamp(producer)
     producer.send("t", b"k", b"v", 3, None, {"h": b"1"}, transactional_id="x")
     producer.send_and_wait("t", b"k", b"v", None, 0.0, None)
+    producer.send("u", None, b"w", None, 0.0, None)
+    producer.send_and_wait("u", None, b"w", 2, None, None)
     assert sent == [
         ("send", ("t", b"k", b"v", 3, made._clock.time(), {"h": b"1"}), {"transactional_id": "x"}),
         ("wait", ("t", b"k", b"v", None, 0.0, None), {}),
+        ("send", ("u", None, b"w", None, 0.0, None), {}),
+        ("wait", ("u", None, b"w", 2, made._clock.time(), None), {}),
     ]
 
 
