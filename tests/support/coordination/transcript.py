@@ -1,7 +1,7 @@
 """The transcript of a group: each event with its effects, the next deadline, and views.
 
 A transcript shows every field that differs from its default, so that one comparison checks the
-whole answer, the saved records, the order of the effects and the time of the next timer.
+whole answer, the saved records, the order of the effects and the times of all timers.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from faust_assigner.coordinator.events import Event, Saved, TargetComputed
 from faust_assigner.coordinator.group import Group
 from faust_assigner.coordinator.records import Key, Kind, Record, Value
 from faust_assigner.coordinator.restore import restore
+from faust_assigner.coordinator.timers import Purpose
 
 #: The wall clock's lead over the monotonic clock, in ms.
 WALL_LEAD_MS = 1_700_000_000_000
@@ -68,7 +69,7 @@ def transcript(
     """
     save_id, asked = 0, fx.ComputeTarget(0, GroupSpec("uniform", {}, {}))
     left = deque(steps)
-    disk, writes = dict[Key, Value](), list[Record]()
+    disk, writes, timed = dict[Key, Value](), list[Record](), ""
     while left:
         step = left.popleft()
         if isinstance(step, int):
@@ -82,6 +83,8 @@ def transcript(
             group = restarted(group, disk, now_ms)
             yield f"{now_ms} restart"
             yield f"    due {group.next_deadline_ms}"
+            timed = timers(group)
+            yield f"    timers {timed}"
             continue
         event: Any = step
         if step in (SAVED, NOT_SAVED):
@@ -107,6 +110,17 @@ def transcript(
             yield f"    {shown(effect)}"
         look(group)
         yield f"    due {group.next_deadline_ms}"
+        if timed != (timed := timers(group)):
+            yield f"    timers {timed}"
+
+
+def timers(group: Group) -> str:
+    """Return every timer with its deadline: a later one is hidden behind the next."""
+    known: Any = group
+    found = [f"{Purpose(p).name} {m} {at}" for (p, m), at in known.timers._deadlines.items()]
+    if isinstance(group, ClassicGroup):
+        found += [f"join phase {group._join_deadline_ms}, sync phase {group._sync_deadline_ms}"]
+    return ", ".join(sorted(found))
 
 
 def written(save: fx.SaveGroup | fx.SaveRecords) -> list[Record]:

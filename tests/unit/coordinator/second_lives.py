@@ -132,6 +132,13 @@ BOUNCED: Final[Sequence[Step]] = (
     300, join(L1, 40, instance_id="i1", new_member_id="m11", session_timeout_ms=50_000), NOT_SAVED,
     49_999, Tick(), 1, Tick(),
     VIEWS,
+    # A member alone joins again while it is to assign, with other protocols and times.
+    join(L2, 41, new_member_id="m12"), 3_000, Tick(),
+    CommitOffsets(42, "m12", NOW), 100, CommitOffsets(43, "m12", NOW, transactional=True),
+    join(L2, 44, "m12", protocols=ONLY_RANGE, rebalance_timeout_ms=2_500),
+    SyncGroup(45, "m12", NOW, assignments={"m12": b"F"}), SAVED,
+    join(L2, 46, "m12", protocols=ONLY_RANGE, rebalance_timeout_ms=3_500),
+    VIEWS,
 )  # fmt: skip
 
 RESTARTED: Final[Sequence[Step]] = (
