@@ -133,7 +133,7 @@ BOUNCED: Final[Sequence[Step]] = (
     49_999, Tick(), 1, Tick(),
     VIEWS,
     # A member alone joins again while it is to assign, with other protocols and times.
-    join(L2, 41, new_member_id="m12"), 3_000, Tick(),
+    join(L2, 41, new_member_id="m12"), 3_000, Tick(), 50,
     CommitOffsets(42, "m12", NOW), 100, CommitOffsets(43, "m12", NOW, transactional=True),
     join(L2, 44, "m12", protocols=ONLY_RANGE, rebalance_timeout_ms=2_500),
     SyncGroup(45, "m12", NOW, assignments={"m12": b"F"}), SAVED,
