@@ -17,7 +17,7 @@ from faust_assigner.service.client.registration import Retry
 from faust_assigner.service.client.router import Route, Router
 from faust_assigner.service.errors import NotFound, Replaced, WrongCaller, WrongPhase
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
-from faust_assigner.service.store.access import LOOK_S, Connections, EtcdAccess
+from faust_assigner.service.store.access import LOOK_S, RETIRED_S, Connections, EtcdAccess
 from tests.support.assigning.consumers import virtually
 from tests.support.certificates import Authority
 
@@ -296,6 +296,51 @@ async def test_changed_files_are_looked_for_every_two_seconds_and_by_tls_alone(
         assert len(looked) == looks
         assert len(connections._open) == 2
         await connections.close()
+
+
+async def test_files_are_looked_for_at_the_exact_time(tmp_path: Path) -> None:
+    """The time counts from the last look, not from the last call."""
+    now = [10.0]
+    access = EtcdAccess(endpoints=("h0:1",), ca=Authority(tmp_path).ca)
+    connections = Connections(access, clock=lambda: now[0])
+    looked: list[float] = []
+    connections._files = SimpleNamespace(changed=lambda: looked.append(now[0]))  # type: ignore[assignment]
+    for now[0] in (10.0, 11.875, 12.0, 13.875, 14.0, 17.0, 18.875, 19.0):
+        connections.of(0)
+    assert looked == [12.0, 14.0, 17.0, 19.0]
+    await connections.close()
+
+
+async def test_all_connections_retire_when_a_file_has_changed(tmp_path: Path) -> None:
+    """Each endpoint gets a new one at its next call; the end closes the retired ones, too."""
+    now = [10.0]
+    access = EtcdAccess(endpoints=("h0:1", "h1:1"), ca=Authority(tmp_path).ca)
+    connections = Connections(access, clock=lambda: now[0])
+    first = [connections.of(0), connections.of(1)]
+    closed: list[tuple[int, object]] = []
+    for number, channel in enumerate(first):
+        kept: Any = channel.close
+
+        async def close(grace: object = None, number: int = number, kept: Any = kept) -> None:
+            closed.append((number, grace))
+            if grace is None:
+                await kept()
+            else:
+                await asyncio.Event().wait()
+
+        channel.close = close  # type: ignore[method-assign]
+    pem = connections._pem
+    changed = pem._replace(authorities=(pem.authorities or b"") + b"\n")
+    connections._files = SimpleNamespace(changed=lambda: changed)  # type: ignore[assignment]
+    now[0] = 12.0
+    assert connections.of(1) is not first[1]
+    assert (connections._pem, list(connections._open)) == (changed, [1])
+    await asyncio.sleep(0)
+    assert closed == [(0, RETIRED_S), (1, RETIRED_S)]
+    assert set(connections._retired) == set(first)
+    await connections.close()
+    assert closed[2:] == [(0, None), (1, None)]
+    assert connections._open == {}
 
 
 @pytest.mark.parametrize(

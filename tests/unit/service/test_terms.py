@@ -203,6 +203,43 @@ def test_a_resignation_deletes_the_key_and_the_lease(fails: set[str]) -> None:
     virtually(story)
 
 
+@pytest.mark.parametrize("is_held", [True, False])
+def test_a_resignation_deletes_the_key_before_the_lease(is_held: bool) -> None:
+    """Without a valid lease there is nothing to delete: another instance may lead."""
+
+    async def story() -> None:
+        store = MemoryStore(clock=LoopClock())
+        told: list[object] = []
+        one = Instance(store, "n1", forever)
+        running = asyncio.create_task(one.election.run())
+        await asyncio.sleep(1.0)
+        term = one.election.term
+        assert term is not None
+        await ended(running)
+        assert one.election.term is term
+        commit, revoke = term.commit, term.lease.revoke
+
+        async def committing(*said: Any) -> TxnResult:
+            told.append(said)
+            assert one.election.term is None
+            return await commit(*said)
+
+        async def revoking() -> None:
+            told.append("revoked")
+            await revoke()
+
+        term.commit, term.lease.revoke = committing, revoking  # type: ignore[method-assign]
+        if not is_held:
+            term.lease.give_up()
+        await one.election.resign()
+        assert told == [([], [Delete(ALL.leader)]), "revoked"]
+        assert (store._leases, await leader(store), one.election.leads) == ({}, None, False)
+        await one.election.resign()
+        assert len(told) == 2
+
+    virtually(story)
+
+
 def test_a_leader_writes_only_under_its_key_and_its_lease() -> None:
     """The leader's own compare comes first; without a lease, no request is sent."""
 
