@@ -126,7 +126,8 @@ class Row:
     """An accepted line: the table's columns only, times as aware datetimes, missing values as None."""
 
     table: str
-    values: dict[str, Any]
+    #: A dict of the columns of ``table``.
+    values: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,7 @@ class Refusal:
 
 
 Problem: TypeAlias = str | None
-Check: TypeAlias = Callable[[Any], Any]
+Check: TypeAlias = Callable[[object], Any]
 
 
 class _WrongTypeError(ValueError):
@@ -166,7 +167,7 @@ def parse(line: bytes) -> Row | Refusal | None:
     return _to_row(found)
 
 
-def _to_row(found: dict[str, Any]) -> Row | Refusal:
+def _to_row(found: Mapping[str, object]) -> Row | Refusal:
     table = found.get("table")
     readers = _READERS.get(table) if isinstance(table, str) else None
     if readers is None or not isinstance(table, str):
@@ -192,7 +193,7 @@ def _to_row(found: dict[str, Any]) -> Row | Refusal:
     return Row(table, values)
 
 
-def _no_table(found: dict[str, Any]) -> str:
+def _no_table(found: Mapping[str, object]) -> str:
     if "table" not in found:
         return "names no table: column 'table' is missing"
     known = ", ".join(TABLES)
@@ -314,10 +315,10 @@ def _words_reader(words: tuple[str, ...]) -> Check:
 def _structs_reader(fields: tuple[Column, ...]) -> Check:
     readers = tuple((field.name, field.optional, _reader(field)) for field in fields)
 
-    def read_one(value: object) -> dict[str, Any]:
+    def read_one(value: object) -> dict[str, object]:
         if type(value) is not dict:
             raise _wrong(value, "struct")
-        struct: dict[str, Any] = {}
+        struct: dict[str, object] = {}
         for name, optional, read in readers:
             entry = value.get(name)
             if entry is None and not optional:
@@ -325,7 +326,7 @@ def _structs_reader(fields: tuple[Column, ...]) -> Check:
             struct[name] = None if entry is None else _inside(name, read, entry)
         return struct
 
-    def read(value: object) -> list[dict[str, Any]]:
+    def read(value: object) -> list[dict[str, object]]:
         if type(value) is not list:
             raise _wrong(value, STRUCTS)
         return [read_one(entry) for entry in value]
@@ -383,7 +384,7 @@ def decision_id(group_id: str, generation: int, member_ids: Iterable[str]) -> st
     return f"{generation}-{hashlib.sha256(said.encode('utf-8', 'replace')).hexdigest()[:16]}"
 
 
-def encode(table: str, row: Mapping[str, Any]) -> bytes:
+def encode(table: str, row: Mapping[str, object]) -> bytes:
     """Encode ``row`` as a line of the ledger with its newline; timestamp columns take seconds."""
     line: dict[str, Any] = {"table": table, **row}
     for name in _TIMES[table]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from faust_assigner.pipeline.rows import RecoveryRow
 
 #: The source of the state: the new owner's copy, or the changelog alone.
 _WARM, _COLD = frozenset({"standby", "local"}), frozenset({"replay", "snapshot"})
@@ -31,7 +34,7 @@ class Recoveries:
     origin: str = ""
 
     @classmethod
-    def of(cls, rows: Iterable[Mapping[str, Any]], group_id: str, origin: str) -> Recoveries:
+    def of(cls, rows: Iterable[RecoveryRow], group_id: str, origin: str) -> Recoveries:
         """Select a group's recoveries among the ledger's ``recovery`` rows."""
         return cls(
             known=tuple(

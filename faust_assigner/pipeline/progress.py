@@ -9,9 +9,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 from faust_assigner.pipeline.ledgers.refusals import Refused
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from rich.spinner import Spinner
 
 #: Seconds between two log lines without a terminal.
 EVERY_S = 60.0
@@ -59,7 +63,7 @@ class Progress:
             parts.append(f"Spark: {self.ui}")
         return ", ".join(parts)
 
-    def __rich__(self) -> Any:
+    def __rich__(self) -> Spinner:
         """The line with a spinner, for a terminal."""
         from rich.spinner import Spinner
         from rich.text import Text
@@ -67,7 +71,7 @@ class Progress:
         return Spinner("dots", Text(self.text()))
 
 
-def ui_of(spark: Any) -> str | None:
+def ui_of(spark: SparkSession) -> str | None:
     """The address of the session's page; None through Spark Connect and for a session without a page."""
     try:
         found: str | None = spark.sparkContext.uiWebUrl

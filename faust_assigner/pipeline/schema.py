@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -28,7 +28,7 @@ from faust_assigner.ledger import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 DATE = "date"
 LEADER_TOPIC = "__assignor-__leader"
@@ -147,7 +147,7 @@ def arrow_schema(table: tuple[Column, ...]) -> pa.Schema:
     return pa.schema([pa.field(column.name, _arrow_type(column)) for column in table])
 
 
-def _spark_type(column: Column) -> Any:
+def _spark_type(column: Column) -> DataType:
     from pyspark.sql import types as T  # noqa: N812 - the name everyone knows it by
 
     plain = {

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from faust_assigner.pipeline.shipping import ship
 
@@ -125,7 +125,7 @@ def release(spark: SparkSession) -> None:
         spark.stop()
 
 
-def _connected(builder: Any) -> SparkSession:
+def _connected(builder: SparkSession.Builder) -> SparkSession:
     """A session of a Spark Connect server; settings that only a start can change are the server's own."""
     spark: SparkSession = builder.getOrCreate()
     for name, value in SETTINGS.items():

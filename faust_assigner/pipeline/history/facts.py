@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from faust_assigner.pipeline.history.store import table_schema
+from faust_assigner.pipeline.rows import DecisionRow
 from faust_assigner.pipeline.schema import FACTS, LEDGER_TABLE
 
 #: Fact (a name in ``schema.FACTS``) -> its rows.
@@ -86,7 +87,7 @@ def _among(rows: pa.Table, keys: set[Key]) -> pa.Array:
 def _decisions(rows: pa.Table, echoes: pa.Table | None) -> pa.Table:
     """Each decision once; of different lines with one id the earliest is taken, then the smallest."""
     longest: dict[Key, float] = {}
-    best: dict[Key, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+    best: dict[Key, tuple[tuple[Any, ...], DecisionRow]] = {}
     for row in rows.to_pylist():
         row["config"] = dict(sorted(row["config"]))  # the order in the line decides nothing
         key = (row["group_id"], row["decision_id"])
@@ -116,7 +117,7 @@ def _longer(longest: dict[Key, float], key: Key, seconds: float | None) -> None:
         longest[key] = max(seconds, longest.get(key, 0.0))
 
 
-def _said(row: Mapping[str, Any]) -> tuple[Any, ...]:
+def _said(row: DecisionRow) -> tuple[Any, ...]:
     """The sort key of lines about one decision; its last item makes the order total."""
     return (
         row["ts"],

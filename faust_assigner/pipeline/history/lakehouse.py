@@ -17,7 +17,7 @@ import json
 import zlib
 from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.failure import last_words
@@ -216,7 +216,7 @@ class LakehouseTables:
         """Place -> table -> day -> the name of the day's file; empty if no table was published so far."""
         if not self._store.folder.exists(PUBLISHED):
             return {}
-        told: dict[str, Any] = json.loads(self._store.folder.read(PUBLISHED))
+        told: dict[str, dict[str, dict[str, str]]] = json.loads(self._store.folder.read(PUBLISHED))
         return told
 
     def _bring(self, table: str, stands: Mapping[str, str], wanted: Mapping[str, str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
@@ -56,7 +56,7 @@ def publish(store: Store, manifest: Manifest, options: HistoryOptions, refused: 
     return report
 
 
-def _written(store: Store) -> tuple[Any, ...] | None:
+def _written(store: Store) -> tuple[int, list[object]] | None:
     """The identity of the existing report; None if it is missing or unreadable."""
     try:
         return _identity(json.loads(store.folder.read("report.json")))
@@ -64,9 +64,11 @@ def _written(store: Store) -> tuple[Any, ...] | None:
         return None
 
 
-def _identity(told: Mapping[str, Any]) -> tuple[Any, ...]:
+def _identity(told: Mapping[str, Any]) -> tuple[int, list[object]]:
     """The generation, and each gate with its verdict: the age of the data grows without new lines."""
-    gates = [(gate["gate"], gate["limit"], gate["passed"]) for gate in told["quality"]["gates"]]
+    gates: list[object] = [
+        (gate["gate"], gate["limit"], gate["passed"]) for gate in told["quality"]["gates"]
+    ]
     return int(told["about"]["generation"]), gates
 
 
@@ -114,7 +116,7 @@ def _lost(store: Store, manifest: Manifest) -> int:
 
 
 def _newest_of_each_group(rows: Rows) -> Rows:
-    newest: dict[str, Any] = {}
+    newest: dict[str, date] = {}
     for row in rows:
         newest[row["group_id"]] = max(row["dt"], newest.get(row["group_id"], row["dt"]))
     return [row for row in rows if row["dt"] == newest[row["group_id"]]]
@@ -122,7 +124,7 @@ def _newest_of_each_group(rows: Rows) -> Rows:
 
 def _over_days(rows: Rows, keys: tuple[str, ...], first: str) -> Rows:
     """Merge rows of several days by ``keys``, sum their counts, and sort by ``first``."""
-    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    groups: dict[tuple[object, ...], list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         groups[tuple(row[key] for key in keys)].append(row)
     found = [
@@ -142,7 +144,7 @@ def _over_days(rows: Rows, keys: tuple[str, ...], first: str) -> Rows:
 
 def _slowest(rows: Rows) -> Rows:
     """Each partition with its longest recovery over all days, sorted by its duration, longest first."""
-    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    groups: dict[tuple[object, ...], list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         groups[row["group_id"], row["topic"], row["partition"]].append(row)
     found = []

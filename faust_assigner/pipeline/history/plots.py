@@ -11,7 +11,7 @@ import re
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 from faust_assigner.pipeline.history.answers import release_rows
@@ -19,6 +19,8 @@ from faust_assigner.pipeline.history.answers import release_rows
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from faust_assigner.pipeline.history.report import Report
 
 #: Inches: the page shows a picture of this width in its natural size, with text of 11 points.
 WIDTH, HEIGHT = 7.2, 3.1
@@ -45,7 +47,7 @@ COLOURS: Mapping[str, str] = {
 INK, SOFT, LINE, WARM, COLD, FAINT, AMBER, GREEN, VIOLET = COLOURS
 _OF_GROUPS = (WARM, GREEN, VIOLET, AMBER, COLD, SOFT)
 #: Without mathtext a ``$`` in a name is a character.
-_STYLE: dict[Any, Any] = {
+_STYLE: dict[str, object] = {
     "svg.fonttype": "none",
     "text.parse_math": False,
     "text.color": INK,
@@ -64,7 +66,7 @@ Tables = Mapping[str, Sequence[Mapping[str, Any]]]
 Rows = Sequence[Mapping[str, Any]]
 
 
-def draw(report: Any) -> dict[str, str]:
+def draw(report: Report) -> dict[str, str]:
     """Picture -> SVG; a picture without data is left out."""
     found = {}
     for name, (table, has_data, _) in _PICTURES.items():
@@ -169,7 +171,7 @@ def _lag(axes: Axes, rows: Rows) -> None:
 
 
 def _by_hour(
-    rows: Rows, column: str, merge: Callable[[Sequence[Any]], Any]
+    rows: Rows, column: str, merge: Callable[[Sequence[float]], float]
 ) -> dict[datetime, float]:
     hours: dict[datetime, list[float]] = defaultdict(list)
     for row in rows:
@@ -186,7 +188,7 @@ def _days_of(moments: Iterable[datetime]) -> list[float]:
 
 def _causes(axes: Axes, rows: Rows) -> None:
     """Stack each day's moved tasks by cause; a mark shows the cold moves."""
-    days: dict[Any, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    days: dict[date, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for row in rows:
         for name in ("tasks_gone", "tasks_balance", "tasks_new", "tasks_cold"):
             days[row["dt"]][name] += row[name]
@@ -398,17 +400,17 @@ def plain_count(value: float, _: object = None) -> str:
     return f"{value:g}"
 
 
-def _has(column: str) -> Callable[[Mapping[str, Any]], bool]:
+def _has(column: str) -> Callable[[Mapping[str, object]], bool]:
     return lambda row: row[column] is not None
 
 
-def _moves(row: Mapping[str, Any]) -> bool:
+def _moves(row: Mapping[str, object]) -> bool:
     return bool(row["tasks_gone"] or row["tasks_balance"] or row["tasks_new"])
 
 
 #: Picture -> (its table, whether a row has data for it, its painter).
 _PICTURES: Mapping[
-    str, tuple[str, Callable[[Mapping[str, Any]], bool], Callable[[Axes, Rows], None]]
+    str, tuple[str, Callable[[Mapping[str, object]], bool], Callable[[Axes, Rows], None]]
 ] = {
     "members": ("rebalances", _has("members"), _members),
     "standstill": ("timeline", _has("standstill_s"), _standstill),

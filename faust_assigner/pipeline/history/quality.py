@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow.compute as pc
 
 from faust_assigner.errors import FaustAssignerError
 from faust_assigner.pipeline.history.store import Manifest, Store
 from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
+
+if TYPE_CHECKING:
+    from faust_assigner.pipeline.history.report import Rows
 
 #: Lines of a worker whose clock is ahead by more than this do not count as the newest line.
 CLOCK_SKEW = timedelta(hours=1)
@@ -60,7 +63,7 @@ class Quality:
     #: Topic partitions in the newest decision of each group, and of them those with a sample that day.
     partitions_owned: int
     partitions_sampled: int
-    gates: tuple[Mapping[str, Any], ...] = ()
+    gates: tuple[Mapping[str, object], ...] = ()
 
     @property
     def today(self) -> date:
@@ -119,7 +122,7 @@ def say(gate: Mapping[str, object]) -> str:
 def quality_of(
     store: Store,
     manifest: Manifest,
-    tables: Mapping[str, Any],
+    tables: Mapping[str, Rows],
     lost: int,
     refused: Refused,
     wanted: tuple[Gates, Tolerance],
@@ -179,7 +182,7 @@ def _verdicts(
     return found
 
 
-def _verdict(gate: str, limit: str, found: str, passed: bool) -> dict[str, Any]:
+def _verdict(gate: str, limit: str, found: str, passed: bool) -> dict[str, object]:
     return {"gate": gate, "limit": limit, "found": found, "passed": passed}
 
 
@@ -197,7 +200,7 @@ def _newest_line(store: Store, manifest: Manifest, now: datetime) -> datetime | 
     return None
 
 
-def _sampled(tables: Mapping[str, Any]) -> tuple[int, int]:
+def _sampled(tables: Mapping[str, Rows]) -> tuple[int, int]:
     """The number of owned topic partitions, and of them those with a sample on the newest sampled day."""
     owned = sum(row["active_partitions"] for row in tables["owners"])
     newest: dict[str, date] = {}

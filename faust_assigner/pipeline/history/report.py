@@ -157,7 +157,7 @@ class Report:
 
     def to_json(self) -> bytes:
         """The content of report.json: the rows of each table in ``REPORTED``; times are ISO 8601."""
-        tables: dict[str, Any] = {
+        tables: dict[str, object] = {
             name: [_plain(row) for row in self.tables[name]] for name in REPORTED
         }
         about = _plain({**asdict(self.about), "generation": self.generation})
@@ -200,7 +200,7 @@ def installed_version() -> str:
         return "(not installed)"
 
 
-def rebalance_row(outcome: Mapping[str, Any]) -> dict[str, Any]:
+def rebalance_row(outcome: Mapping[str, Any]) -> dict[str, object]:
     """Convert a row of the table ``rebalances`` to the page's columns."""
     moved, orphaned = outcome["tasks_moved"], outcome["tasks_orphaned"]
     causes = [
@@ -227,7 +227,7 @@ def rebalance_row(outcome: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def owner_row(group: Current, member: Member) -> dict[str, Any]:
+def owner_row(group: Current, member: Member) -> dict[str, object]:
     """The partitions of ``member`` in ``group``: a row of the table ``owners`` without group and decision."""
     mine = {
         topic: numbers for topic, numbers in member.actives.items() if not is_leader_topic(topic)
@@ -250,7 +250,7 @@ def owner_row(group: Current, member: Member) -> dict[str, Any]:
     }
 
 
-def owner_shown(row: Mapping[str, Any]) -> dict[str, Any]:
+def owner_shown(row: Mapping[str, object]) -> dict[str, object]:
     """Convert a row of the table ``owners`` to the page's columns."""
     return {
         "group": row["group_id"],
@@ -273,7 +273,7 @@ def _spans(numbers: Iterable[int]) -> str:
     return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in found)
 
 
-def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(row: Mapping[str, object]) -> dict[str, object]:
     return {
         key: value.isoformat() if isinstance(value, date) else value for key, value in row.items()
     }
@@ -310,7 +310,7 @@ def to_html(report: Report, plots: Mapping[str, str], *, title: str) -> bytes:
     )
 
 
-def _grid(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _grid(rows: Sequence[Mapping[str, object]]) -> dict[str, object]:
     """Rows as a table of the page: its columns, whether each holds numbers, its values."""
     columns = list(rows[0]) if rows else []
     numeric = [
@@ -325,7 +325,7 @@ def _grid(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _section(name: str, report: Report) -> dict[str, Any]:
+def _section(name: str, report: Report) -> dict[str, object]:
     rows = report.tables.get(name, ())
     shown = [_SHOWN.get(name, dict)(row) for row in _worst_first(name, rows)[: _rows_shown(name)]]
     return {
@@ -342,7 +342,7 @@ def _rows_shown(name: str) -> int:
     return MEMBERS_SHOWN if name == "owners" else ROWS_SHOWN
 
 
-_SHOWN: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+_SHOWN: Mapping[str, Callable[[Mapping[str, Any]], dict[str, object]]] = {
     "rebalances": rebalance_row,
     "owners": owner_shown,
 }

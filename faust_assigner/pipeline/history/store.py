@@ -66,7 +66,7 @@ class Manifest:
     #: The number of refused lines, including lines beyond the limit of ``quarantine``.
     refused: int = 0
     #: The position up to which ``--stream`` read each file and topic.
-    sources: Mapping[str, Any] = field(default_factory=dict)
+    sources: Mapping[str, object] = field(default_factory=dict)
     format: int = FORMAT_VERSION
     #: The ``DERIVED`` of the stored daily tables; manifests without this field are of version 1.
     derived: int = 1
@@ -157,7 +157,7 @@ class Store:
         days: Mapping[str, Day | None],
         *,
         refused: tuple[pa.Table, int],
-        sources: Mapping[str, Any],
+        sources: Mapping[str, object],
     ) -> Manifest:
         """Replace the entries of ``before`` by ``days`` (None: the day is empty now).
 

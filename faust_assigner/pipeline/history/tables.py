@@ -20,13 +20,14 @@ from faust_assigner.pipeline.history.report import Rows, owner_row
 from faust_assigner.pipeline.history.store import table_schema
 from faust_assigner.pipeline.history.timeline import seconds, standstills, timeline
 from faust_assigner.pipeline.ledgers.current import current_of
+from faust_assigner.pipeline.rows import DecisionRow, MoveRow, PlacementRow, RecoveryRow
 from faust_assigner.pipeline.schema import DAILY, HISTORY_KEYS, is_leader_topic
 
 _MOST = 2**63 - 1
 _WIDE = pa.decimal128(38, 0)
 #: A decision and its effects: the columns of the table ``rebalances``.
 Outcome: TypeAlias = dict[str, Any]
-Placed: TypeAlias = Sequence[Mapping[str, Any]]
+Placed: TypeAlias = Sequence[PlacementRow]
 
 
 def tables_of(facts: Facts) -> dict[str, pa.Table]:
@@ -34,11 +35,11 @@ def tables_of(facts: Facts) -> dict[str, pa.Table]:
 
     Cost: about 3 microseconds per placement, and the placements of one decision in memory at a time.
     """
-    rows: dict[str, list[Mapping[str, Any]]] = {name: [] for name in DAILY if name != "skew"}
+    rows: dict[str, list[Mapping[str, object]]] = {name: [] for name in DAILY if name != "skew"}
     outcomes: list[Outcome] = []
-    moves: list[dict[str, Any]] = []
+    moves: list[MoveRow] = []
     names: dict[tuple[str, str], str] = {}
-    newest: dict[str, tuple[Mapping[str, Any], Placed]] = {}
+    newest: dict[str, tuple[DecisionRow, Placed]] = {}
     for decision, placed in _with_placements(facts):
         actives = [row for row in placed if row["role"] == "active"]
         outcome = outcome_of(decision, actives)
@@ -74,7 +75,7 @@ def _table(name: str, rows: Rows) -> pa.Table:
     return pa.Table.from_pylist(ordered, schema=table_schema(name))
 
 
-def _with_placements(facts: Facts) -> Iterator[tuple[Mapping[str, Any], Placed]]:
+def _with_placements(facts: Facts) -> Iterator[tuple[DecisionRow, Placed]]:
     """Each decision with its placements, in the stored order; placements are stored by decision."""
     placements = facts["placements"]
     spans: dict[tuple[str, str], tuple[int, int]] = {}
@@ -89,7 +90,7 @@ def _with_placements(facts: Facts) -> Iterator[tuple[Mapping[str, Any], Placed]]
         yield decision, placements.slice(start, end - start).to_pylist()
 
 
-def outcome_of(decision: Mapping[str, Any], placed: Placed) -> Outcome:
+def outcome_of(decision: DecisionRow, placed: Placed) -> Outcome:
     """The effects of ``decision``, computed from its active placements.
 
     ``spread`` is the highest minus the lowest number of placements on a member; ``idle`` counts the members
@@ -122,7 +123,7 @@ def outcome_of(decision: Mapping[str, Any], placed: Placed) -> Outcome:
     }
 
 
-def _tasks(placed: Placed) -> Callable[[Iterable[Mapping[str, Any]]], set[tuple[int, int]]]:
+def _tasks(placed: Placed) -> Callable[[Iterable[PlacementRow]], set[tuple[int, int]]]:
     """Return a function from placements to their tasks: topics of one partition count move together."""
     last: dict[str, int] = {}
     for row in placed:
@@ -132,7 +133,7 @@ def _tasks(placed: Placed) -> Callable[[Iterable[Mapping[str, Any]]], set[tuple[
     }
 
 
-def cause_of(row: Mapping[str, Any], members: Collection[str]) -> str:
+def cause_of(row: PlacementRow, members: Collection[str]) -> str:
     """The cause of a moved placement: the previous owner is a member, is gone, or did not exist."""
     before = row["prev_member_id"]
     if before in members:
@@ -140,11 +141,11 @@ def cause_of(row: Mapping[str, Any], members: Collection[str]) -> str:
     return "owner gone" if before is not None else "no owner before"
 
 
-def tasks_by_cause(decision: Mapping[str, Any], placed: Placed) -> dict[str, int]:
+def tasks_by_cause(decision: DecisionRow, placed: Placed) -> dict[str, int]:
     """The numbers of moved tasks by cause; a task whose topics have several causes counts for each."""
     members = {member["member_id"] for member in decision["members"]}
     tasks = _tasks(placed)
-    rows: dict[str, list[Mapping[str, Any]]] = {
+    rows: dict[str, list[PlacementRow]] = {
         "owner gone": [],
         "balance": [],
         "no owner before": [],
@@ -156,7 +157,7 @@ def tasks_by_cause(decision: Mapping[str, Any], placed: Placed) -> dict[str, int
     return {name: len(tasks(mine)) for name, mine in zip(names, rows.values(), strict=True)}
 
 
-def _moves(decision: Mapping[str, Any], placed: Placed) -> Iterator[dict[str, Any]]:
+def _moves(decision: DecisionRow, placed: Placed) -> Iterator[MoveRow]:
     """One row per moved active partition, with the cause of the move."""
     members = {member["member_id"] for member in decision["members"]}
     for row in placed:
@@ -164,7 +165,7 @@ def _moves(decision: Mapping[str, Any], placed: Placed) -> Iterator[dict[str, An
             yield {**row, "ts": decision["ts"], "cause": cause_of(row, members)}
 
 
-def _owners(decision: Mapping[str, Any], placed: Placed) -> Iterator[dict[str, Any]]:
+def _owners(decision: DecisionRow, placed: Placed) -> Iterator[dict[str, object]]:
     group = current_of(decision, placed)
     for member in group.members:
         yield {
@@ -174,15 +175,19 @@ def _owners(decision: Mapping[str, Any], placed: Placed) -> Iterator[dict[str, A
         }
 
 
-def _by(outcomes: Sequence[Outcome], names: tuple[str, ...], row: Any) -> Rows:
+def _by(
+    outcomes: Sequence[Outcome],
+    names: tuple[str, ...],
+    row: Callable[[Sequence[Outcome]], dict[str, object]],
+) -> list[dict[str, object]]:
     heads = ("group_id", *names)
-    groups: dict[tuple[Any, ...], list[Outcome]] = defaultdict(list)
+    groups: dict[tuple[object, ...], list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
         groups[tuple(outcome[name] for name in heads)].append(outcome)
     return [{**dict(zip(heads, key, strict=True)), **row(mine)} for key, mine in groups.items()]
 
 
-def _movement(mine: Sequence[Outcome]) -> dict[str, Any]:
+def _movement(mine: Sequence[Outcome]) -> dict[str, object]:
     return {
         "decisions": len(mine),
         **{
@@ -192,7 +197,7 @@ def _movement(mine: Sequence[Outcome]) -> dict[str, Any]:
     }
 
 
-def _balance(mine: Sequence[Outcome]) -> dict[str, Any]:
+def _balance(mine: Sequence[Outcome]) -> dict[str, object]:
     """Spread and idle members; while warm-ups run, a new member is idle on purpose and does not count."""
     settled = [each for each in mine if not each["warming"]]
     spreads = [each["spread"] for each in settled]
@@ -204,12 +209,12 @@ def _balance(mine: Sequence[Outcome]) -> dict[str, Any]:
     }
 
 
-def _deploy(mine: Sequence[Outcome]) -> dict[str, Any]:
+def _deploy(mine: Sequence[Outcome]) -> dict[str, object]:
     return {"first": min(each["ts"] for each in mine), **_movement(mine)}
 
 
-def _recovery(recovered: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+def _recovery(recovered: Iterable[RecoveryRow]) -> Iterator[dict[str, object]]:
+    groups: dict[tuple[str, str], list[RecoveryRow]] = defaultdict(list)
     for row in recovered:
         groups[row["group_id"], row["source"]].append(row)
     for (group, source), mine in groups.items():
@@ -225,8 +230,8 @@ def _recovery(recovered: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]
         }
 
 
-def _slowest(recovered: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    groups: dict[tuple[str, str, int], list[Mapping[str, Any]]] = defaultdict(list)
+def _slowest(recovered: Iterable[RecoveryRow]) -> Iterator[dict[str, object]]:
+    groups: dict[tuple[str, str, int], list[RecoveryRow]] = defaultdict(list)
     for row in recovered:
         groups[row["group_id"], row["topic"], row["partition"]].append(row)
     for (group, topic, partition), mine in groups.items():
@@ -270,7 +275,7 @@ def _skew(samples: pa.Table) -> pa.Table:
     return _table("skew", rows)
 
 
-def with_day(rows: pa.Table, day: str) -> list[dict[str, Any]]:
+def with_day(rows: pa.Table, day: str) -> list[dict[str, object]]:
     """A day's rows as dicts, with ``dt`` after ``group_id``."""
     moment = date.fromisoformat(day)
     return [{"group_id": row["group_id"], "dt": moment, **row} for row in rows.to_pylist()]

@@ -14,14 +14,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from faust_assigner.pipeline.rows import MoveRow, RecoveryRow
+
 #: The number of a day's longest standstills, per group, in the table ``standstills``.
 STANDSTILLS_KEPT = 20
 _CAUSES = ("tasks_gone", "tasks_balance", "tasks_new", "tasks_cold")
 _MOST = 2**63 - 1
-Rows = Sequence[Mapping[str, Any]]
+Outcomes = Sequence[Mapping[str, Any]]
 
 
-def timeline(outcomes: Rows, recovered: Rows, samples: pa.Table) -> Iterator[dict[str, Any]]:
+def timeline(
+    outcomes: Outcomes, recovered: Iterable[RecoveryRow], samples: pa.Table
+) -> Iterator[dict[str, object]]:
     """One row per group and hour with a decision, a recovery or a sample.
 
     ``members``: after the hour's last decision; ``standstill_s``: the longest; ``lag_max``: the highest lag
@@ -54,10 +58,9 @@ def _hour(moment: datetime) -> datetime:
     return moment.replace(minute=0, second=0, microsecond=0)
 
 
-def seconds(recovery: Mapping[str, Any]) -> float:
+def seconds(recovery: RecoveryRow) -> float:
     """The duration of a recovery."""
-    took: float = (recovery["ended"] - recovery["started"]).total_seconds()
-    return took
+    return (recovery["ended"] - recovery["started"]).total_seconds()
 
 
 def _lags(samples: pa.Table) -> Iterator[tuple[str, datetime, list[int]]]:
@@ -82,11 +85,11 @@ def _lags(samples: pa.Table) -> Iterator[tuple[str, datetime, list[int]]]:
 
 
 def standstills(
-    recovered: Iterable[Mapping[str, Any]],
-    outcomes: Rows,
-    moves: Rows,
+    recovered: Iterable[RecoveryRow],
+    outcomes: Outcomes,
+    moves: Iterable[MoveRow],
     names: Mapping[tuple[str, str], str],
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[dict[str, object]]:
     """The longest recoveries of each group, each with its decision's trigger and its move's cause.
 
     ``names``: (group, member id) -> instance id, for the column ``member``. Trigger and cause are None for a
@@ -94,7 +97,7 @@ def standstills(
     """
     triggers = {(row["group_id"], row["decision_id"]): row["trigger"] for row in outcomes}
     causes = {_place(row): row["cause"] for row in moves}
-    groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    groups: dict[str, list[RecoveryRow]] = defaultdict(list)
     for row in recovered:
         groups[row["group_id"]].append(row)
     for mine in groups.values():
@@ -108,5 +111,5 @@ def standstills(
             yield {**row, **told, "member": name}
 
 
-def _place(row: Mapping[str, Any]) -> tuple[str, str, str, int]:
+def _place(row: RecoveryRow | MoveRow) -> tuple[str, str, str, int]:
     return row["group_id"], row["decision_id"], row["topic"], row["partition"]

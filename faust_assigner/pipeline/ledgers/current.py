@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from faust_assigner.ledger import WEIGHTLESS, Row
 from faust_assigner.model import Member
+from faust_assigner.pipeline.rows import DecisionRow, PlacementRow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,14 +39,14 @@ def current_here(rows: Sequence[Row], count: int = 1) -> list[Current]:
 
     Of two lines of one decision the later line counts.
     """
-    told: dict[Key, Mapping[str, Any]] = {}
+    told: dict[Key, DecisionRow] = {}
     for row in rows:
         if row.table == "decision":
             key = _key(row.values)
             if key not in told or row.values["ts"] > told[key]["ts"]:
                 told[key] = row.values
     newest = _newest(told.values(), count)
-    placed: dict[Key, list[Mapping[str, Any]]] = {_key(decision): [] for decision in newest}
+    placed: dict[Key, list[PlacementRow]] = {_key(decision): [] for decision in newest}
     for row in rows:
         if row.table == "assignment" and _key(row.values) in placed:
             placed[_key(row.values)].append(row.values)
@@ -74,7 +75,7 @@ def current_on_spark(parsed: DataFrame, count: int = 1) -> list[Current]:
         "left_semi",
     )
     columns = ("group_id", "decision_id", "topic", "partition", "role", "member_id")
-    mine: dict[Key, list[Mapping[str, Any]]] = {}
+    mine: dict[Key, list[PlacementRow]] = {}
     for row in placed.select(*columns).collect():  # a repeated row changes no state
         mine.setdefault((row.group_id, row.decision_id), []).append(row.asDict())
     # A timestamp would arrive without a zone, in the driver's local time.
@@ -82,19 +83,19 @@ def current_on_spark(parsed: DataFrame, count: int = 1) -> list[Current]:
         "group_id", "decision_id", "config", "members", F.unix_micros("ts").alias("at")
     )
     decisions = [
-        {**row.asDict(recursive=True), "ts": EPOCH + timedelta(microseconds=row.at)}
+        row.asDict(recursive=True) | {"ts": EPOCH + timedelta(microseconds=row.at)}
         for row in told.collect()
     ]
     return [current_of(each, mine.get(_key(each), [])) for each in _newest(decisions, count)]
 
 
-def _key(row: Mapping[str, Any]) -> Key:
+def _key(row: DecisionRow | PlacementRow) -> Key:
     return row["group_id"], row["decision_id"]
 
 
-def _newest(decisions: Iterable[Mapping[str, Any]], count: int) -> list[Mapping[str, Any]]:
+def _newest(decisions: Iterable[DecisionRow], count: int) -> list[DecisionRow]:
     """The ``count`` newest decisions of each group, newest first, in the order of the groups."""
-    groups: dict[str, list[Mapping[str, Any]]] = {}
+    groups: dict[str, list[DecisionRow]] = {}
     for decision in decisions:
         groups.setdefault(decision["group_id"], []).append(decision)
     return [
@@ -106,7 +107,7 @@ def _newest(decisions: Iterable[Mapping[str, Any]], count: int) -> list[Mapping[
     ]
 
 
-def current_of(decision: Mapping[str, Any], placed: Iterable[Mapping[str, Any]]) -> Current:
+def current_of(decision: DecisionRow, placed: Iterable[PlacementRow]) -> Current:
     """A group's state after ``decision``; its members claim their actives and standbys in ``placed``."""
     claims: dict[str, dict[str, dict[str, set[int]]]] = {}
     partitions: dict[str, int] = {}

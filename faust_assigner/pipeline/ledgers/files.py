@@ -17,12 +17,15 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import fsspec
 
 from faust_assigner.errors import FaustAssignerError
 from faust_assigner.ledger import MAX_LINE_BYTES
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
 
 LEDGER_NAME = re.compile(r"\.jsonl(\.[0-9]+)?(\.(gz|bz2|xz))?$")
 #: Ledgers in an unsupported compression; an error, since figures without their lines would be incomplete.
@@ -70,7 +73,7 @@ class Chunk:
     inode: int = field(default=0, compare=False)
 
 
-def file_system(url: str) -> tuple[Any, str]:
+def file_system(url: str) -> tuple[AbstractFileSystem, str]:
     """The fsspec file system of ``url`` and the path on it; Hadoop's ``s3a`` is fsspec's ``s3``."""
     return fsspec.core.url_to_fs(re.sub(r"^s3[an]://", "s3://", url))  # type: ignore[no-any-return]
 
@@ -109,7 +112,7 @@ def find_files(paths: Sequence[str]) -> list[LedgerFile]:
     return sorted(found.values())
 
 
-def _entries(fs: Any, inside: str, path: str) -> Iterator[dict[str, Any]]:
+def _entries(fs: AbstractFileSystem, inside: str, path: str) -> Iterator[dict[str, Any]]:
     try:
         if fs.isdir(inside):
             yield from _folder(fs, inside)
@@ -125,29 +128,29 @@ def _entries(fs: Any, inside: str, path: str) -> Iterator[dict[str, Any]]:
         raise LedgerPathError(f"cannot read ledger {path}: {error}") from error
 
 
-def _folder(fs: Any, inside: str) -> Iterator[dict[str, Any]]:
+def _folder(fs: AbstractFileSystem, inside: str) -> Iterator[dict[str, Any]]:
     for entry in fs.find(inside, detail=True).values():
         if LEDGER_NAME.search(entry["name"]) or _PACKED_OTHERWISE.search(entry["name"]):
             yield entry
 
 
-def _describe(fs: Any, entry: dict[str, Any]) -> LedgerFile:
+def _describe(fs: AbstractFileSystem, entry: dict[str, Any]) -> LedgerFile:
     changed = entry.get("mtime", entry.get("LastModified", entry.get("last_modified", "")))
     return LedgerFile(
         _name(fs, entry["name"]), int(entry["size"] or 0), str(changed), int(entry.get("ino", 0))
     )
 
 
-def is_local(fs: Any) -> bool:
+def is_local(fs: AbstractFileSystem) -> bool:
     """Whether an fsspec file system is the local one."""
     return "file" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol)
 
 
-def _name(fs: Any, path: str) -> str:
+def _name(fs: AbstractFileSystem, path: str) -> str:
     return os.path.abspath(path) if is_local(fs) else str(fs.unstrip_protocol(path))
 
 
-def _identity(fs: Any, name: str) -> str:
+def _identity(fs: AbstractFileSystem, name: str) -> str:
     """The identity of a file: a link and its target have the same identity and are read once."""
     return os.path.realpath(name) if is_local(fs) else name
 
@@ -226,7 +229,7 @@ def _open_listed(chunk: Chunk) -> IO[bytes]:
     raise LedgerDamaged(chunk.start, "not read: the file was removed after it was listed")
 
 
-def _read_packed(fs: Any, inside: str) -> Iterator[tuple[int, bytes]]:
+def _read_packed(fs: AbstractFileSystem, inside: str) -> Iterator[tuple[int, bytes]]:
     position = 0
     try:
         with fs.open(inside, "rb", compression="infer") as stream:

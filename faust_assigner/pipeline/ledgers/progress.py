@@ -53,7 +53,7 @@ class Progress:
     inode: int = 0
     lines: int = 0
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The fields as plain values."""
         return {name: getattr(self, name) for name in self.__slots__}
 
@@ -75,7 +75,7 @@ class Visit:
     chunks: list[Chunk] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     files: dict[str, Progress] = field(default_factory=dict)
-    topics: dict[str, Any] = field(default_factory=dict)
+    topics: dict[str, dict[str, int]] = field(default_factory=dict)
     #: Lines of each file before the first byte that is read.
     lines_before: dict[str, int] = field(default_factory=dict)
 
@@ -83,7 +83,7 @@ class Visit:
         """Whether the visit reads any bytes or offsets."""
         return bool(self.chunks or self.spans)
 
-    def state(self, lines: Mapping[str, int]) -> dict[str, Any]:
+    def state(self, lines: Mapping[str, int]) -> dict[str, object]:
         """The state after the visit; ``lines``: file -> lines found, including an unfinished line."""
         files = {}
         for name, progress in sorted(self.files.items()):
@@ -176,7 +176,10 @@ def _continued(
 
 
 def _topic(
-    visit: Visit, source: TopicSource, known: Mapping[str, Any], since: datetime | None = None
+    visit: Visit,
+    source: TopicSource,
+    known: Mapping[str, dict[str, int]],
+    since: datetime | None = None,
 ) -> None:
     """Add the unread offsets of a topic, identified by its id if the broker has ids, else by its name.
 
@@ -185,7 +188,7 @@ def _topic(
     """
     log = topic_now(source)
     name = source.topic if log.topic_id is None else f"{source.topic}:{log.topic_id}"
-    before: dict[str, int] = known.get(name, {})
+    before = known.get(name, {})
     ends = {str(number): extent.end for number, extent in log.extents.items()}
     if log.topic_id is None and any(end < before.get(number, 0) for number, end in ends.items()):
         before = {}  # the topic was recreated on a broker without topic ids

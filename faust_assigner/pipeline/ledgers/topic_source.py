@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aiokafka import TopicPartition
 
@@ -26,6 +26,7 @@ from faust_assigner.snapshots.changelog import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from aiokafka import AIOKafkaConsumer, ConsumerRecord
 
 #: The columns of a message: the topic's partition as a URL, the offset, the value.
 MESSAGE = ("file", "pos", "value")
@@ -100,7 +101,7 @@ async def read_lines_of(
         for number, extent in found.items()
     }
 
-    def sink(tp: TopicPartition, records: Sequence[Any], _: int) -> None:
+    def sink(tp: TopicPartition, records: Sequence[ConsumerRecord[bytes, bytes]], _: int) -> None:
         for record in records:
             if record.value:
                 take(tp.partition, record.offset, record.value)
@@ -185,7 +186,7 @@ def read_span(
             runner.run(consumer.stop())
 
 
-def _consumer(source: TopicSource) -> Any:
+def _consumer(source: TopicSource) -> AIOKafkaConsumer:
     from aiokafka import AIOKafkaConsumer
 
     return AIOKafkaConsumer(
@@ -197,7 +198,9 @@ def _consumer(source: TopicSource) -> Any:
     )
 
 
-async def _open(source: TopicSource, partition: int, start: int) -> tuple[Any, Any]:
+async def _open(
+    source: TopicSource, partition: int, start: int
+) -> tuple[AIOKafkaConsumer, TopicPartition]:
     from aiokafka import TopicPartition
 
     consumer, tp = _consumer(source), TopicPartition(source.topic, partition)
@@ -207,7 +210,9 @@ async def _open(source: TopicSource, partition: int, start: int) -> tuple[Any, A
     return consumer, tp
 
 
-async def _fetch(consumer: Any, tp: Any, end: int) -> tuple[list[Any], int]:
+async def _fetch(
+    consumer: AIOKafkaConsumer, tp: TopicPartition, end: int
+) -> tuple[list[ConsumerRecord[bytes, bytes]], int]:
     """(records before ``end``, position after them); control records only advance the position."""
     before = await consumer.position(tp)
     deadline = asyncio.get_running_loop().time() + STALL_S
@@ -221,7 +226,9 @@ async def _fetch(consumer: Any, tp: Any, end: int) -> tuple[list[Any], int]:
             raise TimeoutError(f"{tp.topic}/{tp.partition} stands at {position}, its end is {end}")
 
 
-def _to_arrow(url: str, tp: Any, records: Sequence[Any]) -> pa.RecordBatch:
+def _to_arrow(
+    url: str, tp: TopicPartition, records: Sequence[ConsumerRecord[bytes, bytes]]
+) -> pa.RecordBatch:
     import pyarrow as pa
 
     arrays = [

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from faust_assigner.pipeline.console import show
+from faust_assigner.pipeline.simulate.events import EventRow
 from faust_assigner.pipeline.simulate.run import REPLAYED
 from faust_assigner.pipeline.simulate.settings import ALL_FLEETS, STOPPED
 
@@ -95,7 +96,7 @@ def _show_settings(lines: Sequence[Mapping[str, Any]]) -> None:
     )
 
 
-def _show_events(events: Sequence[Mapping[str, Any]]) -> None:
+def _show_events(events: Sequence[EventRow]) -> None:
     """Print predicted / recorded figures of the recorded rebalances: those that differ most."""
     ordered = sorted(events, key=lambda row: (-_missed(row), row["ts"]))[:EVENTS_PRINTED]
     exact = sum(_missed(row) == 0 for row in events)
@@ -116,7 +117,7 @@ def _show_events(events: Sequence[Mapping[str, Any]]) -> None:
     )
 
 
-def _missed(row: Mapping[str, Any]) -> int:
+def _missed(row: EventRow) -> int:
     """The difference between predicted and recorded moves, warm and cold."""
     return sum(
         abs(row["predicted"][name] - row["recorded"][name]) for name in ("moved", "cold_moves")
@@ -267,6 +268,6 @@ def _within(value: float | None, interval: Sequence[float] | None, *, digits: in
     )
 
 
-def _predicted(replay: Mapping[str, Any] | None, name: str) -> str:
+def _predicted(replay: Mapping[str, Mapping[str, int]] | None, name: str) -> str:
     """``predicted / recorded``; empty without a replayed ledger."""
     return f"{replay['predicted'][name]} / {replay['recorded'][name]}" if replay else ""

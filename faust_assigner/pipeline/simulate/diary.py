@@ -15,8 +15,8 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from faust_assigner.pipeline.rows import DecisionRow, MemberRow
 from faust_assigner.simulation.fleet import Event, Kind, Worker
 
 RETURN_S = 300.0
@@ -47,7 +47,7 @@ class Diary:
     last sample before the next decision.
     """
 
-    decisions: Sequence[Mapping[str, Any]]
+    decisions: Sequence[DecisionRow]
     last_seen: LastSeen = field(default_factory=dict)
     workers: dict[str, Worker] = field(default_factory=dict)
     start: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class Diary:
         for number, decision in enumerate(self.decisions):
             at = (decision["ts"] - first) / dt.timedelta(seconds=1)
             now = {member["member_id"]: member for member in decision["members"]}
-            back = {member["instance_id"] for member in now.values() if member.get("instance_id")}
+            back = {name for member in now.values() if (name := member.get("instance_id"))}
             static |= back
             for gone in sorted(set(here) - set(now)):
                 worker = here.pop(gone)
@@ -103,9 +103,7 @@ class Diary:
             session_s and silence[member_id] >= enough and others and min(others) < enough / 2
         )
 
-    def _arrives(
-        self, member: Mapping[str, Any], at: float, *, is_start: bool, still: set[str]
-    ) -> str:
+    def _arrives(self, member: MemberRow, at: float, *, is_start: bool, still: set[str]) -> str:
         rack, name = member["rack"], member.get("instance_id") or member["member_id"]
         if name in still:
             return str(name)
@@ -127,7 +125,7 @@ class Diary:
             self.joins.append(Event(at, Kind.JOIN, name))
         return str(name)
 
-    def _is_back(self, absence: _Absence, member: Mapping[str, Any], name: str, at: float) -> bool:
+    def _is_back(self, absence: _Absence, member: MemberRow, name: str, at: float) -> bool:
         if member.get("instance_id"):
             return absence.worker == name
         return at - absence.at_s <= RETURN_S and (

@@ -9,9 +9,10 @@ from __future__ import annotations
 import bisect
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TypedDict
 
 from faust_assigner.errors import ConfigError
+from faust_assigner.pipeline.rows import DecisionRow
 from faust_assigner.pipeline.simulate.policies import arms, load
 from faust_assigner.pipeline.simulate.recorded import Facts, Week
 from faust_assigner.pipeline.simulate.run import Run
@@ -19,7 +20,20 @@ from faust_assigner.simulation.fleet import Arm
 from faust_assigner.simulation.simulator import Rebalance, simulate
 
 
-def event_rows(run: Run, facts: Facts, policy: str) -> list[dict[str, Any]]:
+class EventRow(TypedDict):
+    """A recorded rebalance: the predicted and the recorded numbers of rebalances, moves and cold moves."""
+
+    group_id: str
+    decision_id: str
+    ts: str
+    trigger: str
+    policy: str
+    standbys: int
+    predicted: dict[str, int]
+    recorded: dict[str, int]
+
+
+def event_rows(run: Run, facts: Facts, policy: str) -> list[EventRow]:
     """One row per recorded rebalance after each group's first decision, in order of group and time.
 
     ``policy`` is played with the recorded standbys, and with static members if the recorded members were
@@ -36,7 +50,7 @@ def event_rows(run: Run, facts: Facts, policy: str) -> list[dict[str, Any]]:
     return found
 
 
-def recorded_arm(decisions: Sequence[Mapping[str, Any]], policy: str) -> Arm:
+def recorded_arm(decisions: Sequence[DecisionRow], policy: str) -> Arm:
     """The arm of the settings under which the newest decision was made."""
     newest = decisions[-1]
     is_static = all(member.get("instance_id") for member in newest["members"])
@@ -49,11 +63,11 @@ def recorded_arm(decisions: Sequence[Mapping[str, Any]], policy: str) -> Arm:
 
 
 def _rows(
-    decisions: Sequence[Mapping[str, Any]],
+    decisions: Sequence[DecisionRow],
     trace: Sequence[Rebalance],
     outcomes: Mapping[tuple[str, str], tuple[int, int]],
     arm: Arm,
-) -> list[dict[str, Any]]:
+) -> list[EventRow]:
     later = decisions[1:]
     if not later:
         return []
@@ -64,7 +78,7 @@ def _rows(
         sums = predicted[nearest(times, each.at_s)]
         for place, count in enumerate((1, each.moved, each.cold_moves)):
             sums[place] += count
-    rows = []
+    rows: list[EventRow] = []
     for decision, (rounds, moved, cold) in zip(later, predicted, strict=True):
         recorded = outcomes.get((decision["group_id"], decision["decision_id"]), (0, 0))
         rows.append(

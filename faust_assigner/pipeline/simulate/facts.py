@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows i
 from faust_assigner.ledger import WEIGHTLESS
 from faust_assigner.pipeline.ledgers.on_spark import actives, outcomes, rows
 from faust_assigner.pipeline.ledgers.on_spark import decisions as told_decisions
+from faust_assigner.pipeline.rows import DecisionRow
 from faust_assigner.pipeline.simulate.measured import RecoveryFact
 from faust_assigner.pipeline.simulate.recorded import Facts, TopicFact, decision_at, decision_times
 from faust_assigner.pipeline.weights.rates import NO_DECAY, PartitionRate
@@ -88,7 +89,7 @@ def _recoveries(parsed: DataFrame) -> list[RecoveryFact]:
 
 def _last_seen(
     parsed: DataFrame,
-    decisions: list[dict[str, object]],
+    decisions: list[DecisionRow],
 ) -> dict[tuple[str, str, str], dt.datetime]:
     """The last sample of each owner's partitions; a sample belongs to the newest decision at its time."""
     times = decision_times(decisions)
@@ -120,7 +121,7 @@ def _last_seen(
     }
 
 
-def _decisions(parsed: DataFrame) -> list[dict[str, object]]:
+def _decisions(parsed: DataFrame) -> list[DecisionRow]:
     """Each decision once, in order of time; of several rows with one id the earliest is taken."""
     # The earliest is a minimum, and Spark cannot order maps. A replay needs no other entries of the config.
     config = F.struct(*(F.col("config").getItem(name).alias(name) for name in REPLAYED_CONFIG))

@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faust_assigner.pipeline.ledgers.current import Current, current_here
 from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
@@ -50,6 +50,9 @@ from faust_assigner.pipeline.simulate.settings import Recommendation, recommend,
 from faust_assigner.pipeline.simulate.what_if import Change, Load, generated, load_of, what_if
 from faust_assigner.pipeline.weights.rates import NO_DECAY, rates_of
 from faust_assigner.simulation.fleet import Costs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 TABLE = "sim_result"
 #: With fewer scenarios in a part, the same scenarios choose the settings and judge them.
@@ -100,7 +103,7 @@ def _playing(request: Request, run: Run) -> str:
 
 
 def simulate_on_spark(
-    spark: Any, request: Request, progress: Progress | None = None
+    spark: SparkSession, request: Request, progress: Progress | None = None
 ) -> dict[str, Any]:
     """The whole job on ``spark``; the driver never holds the rows. Returns the report."""
     from faust_assigner.pipeline.ledgers.files import hadoop_url
@@ -190,7 +193,7 @@ def _facts_here(request: Request, progress: Progress) -> Facts | None:
     return facts_of(rows)
 
 
-def _facts_on_spark(spark: Any, request: Request, progress: Progress) -> Facts | None:
+def _facts_on_spark(spark: SparkSession, request: Request, progress: Progress) -> Facts | None:
     if not request.ledgers:
         return None
     from faust_assigner.pipeline.ledgers.sources import read_checked
@@ -255,7 +258,7 @@ def _finish(
 
 def _advice(
     run: Run, facts: Facts, request: Request, chosen: Recommendation
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """The advice for the settings that the table recommends over all fleets."""
     mine = facts.of_group(request.group_id)
     return advice(run, mine, chosen.policy.partition("+")[0], (chosen.policy, chosen.standbys))
@@ -268,7 +271,7 @@ def _replay(run: Run, facts: Facts) -> list[dict[str, Any]]:
     return [{**each, "recorded": recorded} for each in replayed(run, len(run.source.recordings))]
 
 
-def _plain(settings: Any) -> dict[str, Any]:
+def _plain(settings: Change | Shape | Costs) -> dict[str, object]:
     return {
         name: dict(value) if isinstance(value, dict) else value
         for name, value in vars(settings).items()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from faust_assigner.pipeline.rows import DecisionRow
 from faust_assigner.simulation.fleet import Costs
 
 #: With fewer replayed records, the time of a recovery depends on its latency, not on its speed.
@@ -31,7 +32,7 @@ class RecoveryFact(NamedTuple):
 def calibrated(
     costs: Costs,
     recoveries: Sequence[RecoveryFact],
-    decisions: Sequence[Mapping[str, Any]],
+    decisions: Sequence[DecisionRow],
 ) -> tuple[Costs, tuple[str, ...]]:
     """Replace ``costs`` by values from the ledger; return the new costs and the names of the replaced costs.
 

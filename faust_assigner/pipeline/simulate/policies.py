@@ -11,7 +11,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from faust_assigner.model import Member
 from faust_assigner.planner import plan
 from faust_assigner.simulation.fleet import Arm, PlanLike, Policy, Weights
 from faust_assigner.warmup import WarmupPolicy
+
+if TYPE_CHECKING:
+    from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 
 #: name -> (the policy's path, whether its starting workers claim the state on their disks).
 BUILT_IN: Mapping[str, tuple[str, bool]] = {
@@ -77,7 +80,7 @@ def arms(
         policy = load(name)
         if name not in BUILT_IN:
             _try_out(name, policy)
-        settings: dict[str, Any] = {_SWITCHES[switch]: True for switch in switches}
+        settings: dict[str, bool] = {_SWITCHES[switch]: True for switch in switches}
         claims_files = BUILT_IN.get(name, ("", True))[1]
         # aiokafka's strategies have no standbys: the number of standbys makes no difference.
         counts = replicas if not name.startswith("aiokafka-") else (0,)
@@ -213,7 +216,7 @@ def _sources(partitions: Mapping[str, int], changelogs: Sequence[str]) -> dict[s
     return {topic: count for topic, count in partitions.items() if topic not in changelogs}
 
 
-def _placed(assignments: Mapping[str, Any]) -> Placement:
+def _placed(assignments: Mapping[str, ConsumerProtocolMemberAssignment]) -> Placement:
     return Placement(
         {
             member_id: {topic: list(numbers) for topic, numbers in answer.assignment}

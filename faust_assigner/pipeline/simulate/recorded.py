@@ -17,13 +17,14 @@ import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from faust_assigner.errors import FaustAssignerError
 from faust_assigner.ledger import WEIGHTLESS, Row
 from faust_assigner.model import Floats
+from faust_assigner.pipeline.rows import DecisionRow, PlacementRow, RecoveryRow, SampleRow
 from faust_assigner.pipeline.simulate.diary import Diary
 from faust_assigner.pipeline.simulate.measured import RecoveryFact
 from faust_assigner.pipeline.weights.rates import NO_DECAY, PartitionRate, rates_of, records_kept
@@ -59,7 +60,7 @@ class TopicFact(NamedTuple):
 class Facts:
     """The facts of a ledger that a replay needs; their size does not grow with the number of samples."""
 
-    decisions: tuple[Mapping[str, Any], ...]
+    decisions: tuple[DecisionRow, ...]
     topics: tuple[TopicFact, ...]
     rates: tuple[PartitionRate, ...]
     recoveries: tuple[RecoveryFact, ...] = ()
@@ -105,11 +106,11 @@ class Facts:
 
 def facts_of(rows: Iterable[Row]) -> Facts:
     """The facts in accepted ledger lines; a decision that was read twice counts once."""
-    decisions: dict[tuple[str, str], Mapping[str, Any]] = {}
+    decisions: dict[tuple[str, str], DecisionRow] = {}
     topics: dict[tuple[str, str], tuple[int, bool]] = {}
-    samples: list[Mapping[str, Any]] = []
-    recoveries: list[Mapping[str, Any]] = []
-    placed: list[Mapping[str, Any]] = []
+    samples: list[SampleRow] = []
+    recoveries: list[RecoveryRow] = []
+    placed: list[PlacementRow] = []
     for row in rows:
         values = row.values
         if row.table == "decision":
@@ -138,7 +139,7 @@ def facts_of(rows: Iterable[Row]) -> Facts:
 
 
 def _halves(
-    samples: Sequence[Mapping[str, Any]],
+    samples: Sequence[SampleRow],
 ) -> tuple[tuple[PartitionRate, ...], tuple[PartitionRate, ...]]:
     """The rates before and after the middle of the samples' time."""
     if not samples:
@@ -152,7 +153,7 @@ def _halves(
 
 
 def _outcomes(
-    decisions: Sequence[Mapping[str, Any]], placed: Iterable[Mapping[str, Any]]
+    decisions: Sequence[DecisionRow], placed: Iterable[PlacementRow]
 ) -> dict[tuple[str, str], tuple[int, int]]:
     """(group, decision) -> (moved, cold moves), in tasks: topics of one partition count move together."""
     idle = {
@@ -181,9 +182,9 @@ def _outcomes(
     return {key: (len(tasks), len(cold.get(key, ()))) for key, tasks in moved.items()}
 
 
-def _recoveries(rows: Iterable[Mapping[str, Any]]) -> list[RecoveryFact]:
+def _recoveries(rows: Iterable[RecoveryRow]) -> list[RecoveryFact]:
     """One fact per decision and member; a duplicate row counts once."""
-    found: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    found: dict[tuple[str, str, str], list[RecoveryRow]] = {}
     for row in {tuple(sorted(each.items())): each for each in rows}.values():
         found.setdefault((row["group_id"], row["decision_id"], row["member_id"]), []).append(row)
     facts = []
@@ -201,9 +202,9 @@ def _recoveries(rows: Iterable[Mapping[str, Any]]) -> list[RecoveryFact]:
 
 
 def _last_seen(
-    decisions: Sequence[Mapping[str, Any]],
-    placed: Iterable[Mapping[str, Any]],
-    samples: Iterable[Mapping[str, Any]],
+    decisions: Sequence[DecisionRow],
+    placed: Iterable[PlacementRow],
+    samples: Iterable[SampleRow],
 ) -> dict[tuple[str, str, str], datetime]:
     owners = {
         (row["group_id"], row["decision_id"], row["topic"], row["partition"]): row["member_id"]
@@ -225,7 +226,7 @@ def _last_seen(
 Times = tuple[Sequence[datetime], Sequence[str]]
 
 
-def decision_times(decisions: Sequence[Mapping[str, Any]]) -> dict[str, Times]:
+def decision_times(decisions: Sequence[DecisionRow]) -> dict[str, Times]:
     """Group -> its decisions' times and ids; ``decisions`` are in order of time."""
     found: dict[str, tuple[list[datetime], list[str]]] = {}
     for decision in decisions:

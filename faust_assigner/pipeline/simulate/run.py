@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from faust_assigner.pipeline.simulate.policies import arms as default_arms
 from faust_assigner.pipeline.simulate.policies import load
@@ -258,7 +258,7 @@ def _pairs_on_spark(classed: DataFrame) -> dict[tuple[object, ...], dict[str, ob
     return {tuple(key): found for key, found in (json.loads(row.told) for row in rows)}
 
 
-def to_frame(rows: Sequence[SimRow]) -> Any:
+def to_frame(rows: Sequence[SimRow]) -> pd.DataFrame:
     """The rows as a pandas DataFrame with the columns of :class:`SimRow`."""
     import pandas as pd
 

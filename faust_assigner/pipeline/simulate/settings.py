@@ -20,11 +20,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from faust_assigner.model import Floats
+
+if TYPE_CHECKING:
+    from faust_assigner.pipeline.simulate.run import SimRow
 
 #: The figures with a distribution: a column, or a column divided by the number of partitions.
 METRICS = (
@@ -94,17 +97,17 @@ def state_class(records_per_partition: float) -> str:
     return "medium" if records_per_partition <= MEDIUM_STATE else "large"
 
 
-def fleet_class(row: Any) -> tuple[str, str]:
+def fleet_class(row: SimRow) -> tuple[str, str]:
     """(state, racks) of a row: its class of fleet in the settings table."""
     return row.state, "several" if row.racks > 1 else "one"
 
 
-def summarise(rows: Iterable[Any]) -> list[dict[str, Any]]:
+def summarise(rows: Iterable[SimRow]) -> list[dict[str, Any]]:
     """Per class of fleet (and ``all``), policy and standbys: mean, p50, p90, p99, max of METRICS.
 
     ``against`` holds the paired differences to other policies under the same conditions.
     """
-    arms: dict[tuple[tuple[str, str], str, int], list[Any]] = {}
+    arms: dict[tuple[tuple[str, str], str, int], list[SimRow]] = {}
     for row in rows:
         for fleets in ((ALL_FLEETS, ALL_FLEETS), fleet_class(row)):
             arms.setdefault((fleets, row.policy, row.standbys), []).append(row)
@@ -130,12 +133,12 @@ def comparable(policy: str, other: str) -> bool:
     return base != other_base and ("static" in switches) == ("static" in other_switches)
 
 
-def stopped(rows: Iterable[Any]) -> dict[str, float]:
+def stopped(rows: Iterable[SimRow]) -> dict[str, float]:
     """Scenario id -> seconds stopped per partition."""
     return {row.scenario_id: row.unavailable_s / row.partitions for row in rows}
 
 
-def difference(mine: Mapping[str, float], theirs: Mapping[str, float]) -> dict[str, Any]:
+def difference(mine: Mapping[str, float], theirs: Mapping[str, float]) -> dict[str, object]:
     """``mine`` minus ``theirs`` in the shared scenarios: their number, the mean and its 95% interval.
 
     The interval is None for fewer than two scenarios.
@@ -164,7 +167,7 @@ def in_order(summaries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     )
 
 
-def distribution(rows: Sequence[Any], fleets: tuple[str, str]) -> dict[str, Any]:
+def distribution(rows: Sequence[SimRow], fleets: tuple[str, str]) -> dict[str, Any]:
     """Summarise the ``rows`` of one policy and number of standbys; the rows may have any order."""
     rows = sorted(rows, key=lambda row: row.scenario_id)
     found: dict[str, Any] = {
@@ -223,7 +226,7 @@ def recommend(
     ]
 
 
-def _values(rows: Sequence[Any], metric: str) -> Floats:
+def _values(rows: Sequence[SimRow], metric: str) -> Floats:
     column, _, per_partition = metric.partition("_per_")
     values = np.array([getattr(row, column) for row in rows], float)
     return values / np.array([row.partitions for row in rows]) if per_partition else values

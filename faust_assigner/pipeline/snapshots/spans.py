@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aiokafka import TopicPartition
 
@@ -38,6 +38,7 @@ from faust_assigner.snapshots.trust import Judge
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from aiokafka import ConsumerRecord
 
 logger = logging.getLogger(__name__)
 
@@ -352,7 +353,9 @@ def read_span(job: Job, span: Span, connection: Connection) -> Part:
     """Read one span with aiokafka."""
     with SpanWriter(job, span) as writer:
 
-        def take(_: TopicPartition, records: Sequence[Any], __: int) -> None:
+        def take(
+            _: TopicPartition, records: Sequence[ConsumerRecord[bytes, bytes]], __: int
+        ) -> None:
             if records:
                 writer.add(
                     [record.key for record in records],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from faust_assigner.weights.document import (
     encode,
 )
 from faust_assigner.weights.trial import score
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class NothingToLearn(FaustAssignerError, ValueError):
@@ -87,7 +90,7 @@ def learn_here(request: Request, progress: Progress | None = None) -> dict[str, 
 
 
 def learn_on_spark(
-    spark: Any, request: Request, progress: Progress | None = None
+    spark: SparkSession, request: Request, progress: Progress | None = None
 ) -> dict[str, object]:
     """The whole job on ``spark``; the driver collects one row per partition. Returns the report."""
     from faust_assigner.pipeline.ledgers.current import current_on_spark

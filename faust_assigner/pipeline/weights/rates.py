@@ -25,12 +25,13 @@ import datetime as dt
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.model import Floats
+from faust_assigner.pipeline.rows import SampleRow
 from faust_assigner.weights.document import (
     DEFAULT_LIMITS,
     Limits,
@@ -102,7 +103,7 @@ class PartitionRate(NamedTuple):
 
 
 def rates_of(
-    samples: Iterable[Mapping[str, Any]], *, half_life_s: float = HALF_LIFE_S
+    samples: Iterable[SampleRow], *, half_life_s: float = HALF_LIFE_S
 ) -> list[PartitionRate]:
     """The rates of rows of table ``partition_sample``, in the order of (group, topic, partition).
 

@@ -1,0 +1,89 @@
+"""The rows of ledger lines and of the facts in the history, as :mod:`faust_assigner.ledger` defines them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NotRequired, TypedDict
+
+
+class MemberRow(TypedDict):
+    """A member in a decision; ledgers of older writers have no ``instance_id``."""
+
+    member_id: str
+    rack: str | None
+    capacity: float
+    epoch: int
+    instance_id: NotRequired[str | None]
+
+
+class DecisionRow(TypedDict):
+    """A row of the table ``decision``; the history adds ``longest_recovery_s``.
+
+    A replay on Spark collects only the columns that it needs.
+    """
+
+    group_id: str
+    decision_id: str
+    ts: datetime
+    generation: NotRequired[int]
+    trigger: str
+    policy: NotRequired[str]
+    config: dict[str, str]
+    members: list[MemberRow]
+    solve_ms: NotRequired[float]
+    session_timeout_s: NotRequired[float | None]
+    longest_recovery_s: NotRequired[float | None]
+
+
+class PlacementRow(TypedDict):
+    """A row of the table ``assignment``."""
+
+    group_id: str
+    decision_id: str
+    topic: str
+    partition: int
+    role: str
+    member_id: str
+    prev_member_id: str | None
+    moved: bool
+    standby_hit: bool
+    cold: bool
+
+
+class RecoveryRow(TypedDict):
+    """A row of the table ``recovery``."""
+
+    group_id: str
+    decision_id: str
+    topic: str
+    partition: int
+    member_id: str
+    source: str
+    started: datetime
+    ended: datetime
+    start_offset: int
+    end_offset: int
+    records: int
+    bytes: int
+
+
+class SampleRow(TypedDict):
+    """A row of the table ``partition_sample``."""
+
+    group_id: str
+    ts: datetime
+    topic: str
+    partition: int
+    end_offset: int
+    committed_offset: int
+    bytes_in: int
+    records_in: int
+    cpu_ms: float
+    state_bytes: int
+
+
+class MoveRow(PlacementRow):
+    """A row of the table ``moves``: a placement with a new owner, and the cause of the move."""
+
+    ts: datetime
+    cause: str
