@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from faust.streams import Stream
 from faust.tables.manager import TableManager
@@ -64,6 +64,10 @@ from faust_assigner.app.weights import provider
 from faust_assigner.errors import ConfigError
 from faust_assigner.settings.table import COOPERATIVE, SNAPSHOTS, STALE_READS_S
 
+if TYPE_CHECKING:
+    from faust.app import App
+    from faust.types.transports import ConsumerT
+
 logger = get_logger(__name__)
 
 #: The attribute of an app's own consumer class with its own class of the consumer's thread.
@@ -83,18 +87,18 @@ class RepairedConsumer(
 ):
     """The consumer, repaired; a cooperative rebalance stops only the partitions that move."""
 
-    def _new_consumer_thread(self) -> Any:
+    def _new_consumer_thread(self) -> driver.AIOKafkaConsumerThread:
         return _new_thread(RepairedThread, self)
 
 
 class AssigningConsumer(driver.Consumer):  # type: ignore[misc]
     """Faust's unrepaired consumer, under our assignor."""
 
-    def _new_consumer_thread(self) -> Any:
+    def _new_consumer_thread(self) -> driver.AIOKafkaConsumerThread:
         return _new_thread(AssigningThread, self)
 
 
-def _new_thread(ours: type, consumer: Any) -> Any:
+def _new_thread(ours: type, consumer: driver.Consumer) -> driver.AIOKafkaConsumerThread:
     """Make the consumer's thread of ``ours``, over the class that the app's own consumer names."""
     theirs = getattr(consumer, THREAD_NAMED, driver.AIOKafkaConsumerThread)
     return over(ours, theirs)(consumer, loop=consumer.loop, beacon=consumer.beacon)
@@ -122,7 +126,7 @@ class TransactionalStream(TransactionalBatches, Stream):  # type: ignore[misc]
     """The stream, under ``exactly_once``."""
 
 
-def repair(app: Any) -> None:
+def repair(app: App) -> None:
     """Repair ``app``'s tables, streams, flow and consumer; a second call has no effect.
 
     Call this before the app creates its consumer and its tables, as the fixup does when the
@@ -160,7 +164,7 @@ def repair(app: Any) -> None:
     _add(app, "repairs")
 
 
-def ask_our_assignor(app: Any) -> None:
+def ask_our_assignor(app: App) -> None:
     """Make ``app``'s consumer join with the app's assignor, even without tables and standbys."""
     if app._consumer is not None:
         logger.warning(
@@ -171,7 +175,7 @@ def ask_our_assignor(app: Any) -> None:
     _add(app, "driver_assignor")
 
 
-def forward_requests(app: Any) -> None:
+def forward_requests(app: App) -> None:
     """Make ``app`` forward requests for keys to allowed URLs only, from the first request on.
 
     The setting ``FAUST_ASSIGNER_URLS`` lists the allowed URLs.
@@ -179,7 +183,7 @@ def forward_requests(app: Any) -> None:
     app.conf.Router = over(AllowlistRouter, _chosen(app, "Router"))
 
 
-def answer_requests(app: Any) -> None:
+def answer_requests(app: App) -> None:
     """Make ``app`` answer requests for keys as an owner, or from copies (setting ``STALE_READS_S``).
 
     Only the repairs know which partitions are restored. Call this after :func:`repair` and
@@ -199,7 +203,7 @@ def answer_requests(app: Any) -> None:
 
 
 #: Part -> the function that installs the part in an app, in the order of installation.
-INSTALLERS: Final[dict[str, Callable[[Any], object]]] = {
+INSTALLERS: Final[dict[str, Callable[[App], object]]] = {
     "repairs": repair,
     "driver_assignor": ask_our_assignor,
     "router": forward_requests,
@@ -211,7 +215,7 @@ INSTALLERS: Final[dict[str, Callable[[Any], object]]] = {
 }
 
 
-def install(app: Any, parts: Collection[str]) -> None:
+def install(app: App, parts: Collection[str]) -> None:
     """Install ``parts`` in ``app``, before it creates its consumer and its tables."""
     sensors.install(app)
     for part, installer in INSTALLERS.items():
@@ -224,7 +228,7 @@ def install(app: Any, parts: Collection[str]) -> None:
         )
 
 
-def _add(app: Any, part: str) -> None:
+def _add(app: App, part: str) -> None:
     """Add ``part``, and make the app create its consumer with this part."""
     parts = parts_of(app)
     if not parts & {"repairs", "driver_assignor"}:
@@ -234,7 +238,7 @@ def _add(app: Any, part: str) -> None:
     parts.add(part)
 
 
-def _new_consumer(app: Any, create: Callable[[], object]) -> Any:
+def _new_consumer(app: App, create: Callable[[], ConsumerT]) -> ConsumerT:
     """Create the app's consumer with its parts; a consumer of a different driver gets a warning.
 
     With the repairs, its producer gets the changes of ``consumer/produced_topics.py``. Raises
@@ -275,7 +279,7 @@ def _check_thread(consumer: type) -> None:
         )
 
 
-def _has_known_driver(app: Any) -> bool:
+def _has_known_driver(app: App) -> bool:
     """Return whether the app's future consumer is the consumer of Faust's aiokafka driver."""
     try:
         return issubclass(by_url(_chosen(app, "broker_consumer")[0]).Consumer, driver.Consumer)
@@ -283,16 +287,16 @@ def _has_known_driver(app: Any) -> bool:
         return False
 
 
-def _urls(app: Any) -> str:
+def _urls(app: App) -> str:
     """Return the URLs of the app's broker, as text."""
     return ", ".join(map(str, _chosen(app, "broker_consumer")))
 
 
-def _is_in_use(app: Any) -> bool:
+def _is_in_use(app: App) -> bool:
     """Return whether the app has created an object that a part would replace."""
     return app._consumer is not None or "tables" in vars(app)
 
 
-def _chosen(app: Any, setting: str) -> Any:
+def _chosen(app: App, setting: str) -> Any:
     """Return a setting's value without Faust's bookkeeping, which would mark it as in use."""
     return object.__getattribute__(app.conf, setting)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from faust_assigner.app.tables.write_behind import discard, usage_of
 
@@ -27,7 +27,7 @@ LONGEST_S = 1.0
 class BackPressure(Consumer):
     """A part of the consumer, placed before the other repairs."""
 
-    callback: Callable[[Any], Awaitable[Any]]
+    callback: Callable[[Message], Awaitable[object]]
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
@@ -41,8 +41,8 @@ class BackPressure(Consumer):
         discard(self.app)
 
     async def _deliver_with_room(
-        self, deliver: Callable[[object], Awaitable[object]], message: Message
-    ) -> Any:
+        self, deliver: Callable[[Message], Awaitable[object]], message: Message
+    ) -> object:
         if self._usage.is_full and not self._is_changelog_tp(message.tp):
             await self._make_room()
         return await deliver(message)

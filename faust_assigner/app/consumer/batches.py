@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 from faust.streams import _current_event
 from mode.utils.times import want_seconds
 
 if TYPE_CHECKING:
+    from faust.types.events import EventT
     from faust.types.tuples import TP
+    from mode.services import WaitArgT
+    from mode.utils.times import Seconds
 
     from faust_assigner.app.host.bases import StreamBase as Stream
 else:
@@ -29,20 +32,20 @@ LOOK_S = 0.1
 class Taken(NamedTuple):
     """One record: the value after the stream's processors, and the event."""
 
-    value: Any
-    event: Any
+    value: object
+    event: EventT[object]
 
 
 class Basket:
     """Records that no agent has yet: at most ``most`` records in ``filling``, and complete ``batches``."""
 
-    def __init__(self, stream: Any, most: int) -> None:
+    def __init__(self, stream: Stream, most: int) -> None:
         self.stream, self.most = stream, most
         self.filling: list[Taken] = []
         self.batches: deque[list[Taken]] = deque()
         self.full, self.room = asyncio.Event(), asyncio.Event()
 
-    async def collect(self, value: Any) -> Any:
+    async def collect(self, value: object) -> object:
         """Keep the current record, as a processor of the stream; wait while ``filling`` is full."""
         event = self.stream.current_event
         if event is None:
@@ -83,7 +86,7 @@ class BatchesInTime(Stream):
     records in the batch. An eager round waits for ever, a cooperative round until its own timeout.
     """
 
-    async def wait_for_stopped(self, *coros: Any, timeout: Any = None) -> bool:
+    async def wait_for_stopped(self, *coros: WaitArgT, timeout: Seconds | None = None) -> bool:
         """Wait for ``coros`` as ``take`` does; return early if a round or the shutdown waits for the records.
 
         ``take`` then returns the records that it has.
@@ -123,7 +126,7 @@ class TransactionalBatches(Stream):
     #: Kept with the stream, which outlives a failed agent: the records already read are not lost.
     _basket: Basket | None = None
 
-    def __aiter__(self) -> Any:
+    def __aiter__(self) -> AsyncIterator[object]:
         # An agent that acknowledges by itself may need later records first: do not hold its records back.
         if self.app.in_transaction and self.enable_acks:
             hold = self.app.consumer.transactions.hold_value
@@ -131,41 +134,41 @@ class TransactionalBatches(Stream):
                 self._processors.insert(0, hold)  # before the senders: echo, through, group_by
         return super().__aiter__()
 
-    def take(self, max_: int, within: Any) -> AsyncGenerator[list[Any], None]:
+    def take(self, max_: int, within: Seconds) -> AsyncGenerator[list[object], None]:
         """Yield lists of values; the values of a list come from one partition."""
         if not self.app.in_transaction:
             return super().take(max_, within)
         return self._batches(max_, within, lambda taken: taken.value)
 
-    def take_events(self, max_: int, within: Any) -> AsyncGenerator[list[Any], None]:
+    def take_events(self, max_: int, within: Seconds) -> AsyncGenerator[list[object], None]:
         """Yield lists of events; the events of a list come from one partition."""
         if not self.app.in_transaction:
             return super().take_events(max_, within)
         return self._batches(max_, within, lambda taken: taken.event)
 
     def take_with_timestamp(
-        self, max_: int, within: Any, timestamp_field_name: str
-    ) -> AsyncGenerator[list[Any], None]:
+        self, max_: int, within: Seconds, timestamp_field_name: str
+    ) -> AsyncGenerator[list[object], None]:
         """Yield lists of values of one partition; store the record's timestamp in values that are dicts."""
         if not self.app.in_transaction:
             return super().take_with_timestamp(max_, within, timestamp_field_name)
 
-        def stamped(taken: Taken) -> Any:
+        def stamped(taken: Taken) -> object:
             if isinstance(taken.value, dict) and timestamp_field_name:
                 taken.value[timestamp_field_name] = taken.event.message.timestamp
             return taken.value
 
         return self._batches(max_, within, stamped)
 
-    def noack_take(self, max_: int, within: Any) -> AsyncGenerator[list[Any], None]:
+    def noack_take(self, max_: int, within: Seconds) -> AsyncGenerator[list[object], None]:
         """Yield lists of events of one partition; the agent acknowledges the events itself."""
         if not self.app.in_transaction:
             return super().noack_take(max_, within)
         return self._batches(max_, within, lambda taken: taken.event, by_hand=True)
 
     def _batches(
-        self, max_: int, within: Any, shown: Callable[[Taken], object], *, by_hand: bool = False
-    ) -> AsyncGenerator[list[Any], None]:
+        self, max_: int, within: Seconds, shown: Callable[[Taken], object], *, by_hand: bool = False
+    ) -> AsyncGenerator[list[object], None]:
         within_s = want_seconds(within) if within else None
         batches = self._hand_out(self._collected(max_), within_s, shown, by_hand)
         self._active_agens.add(batches)  # closed with the stream
@@ -186,7 +189,7 @@ class TransactionalBatches(Stream):
         within_s: float | None,
         shown: Callable[[Taken], object],
         by_hand: bool,
-    ) -> AsyncGenerator[list[Any], None]:
+    ) -> AsyncGenerator[list[object], None]:
         transactions = self.app.consumer.transactions
         while not self.should_stop:
             if not basket.batches:
@@ -219,7 +222,7 @@ class TransactionalBatches(Stream):
                 return
             await self.wait_for_stopped(basket.full, timeout=min(left, LOOK_S))
 
-    def _is_waited_for(self, events: list[Any]) -> bool:
+    def _is_waited_for(self, events: list[EventT[object]]) -> bool:
         leaving: frozenset[TP] = getattr(self.app.consumer, "leaving", frozenset())
         stopping = (
             self.app.should_stop

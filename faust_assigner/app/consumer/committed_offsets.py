@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aiokafka import errors
 from aiokafka.protocol.api import Request, RequestStruct, Response
@@ -35,6 +35,7 @@ from mode import get_logger
 from faust_assigner.app.retry import RateLimitedLog
 
 if TYPE_CHECKING:
+    from aiokafka.consumer.group_coordinator import GroupCoordinator
     from faust.types.tuples import TP
 
 logger = get_logger(__name__)
@@ -104,18 +105,18 @@ class _OffsetFetch(Request[_OffsetFetchStruct]):  # type: ignore[misc]
     def __init__(self, group_id: str, tps: Collection[TP]) -> None:
         self._group_id, self._tps = group_id, tps
 
-    def build(self, request_struct_class: Any) -> Any:
-        topics: list[Any] = [
+    def build(self, request_struct_class: type[_OffsetFetchStruct]) -> _OffsetFetchStruct:
+        topics: list[tuple[str, list[int], dict[int, bytes]]] = [
             (topic, [tp.partition for tp in tps], {}) for topic, tps in _by_topic(self._tps)
         ]
         return request_struct_class(self._group_id, topics, True, {})
 
 
-def _by_topic(tps: Collection[TP]) -> Iterator[tuple[str, Iterator[Any]]]:
+def _by_topic(tps: Collection[TP]) -> Iterator[tuple[str, Iterator[TP]]]:
     return groupby(sorted(tps), key=lambda tp: tp.topic)
 
 
-def ask_for_all(coordinator: Any) -> None:
+def ask_for_all(coordinator: GroupCoordinator) -> None:
     """Have aiokafka's ``coordinator`` fetch committed offsets by :func:`committed`, for all callers."""
     if _MARK in vars(coordinator):
         return
@@ -135,7 +136,9 @@ def ask_for_all(coordinator: Any) -> None:
     coordinator._do_fetch_commit_offsets = ask
 
 
-async def committed(coordinator: Any, tps: Collection[TP]) -> dict[TP, OffsetAndMetadata]:
+async def committed(
+    coordinator: GroupCoordinator, tps: Collection[TP]
+) -> dict[TP, OffsetAndMetadata]:
     """The committed offsets of ``tps``, without partitions that have none. On the consumer's thread.
 
     Raises aiokafka's errors. While the coordinator loads the group, and while a transaction is about to
@@ -158,7 +161,7 @@ async def committed(coordinator: Any, tps: Collection[TP]) -> dict[TP, OffsetAnd
     return found
 
 
-def _check(coordinator: Any, code: int, what: object) -> None:
+def _check(coordinator: GroupCoordinator, code: int, what: object) -> None:
     if code == 0:
         return
     if code == UNSTABLE_OFFSET_COMMIT:

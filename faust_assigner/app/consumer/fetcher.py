@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Container, Mapping
 from time import monotonic, time
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from aiokafka.consumer.fetcher import READ_COMMITTED, Fetcher
 from aiokafka.consumer.subscription_state import TopicPartitionState
@@ -33,6 +33,13 @@ from aiokafka.util import create_task
 from faust.types.tuples import TP
 
 from faust_assigner.app.consumer.set_aside import FOR_PEOPLE, SetAside
+
+if TYPE_CHECKING:
+    from aiokafka.consumer.subscription_state import Assignment, SubscriptionState
+    from aiokafka.protocol.fetch import FetchRequest
+    from aiokafka.structs import ConsumerRecord
+
+    Records = list[ConsumerRecord[bytes, bytes]]
 
 #: Milliseconds that a broker may hold a fetch which leaves out a wanted partition, and any other fetch.
 WAIT_MS, IDLE_WAIT_MS = 20, 100
@@ -65,13 +72,13 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
     """
 
     #: Whether the app takes records of a partition now; a paused partition is neither looked up nor fetched.
-    is_wanted: Callable[[Any], bool] = staticmethod(lambda tp: True)
+    is_wanted: Callable[[TP], bool] = staticmethod(lambda tp: True)
     #: Whether partitions are about to be resumed.
     is_hurried: Callable[[], bool] = staticmethod(lambda: False)
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args: object, **options: object) -> None:
         #: State of a partition -> the running task that looks up its position.
-        self._looked_up: dict[Any, Any] = {}
+        self._looked_up: dict[TopicPartitionState, asyncio.Task[None]] = {}
         #: Partitions that were read to the end of their log in the last turn that took their records.
         self._at_end: set[TP] = set()
         #: Partitions that cannot be read at present.
@@ -82,7 +89,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
         self.counters: Counter[str] = Counter()
         super().__init__(*args, **options)
 
-    def _get_actions_per_node(self, assignment: Any) -> Any:
+    def _get_actions_per_node(self, assignment: Assignment) -> object:
         """The fetches to send now; each partition is decided independently of the others."""
         # A partition that returns later had a different owner meanwhile.
         self._at_end &= assignment.tps
@@ -107,7 +114,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
             SimpleNamespace(tps=shown, state_value=assignment.state_value)
         )
 
-    def _look_up(self, assignment: Any, tps: list[TP]) -> None:
+    def _look_up(self, assignment: Assignment, tps: list[TP]) -> None:
         """Begin to look up the missing positions of ``tps``, concurrently and beside the fetches.
 
         aiokafka puts all awaited offsets into one request to the group, hence a task for each partition.
@@ -123,16 +130,18 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
             # The fetcher waits for these tasks as for its fetches.
             self._pending_tasks.add(task)
 
-    def _looked(self, state: Any) -> None:
+    def _looked(self, state: TopicPartitionState) -> None:
         """End a lookup; if it found no position, refresh the metadata: the leader may have changed."""
         del self._looked_up[state]
         if not state.has_valid_position:
             self._client.force_metadata_update()
 
-    def _is_left_alone(self, state: Any, now: float) -> bool:
+    def _is_left_alone(self, state: TopicPartitionState, now: float) -> bool:
         return self.aside.is_left_alone(state, now) or self.refused.is_left_alone(state, now)
 
-    async def _proc_fetch_request(self, assignment: Any, node_id: Any, request: Any) -> Any:
+    async def _proc_fetch_request(
+        self, assignment: Assignment, node_id: int, request: FetchRequest
+    ) -> bool:
         """Send one fetch; if it ends early without records, as after an error, wait up to ``WAIT_MS``."""
         asked = [
             (TopicPartition(topic, p), offset)
@@ -150,7 +159,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
         return brought
 
     def _note_refusals(
-        self, assignment: Any, asked: Collection[tuple[Any, int]], began_ms: int
+        self, assignment: Assignment, asked: Collection[tuple[TP, int]], began_ms: int
     ) -> None:
         """Set aside the ``asked`` partitions with an error, if the answer was good for other partitions.
 
@@ -167,8 +176,11 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
                 self.refused.refused(tp, state, monotonic())
 
     async def fetched_records(
-        self, partitions: Any, timeout: float | None = 0, max_records: int | None = None
-    ) -> dict[TP, list[Any]]:
+        self,
+        partitions: Container[TP] | None,
+        timeout: float | None = 0,
+        max_records: int | None = None,
+    ) -> dict[TP, Records]:
         """Return fetched records, as :meth:`_turn` selects; wait up to ``timeout`` seconds for records."""
         deadline = monotonic() + (timeout or 0)
         while not (found := await self._turn(partitions, max_records)):
@@ -182,7 +194,9 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
             waiter.result()  # raises the errors of the group
         return found
 
-    async def _turn(self, partitions: Any, max_records: int | None) -> dict[TP, list[Any]]:
+    async def _turn(
+        self, partitions: Container[TP] | None, max_records: int | None
+    ) -> dict[TP, Records]:
         """Take up to half of the records from partitions that keep up, the rest evenly from backlogs.
 
         aiokafka begins each turn with the partition that was fetched first, until it is empty. So in a busy
@@ -194,7 +208,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
             await self._subscriptions.wait_for_assignment()
         states = self._states()
         before = {state: state.position for state in states.values() if state.has_valid_position}
-        share, found = Share(partitions), dict[TP, list[Any]]()
+        share, found = Share(partitions), dict[TP, "Records"]()
         there = {tp for tp in self._records if tp in share}
         keep_up = self._at_end & there
         try:
@@ -228,7 +242,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
         self._note(found, states)
         return found
 
-    def _states(self) -> dict[Any, Any]:
+    def _states(self) -> dict[TP, TopicPartitionState]:
         """aiokafka's state of each partition that has fetched records."""
         subscription = self._subscriptions.subscription
         assignment = None if subscription is None else subscription.assignment
@@ -238,14 +252,14 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
             else {tp: assignment.state_value(tp) for tp in self._records if tp in assignment.tps}
         )
 
-    def _put_back(self, states: Mapping[Any, Any], before: Mapping[TP, int]) -> None:
+    def _put_back(self, states: Mapping[TP, TopicPartitionState], before: Mapping[TP, int]) -> None:
         """Seek partitions back to their positions in ``before`` and drop their fetched records."""
         for tp, state in states.items():
             if state in before and state.position != before[state]:
                 state.seek(before[state])
                 self._records.pop(tp, None)
 
-    def _note(self, found: Mapping[Any, Any], states: Mapping[Any, Any]) -> None:
+    def _note(self, found: Mapping[TP, Records], states: Mapping[TP, TopicPartitionState]) -> None:
         """Move the partitions in ``found`` to the end of the queue, and note which of them keep up."""
         for tp in found:
             if tp in self._records:
@@ -264,7 +278,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
         self._leave_alone(tp, state, error)
         asyncio.get_running_loop().call_soon(state.seek, state.position)
 
-    def _leave_alone(self, tp: TP, state: Any, error: Exception) -> None:
+    def _leave_alone(self, tp: TP, state: TopicPartitionState, error: Exception) -> None:
         self.aside.unreadable(tp, state, error, monotonic())
         self.counters["unreadable_partitions"] += 1
 
@@ -283,7 +297,9 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
 UNKNOWN_OFFSET = -1
 
 
-def change_assignment(own: Any, tps: Collection[TP], subscriptions: Any, fetcher: Any) -> None:
+def change_assignment(
+    own: Assignment, tps: Collection[TP], subscriptions: SubscriptionState, fetcher: Fetcher
+) -> None:
     """Change ``own``, an active Assignment, to ``tps``; kept partitions keep states, buffers and fetches.
 
     The function never awaits, so the fetcher sees either the old or the new partitions.
@@ -299,7 +315,7 @@ def change_assignment(own: Any, tps: Collection[TP], subscriptions: Any, fetcher
     fetcher._notify(fetcher._wait_consume_future)
 
 
-def _leave(own: Any, tp: TP) -> None:
+def _leave(own: Assignment, tp: TP) -> None:
     """Give ``tp`` a new state without a position, so that aiokafka discards fetches in flight."""
     state = own._tp_state[tp]
     # Without a result the partition's broker would stay "in flight" for ever.

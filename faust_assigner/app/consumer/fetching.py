@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,12 @@ from faust_assigner.app.consumer.committed_offsets import ask_for_all
 from faust_assigner.app.retry import retry
 
 if TYPE_CHECKING:
-    from faust.types.transports import ConsumerT
+    from aiokafka import AIOKafkaConsumer
+    from aiokafka.structs import ConsumerRecord, OffsetAndMetadata
+    from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
+    from faust.types.app import AppT
+
+    Records = Mapping[TP, list[ConsumerRecord[bytes, bytes]]]
 
     # compose.py names the class below at run time.
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
@@ -89,7 +94,7 @@ class Wanted(Collection[TP]):
             and (self.only is None or tp.topic in self.only)
         )
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[TP]:
         return (tp for tp in tuple(self.active) if tp in self)
 
     def __len__(self) -> int:
@@ -99,7 +104,7 @@ class Wanted(Collection[TP]):
         return True
 
 
-def put_back(seek: Callable[[Any, int], None], records: Mapping[Any, list[Any]]) -> None:
+def put_back(seek: Callable[[TP, int], None], records: Records) -> None:
     """Seek to the first offset of each batch to fetch ``records`` again; call it before any other await."""
     for tp, batch in records.items():
         with contextlib.suppress(IllegalStateError):
@@ -107,13 +112,13 @@ def put_back(seek: Callable[[Any, int], None], records: Mapping[Any, list[Any]])
 
 
 async def _fetch_fairly(
-    app: Any,
-    consumer: Any,
-    fetch: Callable[..., Any],
+    app: AppT,
+    consumer: AIOKafkaConsumer,
+    fetch: Callable[..., Awaitable[Records]],
     active: Collection[TP] | None,
     timeout: float | None = None,
     max_records: int | None = None,
-) -> Mapping[TP, list[Any]]:
+) -> Records:
     """Fetch records of sources first, then records of standbys, at most a batch of each.
 
     Stock first passes on all fetched records, after a failover 100,000 standby records, and only then checks
@@ -121,17 +126,11 @@ async def _fetch_fairly(
     """
     if active is None or app.in_recovery:
         wanted = None if active is None else Wanted(active)
-        everything: Mapping[TP, list[Any]] = await fetch(
-            wanted, timeout=timeout, max_records=max_records
-        )
-        return everything
+        return await fetch(wanted, timeout=timeout, max_records=max_records)
     changelogs = app.tables.changelog_topics
     few, some = (min(most, max_records or most) for most in (LIVE_BATCH, STANDBY_BATCH))
     if not changelogs:
-        alone: Mapping[TP, list[Any]] = await fetch(
-            Wanted(active), timeout=timeout, max_records=few
-        )
-        return alone
+        return await fetch(Wanted(active), timeout=timeout, max_records=few)
     live = await fetch(Wanted(active, but_not=changelogs), timeout=0, max_records=few)
     try:
         copies = await fetch(Wanted(active, only=changelogs), timeout=0, max_records=some)
@@ -144,12 +143,12 @@ async def _fetch_fairly(
 
 
 async def fetch_or_put_back(
-    thread: Any,
-    fetch: Callable[..., Any],
-    consumer: Any,
+    thread: AIOKafkaConsumerThread,
+    fetch: Callable[..., Awaitable[Records]],
+    consumer: AIOKafkaConsumer,
     active: Collection[TP] | None,
     **limits: Any,
-) -> Mapping[TP, list[Any]]:
+) -> Records:
     """Fetch for the consumer thread; put back records that arrive while the flow is stopped."""
     records = await _fetch_fairly(thread.app, consumer, partial(fetch, consumer), active, **limits)
     if thread.consumer.flow_active:
@@ -161,7 +160,9 @@ async def fetch_or_put_back(
     return {}
 
 
-async def seek_to_committed(thread: Any, one_by_one: Callable[[], Any]) -> Mapping[TP, int | None]:
+async def seek_to_committed(
+    thread: AIOKafkaConsumerThread, one_by_one: Callable[[], Awaitable[Mapping[TP, int | None]]]
+) -> Mapping[TP, int | None]:
     """Seek each partition to its committed offset, else to its first read offset, by one request for all.
 
     aiokafka sends one request for each partition, also for standby changelogs, and no records arrive
@@ -169,9 +170,7 @@ async def seek_to_committed(thread: Any, one_by_one: Callable[[], Any]) -> Mappi
     """
     consumer = thread._ensure_consumer()
     if not hasattr(consumer._coordinator, "fetch_committed_offsets"):
-        offsets: Mapping[TP, int | None] = await one_by_one()
-        return offsets
-
+        return await one_by_one()
     sought: Mapping[TP, int | None] = await thread.call_thread(
         seek_committed, consumer, thread.consumer.first_read
     )
@@ -179,7 +178,7 @@ async def seek_to_committed(thread: Any, one_by_one: Callable[[], Any]) -> Mappi
 
 
 async def seek_committed(
-    consumer: Any, first_read: Mapping[TP, int], tps: Collection[TP] | None = None
+    consumer: AIOKafkaConsumer, first_read: Mapping[TP, int], tps: Collection[TP] | None = None
 ) -> dict[TP, int | None]:
     """Seek ``tps`` or all assigned partitions; return committed offsets. On the consumer's thread."""
     assigned = consumer.assignment()
@@ -196,7 +195,9 @@ async def seek_committed(
     return offsets
 
 
-async def _committed_while_assigned(consumer: ConsumerT, wanted: Sequence[TP]) -> Mapping[TP, Any]:
+async def _committed_while_assigned(
+    consumer: AIOKafkaConsumer, wanted: Sequence[TP]
+) -> Mapping[TP, OffsetAndMetadata]:
     """The committed offsets of ``wanted``, without partitions that are revoked before the answer.
 
     While a transaction stays open, the answer for its partition may take minutes, and delays all partitions.
@@ -207,7 +208,7 @@ async def _committed_while_assigned(consumer: ConsumerT, wanted: Sequence[TP]) -
             while not asking.done() and consumer.assignment().issuperset(wanted):
                 await asyncio.wait({asking}, timeout=ASSIGNED_LOOK_S)
             if asking.done():
-                found: Mapping[Any, Any] = asking.result()
+                found: Mapping[TP, OffsetAndMetadata] = asking.result()
                 return found
         finally:
             asking.cancel()
@@ -243,13 +244,13 @@ class FlowGate(KnownPartitions):
         self._resumed = asyncio.Event()
         self.first_read = {}
 
-    def note_first(self, records: Mapping[Any, list[Any]]) -> None:
+    def note_first(self, records: Records) -> None:
         """Note the first offset of each new source partition in ``records``; on the consumer's thread."""
         for tp, batch in records.items():
             if tp not in self.first_read and not self._is_changelog_tp(tp):
                 self.first_read[tp] = batch[0].offset
 
-    async def highwaters(self, *partitions: Any) -> Mapping[TP, int]:
+    async def highwaters(self, *partitions: TP) -> Mapping[TP, int]:
         """The end offsets of ``partitions`` from the broker, of committed records under ``exactly_once``.
 
         Under ``exactly_once`` stock returns the offset that its last fetch reported, and before the first
@@ -261,16 +262,12 @@ class FlowGate(KnownPartitions):
         )
         return ends
 
-    async def _getmany(
-        self, active_partitions: set[TP] | None, timeout: float
-    ) -> Mapping[TP, list[Any]]:
+    async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Records:
         # The fetcher calls this only after it has passed on the previous batch.
         self.fetch_rounds += 1
         return await super()._getmany(active_partitions, timeout)
 
-    async def _wait_next_records(
-        self, timeout: float
-    ) -> tuple[Mapping[TP, list[Any]] | None, set[TP] | None]:
+    async def _wait_next_records(self, timeout: float) -> tuple[Records | None, set[TP] | None]:
         # Stock sleeps a second while no partition is active, at the begin and end of each recovery.
         if not self.app.client_only and not self._active_partitions:
             if not self.flow_active:

@@ -9,7 +9,11 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from faust.app import App
+    from mode.utils.queues import FlowControlQueue
 
 
 class Lanes:
@@ -32,7 +36,7 @@ class Lanes:
         lane.append(item)
         self._length += 1
 
-    def popleft(self) -> Any:
+    def popleft(self) -> object:
         """Remove the first item of the next lane. Raises IndexError if there is no item."""
         if not self._length:
             raise IndexError("pop from an empty queue")
@@ -58,16 +62,18 @@ class Lanes:
     def __len__(self) -> int:
         return self._length
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[object]:
         return (item for lane in self._lanes.values() for item in lane)
 
 
-def install(app: Any) -> None:
+def install(app: App) -> None:
     """Give each queue that ``app`` creates from now on one lane for each partition."""
     app.FlowControlQueue = partial(_fair, app.FlowControlQueue)
 
 
-def _fair(make: Callable[..., Any], *args: object, **kwargs: object) -> Any:
+def _fair(
+    make: Callable[..., FlowControlQueue], *args: object, **kwargs: object
+) -> FlowControlQueue:
     queue = make(*args, **kwargs)
     queue._queue = Lanes(queue._queue)
     return queue

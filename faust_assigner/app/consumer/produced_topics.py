@@ -20,7 +20,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aiokafka.errors import NodeNotReadyError
 from faust.transport.drivers import aiokafka as driver
@@ -28,6 +28,8 @@ from faust.transport.drivers import aiokafka as driver
 from faust_assigner.app.retry import is_silence
 
 if TYPE_CHECKING:
+    from aiokafka import AIOKafkaProducer
+    from aiokafka.client import AIOKafkaClient
     from faust.types.transports import ProducerT
 
 
@@ -40,7 +42,9 @@ def install(producer: ProducerT) -> None:
             creator._new_producer = partial(_create, creator._new_producer)
 
 
-def _create(create: Callable[..., Any], *args: object, **kwargs: object) -> Any:
+def _create(
+    create: Callable[..., AIOKafkaProducer], *args: object, **kwargs: object
+) -> AIOKafkaProducer:
     """Create a producer as Faust does, and change its client."""
     producer = create(*args, **kwargs)
     client = producer.client
@@ -51,7 +55,7 @@ def _create(create: Callable[..., Any], *args: object, **kwargs: object) -> Any:
 
 
 async def _wait_on_metadata(
-    client: Any, wait: Callable[[str], Awaitable[set[int]]], topic: str
+    client: AIOKafkaClient, wait: Callable[[str], Awaitable[set[int]]], topic: str
 ) -> set[int]:
     """The partitions of ``topic``, added to the requested topics; aiokafka adds unknown topics only."""
     client._topics.add(topic)

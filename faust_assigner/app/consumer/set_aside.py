@@ -7,7 +7,7 @@ answers for a partition with an error, for example after a change of the leader,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from aiokafka.errors import (
@@ -18,6 +18,7 @@ from aiokafka.errors import (
 from mode import get_logger
 
 if TYPE_CHECKING:
+    from aiokafka.consumer.subscription_state import TopicPartitionState
     from faust.types.tuples import TP
 
 logger = get_logger(__name__)
@@ -34,8 +35,10 @@ class SetAside:
     """The partitions set aside: aiokafka's state -> time of the next try, in seconds of one clock."""
 
     def __init__(self) -> None:
-        self._until: WeakKeyDictionary[Any, tuple[float, float]] = WeakKeyDictionary()
-        self._names: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        self._until: WeakKeyDictionary[TopicPartitionState, tuple[float, float]] = (
+            WeakKeyDictionary()
+        )
+        self._names: WeakKeyDictionary[TopicPartitionState, TP] = WeakKeyDictionary()
 
     def __len__(self) -> int:
         return len(self._until)
@@ -44,7 +47,7 @@ class SetAside:
         """The partitions whose last try failed; may be called from any thread."""
         return [tp for state, tp in self._names.copy().items() if state in self._until]
 
-    def unreadable(self, tp: TP, state: Any, error: Exception, now: float) -> None:
+    def unreadable(self, tp: TP, state: TopicPartitionState, error: Exception, now: float) -> None:
         """Set ``tp`` aside from ``now`` on, and log it."""
         wait_s = self._wait(state, now, RETRY_S, MOST_RETRY_S)
         self._names[state] = tp
@@ -58,7 +61,7 @@ class SetAside:
             wait_s,
         )
 
-    def refused(self, tp: TP, state: Any, now: float) -> None:
+    def refused(self, tp: TP, state: TopicPartitionState, now: float) -> None:
         """Set ``tp`` aside after an error that the broker returned; aiokafka logs the error itself."""
         wait_s = self._wait(state, now, REFUSED_S, MOST_REFUSED_S)
         self._names[state] = tp
@@ -68,16 +71,16 @@ class SetAside:
             wait_s,
         )
 
-    def _wait(self, state: Any, now: float, first_s: float, most_s: float) -> float:
+    def _wait(self, state: TopicPartitionState, now: float, first_s: float, most_s: float) -> float:
         _, before_s = self._until.get(state, (0.0, 0.0))
         wait_s = min(2 * before_s or first_s, most_s)
         self._until[state] = now + wait_s, wait_s
         return wait_s
 
-    def is_left_alone(self, state: Any, now: float) -> bool:
+    def is_left_alone(self, state: TopicPartitionState, now: float) -> bool:
         """Whether the partition is set aside at ``now`` and must not be fetched."""
         return bool(self._until) and self._until.get(state, (0.0, 0.0))[0] > now
 
-    def is_well(self, state: Any) -> None:
+    def is_well(self, state: TopicPartitionState) -> None:
         """Note that the partition could be read."""
         self._until.pop(state, None)

@@ -13,11 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from faust_assigner.app.retry import SAY_EVERY_S
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from faust.app import App
     from faust.types.app import AppT
     from faust.types.tuples import TP
 
@@ -124,7 +127,7 @@ class Waits:
         return None
 
 
-def waits_of(app: Any) -> Waits:
+def waits_of(app: App) -> Waits:
     """The waits of ``app``'s worker; the same object at each call."""
     waits: Waits = vars(app).setdefault(_MARK, Waits())
     return waits
@@ -169,7 +172,7 @@ class DeadlineWaits(Consumer):
         ):
             return bool(await super().force_commit(topics, start_new_transaction))
 
-    async def _commit(self, offsets: Any) -> bool:
+    async def _commit(self, offsets: Mapping[TP, int]) -> bool:
         waits_of(self.app).move_to_step(COMMIT, "changes of tables, and the group's answer")
         return bool(await super()._commit(offsets))
 

@@ -34,12 +34,12 @@ class RecordsEnd(Sensor):  # type: ignore[misc]
     Acks cannot be overridden: Faust's compiled streams acknowledge without a call of the consumer.
     """
 
-    def __init__(self, done: Callable[[Any], None]) -> None:
+    def __init__(self, done: Callable[[TP], None]) -> None:
         self.done = done
         super().__init__()
 
     def on_stream_event_out(
-        self, tp: TP, offset: int, stream: Any, event: object, state: Any = None
+        self, tp: TP, offset: int, stream: object, event: object, state: object = None
     ) -> None:
         """Report the end of a record; Faust calls this after the ack."""
         self.done(tp)
@@ -54,7 +54,7 @@ class RecordBoundaryCommits(Consumer):
     """
 
     #: Transactional id -> partitions that the current commit has still to close; None outside of a commit.
-    _open: dict[str, list[Any]] | None = None
+    _open: dict[str, list[TP]] | None = None
 
     _cut: dict[TP, int]
 
@@ -62,7 +62,7 @@ class RecordBoundaryCommits(Consumer):
     fence: Any
 
     #: The task of a commit that starts as soon as the records that delayed the last commit are done.
-    _soon: Any = None
+    _soon: asyncio.Future[object] | None = None
 
     #: The commit under way. It goes on if its caller is cancelled.
     _whole_commit: asyncio.Task[bool] | None = None
@@ -120,7 +120,7 @@ class RecordBoundaryCommits(Consumer):
         finally:
             self.transactions.begin_next()
 
-    def _sources_without_acks(self) -> list[Any]:
+    def _sources_without_acks(self) -> list[TP]:
         """Sources whose committed records have sent again, as at the close of a window.
 
         A record in progress has no offset to commit yet: a commit that waits for it alone waits in vain.

@@ -28,6 +28,9 @@ from faust_assigner.snapshots.changelog import POLL_MS, STALL_S, Extent, consume
 from faust_assigner.snapshots.sst import OFFSET_KEY
 
 if TYPE_CHECKING:
+    from aiokafka.consumer.subscription_state import Assignment
+    from aiokafka.protocol.fetch import FetchRequest
+    from aiokafka.record.default_records import DefaultRecord as Parsed
     from faust.types.tuples import TP
 
 T = TypeVar("T")
@@ -53,7 +56,7 @@ class Work(Protocol):
     def begin(self) -> tuple[TopicPartition, Extent] | None:
         """The next partition to read, and its range of offsets; None while none is ready."""
 
-    def write(self, tp: TopicPartition, records: Sequence[Any], position: int) -> None:
+    def write(self, tp: TopicPartition, records: Sequence[Parsed], position: int) -> None:
         """Take ``records``, in order of their offsets; ``position`` is the next offset."""
 
     def finish(self, tp: TopicPartition) -> None:
@@ -63,8 +66,10 @@ class Work(Protocol):
 class BareFetcher(Fetcher):  # type: ignore[misc]
     """aiokafka's fetcher, but it returns records as parsed: key, value, offset, headers."""
 
-    async def _proc_fetch_request(self, assignment: Any, node_id: Any, request: Any) -> Any:
-        found = await super()._proc_fetch_request(assignment, node_id, request)
+    async def _proc_fetch_request(
+        self, assignment: Assignment, node_id: int, request: FetchRequest
+    ) -> bool:
+        found: bool = await super()._proc_fetch_request(assignment, node_id, request)
         for result in self._records.values():
             records = getattr(result, "_partition_records", None)
             if records is not None:
@@ -72,7 +77,7 @@ class BareFetcher(Fetcher):  # type: ignore[misc]
         return found
 
 
-def _as_parsed(tp: TP, record: Any) -> Any:
+def _as_parsed(tp: TP, record: Parsed) -> Parsed:
     return record
 
 
@@ -132,7 +137,7 @@ async def _take_turn(
     moved = False
     for tp, end in tuple(ends.items()):
         position = min(await consumer.position(tp), end)
-        records: Sequence[Any] = fetched.get(tp, ())
+        records: Sequence[Parsed] = fetched.get(tp, ())
         if records and records[-1].offset >= end:
             records = [record for record in records if record.offset < end]
         if position > before[tp]:
@@ -171,7 +176,7 @@ def run_until_stopped(work: Coroutine[Any, Any, T], stopped: Callable[[], bool])
     return asyncio.run(race())
 
 
-def whole(tp: TopicPartition, record: Any) -> ConsumerRecord[Any, Any]:
+def whole(tp: TopicPartition, record: Parsed) -> ConsumerRecord[bytes, bytes]:
     """The record as a ConsumerRecord, for a schema class of the app."""
     sizes = (-1 if part is None else len(part) for part in (record.key, record.value))
     return ConsumerRecord(
@@ -189,10 +194,10 @@ def whole(tp: TopicPartition, record: Any) -> ConsumerRecord[Any, Any]:
 
 
 def to_batch(
-    records: Sequence[Any],
+    records: Sequence[Parsed],
     position: int,
     decoding: Decoding,
-    complete: Callable[[Any], Any] = lambda record: record,
+    complete: Callable[[Parsed], Parsed | ConsumerRecord[bytes, bytes]] = lambda record: record,
 ) -> tuple[rocksdict.WriteBatch, Sequence[Unreadable]]:
     """A write batch of the records' last values and deletions, and of Faust's offset key.
 
@@ -218,9 +223,9 @@ def to_batch(
 
 
 def _asked_for_each(
-    records: Sequence[Any],
+    records: Sequence[Parsed],
     reason: Reason,
-    complete: Callable[[Any], Any],
+    complete: Callable[[Parsed], Parsed | ConsumerRecord[bytes, bytes]],
 ) -> tuple[dict[bytes, bytes | None], Sequence[Unreadable]]:
     latest: dict[bytes, bytes | None] = {}
     refused: list[Unreadable] = []

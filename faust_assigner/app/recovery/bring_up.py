@@ -19,7 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from aiokafka import TopicPartition
 from mode import get_logger
@@ -36,6 +36,11 @@ from faust_assigner.snapshots.manifest import Manifest, SnapshotError
 from faust_assigner.snapshots.sst import ingest, is_empty
 from faust_assigner.snapshots.storage import open_storage
 from faust_assigner.snapshots.trust import Judge
+
+if TYPE_CHECKING:
+    from aiokafka.record.default_records import DefaultRecord as Parsed
+    from faust.types.tuples import TP
+    from rocksdict import Rdict
 
 logger = get_logger(__name__)
 
@@ -60,7 +65,7 @@ class Settings:
     #: Scratch space on the tables' own disk, so that files are moved instead of copied.
     folder: Path
     #: Called with the records that do not decode.
-    unreadable: Callable[[Any, Sequence[Unreadable]], None] = lambda tp, records: None
+    unreadable: Callable[[TP, Sequence[Unreadable]], None] = lambda tp, records: None
     #: The restore's share of a core beside running streams, and its progress.
     pace: RestoreThrottle = field(default_factory=RestoreThrottle)
     progress: Progress = field(default_factory=Progress)
@@ -74,7 +79,7 @@ class Cold:
     """
 
     tp: TopicPartition
-    database: Any
+    database: Rdict
     offset: int
     highwater: int
     takes_files: bool
@@ -235,7 +240,7 @@ class _Job:
             self._tell(cold.tp)
         return None
 
-    def write(self, tp: TopicPartition, records: Sequence[Any], position: int) -> None:
+    def write(self, tp: TopicPartition, records: Sequence[Parsed], position: int) -> None:
         """Write the records and their last offset in one batch."""
         cold, before = self._colds[tp], self._done[tp]
         batch, refused = to_batch(records, position, cold.decoding, partial(whole, tp))

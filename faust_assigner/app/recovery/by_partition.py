@@ -31,6 +31,7 @@ from faust_assigner.app.tables.disk import is_writable, known
 from faust_assigner.app.tables.files import close_all, open_for_streams, store_of
 
 if TYPE_CHECKING:
+    from faust.types.events import EventT
     from faust.types.tables import CollectionT
     from faust.types.tuples import TP
 
@@ -404,7 +405,7 @@ class PartitionRecovery(StandbyFollower):
                 yield ready[0]
                 waiting.remove(ready[0])
 
-    async def _take(self, event: Any) -> None:
+    async def _take(self, event: EventT[object]) -> None:
         """Apply events of followed and replayed partitions; the rest are older than the rows."""
         tp = event.message.tp
         if tp in self._followed or tp in self._replayed:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from faust.tables.base import Collection
 from mode import get_logger
@@ -44,24 +44,24 @@ class RecoverCallbacks:
     end the worker, but here its error is logged. ``call(table)`` calls the table's callbacks.
     """
 
-    def __init__(self, call: Callable[[Any], Awaitable[None]] = call_callbacks) -> None:
+    def __init__(self, call: Callable[[CollectionT], Awaitable[None]] = call_callbacks) -> None:
         self._call_back = call
         #: Tables with partitions restored since their callbacks began last, in this order.
-        self._due: dict[Any, None] = {}
-        self._running: dict[Any, asyncio.Task[None]] = {}
+        self._due: dict[CollectionT, None] = {}
+        self._running: dict[CollectionT, asyncio.Task[None]] = {}
         #: All tasks, also those that wait for an earlier task of the same table.
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
-    def running(self) -> frozenset[Any]:
+    def running(self) -> frozenset[CollectionT]:
         """Tables whose callbacks run."""
         return frozenset(self._running)
 
-    def owe(self, tables: Iterable[Any]) -> None:
+    def owe(self, tables: Iterable[CollectionT]) -> None:
         """Note that partitions of ``tables`` have been restored, or are about to be."""
         self._due.update(dict.fromkeys(tables))
 
-    def begin(self, is_restored: Callable[[Any], bool]) -> None:
+    def begin(self, is_restored: Callable[[CollectionT], bool]) -> None:
         """Begin the due callbacks of completely restored tables, all at once as Faust does."""
         for table in [table for table in self._due if is_restored(table)]:
             del self._due[table]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from faust.exceptions import ConsistencyError
 from faust.types.tuples import TP
@@ -47,7 +47,7 @@ class Ahead:
     """A table partition with a change at ``offset``; ``end`` is its changelog's end offset."""
 
     table: str
-    tp: Any
+    tp: TP
     offset: int
     end: int
 
@@ -85,7 +85,10 @@ class Consistency:
         self.doubt_is_new.set()
 
     async def ahead(
-        self, tables: Mapping[Any, Any], offsets: Mapping[TP, int | None], ends: Mapping[TP, int]
+        self,
+        tables: Mapping[TP, CollectionT],
+        offsets: Mapping[TP, int | None],
+        ends: Mapping[TP, int],
     ) -> frozenset[TP]:
         """The partitions of ``ends`` that are ahead; raises ConsistencyError if the app checks.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from faust_assigner.app.recovery.bring_up import MIN_STANDBY_GAP, Stop
 from faust_assigner.app.recovery.consistency import begin_anew
@@ -15,6 +15,8 @@ from faust_assigner.app.retry import retry
 from faust_assigner.app.tables.disk import is_writable, known
 
 if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
     from faust.types.tuples import TP
 
 
@@ -31,7 +33,7 @@ class StandbyFollower(RestoringRecovery):
     async def _follow(self, fresh: set[TP]) -> None:
         """Read the changelogs of ``fresh`` from the ends of their copies; long gaps in batches."""
         consumer = self.app.consumer
-        behind: list[object] = []
+        behind: list[TP] = []
         if fresh:
             firsts, ends = await self._firsts(fresh), await self._ends(fresh)
             await self._refuse_ahead(self.standby_offsets, ends, firsts)
@@ -49,7 +51,7 @@ class StandbyFollower(RestoringRecovery):
         elif fresh and settings_of(self.app).snapshots:
             self.add_future(self._exchange_standbys(self._generation_id))
 
-    def _in_order(self, tps: Iterable[TP]) -> list[Any]:
+    def _in_order(self, tps: Iterable[TP]) -> list[TP]:
         """The partitions to read in batches, the smallest gap first."""
         # With snapshots a standby is exchanged for a snapshot, while Faust's loop reads on.
         settings = settings_of(self.app)
@@ -59,7 +61,7 @@ class StandbyFollower(RestoringRecovery):
             key=lambda tp: (self._standby_gap(tp), tp),
         )
 
-    async def _catch_up(self, behind: list[Any]) -> None:
+    async def _catch_up(self, behind: list[TP]) -> None:
         """Read standbys and warm-ups in batches; then Faust's loop follows each from its offset."""
         consumer = self.app.consumer
         try:
@@ -75,7 +77,10 @@ class StandbyFollower(RestoringRecovery):
                 await self.app.crash(error)
 
     async def _refuse_ahead(
-        self, offsets: Any, ends: Mapping[TP, int], firsts: Mapping[TP, int]
+        self,
+        offsets: MutableMapping[TP, int | None],
+        ends: Mapping[TP, int],
+        firsts: Mapping[TP, int],
     ) -> None:
         """Raise ConsistencyError for tables ahead of ``ends``; without the check reset offsets."""
         for tp in await self._ahead(offsets, ends):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from faust.exceptions import ConsistencyError
 from faust.tables.recovery import ServiceStopped
@@ -25,8 +25,13 @@ from faust_assigner.app.tables.files import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, MutableMapping
+
+    from faust.types.events import EventT
     from faust.types.tables import CollectionT
     from faust.types.tuples import TP
+    from mode.services import WaitArgT
+    from mode.utils.times import Seconds
 
 logger = get_logger(__name__)
 
@@ -43,7 +48,7 @@ PATIENCE_S = 10.0
 class RecoveryLoop(ReplayLoop):
     """The repaired recovery loop: sources resume after their seek, and each recovery ends."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         #: The step that the loop waits for, and when the wait began; None without a wait.
         self.waiting_for: tuple[str, float] | None = None
         #: The generation whose recovery completed last.
@@ -77,7 +82,7 @@ class RecoveryLoop(ReplayLoop):
 
     # -- a broker that does not answer
 
-    async def _wait(self, coro: Any, timeout: Any = None) -> None:
+    async def _wait(self, coro: object, timeout: object = None) -> None:
         """Wait without a time limit until the step is done, the service stops or a recovery begins.
 
         Faust treats a timeout as a stop of the service. Each request has its own timeout and is
@@ -87,7 +92,7 @@ class RecoveryLoop(ReplayLoop):
             await super()._wait(coro, timeout=None)
 
     @contextmanager
-    def _waits_for(self, coro: Any) -> Iterator[None]:
+    def _waits_for(self, coro: object) -> Iterator[None]:
         before = self.waiting_for
         name = getattr(coro, "__qualname__", type(coro).__name__).rpartition(".")[2].strip("_")
         self.waiting_for = (name.replace("_", " "), monotonic())
@@ -96,7 +101,7 @@ class RecoveryLoop(ReplayLoop):
         finally:
             self.waiting_for = before
 
-    async def wait_for_stopped(self, *coros: Any, timeout: Any = None) -> bool:
+    async def wait_for_stopped(self, *coros: WaitArgT, timeout: Seconds | None = None) -> bool:
         """Wait as Faust does, and note in ``idle`` a wait for the next recovery."""
         if coros != (self.signal_recovery_start,):
             return bool(await super().wait_for_stopped(*coros, timeout=timeout))
@@ -106,7 +111,9 @@ class RecoveryLoop(ReplayLoop):
         finally:
             self.idle = False
 
-    async def _ahead(self, offsets: Any, ends: Any) -> frozenset[TP]:
+    async def _ahead(
+        self, offsets: Mapping[TP, int | None], ends: Mapping[TP, int]
+    ) -> frozenset[TP]:
         """The partitions of tables ahead of changelogs; raises ConsistencyError if checked."""
         return await retry(
             self,
@@ -171,7 +178,7 @@ class RecoveryLoop(ReplayLoop):
             buffer.clear()
         self._last_flush_at = monotonic()
 
-    def _apply_each(self, table: CollectionT, events: Sequence[Any]) -> None:
+    def _apply_each(self, table: CollectionT, events: Sequence[EventT[object]]) -> None:
         """Apply events one by one after the table refused the batch (for a keyless record, say)."""
         for event in events:
             try:
@@ -275,7 +282,7 @@ class RecoveryLoop(ReplayLoop):
                 return f"{tp.topic}-{tp.partition}: {error}"
         return None
 
-    def _add(self, table: CollectionT, tp: TP, offsets: Any) -> None:
+    def _add(self, table: CollectionT, tp: TP, offsets: MutableMapping[TP, int | None]) -> None:
         """Note the partition, and the offset in its database if the database can be opened."""
         try:
             super()._add(table, tp, offsets)

@@ -24,6 +24,7 @@ from faust_assigner.app.retry import RateLimitedLog
 
 if TYPE_CHECKING:
     from faust.types.app import AppT
+    from faust.types.events import EventT
     from faust.types.tuples import TP, Message
 
     from faust_assigner.app.host.bases import RecoveryBase
@@ -42,14 +43,14 @@ class ChangelogQueue(ThrowableQueue):  # type: ignore[misc]
     Their offsets would count as progress of this generation, and earlier records as applied.
     """
 
-    def __init__(self, app: AppT, **kwargs: Any) -> None:
+    def __init__(self, app: AppT, **kwargs: object) -> None:
         self.app = app
         super().__init__(**kwargs)
 
-    async def get(self) -> Any:
+    async def get(self) -> EventT[object]:
         """The next record of this generation for a partition this worker replays."""
         while True:
-            event = await super().get()
+            event: EventT[object] = await super().get()
             if self._belongs(event.message):
                 return event
 
@@ -63,7 +64,7 @@ class ChangelogQueue(ThrowableQueue):  # type: ignore[misc]
 class ReplayLoop(RecoveryBase):
     """The part of the table manager's recovery that applies changelog records."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         #: Partition -> the fetch round by which all its records had been fetched.
         self._fetched: dict[TP, int] = {}
         self._said = RateLimitedLog()
@@ -92,7 +93,7 @@ class ReplayLoop(RecoveryBase):
                 await self._take(event)
             self._maybe_end()
 
-    async def _take(self, event: Any) -> None:
+    async def _take(self, event: EventT[object]) -> None:
         message, tp = event.message, event.message.tp
         active = tp in self.active_tps
         offsets = self.active_offsets if active else self.standby_offsets
@@ -166,7 +167,7 @@ class ReplayLoop(RecoveryBase):
         if span is not None:
             span.set_tag("Standby-Stats", self.standby_stats())
 
-    def _tag_actives(self, stats: Mapping[Any, Any]) -> None:
+    def _tag_actives(self, stats: Mapping[TP, object]) -> None:
         """Tag the span of actives, if there is one, with the records that each partition lacks."""
         if self._actives_span is not None:
             self._actives_span.set_tag("Active-Stats", stats)

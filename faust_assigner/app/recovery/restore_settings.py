@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth, server_list
 
@@ -14,10 +14,10 @@ from faust_assigner.settings.table import BATCHED_REPLAY, SNAPSHOTS
 from faust_assigner.snapshots.asking import Connection
 
 if TYPE_CHECKING:
-    from faust.types.app import AppT
+    from faust.app import App
 
 
-def connection_of(app: Any) -> Connection:
+def connection_of(app: App) -> Connection:
     """The app's connection to its cluster; reads the app's configuration only."""
     conf, transport = app.conf, app.transport
     return {
@@ -28,7 +28,7 @@ def connection_of(app: Any) -> Connection:
     }
 
 
-def settings_of(app: AppT) -> Settings:
+def settings_of(app: App) -> Settings:
     """The app's connection and restore settings, from its configuration; removes old scratch."""
     folder = Path(app.conf.tabledir)
     sweep_scratch(folder)

@@ -19,10 +19,10 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from faust.types.tuples import TP
 from mode import Service, get_logger
@@ -52,6 +52,9 @@ from faust_assigner.snapshots.sst import ingest
 if TYPE_CHECKING:
     from faust.types.tables import CollectionT
 
+    from faust_assigner.app.host.bases import RocksDBBase
+    from faust_assigner.snapshots.manifest import Manifest
+
 logger = get_logger(__name__)
 
 #: Seconds that a rebalance waits for a stopped restore; the restore needs one fetch, 0.2 s.
@@ -62,6 +65,9 @@ SILENT_SHARE = 0.5
 #: Seconds between two checks of a restore's progress.
 TELL_S = 0.5
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 
 class RestoringRecovery(RecoveryLoop):
     """The part of the table manager's recovery that restores databases before offsets are read."""
@@ -70,7 +76,7 @@ class RestoringRecovery(RecoveryLoop):
     _stop: Stop
     _working: set[asyncio.Future[Any]]
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         self.restored = {}
         self.progress = Progress()
         self._stop = Stop()
@@ -270,9 +276,9 @@ class RestoringRecovery(RecoveryLoop):
                     "A restore did not stop within %.0f s of a rebalance", SETTLE_TIMEOUT_S
                 )
 
-    async def _in_thread(self, function: Any, *arguments: Any) -> Any:
+    async def _in_thread(self, function: Callable[P, T], *arguments: P.args, **more: P.kwargs) -> T:
         """Run in a thread; ``stop_and_wait`` waits for the thread even if this call is cancelled."""
-        work = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+        work = asyncio.ensure_future(asyncio.to_thread(function, *arguments, **more))
         self._working.add(work)
         work.add_done_callback(self._ended)
         return await asyncio.shield(work)
@@ -293,7 +299,7 @@ def _sees_records(table: CollectionT) -> bool:
 
 def _build_database(
     finder: Finder, tp: TP, folder: Path, table: CollectionT
-) -> tuple[Path, object] | None:
+) -> tuple[Path, Manifest] | None:
     """A closed database in ``folder`` with the snapshot and its offset, and the manifest."""
     try:
         found = finder.fetch(tp, folder, decoding_of(table))
@@ -312,7 +318,7 @@ def _build_database(
         return None
 
 
-def _replace_database(store: Any, partition: int, built: Path) -> None:
+def _replace_database(store: RocksDBBase, partition: int, built: Path) -> None:
     """Close the partition's database, put ``built`` in its place and open it."""
     path = store.partition_path(partition)
     old = store._dbs.pop(partition, None)

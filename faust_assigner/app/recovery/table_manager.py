@@ -12,6 +12,8 @@ from faust_assigner.app.tables import window_closing as windows
 from faust_assigner.app.tables.files import take_care_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from faust.types.tables import CollectionT
     from faust.types.tuples import TP
 
@@ -53,7 +55,7 @@ class RecoveringTables(TableManager):
             self._recovery = kind(self.app, self, beacon=self.beacon, loop=self.loop)
         return self._recovery
 
-    def add(self, table: CollectionT) -> Any:
+    def add(self, table: CollectionT) -> CollectionT:
         """Manage ``table``; its store is wrapped before the first database is opened."""
         take_care_of(table)
         added = super().add(table)
@@ -61,7 +63,7 @@ class RecoveringTables(TableManager):
             self.closings.append(closing)
         return added
 
-    def on_commit(self, offsets: Any) -> None:
+    def on_commit(self, offsets: Mapping[TP, int]) -> None:
         """Pass on committed offsets: files may record them, and windows may be closed."""
         super().on_commit(offsets)
         windows.committed(self.closings, offsets)

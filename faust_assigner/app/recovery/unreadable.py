@@ -19,7 +19,7 @@ from mode import get_logger
 from faust_assigner.app.retry import RateLimitedLog
 
 if TYPE_CHECKING:
-    from faust.types.app import AppT
+    from faust.app import App
     from faust.types.tables import CollectionT
     from faust.types.tuples import TP
 
@@ -42,7 +42,7 @@ Reason: TypeAlias = Callable[[Any], "DecodeError | None"]
 class UnreadableRecords:
     """Records left out since the worker started, counted by partition. For any thread."""
 
-    def __init__(self, app: AppT) -> None:
+    def __init__(self, app: App) -> None:
         self.app = app
         self.counts: Counter[object] = Counter()
         self._said = RateLimitedLog()
@@ -67,7 +67,7 @@ class UnreadableRecords:
             )
 
 
-def unreadable_of(app: Any) -> UnreadableRecords:
+def unreadable_of(app: App) -> UnreadableRecords:
     """The app's unreadable records, made at first use."""
     found: UnreadableRecords = vars(app).setdefault(_MARK, UnreadableRecords(app))
     return found

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from faust.types.app import AppT
     from faust.types.tables import CollectionT
     from faust.types.tuples import TP
+    from rocksdict import Rdict
 
 logger = get_logger(__name__)
 
@@ -35,7 +36,7 @@ READ_BUDGET_S = 5.0
 _NUMBER = re.compile(r"-(0|[1-9][0-9]{0,9})\.db\Z")
 
 
-def partitions_on_disk(app: AppT, tables: Mapping[str, Any]) -> dict[str, list[int]]:
+def partitions_on_disk(app: AppT, tables: Mapping[str, CollectionT]) -> dict[str, list[int]]:
     """Changelog topic -> partitions whose state is on disk, for the tables kept in RocksDB.
 
     ``tables`` maps changelog topics to tables. A folder that cannot be read counts as
@@ -62,7 +63,7 @@ def in_memory(app: AppT) -> list[str]:
     )
 
 
-def state_sizes(tps: Iterable[TP], tables: Mapping[str, Any]) -> dict[TP, int]:
+def state_sizes(tps: Iterable[TP], tables: Mapping[str, CollectionT]) -> dict[TP, int]:
     """Bytes on disk of each changelog partition's store; stores in memory have none. May block.
 
     ``tables`` maps changelog topics to tables.
@@ -185,7 +186,7 @@ def _look_of(database: Path) -> object:
         )
 
 
-def _stored_offset(database: Any) -> int | None:
+def _stored_offset(database: Rdict) -> int | None:
     try:
         raw = database.get(Store.offset_key)
     finally:

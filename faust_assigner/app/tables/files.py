@@ -31,7 +31,12 @@ from faust_assigner.app.tables.store import WriteBehindStore
 
 if TYPE_CHECKING:
     from faust.types.app import AppT
+    from faust.types.events import EventT
     from faust.types.tables import CollectionT
+    from rocksdict import Rdict
+    from yarl import URL
+
+    from faust_assigner.app.host.bases import RocksDBBase
 
 logger = get_logger(__name__)
 
@@ -85,13 +90,13 @@ class TableStore(WriteBehindStore):
     #: Partitions whose database lacks a change: no offset may be stored until a replay.
     _lacking: set[int]
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         self.set_aside, self._condemned, self._lacking = Counter(), set(), set()
         super().__init__(*args, **kwargs)
 
     # -- opening
 
-    def _open_for_partition(self, partition: int) -> Any:
+    def _open_for_partition(self, partition: int) -> Rdict:
         """Open the database, or an empty one in place of a corrupt one; raises temporary errors."""
         if partition in self._condemned:
             self._put_aside(partition, "it contains an unreadable block")
@@ -130,7 +135,9 @@ class TableStore(WriteBehindStore):
             reason,
         )
 
-    async def _try_open_db_for_partition(self, partition: int, *args: Any, **kwargs: Any) -> Any:
+    async def _try_open_db_for_partition(
+        self, partition: int, *args: object, **kwargs: object
+    ) -> Rdict | None:
         """Open the database now if possible; else the recovery retries until it is open."""
         try:
             return self._db_for_partition(partition)
@@ -187,7 +194,10 @@ class TableStore(WriteBehindStore):
             raise
 
     def apply_changelog_batch(
-        self, batch: Iterable[Any], to_key: Callable[[Any], Any], to_value: Callable[[Any], Any]
+        self,
+        batch: Iterable[EventT[object]],
+        to_key: Callable[[object], object],
+        to_value: Callable[[object], object],
     ) -> None:
         """Write replayed records; after a reported failure the recovery reads the batch again."""
         events = [event for event in batch if event.message.partition not in self._lacking]
@@ -232,7 +242,7 @@ class TableStore(WriteBehindStore):
         with self._watched(self._here):
             return bool(super()._contains(key))
 
-    def _dbs_for_actives(self) -> Iterator[Any]:
+    def _dbs_for_actives(self) -> Iterator[Rdict]:
         check_whole(self.table)
         return super()._dbs_for_actives()
 
@@ -265,7 +275,7 @@ class TableStore(WriteBehindStore):
             self._fail(error, [tp.partition])
 
 
-def keep_uncommitted(app: AppT, event: Any) -> None:
+def keep_uncommitted(app: AppT, event: EventT[object] | None) -> None:
     """Never acknowledge the record of ``event``: no commit passes it, and it is processed again.
 
     Faust acknowledges a record whose agent fails.
@@ -288,11 +298,11 @@ def take_care_of(table: CollectionT) -> None:
         table._new_store = partial(_whole, table, table._new_store)
 
 
-def _whole(table: CollectionT, make: Callable[[], Any]) -> Any:
+def _whole(table: CollectionT, make: Callable[[], object]) -> object:
     return over(WriteBehindSets, type(make()))(table)
 
 
-def _new_store(table: CollectionT, make: Callable[[Any], Any], url: Any) -> Any:
+def _new_store(table: CollectionT, make: Callable[[URL], object], url: URL) -> object:
     kind = stores.by_url(url)
     if not issubclass(kind, RocksDBStore):
         return make(url)
@@ -312,7 +322,7 @@ def _new_store(table: CollectionT, make: Callable[[Any], Any], url: Any) -> Any:
     return store
 
 
-def open_for_streams(store: Any, partition: int) -> None:
+def open_for_streams(store: RocksDBBase, partition: int) -> None:
     """Open a database in a thread, to the end: an unrecorded one would lock out the next.
 
     The event loop records the database before the awaiting task goes on: streams iterate over all
@@ -322,7 +332,7 @@ def open_for_streams(store: Any, partition: int) -> None:
     store.app.loop.call_soon_threadsafe(store._dbs.__setitem__, partition, database)
 
 
-def close_all(databases: Iterable[Any]) -> None:
+def close_all(databases: Iterable[Rdict | None]) -> None:
     """Close ``databases`` in a thread; failures are logged."""
     for database in databases:
         if database is not None:

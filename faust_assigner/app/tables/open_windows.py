@@ -12,19 +12,20 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mode import get_logger
 
 from faust_assigner.app.tables.store import WriteBehindStore
 
 if TYPE_CHECKING:
+    from faust.types.events import EventT
     from faust.types.tables import CollectionT
 
 logger = get_logger(__name__)
 
 #: A row's key in a windowed table: the app's key, and the window's begin and end.
-Key = tuple[Any, tuple[float, float]]
+Key = tuple[object, tuple[float, float]]
 
 #: Rows that are scanned between two turns of the streams.
 ROWS = 500
@@ -79,7 +80,7 @@ class OpenWindows:
         if self._rows is not None:
             self.forget(partition)
 
-    def applied(self, events: Iterable[Any]) -> None:
+    def applied(self, events: Iterable[EventT[object]]) -> None:
         """Note the windows of changelog records applied to a table in memory."""
         if self._rows is not None:
             return

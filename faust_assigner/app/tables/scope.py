@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from faust.types.tables import CollectionT
 
     from faust_assigner.app.host.bases import CollectionBase as Table
+    from faust_assigner.app.host.bases import RocksDBBase
 else:
     Table = object
 
@@ -29,7 +30,7 @@ class NotHere(ServiceUnavailable):  # type: ignore[misc]
 class Scope(Protocol):
     """The current request."""
 
-    def partitions_for(self, store: Any, key: bytes) -> Sequence[int] | None:
+    def partitions_for(self, store: RocksDBBase, key: bytes) -> Sequence[int] | None:
         """The partitions to search for ``key``, in order; None: as Faust does. Raises NotHere."""
 
     def may_read_all(self, table: CollectionT) -> None:
@@ -40,7 +41,7 @@ class Scope(Protocol):
 SCOPE: ContextVar[Scope | None] = ContextVar("faust_assigner_scope", default=None)
 
 
-def partitions_in_scope(store: Any, key: bytes) -> Sequence[int] | None:
+def partitions_in_scope(store: RocksDBBase, key: bytes) -> Sequence[int] | None:
     """The partitions of ``store`` to read, all of them open; None outside of a scope.
 
     Raises NotHere if a partition is not open.

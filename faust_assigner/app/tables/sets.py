@@ -44,7 +44,10 @@ class WriteBehindSets(Sets):
         self.storage[key] = after.as_stored_value()
 
     def apply_changelog_batch(
-        self, batch: Iterable[Any], to_key: Callable[[Any], Any], to_value: Callable[[Any], Any]
+        self,
+        batch: Iterable[Any],
+        to_key: Callable[[object], object],
+        to_value: Callable[[object], object],
     ) -> None:
         """Apply operations to the rows of their partitions, then load the sets from these rows."""
         rows, events = self._rows, list(batch)
@@ -53,7 +56,7 @@ class WriteBehindSets(Sets):
             for key in {to_key(event.key[1]) for event in events}:
                 self.storage[key] = self[key].as_stored_value()
             return
-        folded: dict[tuple[Any, bytes], Any] = {}
+        folded: dict[tuple[TP, bytes], Any] = {}
         ends: dict[TP, int] = {}
         for event in events:
             tp, offset = event.message.tp, event.message.offset
@@ -106,16 +109,16 @@ class WriteBehindSets(Sets):
         row = self._rows.row_of(partition, raw) if partition in self._rows._dbs else None
         self[self._key(raw)].sync_from_storage(self._elements(row))
 
-    def _key(self, raw: bytes) -> Any:
+    def _key(self, raw: bytes) -> object:
         return self.table._to_key(self.storage._decode_key(raw))
 
-    def _set_of(self, key: object, elements: Iterable[Any]) -> Any:
+    def _set_of(self, key: object, elements: Iterable[object]) -> Any:
         """A new set with these elements."""
         made = self.ValueType(self, key)
         made.sync_from_storage(elements)
         return made
 
-    def _elements(self, row: bytes | None) -> list[Any]:
+    def _elements(self, row: bytes | None) -> list[object]:
         """Decode each element by itself: Faust decodes the list as one value of the value type."""
         loads, how = self.table.app.serializers.loads_value, self.storage.value_serializer
         return [maybe_model(element) for element in loads(None, row, serializer=how) or ()]

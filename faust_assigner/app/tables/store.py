@@ -20,7 +20,11 @@ from faust.types.tuples import TP
 from faust_assigner.app.tables.changes import NO_RECORD, Change, Overlay, ReadBack, Usage
 
 if TYPE_CHECKING:
+    from faust.types.tuples import FutureMessage
+    from rocksdict import Rdict
+
     from faust_assigner.app.host.bases import RocksDBBase as Store
+    from faust_assigner.app.tables.changes import Transaction
 else:
     from faust.stores.rocksdb import Store
 
@@ -57,7 +61,7 @@ class WriteBehindStore(Store):
         #: Partition -> its changes that are not in the file.
         self.overlays: dict[int, Overlay] = {}
         #: The record sent last, until its change is made.
-        self._sent: Any = None
+        self._sent: FutureMessage | None = None
         #: The key whose change was already made together with its record.
         self._made: bytes | None = None
         self._to_flush: set[int] = set()
@@ -65,7 +69,7 @@ class WriteBehindStore(Store):
 
     # -- changes
 
-    def sent(self, record: Any) -> None:
+    def sent(self, record: FutureMessage) -> None:
         """Note a record handed to the producer; the change of the row follows immediately.
 
         The record makes the change, even if the following call fails: with RocksDB
@@ -144,14 +148,14 @@ class WriteBehindStore(Store):
 
     # -- flushing
 
-    def arrived(self, record: object) -> None:
+    def arrived(self, record: FutureMessage) -> None:
         """Note that the changelog has the record; called in the producer's thread."""
         if self.in_other_thread:
             self.app.loop.call_soon_threadsafe(self._arrived, record)
         else:
             self._arrived(record)
 
-    def _arrived(self, record: Any) -> None:
+    def _arrived(self, record: FutureMessage) -> None:
         made: tuple[int, Change] | None = getattr(record, _CHANGE, None)
         if made is not None:
             partition, change = made
@@ -193,7 +197,7 @@ class WriteBehindStore(Store):
         """Whether the file must not be written: it is beyond ``offset``, a new change's offset."""
         return False
 
-    def _write(self, database: Any, before: int, changes: list[Change]) -> None:
+    def _write(self, database: Rdict, before: int, changes: list[Change]) -> None:
         rows, offset = dict[bytes, bytes | None](), before
         for change in changes:
             at = NO_RECORD if change.offset is None else change.offset
@@ -222,7 +226,7 @@ class WriteBehindStore(Store):
                 self.flush(partition)
                 self.overlays[partition].lands = False
 
-    def drop(self, partition: int, share: Any = None) -> None:
+    def drop(self, partition: int, share: Transaction | None = None) -> None:
         """Drop the changes that have not landed, or only the changes of ``share``'s transaction.
 
         Changes of other transactions that waited for these are flushed.
@@ -256,7 +260,10 @@ class WriteBehindStore(Store):
     # -- records of other writers
 
     def apply_changelog_batch(
-        self, batch: Iterable[Any], to_key: Callable[[Any], Any], to_value: Callable[[Any], Any]
+        self,
+        batch: Iterable[Any],
+        to_key: Callable[[object], object],
+        to_value: Callable[[object], object],
     ) -> None:
         """Write the records, rows and offset in one write; Faust writes one after the other."""
         if self.usage is None:
@@ -324,7 +331,7 @@ class WriteBehindStore(Store):
     def _contains(self, key: bytes) -> bool:
         return self._get(key) is not None if self.overlays else bool(super()._contains(key))
 
-    def _dbs_for_actives(self) -> Iterator[object]:
+    def _dbs_for_actives(self) -> Iterator[Rdict]:
         """The databases of the partitions owned when the reading begins.
 
         Rounds open and close databases between two rows.
@@ -334,19 +341,19 @@ class WriteBehindStore(Store):
             if partition in self._dbs:
                 yield self._dbs[partition]
 
-    def _over(self, database: Any) -> Overlay | None:
+    def _over(self, database: Rdict) -> Overlay | None:
         """The changes over ``database``; None if no change is."""
         for partition, overlay in self.overlays.items():
             if overlay and self._dbs.get(partition) is database:
                 return overlay
         return None
 
-    def _visible_items(self, db: Any) -> Iterator[tuple[bytes, bytes]]:
+    def _visible_items(self, db: Rdict) -> Iterator[tuple[bytes, bytes]]:
         overlay = self._over(db)
         items: Iterator[tuple[bytes, bytes]] = super()._visible_items(db)
         return items if overlay is None else overlay.over(items)
 
-    def _visible_keys(self, db: Any) -> Iterator[bytes]:
+    def _visible_keys(self, db: Rdict) -> Iterator[bytes]:
         overlay = self._over(db)
         keys: Iterator[bytes] = super()._visible_keys(db)
         return (
@@ -368,13 +375,13 @@ class _Known(dict[int, int]):
         return offset
 
 
-def _offset_in(database: Any, offset_key: bytes) -> int:
+def _offset_in(database: Rdict, offset_key: bytes) -> int:
     offset = database.get(offset_key)
     return NO_RECORD if offset is None else int(offset)
 
 
 def _write(
-    database: Any, rows: dict[bytes, bytes | None], offset: tuple[bytes, int] | None
+    database: Rdict, rows: dict[bytes, bytes | None], offset: tuple[bytes, int] | None
 ) -> None:
     """Write rows and offset in one batch."""
     batch = rocksdict.WriteBatch(raw_mode=True)

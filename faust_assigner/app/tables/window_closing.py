@@ -21,7 +21,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from aiokafka import TopicPartition
 from faust import Event
@@ -38,6 +38,13 @@ from faust_assigner.app.tables.open_windows import Key, OpenWindows
 from faust_assigner.app.tables.window_times import Times
 from faust_assigner.settings.table import WINDOW_RETENTION_S
 
+if TYPE_CHECKING:
+    from faust.app import App
+    from faust.tables.table import Table
+    from faust.types.events import EventT
+    from faust.types.topics import TopicT
+    from mode.utils.times import Seconds
+
 logger = get_logger(__name__)
 
 #: Most windows closed as part of one record: a commit waits for all of them.
@@ -52,8 +59,8 @@ class Closing:
 
     def __init__(
         self,
-        app: Any,
-        table: Any,
+        app: App,
+        table: Table,
         clock: Callable[[], float] = lambda: time.time(),
         monotonic: Callable[[], float] | None = None,
     ) -> None:
@@ -81,7 +88,7 @@ class Closing:
 
     # -- changes
 
-    def _note_timestamp(self, timestamp: float) -> Iterator[Any]:
+    def _note_timestamp(self, timestamp: float) -> Iterator[object]:
         self._timestamp = timestamp
         try:
             yield from self._ranges(timestamp)
@@ -99,7 +106,7 @@ class Closing:
             timestamp = key[1][0] if self._timestamp is None else self._timestamp
             self.times.reach(message.tp, message.offset, partition, timestamp, self._monotonic())
 
-    def _message_at_hand(self) -> Any:
+    def _message_at_hand(self) -> Message | None:
         event = _current_event.get(None)
         found = event() if event is not None else None
         return None if found is None or isinstance(found, _Close) else found.message
@@ -108,7 +115,7 @@ class Closing:
         if self._expires:
             self.windows.discard(key, partition)
 
-    def _applied(self, batch: Any) -> None:
+    def _applied(self, batch: Iterable[EventT[object]]) -> None:
         events = list(batch)
         self._apply(events)
         if self._expires:
@@ -191,7 +198,7 @@ class Closing:
             for tp in sources
         )
 
-    def _sources(self, partition: int) -> list[Any]:
+    def _sources(self, partition: int) -> list[TP]:
         """The processed source partitions whose topics changed the table; before a change, all candidates."""
         consumer, topics = self._app.consumer, self._app.tables.changelog_topics
         count = consumer.topic_partitions(self.changelog)
@@ -219,7 +226,7 @@ class Closing:
             return await self._close(self.windows.some(partition, end, MOST), partition, event)
 
     @contextmanager
-    def _under_way(self, source: Any, committed: int) -> Iterator[Any]:
+    def _under_way(self, source: TP, committed: int) -> Iterator[_Close]:
         """Act as if the last committed record were under way: commits and revocations wait."""
         consumer = self._app.consumer
         # aiokafka commits offsets of its own kind of partition only.
@@ -249,7 +256,7 @@ class Closing:
             if self._app.in_transaction:
                 consumer.record_ended(source)
 
-    async def _close(self, keys: list[Key], partition: int, event: Any) -> bool:
+    async def _close(self, keys: list[Key], partition: int, event: _Close) -> bool:
         """Call the app for each row and delete the rows; returns whether all windows are closed."""
         table, told = self._table, list[Key]()
         for key in keys:
@@ -315,7 +322,7 @@ class _Close(Event):  # type: ignore[misc]
     """The event under way while windows are closed."""
 
 
-def install(app: Any, table: Any) -> Closing | None:
+def install(app: App, table: Table) -> Closing | None:
     """Have ``table`` close its windows, if any; not for sets or tables with other writers."""
     table._new_changelog_topic = partial(_kept_longer, app, table, table._new_changelog_topic)
     call = table.on_window_close
@@ -326,8 +333,13 @@ def install(app: Any, table: Any) -> Closing | None:
 
 
 def _kept_longer(
-    app: Any, table: Any, make: Callable[..., Any], *, retention: Any = None, **how: Any
-) -> Any:
+    app: App,
+    table: Table,
+    make: Callable[..., TopicT],
+    *,
+    retention: Seconds | None = None,
+    **how: object,
+) -> TopicT:
     """Make the changelog's topic with a longer retention than Faust's, which is ``expires``.
 
     With Faust's retention the broker removes windows that are still open while a group is stopped
@@ -338,7 +350,9 @@ def _kept_longer(
     return make(retention=retention, **how)
 
 
-async def _never_without_a_value(call: Callable[[Any, Any], Any], key: Any, value: Any) -> None:
+async def _never_without_a_value(
+    call: Callable[[object, object], object], key: object, value: object
+) -> None:
     if value is not None:
         await maybe_async(call(key, value))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from faust.types.tuples import TP
@@ -41,7 +41,7 @@ class Times:
         #: Topics whose records have changed the table.
         self.topics: set[str] = set()
 
-    def reach(self, source: Any, offset: int, partition: int, timestamp: float, now: float) -> None:
+    def reach(self, source: TP, offset: int, partition: int, timestamp: float, now: float) -> None:
         """Note a record of ``source`` that changes ``partition``; ``now`` is a monotonic time."""
         self.topics.add(source.topic)
         self._last[source] = max(offset, self._last.get(source, -1))
@@ -76,7 +76,7 @@ class Times:
             return min(clock, timestamp + now - at)
         return clock if now - self._since.setdefault(partition, now) >= patience_s else None
 
-    def is_committed(self, source: Any) -> bool:
+    def is_committed(self, source: TP) -> bool:
         """Whether every record of ``source`` that changed the table is committed."""
         return self._last.get(source, -1) < self._committed.get(source, 0)
 

@@ -14,8 +14,10 @@ from faust_assigner.app.tables.store import FlushMode, WriteBehindStore
 from faust_assigner.settings.table import OVERLAY, OVERLAY_BYTES
 
 if TYPE_CHECKING:
+    from faust.tables.table import Table
     from faust.types.app import AppT
     from faust.types.tables import CollectionT
+    from faust.types.tuples import FutureMessage
 
 #: Most waiting changes of all tables of a worker.
 MOST_CHANGES = 100_000
@@ -29,7 +31,7 @@ def usage_of(app: AppT) -> Usage:
     return usage
 
 
-def begin(table: Any, store: WriteBehindStore) -> None:
+def begin(table: Table, store: WriteBehindStore) -> None:
     """Let ``store``, just made for ``table``, hold changes back if possible.
 
     Under ``exactly_once`` the setting is ignored: without an overlay, rows would keep the changes
@@ -48,7 +50,7 @@ def begin(table: Any, store: WriteBehindStore) -> None:
 def _send(
     table: CollectionT,
     store: WriteBehindStore,
-    send: Callable[..., object],
+    send: Callable[..., FutureMessage],
     partition: int | None,
     key: object,
     *args: object,
