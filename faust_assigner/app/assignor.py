@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka.coordinator.protocol import (
@@ -47,6 +47,10 @@ from faust_assigner.wire.directory import ByUrl
 from faust_assigner.wire.join import JoinData
 from faust_assigner.wire.runs import Runs
 
+if TYPE_CHECKING:
+    from aiokafka.cluster import ClusterMetadata
+    from faust.types.app import AppT
+
 logger = get_logger(__name__)
 
 Answers = dict[str, ConsumerProtocolMemberAssignment]
@@ -62,7 +66,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
     for, ``overdue`` the standbys that took too long.
     """
 
-    def __init__(self, app: Any, replicas: int = 0) -> None:
+    def __init__(self, app: AppT, replicas: int = 0) -> None:
         AbstractPartitionAssignor.__init__(self)
         self.app = app
         self.replicas = replicas
@@ -274,7 +278,9 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
     # -- as the leader
 
     def assign(
-        self, cluster: Any, member_metadata: Mapping[str, ConsumerProtocolMemberMetadata]
+        self,
+        cluster: ClusterMetadata,
+        member_metadata: Mapping[str, ConsumerProtocolMemberMetadata],
     ) -> Answers:
         """Return every member's assignment; partition counts are read from ``cluster``."""
         span = self._start_span()
@@ -345,7 +351,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         else:
             self._sense("on_assignment_error", state, found.failure)
 
-    def _sense(self, name: str, *args: Any) -> Any:
+    def _sense(self, name: str, *args: object) -> Any:
         try:
             return getattr(self.app.sensors, name)(self, *args)
         except Exception:
@@ -473,7 +479,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         )
 
 
-def _warn_without_fixup(app: Any) -> None:
+def _warn_without_fixup(app: AppT) -> None:
     """Log that no part was installed in ``app``, because the package's entry point is missing."""
     if settings.read_or_default(app, table.REPAIRS) and not parts_of(app):
         parts_of(app).add("assignor")
@@ -483,18 +489,18 @@ def _warn_without_fixup(app: Any) -> None:
         )
 
 
-def kafka_generation(app: Any) -> int:
+def kafka_generation(app: AppT) -> int:
     """Return Kafka's number of the consumer's current or forming generation; -1 without one."""
     at = _of_coordinator(app, "generation")
     return at if type(at) is int and at > 0 else -1
 
 
-def kafka_member_id(app: Any) -> str:
+def kafka_member_id(app: AppT) -> str:
     """Return the id that the group gave this member; "" before its first join."""
     return str(_of_coordinator(app, "member_id") or "")
 
 
-def _of_coordinator(app: Any, name: str) -> Any:
+def _of_coordinator(app: AppT, name: str) -> Any:
     at = app._consumer
     for part in ("_thread", "_consumer", "_coordinator", name):
         at = getattr(at, part, None)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from mode import get_logger
 
@@ -16,7 +16,11 @@ from faust_assigner.app.recovery.bring_up import SNAPSHOT, Restored
 from faust_assigner.app.tables.disk import known
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from faust.tables.recovery import Recovery
     from faust.types.app import AppT
+    from faust.types.events import EventT
     from faust.types.transports import ConsumerT
     from faust.types.tuples import TP
 
@@ -34,6 +38,10 @@ class _Open:
     records: int = 0
     bytes: int = 0
     ended: float | None = None
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class RecoveryMeter:
@@ -85,9 +93,11 @@ class RecoveryMeter:
 
     # -- wrappers of Faust's own methods
 
-    def _around_rebalance(self, recovery: Any, inner: Any) -> Any:
+    def _around_rebalance(
+        self, recovery: Recovery, inner: Callable[P, Awaitable[T]]
+    ) -> Callable[P, Awaitable[T]]:
         @wraps(inner)
-        async def on_rebalance(*args: Any, **kwargs: Any) -> Any:
+        async def on_rebalance(*args: P.args, **kwargs: P.kwargs) -> T:
             started = time.time()
             actives, standbys = set(recovery.active_tps), set(recovery.standby_tps)
             done = await inner(*args, **kwargs)
@@ -98,7 +108,7 @@ class RecoveryMeter:
 
     def _begin(
         self,
-        recovery: Any,
+        recovery: Recovery,
         actives: set[TP],
         standbys: set[TP],
         started: float,
@@ -112,17 +122,21 @@ class RecoveryMeter:
             stood_by = "standby" if tp in standbys else "local"
             self._open[tp] = _Open(stood_by if has_state else "replay", started)
 
-    def _around_offsets(self, inner: Any) -> Any:
+    def _around_offsets(
+        self, inner: Callable[..., Awaitable[object]]
+    ) -> Callable[..., Awaitable[object]]:
         @wraps(inner)
-        def build_offsets(consumer: ConsumerT, tps: Any, destination: Any, title: str) -> Any:
+        def build_offsets(
+            consumer: ConsumerT, tps: set[TP], destination: Mapping[TP, int], title: str
+        ) -> Awaitable[object]:
             # Not async: the wrapped method may rely on its call before the result is awaited.
             return self._after_offsets(inner(consumer, tps, destination, title), destination, title)
 
         return build_offsets
 
     async def _after_offsets(
-        self, offsets_built: Awaitable[object], destination: Any, title: str
-    ) -> Any:
+        self, offsets_built: Awaitable[object], destination: Mapping[TP, int], title: str
+    ) -> object:
         done = await offsets_built
         if title == "active":
             self._guard(self._note_start, destination, self.app.tables.recovery.active_highwaters)
@@ -147,9 +161,11 @@ class RecoveryMeter:
             if measured.end_offset >= known(highwaters.get(tp)):
                 measured.ended = measured.ended or now
 
-    def _after_apply(self, inner: Any) -> Any:
+    def _after_apply(self, inner: Callable[..., T]) -> Callable[..., T]:
         @wraps(inner)
-        def apply_changelog_batch(batch: Iterable[object], *args: Any, **kwargs: Any) -> Any:
+        def apply_changelog_batch(
+            batch: Iterable[EventT[object]], *args: object, **kwargs: object
+        ) -> T:
             done = inner(batch, *args, **kwargs)
             if self._open:
                 self._guard(self._note_applied, batch)
@@ -157,7 +173,7 @@ class RecoveryMeter:
 
         return apply_changelog_batch
 
-    def _note_applied(self, batch: Iterable[Any]) -> None:
+    def _note_applied(self, batch: Iterable[EventT[object]]) -> None:
         touched = {}
         for event in batch:
             message = event.message
@@ -173,9 +189,9 @@ class RecoveryMeter:
             if measured.end_offset >= known(highwaters.get(tp)):
                 measured.ended = now
 
-    def _before_completed(self, inner: Any) -> Any:
+    def _before_completed(self, inner: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
         @wraps(inner)
-        async def on_recovery_completed(*args: Any, **kwargs: Any) -> Any:
+        async def on_recovery_completed(*args: P.args, **kwargs: P.kwargs) -> T:
             self._guard(self._finish)
             return await inner(*args, **kwargs)
 
@@ -219,10 +235,10 @@ class RecoveryMeter:
         if rows:
             self.writer.put(lambda: rows)
 
-    def _guard(self, note: Any, *args: Any) -> None:
+    def _guard(self, note: Callable[P, None], *args: P.args, **more: P.kwargs) -> None:
         """Call ``note``; its failure is logged and does not affect the recovery."""
         try:
-            note(*args)
+            note(*args, **more)
         except Exception:
             logger.exception("Could not measure a recovery; its row is missing in the ledger")
 

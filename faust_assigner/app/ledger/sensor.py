@@ -20,6 +20,7 @@ from faust_assigner.settings.table import LEDGER_SAMPLE_S
 
 if TYPE_CHECKING:
     from faust.types.app import AppT
+    from faust.types.streams import StreamT
     from faust.types.transports import ProducerT
     from faust.types.tuples import TP, Message
 
@@ -92,7 +93,7 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         """Wait a moment for the disk or the broker; counts without a sample are lost."""
         await asyncio.get_running_loop().run_in_executor(None, self.writer.close)
 
-    async def forget_others(self, app: AppT, *_: Any, **__: Any) -> None:
+    async def forget_others(self, app: AppT, *_: object, **__: object) -> None:
         """Forget the counts of partitions that this worker no longer owns.
 
         When such a partition comes back, other workers' records have moved its end.
@@ -131,7 +132,7 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
             self._inputs[topic, message.partition].sent_bytes += keysize + valsize
 
     def on_stream_event_out(
-        self, tp: TP, offset: int, stream: Any, event: Any, state: Any = None
+        self, tp: TP, offset: int, stream: StreamT[object], event: object, state: object = None
     ) -> None:
         """Add the time for which an agent held an event; a batch's events wait for one another."""
         found = self._inputs[tp]

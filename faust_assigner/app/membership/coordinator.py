@@ -31,8 +31,13 @@ from faust_assigner.app.membership.fence import HeartbeatFence, sent, watch
 from faust_assigner.wire.join import COOPERATIVE, EAGER
 
 if TYPE_CHECKING:
+    from aiokafka.client import AIOKafkaClient
+    from aiokafka.consumer.subscription_state import Assignment, Subscription, SubscriptionState
+    from aiokafka.protocol.api import Request, Response
     from faust.types.transports import ConsumerT
     from faust.types.tuples import TP
+
+    from faust_assigner.app.assignor import PartitionAssignor
 
 logger = get_logger(__name__)
 
@@ -81,7 +86,7 @@ class Listener(Protocol):
         tps: Collection[TP],
         revoked: Collection[TP],
         gained: Collection[TP],
-        roles: Any,
+        roles: tuple[set[TP], set[TP]],
         generation: int,
     ) -> None:
         """Begin with ``tps``, which are assigned from now on in ``roles`` (actives, standbys)."""
@@ -105,7 +110,7 @@ class CooperativeMember:
     """
 
     fetcher: FairFetcher
-    assignor: Any
+    assignor: PartitionAssignor
     listener: Listener
     fence: HeartbeatFence
     offers: bool = True
@@ -124,27 +129,32 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
     """A coordinator whose rounds are cooperative if all members support the cooperative protocol."""
 
     def __init__(
-        self, client: Any, subscription: Any, *, membership: CooperativeMember, **options: object
+        self,
+        client: AIOKafkaClient,
+        subscription: SubscriptionState,
+        *,
+        membership: CooperativeMember,
+        **options: object,
     ) -> None:
         self.membership = membership
         super().__init__(client, subscription, **options)
 
     # -- joining
 
-    def _lookup_assignor(self, name: str) -> Any:
+    def _lookup_assignor(self, name: str) -> PartitionAssignor:
         return (
             self.membership.assignor
             if name in (COOPERATIVE, EAGER)
             else super()._lookup_assignor(name)
         )
 
-    async def _send_req(self, request: Any) -> Any:
+    async def _send_req(self, request: Request[Response]) -> Response:
         """Send ``request``; JoinGroup and SyncGroup, which wait for members, use a second connection."""
         if not isinstance(request, (JoinGroupRequest, SyncGroupRequest)):
             return await super()._send_req(request)
         return await sent(self._send_in_round, self.membership.fence, request)
 
-    async def _send_in_round(self, request: Any) -> Any:
+    async def _send_in_round(self, request: Request[Response]) -> Response:
         """Send a request that waits for other members, with heartbeats beside it while partitions are kept.
 
         KIP-429: kept partitions are processed while the round waits. An answered heartbeat shows that the
@@ -185,7 +195,9 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
                 await self.ensure_coordinator_known()
                 await self._do_heartbeat()
 
-    async def ensure_active_group(self, subscription: Any, prev_assignment: object) -> Any:
+    async def ensure_active_group(
+        self, subscription: Subscription, prev_assignment: object
+    ) -> object:
         """Join; if the membership was lost within a round, revoke all partitions first."""
         if self.membership.lost and not self.membership.gave_up:
             self._performed_join_prepare = False
@@ -227,7 +239,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         subscription = self._subscription.subscription
         return None if subscription is None else subscription.assignment
 
-    async def _do_rejoin_group(self, subscription: Any) -> bool:
+    async def _do_rejoin_group(self, subscription: Subscription) -> bool:
         # In a thread: this opens a database for each partition with only files, which would delay fetches.
         with self.membership.listener.waiting("the positions of local table files"):
             await asyncio.to_thread(self.membership.assignor.look_at_files, subscription.topics)
@@ -271,7 +283,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             )
             member.gave_up = False
 
-    async def _take(self, assignment: Any, generation: int) -> None:
+    async def _take(self, assignment: Assignment, generation: int) -> None:
         """Revoke the lost partitions, keep the others unchanged, begin with the gained partitions."""
         member, own = self.membership, self._own()
         topics = self._subscription.subscription.topics
@@ -325,7 +337,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         tps: Collection[TP],
         revoked: Collection[TP],
         gained: Collection[TP],
-        roles: Any,
+        roles: tuple[set[TP], set[TP]],
         generation: int,
     ) -> None:
         """Notify the app of its assignment, in the order of the rounds."""
@@ -358,7 +370,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         if _BESIDE.get() is None or self.membership.round is None:
             super().request_rejoin()
 
-    async def commit_offsets(self, assignment: Any, offsets: Mapping[TP, object]) -> None:
+    async def commit_offsets(self, assignment: Assignment, offsets: Mapping[TP, object]) -> None:
         """Commit; if a round interrupts the commit, repeat it after the round for partitions still owned."""
         while offsets:
             await self.ensure_coordinator_known()
@@ -453,7 +465,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
 
 async def take_over(
     consumer: ConsumerT,
-    assignor: Any,
+    assignor: PartitionAssignor,
     listener: Listener,
     fence: HeartbeatFence,
     *,

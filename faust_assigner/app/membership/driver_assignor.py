@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mode import get_logger
 
 from faust_assigner.app.tables.disk import in_memory
 
 if TYPE_CHECKING:
+    from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
     from faust.types.app import AppT
 
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
@@ -21,7 +22,7 @@ logger = get_logger(__name__)
 class IgnoresAppAssignor(Consumer):
     """A part of other drivers' consumers: log a warning that the app's assignor is not used."""
 
-    def _new_consumer_thread(self) -> Any:
+    def _new_consumer_thread(self) -> AIOKafkaConsumerThread:
         logger.warning(
             "The app's partition assignor is not used: the driver of %s assigns by itself; "
             "use kafka:// or aiokafka://",

@@ -29,7 +29,13 @@ from faust_assigner.app.membership.watchdog import must_run
 from faust_assigner.app.tables.write_behind import discard
 
 if TYPE_CHECKING:
-    from faust.types.tuples import TP
+    from aiokafka.client import AIOKafkaClient
+    from aiokafka.consumer.group_coordinator import GroupCoordinator
+    from aiokafka.producer.message_accumulator import MessageBatch
+    from aiokafka.producer.sender import Sender
+    from aiokafka.protocol.api import Request, Response
+    from faust.transport.drivers.aiokafka import Producer
+    from faust.types.tuples import TP, FutureMessage
 
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
 else:
@@ -100,7 +106,7 @@ class HeartbeatFence:
         return self.lost or made_at < self._since
 
 
-def watch(coordinator: Any, fence: HeartbeatFence) -> bool:
+def watch(coordinator: GroupCoordinator, fence: HeartbeatFence) -> bool:
     """Have aiokafka's group coordinator renew ``fence``; return whether the coordinator supports it.
 
     A second call has no effect. The coordinator of a consumer without a group does not renew the fence.
@@ -116,9 +122,9 @@ def watch(coordinator: Any, fence: HeartbeatFence) -> bool:
         fence.hear(monotonic())  # the group has just answered its SyncGroup
     beat, reset = coordinator._do_heartbeat, coordinator.reset_generation
 
-    async def do_heartbeat() -> Any:
+    async def do_heartbeat() -> bool:
         asked_at = monotonic()
-        is_known = await beat()
+        is_known: bool = await beat()
         if is_known:
             # Not the time of the answer: a process that was stopped reads old answers when it continues.
             fence.hear(asked_at)
@@ -134,7 +140,11 @@ def watch(coordinator: Any, fence: HeartbeatFence) -> bool:
     return True
 
 
-async def sent(send: Callable[[Any], Awaitable[Any]], fence: HeartbeatFence, request: Any) -> Any:
+async def sent(
+    send: Callable[[Request[Response]], Awaitable[Response]],
+    fence: HeartbeatFence,
+    request: Request[Response],
+) -> Response:
     """Send a request of aiokafka's group coordinator; a good answer to SyncGroup renews ``fence``."""
     asked_at = monotonic()
     response = await send(request)
@@ -144,13 +154,13 @@ async def sent(send: Callable[[Any], Awaitable[Any]], fence: HeartbeatFence, req
 
 
 async def send_as_member(
-    sender: Any,
-    send: Callable[[int, Mapping[TP, Any]], Awaitable[None]],
+    sender: Sender,
+    send: Callable[[int, Mapping[TP, MessageBatch]], Awaitable[None]],
     fence: HeartbeatFence,
     is_changelog: Callable[[str], bool],
     dropped: Callable[[], None],
     node: int,
-    batches: Mapping[Any, Any],
+    batches: Mapping[TP, MessageBatch],
 ) -> None:
     """Send aiokafka's produce request once the membership is sure or lost, without stale changelog batches.
 
@@ -186,14 +196,14 @@ class MembersClient:
     """
 
     def __init__(
-        self, client: Any, fence: HeartbeatFence, is_changelog: Callable[[str], bool]
+        self, client: AIOKafkaClient, fence: HeartbeatFence, is_changelog: Callable[[str], bool]
     ) -> None:
         self._client, self._fence, self._is_changelog = client, fence, is_changelog
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
-    async def send(self, node_id: int, request: Any, **options: Any) -> Any:
+    async def send(self, node_id: int, request: Request[Response], **options: object) -> object:
         """Send ``request`` once the membership is sure.
 
         Raises RequestTimedOutError if the membership is lost; the sender then checks its batches again.
@@ -219,27 +229,29 @@ class MembershipFence(Consumer):
     Transactions are fenced by Kafka itself.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
         self.fence = HeartbeatFence(self.app.conf.broker_session_timeout)
         self._is_watched = False
         #: Whether a change of this generation is missing in its changelog: its record must be repeated.
         self._unwritten = False
         #: Changes that have not reached their changelog yet, without dropped changes.
-        self._under_way: set[TP] = set()
+        self._under_way: set[FutureMessage] = set()
         if not self.in_transaction:
-            producer: Any = self.app.producer
+            producer: Producer = self.app.producer
             producer.send_soon = partial(self._send_soon, producer.send_soon)
             must_run(self.app, "changelogs", self._unwritten_problem)
 
-    def _send_soon(self, send_soon: Callable[[Any], Any], change: Any) -> Any:
+    def _send_soon(
+        self, send_soon: Callable[[FutureMessage], object], change: FutureMessage
+    ) -> object:
         """Replace the producer's ``send_soon``, by which tables send their changes."""
         if self._is_changelog(change.message.channel.get_topic_name()):
             self._under_way.add(change)
             change.add_done_callback(self._change_ended)
         return send_soon(change)
 
-    def _change_ended(self, change: asyncio.Future[Any]) -> None:
+    def _change_ended(self, change: FutureMessage) -> None:
         self._under_way.discard(change)
         if change.cancelled() or change.exception() is not None:
             self._change_missing()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aiokafka.errors import KafkaError
 from mode import get_logger
@@ -18,6 +18,7 @@ from mode import get_logger
 from faust_assigner.app.membership.leave_request import IDLE, STOPS, LeaveGroup
 
 if TYPE_CHECKING:
+    from aiokafka.consumer.group_coordinator import GroupCoordinator
     from faust.types.transports import ConsumerT
 
 logger = get_logger(__name__)
@@ -31,7 +32,7 @@ def comes_back(consumer: ConsumerT) -> None:
         coordinator._stop_heartbeat_task = partial(_stop_heartbeat_task, coordinator)
 
 
-async def _leave(coordinator: Any) -> None:
+async def _leave(coordinator: GroupCoordinator) -> None:
     """Leave the group with a reason: the consumer stops, or it was idle for too long."""
     reason = STOPS
     if not coordinator._closing.done():
@@ -52,7 +53,7 @@ async def _leave(coordinator: Any) -> None:
     coordinator.reset_generation()
 
 
-async def _say_goodbye(coordinator: Any, reason: str) -> None:
+async def _say_goodbye(coordinator: GroupCoordinator, reason: str) -> None:
     """Send LeaveGroup once, as aiokafka does; after a failure the session timeout removes the member."""
     try:
         await coordinator._send_req(LeaveGroup(coordinator.group_id, coordinator.member_id, reason))
@@ -62,7 +63,7 @@ async def _say_goodbye(coordinator: Any, reason: str) -> None:
         logger.info("LeaveGroup request succeeded: %s", reason)
 
 
-async def _stop_heartbeat_task(coordinator: Any) -> None:
+async def _stop_heartbeat_task(coordinator: GroupCoordinator) -> None:
     """Stop heartbeats before a join; restart the idle time unless this member keeps partitions."""
     await type(coordinator)._stop_heartbeat_task(coordinator)
     membership = getattr(coordinator, "membership", None)
@@ -71,7 +72,7 @@ async def _stop_heartbeat_task(coordinator: Any) -> None:
         _count_anew(coordinator)
 
 
-def _count_anew(coordinator: Any) -> None:
+def _count_anew(coordinator: GroupCoordinator) -> None:
     """Restart the idle time now, unless a fetch is running: then there is no idle time."""
     subscription = coordinator._subscription
     if not subscription._fetch_count:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from aiokafka.errors import GroupCoordinatorNotAvailableError
@@ -28,6 +28,8 @@ from aiokafka.protocol.types import Int16, Int32, Schema, String
 from mode import get_logger
 
 if TYPE_CHECKING:
+    from aiokafka.consumer.group_coordinator import GroupCoordinator
+    from aiokafka.protocol.api import Response
     from faust.types.app import AppT
     from faust.types.transports import ConsumerT
 
@@ -68,7 +70,7 @@ class StaticHeartbeat(Request[HeartbeatRequestV3]):  # type: ignore[misc]
 
     API_KEY = 12
 
-    def __init__(self, *fields: Any) -> None:
+    def __init__(self, *fields: object) -> None:
         self._fields = fields
 
     def build(self, request_struct_class: type[HeartbeatRequestV3]) -> HeartbeatRequestV3:
@@ -82,12 +84,14 @@ class InstanceGuard:
     The guard calls ``end`` on the consumer's thread, with the reason, if this worker must end.
     """
 
-    def __init__(self, coordinator: Any, end: Callable[[InstanceFenced], None]) -> None:
+    def __init__(
+        self, coordinator: GroupCoordinator, end: Callable[[InstanceFenced], None]
+    ) -> None:
         self._coordinator, self._end = coordinator, end
         #: The generation and member id of the last round; None after a heartbeat found no other holder.
         self._joined: tuple[int, str] | None = None
 
-    async def send(self, request: Any) -> Any:
+    async def send(self, request: Request[Response]) -> Response:
         """Send ``request``; if a different worker holds the instance id, end this worker instead."""
         is_join = isinstance(request, JoinGroupRequest)
         if is_join and self._joined and request._member_id == JoinGroupRequest.UNKNOWN_MEMBER_ID:
@@ -100,7 +104,7 @@ class InstanceGuard:
             await self._check(response)
         return response
 
-    async def _send(self, request: Any) -> Any:
+    async def _send(self, request: Request[Response]) -> Response:
         return await type(self._coordinator)._send_req(self._coordinator, request)
 
     async def _ask(self, generation: int, member_id: str) -> None:
@@ -113,7 +117,7 @@ class InstanceGuard:
             )
         )
 
-    async def _check(self, response: Any) -> None:
+    async def _check(self, response: Response) -> None:
         if response.error_code != FENCED_INSTANCE_ID:
             return
         coordinator = self._coordinator
@@ -137,7 +141,7 @@ def guard_instance(consumer: ConsumerT, app: AppT) -> None:
 
 
 async def _complete(
-    coordinator: Any, generation: int, member_id: str, protocol: str, answer: bytes
+    coordinator: GroupCoordinator, generation: int, member_id: str, protocol: str, answer: bytes
 ) -> None:
     """Accept the group's answer without topics outside this member's subscription."""
     topics = coordinator._subscription.subscription.topics

@@ -17,7 +17,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 from mode import get_logger
@@ -25,6 +25,8 @@ from mode import get_logger
 from faust_assigner.wire.bounded import TOPICS
 
 if TYPE_CHECKING:
+    from aiokafka.client import AIOKafkaClient
+    from aiokafka.protocol.group import JoinGroupResponse
     from faust.types.transports import ConsumerT
 
 logger = get_logger(__name__)
@@ -46,8 +48,11 @@ def guard_leader(consumer: ConsumerT) -> None:
 
 
 async def _perform(
-    perform: Callable[[object], Awaitable[object]], client: Any, absent: set[str], response: Any
-) -> Any:
+    perform: Callable[[object], Awaitable[object]],
+    client: AIOKafkaClient,
+    absent: set[str],
+    response: JoinGroupResponse,
+) -> object:
     """Assign as aiokafka does, after invalid metadata, the last field of a member, has been replaced."""
     response.members = [
         (*member[:-1], readable(member[0], member[-1])) for member in response.members
@@ -56,12 +61,12 @@ async def _perform(
     return await perform(response)
 
 
-def _topics(members: list[Any]) -> Iterator[str]:
+def _topics(members: list[tuple[str, bytes]]) -> Iterator[str]:
     for member in members:
         yield from ConsumerProtocolMemberMetadata.decode(member[-1]).subscription
 
 
-async def _find_topics(client: Any, topics: set[str], absent: set[str]) -> None:
+async def _find_topics(client: AIOKafkaClient, topics: set[str], absent: set[str]) -> None:
     """Wait until the broker's metadata has the partitions of ``topics``.
 
     ``absent``: topics of earlier waits that timed out. The leader waits for them again only after they have

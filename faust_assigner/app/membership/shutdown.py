@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mode import get_logger
 from mode.threads import WorkerThread
@@ -19,6 +19,9 @@ from faust_assigner.app.consumer.back_pressure import told
 from faust_assigner.app.tables.write_behind import discard
 
 if TYPE_CHECKING:
+    from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Producer
+    from faust.types.app import AppT
+
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
 else:
     Consumer = object
@@ -35,12 +38,12 @@ LEAST_S = 0.5
 class ShutdownBudget:
     """The remaining seconds for waits for brokers; ``over`` is set once no time is left."""
 
-    def __init__(self, app: Any, seconds: float = SHUTDOWN_S) -> None:
+    def __init__(self, app: AppT, seconds: float = SHUTDOWN_S) -> None:
         self.app, self.left, self.over = app, seconds, asyncio.Event()
 
     async def within(
         self, what: str, step: Callable[..., Awaitable[object]], *args: object, **kwargs: object
-    ) -> Any:
+    ) -> object:
         """Run ``step(...)``; while the app stops, for the remaining time at most. None after a timeout."""
         if not self.app.should_stop:
             return await step(*args, **kwargs)
@@ -75,7 +78,7 @@ class BoundedShutdown(Consumer):
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
         self._budget = ShutdownBudget(self.app)
-        producer: Any = self.app.producer
+        producer: Producer = self.app.producer
         producer.flush = partial(self._budget.within, "Last flush", producer.flush)
         producer.on_stop = partial(self._part_producer, producer, producer.on_stop)
 
@@ -130,7 +133,9 @@ class BoundedShutdown(Consumer):
             leave = partial(_done_within, max(self._budget.left, LEAST_S), coordinator.close)
             await self._budget.within("Leaving the group", self._thread.call_thread, leave)
 
-    async def stop_client(self, thread: Any, stop: Callable[[], Awaitable[None]]) -> None:
+    async def stop_client(
+        self, thread: AIOKafkaConsumerThread, stop: Callable[[], Awaitable[None]]
+    ) -> None:
         """Leave the group and close the client; on the consumer's thread."""
         consumer = thread._consumer
         if await _done_within(max(self._budget.left, LEAST_S), stop) or consumer is None:
@@ -141,7 +146,7 @@ class BoundedShutdown(Consumer):
         )
         await _done_within(LEAST_S, consumer._client.close)
 
-    async def _part_producer(self, producer: Any, stop: Callable[[], Awaitable[None]]) -> None:
+    async def _part_producer(self, producer: Producer, stop: Callable[[], Awaitable[None]]) -> None:
         transactional = getattr(producer, "_transaction_producers", {}).values()
         senders = [
             one for one in (getattr(producer, "_producer", None), *transactional) if one is not None

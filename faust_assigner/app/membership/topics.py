@@ -8,12 +8,16 @@ agent, and other workers continue.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from faust.exceptions import ImproperlyConfigured, PartitionsMismatch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from faust.types.agents import AgentT
     from faust.types.app import AppT
+    from faust.types.tables import CollectionT
 
 
 def sources_of(app: AppT) -> list[str]:
@@ -23,7 +27,7 @@ def sources_of(app: AppT) -> list[str]:
     )
 
 
-def refuse_patterns(agents: Iterable[tuple[str, Any]]) -> None:
+def refuse_patterns(agents: Iterable[tuple[str, AgentT[object]]]) -> None:
     """Raise ImproperlyConfigured with the name of the first agent, by name, that consumes a pattern."""
     for name, agent in sorted(agents, key=lambda item: item[0]):
         pattern = getattr(agent.channel, "pattern", None)
@@ -34,7 +38,7 @@ def refuse_patterns(agents: Iterable[tuple[str, Any]]) -> None:
             )
 
 
-def mismatches(app: AppT, tables: Iterable[Any]) -> Iterator[str]:
+def mismatches(app: AppT, tables: Iterable[CollectionT]) -> Iterator[str]:
     """Describe each table whose changelog's partition count differs from all consumed topics.
 
     Counts that the consumer does not know yet are not a mismatch.
@@ -55,7 +59,7 @@ def mismatches(app: AppT, tables: Iterable[Any]) -> Iterator[str]:
             )
 
 
-def verify(app: AppT, verify: Any, source_topic: str) -> None:
+def verify(app: AppT, verify: Callable[[str], object], source_topic: str) -> None:
     """Run stock's check at the first write after a record of ``source_topic``; a mismatch ends the app."""
     try:
         verify(source_topic)

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from faust.exceptions import PartitionsMismatch
 from mode import Service, get_logger
@@ -22,8 +22,11 @@ from faust_assigner.app.membership.topics import mismatches, refuse_patterns, so
 from faust_assigner.app.retry import SAY_EVERY_S, RateLimitedLog
 
 if TYPE_CHECKING:
+    from aiokafka import AIOKafkaConsumer
+    from faust.app import App
     from faust.types.tables import CollectionT
     from faust.types.tuples import TP
+    from mode import Service
 
     from faust_assigner.app.host.bases import TablesBase as TableManager
 else:
@@ -45,12 +48,12 @@ class CannotGoOn(Exception):
     """A part that this worker needs has ended; the worker needs a restart."""
 
 
-def must_run(app: Any, name: str, problem: Callable[[], str | None]) -> None:
+def must_run(app: App, name: str, problem: Callable[[], str | None]) -> None:
     """Have ``app``'s watchdog call ``problem()`` every second; the same text three times ends the worker."""
     vars(app).setdefault(_MARK, {})[name] = problem
 
 
-def runs(service: Any, task: str) -> bool:
+def runs(service: Service, task: str) -> bool:
     """Whether ``service`` runs the task named ``task``; True before its start and after its stop."""
     if not service.started or service.should_stop:
         return True
@@ -61,7 +64,7 @@ def runs(service: Any, task: str) -> bool:
     )
 
 
-def aiokafka_problem(consumer: Any) -> str | None:
+def aiokafka_problem(consumer: AIOKafkaConsumer | None) -> str | None:
     """A description of the problem of a started AIOKafkaConsumer; None if it is well or stopped."""
     if consumer is None or consumer._closed:
         return None
@@ -93,7 +96,7 @@ class Watched(TableManager):
 
     _topics_checked: bool = False
 
-    def add(self, table: CollectionT) -> Any:
+    def add(self, table: CollectionT) -> CollectionT:
         """Manage ``table``; a mismatch at a write ends the worker, not only the agent."""
         table._verify_source_topic_partitions = partial(
             verify, self.app, table._verify_source_topic_partitions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from faust_assigner.app.queries.freshness import Look, Marks
 from faust_assigner.app.rebalance import follow_up
@@ -48,7 +48,7 @@ class Copies:
         """The lag of each copy that was measured."""
         self._forget(list(self._app.assignor.assigned_standbys()))
         recovery = self._app.tables.recovery
-        found: dict[Any, Lag] = {}
+        found: dict[TP, Lag] = {}
         for tp, marks in self._marks.items():
             offset = recovery.standby_offsets.get(tp)
             restored = getattr(recovery, "progress", None)

@@ -22,6 +22,8 @@ from faust_assigner.app.metrics.figures import BY_NAME, COUNTER, FIGURES, HISTOG
 
 if TYPE_CHECKING:
     from faust.types.app import AppT
+    from opentelemetry.metrics import CallbackOptions, Meter
+    from prometheus_client import CollectorRegistry, Metric
 
 logger = get_logger(__name__)
 
@@ -49,7 +51,7 @@ class Exporters:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._known: set[int] = set()
-        self._pushed: list[object] = []
+        self._pushed: list[Monitor] = []
         self._closing: list[Callable[[], None]] = []
         #: Whether a monitor other than Faust's own takes the figures.
         self.is_measured = False
@@ -61,7 +63,9 @@ class Exporters:
             if isinstance(sensor, Monitor) and id(sensor) not in self._known:
                 self._known.add(id(sensor))
                 self._begin(sensor)
-        snapshot = self._source.snapshot() if self._pushed else None
+        if not self._pushed:
+            return
+        snapshot = self._source.snapshot()
         for sensor in self._pushed:
             try:
                 _push(sensor, snapshot)
@@ -70,7 +74,7 @@ class Exporters:
                     logger.exception("Could not send the metrics to %r", sensor)
                 self._failed.add(id(sensor))
 
-    def _begin(self, sensor: Any) -> None:
+    def _begin(self, sensor: Monitor) -> None:
         self._pushed.append(sensor)
         kind = type(sensor).__name__
         if kind == "PrometheusMonitor":
@@ -88,7 +92,7 @@ class Exporters:
 # -- StatsD, Datadog, Faust's page of statistics
 
 
-def _push(sensor: Any, snapshot: Any) -> None:
+def _push(sensor: Monitor, snapshot: Snapshot) -> None:
     client = getattr(sensor, "client", None)
     for name, series in snapshot.series.items():
         exported = BY_NAME[name].exported
@@ -109,10 +113,12 @@ def _push(sensor: Any, snapshot: Any) -> None:
 
 # -- Prometheus
 
-_COLLECTORS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+_COLLECTORS: WeakKeyDictionary[CollectorRegistry, _Collector] = WeakKeyDictionary()
 
 
-def export_to_prometheus(source: Source, registry: Any = None) -> Callable[[], None]:
+def export_to_prometheus(
+    source: Source, registry: CollectorRegistry | None = None
+) -> Callable[[], None]:
     """Show ``source`` in ``registry``, by default Prometheus' own; returns a function to remove it.
 
     All apps of one process share one collector, and have different labels ``app``.
@@ -139,11 +145,11 @@ class _Collector:
     def __init__(self) -> None:
         self.sources: list[Source] = []
 
-    def describe(self) -> Iterable[object]:
+    def describe(self) -> Iterable[Metric]:
         """The names of all metrics, which no other collector can then register."""
         return [_family(figure) for figure in FIGURES]
 
-    def collect(self) -> Iterator[object]:
+    def collect(self) -> Iterator[Metric]:
         """All figures of all apps."""
         taken = [(source.app_id, source.snapshot()) for source in tuple(self.sources)]
         for figure in FIGURES:
@@ -183,15 +189,15 @@ def _buckets(figure: Figure, spread: Spread) -> list[tuple[str, float]]:
 # -- OpenTelemetry
 
 
-def export_to_otel(source: Source, meter: Any) -> Callable[[], None]:
+def export_to_otel(source: Source, meter: Meter) -> Callable[[], None]:
     """Make an instrument of ``meter`` for each figure; returns a function to stop them."""
     from opentelemetry.metrics import Observation
 
     shown = [source]
     own = {"app": source.app_id}
 
-    def callback(figure: Figure) -> Callable[[object], Iterable[object]]:
-        def observe(_: Any) -> Iterator[object]:
+    def callback(figure: Figure) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def observe(_: CallbackOptions) -> Iterator[Observation]:
             for one in shown:
                 for labels, value in one.snapshot().series[figure.name].items():
                     yield Observation(value, own | dict(zip(figure.labels, labels, strict=True)))

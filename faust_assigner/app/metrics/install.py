@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from faust_assigner.app.metrics.probes import MARK, PREFIX, blueprint
 from faust_assigner.app.metrics.sensor import MetricsSensor
 
 if TYPE_CHECKING:
+    from faust.app import App
     from faust.types.app import AppT
+    from faust.web.base import Web
 
 #: The attribute of the app with the functions that add pages to its web server.
 PAGES = "_faust_assigner_pages"
 
 
-def install(app: Any) -> MetricsSensor:
+def install(app: App) -> MetricsSensor:
     """Add the metrics' sensor to ``app``, and the probes' pages to its web server, if it has one.
 
     Call it before the web server starts; a second call has no effect.
@@ -38,7 +40,7 @@ def add_pages(app: AppT, add: Callable[[object], object]) -> None:
     getattr(app, PAGES).append(add)
 
 
-def _add_pages(init: Callable[[object], None], server: Any) -> None:
+def _add_pages(init: Callable[[object], None], server: Web) -> None:
     """Set up the web server with Faust's pages and ours; called again for a mounted server."""
     init(server)
     if not any(str(path).startswith(f"{PREFIX}/") for path in server.views):
@@ -46,5 +48,5 @@ def _add_pages(init: Callable[[object], None], server: Any) -> None:
             add(server)
 
 
-def _add_probes(server: Any) -> None:
+def _add_probes(server: Web) -> None:
     blueprint.register(server.app, url_prefix=PREFIX)

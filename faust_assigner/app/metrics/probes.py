@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from faust import web
 
@@ -53,7 +53,7 @@ class Live(web.View):  # type: ignore[misc]
     - application/json
     """
 
-    async def get(self, request: Any) -> Any:
+    async def get(self, request: web.Request) -> web.Response:
         """Answer 503 if the worker has lost a part that it cannot work without."""
         return _answer(self, "live", live_problems(self.app))
 
@@ -66,7 +66,7 @@ class Ready(web.View):  # type: ignore[misc]
     - application/json
     """
 
-    async def get(self, request: Any) -> Any:
+    async def get(self, request: web.Request) -> web.Response:
         """Answer 503 with the reasons if the worker is not ready."""
         return _answer(self, "ready", getattr(self.app, MARK).not_ready())
 
@@ -79,7 +79,7 @@ class Status(web.View):  # type: ignore[misc]
     - application/json
     """
 
-    async def get(self, request: Any) -> Any:
+    async def get(self, request: web.Request) -> web.Response:
         """Answer with the document, after a request to the brokers for the lags of copies."""
         return _document(self, await getattr(self.app, MARK).document())
 
@@ -92,7 +92,7 @@ class PeersPage(web.View):  # type: ignore[misc]
     - application/json
     """
 
-    async def get(self, request: Any) -> Any:
+    async def get(self, request: web.Request) -> web.Response:
         """Answer with the members; none before the first assignment."""
         return _document(self, getattr(self.app, MARK).peers())
 
@@ -105,7 +105,7 @@ class RoundsPage(web.View):  # type: ignore[misc]
     - application/json
     """
 
-    async def get(self, request: Any) -> Any:
+    async def get(self, request: web.Request) -> web.Response:
         """Answer with the rounds; none before the first round."""
         return _document(self, getattr(self.app, MARK).rounds())
 
@@ -118,7 +118,7 @@ class LedgerLines(web.View):  # type: ignore[misc]
     - application/x-ndjson
     """
 
-    async def get(self, request: Any) -> Any:
+    async def get(self, request: web.Request) -> web.Response:
         """Answer with a page of lines; 404 if the ledger is off."""
         found = await ledger_page(self.app, request.query.get("before", ""))
         if found is None:
@@ -137,12 +137,12 @@ async def ledger_page(app: AppT, cursor: str) -> bytes | None:
     return encode_ledger(await loop.run_in_executor(None, read, group_id, cursor[:CURSOR_CHARS]))
 
 
-def _document(view: Any, document: WorkerStatus | Peers | Rounds) -> Any:
+def _document(view: web.View, document: WorkerStatus | Peers | Rounds) -> web.Response:
     headers = {"Content-Type": "application/json", "Cache-Control": "no-store"}
     return view.bytes(encode_document(document), headers=headers)
 
 
-def _answer(view: Any, word: str, reasons: Sequence[str]) -> Any:
+def _answer(view: web.View, word: str, reasons: Sequence[str]) -> web.Response:
     status = word if not reasons else f"not {word}"
     return view.json({"status": status, "reasons": list(reasons)}, status=503 if reasons else 200)
 

@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import faust
 from mode import Service, get_logger
@@ -162,13 +162,13 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
         self._led = inputs.generation, readings.decision(inputs, plan)
         self.recent_rounds.decided(inputs, plan)
 
-    def on_rebalance_start(self, app: AppT) -> Any:
+    def on_rebalance_start(self, app: AppT) -> float:
         """Count a round that begins; returns the time."""
         self.book.count("rounds")
         self._round_began = self._clock()
         return self._round_began
 
-    def on_rebalance_return(self, app: AppT, state: Any) -> None:
+    def on_rebalance_return(self, app: AppT, state: float) -> None:
         """Record the seconds until the round's answer was taken."""
         self.book.observe("round_answer_seconds", self._clock() - state)
         assignor = self.app.assignor
@@ -176,7 +176,7 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
         outcome = None if answer is None else answer.outcome
         self.recent_rounds.answered(assignor.generation, outcome, at=self._wall())
 
-    def on_rebalance_end(self, app: AppT, state: Any) -> None:
+    def on_rebalance_end(self, app: AppT, state: float) -> None:
         """Record the seconds until all owned partitions were restored."""
         self.book.observe("round_seconds", self._clock() - state)
         self.recent_rounds.ended(self.app.assignor.generation, seconds=self._clock() - state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from faust.types.app import AppT
@@ -17,7 +17,7 @@ RECORD_S = 30.0
 class StalledPartition(NamedTuple):
     """``tp`` has not been processed since ``since`` (seconds), for one of REASONS."""
 
-    tp: Any
+    tp: TP
     reason: str
     since: float
 
@@ -44,7 +44,7 @@ class StalledPartitions:
         self._since = since
         return tuple(StalledPartition(tp, *since[tp]) for tp in sorted(since))
 
-    def _reasons(self, now: float) -> Iterator[tuple[Any, str]]:
+    def _reasons(self, now: float) -> Iterator[tuple[TP, str]]:
         app = self._app
         consumer, changelogs = app._consumer, app.tables._changelogs
         if consumer is None:

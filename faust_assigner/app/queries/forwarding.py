@@ -22,6 +22,9 @@ from faust_assigner.settings import table
 from faust_assigner.settings.places import allowed, named
 
 if TYPE_CHECKING:
+    from faust.types.app import AppT
+    from faust.web.base import Request, Response, Web
+
     from faust_assigner.app.host.bases import RouterBase as Router
 else:
     from faust.app.router import Router
@@ -57,25 +60,25 @@ PASSED_BACK = (
 class AllowlistRouter(Router):
     """The forwarding part, mixed over the app's router."""
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: AppT) -> None:
         super().__init__(app)
         self._patterns = settings.read(app, table.URLS)
         self._trusted = settings.read(app, table.CREDENTIALS_TO)
         #: URL -> requests refused so far; each URL is logged once.
         self.refused: Counter[URL] = Counter()
 
-    async def _route_req(self, dest_url: URL, web: Any, request: Any) -> Any:
+    async def _route_req(self, dest_url: URL, web: Web, request: Request) -> Response:
         return await self.forward(dest_url, web, request)
 
     async def forward(
         self,
         dest_url: URL,
-        web: Any,
-        request: Any,
+        web: Web,
+        request: Request,
         *,
         also: Mapping[str, str] | None = None,
         **options: Any,
-    ) -> Any:
+    ) -> Response:
         """Return the answer of the worker at ``dest_url``; ``also`` are additional headers.
 
         ``options`` are the HTTP client's. Raises SameNode if the URL is this worker's own,

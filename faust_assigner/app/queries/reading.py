@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from faust.types.app import AppT
     from faust.types.tables import CollectionT
     from faust.types.tuples import TP
+    from faust.web.base import Response, Web
+
+    from faust_assigner.app.host.bases import RocksDBBase
 
 logger = get_logger(__name__)
 
@@ -38,7 +41,7 @@ class Reading:
     """A scope: the requested key, its partition, and the role in which this worker answers."""
 
     def __init__(
-        self, standing: ReplicaStatus, table: CollectionT, key: Any, tp: TP, who: Who
+        self, standing: ReplicaStatus, table: CollectionT, key: object, tp: TP, who: Who
     ) -> None:
         self.standing, self.table, self.key, self.tp, self.who = standing, table, key, tp, who
         #: The largest lag and age of the partitions read.
@@ -47,7 +50,7 @@ class Reading:
             _refuse_unscoped(standing.app)
             self._vouch(tp)
 
-    def partitions_for(self, store: Any, key: bytes) -> Sequence[int] | None:
+    def partitions_for(self, store: RocksDBBase, key: bytes) -> Sequence[int] | None:
         """Return the partitions to search for ``key``, the requested key's partition first.
 
         An owner's other partitions follow, because the key's producer may have its own partitioner.
@@ -75,7 +78,7 @@ class Reading:
         if self.who is Who.COPY_HERE and not table.is_global:
             raise NotHere("a copy answers only for the row of the requested key")
 
-    def _is_key(self, store: Any, key: bytes) -> bool:
+    def _is_key(self, store: RocksDBBase, key: bytes) -> bool:
         """Return whether ``key`` is the requested key or a window of it.
 
         Keys are compared as text, because a number in the table is text in a URL.
@@ -86,7 +89,7 @@ class Reading:
         except Exception:  # not a key of ours
             return False
 
-    def _beside(self, table: CollectionT) -> Any:
+    def _beside(self, table: CollectionT) -> TP:
         """Return the same partition number of a second table in the group: it has the same keys."""
         topic = table.changelog_topic.get_topic_name()
         ids = self.standing.app.assignor.group_for_topic
@@ -149,7 +152,7 @@ def scoped(answer: Callable[..., Any]) -> Callable[..., Any]:
     return scoped_answer
 
 
-def unavailable(web: Any, why: str) -> Any:
+def unavailable(web: Web, why: str) -> Response:
     """Return a 503 with a ``Retry-After``."""
     return web.json(
         {"error": f"Cannot answer for this key right now: {why}"},

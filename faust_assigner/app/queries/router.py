@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import aiohttp
 from faust.exceptions import SameNode
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from faust.types.app import AppT
     from faust.types.tables import CollectionT
     from faust.types.tuples import TP
+    from faust.web.base import Request, Response, Web
 
 logger = get_logger(__name__)
 
@@ -58,7 +59,7 @@ class KeyRouter(AllowlistRouter):
         self._shunned: dict[URL, float] = {}
         self._forward_s = settings.read(app, settings_table.FORWARD_S)
 
-    async def route_req(self, table_name: str, key: object, web: Any, request: Any) -> Any:
+    async def route_req(self, table_name: str, key: object, web: Web, request: Request) -> Response:
         """Return a different worker's answer, or 503; raise SameNode if this worker is to answer.
 
         With SameNode the request carries a :class:`Reading`.
@@ -128,7 +129,7 @@ class KeyRouter(AllowlistRouter):
         """Return whether the worker is asked last: few requests should wait for a frozen worker."""
         return step.at is not None and self._shunned.get(step.at, 0.0) > monotonic()
 
-    async def _ask(self, url: URL, asked: Asked, web: Any, request: Any) -> Any:
+    async def _ask(self, url: URL, asked: Asked, web: Web, request: Request) -> Response | None:
         """Return the answer of the worker at ``url``; None if the worker has none."""
         total = self._forward_s if asked.changes_nothing else PATIENT_S
         try:
@@ -145,7 +146,9 @@ class KeyRouter(AllowlistRouter):
             return None
         return None if answer.status == 503 and answer.headers.get(ROLE) == "none" else answer
 
-    async def route_topic_req(self, topic: object, key: object, web: Any, request: Any) -> Any:
+    async def route_topic_req(
+        self, topic: object, key: object, web: Web, request: Request
+    ) -> Response:
         """Route a request for a key of a topic as :meth:`route_req`; only its reader can answer."""
         try:
             return await super().route_topic_req(topic, key, web, request)

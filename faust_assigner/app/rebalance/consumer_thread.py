@@ -7,7 +7,7 @@ Everything here runs on the consumer's thread, except ``seek_to_committed`` and
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 
@@ -22,6 +22,8 @@ from faust_assigner.app.settings import read_or_default
 from faust_assigner.settings.table import COOPERATIVE
 
 if TYPE_CHECKING:
+    from aiokafka import AIOKafkaConsumer
+    from faust.types.assignor import PartitionAssignorT
     from faust.types.transports import ConsumerT, TransportT
     from faust.types.tuples import TP
 
@@ -34,9 +36,9 @@ class AssigningThread(AIOKafkaConsumerThread):  # type: ignore[misc]
     """
 
     #: The assignor that the thread informs of revocations.
-    _assignor: Any
+    _assignor: PartitionAssignorT
 
-    def _create_worker_consumer(self, transport: TransportT) -> Any:
+    def _create_worker_consumer(self, transport: TransportT) -> AIOKafkaConsumer:
         consumer, assignor = super()._create_worker_consumer(transport), self.app.assignor
         if self._assignor is not assignor:
             self._assignor = assignor
@@ -51,7 +53,7 @@ class AssigningThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         guard_instance(self._consumer, self.app)
         comes_back(self._consumer)
 
-    async def _replace_parts(self, client: Any) -> None:
+    async def _replace_parts(self, client: AIOKafkaConsumer) -> None:
         """Replace parts of the started client; Faust's client keeps aiokafka's own."""
 
 
@@ -84,7 +86,7 @@ class RepairedThread(AssigningThread):
         """Stop the client within the shutdown's time limit."""
         await self.consumer.stop_client(self, super().on_thread_stop)
 
-    async def _replace_parts(self, client: Any) -> None:
+    async def _replace_parts(self, client: AIOKafkaConsumer) -> None:
         """Give the client our coordinator and fetcher; the client of a client-only app is in no group."""
         if not hasattr(client._coordinator, "ensure_active_group"):
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 
@@ -15,6 +15,8 @@ from faust_assigner.model import Member
 from faust_assigner.wire.join import url_of
 
 if TYPE_CHECKING:
+    from aiokafka.cluster import ClusterMetadata
+    from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
     from faust.types.app import AppT
 
 
@@ -24,7 +26,7 @@ def plain_metadata(app: AppT) -> bytes:
 
 
 def deal(
-    cluster: Any, metadata: Mapping[str, Any], replicas: int
+    cluster: ClusterMetadata, metadata: Mapping[str, ConsumerProtocolMemberMetadata], replicas: int
 ) -> dict[str, ConsumerProtocolMemberAssignment]:
     """Return valid answers for stock members and ours.
 
@@ -44,11 +46,11 @@ def deal(
     return answers
 
 
-def _topics(said: Any) -> list[str]:
+def _topics(said: ConsumerProtocolMemberMetadata) -> list[str]:
     return [t for t in said.subscription or () if type(t) is str]
 
 
-def _count(cluster: Any, topic: str) -> int:
+def _count(cluster: ClusterMetadata, topic: str) -> int:
     try:
         return len(cluster.partitions_for_topic(topic) or ())
     except Exception:  # on any failure the topic counts as having no partitions

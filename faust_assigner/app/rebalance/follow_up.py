@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from faust.types.tuples import TP
 from mode import Service, get_logger
@@ -29,6 +29,7 @@ from faust_assigner.app.rebalance.positions import is_doubtful
 from faust_assigner.settings.table import FOLLOW_UP_S, WARMUP_DEADLINE_S, WARMUPS
 
 if TYPE_CHECKING:
+    from aiokafka import AIOKafkaConsumer
     from faust.types.app import AppT
     from faust.types.transports import ConsumerT
 
@@ -41,7 +42,7 @@ COOPERATIVE_S, EAGER_S = 5.0, 30.0
 #: Seconds between two log lines about the awaited standbys.
 TELL_S = 60.0
 #: A request to the consumer about one partition; the result is None if the consumer does not know.
-Ask: TypeAlias = Callable[[Any, TP], Coroutine[Any, Any, int | None]]
+Ask: TypeAlias = Callable[["AIOKafkaConsumer", TP], Coroutine[object, None, int | None]]
 MARK = "_faust_assigner_follow_up"
 #: After this many cool-downs the caught-up standbys no longer wait for the rest.
 PATIENCE = 4
@@ -313,7 +314,7 @@ async def _end_of(consumer: ConsumerT, tp: TP) -> int | None:
     return (await consumer.end_offsets([tp]))[tp]  # type: ignore[no-any-return]
 
 
-async def _position_of(consumer: Any, tp: TP) -> int | None:
+async def _position_of(consumer: AIOKafkaConsumer, tp: TP) -> int | None:
     return await consumer.position(tp)  # type: ignore[no-any-return]
 
 

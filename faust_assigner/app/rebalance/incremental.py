@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from faust.transport.consumer import (
     CONSUMER_PARTITIONS_ASSIGNED,
@@ -30,7 +30,9 @@ from faust_assigner.app.rebalance.rounds import Rounds
 from faust_assigner.app.tables.write_behind import pause
 
 if TYPE_CHECKING:
+    from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
     from faust.types.tuples import TP, Message
+    from mode.utils.queues import FlowControlQueue
 
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
 else:
@@ -47,10 +49,10 @@ PATIENT_SHARE = 0.5
 class ThreadListener:
     """Carries the coordinator's calls from the consumer's thread to the app's thread."""
 
-    def __init__(self, thread: Any) -> None:
+    def __init__(self, thread: AIOKafkaConsumerThread) -> None:
         self._thread = thread
 
-    async def _tell(self, method: Callable[..., Awaitable[None]], *args: Any) -> None:
+    async def _tell(self, method: Callable[..., Awaitable[None]], *args: object) -> None:
         app = self._thread.app
         with waits_of(app).during("A rebalance", f"the app's {method.__name__}()", agents_s(app)):
             promise = await self._thread.consumer._method_queue.call(
@@ -90,7 +92,7 @@ class ThreadListener:
         tps: Collection[TP],
         revoked: Collection[TP],
         gained: Collection[TP],
-        roles: Any,
+        roles: tuple[set[TP], set[TP]],
         generation: int,
     ) -> None:
         """Take over the assignment ``tps`` and start with the partitions in ``gained``."""
@@ -120,19 +122,19 @@ class IncrementalRebalance(Consumer):
     """The consumer's part: revoke and assign some partitions while the rest are processed."""
 
     #: The partition of the record that is being handed to streams.
-    _delivering: Any = None
+    _delivering: TP | None = None
     #: The partitions being revoked, whose records are finished and committed first.
     leaving: frozenset[TP] = frozenset()
     #: The fetcher; None until the client has started.
     fetcher: FairFetcher | None = None
 
     # Attributes of the parts that ``compose.py`` places before this class.
-    callback: Callable[[Any], Awaitable[Any]]
+    callback: Callable[[Message], Awaitable[object]]
     _forget: Callable[[set[TP]], None]
     fence: HeartbeatFence
     first_read: dict[TP, int]
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         #: Set when a leaving worker no longer has to wait for a round.
         self.left = asyncio.Event()
         super().__init__(*args, **kwargs)
@@ -144,7 +146,7 @@ class IncrementalRebalance(Consumer):
         #: The partitions that were wanted at the last check for missing records.
         self._looked_at: set[TP] = set()
 
-    def verify(self, verify: Callable[[float, Any], None], now: float, tp: TP) -> None:
+    def verify(self, verify: Callable[[float, TP], None], now: float, tp: TP) -> None:
         """Report a partition whose records do not arrive, if it was wanted at the last check, too.
 
         A paused partition is not fetched, and a new or resumed partition was not fetched before.
@@ -202,8 +204,8 @@ class IncrementalRebalance(Consumer):
             self._in_hand[tp].clear()
 
     async def _deliver(
-        self, deliver: Callable[[object], Awaitable[object]], message: Message
-    ) -> Any:
+        self, deliver: Callable[[Message], Awaitable[object]], message: Message
+    ) -> object:
         """Deliver a record to the streams, unless its partition was paused or revoked meanwhile."""
         tp = message.tp
         if not self._flows(tp):
@@ -320,7 +322,12 @@ class IncrementalRebalance(Consumer):
 
     @Service.transitions_to(CONSUMER_PARTITIONS_ASSIGNED)  # type: ignore[untyped-decorator]
     async def assign(
-        self, assigned: set[TP], revoked: set[TP], gained: set[TP], roles: Any, generation: int
+        self,
+        assigned: set[TP],
+        revoked: set[TP],
+        gained: set[TP],
+        roles: tuple[set[TP], set[TP]],
+        generation: int,
     ) -> None:
         """Inform agents, topics and tables.
 
@@ -416,7 +423,7 @@ def _log_late(sending: asyncio.Future[object]) -> None:
         logger.error("A handler of on_partitions_revoked failed after its round: %r", error)
 
 
-def drop(queue: Any, tps: Collection[TP]) -> None:
+def drop(queue: FlowControlQueue, tps: Collection[TP]) -> None:
     """Remove the events of ``tps`` from a stream's queue."""
     kept = [
         event

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from mode import get_logger
@@ -40,6 +40,9 @@ from faust_assigner.wire.bounded import LARGEST_INT
 from faust_assigner.wire.directory import Directory
 from faust_assigner.wire.join import VERSION, JoinData
 from faust_assigner.wire.outcome import Outcome
+
+if TYPE_CHECKING:
+    from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
 logger = get_logger(__name__)
 
@@ -145,7 +148,9 @@ class Round:
 
 
 def decide(
-    view: LeaderView, partitions_of: Callable[[str], Any], metadata: Mapping[str, Any]
+    view: LeaderView,
+    partitions_of: Callable[[str], Any],
+    metadata: Mapping[str, ConsumerProtocolMemberMetadata],
 ) -> Round:
     """Decide a round from ``metadata``, aiokafka's member id -> ConsumerProtocolMemberMetadata."""
     said = checked(read_members(metadata), view.generation, view.last_generation, view.record)
@@ -389,7 +394,11 @@ def _directory(
     )
 
 
-def _record_bytes(one: MemberClaims, said: Any, answer: ConsumerProtocolMemberAssignment) -> int:
+def _record_bytes(
+    one: MemberClaims,
+    said: ConsumerProtocolMemberMetadata,
+    answer: ConsumerProtocolMemberAssignment,
+) -> int:
     """Return the bytes that Kafka stores per member: metadata, assignment and about 150 more."""
     size = 150 + 2 * len(one.member_id) + len(said.user_data or b"") + len(answer.user_data)
     size += sum(2 + len(topic) for topic in one.topics)

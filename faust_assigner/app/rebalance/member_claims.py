@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from faust_assigner.errors import MetadataRefused
 from faust_assigner.model import Claims, Member
@@ -17,6 +17,11 @@ from faust_assigner.wire.directory import Directory
 from faust_assigner.wire.join import STOCK, JoinData, Memo, decode_join, url_of
 from faust_assigner.wire.positions import within
 from faust_assigner.wire.runs import Numbers, Runs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
 #: The least budget of partition numbers in all claims of a round, whatever the cluster's size. Such
 #: numbers take 128 MiB.
@@ -42,7 +47,7 @@ def read_members(metadata: Mapping[str, object]) -> tuple[MemberClaims, ...]:
     return tuple(_read(member_id, metadata[member_id], memo) for member_id in sorted(metadata))
 
 
-def _read(member_id: str, said: Any, memo: Memo) -> MemberClaims:
+def _read(member_id: str, said: ConsumerProtocolMemberMetadata, memo: Memo) -> MemberClaims:
     refused: str | None = None
     data = JoinData(version=STOCK)
     topics = _topics(said.subscription)
@@ -62,7 +67,7 @@ def _read(member_id: str, said: Any, memo: Memo) -> MemberClaims:
     return MemberClaims(member_id, topics, data, version, refused)
 
 
-def _topics(subscription: Any) -> tuple[str, ...]:
+def _topics(subscription: Iterable[object]) -> tuple[str, ...]:
     names = subscription if isinstance(subscription, (list, tuple, set, frozenset)) else ()
     return tuple(sorted({t for t in names if type(t) is str and 0 < len(t) <= NAME_CHARS}))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import rocksdict
 from faust.types.tuples import TP
@@ -22,6 +22,9 @@ from faust_assigner.app.tables.files import store_of
 
 if TYPE_CHECKING:
     from faust.types.app import AppT
+    from rocksdict import Rdict
+
+    from faust_assigner.app.host.bases import RecoveryBase, RocksDBBase
 
 logger = get_logger(__name__)
 
@@ -82,7 +85,7 @@ def positions_of(
     return found
 
 
-def is_doubtful(recovery: Any, tp: TP) -> bool:
+def is_doubtful(recovery: RecoveryBase, tp: TP) -> bool:
     """Return whether the database of ``tp`` may lack records that count as read.
 
     Always false without the repairs.
@@ -90,14 +93,14 @@ def is_doubtful(recovery: Any, tp: TP) -> bool:
     return hasattr(recovery, "is_doubtful") and bool(recovery.is_doubtful(tp))
 
 
-def _for_reading(store: Any, path: Path) -> Any:
+def _for_reading(store: RocksDBBase, path: Path) -> Rdict:
     """Open a database read-only; Faust's own ``open`` always writes."""
     return rocksdict.Rdict(
         str(path), store.rocksdb_options.as_options(), access_type=rocksdict.AccessType.read_only()
     )
 
 
-def _opened(store: Any, topic: str) -> dict[int, int]:
+def _opened(store: RocksDBBase, topic: str) -> dict[int, int]:
     """Return partition -> stored offset, for open databases."""
     found: dict[int, int] = {}
     for partition, database in tuple(store._dbs.items()):

@@ -27,6 +27,7 @@ from faust_assigner.app.transactions.shares import Place, Share
 
 if TYPE_CHECKING:
     from faust.types.core import HeadersArg
+    from faust.types.events import EventT
     from faust.types.tuples import TP, FutureMessage
 
     from faust_assigner.app.host.bases import TransactionsBase as TransactionManager
@@ -157,13 +158,13 @@ class PartitionTransactions(TransactionManager):
         async with locks[transactional_id]:
             await producer.begin_transaction()
 
-    def _partition_at_hand(self) -> Any:
+    def _partition_at_hand(self) -> TP | None:
         """The partition of the current record; None if there is no current record of this app."""
         event = current_event()
         # In this process, an agent of a different app may send to a topic of this app.
         if event is None or event.app is not self.app or not event.message:
             return None
-        tp = event.message.tp
+        tp: TP = event.message.tp
         try:
             self.app.assignor.group_for_topic(tp.topic)
         except KeyError:  # the record came from a channel
@@ -255,7 +256,7 @@ class PartitionTransactions(TransactionManager):
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
 
-    async def _publish(self, fut: Any, place: Place) -> None:
+    async def _publish(self, fut: FutureMessage, place: Place) -> None:
         _place.set(place)
         try:
             await fut.message.channel.publish_message(fut, wait=False)
@@ -318,7 +319,7 @@ class PartitionTransactions(TransactionManager):
         """Whether new records of the transaction are held back."""
         return transactional_id in self._held
 
-    def waits_for(self, events: Iterable[Any]) -> bool:
+    def waits_for(self, events: Iterable[EventT[object]]) -> bool:
         """Whether a commit waits for at least one of ``events``."""
         return bool(self._held) and any(
             message.offset <= self.reached(transactional_id).get(message.tp, -1)
@@ -326,14 +327,14 @@ class PartitionTransactions(TransactionManager):
             if (transactional_id := self.id_of(message.tp)) in self._held
         )
 
-    async def hold_value(self, value: object) -> Any:
+    async def hold_value(self, value: object) -> object:
         """The first processor of a stream: apply ``wait_for_commit`` to its next record."""
         event = current_event()
         if self._held and event is not None and event.message:
             await self.wait_for_commit(event)
         return value
 
-    async def wait_for_commit(self, event: Any) -> None:
+    async def wait_for_commit(self, event: EventT[object]) -> None:
         """Wait while a commit waits for the records before this record.
 
         If a partition's records are processed concurrently, there may never be a moment between two records.

@@ -6,13 +6,16 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from faust_assigner.errors import FaustAssignerError
 from faust_assigner.snapshots.changelog import consumer_of
 from faust_assigner.weights.document import MAX_BYTES
+
+if TYPE_CHECKING:
+    from aiokafka import ConsumerRecord
 
 
 class NoWeights(FaustAssignerError):
@@ -92,7 +95,7 @@ class TopicSource:
 
     async def _first(self, consumer: AIOKafkaConsumer, poll_s: float) -> bytes | FaustAssignerError:
         """Return the newest record up to the current ends: any partition may hold it."""
-        records: list[Any] = []
+        records: list[ConsumerRecord[bytes, bytes]] = []
         ends = await consumer.end_offsets(consumer.assignment())
         while any([await consumer.position(partition) < end for partition, end in ends.items()]):
             # The partitions' records may arrive in any order.
@@ -106,19 +109,21 @@ class TopicSource:
         records = _newest_of(await self._received(consumer, poll_s))
         return self._document(records[0]) if records else None
 
-    async def _received(self, consumer: AIOKafkaConsumer, poll_s: float) -> list[Any]:
+    async def _received(
+        self, consumer: AIOKafkaConsumer, poll_s: float
+    ) -> list[ConsumerRecord[bytes, bytes]]:
         """Return the group's records of one poll."""
         batches = await consumer.getmany(timeout_ms=int(poll_s * 1000))
         key = self.group_id.encode()
         return [record for batch in batches.values() for record in batch if record.key == key]
 
-    def _document(self, record: Any) -> bytes | FaustAssignerError:
+    def _document(self, record: ConsumerRecord[bytes, bytes]) -> bytes | FaustAssignerError:
         value: bytes | None = record.value
         if value is None:
             return NoWeights(f"the weights of {self.group_id!r} were withdrawn")
         return value
 
 
-def _newest_of(records: list[Any]) -> list[Any]:
+def _newest_of(records: list[ConsumerRecord[bytes, bytes]]) -> list[ConsumerRecord[bytes, bytes]]:
     """Return the newest record alone, or no record."""
     return sorted(records, key=lambda record: (record.timestamp, record.offset))[-1:]
