@@ -15,12 +15,12 @@ from faust_assigner.model import Ints
 _NONE: Ints = np.empty(0, dtype=np.int64)
 
 
-def claim_on(claims: Any, topic: str) -> Any:
+def claim_on(claims: object, topic: str) -> object:
     """Return ``claims[topic]``, or ``None`` for a missing topic or if ``claims`` is no mapping."""
     return claims.get(topic) if type(claims) is dict else dict(items_of(claims)).get(topic)
 
 
-def items_of(claims: Any) -> Iterable[tuple[object, object]]:
+def items_of(claims: object) -> Iterable[tuple[object, object]]:
     """Return the (topic, claim) pairs of a member's claims; empty if ``claims`` is no mapping."""
     if type(claims) is dict:
         return claims.items()
@@ -39,7 +39,7 @@ class TopicClaims:
     members: list[int] = field(default_factory=list)
     claims: list[Any] = field(default_factory=list)
 
-    def add(self, member: int, claim: Any) -> None:
+    def add(self, member: int, claim: object) -> None:
         """Add one member's claim without reading it."""
         self.members.append(member)
         self.claims.append(claim)
@@ -97,14 +97,14 @@ def _ranges(claims: list[Any], count: int) -> tuple[np.ndarray[Any, Any], list[i
     return np.arange(int(size.sum())) + np.repeat(first - before, size), size.tolist()
 
 
-def _plain(claim: Any, count: int) -> np.ndarray[Any, Any]:
+def _plain(claim: object, count: int) -> np.ndarray[Any, Any]:
     """Return signed integer arrays unchanged (checked later, all together); read other types singly."""
     if type(claim) is np.ndarray and claim.dtype.kind == "i" and claim.ndim == 1:
         return claim
     return numbers(claim, count)
 
 
-def numbers(claim: Any, count: int) -> Ints:
+def numbers(claim: object, count: int) -> Ints:
     """Return the partition numbers of ``claim`` that are integers in ``[0, count)``; duplicates stay.
 
     Accepts lists, sets, ranges, arrays and any other iterable. Any other type, and any element that is no
@@ -158,7 +158,7 @@ def _within(values: np.ndarray[Any, Any], count: int) -> Ints:
     return values[(values >= 0) & (values < count)].astype(np.int64, copy=False)
 
 
-def offsets_at(claim: Any, wanted: Ints) -> Ints:
+def offsets_at(claim: object, wanted: Ints) -> Ints:
     """Return int64[K]: the offsets in ``claim`` (:data:`~faust_assigner.model.Positions`) of the partitions
     ``wanted``; 0 for a partition without an offset. The offsets are unchecked: too large or below 0."""
     if isinstance(claim, tuple):

@@ -56,7 +56,7 @@ class Pieces:
         return [*self._done, bytes(self._open)]
 
 
-Build = Callable[[Mapping[str, Any]], Any]
+Build = Callable[[Mapping[str, object]], Any]
 
 
 @functools.cache
@@ -73,7 +73,7 @@ def _builder(entity: type[Any]) -> Build:
             convert = ErrorCode
         plan.append((item.name, convert, _implicit_default(item, kind.is_array)))
 
-    def build(values: Mapping[str, Any]) -> Any:
+    def build(values: Mapping[str, object]) -> Any:
         arguments = {}
         for name, convert, default in plan:
             value = values.get(name, default)
@@ -111,14 +111,14 @@ def _implicit_default(item: Field[Any], is_array: bool) -> Any:
 
 
 def encode_response(
-    api_key: int, version: int, correlation_id: int, values: Mapping[str, Any]
+    api_key: int, version: int, correlation_id: int, values: Mapping[str, object]
 ) -> bytes:
     """Return a whole response frame, its size first. Omits fields that the version does not have."""
     return b"".join(encode_pieces(api_key, version, correlation_id, values))
 
 
 def encode_pieces(
-    api_key: int, version: int, correlation_id: int, values: Mapping[str, Any]
+    api_key: int, version: int, correlation_id: int, values: Mapping[str, object]
 ) -> list[bytes]:
     """Return a response frame in pieces; the parts of a :class:`Chain` are not copied."""
     is_tagged, build, write = _writing(api_key, version)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -26,26 +25,26 @@ class Number(click.FloatRange):
         return found
 
 
-config_option: Callable[[Any], Any] = click.option(
+config_option = click.option(
     "--config",
     metavar="FILE",
     help="Kafka's client properties (security.protocol=SASL_SSL ...), in the format of Kafka's own tools. "
     "The environment's FAUST_ASSIGNER_KAFKA_X_Y has priority over the file.",
 )
 
-packages_option: Callable[[Any], Any] = click.option(
+packages_option = click.option(
     "--packages",
     default="",
     metavar="A:B:C[,...]",
     help="Maven packages for Spark, in the format of spark-submit "
     "(results on s3:// need org.apache.hadoop:hadoop-aws:3.5.0).",
 )
-max_refused_option: Callable[[Any], Any] = click.option(
+max_refused_option = click.option(
     "--max-refused",
     metavar="N|P%",
     help="The allowed number of refused lines; above, the command fails without output.",
 )
-fail_if_empty_option: Callable[[Any], Any] = click.option(
+fail_if_empty_option = click.option(
     "--fail-if-empty/--allow-empty",
     default=None,
     help="Fail without output if no line is accepted.  [default: if the output already exists]",

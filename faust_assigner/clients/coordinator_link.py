@@ -21,7 +21,7 @@ class CoordinatorLink:
     ``connection`` are aiokafka's keywords (``bootstrap_servers``, ``security_protocol``, ...).
     """
 
-    def __init__(self, group_id: str, *, retry_backoff_s: float, **connection: Any) -> None:
+    def __init__(self, group_id: str, *, retry_backoff_s: float, **connection: object) -> None:
         self._group_id = group_id
         self._backoff_s = retry_backoff_s
         self._client = AIOKafkaClient(**connection)

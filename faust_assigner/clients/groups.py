@@ -124,7 +124,7 @@ async def connected(connection: Mapping[str, Any]) -> AIOKafkaClient:
 
 
 @asynccontextmanager
-async def client_of(connection: Mapping[str, Any]) -> Any:
+async def client_of(connection: Mapping[str, object]) -> Any:
     """Provide the client of :func:`connected` for a ``with`` block."""
     client = await connected(connection)
     try:
@@ -140,7 +140,7 @@ def _refuse(code: int, what: str) -> None:
         raise FaustAssignerError(f"{what}: {for_code(code).__name__}")
 
 
-async def list_groups(connection: Mapping[str, Any]) -> list[ListedGroup]:
+async def list_groups(connection: Mapping[str, object]) -> list[ListedGroup]:
     """List the groups of all nodes, by id. ``connection`` are aiokafka's keywords.
 
     Raises :class:`NoBrokerAnswers`, and :class:`TryAgain` while a coordinator loads.
@@ -163,7 +163,7 @@ async def list_groups(connection: Mapping[str, Any]) -> list[ListedGroup]:
     return sorted(found, key=lambda g: g.group_id)
 
 
-async def describe_group(connection: Mapping[str, Any], group_id: str) -> GroupView:
+async def describe_group(connection: Mapping[str, object], group_id: str) -> GroupView:
     """Describe a group with its members, partitions and lag.
 
     Raises :class:`GroupNotFound`, :class:`NoBrokerAnswers`, :class:`TryAgain` while its coordinator loads.
@@ -182,7 +182,7 @@ async def describe_group(connection: Mapping[str, Any], group_id: str) -> GroupV
 
 
 async def retire(
-    connection: Mapping[str, Any], group_id: str, instance_ids: Sequence[str]
+    connection: Mapping[str, object], group_id: str, instance_ids: Sequence[str]
 ) -> Mapping[str, str]:
     """Remove static members from a group (KIP-345); return errors by instance id, "" for a removed member.
 
@@ -354,7 +354,7 @@ async def committed_offsets(
 
 
 async def _partitions(
-    connection: Mapping[str, Any], view: GroupView, committed: Mapping[TopicPartition, int]
+    connection: Mapping[str, object], view: GroupView, committed: Mapping[TopicPartition, int]
 ) -> tuple[PartitionView, ...]:
     owners = {tp: member.member_id for member in view.members for tp in member.owned}
     held = {*owners, *(tp for member in view.members for tp in member.standbys)}
@@ -374,7 +374,7 @@ async def _partitions(
 
 
 async def _end_offsets(
-    connection: Mapping[str, Any], wanted: Sequence[TopicPartition]
+    connection: Mapping[str, object], wanted: Sequence[TopicPartition]
 ) -> Mapping[TopicPartition, int]:
     """Return the end offset of each log; deleted topics are left out."""
     if not wanted:

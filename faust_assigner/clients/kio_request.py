@@ -27,7 +27,7 @@ class KioRequest:
     version of at least ``at_least``.
     """
 
-    def __init__(self, api_key: int, newest: int, at_least: int = 0, /, **fields: Any) -> None:
+    def __init__(self, api_key: int, newest: int, at_least: int = 0, /, **fields: object) -> None:
         self.API_KEY = api_key
         self._versions = range(newest, at_least - 1, -1)
         self._fields = fields

@@ -127,7 +127,7 @@ class GroupMember:
         rebalance_timeout_s: float = 300.0,
         heartbeat_interval_s: float = 3.0,
         retry_backoff_s: float = 0.1,
-        **connection: Any,
+        **connection: object,
     ) -> None:
         self.group_id = group_id
         self._protocol_type = protocol_type
@@ -315,7 +315,7 @@ class GroupMember:
         if work is not None and not work.cancelled():
             work.result()
 
-    async def _while_beating(self, share: Share, user: Coroutine[Any, Any, None]) -> bool:
+    async def _while_beating(self, share: Share, user: Coroutine[object, None, None]) -> bool:
         """Run the user's callback with heartbeats; return whether the group removed this member meanwhile."""
         beats = asyncio.create_task(self._beat_on(share))
         try:

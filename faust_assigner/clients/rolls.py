@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from aiokafka.client import CoordinationType
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
@@ -60,7 +59,7 @@ class Rolls:
         return ("rebalances stop everybody", *up, back)
 
 
-async def rolls(connection: Mapping[str, Any], group_id: str) -> Rolls:
+async def rolls(connection: Mapping[str, object], group_id: str) -> Rolls:
     """Describe a classic group; raises as :func:`~faust_assigner.clients.groups.describe_group` does."""
     async with client_of(connection) as client:
         node = await client.coordinator_lookup(CoordinationType.GROUP, group_id)

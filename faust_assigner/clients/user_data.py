@@ -99,7 +99,7 @@ def decode_answer(data: bytes) -> Answer:
     return Answer(round=_round(fields), spare=_claims(fields.get("spare")))
 
 
-def _encode(fields: Mapping[str, Any]) -> bytes:
+def _encode(fields: Mapping[str, object]) -> bytes:
     return json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
 
 

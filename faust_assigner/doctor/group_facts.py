@@ -44,7 +44,9 @@ async def look(where: Where, *, between_s: float, clock: Callable[[], float]) ->
     )
 
 
-async def topics_of(connection: Mapping[str, Any], names: Collection[str]) -> dict[str, TopicFacts]:
+async def topics_of(
+    connection: Mapping[str, object], names: Collection[str]
+) -> dict[str, TopicFacts]:
     """Return the existing topics; unauthorized settings are left out."""
     async with client_of(connection) as client:
         cluster = await client.fetch_all_metadata()
@@ -67,7 +69,7 @@ def _count(cluster: Any, topic: str) -> int:
 
 
 async def _limits(
-    connection: Mapping[str, Any],
+    connection: Mapping[str, object],
 ) -> tuple[int | None, tuple[float, float] | None]:
     """Return the brokers' limits for a group's record and for sessions; None if not reported."""
     async with client_of(connection) as client:

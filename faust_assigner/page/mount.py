@@ -31,6 +31,7 @@ from faust_assigner.status.collect import Looks, Where
 
 if TYPE_CHECKING:
     from faust.types.app import AppT
+    from faust.web.base import Web
 
 logger = get_logger(__name__)
 
@@ -53,7 +54,7 @@ def _view(path: str) -> type[object]:
         - text/html
         """
 
-        async def get(self, request: Any) -> Any:
+        async def get(self, request: web.Request) -> web.Response:
             """Answer with the latest result of the page's thread."""
             return await respond(getattr(self.app, MARK).watch, path, request)
 
@@ -65,7 +66,7 @@ class _Home(web.View):  # type: ignore[misc]
     description: The page of the group, at its address with a slash.
     """
 
-    async def get(self, request: Any) -> Any:
+    async def get(self, request: web.Request) -> web.Response:
         """Redirect to the address with a slash; the page's links are relative to it."""
         raise aiohttp_web.HTTPFound(f"{PREFIX}/")
 
@@ -104,7 +105,7 @@ def where_of(app: AppT) -> Where:
 class PageService(Service):  # type: ignore[misc]
     """Starts and stops with the app's metrics."""
 
-    def __init__(self, app: AppT, **kwargs: Any) -> None:
+    def __init__(self, app: AppT, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.page = PageThread(app)
 
@@ -113,7 +114,7 @@ class PageService(Service):  # type: ignore[misc]
         """The page's content."""
         return self.page.watch
 
-    def add_to(self, server: Any) -> None:
+    def add_to(self, server: Web) -> None:
         """Add the page to Faust's web server during its setup."""
         self.page.server = server
         blueprint.register(server.app, url_prefix=PREFIX)
@@ -148,7 +149,7 @@ class PageThread:
         )
         self.turned_at = time.monotonic()
         #: Faust's web server, after its setup.
-        self.server: Any = None
+        self.server: Web = None
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended: asyncio.Event | None = None

@@ -20,7 +20,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.kafka_properties import check_names
@@ -49,7 +48,7 @@ class Cluster:
     #: Not in the repr, since they include passwords.
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
-    def connection(self) -> dict[str, Any]:
+    def connection(self) -> dict[str, object]:
         """Keyword arguments for aiokafka's clients; this call reads the certificates.
 
         Raises ConfigError, whose message names the property and contains no secret.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
-from typing import Any
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +18,7 @@ async def ended(task: asyncio.Task[object]) -> None:
         logger.error("%s failed", task.get_name(), exc_info=error)
 
 
-async def first(*works: Coroutine[Any, Any, Any]) -> None:
+async def first(*works: Coroutine[object, None, object]) -> None:
     """Run the coroutines until the first ends, then cancel the rest."""
     loop = asyncio.get_running_loop()
     tasks = [loop.create_task(work) for work in works]

@@ -34,7 +34,7 @@ MAX_BASE = 2**62
 MAX_VALUE_BYTES = 1 << 20
 
 
-def _dump(document: Mapping[str, Any]) -> bytes:
+def _dump(document: Mapping[str, object]) -> bytes:
     return json.dumps(document, separators=(",", ":"), sort_keys=False).encode()
 
 
@@ -55,7 +55,7 @@ def readable(load: Callable[[bytes], T], value: bytes) -> T | None:
 
 def dump_consumer(consumer: Consumer) -> bytes:
     """Encode a consumer. Additional fields with default values are left out."""
-    document: dict[str, Any] = {
+    document: dict[str, object] = {
         "consumer_name": consumer.name,
         "status": consumer.status.value,
         "registered_at": int(consumer.registered_at),
@@ -130,7 +130,7 @@ def _numbers(said: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     }
 
 
-def _text(document: Mapping[str, Any], name: str) -> str | None:
+def _text(document: Mapping[str, object], name: str) -> str | None:
     return None if document.get(name) is None else str(document[name])
 
 
@@ -263,7 +263,7 @@ def load_until(value: bytes) -> float:
 
 def dump_pin(pin: Pin) -> bytes:
     """Encode an operator's order to put a partition on a consumer."""
-    document: dict[str, Any] = {
+    document: dict[str, object] = {
         "topic": pin.at.topic,
         "partition": pin.at.partition,
         "consumer": pin.consumer,

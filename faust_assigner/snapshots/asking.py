@@ -37,7 +37,7 @@ class RefusedByKafka(SnapshotError):
     """Kafka refused the request: a wrong password or certificate, a missing right, an impossible request."""
 
 
-def ask(connection: Connection, question: Coroutine[Any, Any, T]) -> T:
+def ask(connection: Connection, question: Coroutine[object, None, T]) -> T:
     """Return the answer to ``question``; raises UnreachableError or RefusedByKafka for aiokafka's errors."""
     try:
         return asyncio.run(question)

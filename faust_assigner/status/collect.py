@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.client import AIOKafkaClient, CoordinationType
@@ -58,7 +58,7 @@ class Where:
     each worker.
     """
 
-    connection: Mapping[str, Any]
+    connection: Mapping[str, object]
     group_id: str
     workers: tuple[str, ...] = ()
     web_port: int | None = 6066

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 AppSource: TypeAlias = str | Callable[[], Any]
 
 #: Test defaults that differ from production. A test's own settings have priority.
-SETTINGS: Mapping[str, Any] = {
+SETTINGS: Mapping[str, object] = {
     "web_enabled": False,
     "broker_heartbeat_interval": 0.3,
     "broker_session_timeout": 6.0,
@@ -62,7 +62,7 @@ def settings_of(
 
 
 @contextlib.contextmanager
-def configured(settings: Mapping[str, Any]) -> Iterator[None]:
+def configured(settings: Mapping[str, object]) -> Iterator[None]:
     """Give ``settings`` to apps that are configured meanwhile, whatever their own settings."""
 
     def configure(app: AppT, conf: Any, **_: object) -> None:

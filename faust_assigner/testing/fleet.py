@@ -58,7 +58,7 @@ class Fleet:
         processes: bool = False,
         static: bool = False,
         partitions: int | None = None,
-        settings: Mapping[str, Any] | None = None,
+        settings: Mapping[str, object] | None = None,
     ) -> None:
         if processes and not isinstance(app, str):
             raise apps.AppNotFound(

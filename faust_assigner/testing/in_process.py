@@ -8,11 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from faust_assigner.testing import apps
 from faust_assigner.testing.clock import Alarm, Clock, MovedLoop
 from faust_assigner.testing.reporting import State, report
+
+if TYPE_CHECKING:
+    from faust.types.tuples import TP
 
 T = TypeVar("T")
 PATIENCE_S = 60.0
@@ -32,7 +35,7 @@ class Progress(NamedTuple):
     under_way: int
     begun: int
     #: Partition of a source topic -> the next offset to read.
-    positions: Mapping[Any, int]
+    positions: Mapping[TP, int]
 
 
 class InProcess:
@@ -59,7 +62,7 @@ class InProcess:
 
     # -- a life
 
-    def start(self, settings: Mapping[str, Any]) -> None:
+    def start(self, settings: Mapping[str, object]) -> None:
         """Start the app on its own thread; return once its loop runs."""
         (self.folder / "data").mkdir(parents=True, exist_ok=True)
         self.error, self.loop, self._calls = None, MovedLoop(self._clock), 0
@@ -76,7 +79,7 @@ class InProcess:
             self._join()
             raise self.error
 
-    def _run(self, settings: Mapping[str, Any]) -> None:
+    def _run(self, settings: Mapping[str, object]) -> None:
         asyncio.set_event_loop(self.loop)
         try:
             with apps.configured(settings):
@@ -228,7 +231,7 @@ class InProcess:
 
     # -- calls on its loop
 
-    def run(self, coroutine: Coroutine[Any, Any, T], what: str) -> T:
+    def run(self, coroutine: Coroutine[object, None, T], what: str) -> T:
         """Run a coroutine on the worker's loop."""
         if not self.alive or self.is_frozen:
             coroutine.close()
@@ -265,7 +268,7 @@ class InProcess:
         app, thread = self.app, self.app.consumer._thread
         changelogs = app.tables.changelog_topics
 
-        async def positions() -> dict[Any, int]:
+        async def positions() -> dict[TP, int]:
             client = thread._ensure_consumer()
             tps = [tp for tp in client.assignment() if tp.topic not in changelogs]
             return {tp: await client.position(tp) for tp in tps}

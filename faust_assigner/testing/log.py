@@ -23,8 +23,8 @@ MAGIC, BATCH_BYTES = 2, 16 << 20
 class Record(NamedTuple):
     """A record of a topic; key and value are decoded from JSON, else from text, else bytes."""
 
-    key: Any
-    value: Any
+    key: object
+    value: object
     timestamp: float
     partition: int
     offset: int

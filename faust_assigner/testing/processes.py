@@ -63,7 +63,7 @@ class Journaled:
         """Return the end of its log."""
         return (self.folder / "log").read_text(errors="replace")[-characters:]
 
-    def _take(self, row: Mapping[str, object]) -> None:
+    def _take(self, row: Mapping[str, Any]) -> None:
         raise NotImplementedError
 
 
@@ -150,7 +150,7 @@ class Worker(Journaled):
 
     @classmethod
     def launch(
-        cls, name: str, folder: Path, app: str, settings: Mapping[str, Any], state: State
+        cls, name: str, folder: Path, app: str, settings: Mapping[str, object], state: State
     ) -> Worker:
         """Start the worker, with the files of its previous life, if any."""
         folder.mkdir(parents=True, exist_ok=True)

@@ -33,7 +33,7 @@ def generation_of(app: AppT) -> int:
     return said if said > 0 else int(app.consumer_generation_id)
 
 
-def report(app: AppT, tell: Callable[[Mapping[str, Any]], None]) -> None:
+def report(app: AppT, tell: Callable[[Mapping[str, object]], None]) -> None:
     """Make ``app`` report its rounds: each assignment, and the end of each restore."""
 
     def parts(tps: Iterable[Any]) -> list[Part]:

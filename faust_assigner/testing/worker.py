@@ -11,7 +11,6 @@ import os
 import sys
 import threading
 from collections.abc import Mapping
-from typing import Any
 
 from faust_assigner.testing import apps
 from faust_assigner.testing.reporting import report
@@ -21,7 +20,7 @@ def main() -> None:
     """Run until a signal."""
     journal = os.open(os.environ["KIT_JOURNAL"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
-    def tell(row: Mapping[str, Any]) -> None:
+    def tell(row: Mapping[str, object]) -> None:
         os.write(journal, json.dumps(row).encode() + b"\n")
 
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()

@@ -62,10 +62,10 @@ _PLAIN = {
 MOST_PARTITIONS = 1_000_000
 
 
-def encode_plan_input(asked: PlanInput) -> dict[str, Any]:
+def encode_plan_input(asked: PlanInput) -> dict[str, object]:
     """Encode the arguments for :func:`decode_plan_input`. Cost: O(claims), in runs."""
     usual = sorted(asked.members[0].topics) if asked.members else []
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "topics": usual,
         "members": [_member(member, usual) for member in asked.members],
         "partitions": dict(sorted(asked.partitions.items())),
@@ -80,8 +80,8 @@ def encode_plan_input(asked: PlanInput) -> dict[str, Any]:
     return found
 
 
-def _member(member: Member, usual: Collection[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {"member_id": member.member_id}
+def _member(member: Member, usual: Collection[str]) -> dict[str, object]:
+    found: dict[str, object] = {"member_id": member.member_id}
     if sorted(member.topics) != usual:
         found["topics"] = sorted(member.topics)
     for name in _CLAIMS:
@@ -99,7 +99,7 @@ def _member(member: Member, usual: Collection[str]) -> dict[str, Any]:
     return found
 
 
-def _offsets(said: Any) -> list[Any]:
+def _offsets(said: Any) -> list[object]:
     """Return [partitions as runs, offsets]."""
     pairs = sorted(said.items()) if isinstance(said, Mapping) else zip(*said, strict=True)
     known = [(int(p), int(offset)) for p, offset in pairs]

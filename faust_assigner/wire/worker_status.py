@@ -207,7 +207,7 @@ class LedgerPage:
     cursor: str = ""
 
 
-def dumps(value: Any) -> str:
+def dumps(value: object) -> str:
     """Encode dataclasses, nested and in plain containers, as JSON."""
     return json.dumps(value, default=vars, separators=(",", ":"))
 
@@ -260,7 +260,7 @@ def printable(text: str) -> str:
 
 # -- one reader per field type of the documents
 
-_Read = Callable[[Any, str], Any]
+_Read = Callable[[object, str], Any]
 
 
 @cache
@@ -288,7 +288,7 @@ def _of_dataclass(kind: Any) -> _Read:
         if f.default is f.default_factory is dataclasses.MISSING
     ]
 
-    def read(value: Any, name: str) -> Any:
+    def read(value: object, name: str) -> Any:
         if not isinstance(value, dict):
             raise _refused(name, "an object", value)
         missing = [key for key in needed if key not in value]
@@ -300,7 +300,7 @@ def _of_dataclass(kind: Any) -> _Read:
 
 
 def _of_list(read_one: _Read) -> _Read:
-    def read(value: Any, name: str) -> Any:
+    def read(value: object, name: str) -> tuple[object, ...]:
         if not isinstance(value, list):
             raise _refused(name, "a list", value)
         return tuple([read_one(entry, name) for entry in value])
@@ -309,7 +309,7 @@ def _of_list(read_one: _Read) -> _Read:
 
 
 def _of_mapping(read_one: _Read) -> _Read:
-    def read(value: Any, name: str) -> Any:
+    def read(value: object, name: str) -> dict[str, object]:
         if not isinstance(value, dict):
             raise _refused(name, "an object", value)
         return {printable(key): read_one(entry, name) for key, entry in value.items()}
@@ -317,13 +317,13 @@ def _of_mapping(read_one: _Read) -> _Read:
     return read
 
 
-def _text(value: Any, name: str) -> str:
+def _text(value: object, name: str) -> str:
     if type(value) is not str:
         raise _refused(name, "a text", value)
     return printable(value[:_TEXT_CHARS])
 
 
-def _whole(value: Any, name: str) -> int:
+def _whole(value: object, name: str) -> int:
     if type(value) is not int or abs(value) >= _BEYOND:
         raise _refused(name, "a whole number", value)
     return value
@@ -335,7 +335,7 @@ def _number(value: Any, name: str) -> float:
     return float(value)
 
 
-def _switch(value: Any, name: str) -> bool:
+def _switch(value: object, name: str) -> bool:
     if type(value) is not bool:
         raise _refused(name, "true or false", value)
     return value
@@ -344,5 +344,5 @@ def _switch(value: Any, name: str) -> bool:
 _PLAIN: Mapping[Any, _Read] = {str: _text, int: _whole, float: _number, bool: _switch}
 
 
-def _refused(name: str, wanted: str, value: Any) -> MetadataRefused:
+def _refused(name: str, wanted: str, value: object) -> MetadataRefused:
     return MetadataRefused(f"{name} is {type(value).__name__}, not {wanted}")

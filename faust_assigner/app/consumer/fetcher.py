@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from aiokafka.protocol.fetch import FetchRequest
     from aiokafka.structs import ConsumerRecord
 
-    Records = list[ConsumerRecord[bytes, bytes]]
+    Records = dict[TP, list[ConsumerRecord[bytes, bytes]]]
 
 #: Milliseconds that a broker may hold a fetch which leaves out a wanted partition, and any other fetch.
 WAIT_MS, IDLE_WAIT_MS = 20, 100
@@ -180,7 +180,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
         partitions: Container[TP] | None,
         timeout: float | None = 0,
         max_records: int | None = None,
-    ) -> dict[TP, Records]:
+    ) -> Records:
         """Return fetched records, as :meth:`_turn` selects; wait up to ``timeout`` seconds for records."""
         deadline = monotonic() + (timeout or 0)
         while not (found := await self._turn(partitions, max_records)):
@@ -194,9 +194,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
             waiter.result()  # raises the errors of the group
         return found
 
-    async def _turn(
-        self, partitions: Container[TP] | None, max_records: int | None
-    ) -> dict[TP, Records]:
+    async def _turn(self, partitions: Container[TP] | None, max_records: int | None) -> Records:
         """Take up to half of the records from partitions that keep up, the rest evenly from backlogs.
 
         aiokafka begins each turn with the partition that was fetched first, until it is empty. So in a busy
@@ -208,7 +206,8 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
             await self._subscriptions.wait_for_assignment()
         states = self._states()
         before = {state: state.position for state in states.values() if state.has_valid_position}
-        share, found = Share(partitions), dict[TP, "Records"]()
+        share = Share(partitions)
+        found: Records = {}
         there = {tp for tp in self._records if tp in share}
         keep_up = self._at_end & there
         try:
@@ -259,7 +258,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
                 state.seek(before[state])
                 self._records.pop(tp, None)
 
-    def _note(self, found: Mapping[TP, Records], states: Mapping[TP, TopicPartitionState]) -> None:
+    def _note(self, found: Records, states: Mapping[TP, TopicPartitionState]) -> None:
         """Move the partitions in ``found`` to the end of the queue, and note which of them keep up."""
         for tp in found:
             if tp in self._records:

@@ -21,7 +21,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -46,7 +46,7 @@ logger = get_logger(__name__)
 
 T = TypeVar("T")
 #: aiokafka's keywords for a connection; called when the first row is sent.
-Connection = Callable[[], Mapping[str, Any]]
+Connection = Callable[[], Mapping[str, object]]
 
 #: Partitions, most replicas (at most one per broker) and retention of a topic that the ledger
 #: makes.
@@ -209,13 +209,13 @@ class LedgerTopic(LedgerWriter):
             "dropped and counted until it can",
         )
 
-    def _await(self, doing: Coroutine[Any, Any, T]) -> T:
+    def _await(self, doing: Coroutine[object, None, T]) -> T:
         """Run ``doing`` on the ledger's event loop; returns its result. Raises TimeoutError."""
         if self._runner is None:
             self._runner = asyncio.Runner()
         return self._runner.run(self._in_time(doing))
 
-    async def _in_time(self, doing: Coroutine[Any, Any, T]) -> T:
+    async def _in_time(self, doing: Coroutine[object, None, T]) -> T:
         task = asyncio.ensure_future(doing)
         end = time.monotonic() + ATTEMPT_S
         while not task.done():
@@ -269,7 +269,7 @@ class LedgerTopic(LedgerWriter):
         await asyncio.wait({sending})
         sending.result()
 
-    async def _prepare(self, connection: Mapping[str, Any]) -> int:
+    async def _prepare(self, connection: Mapping[str, object]) -> int:
         """Make the topic if it is missing; returns the bytes of its largest batch."""
         admin = AIOKafkaAdminClient(**connection)
         try:

@@ -33,11 +33,11 @@ from faust_assigner.wire.join import COOPERATIVE, EAGER
 if TYPE_CHECKING:
     from aiokafka.client import AIOKafkaClient
     from aiokafka.consumer.subscription_state import Assignment, Subscription, SubscriptionState
+    from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
     from aiokafka.protocol.api import Request, Response
     from faust.types.transports import ConsumerT
     from faust.types.tuples import TP
 
-    from faust_assigner.app.assignor import PartitionAssignor
 
 logger = get_logger(__name__)
 
@@ -61,6 +61,33 @@ def _is_worth_saying(record: logging.LogRecord) -> bool:
 
 
 logging.getLogger(GroupCoordinator.__module__).addFilter(_is_worth_saying)
+
+
+class Assignor(Protocol):
+    """The app's assignor, which also makes this member's metadata and takes over its assignment."""
+
+    holds: bool
+    leaves: bool
+    cooperative: bool
+    stops_nobody: bool
+
+    def look_at_files(self, topics: Collection[str]) -> None:
+        """Read the files that the metadata need."""
+
+    def is_followed(self, assignment: ConsumerProtocolMemberAssignment) -> bool:
+        """Whether a second round follows this answer."""
+
+    def torn(self, assignment: ConsumerProtocolMemberAssignment) -> frozenset[TP]:
+        """The partitions that stay here and whose transaction ends nevertheless."""
+
+    def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
+        """Take over this member's part of the assignment."""
+
+    def assigned_actives(self) -> set[TP]:
+        """The partitions that this member owns."""
+
+    def assigned_standbys(self) -> set[TP]:
+        """The partitions that this member follows."""
 
 
 class Listener(Protocol):
@@ -110,7 +137,7 @@ class CooperativeMember:
     """
 
     fetcher: FairFetcher
-    assignor: PartitionAssignor
+    assignor: Assignor
     listener: Listener
     fence: HeartbeatFence
     offers: bool = True
@@ -141,7 +168,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
 
     # -- joining
 
-    def _lookup_assignor(self, name: str) -> PartitionAssignor:
+    def _lookup_assignor(self, name: str) -> Assignor:
         return (
             self.membership.assignor
             if name in (COOPERATIVE, EAGER)
@@ -283,7 +310,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             )
             member.gave_up = False
 
-    async def _take(self, assignment: Assignment, generation: int) -> None:
+    async def _take(self, assignment: ConsumerProtocolMemberAssignment, generation: int) -> None:
         """Revoke the lost partitions, keep the others unchanged, begin with the gained partitions."""
         member, own = self.membership, self._own()
         topics = self._subscription.subscription.topics
@@ -465,7 +492,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
 
 async def take_over(
     consumer: ConsumerT,
-    assignor: PartitionAssignor,
+    assignor: Assignor,
     listener: Listener,
     fence: HeartbeatFence,
     *,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import rocksdict
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
@@ -153,7 +153,7 @@ async def _take_turn(
     return moved
 
 
-def run_until_stopped(work: Coroutine[Any, Any, T], stopped: Callable[[], bool]) -> T | None:
+def run_until_stopped(work: Coroutine[object, None, T], stopped: Callable[[], bool]) -> T | None:
     """Run ``work`` in its own event loop; returns its result, or None if ``stopped()`` ended it.
 
     A request to a silent broker takes up to the request timeout; a stopping worker cannot wait for

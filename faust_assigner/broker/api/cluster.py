@@ -70,7 +70,7 @@ async def describe_configs(call: Call, request: DescribeConfigsRequest) -> Value
 
 
 def _describe(call: Call, kind: int, name: str, wanted: set[str] | None) -> Values:
-    values: dict[str, Any] = {"resource_type": kind, "resource_name": name}
+    values: dict[str, object] = {"resource_type": kind, "resource_name": name}
     try:
         entries = _entries(call, kind, name)
     except Refused as refused:

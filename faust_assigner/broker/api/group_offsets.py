@@ -84,7 +84,7 @@ def _key(call: Call, topic: Any) -> Any:
     return topic.topic_id if call.version >= 10 else topic.name
 
 
-def _names(call: Call, topic: Any) -> dict[str, Any]:
+def _names(call: Call, topic: Any) -> dict[str, object]:
     return {"topic_id": topic.topic_id} if call.version >= 10 else {"name": topic.name}
 
 

@@ -79,7 +79,7 @@ async def produce(call: Call, request: Any) -> Values | object:
     return {"responses": answers}
 
 
-def _find(call: Call, key: Any) -> tuple[Topic | None, ErrorCode, dict[str, Any]]:
+def _find(call: Call, key: Any) -> tuple[Topic | None, ErrorCode, dict[str, object]]:
     """Return the topic, the error if it is missing or barred, and its fields in the answer."""
     catalogue = call.node.catalogue
     if call.version >= 13:

@@ -23,7 +23,7 @@ class Listing:
     answered: str
     names: Mapping[str, str]
     inner: Listing | None = None
-    more: Mapping[str, Any] = field(default_factory=dict)
+    more: Mapping[str, object] = field(default_factory=dict)
     error: str = "error_code"
 
 

@@ -23,6 +23,8 @@ from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.topics import Catalogue, Refused, Topic
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from kio.schema.create_partitions.v3.request import (
         CreatePartitionsRequest,
         CreatePartitionsTopic,
@@ -36,7 +38,7 @@ HIGH_WATERMARK: Final = -1
 TOPIC_BYTES: Final = 2_000  # of a created topic in an answer, with its configs
 
 
-def _attempt(action: Callable[..., Values], *arguments: Any) -> Values:
+def _attempt(action: Callable[..., Values], *arguments: object) -> Values:
     """Run an action: return its values, or the error and message of its refusal."""
     try:
         return {"error_code": ErrorCode.none, "error_message": None, **action(*arguments)}
@@ -131,7 +133,7 @@ async def delete_topics(call: Call, request: Any) -> Values:
         wanted = [(name, None) for name in request.topic_names]
     times = Counter(wanted)
 
-    def delete(name: str | None, topic_id: Any) -> Values:
+    def delete(name: str | None, topic_id: UUID | None) -> Values:
         if times[name, topic_id] > 1:
             raise Refused(ErrorCode.invalid_request, "the topic appears more than once")
         if name is not None and topic_id is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -25,7 +25,7 @@ FEATURES: Final = {
     "transaction.version": (0, 2),
 }
 ZERO_SINCE: Final = 4  # older clients cannot read a feature whose lowest level is 0
-_advertised: list[dict[str, Any]] = []
+_advertised: list[dict[str, object]] = []
 
 
 def advertise(apis: Iterable[Api]) -> None:

@@ -13,13 +13,16 @@ import shutil
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rocksdict import DBRecoveryMode, Options, Rdict, ReadOptions, WriteBatch
 
 from faust_assigner.broker.limits import CACHED_BATCH_BYTES
 from faust_assigner.broker.storage.write_audit import WriteAudit
 from faust_assigner.errors import FaustAssignerError
+
+if TYPE_CHECKING:
+    from rocksdict import Rdict
 
 logger = logging.getLogger(__name__)
 FORMAT = b"format"  # the key of the version
@@ -209,7 +212,7 @@ class RocksStore:
         self._unmeasured = self._buffer  # bytes written since the last check of free space
         self._is_low = False
         self._is_broken = False
-        self._db: Any = self._open()
+        self._db: Rdict = self._open()
         try:
             self.write_audit = WriteAudit(folder)
         except OSError as error:
@@ -223,7 +226,7 @@ class RocksStore:
         """The number of writes in the store."""
         return int(self._db.latest_sequence_number())
 
-    def _open(self) -> Any:
+    def _open(self) -> Rdict:
         options = Options(raw_mode=True)
         # A missing store beside a write audit is a loss, so RocksDB must not create a new one.
         options.create_if_missing(not WriteAudit.stands_in(self._folder))

@@ -15,7 +15,9 @@ from faust_assigner.cli.failure import reported_errors
 from faust_assigner.settings.service import AT, TOKEN, address
 
 if TYPE_CHECKING:
+    from faust_assigner.service.client.channel import Access
     from faust_assigner.service.client.operator import Operator
+    from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 
 #: Seconds without an answer of the store after which a state counts as old.
 OLD_S = 15.0
@@ -115,7 +117,7 @@ def offered(
 
 
 async def _with_operator(
-    at: str, access: Any, group: str, work: Callable[[Operator], Awaitable[None]]
+    at: str, access: Access, group: str, work: Callable[[Operator], Awaitable[None]]
 ) -> None:
     from faust_assigner.service.client.operator import Operator
 
@@ -136,10 +138,10 @@ async def show(
     as_json: bool,
     kind: str,
     heads: Sequence[str],
-    row: Callable[[Any], Sequence[Any]],
+    row: Callable[[Any], Sequence[object]],
 ) -> None:
     """Print one part of the state as a table or as JSON, once or after every change."""
-    before: list[Sequence[Any]] | None = None
+    before: list[Sequence[object]] | None = None
     if not watch:
         state = await operator.state()
         warn_if_old(state)
@@ -153,7 +155,7 @@ async def show(
         before = rows
 
 
-def warn_if_old(state: Any) -> None:
+def warn_if_old(state: pb.State) -> None:
     """Warn on stderr if the instance has had no answer of its store for :data:`OLD_S` seconds."""
     if state.age_s >= OLD_S:
         click.echo(
@@ -163,7 +165,7 @@ def warn_if_old(state: Any) -> None:
         )
 
 
-def print_rows(rows: Iterable[Sequence[Any]], heads: Sequence[str], as_json: bool) -> None:
+def print_rows(rows: Iterable[Sequence[object]], heads: Sequence[str], as_json: bool) -> None:
     """Print a table with these heads, or a list of JSON objects."""
     if as_json:
         click.echo(json.dumps([dict(zip(heads, row, strict=True)) for row in rows]))

@@ -282,7 +282,7 @@ class AssignerClient:
         if self._is_leaving:
             self._start(self._leave_again())
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[object, None, None]) -> None:
         job = asyncio.create_task(work)
         self._beside.add(job)
         job.add_done_callback(self._beside.discard)

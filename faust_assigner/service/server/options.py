@@ -169,6 +169,8 @@ def _in_flags(error: str) -> str:
     return f"{first} {rest}"
 
 
-def _of(owner: type[ServerSettings | ServiceSettings], found: Mapping[str, Any]) -> dict[str, Any]:
+def _of(
+    owner: type[ServerSettings | ServiceSettings], found: Mapping[str, object]
+) -> dict[str, Any]:
     """Return the values of the fields of a class of settings."""
     return {one.name: found[one.name] for one in fields(owner) if one.name in found}
