@@ -78,7 +78,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
 
     def __init__(self, *args: object, **options: object) -> None:
         #: State of a partition -> the running task that looks up its position.
-        self._looked_up: dict[TopicPartitionState, asyncio.Task[None]] = {}
+        self._looked_up: dict[TopicPartitionState, asyncio.Task[bool]] = {}
         #: Partitions that were read to the end of their log in the last turn that took their records.
         self._at_end: set[TP] = set()
         #: Partitions that cannot be read at present.

@@ -18,6 +18,7 @@ from collections.abc import (
     Iterator,
     Mapping,
     MutableMapping,
+    MutableSet,
 )
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -58,7 +59,7 @@ class ConsumerBase(Protocol):
     in_transaction: bool
     _acked: MutableMapping[TP, list[int]]
     _acked_index: MutableMapping[TP, set[int]]
-    _gap: MutableMapping[TP, list[int]]
+    _gap: MutableMapping[TP, Any]
     _read_offset: MutableMapping[TP, int | None]
     _committed_offset: MutableMapping[TP, int | None]
     _unacked_messages: Collection[Message]
@@ -143,7 +144,7 @@ class StreamBase(Protocol):
     enable_acks: bool
     should_stop: bool
     _processors: list[object]
-    _active_agens: set[object]
+    _active_agens: MutableSet[AsyncGenerator[object, None]]
 
     def __aiter__(self) -> AsyncIterator[object]: ...
     def take(self, max_: int, within: Seconds) -> AsyncGenerator[list[object], None]: ...

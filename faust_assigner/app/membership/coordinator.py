@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from aiokafka.client import AIOKafkaClient
     from aiokafka.consumer.subscription_state import Assignment, Subscription, SubscriptionState
     from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
-    from aiokafka.protocol.api import Request, Response
+    from aiokafka.protocol.api import Request, RequestStruct, Response
     from faust.types.transports import ConsumerT
     from faust.types.tuples import TP
 
@@ -175,13 +175,13 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             else super()._lookup_assignor(name)
         )
 
-    async def _send_req(self, request: Request[Response]) -> Response:
+    async def _send_req(self, request: Request[RequestStruct]) -> Response:
         """Send ``request``; JoinGroup and SyncGroup, which wait for members, use a second connection."""
         if not isinstance(request, (JoinGroupRequest, SyncGroupRequest)):
             return await super()._send_req(request)
         return await sent(self._send_in_round, self.membership.fence, request)
 
-    async def _send_in_round(self, request: Request[Response]) -> Response:
+    async def _send_in_round(self, request: Request[RequestStruct]) -> Response:
         """Send a request that waits for other members, with heartbeats beside it while partitions are kept.
 
         KIP-429: kept partitions are processed while the round waits. An answered heartbeat shows that the

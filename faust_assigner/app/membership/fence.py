@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from aiokafka.consumer.group_coordinator import GroupCoordinator
     from aiokafka.producer.message_accumulator import MessageBatch
     from aiokafka.producer.sender import Sender
-    from aiokafka.protocol.api import Request, Response
+    from aiokafka.protocol.api import Request, RequestStruct, Response
     from faust.transport.drivers.aiokafka import Producer
     from faust.types.tuples import TP, FutureMessage
 
@@ -141,9 +141,9 @@ def watch(coordinator: GroupCoordinator, fence: HeartbeatFence) -> bool:
 
 
 async def sent(
-    send: Callable[[Request[Response]], Awaitable[Response]],
+    send: Callable[[Request[RequestStruct]], Awaitable[Response]],
     fence: HeartbeatFence,
-    request: Request[Response],
+    request: Request[RequestStruct],
 ) -> Response:
     """Send a request of aiokafka's group coordinator; a good answer to SyncGroup renews ``fence``."""
     asked_at = monotonic()
@@ -203,7 +203,9 @@ class MembersClient:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
-    async def send(self, node_id: int, request: Request[Response], **options: object) -> object:
+    async def send(
+        self, node_id: int, request: Request[RequestStruct], **options: object
+    ) -> object:
         """Send ``request`` once the membership is sure.
 
         Raises RequestTimedOutError if the membership is lost; the sender then checks its batches again.

@@ -29,7 +29,7 @@ from mode import get_logger
 
 if TYPE_CHECKING:
     from aiokafka.consumer.group_coordinator import GroupCoordinator
-    from aiokafka.protocol.api import Response
+    from aiokafka.protocol.api import RequestStruct, Response
     from faust.types.app import AppT
     from faust.types.transports import ConsumerT
 
@@ -91,7 +91,7 @@ class InstanceGuard:
         #: The generation and member id of the last round; None after a heartbeat found no other holder.
         self._joined: tuple[int, str] | None = None
 
-    async def send(self, request: Request[Response]) -> Response:
+    async def send(self, request: Request[RequestStruct]) -> Response:
         """Send ``request``; if a different worker holds the instance id, end this worker instead."""
         is_join = isinstance(request, JoinGroupRequest)
         if is_join and self._joined and request._member_id == JoinGroupRequest.UNKNOWN_MEMBER_ID:
@@ -104,7 +104,7 @@ class InstanceGuard:
             await self._check(response)
         return response
 
-    async def _send(self, request: Request[Response]) -> Response:
+    async def _send(self, request: Request[RequestStruct]) -> Response:
         return await type(self._coordinator)._send_req(self._coordinator, request)
 
     async def _ask(self, generation: int, member_id: str) -> None:

@@ -25,6 +25,8 @@ from mode import get_logger
 from faust_assigner.wire.bounded import TOPICS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from aiokafka.client import AIOKafkaClient
     from aiokafka.protocol.group import JoinGroupResponse
     from faust.types.transports import ConsumerT
@@ -61,7 +63,7 @@ async def _perform(
     return await perform(response)
 
 
-def _topics(members: list[tuple[str, bytes]]) -> Iterator[str]:
+def _topics(members: Iterable[tuple[object, ...]]) -> Iterator[str]:
     for member in members:
         yield from ConsumerProtocolMemberMetadata.decode(member[-1]).subscription
 

@@ -31,7 +31,6 @@ from faust_assigner.settings.table import FOLLOW_UP_S, WARMUP_DEADLINE_S, WARMUP
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer
     from faust.types.app import AppT
-    from faust.types.transports import ConsumerT
 
 logger = get_logger(__name__)
 
@@ -296,7 +295,7 @@ async def _ask_of_each(app: AppT, ask: Ask, tps: Sequence[TP]) -> dict[TP, int]:
     return await asyncio.wrap_future(asked)
 
 
-async def _known(ask: Ask, consumer: ConsumerT, tps: Sequence[TP]) -> dict[TP, int]:
+async def _known(ask: Ask, consumer: AIOKafkaConsumer, tps: Sequence[TP]) -> dict[TP, int]:
     """Send one request per partition; return the answers that arrive in time.
 
     A joint request to aiokafka waits until all partitions answer. A deleted partition never answers
@@ -310,7 +309,7 @@ async def _known(ask: Ask, consumer: ConsumerT, tps: Sequence[TP]) -> dict[TP, i
     return {tp: answer for tp, answer in zip(asked, told, strict=True) if isinstance(answer, int)}
 
 
-async def _end_of(consumer: ConsumerT, tp: TP) -> int | None:
+async def _end_of(consumer: AIOKafkaConsumer, tp: TP) -> int | None:
     return (await consumer.end_offsets([tp]))[tp]  # type: ignore[no-any-return]
 
 
