@@ -180,16 +180,16 @@ def broker_values(call: Call) -> Values:
     }
 
 
-def find_coordinator(call: Call, request: Any) -> Values:
+async def find_coordinator(call: Call, request: Any) -> Values:
     """Return this broker as the coordinator of every group and every transactional id."""
     key_type = int(getattr(request, "key_type", GROUP_KEY))
-    if call.version >= 4:
-        return {
-            "coordinators": [
-                _coordinator(call, key, key_type) for key in dict.fromkeys(request.coordinator_keys)
-            ]
-        }
-    return _coordinator(call, request.key, key_type)
+    if call.version < 4:
+        return _coordinator(call, request.key, key_type)
+    coordinators = []
+    for key in dict.fromkeys(request.coordinator_keys):
+        coordinators.append(_coordinator(call, key, key_type))
+        await call.throttle.turn()
+    return {"coordinators": coordinators}
 
 
 def _coordinator(call: Call, key: str, key_type: int) -> Values:

@@ -45,10 +45,12 @@ async def describe_topic_partitions(call: Call, request: Any) -> Values:
         if name in hidden:
             error = ErrorCode.topic_authorization_failed
             topics.append({"error_code": error, "name": name, "topic_id": None})
+            await call.throttle.turn()
             continue
         topic = catalogue.get(name)
         if topic is None:
             topics.append(_missing(call, name))
+            await call.throttle.turn()
             continue
         shown = range(len(topic.partitions))[begin : begin + room]
         topics.append(
