@@ -165,7 +165,8 @@ def views(group: Group) -> Iterator[str]:
     """Yield the answers of a group to the broker's questions."""
     yield shown(group.describe())
     topics = group.subscribed_topics()
-    starts = {topic: group.retention()(topic, 77) for topic in ("a", "z")}
+    late = 2 * WALL_LEAD_MS
+    starts = {topic: [group.retention()(topic, at) for at in (77, late)] for topic in ("a", "z")}
     yield (
         f"{group.group_type} {group.state_name} {group.protocol_type}, "
         f"empty {group.is_empty}, unproven {group.is_unproven}, "

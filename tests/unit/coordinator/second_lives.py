@@ -275,3 +275,35 @@ LATE_TARGETS: Final[Sequence[Step]] = (
     7_000, Tick(), 1_000, Tick(), COMPUTED,
     VIEWS,
 )  # fmt: skip
+
+#: Members return while the group waits for joins, and requests are repeated.
+REPEATED: Final[Sequence[Step]] = (
+    join(L1, 1, instance_id="i1"), 10, join(L2, 2, instance_id="i2", protocols=(*ONLY_RANGE, *ONLY_RANGE)),
+    # Both bounce within the initial delay; the second one repeats its request.
+    20, join(L2, 3, instance_id="i2", new_member_id="m4", protocols=(*ONLY_RANGE, *ONLY_RANGE)),
+    30, join(L2, 4, "m4", instance_id="i2", protocols=ONLY_RANGE), join(L2, 5, "m4", instance_id="i2"),
+    40, join(L1, 6, instance_id="i1", new_member_id="m5"),
+    VIEWS,
+    2_900, Tick(),
+    SyncGroup(7, "m4", NOW, "i2"), 50, SyncGroup(8, "m4", NOW, "i2"),
+    60, SyncGroup(9, "m5", NOW, "i1", assignments={"m4": b"A4", "m5": b"A5"}),
+    SyncGroup(10, "m5", NOW, "i1", assignments={"m4": b"B4", "m5": b"B5"}), SAVED,
+    VIEWS,
+    # A dynamic member joins a full round: its first join is answered beside its repetition.
+    100, join(M1, 11), join(M1, 12, "m1"), 70, join(M1, 13, "m1"), join(L1, 14, "m5", instance_id="i1"),
+    80, join(L2, 15, instance_id="i2", new_member_id="m6"), join(L2, 16, "m6", instance_id="i2"),
+    VIEWS,
+    90, SyncGroup(17, "m1", NOW), SyncGroup(18, "m6", NOW, "i2"),
+    join(L2, 19, "m6", instance_id="i2"), join(L1, 20, "m5", instance_id="i1"),
+    SyncGroup(21, "m5", NOW, "i1", assignments={"m1": b"C1"}), NOT_SAVED,
+    VIEWS,
+    # The group is full, and a member that did not join again in time loses its place.
+    join(L1, 22, "m5", instance_id="i1"), join(L1, 23, new_member_id="m7"), join(L1, 24, new_member_id="m8"),
+    join(L1, 25, new_member_id="m9"), join(M1, 26, "m1"), join(L2, 27, "m6", instance_id="i2"),
+    VIEWS,
+    1_000, Tick(),
+    SyncGroup(28, "m5", NOW, "i1", assignments={}), SAVED,
+    RESTART, VIEWS,
+    LeaveGroup(29, (Leaver("m5", "i1"), Leaver("m1"), Leaver("m6", "i2"), Leaver("m7"), Leaver("m8"))),
+    VIEWS,
+)  # fmt: skip

@@ -68,6 +68,7 @@ STORIES: dict[str, tuple[Callable[[], Group], Sequence[Step]]] = {
     "emptied": (consumer, stories.EMPTIED),
     "leftovers": (classic, second_lives.LEFTOVERS),
     "bounced": (classic, second_lives.BOUNCED),
+    "repeated": (classic, second_lives.REPEATED),
     "restarted": (consumer, second_lives.RESTARTED),
     "moved": (consumer, second_lives.MOVED),
     "returned": (consumer, second_lives.RETURNED),
