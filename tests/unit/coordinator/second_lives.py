@@ -307,3 +307,45 @@ REPEATED: Final[Sequence[Step]] = (
     LeaveGroup(29, (Leaver("m5", "i1"), Leaver("m1"), Leaver("m6", "i2"), Leaver("m7"), Leaver("m8"))),
     VIEWS,
 )  # fmt: skip
+
+#: Members give up partitions in several steps, with omitted fields, lost answers and new protocols.
+WITHDRAWN: Final[Sequence[Step]] = (
+    replace(H1, token=1, server_assignor=None), 500, replace(H3, token=2, subscribed_topic_names=("a", "b")),
+    beat(H1, 3, NOW, {A: (0, 1, 2, 3), B: (0, 1)}),
+    # Further partitions are to be revoked: the time limit begins again, once.
+    300, beat(H1, 4, NOW, {A: (0, 1, 2, 3), B: (0, 1)}, subscribed_topic_names=("b",)),
+    200, beat(H1, 5, NOW), 100, beat(H1, 6, NOW, {A: (0,)}), beat(H1, 7, NOW, {}),
+    VIEWS,
+    500, Tick(), beat(H1, 8, NOW, {}), beat(H3, 9, NOW, {}),
+    VIEWS,
+    # The last answer was lost: the epoch before it, without a list, with the list, and with a foreign one.
+    beat(H3, 10, 3), beat(H3, 11, 3, {}), beat(H3, 12, 3, {A: (0,), B: (7,)}), beat(H3, 13, 2, {}),
+    beat(H1, 14, 2), beat(H1, 15, 2, {}), beat(H1, 16, 1, {}),
+    # A full repetition has all three parts; each other heartbeat gets no list.
+    beat(H1, 17, NOW, {B: (0,)}, subscribed_topic_names=("b",)),
+    beat(H1, 18, NOW, {B: (0,)}, subscribed_topic_names=("b",), rebalance_timeout_ms=21_000),
+    beat(H1, 19, NOW, None, subscribed_topic_names=("b",), rebalance_timeout_ms=21_000),
+    beat(H1, 20, NOW, {B: (0,)}, rebalance_timeout_ms=21_000),
+    beat(H1, 21, NOW, {B: (0,)}, subscribed_topic_regex="", rebalance_timeout_ms=21_000),
+    beat(H1, 22, NOW, None, client_host="", client_id="", rack_id="r8", server_assignor="range"),
+    VIEWS,
+    # A static member leaves for a while amid a revocation.
+    CatalogueChanged(catalogue(a=2, b=2)), 500, Tick(),
+    beat(H3, 23, NOW), beat(H3, 24, NOW, {A: (0, 1, 2, 3)}), 100, beat(H3, 25, -2),
+    VIEWS, RESTART, VIEWS,
+    Tick(), 400, beat(H3, 26, -2), replace(H3, token=27, subscribed_topic_names=("a", "b")),
+    VIEWS,
+    # A classic member owes a sync and a join, and comes back under its id with the new protocol.
+    join(C1, 28), 100, Heartbeat(29, "c1", NOW), replace(H2, token=30, member_id="c1"),
+    VIEWS,
+    700, Tick(), beat(H1, 31, NOW), beat(H2, 32, NOW, {}, member_id="c1"), Heartbeat(33, "c1", NOW),
+    SyncGroup(34, "c1", NOW), join(C1, 35, "c1", session_timeout_ms=13_000),
+    VIEWS,
+    200, SyncGroup(36, "c1", NOW), 500, Tick(), 300, Heartbeat(37, "c1", NOW),
+    FetchOffsets(38, None, 3), FetchOffsets(39, "c1", 3), FetchOffsets(40, "", NOW),
+    FetchOffsets(41, "m1", 1),
+    # A full group: its static member is replaced, a new instance is refused.
+    replace(H3, token=42, member_id="m5", instance_id="i5"), replace(H3, token=43, member_id="m6"),
+    join(M3, 44, new_member_id="c4"), join(M3, 45, instance_id="i5", new_member_id="c5"),
+    VIEWS,
+)  # fmt: skip

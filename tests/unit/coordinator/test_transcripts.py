@@ -72,6 +72,7 @@ STORIES: dict[str, tuple[Callable[[], Group], Sequence[Step]]] = {
     "restarted": (consumer, second_lives.RESTARTED),
     "moved": (consumer, second_lives.MOVED),
     "returned": (consumer, second_lives.RETURNED),
+    "withdrawn": (consumer, second_lives.WITHDRAWN),
     "targets": (lambda: consumer(inline_size=0), second_lives.LATE_TARGETS),
 }
 
