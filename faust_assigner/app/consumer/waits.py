@@ -10,7 +10,7 @@ the cause.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING
 from faust_assigner.app.retry import SAY_EVERY_S
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from faust.app import App
     from faust.types.app import AppT
     from faust.types.tuples import TP

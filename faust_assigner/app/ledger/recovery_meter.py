@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
@@ -16,8 +16,6 @@ from faust_assigner.app.recovery.bring_up import SNAPSHOT, Restored
 from faust_assigner.app.tables.disk import known
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from faust.tables.recovery import Recovery
     from faust.types.app import AppT
     from faust.types.events import EventT

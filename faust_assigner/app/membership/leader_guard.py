@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -25,8 +25,6 @@ from mode import get_logger
 from faust_assigner.wire.bounded import TOPICS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from aiokafka.client import AIOKafkaClient
     from aiokafka.protocol.group import JoinGroupResponse
     from faust.types.transports import ConsumerT

@@ -7,14 +7,12 @@ agent, and other workers continue.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from faust.exceptions import ImproperlyConfigured, PartitionsMismatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from faust.types.agents import AgentT
     from faust.types.app import AppT
     from faust.types.tables import CollectionT

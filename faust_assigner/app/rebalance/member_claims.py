@@ -6,7 +6,7 @@ metadata is refused with a reason, and its member takes part as a member without
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -19,8 +19,6 @@ from faust_assigner.wire.positions import within
 from faust_assigner.wire.runs import Numbers, Runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
 #: The least budget of partition numbers in all claims of a round, whatever the cluster's size. Such

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, MutableMapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,6 @@ from faust_assigner.app.retry import retry
 from faust_assigner.app.tables.disk import is_writable, known
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
-
     from faust.types.tuples import TP
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from time import monotonic
@@ -25,8 +25,6 @@ from faust_assigner.app.tables.files import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, MutableMapping
-
     from faust.types.events import EventT
     from faust.types.tables import CollectionT
     from faust.types.tuples import TP
