@@ -54,7 +54,7 @@ def _view(path: str) -> type[object]:
         - text/html
         """
 
-        async def get(self, request: web.Request) -> web.Response:
+        async def get(self, request: aiohttp_web.Request) -> aiohttp_web.StreamResponse:
             """Answer with the latest result of the page's thread."""
             return await respond(getattr(self.app, MARK).watch, path, request)
 
@@ -66,7 +66,7 @@ class _Home(web.View):  # type: ignore[misc]
     description: The page of the group, at its address with a slash.
     """
 
-    async def get(self, request: web.Request) -> web.Response:
+    async def get(self, request: aiohttp_web.Request) -> aiohttp_web.StreamResponse:
         """Redirect to the address with a slash; the page's links are relative to it."""
         raise aiohttp_web.HTTPFound(f"{PREFIX}/")
 
@@ -149,7 +149,7 @@ class PageThread:
         )
         self.turned_at = time.monotonic()
         #: Faust's web server, after its setup.
-        self.server: Web = None
+        self.server: Any = None
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended: asyncio.Event | None = None

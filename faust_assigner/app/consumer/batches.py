@@ -86,7 +86,9 @@ class BatchesInTime(Stream):
     records in the batch. An eager round waits for ever, a cooperative round until its own timeout.
     """
 
-    async def wait_for_stopped(self, *coros: WaitArgT, timeout: Seconds | None = None) -> bool:
+    async def wait_for_stopped(
+        self, *coros: WaitArgT | asyncio.Event, timeout: Seconds | None = None
+    ) -> bool:
         """Wait for ``coros`` as ``take`` does; return early if a round or the shutdown waits for the records.
 
         ``take`` then returns the records that it has.

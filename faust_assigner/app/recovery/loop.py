@@ -99,7 +99,9 @@ class RecoveryLoop(ReplayLoop):
         finally:
             self.waiting_for = before
 
-    async def wait_for_stopped(self, *coros: WaitArgT, timeout: Seconds | None = None) -> bool:
+    async def wait_for_stopped(
+        self, *coros: WaitArgT | asyncio.Event, timeout: Seconds | None = None
+    ) -> bool:
         """Wait as Faust does, and note in ``idle`` a wait for the next recovery."""
         if coros != (self.signal_recovery_start,):
             return bool(await super().wait_for_stopped(*coros, timeout=timeout))
