@@ -18,12 +18,13 @@ from faust_assigner.status.described import (
     replaced_urls,
 )
 from faust_assigner.status.evidence import Evidence, Heard
-from faust_assigner.status.members import View
-from faust_assigner.status.report import ANSWERED, SILENT
+from faust_assigner.status.members import View, _named, views_of
+from faust_assigner.status.report import ANSWERED, OTHER, SILENT, Copy
+from faust_assigner.status.waiting import waits_of
 from faust_assigner.wire.answer import Answer
 from faust_assigner.wire.join import JoinData, encode_join
 from faust_assigner.wire.outcome import Outcome
-from faust_assigner.wire.worker_status import CopyLag, TableStatus, WorkerStatus
+from faust_assigner.wire.worker_status import CopyLag, Peer, Standstill, TableStatus, WorkerStatus
 from tests.support.status import group as group_of
 
 QUIET = Heard(answer=SILENT)
@@ -180,6 +181,9 @@ def test_a_member_with_unreadable_metadata_keeps_its_assignment() -> None:
     ).encode()
     (two,) = decode_group(entity(joined, b"")).members
     assert (two.topics, two.given, two.instance_id, two.problem) == ({"", "t"}, None, None, "")
+    strange = ConsumerProtocolMemberMetadata(0, ["t"], b"x").encode()
+    (three,) = decode_group(entity(strange, b"")).members
+    assert (three.topics, three.said, three.kind) == ({"t"}, None, "not Faust")
 
 
 @pytest.mark.parametrize(
@@ -233,3 +237,66 @@ def test_a_process_is_replaced_only_by_a_member_with_its_instance_id_and_a_known
     )
     assert replaced_urls(group) == {"http://old1"}
     assert replaced_urls(replace(group, members=())) == frozenset()
+
+
+def test_a_lag_and_a_time_of_zero_are_shown() -> None:
+    """A copy of unknown lag adds nothing to a known lag; a restore may end now."""
+    told = status(
+        awaited={"log": (1, 2), "other": (3,)},
+        standing=(Standstill(topic="t", partition=4, reason="restoring", seconds=9.0),),
+        restore_remaining_records=6,
+        restore_remaining_s=0.0,
+    )
+    views = [view("a", told), view("b", status(actives={"other": (3,)}))]
+    copies = {
+        ("log", 1): [Copy(member="a", is_warmup=True, lag=0, seconds=None, is_measured=True)],
+        ("log", 2): [
+            Copy(member="a", is_warmup=True, lag=None, seconds=None, is_measured=False),
+            Copy(member="b", is_warmup=False, lag=77, seconds=None, is_measured=True),
+        ],
+    }
+    group = DescribedGroup(group_id="shop", state="Stable")
+    assert [one.text for one in waits_of(group, views, copies)] == [
+        "t 4 not processed: its tables are being restored (6 records remain, about 0 s left)",
+        "catches up on log 1-2 (0 records behind) to become the owner",
+        "catches up on other 3 to take over from b",
+    ]
+
+
+def test_each_member_of_a_rebalance_has_one_row_and_the_answer_of_its_first_url() -> None:
+    """A silent peer with a member's URL is that member; an answer without an app is another's."""
+    members = tuple(described(f"m-{name}", instance_id=name) for name in ("x", "y", "z"))
+    group = DescribedGroup(group_id="shop", state="PreparingRebalance", members=members)
+
+    def answer(**more: Any) -> Heard:
+        return Heard(answer=ANSWERED, status=status(**more))
+
+    found = views_of(
+        Evidence(
+            group=group,
+            heard={
+                "http://two": answer(member_id="m-x", host="second"),
+                "http://one": answer(member_id="m-x", host="first"),
+                "http://y": QUIET,
+                "http://z": answer(app="", member_id="m-q"),
+                "http://w/": QUIET,
+            },
+            peers=[Peer(url="http://y"), Peer(url="http://w/"), Peer(url="http://unheard")],
+            urls={"m-y": "http://y", "m-z": "http://z"},
+        )
+    )
+    told = [(one.name, one.member.member_id, one.url, one.heard.answer) for one in found]
+    assert told == [
+        ("w", "", "http://w/", SILENT),
+        ("x", "m-x", "http://two", ANSWERED),
+        ("y", "m-y", "http://y", SILENT),
+        ("z", "m-z", "http://z", OTHER),
+    ]
+    assert found[3].heard.detail == "http://z serves a different app, "
+
+
+def test_members_of_one_host_are_named_with_their_ports_without_a_slash() -> None:
+    """The scheme is left out; a member with a unique host is named by its host."""
+    urls = ("http://h:1/", "https://h:2", "http://g:3/", "")
+    views = [View(member=described(f"m{n}"), heard=QUIET, url=url) for n, url in enumerate(urls)]
+    assert sorted(one.name for one in _named(views)) == ["g", "h:1", "h:2", "m3"]
