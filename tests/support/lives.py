@@ -26,7 +26,7 @@ class Turn:
 
 def turns(seed: str, kind: str, count: int = 5, **more: object) -> Iterator[Turn]:
     """Play a life of a kind of ``LIVES``: five joins, then rounds after two events each."""
-    life = Life(Random(f"{seed} {kind}"), **{**LARGE, **LIVES}[kind], **more)  # type: ignore[arg-type]
+    life = Life(Random(f"{seed} {kind}"), **{**{**LARGE, **LIVES}[kind], **more})  # type: ignore[arg-type]
     for _ in range(5):
         life.join()
     for turn in range(count):

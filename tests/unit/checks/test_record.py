@@ -27,8 +27,23 @@ from tests.scenarios.test_plans_of_record import LIVES, LOGS, TOPICS, letters
 from tests.support.lives import Turn, compare, turns, write
 
 RECORD = Path(__file__).with_name("record.txt")
-KINDS = ("warm-ups, mixed", "two copies, racks", "mixed, uneven, racks", "standbys")
+#: Section -> the kind of its life, with what differs.
+KINDS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "warm-ups, mixed": ("warm-ups, mixed", {}),
+    "warm-ups": ("warm-ups", {}),
+    "two copies, racks": ("two copies, racks", {}),
+    "mixed, uneven, racks": ("mixed, uneven, racks", {}),
+    "uneven": ("standbys", {"is_uneven": True}),
+    "mixed, three copies": ("mixed", {"replicas": 3}),
+}
 POLICY = WarmupPolicy(acceptable_recovery_lag=300, max_per_member=2, max_per_group=5)
+
+
+def options(section: str) -> Mapping[str, Any]:
+    """The options of a section's life."""
+    kind, more = KINDS[section]
+    return {**LIVES[kind], **more}
+
 
 Named = dict[str, dict[str, list[int]]]
 
@@ -119,6 +134,17 @@ def spoiled(one: Said) -> Iterator[tuple[str, Said]]:
     yield "an unknown topic", replace(one, owned=added(one.owned, first, "nothing", 0))
     yield "without owners", replace(one, owned={**one.owned, first: {}})
     yield "a copy elsewhere", replace(one, copied=given(one.copied, first, last, LOGS, 2))
+    yield (
+        "a copy of one table elsewhere",
+        replace(one, copied=given(one.copied, first, last, ["rates-log"], 1)),
+    )
+    names = sorted(one.owned)
+    yield (
+        "each member's tasks on the next",
+        replace(
+            one, owned=dict(zip(names, (one.owned[n] for n in [*names[1:], first]), strict=True))
+        ),
+    )
     yield "a copy twice", replace(one, copied=added(one.copied, last, "users-log", 0, 1))
     yield (
         "copies that do not exist",
@@ -170,10 +196,10 @@ def violations(turn: Turn, kind: str) -> Iterator[str]:
             turn.members,
             TOPICS,
             one,
-            replicas=LIVES[kind].get("replicas", 1),
+            replicas=options(kind).get("replicas", 1),
             changelogs=LOGS,
             weightless=["lead"],
-            warmups=POLICY if LIVES[kind].get("warmups") else None,
+            warmups=POLICY if options(kind).get("warmups") else None,
         )
         yield f"{name}:"
         yield from (f"  {each}" for each in found)
@@ -201,10 +227,10 @@ def restless(turn: Turn, kind: str) -> Iterator[str]:
             turn.members,
             TOPICS,
             one,
-            replicas=LIVES[kind].get("replicas", 1),
+            replicas=options(kind).get("replicas", 1),
             changelogs=LOGS,
             weightless=["lead"],
-            warmups=POLICY if LIVES[kind].get("warmups") else None,
+            warmups=POLICY if options(kind).get("warmups") else None,
             planner=planner,
         )
         yield f"{name}:"
@@ -217,15 +243,16 @@ def carry(turn: Turn) -> Iterator[str]:
         yield f"{one.member_id} {one.generation} {one.actives} {one.standbys} {one.awaited}"
 
 
-SECTIONS = KINDS
+SECTIONS = tuple(KINDS)
 
 
 def record(kind: str) -> Iterator[str]:
     """Yield the turns of a life."""
-    for number, turn in enumerate(turns("checks", kind, 4)):
+    base, more = KINDS[kind]
+    for number, turn in enumerate(turns("checks", base, 4, **more)):
         yield turn.name
         yield from members_in_words(turn)
-        if number % 2:
+        if number and (number % 2 or options(kind).get("warmups")):
             yield from violations(turn, kind)
             yield from restless(turn, kind)
             yield from carry(turn)

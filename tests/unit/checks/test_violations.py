@@ -207,3 +207,12 @@ def test_an_orphan_goes_to_the_member_with_most_of_its_changelogs(
     found = [str(one) for one in check(members, partitions, answer, changelogs=topics[1:])]
     out = "A5: orphan s-0 went to a, but another living member holds more of its state"
     assert found == ([] if is_best else [out])
+
+
+def test_standbys_that_a_chain_of_two_members_could_pass_on_are_uneven() -> None:
+    """Member a passes only to b, because c owns both tasks, and b passes to c."""
+    found = said(members_of(), {"a": [2], "b": [], "c": [0, 1]}, {"a": [0, 1], "b": [2]})
+    assert found == [
+        "A4: standbys range from 0 to 2 per member, and a could pass a standby on",
+        "A4: total balance could be better",
+    ]
