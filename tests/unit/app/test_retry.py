@@ -14,6 +14,7 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
 )
 
+from faust_assigner.app import retry as module
 from faust_assigner.app.retry import SAY_EVERY_S, RateLimitedLog, is_silence, pause_s, retry
 
 
@@ -105,3 +106,54 @@ async def test_a_step_of_a_service_that_stops_is_cancelled() -> None:
     with pytest.raises(ValueError, match="a bug"):
         await retry(service, "Ends", lambda: fail(ValueError("a bug")))
     assert service.slept == []
+
+
+async def test_each_line_has_the_step_the_wait_and_the_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A line follows each minute; pauses grow to 8 s, and the step may fail in several ways."""
+    now = 1000.0
+    monkeypatch.setattr(module, "monotonic", lambda: now)
+    clocked = RateLimitedLog(lambda: now)
+    monkeypatch.setattr(module, "RateLimitedLog", lambda: clocked)
+    errors = [
+        ConnectionResetError("gone"),
+        TimeoutError(),
+        RequestTimedOutError(),
+        TimeoutError("x"),
+    ]
+    tried: list[float] = []
+
+    async def step() -> str:
+        nonlocal now
+        tried.append(now)
+        now += 25.0
+        if len(tried) > 9:
+            return "answer"
+        raise errors[len(tried) % 4]
+
+    service = Service()
+    assert await retry(service, "Ends of changelogs", step) == "answer"
+    assert tried == [1000.0 + 25.0 * number for number in range(10)]
+    assert service.slept == [0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0, 8.0, 8.0]
+    said = (
+        "Ends of changelogs: the broker has not answered for {} s; this worker keeps trying: {!r}"
+    )
+    assert caplog.messages == [
+        said.format(25, errors[1]),
+        said.format(100, errors[0]),
+        said.format(175, errors[3]),
+    ]
+    assert clocked.unsaid == {"Ends of changelogs": 6}
+
+
+def test_each_trouble_has_its_own_minute_and_count() -> None:
+    """The first line of a trouble is due at once, also at time 0."""
+    now = 0.0
+    said = RateLimitedLog(lambda: now)
+    assert [said.due(one) for one in ("a", "b", "a", "a", "b")] == [True, True, False, False, False]
+    now = SAY_EVERY_S - 0.5
+    assert (said.due("a"), said.due("c")) == (False, True)
+    now = SAY_EVERY_S
+    assert [said.due(one) for one in ("a", "c", "b")] == [True, False, True]
+    assert said.unsaid == {"a": 3, "b": 1, "c": 1}
