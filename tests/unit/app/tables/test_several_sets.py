@@ -103,3 +103,21 @@ async def test_replayed_sets_in_memory_are_stored_key_by_key(tmp_path: Path) -> 
     await it.table.data.on_recovery_completed(set(), set())
     assert (it.table["k"].data, it.table["m"].data) == ({1}, {2})
     done()
+
+
+async def test_a_set_whose_file_is_closed_is_empty_and_opens_no_file(it: Sets) -> None:
+    """The set is loaded when the file is opened again; other keys keep their elements."""
+    it.table.apply_changelog_batch(
+        [
+            record(it, 1, 0, ADD, "k", 6),
+            record(it, 1, 1, ADD, "m", 7),
+            record(it, 1, 2, ADD, "m", 8),
+        ]
+    )
+    storage = it.table.data.storage
+    it.table.data.dropped(1, {b'"k"', b'"m"'})
+    assert (it.table["k"].data, it.table["m"].data) == ({6}, {7, 8})
+    storage._dbs.pop(1).close()
+    it.table.data.dropped(1, {b'"k"'})
+    assert (it.table["k"].data, it.table["m"].data) == (set(), {7, 8})
+    assert 1 not in storage._dbs
