@@ -162,6 +162,22 @@ def test_an_idle_group_is_planned_a_debounce_after_its_last_join(
     play(story)
 
 
+def test_only_a_join_is_waited_for_in_an_idle_group(play: Play) -> None:
+    """Neither a leave nor a changed wish delays the plan."""
+
+    async def story(s: Stage) -> None:
+        await asyncio.sleep(100.0)
+        s.plans.clear()
+        s.write(_consumer(rack="r"))
+        await asyncio.sleep(1.5)
+        s.write(_consumer(rack="s"))
+        s.write(Delete(ALL.consumer("b")))
+        await asyncio.sleep(5.0)
+        assert s.plans[0] == 102.0
+
+    play(story)
+
+
 def test_a_second_series_of_joins_in_an_idle_group_is_gathered_anew(play: Play) -> None:
     """The limit of ten debounces counts from the first join of the series."""
 

@@ -148,6 +148,16 @@ def test_a_new_owner_without_progress_is_stuck_after_a_tenth_of_the_time() -> No
     assert seen.stuck(140.0) == {"slow"}
 
 
+def test_the_oldest_hand_off_counts_and_an_unheard_one_not_at_all() -> None:
+    """Which of them was written last makes no difference."""
+    seen = Seen()
+    seen.handoff(to("new", T0), 100.0)
+    seen.handoff(to("new", T1), 115.0)
+    assert (seen.stuck(119.9), seen.stuck(120.0)) == (set(), {"new"})
+    unheard = view_of(Consumer(name="x"), topics={"t": 4}, handoffs=[to("x", T2)])
+    assert seen.record.standing(unheard, 1e6) == Suitability()
+
+
 def test_a_new_owner_that_got_a_partition_ready_meanwhile_is_not_stuck() -> None:
     """Readiness counts only after the start of its oldest hand-off."""
     seen = Seen()
@@ -241,6 +251,12 @@ def test_a_stuck_consumer_is_overtaken_by_a_later_hand_off_that_got_ready() -> N
     seen.handoff(to("old", T3), 110.0)
     seen.handoff(to("old", T3, phase=Phase.READY), 151.0)
     assert seen.record.standing(seen.view, 152.0).overtaken == {"new"}
+    seen.handoff(to("old", T2, phase=Phase.COMPLETE), 153.0)
+    for began, at in ((154.0, T2), (90.0, T3)):
+        seen.ended(at, began)
+        seen.handoff(to("old", at), began)
+        seen.handoff(to("old", at, phase=Phase.READY), began + 1.0)
+    assert seen.record.standing(seen.view, 156.0).overtaken == {"new", "slow"}
 
 
 def test_the_end_of_a_ready_hand_off_is_no_second_readiness() -> None:

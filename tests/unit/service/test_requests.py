@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from faust_assigner.service.client import Registration, Release, TopicPartition, Warm
-from faust_assigner.service.client.channel import Access
+from faust_assigner.service.client import channel as channel_module
+from faust_assigner.service.client.channel import MESSAGE_BYTES, Access
 from faust_assigner.service.client.requests import MOST_SAID, Requests
 from faust_assigner.service.digest import Held, held
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
@@ -139,3 +141,41 @@ def test_no_token_is_shown(tmp_path: Path) -> None:
     assert (
         repr(Access(token="secret", token_file=path, **files)) == f"Access({shown}, token={path})"
     )
+
+
+BASE: list[tuple[str, Any]] = [
+    ("grpc.max_receive_message_length", MESSAGE_BYTES),
+    ("grpc.enable_retries", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+]
+NAMED = ("grpc.ssl_target_name_override", "shop")
+
+
+@pytest.mark.parametrize("pair", [True, False])
+@pytest.mark.parametrize("server_name", ["", "shop"])
+@pytest.mark.parametrize("ca", [True, False])
+def test_a_channel_gets_all_files_options_and_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca: bool, server_name: str, pair: bool
+) -> None:
+    """Only an authority encrypts the channel; a caller may have no certificate."""
+    told: list[Any] = []
+    fake = SimpleNamespace(
+        aio=SimpleNamespace(
+            insecure_channel=lambda *said: told.append(said) or "plain",
+            secure_channel=lambda *said: told.append(said) or "tls",
+        ),
+        ssl_channel_credentials=lambda *said: said,
+    )
+    monkeypatch.setattr(channel_module, "grpc", fake)
+    names = [*(["ca"] if ca else []), *(["cert", "key"] if pair else [])]
+    files = {name: tmp_path / name for name in names}
+    for name, path in files.items():
+        path.write_text(name)
+    more = [("grpc.one", 1), ("grpc.two", 2)]
+    found = Access(server_name=server_name, **files).open("h:7", more)
+    options = [*BASE, *more, *([NAMED] if server_name else [])]
+    credentials = (b"ca", *((b"key", b"cert") if pair else (None, None)))
+    if ca:
+        assert (found, told) == ("tls", [("h:7", credentials, options)])
+    else:
+        assert (found, told) == ("plain", [("h:7", options)])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.service.commands import AbortWarm, Assignment, Owned, Pulse, Release, Warm
-from faust_assigner.service.errors import TooManyClaims
+from faust_assigner.service.errors import BadRequest, TooManyClaims
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.records import (
@@ -24,7 +24,14 @@ from faust_assigner.service.records import (
     TopicConfig,
 )
 from faust_assigner.service.server import convert, limits
-from faust_assigner.service.server.convert import consumer_of, messages_of, plans, routed, states
+from faust_assigner.service.server.convert import (
+    consumer_of,
+    messages_of,
+    partition_of,
+    plans,
+    routed,
+    states,
+)
 from faust_assigner.service.serving.routes import Route, RouteUpdate
 
 AT, NEXT = TopicPartition("t", 3), TopicPartition("u", 4)
@@ -222,6 +229,17 @@ def test_a_state_is_told_field_by_field() -> None:
     ]
     [bare] = states("n", 1, [], [], [], [])
     assert not bare.HasField("paused")
+    [paused] = states("", 1, [], [], [], [], pause=Pause("", 0.0), age_s=4.5)
+    assert paused == pb.State(revision=1, paused=pb.Paused(), age_s=4.5)
+
+
+def test_a_request_without_a_partition_names_none() -> None:
+    """The number alone is no partition."""
+    with pytest.raises(BadRequest, match=r"^the request names no partition$"):
+        partition_of(pb.TopicPartition(partition=3))
+    with pytest.raises(BadRequest, match="a topic's name is"):
+        partition_of(pb.TopicPartition(topic="t/u", partition=3))
+    assert partition_of(pb.TopicPartition(topic="t", partition=3)) == AT
 
 
 def test_a_move_of_a_dry_run_has_both_owners_and_the_revision() -> None:
