@@ -180,14 +180,17 @@ def test_a_session_without_the_format_is_told_which_package_to_load(
 
 
 def test_a_session_without_the_settings_of_its_start_is_told_them(tmp_path: Path) -> None:
-    """A session with the settings passes."""
+    """A session with the settings passes; the last one shows whether it has them."""
     missing = AnalysisException("[PATH_NOT_FOUND] no table")
     tables(tmp_path, Checked(missing, Delta.settings)).check()
     tables(tmp_path, Checked(missing), ICEBERG).check()
-    with pytest.raises(ConfigError) as refused:
-        tables(tmp_path, Checked(missing)).check()
     wanted = " ".join(f"--conf {name}={value}" for name, value in Delta.settings.items())
-    assert str(refused.value) == f"--format delta: the session was started without {wanted}"
+    *others, last = Delta.settings.items()
+    for settings in ({}, dict(others), {last[0]: ""}):
+        with pytest.raises(ConfigError) as refused:
+            tables(tmp_path, Checked(missing, settings)).check()
+        assert str(refused.value) == f"--format delta: the session was started without {wanted}"
+    tables(tmp_path, Checked(missing, dict([last]))).check()
 
 
 # -- the rows of a table --------------------------------------------------------------------------

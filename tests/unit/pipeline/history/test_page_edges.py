@@ -1,0 +1,47 @@
+"""Figures of the page at their edges: zero, the newest of many, and names beside ids."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from faust_assigner.model import Member
+from faust_assigner.pipeline.history.answers import RELEASES_SHOWN
+from faust_assigner.pipeline.history.report import REPORTED, Report, owner_row, to_html
+from faust_assigner.pipeline.ledgers.current import Current
+
+NOON = datetime(2026, 11, 25, 12, tzinfo=UTC)
+
+
+def report(**tables: list[dict[str, Any]]) -> Report:
+    """Return a report with these tables."""
+    return Report({**{name: [] for name in REPORTED}, **tables})
+
+
+def test_a_spread_of_zero_is_a_figure() -> None:
+    """Only a history without a settled round has no worst spread."""
+    rows = [{"max_spread": spread, "idle_members": 0} for spread in (None, 0.0)]
+    found = dict(report(balance=rows).headline())
+    assert found["worst spread (topic partitions)"] == "0"
+
+
+def test_an_owner_is_named_by_its_instance_id_beside_its_member_id() -> None:
+    """The instance id stays over restarts; the name of a member id does not."""
+    member = Member("m-9", ["a"], actives={"a": [3]}, instance_id="worker-3")
+    row = owner_row(Current("g", "d", (member,), {"a": 4}, ()), member)
+    assert (row["member"], row["member_id"], row["rack"]) == ("worker-3", "m-9", None)
+
+
+def test_the_page_has_the_newest_releases() -> None:
+    """The first of 21 releases is left out; the newest is the last."""
+    rows = [
+        {
+            "group_id": "g", "decision_id": f"d{n}", "ts": NOON + timedelta(hours=n), "dt": NOON.date(),
+            "trigger": "join", "deploy": f"v{n:02d}.x", "policy": "p", "members": 3, "moved": 1,
+            "tasks_moved": 1, "tasks_cold": 0, "tasks_orphaned": 0, "solve_ms": 1.0,
+            "longest_recovery_s": None,
+        }
+        for n in range(RELEASES_SHOWN + 1)
+    ]  # fmt: skip
+    page = to_html(report(rebalances=rows), {}, title="t").decode()
+    assert [f"v{n:02d}.x" in page for n in range(RELEASES_SHOWN + 1)] == [False] + 20 * [True]
