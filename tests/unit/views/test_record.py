@@ -10,11 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.test_plans_of_record import letters, told
+from faust_assigner import Member, plan
+from faust_assigner.views.placed import PROMOTED, RETURNED
+from tests.scenarios.test_plans_of_record import LOGS, TOPICS, letters, told
 from tests.support.lives import Turn, compare, turns, write
 
 RECORD = Path(__file__).with_name("record.txt")
-KINDS = ("warm-ups, mixed", "warm-ups, weights", "weights, mixed", "mixed, uneven, racks", "plain")
+KINDS = (
+    "warm-ups, mixed",
+    "warm-ups, weights",
+    "weights, mixed",
+    "mixed, uneven, racks",
+    "plain",
+    "standbys",
+    "two copies, racks",
+)
 
 
 def moves(turn: Turn) -> Iterator[str]:
@@ -30,20 +40,41 @@ def moves(turn: Turn) -> Iterator[str]:
 
 
 def explanations(turn: Turn) -> Iterator[str]:
-    """Yield an explanation for each rule in each group."""
+    """Yield an explanation for each rule in each group, and for each task that its state placed."""
     made = turn.plan
     for g, group in enumerate(made.groups):
-        for rule in sorted(set(made.rule[g].tolist())):
-            number = made.rule[g].tolist().index(rule)
+        rules = made.rule[g].tolist()
+        for number, rule in enumerate(rules):
+            if rule not in (PROMOTED, RETURNED) and rules.index(rule) != number:
+                continue
             topic = group.topics[-1 if number % 2 else 0]
             yield str(made.explain(topic, number))
 
 
-SECTIONS = KINDS
+def made_by_hand() -> Iterator[str]:
+    """Yield the figures of a group in which some members have no load, or no table."""
+    members = [
+        Member("all", TOPICS, actives={"clicks": [0, 1, 2], "orders": [0]}, capacity=2.0),
+        Member("clicks", ["clicks", "lead"], actives={"clicks": [3], "lead": [0]}),
+        Member("lead", ["lead"], former_actives={"lead": [0]}),
+        Member("tables", [*LOGS, "orders"], standbys={"orders-log": [3, 4]}),
+        Member("users", ["users", "users-log"], former_actives={"users": [1, 4]}, generation=3),
+    ]
+    for replicas in (0, 2):
+        made = plan(members, TOPICS, replicas=replicas, changelogs=LOGS, weightless=["lead"])
+        yield from str(made.report()).splitlines()
+        yield str(made.report()["groups"])
+        yield from "\n".join(explanations(Turn("", tuple(members), made))).splitlines()
+
+
+SECTIONS = (*KINDS, "by hand")
 
 
 def record(kind: str) -> Iterator[str]:
     """Yield the turns of a life."""
+    if kind == "by hand":
+        yield from made_by_hand()
+        return
     for number, turn in enumerate(turns("views", kind)):
         yield turn.name
         if number:
