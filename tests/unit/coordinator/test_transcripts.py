@@ -19,7 +19,7 @@ from faust_assigner.coordinator.settings import ConsumerLimits
 from faust_assigner.coordinator.states import GroupLimits
 from tests.support.coordination.consumer_bench import catalogue
 from tests.support.coordination.transcript import WALL_LEAD_MS, Step, transcript
-from tests.unit.coordinator import second_lives, stories
+from tests.unit.coordinator import second_lives, stories, third_lives
 
 FOLDER: Final = Path(__file__).with_name("transcripts")
 START_MS: Final = 10_000
@@ -73,6 +73,9 @@ STORIES: dict[str, tuple[Callable[[], Group], Sequence[Step]]] = {
     "moved": (consumer, second_lives.MOVED),
     "returned": (consumer, second_lives.RETURNED),
     "withdrawn": (consumer, second_lives.WITHDRAWN),
+    "tied": (consumer, third_lives.TIED),
+    "changed": (consumer, third_lives.CHANGED),
+    "unsent": (lambda: consumer(inline_size=0), third_lives.UNSENT),
     "targets": (lambda: consumer(inline_size=0), second_lives.LATE_TARGETS),
 }
 

@@ -1,0 +1,97 @@
+"""Events of the transcripts about saves that fail, votes, late commits and changes of the protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from faust_assigner.coordinator.events import (
+    CommitOffsets,
+    DeleteGroup,
+    Heartbeat,
+    LeaveGroup,
+    Leaver,
+    Protocol,
+    SyncGroup,
+    Tick,
+)
+from tests.support.coordination.transcript import COMPUTED, NOT_SAVED, NOW, RESTART, VIEWS, Step
+from tests.unit.coordinator.stories import C1, H1, H2, H3, M3, READS_A, A, B, beat, join
+
+#: Requests for targets that are not sent, or not answered.
+UNSENT: Final[Sequence[Step]] = (
+    replace(H1, token=1, server_assignor="uniform"), NOT_SAVED,
+    VIEWS,
+    1_000, Tick(), replace(H1, token=2, server_assignor="uniform"),
+    100, replace(H3, token=3, server_assignor="range"), COMPUTED, NOT_SAVED,
+    999, Tick(), 1, Tick(), beat(H1, 4, NOW), beat(H3, 5, NOW),
+    VIEWS,
+    # A minute without a result: the request is sent again, and the first result comes too late.
+    *(step for n in range(8) for step in (7_500, beat(H1, 10 + n, NOW), beat(H3, 20 + n, NOW))),
+    VIEWS,
+    1_000, Tick(), COMPUTED,
+    VIEWS,
+    beat(H1, 30, NOW, {A: (), B: ()}), beat(H3, 31, NOW, {}),
+    # All members leave, and the next member waits for no interval.
+    beat(H1, 32, -1), beat(H3, 33, -1), VIEWS,
+    100, replace(H2, token=35), COMPUTED, beat(H2, 36, NOW),
+    VIEWS,
+    DeleteGroup(37), beat(H2, 38, -1), DeleteGroup(39), COMPUTED, beat(H2, 40, NOW),
+)  # fmt: skip
+
+#: Votes that tie, commits of older epochs, and a static member whose return is not saved.
+TIED: Final[Sequence[Step]] = (
+    replace(H1, token=1, server_assignor="uniform"), beat(H1, 2, -1),
+    # The group was empty: the target is computed at once.
+    200, replace(H1, token=3, server_assignor="uniform"), 500, replace(H3, token=4, server_assignor="range"),
+    VIEWS,
+    beat(H1, 5, NOW, {A: (0, 1, 2, 3), B: (0, 1)}), beat(H1, 6, NOW, {A: (0, 1, 2, 3), B: (1,)}),
+    beat(H3, 7, NOW, {}), 500, replace(H2, token=8), 500, Tick(),
+    beat(H1, 9, NOW, {A: (0, 1, 2, 3), B: (1,)}),
+    VIEWS,
+    CommitOffsets(10, "m1", 9), CommitOffsets(11, "m1", 1), CommitOffsets(12, "m1", 1, partitions=()),
+    CommitOffsets(13, "m1", NOW, partitions=(("a", 3), ("b", 1))),
+    CommitOffsets(14, "m1", 4, partitions=(("a", 3),)), CommitOffsets(15, "m1", 3, partitions=(("a", 3),)),
+    CommitOffsets(16, "m1", 3, partitions=(("z", 0),)), CommitOffsets(17, "m1", 3, partitions=(("a", 9),)),
+    CommitOffsets(18, "m3", 3, "i3"), CommitOffsets(19, "m3", 3, partitions=(("b", 0),)),
+    VIEWS,
+    # The return of a static member writes its assignment twice.
+    beat(H3, 20, -2), 300, replace(H3, token=21), NOT_SAVED,
+    VIEWS,
+    200, replace(H3, token=22, member_id="m4"), NOT_SAVED,
+    VIEWS,
+    100, replace(H3, token=23, member_id="m4"),
+    VIEWS,
+    beat(H1, 24, NOW, {A: (0, 1)}), 500, Tick(), beat(H2, 25, NOW, {}), beat(H3, 26, NOW, {}, member_id="m4"),
+    CommitOffsets(27, "m1", 4, partitions=(("a", 0),)), CommitOffsets(28, "m2", 4, partitions=(("a", 3),)),
+    VIEWS,
+)  # fmt: skip
+
+#: A revoking member becomes classic, a rack is kept, and the change to a classic group is not saved.
+CHANGED: Final[Sequence[Step]] = (
+    replace(H1, token=1, server_assignor=None), 500, replace(H3, token=2),
+    beat(H1, 3, NOW, {A: (0, 1, 2, 3), B: (0, 1)}),
+    VIEWS,
+    200, join(C1, 4, "m1"), SyncGroup(5, "m1", NOW), Heartbeat(6, "m1", NOW),
+    VIEWS,
+    300, join(C1, 7, "m1", protocols=(Protocol("range", READS_A),)), 500, Tick(),
+    join(C1, 8, "m1", protocols=(Protocol("range", READS_A),), session_timeout_ms=6_000),
+    SyncGroup(9, "m1", NOW), beat(H3, 10, NOW, {}),
+    VIEWS,
+    # The last member of the new protocol is silent, and the change of the group is not saved.
+    5_000, Heartbeat(11, "m1", NOW), 3_000, Tick(), NOT_SAVED,
+    VIEWS,
+    3_000, Heartbeat(12, "m1", NOW), 4_999, Tick(), 1, Tick(),
+    VIEWS, RESTART, VIEWS,
+    join(C1, 13, "m1", protocols=(Protocol("range", READS_A),)), 100, replace(H2, token=14), NOT_SAVED,
+    replace(H2, token=15, member_epoch=3), replace(H2, token=16),
+    VIEWS,
+    # A static member of the new protocol is replaced by a classic one: all members are classic.
+    300, beat(H2, 17, -1), replace(H3, token=18), 500, Tick(), join(M3, 19, new_member_id="c3"),
+    VIEWS,
+    Heartbeat(20, "c3", NOW, "i3"), SyncGroup(21, "c3", NOW, "i3"), SyncGroup(22, "m1", NOW),
+    LeaveGroup(23, (Leaver("", "i3"), Leaver("m1"))),
+    RESTART, VIEWS,
+    replace(H3, token=24), VIEWS,
+)  # fmt: skip
