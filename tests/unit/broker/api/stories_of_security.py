@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, Final
 
 from faust_assigner.broker.security import acls as a
 from faust_assigner.broker.security.acls import ALTER, CLUSTER, DESCRIBE, READ, THE_CLUSTER, TOPIC
 from tests.unit.broker.api.played import Ask, Do, Restart, Story
-from tests.unit.broker.api.stories_of_topics import full_disk, rules
+from tests.unit.broker.api.stories_of_topics import full_disk, rules, settings
 
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS, USERS, ALTER_USERS, HANDSHAKE, LOG_IN = (
     29, 30, 31, 50, 51, 17, 36,
@@ -76,6 +77,13 @@ SECURITY: Story = (
     Ask(HANDSHAKE, 1, {"mechanism": "SCRAM-SHA-512"}, peer="sasl 1"),
     Ask(LOG_IN, 2, {"auth_bytes": b"n,,n=a,r=1"}, peer="sasl 1"),
     Ask(HANDSHAKE, 0, {"mechanism": "NTLM"}, peer="sasl 2"),
+    _users(_salted("p", salted_password=hashlib.pbkdf2_hmac("sha256", b"secret", b"salt", 4_096))),
+    settings(sasl_enabled_mechanisms="PLAIN,SCRAM-SHA-512", sasl_plain_without_tls=True),
+    Ask(HANDSHAKE, 1, {"mechanism": "PLAIN"}, peer="sasl 4"),
+    Ask(LOG_IN, 1, {"auth_bytes": b"\0p\0secret"}, peer="sasl 4"),
+    Ask(HANDSHAKE, 1, {"mechanism": "PLAIN"}, peer="sasl 4"),
+    Ask(LOG_IN, 1, {"auth_bytes": b"\0p\0secret"}, peer="sasl 4"),
+    Ask(USERS, 0, {"users": [{"name": "p"}]}, peer="sasl 4"),
     rules((READ, TOPIC, "t")),
     Ask(DESCRIBE_ACLS, 1, _selects()),
     Ask(CREATE_ACLS, 1, {"creations": [_rule("a"), _rule("b")]}),

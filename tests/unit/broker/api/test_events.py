@@ -35,10 +35,10 @@ T, U = uuid.UUID(int=7), uuid.UUID(int=5)
 
 
 @pytest.mark.parametrize("member_id", ["", "m"])
-@pytest.mark.parametrize("instance", [None, "i"])
+@pytest.mark.parametrize("instance", [None, "i", ""])
 @pytest.mark.parametrize("version", [3, 4, 5, 9])
 def test_a_join_carries_every_field(version: int, instance: str | None, member_id: str) -> None:
-    """A static member needs no second join; its random id begins with its instance id."""
+    """A static member needs no second join; its random id begins with its instance id, even an empty one."""
     protocols = [{"name": name, "metadata": name.encode() * 2} for name in ("b", "a")]
     event = told_by(
         JOIN, version, session_timeout=11 * SECOND, rebalance_timeout=13 * SECOND,
@@ -46,7 +46,7 @@ def test_a_join_carries_every_field(version: int, instance: str | None, member_i
         group_instance_id=instance,
     )  # fmt: skip
     known = instance if version >= 5 else None
-    assert event.new_member_id[:-36] == f"{known or 'raw'}-"
+    assert event.new_member_id[:-36] == ("raw-" if known is None else f"{known}-")
     assert event == JoinGroup(
         1,
         member_id,
@@ -64,16 +64,17 @@ def test_a_join_carries_every_field(version: int, instance: str | None, member_i
     )
 
 
+@pytest.mark.parametrize("given", ["i", ""])
 @pytest.mark.parametrize("version", [2, 3, 5])
-def test_a_sync_carries_every_field(version: int) -> None:
+def test_a_sync_carries_every_field(version: int, given: str) -> None:
     """The second of the two assignments is empty."""
     assignments = [{"member_id": n, "assignment": data} for n, data in (("m", b"x"), ("n", b""))]
     event = told_by(
-        SYNC, version, generation_id=3, member_id="m", group_instance_id="i",
+        SYNC, version, generation_id=3, member_id="m", group_instance_id=given,
         protocol_type="connect", protocol_name="range", assignments=assignments,
     )  # fmt: skip
     names = ("connect", "range") if version >= 5 else (None, None)
-    instance = "i" if version >= 3 else None
+    instance = given if version >= 3 else None
     assert event == SyncGroup(1, "m", 3, instance, *names, {"m": b"x", "n": b""})
 
 
@@ -85,6 +86,8 @@ def test_a_heartbeat_and_a_leave_carry_every_field() -> None:
         {"member_id": "m", "group_instance_id": None, "reason": "one"},
         {"member_id": "", "group_instance_id": "i", "reason": None},
     ]
+    beat = told_by(HEARTBEAT, 3, generation_id=0, member_id="", group_instance_id="")
+    assert beat == Heartbeat(-1, "", 0, "")
     left = told_by(LEAVE, 5, members=members)
     assert left == LeaveGroup(1, (Leaver("m", None, "one"), Leaver("", "i", None)))
     assert told_by(LEAVE, 2, member_id="m") == LeaveGroup(1, (Leaver("m"),))
@@ -110,6 +113,18 @@ def test_a_heartbeat_of_the_consumer_protocol_carries_every_field(
         1, "m", 9, "i", "r", 17_000, names, "a.*" if version else None, "uniform",
         {T.bytes: (1, 2, 3), U.bytes: (2,)}, "raw", "/127.0.0.1", "", version, "User:ANONYMOUS",
     )  # fmt: skip
+
+
+def test_empty_texts_of_a_heartbeat_are_no_missing_ones() -> None:
+    """Each field is carried as it is; an empty member id in version 1 gets no new id before its refusal."""
+    event = told_by(
+        BEAT, 1, member_id="m", member_epoch=0, instance_id="", rack_id="",
+        rebalance_timeout=0 * SECOND, subscribed_topic_names=(), server_assignor="",
+        topic_partitions=[], subscribed_topic_regex="",
+    )  # fmt: skip
+    assert event == ConsumerGroupHeartbeat(
+        1, "m", 0, "", "", 0, (), "", "", {}, "raw", "/127.0.0.1", "", 1, "User:ANONYMOUS"
+    )
 
 
 def test_partitions_that_a_member_reports_twice_count_once() -> None:
