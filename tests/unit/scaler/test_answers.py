@@ -199,6 +199,8 @@ def test_a_long_value_is_cut_in_its_error_and_its_group_is_named() -> None:
         read_metadata({"group": "other"}, "shop", {})
     with pytest.raises(ConfigError, match=r"^group: missing; this scaler serves the group shop$"):
         read_metadata({}, "shop", {})
+    with pytest.raises(ConfigError, match=r"^group: missing; this scaler serves the group shop$"):
+        read_metadata({"group": ""}, "shop", {})
 
 
 def test_contradictions_name_both_values() -> None:

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from faust_assigner.service import values as codec
+from faust_assigner.service.handoff import Phase
+from faust_assigner.service.leading import rebalancer
+from faust_assigner.service.leading.advance import advance
 from faust_assigner.service.records import Assigned, Pause, Pin, Status, TopicConfig
 from faust_assigner.service.store.base import Delete, Put, Write
 from tests.unit.service.leader_stage import (
@@ -260,5 +263,33 @@ def test_a_bundle_that_compares_a_key_of_a_step_under_way_waits(play: Play) -> N
         assert s.view.handoffs == {}
         assert s.owner_of(T2) == "a"
         assert s.given_up is False
+
+    play(story)
+
+
+def test_a_late_hand_off_without_a_step_is_looked_at_twice_a_second(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its old owner is gone but fenced: the leader waits for the fence, and does not spin."""
+    looks: list[float] = []
+
+    def noted(view: Any, late: Any, *more: Any) -> Any:
+        looks.append(asyncio.get_running_loop().time())
+        assert len(looks) < 1_000
+        return advance(view, late, *more)
+
+    monkeypatch.setattr(rebalancer, "advance", noted)
+
+    async def story(s: Stage) -> None:
+        s.handoff(warming(T0, phase=Phase.READY, strict=True))
+        s.owners = {T0: "b"}
+        s.write(Delete(ALL.consumer("a")), Put(ALL.fence("a", "a1"), b"s", 50))
+        await asyncio.sleep(59.0)
+        looks.clear()
+        await asyncio.sleep(31.0)
+        assert 58 <= len(looks) <= 64
+        s.write(Delete(ALL.fence("a", "a1")))
+        await asyncio.sleep(0.1)
+        assert s.owner_of(T0) == "b"
 
     play(story)

@@ -11,7 +11,15 @@ from faust_assigner.service import values as codec
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
 from faust_assigner.service.records import Assigned, Consumer, Pin, Status, TopicConfig
 from faust_assigner.service.store.base import Event, KeyValue
-from faust_assigner.service.view import View, awaited, has_more, is_idle, leaving, unowned
+from faust_assigner.service.view import (
+    View,
+    awaited,
+    has_more,
+    is_idle,
+    leaving,
+    unowned,
+    waits_in_vain,
+)
 from tests.unit.service.stories import ALL
 
 T0, T1, U2 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 2)
@@ -129,3 +137,17 @@ def test_a_partition_exists_below_its_topics_count(number: int) -> None:
     view.apply(Event(key, 1, KeyValue(key, value, 1, 1)))
     assert view.exists(TopicPartition("t", number)) is (0 <= number < 3)
     assert not view.exists(TopicPartition("u", 0))
+
+
+def test_one_topic_that_can_be_taken_is_enough_to_wait_for() -> None:
+    """Any ready consumer and any topic counts; without partitions there is nothing to wait for."""
+    view = View(ALL)
+    places = (TopicPartition("t", 1), TopicPartition("u", 2), TopicPartition("v", 3))
+    writes = [consumer("a", "a1", status=Status.DRAINING), *(owned(at, "a", "a1") for at in places)]
+    for revision, (key, value) in enumerate(writes, 1):
+        view.apply(Event(key, revision, KeyValue(key, value, revision, revision)))
+    for wanted, in_vain in ((("t",), False), (("u",), False), (("v",), False), (("w",), True)):
+        ready = [Consumer(name="x", topics=("w",)), Consumer(name="y", topics=wanted)]
+        assert waits_in_vain(view, "a", ready) is in_vain
+    assert waits_in_vain(view, "a", [])
+    assert not waits_in_vain(view, "b", [])
