@@ -199,3 +199,21 @@ def test_eager_rounds_are_logged_as_a_choice(
     assert "Rebalances are eager and stop all partitions: FAUST_ASSIGNER_COOPERATIVE is off" in (
         caplog.messages
     )
+
+
+@pytest.mark.parametrize(
+    "parts", [(), ("page",), ("metrics", "repairs"), ("reads", "ledger", "weights", "router")]
+)
+def test_the_named_parts_alone_are_installed_in_their_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: tuple[str, ...]
+) -> None:
+    """The order is that of the table; sensors come before all parts."""
+    app, acts = app_in(tmp_path), list[Any]()
+    monkeypatch.setattr(compose.sensors, "install", lambda one: acts.append(("sensors", one)))
+    for part in compose.INSTALLERS:
+        monkeypatch.setitem(
+            compose.INSTALLERS, part, lambda one, part=part: acts.append((part, one))
+        )
+    compose.install(app, parts)
+    expected = [part for part in compose.INSTALLERS if part in parts]
+    assert acts == [("sensors", app), *((part, app) for part in expected)]

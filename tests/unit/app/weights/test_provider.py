@@ -15,10 +15,12 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import faust
 import pytest
+from yarl import URL
 
 from faust_assigner import Member, plan
 from faust_assigner.app.rebalance.observers import DecisionInputs
@@ -28,6 +30,7 @@ from faust_assigner.app.weights.provider import (
     WeightSettings,
     WeightsProvider,
     configured,
+    connection_of,
     install,
 )
 from faust_assigner.app.weights.sources import FileSource, Found, NoWeights, TopicSource
@@ -648,6 +651,17 @@ def test_a_topic_is_read_with_the_apps_own_connection() -> None:
         assert source.connection["sasl_plain_password"] == "p"
         assert str(source) == f"topic {topic}"
         assert "sasl" not in repr(source)
+
+
+def test_a_server_without_a_port_has_the_drivers() -> None:
+    """Each server of the app is used; an app without credentials has a plain connection."""
+    app = SimpleNamespace(
+        transport=SimpleNamespace(url=[URL("kafka://a"), URL("kafka://b:2")], default_port=77),
+        conf=SimpleNamespace(broker_credentials=None, ssl_context=None),
+    )
+    found = connection_of(app)
+    assert found["bootstrap_servers"] == ["a:77", "b:2"]
+    assert found["security_protocol"] == "PLAINTEXT"
 
 
 @pytest.mark.parametrize("place", ["kafka:///topic", "kafka://host:1/", "kafka://topic"])
