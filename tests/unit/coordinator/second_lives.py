@@ -348,4 +348,7 @@ WITHDRAWN: Final[Sequence[Step]] = (
     replace(H3, token=42, member_id="m5", instance_id="i5"), replace(H3, token=43, member_id="m6"),
     join(M3, 44, new_member_id="c4"), join(M3, 45, instance_id="i5", new_member_id="c5"),
     VIEWS,
+    # A classic member that is to join again returns with the new protocol.
+    Heartbeat(46, "c1", NOW), replace(H1, token=47, member_id="c1", rebalance_timeout_ms=22_000),
+    VIEWS,
 )  # fmt: skip

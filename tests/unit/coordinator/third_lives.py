@@ -56,6 +56,8 @@ TIED: Final[Sequence[Step]] = (
     CommitOffsets(16, "m1", 3, partitions=(("z", 0),)), CommitOffsets(17, "m1", 3, partitions=(("a", 9),)),
     CommitOffsets(18, "m3", 3, "i3"), CommitOffsets(19, "m3", 3, partitions=(("b", 0),)),
     VIEWS,
+    CommitOffsets(29, "m1", 4, partitions=(("z", 0),)), CommitOffsets(30, "m1", 4, partitions=(("z", 1),)),
+    CommitOffsets(31, "", 0, transactional=True), CommitOffsets(32, "", -2, transactional=True),
     # The return of a static member writes its assignment twice.
     beat(H3, 20, -2), 300, replace(H3, token=21), NOT_SAVED,
     VIEWS,
