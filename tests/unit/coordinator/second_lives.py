@@ -33,6 +33,7 @@ from tests.unit.coordinator.stories import (
     H1,
     H2,
     H3,
+    IN_RACK,
     L1,
     L2,
     M1,
@@ -350,5 +351,9 @@ WITHDRAWN: Final[Sequence[Step]] = (
     VIEWS,
     # A classic member that is to join again returns with the new protocol.
     Heartbeat(46, "c1", NOW), replace(H1, token=47, member_id="c1", rebalance_timeout_ms=22_000),
+    VIEWS,
+    # A classic member with a part of its target waits, joins again, and prefers an unknown protocol.
+    Heartbeat(48, "c4", NOW, "i3"), beat(H1, 49, NOW, {}), Heartbeat(50, "c4", NOW, "i3"),
+    join(M3, 51, "c4", protocols=(Protocol("rr", IN_RACK), *M3.protocols)), SyncGroup(52, "c4", NOW, "i3"),
     VIEWS,
 )  # fmt: skip
