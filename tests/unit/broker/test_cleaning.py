@@ -194,6 +194,8 @@ def test_young_records_wait_for_the_least_lag(log: PartitionLog) -> None:
     assert found is not None
     assert (found.dirty, found.stop) == (0, 2)
     assert cleanable(log, Rules(min_lag_ms=50), 50) is None
+    stops = [cleanable(log, Rules(min_lag_ms=lag), 20) for lag in (0, 1, 2)]
+    assert [one and one.stop for one in stops] == [3, 1, 1]
     overdue = [cleanable(log, Rules(max_lag_ms=lag), 50) for lag in (39, 40)]
     assert [one is not None and one.is_overdue for one in overdue] == [True, False]
 

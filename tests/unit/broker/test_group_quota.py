@@ -93,6 +93,22 @@ def test_a_flood_of_offset_commits_leaves_room_for_commits_of_other_addresses() 
         assert commit(desk, Peer(f"10.0.1.{number}"), f"mine-{number}") is Code.NONE
 
 
+def test_a_group_whose_offsets_were_deleted_makes_room_before_one_that_has_offsets() -> None:
+    """The oldest group has a pending offset, the second one nothing any more, the third an offset."""
+    desk = Desk(MemoryStore())
+    peer = Peer("10.0.0.1")
+    for name in ("pending", "emptied", "kept"):
+        assert commit(desk, peer, name) is Code.NONE
+    desk.service.commit_later("pending", 7, {("t", 1): Committed(2)})
+    for name in ("pending", "emptied"):
+        desk.service.delete_offsets(name, [("t", 0)])
+    flood(desk, "10.0.0.2", by_commit=True)
+    flood(desk, "10.0.0.3", by_commit=True)
+    assert desk.service.get("emptied") is None
+    for name in ("pending", "kept"):
+        assert desk.service.get(name) is not None
+
+
 def test_acknowledged_offsets_outlive_every_flood() -> None:
     """No committed offset is dropped to make room."""
     desk = Desk(MemoryStore())

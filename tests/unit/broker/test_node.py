@@ -79,6 +79,20 @@ async def test_an_answer_that_fails_fails_for_all_who_wait_and_is_made_anew(
     assert await cache.get("key", again) == b"again"
 
 
+async def test_a_client_that_leaves_while_it_waits_leaves_the_answer_to_the_others() -> None:
+    """The second of three clients disconnects before the answer of the first is made."""
+    cache = MetadataCache(lambda: 0)
+    future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    tasks = [asyncio.ensure_future(cache.get("key", lambda: future)) for _ in "abc"]
+    await asyncio.sleep(0)
+    tasks[1].cancel()
+    await asyncio.sleep(0)
+    future.set_result(b"made")
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    assert outcomes[0] == outcomes[2] == b"made"
+    assert isinstance(outcomes[1], asyncio.CancelledError)
+
+
 def test_metadata_that_changed_while_it_was_made_is_not_kept() -> None:
     """The next request gets a new answer; an unchanged answer is made once."""
     node, made = Node(Settings.parse({})), []

@@ -23,6 +23,7 @@ from tests.unit.broker.api.stories_of_groups import _offsets
 from tests.unit.broker.api.stories_of_topics import (
     NOBODY_S_ID,
     OFFSETS,
+    _at,
     full_disk,
     id_of,
     records,
@@ -254,6 +255,8 @@ TRANSACTIONS_OF: Story = (
         _fetch(11, ("t", ((2, 0, 999), (2, 1, 999), (0, 0, 9), (1, 0, 9))), isolation_level=level)
         for level in (0, 1)
     ),
+    *(_at(version, "t", (2, -1), (0, 1_000), (1, -1)) for version in (1, 2)),
+    _at(2, "t", (2, -1), (0, 1_000), (1, -1), level=1),
     Restart(),
     *_VIEWS,
     Do("250 ms later", _later),
