@@ -73,6 +73,8 @@ STORIES: dict[str, tuple[Callable[[], Group], Sequence[Step]]] = {
     "moved": (consumer, second_lives.MOVED),
     "returned": (consumer, second_lives.RETURNED),
     "withdrawn": (consumer, second_lives.WITHDRAWN),
+    "refused": (classic, third_lives.REFUSED),
+    "narrowed": (consumer, third_lives.NARROWED),
     "tied": (consumer, third_lives.TIED),
     "changed": (consumer, third_lives.CHANGED),
     "unsent": (lambda: consumer(inline_size=0), third_lives.UNSENT),

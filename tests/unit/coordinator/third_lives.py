@@ -16,7 +16,15 @@ from faust_assigner.coordinator.events import (
     SyncGroup,
     Tick,
 )
-from tests.support.coordination.transcript import COMPUTED, NOT_SAVED, NOW, RESTART, VIEWS, Step
+from tests.support.coordination.transcript import (
+    COMPUTED,
+    NOT_SAVED,
+    NOW,
+    RESTART,
+    SAVED,
+    VIEWS,
+    Step,
+)
 from tests.unit.coordinator.stories import C1, H1, H2, H3, M3, READS_A, A, B, beat, join
 
 #: Requests for targets that are not sent, or not answered.
@@ -96,4 +104,43 @@ CHANGED: Final[Sequence[Step]] = (
     LeaveGroup(23, (Leaver("", "i3"), Leaver("m1"))),
     RESTART, VIEWS,
     replace(H3, token=24), VIEWS,
+)  # fmt: skip
+
+#: Subscriptions narrow before the next target: no partition of an unsubscribed topic stays or comes.
+NARROWED: Final[Sequence[Step]] = (
+    replace(H1, token=1, server_assignor=None), beat(H1, 2, NOW, subscribed_topic_names=("b",)),
+    VIEWS,
+    100, beat(H1, 3, NOW), beat(H1, 4, NOW, {A: (1,), B: (0, 1)}), beat(H1, 5, NOW, {B: (0, 1)}),
+    VIEWS,
+    400, Tick(), 500, replace(H3, token=6, subscribed_topic_names=("a", "b")), beat(H1, 7, NOW, {B: ()}),
+    VIEWS,
+    beat(H3, 8, NOW, {}), beat(H3, 9, -2),
+    100, replace(H3, token=10, member_id="m4", subscribed_topic_names=("b",)),
+    VIEWS,
+    beat(H3, 11, NOW, {A: (0,)}, member_id="m4"), beat(H3, 12, NOW, {}, member_id="m4"),
+    beat(H1, 13, NOW, {B: (0, 1)}, subscribed_topic_names=("a",)), 500, Tick(), beat(H1, 14, NOW, {}),
+    VIEWS,
+    beat(H1, 15, NOW, {A: (0, 1, 2, 3)}, subscribed_topic_regex="b|z", subscribed_topic_names=()),
+    VIEWS, RESTART, Tick(), beat(H1, 16, NOW, {}), beat(H3, 17, NOW, {}, member_id="m4"),
+    VIEWS,
+)  # fmt: skip
+
+#: Heartbeats that change no classic group: refused ones, and one whose conversion is not saved.
+REFUSED: Final[Sequence[Step]] = (
+    replace(H1, token=1, member_epoch=4), replace(H1, token=2, subscribed_topic_names=None),
+    VIEWS,
+    join(C1, 3), 100, join(M3, 4, needs_known_id=False),
+    50, replace(H2, token=7, subscribed_topic_regex="("),
+    replace(H3, token=8, member_id="m7", server_assignor="other"), replace(H1, token=17, member_epoch=1),
+    5_850, Tick(),
+    SyncGroup(5, "c1", NOW, assignments={"c1": b"\xff", "m3": b""}), SAVED,
+    replace(H1, token=18),
+    VIEWS,
+    join(C1, 19, "c1"), join(M3, 20, "m3"), replace(H1, token=6),
+    VIEWS,
+    Heartbeat(9, "c1", NOW), beat(H1, 10, -1), beat(H1, 11, 3),
+    60, join(C1, 12, "c1", protocols=(Protocol("range", b"\xff"),)), join(M3, 13, "m3"),
+    replace(H1, token=14),
+    VIEWS,
+    Heartbeat(15, "c1", NOW), Heartbeat(16, "m3", NOW, "i3"),
 )  # fmt: skip
