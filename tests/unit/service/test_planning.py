@@ -8,16 +8,20 @@ from typing import Any
 
 import pytest
 
+from faust_assigner.errors import PlanInputError
 from faust_assigner.service import values as codec
 from faust_assigner.service.commands import Warm
+from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.leading import rebalancer
+from faust_assigner.service.leading.record import NEUTRAL
 from faust_assigner.service.leading.targets import Targets, choose
 from faust_assigner.service.metrics import NoMetrics
 from faust_assigner.service.node import AssignerNode
-from faust_assigner.service.records import TopicConfig
+from faust_assigner.service.records import Consumer, TopicConfig
 from faust_assigner.service.store.base import Event, KeyValue, Listing, TxnResult
 from faust_assigner.service.store.memory import MemoryStore
 from faust_assigner.service.view import View
+from faust_assigner.settings.service import ServiceSettings
 from tests.support.assigning.consumers import (
     PATIENCE_S,
     Bench,
@@ -25,7 +29,7 @@ from tests.support.assigning.consumers import (
     eventually,
     virtually,
 )
-from tests.unit.service.stories import ALL, store
+from tests.unit.service.stories import ALL, store, view_of
 
 
 @pytest.fixture
@@ -255,3 +259,64 @@ def test_a_leader_whose_term_ended_before_it_wrote_its_plan_plans_anew_in_the_ne
         await kept.close()
 
     virtually(story)
+
+
+T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
+
+
+@pytest.mark.parametrize(
+    ("busy", "keys"),
+    [
+        (set(), {ALL.handoff(T0), ALL.assignment(T2)}),
+        ({ALL.handoff(T0)}, {ALL.assignment(T2)}),
+        ({ALL.assignment(T0)}, {ALL.assignment(T2)}),
+        ({ALL.assignment(T2)}, {ALL.handoff(T0)}),
+        ({ALL.consumer("b")}, {ALL.handoff(T0)}),
+        ({ALL.handoff(T1)}, {ALL.handoff(T0), ALL.assignment(T2)}),
+    ],
+)
+def test_a_bundle_with_any_busy_key_waits(
+    monkeypatch: pytest.MonkeyPatch, busy: set[str], keys: set[str]
+) -> None:
+    """It still counts as a move, and its partition still waits; without busy keys all go."""
+    consumers = [Consumer(name="a"), Consumer(name="b")]
+    view = view_of(*consumers, topics={"t": 3}, owners={T0: "a", T1: "a"})
+    targets = Targets({T0: "b", T1: "a", T2: "b"}, {})
+    monkeypatch.setattr(rebalancer, "choose", lambda *_, **__: targets)
+    made = rebalancer._decided(view, ServiceSettings(prefix="/g/"), NEUTRAL, 7.0, busy)
+    assert {write.key for bundle in made.bundles for write in bundle.writes} == keys
+    assert (made.moves, made.waiting) == (2, 1)
+
+
+def test_a_planner_that_fails_moves_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The fault is logged with its trace; other errors are not hidden."""
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise error
+
+    view = view_of(Consumer(name="a"), topics={"t": 1})
+    monkeypatch.setattr(rebalancer, "choose", fails)
+    error: Exception = PlanInputError("bad input")
+    made = rebalancer._decided(view, ServiceSettings(prefix="/g/"), NEUTRAL, 7.0, ())
+    assert (list(made.bundles), made.moves, made.waiting) == ([], 0, 0)
+    assert [one.exc_info is not None for one in caplog.records] == [True]
+    error = ZeroDivisionError()
+    with pytest.raises(ZeroDivisionError):
+        rebalancer._decided(view, ServiceSettings(prefix="/g/"), NEUTRAL, 7.0, ())
+
+
+@pytest.mark.parametrize(
+    ("owned", "partitions", "is_large"), [(2, 2, False), (3, 2, True), (0, 5, True), (4, 0, False)]
+)
+async def test_assignments_and_partitions_together_make_a_group_large(
+    monkeypatch: pytest.MonkeyPatch, owned: int, partitions: int, is_large: bool
+) -> None:
+    """A large one is planned in a thread, from a copy that no change reaches."""
+    monkeypatch.setattr(rebalancer, "LARGE", 5)
+    owners = {TopicPartition("t", number): "a" for number in range(owned)}
+    view = view_of(topics={"t": partitions} if partitions else {}, owners=owners)
+    found, thread = await rebalancer._beside(view, lambda seen: (seen, threading.get_ident()))
+    assert (found is not view, thread != threading.get_ident()) == (is_large, is_large)
+    assert found.assignments == view.assignments
