@@ -232,6 +232,8 @@ def test_the_end_of_a_registration_is_forgotten_for_this_consumer_alone() -> Non
         await s.store.txn([], [Delete(ALL.consumer("a"))])
         await s.clock.sleep(1.0)
         assert (await s.beat(**b), await s.beat(), s.renewed) == (39.0, None, [])
+        await s.store.consumer(A, 60.0)
+        assert (await s.beat(), len(s.renewed)) == (40.0, 1)
 
     staged(story)
 

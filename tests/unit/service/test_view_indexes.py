@@ -95,6 +95,7 @@ STORY: list[tuple[str, bytes | None, tuple[int, bool, set[str], bool]]] = [
 def parts(view: View) -> dict[str, Any]:
     """Every field except the count of the changes, and the facts that are computed."""
     found = {one.name: getattr(view, one.name) for one in fields(view) if one.name != "inputs"}
+    found["granted"] = dict(view.granted)  # a Counter equals one with further zeros
     return {**found, "leaving": leaving(view, "a"), "ready": view.ready(), "base": view.base}
 
 
