@@ -183,9 +183,9 @@ def test_the_advice_names_both_settings_of_each_group(
 def test_the_recorded_rebalances_that_differ_most_are_printed_by_group_and_time(
     shown: list[dict[str, Any]],
 ) -> None:
-    """Warm and cold differences count; the title counts equal rebalances."""
+    """Warm and cold differences count; the title counts equal rebalances and has the first one's settings."""
     events = [event(n, 2) for n in range(EVENTS_PRINTED)]
-    events += [event(40, 2, group="a", cold=1), event(41, 0)]
+    events += [event(40, 2, group="a", cold=1), {**event(41, 0), "policy": "other", "standbys": 2}]
     show_simulation(report(events=events), "out")
     table = shown[2]
     assert f": {EVENTS_PRINTED} of {EVENTS_PRINTED + 2} with equal moves" in table["title"]

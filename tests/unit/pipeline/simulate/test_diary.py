@@ -92,6 +92,18 @@ def test_a_member_that_fell_silent_for_a_session_crashed() -> None:
     assert told(start, gone) == (Event(100.0, Kind.LEAVE, "a"),)
 
 
+def test_silence_is_measured_against_any_other_member_since_the_last_decision() -> None:
+    """A third member is silent, too; the samples of an earlier decision do not count."""
+    decisions = [decided(0, "first", "a", "b", "c"), decided(50, "join", "a", "b", "c")]
+    decisions.append(decided(100, "leave", "b", "c"))
+    early = [("a", 49.0), ("b", 2.0), ("c", 1.0)]
+    found = told(*decisions, d0=early, d50=[("a", 68.0), ("b", 98.0), ("c", 51.0)])
+    assert found == (Event(70.0, Kind.CRASH, "a"),)
+    early = [("a", 3.0), ("b", 98.0), ("c", 99.0)]
+    found = told(*decisions, d0=early, d50=[("a", 96.0), ("b", 98.0), ("c", 51.0)])
+    assert found == (Event(100.0, Kind.LEAVE, "a"),)
+
+
 def test_samples_are_laid_to_the_decision_that_stood(tmp_path: Path) -> None:
     """Each member's last sample before the next decision counts."""
     lines = []

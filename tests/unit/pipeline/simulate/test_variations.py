@@ -60,12 +60,14 @@ def test_the_sample_at_the_middle_is_in_the_second_half_and_only_the_first_half_
 
 
 def test_state_is_counted_in_whole_records_and_only_for_groups_with_a_changelog() -> None:
-    """A source with files on disk has no state to replay; an unknown state is a nominal one."""
+    """A source has no state to replay; both changelogs are replayed; an unknown state is nominal."""
     rows = [
         decision("d1", 0, member("a")),
         *(placed("d1", f"in/{n}", "a") for n in range(3)),
         *(placed("d1", f"log/{n}", "a", role="standby") for n in range(3)),
         *(placed("d1", f"plain/{n}", "a") for n in range(2)),
+        placed("d1", "aux-changelog/2", "a"),
+        sampled("aux-changelog/0", 0, 6, 40),
         sampled("in/0", 0, 60, 0),
         sampled("log/0", 0, 10, 0, state_bytes=1_275),
         sampled("log/2", 0, 20, 0, bytes_in=0, state_bytes=399),
@@ -74,9 +76,9 @@ def test_state_is_counted_in_whole_records_and_only_for_groups_with_a_changelog(
     facts = facts_of(rows)
     groups, members = _groups(facts.topics)
     rates, records = _load(groups, members, facts.rates)
-    assert [group.topics for group in groups] == [("plain",), ("in", "log")]
-    assert records.tolist() == [0, 0, 127, NOMINAL_RECORDS, 3]
-    assert rates.tolist() == pytest.approx([0, 0.5, 70 / 60, 0, 20 / 60])
+    assert [group.topics for group in groups] == [("plain",), ("in", "aux-changelog")]
+    assert records.tolist() == [0, 0, 167, NOMINAL_RECORDS, 3]
+    assert rates.tolist() == pytest.approx([0, 0.5, 76 / 60, 0, 20 / 60])
     assert _load(groups, members, ())[0].tolist() == [1, 1, 1, 1, 1]
 
 
