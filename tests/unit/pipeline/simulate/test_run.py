@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.pipeline.simulate import run
+from faust_assigner.pipeline.simulate.policies import arms
 from faust_assigner.pipeline.simulate.scenarios import Shape, generate
 from faust_assigner.simulation.fleet import Scenario
 
@@ -76,3 +77,21 @@ def test_a_row_has_the_members_and_racks_of_the_start() -> None:
     scenarios = [it.source.scenario(n, run.scenario_seed(it.seed, n)) for n in range(3)]
     assert any(len({one.rack_id for one in made.workers}) == 3 for made in scenarios)
     assert {(row.members, row.racks) for row in run.play(it, range(3))} == {(3, 1)}
+
+
+def test_a_users_policy_claims_files_and_plays_no_cooperative_rounds() -> None:
+    """Stock's workers forget their files; aiokafka's strategies are played without standbys."""
+    names = ("faust_assigner.planner:plan", "stock+weights", "aiokafka-sticky", "ours+eager+static")
+    found = {
+        (arm.label, arm.replicas): (arm.claims_files, arm.cooperative)
+        for arm in arms(names, (1, 2))
+    }
+    assert found == {
+        ("faust_assigner.planner:plan", 1): (True, False),
+        ("faust_assigner.planner:plan", 2): (True, False),
+        ("stock+weights", 1): (False, False),
+        ("stock+weights", 2): (False, False),
+        ("aiokafka-sticky", 0): (False, False),
+        ("ours+static+eager", 1): (True, False),
+        ("ours+static+eager", 2): (True, False),
+    }
