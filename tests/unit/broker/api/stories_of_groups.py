@@ -155,6 +155,7 @@ OFFSETS: Story = (
     _offsets(6, ("g", None)),
     _offsets(7, ("x", [("t", (1,))])),
     Do("an open transaction changes t-2", _pending),
+    _offsets(6, ("g", [("t", (2, 1))])),
     _offsets(7, ("g", [("t", (1, 2, 3))]), stable=True),
     _offsets(8, ("g", [("t", (1,))]), ("h", None), ("g", [("u", (1,)), ("t", (2,))])),
     _offsets(9, ("g", None), stable=True),

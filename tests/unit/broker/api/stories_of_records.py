@@ -117,6 +117,7 @@ RECORDS: Story = (
     records("t", 1, 5_000),
     _session(3, ("t", ((2, 2, 999),)), number=9),
     _session(4),
+    _session(2),
     _session(3),
     _session(4, version=13),
     _session(-1, ("t", ((2, 2, 999),))),

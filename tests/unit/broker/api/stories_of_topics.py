@@ -74,6 +74,7 @@ def settings(**changed: Any) -> Do:
 
     def change(hall: Hall) -> None:
         hall.node.settings = replace(hall.node.settings, **changed)
+        hall.node.catalogue._settings = hall.node.settings
 
     return Do(f"settings: {changed}", change)
 
@@ -139,6 +140,7 @@ METADATAS: Story = (
                 {"name": None, "topic_id": NOBODY_S_ID},
                 {"name": "a", "topic_id": uuid.UUID(int=0)},
                 {"name": None, "topic_id": id_of(hall, "a")},
+                {"name": "", "topic_id": id_of(hall, OFFSETS)},
             ],
             "allow_auto_topic_creation": False,
         },
@@ -246,7 +248,7 @@ CREATED: Story = (
         {
             "topics": [
                 {"name": "a", "count": 5, "assignments": None},
-                {"name": "b", "count": 5, "assignments": None},
+                {"name": "b", "count": 6, "assignments": None},
                 {"name": "c", "count": 3, "assignments": [{"broker_ids": (7,)}] * 2},
                 {"name": "c2", "count": 3, "assignments": None},
                 {"name": "i", "count": 4, "assignments": [{"broker_ids": (7,)}] * 2},

@@ -155,7 +155,8 @@ async def test_a_long_report_is_sorted_in_a_thread_and_a_joining_member_s_cut_to
 
 def _member(name: str, **more: Any) -> MemberView:
     usual = {"subscribed_topic_names": ("seen",), "assigned": {T.bytes: (1, 3)}}
-    return MemberView(name, None, "c", "/h", "consumer", 4, 5_000, **{**usual, **more})
+    protocol = more.pop("protocol", "consumer")
+    return MemberView(name, None, "c", "/h", protocol, 4, 5_000, **{**usual, **more})
 
 
 async def _described(hidden: str | None, *members: MemberView) -> Any:
@@ -202,9 +203,10 @@ async def test_a_described_member_has_its_partitions_with_those_under_revocation
     """The target differs from the assignment; a deleted topic is left out; the view is not changed."""
     member = _member(
         "m", rack_id="r", subscribed_topic_regex="a.*", revoking={T.bytes: (900, 2), U.bytes: (8, 5)},
-        target={U.bytes: (4,), bytes(16): (0,)},
+        target={U.bytes: (4,), bytes(16): (0,), T.bytes: ()},
     )  # fmt: skip
-    group = await _described(None, member, _member("n", target={}))
+    group = await _described(None, member, _member("n", protocol="classic"))
+    assert [one["member_type"] for one in group["members"]] == [1, 0]
     assert (group["group_epoch"], group["assignment_epoch"]) == (7, 6)
     found = group["members"][0]
     assert found["assignment"]["topic_partitions"] == [
@@ -212,7 +214,8 @@ async def test_a_described_member_has_its_partitions_with_those_under_revocation
         {"topic_id": U, "topic_name": "other", "partitions": (5, 8)},
     ]
     assert found["target_assignment"]["topic_partitions"] == [
-        {"topic_id": U, "topic_name": "other", "partitions": (4,)}
+        {"topic_id": U, "topic_name": "other", "partitions": (4,)},
+        {"topic_id": T, "topic_name": "seen", "partitions": ()},
     ]
     assert member.assigned == {T.bytes: (1, 3)}
     assert consumer_groups._size(found) == 300 + 4 * 7
