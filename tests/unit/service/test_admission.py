@@ -136,3 +136,36 @@ def test_who_waits_no_more_is_not_counted_among_the_waiting(end: str) -> None:
         await second
 
     virtually(story)
+
+
+def test_a_refusal_says_how_long_or_how_many(caplog: pytest.LogCaptureFixture) -> None:
+    """The log has the number that still waits, and the time with its fraction."""
+    found: list[str] = []
+
+    async def story() -> None:
+        admission = Admission(at_once=1, most_waiting=2, patience_s=2.5)
+
+        async def ask() -> None:
+            try:
+                async with admission.turn():
+                    await asyncio.sleep(100.0)
+            except Busy as error:
+                found.append(str(error))
+
+        tasks = [asyncio.create_task(ask())]
+        for _ in range(3):
+            await asyncio.sleep(0.5)
+            tasks.append(asyncio.create_task(ask()))
+        await asyncio.sleep(20.0)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    virtually(story)
+    late = "no place for a registration within 2.5 s: try again"
+    assert found == ["2 registrations already wait at this instance: try again", late, late]
+    assert [one.getMessage() for one in caplog.records] == [
+        "a registration waited for 2.5 s and is refused; its consumer tries again; "
+        f"{waiting} registrations wait"
+        for waiting in (2, 1)
+    ]

@@ -290,3 +290,21 @@ def test_a_consumers_higher_epoch_raises_the_base_and_is_waited_for(epoch: int, 
         await store.close()
 
     virtually(story)
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_between_listings_one_key_is_read_and_only_an_answer_is_news(answers: bool) -> None:
+    """A store without an answer ends nothing; it is asked again."""
+
+    async def story() -> None:
+        loop, store = asyncio.get_running_loop(), Store(Listing(5, ()))
+        mirror = Mirror(store, ALL, LoopClock(), reconcile_s=4.0)  # type: ignore[arg-type]
+        store.answers = answers
+        await mirror.load()
+        began = loop.time()
+        await asyncio.sleep(7.0)
+        await mirror._greet()
+        assert mirror.heard_at == began + (7.0 if answers else 0.0)
+        assert [call[1:] for call in store.calls] == [("list", "/g/"), ("get", ALL.leader)]
+
+    virtually(story)

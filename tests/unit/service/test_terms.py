@@ -160,6 +160,26 @@ class Failing(MemoryStore):
         return await super().txn(compares, writes)
 
 
+def test_nobody_campaigns_while_an_instance_leads() -> None:
+    """A campaign in vain would cost a lease and a transaction at every look."""
+
+    async def story() -> None:
+        store = Failing()
+        one = Instance(store, "n1", forever)
+        await store.txn([], [Put(ALL.leader, codec.dump_leader(Leader("n0", 3)))])
+        store.txns.clear()
+        store.fails = {"grant", "txn"}
+        running = asyncio.create_task(one.election.run())
+        await asyncio.sleep(7.0)
+        assert (one.vacant_at, one.terms, store.txns) == ([0.0, 3.0, 6.0], [], [])
+        store.fails = {"txn"}
+        await asyncio.sleep(3.0)
+        assert (store.txns, store._next_lease) == ([], 1)
+        await ended(running)
+
+    virtually(story)
+
+
 @pytest.mark.parametrize("call", ["grant", "txn"])
 def test_a_store_without_an_answer_is_asked_again(call: str) -> None:
     """A failed campaign leaves no lease."""
