@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import itertools
 import signal
 import sys
 import threading
@@ -244,9 +245,37 @@ def test_the_crash_of_an_app_is_the_error_of_its_worker(
         app.crash(error)
 
     made.run(crash(), "the crash")
+    assert made._thread is not None
+    made._thread.join(30.0)
+    assert not made.alive
     made._join()
     assert made.error is error
     assert made.why_not() == "KeyError: 'table'"
     app.crash_reason = None
     made.start({})
     assert made.error is None
+
+
+def test_a_stop_that_never_ends_is_left_after_a_third_of_the_patience(
+    life: tuple[InProcess, App, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its loop gains time at each pause, and the tasks of the life are cancelled."""
+    made, app, _ = life
+    ended: list[Any] = []
+    pauses: list[float] = []
+
+    async def stop() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(made.loop.extra_s)
+
+    monkeypatch.setattr(app, "stop", stop)
+    made.start({})
+    seconds = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: float(next(seconds)), sleep=pauses.append)
+    monkeypatch.setattr(in_process, "time", clock)
+    made.stop()
+    assert pauses == [in_process.PAUSE_S] * 9
+    assert ended == pytest.approx([9 * in_process.HURRY_S])
+    assert (made.alive, made.error) == (False, None)

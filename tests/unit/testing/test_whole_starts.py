@@ -211,6 +211,8 @@ async def test_the_progress_of_a_worker_has_its_source_topics_alone(tmp_path: Pa
     """Changelogs are read by the recovery; records under way and begun are the app's."""
     made = Turned(tmp_path)
     assert await made._progress() == Progress(3, 8, {("t", 1): 11, ("u", 0): 10})
+    made.consumer._unacked_messages = set()
+    assert (await made._progress()).under_way == 0
 
 
 async def test_a_turn_runs_the_other_loop_then_its_own_and_awaits_the_threads_calls(
