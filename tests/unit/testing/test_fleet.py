@@ -113,8 +113,10 @@ def test_a_worker_is_brought_back_as_it_went(
     if before:
         getattr(fleet, before)("w2")
     calls.clear()
+    fleet._is_at_rest = True
     fleet.bring_back("w2")
     assert calls == ([(wanted, "w2")] if wanted else [])
+    assert not fleet._is_at_rest
 
 
 def test_moves_count_from_the_first_event_after_a_rest(
@@ -153,6 +155,24 @@ def test_moves_count_from_the_first_event_after_a_rest(
     fleet._before = {(1, 0): "w1", (1, 1): "w1"}
     with pytest.raises(AssertionError, match="2 tasks moved, expected 3 to 9"):
         fleet.assert_moves(max=9, min=3)
+
+
+@pytest.mark.parametrize("event", ["stop", "kill", "freeze", "bring_back"])
+def test_moves_count_from_the_owners_before_the_event(tmp_path: Path, event: str) -> None:
+    """The event clears the worker's partitions and cold moves of its own."""
+    fleet, _ = made(tmp_path, "w1", "w2")
+    own(fleet, "w1", 0, 3)
+    own(fleet, "w2", 1)
+    worker: Any = fleet.workers["w1"]
+    if event == "bring_back":
+        fleet.workers["w1"].freeze()
+        fleet.owners = lambda: {(1, 0): "w9"}  # type: ignore[method-assign]
+    for name in ("stop", "kill", "freeze", "thaw"):
+        setattr(worker, name, lambda: own(fleet, "w1", 7, cold=(5,)))
+    getattr(fleet, event)("w1")
+    owners = {(1, 0): "w1", (1, 3): "w1", (1, 1): "w2"}
+    assert fleet._before == ({(1, 0): "w9"} if event == "bring_back" else owners)
+    assert worker.state.cold == {Part("log", 5, 1)}
 
 
 def test_a_frozen_worker_owns_nothing(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -12,6 +13,8 @@ import pytest
 from mode import Service
 
 from faust_assigner.broker import EmbeddedBroker
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.events import LeaveGroup, Leaver
 from faust_assigner.testing import log
 from faust_assigner.testing.clock import Clock
 from faust_assigner.testing.faults import Faults, FaultyConnection, with_faults
@@ -138,6 +141,30 @@ def test_virtual_time_stands_and_timers_fire_at_their_own_times() -> None:
         assert virtual.member_ids("none") == {}
         with pytest.raises(KeyError):
             virtual.expire("none", "client")
+
+
+@pytest.mark.parametrize("error", [Code.NONE, Code.NOT_COORDINATOR])
+def test_a_member_expires_by_its_client_id_or_the_refusal_is_an_error(error: Code) -> None:
+    """Of several members the named one alone is removed, with a reason for the broker's log."""
+    virtual, asked = VirtualBroker(), list[Any]()
+    members = [SimpleNamespace(client_id=f"c{n}", member_id=f"m{n}") for n in (1, 2, 3)]
+    group = SimpleNamespace(describe=lambda: SimpleNamespace(members=members))
+
+    def ask(group_id: str, event: Any, done: Any) -> None:
+        asked.append((group_id, event(17)))
+        done(SimpleNamespace(error=error))
+
+    groups = SimpleNamespace(get={"g": group}.get, ask=ask)
+    virtual._broker = SimpleNamespace(  # type: ignore[assignment]
+        call=lambda work: work(SimpleNamespace(groups=groups))
+    )
+    assert virtual.member_ids("g") == {"c1": "m1", "c2": "m2", "c3": "m3"}
+    with contextlib.nullcontext() if error is Code.NONE else pytest.raises(AssertionError):
+        virtual.expire("g", "c2")
+    leaver = Leaver("m2", None, "expired by a test")
+    assert asked == [("g", LeaveGroup(17, (leaver,)))]
+    with pytest.raises(KeyError):
+        virtual.expire("g", "c9")
 
 
 def test_faults_reach_the_connections_of_the_virtual_broker() -> None:

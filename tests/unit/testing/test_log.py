@@ -11,7 +11,7 @@ from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.records import TRANSACTIONAL
 from faust_assigner.broker.storage.store import MemoryStore
 from faust_assigner.testing import log as log_module
-from faust_assigner.testing.log import read
+from faust_assigner.testing.log import ends, read
 from tests.unit.broker.cleaned import TOPIC, write
 from tests.unit.broker.test_cleaning_transactions import end_transaction
 
@@ -72,3 +72,15 @@ def test_a_partition_larger_than_one_read_is_read_whole(
     assert values(log) == [0, 1, 2, 3, 4]
     monkeypatch.setattr(log_module, "BATCH_BYTES", log.index.bytes_between(0, 2))
     assert values(log) == [0, 1, 2, 3, 4]
+
+
+def test_the_end_of_a_partition_counts_its_removed_records_too() -> None:
+    """An offset is no number of records; the order is that of the partitions."""
+    partitions = [
+        SimpleNamespace(start_offset=start, end_offset=end)
+        for start, end in ((3, 9), (4, 4), (0, 2))
+    ]
+    topics = {"out": SimpleNamespace(partitions=partitions)}
+    broker: Any = SimpleNamespace(call=lambda work: work(SimpleNamespace(catalogue=topics)))
+    assert ends(broker, "out") == [9, 4, 2]
+    assert ends(broker, "none") == []
