@@ -105,3 +105,13 @@ def test_a_file_url_is_a_folder(tmp_path: Path) -> None:
         storage = open_storage(url)
         assert isinstance(storage, LocalStorage)
         assert storage.root == tmp_path
+
+
+def test_a_failed_upload_leaves_no_draft_and_keeps_the_former_file(tmp_path: Path) -> None:
+    """The local file is missing: the folder has the file of the earlier upload alone."""
+    storage = LocalStorage(tmp_path / "root")
+    storage.write("orders/3/file", b"former")
+    with pytest.raises(FileNotFoundError):
+        storage.upload(tmp_path / "missing", "orders/3/file")
+    assert [entry.name for entry in storage.list("orders/3")] == ["file"]
+    assert storage.read("orders/3/file") == b"former"
