@@ -239,7 +239,9 @@ def test_a_claim_no_newer_than_the_new_owner_s_own_is_false(
         assert found == Step(PLACED)
 
 
-@pytest.mark.parametrize(("claim", "own", "follows"), [(6, 7, True), (7, 7, False), (8, 7, False)])
+@pytest.mark.parametrize(
+    ("claim", "promise", "follows"), [(6, 7, True), (7, 7, False), (8, 7, False)]
+)
 def test_a_claim_as_new_as_the_promise_to_the_new_owner_is_false(
     claim: int, promise: int, follows: bool
 ) -> None:
