@@ -217,3 +217,19 @@ def test_the_named_parts_alone_are_installed_in_their_order(
     compose.install(app, parts)
     expected = [part for part in compose.INSTALLERS if part in parts]
     assert acts == [("sensors", app), *((part, app) for part in expected)]
+
+
+def test_a_driver_that_cannot_be_imported_is_not_repaired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The app itself raises the error when it starts."""
+
+    def missing(url: Any) -> Any:
+        raise ModuleNotFoundError(f"no driver of {url}")
+
+    monkeypatch.setattr(compose, "by_url", missing)
+    app = app_in(tmp_path)
+    before = state_of(app)
+    compose.repair(app)
+    assert state_of(app) == before
+    assert "the app uses the driver of kafka://127.0.0.1:1" in caplog.text
