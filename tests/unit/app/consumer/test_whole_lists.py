@@ -24,6 +24,7 @@ from tests.unit.app.consumer.test_commits import SOURCE
 from tests.unit.app.consumer.test_commits import Consumer as Committing
 from tests.unit.app.consumer.test_committed_offsets import Coordinator
 from tests.unit.app.consumer.test_fetcher import A, B, C, Turns, corrupt
+from tests.unit.app.consumer.test_whole_records import ID, ORDERS, PAYMENTS, Consumer
 
 
 async def test_the_time_of_a_commit_is_a_part_of_the_time_for_room(
@@ -210,3 +211,43 @@ def test_each_wait_that_is_due_has_its_line() -> None:
             "first has waited for 5 s for a; this worker ends when the wait has taken 10 s",
             "third has waited for 5 s for c (why); this worker ends when the wait has taken 8 s",
         ]
+
+
+def test_each_source_is_compared_with_its_own_committed_offset() -> None:
+    """Only a source that sent again after its commit has no acknowledged record to wait for."""
+    made = Consumer()
+    made.transactions.sent = {ID: {ORDERS: 5}, "shop-2-0": {PAYMENTS: 3}}  # type: ignore[assignment]
+    made._committed_offset.update({ORDERS: 5, PAYMENTS: 4})
+    assert made._sources_without_acks() == [PAYMENTS]
+    made._committed_offset.update({ORDERS: 6, PAYMENTS: None})
+    assert made._sources_without_acks() == [ORDERS]
+
+
+async def test_only_records_of_its_own_id_delay_the_commit_that_follows() -> None:
+    """A different transaction has its own moment between two records."""
+    made = Consumer()
+    made.begin(PAYMENTS, 9)
+    made.transactions.sent["shop-2-0"][PAYMENTS] = 9
+    made.transactions.settling |= {ID, "shop-2-0"}
+    made.record_ended(PAYMENTS)
+    assert made._soon is None
+    made.record_ended(ORDERS)
+    await made._soon
+    assert made.acts == ["waited", "commit soon"]
+
+
+def test_a_gap_in_the_acks_closes_nothing_and_keeps_all_books() -> None:
+    """Held records pass, and the acks of each partition are there for the next commit."""
+    made = Consumer()
+    made._acked.update({ORDERS: [3], PAYMENTS: [8, 6]})
+    made._acked_index.update({ORDERS: {3}, PAYMENTS: {6, 8}})
+    made._gap.update({ORDERS: [5], PAYMENTS: [7]})
+    made.transactions.sent[ID] = {ORDERS: 7, PAYMENTS: 2}
+    made.transactions.settling.add(ID)
+    made._open, made._cut, made._late_since = {ID: [ORDERS, PAYMENTS]}, {}, {ID: 3.0}
+    made.close_settled(ORDERS)
+    assert (made._open, made._cut, made._late_since, made.acts) == ({}, {}, {}, [])
+    assert made.transactions.settling == set()
+    assert made._acked == {ORDERS: [3], PAYMENTS: [8, 6]}
+    assert made._acked_index == {ORDERS: {3}, PAYMENTS: {6, 8}}
+    assert made._gap == {ORDERS: [5], PAYMENTS: [7]}
