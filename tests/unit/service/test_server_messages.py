@@ -233,6 +233,22 @@ def test_a_state_is_told_field_by_field() -> None:
     assert paused == pb.State(revision=1, paused=pb.Paused(), age_s=4.5)
 
 
+PAIRS = (("u", 5), ("t", 9), ("u", 2), ("u", 5))
+
+
+async def test_both_lists_of_partitions_are_joined_and_sorted() -> None:
+    """A topic and a number may come several times, and in any order."""
+    flat = [pb.TopicPartition(topic=topic, partition=n) for topic, n in PAIRS]
+    grouped = [
+        pb.TopicPartitions(topic="t", partitions=[10, 2]),
+        pb.TopicPartitions(topic="s", partitions=[7]),
+        pb.TopicPartitions(topic="t", partitions=[3, 2]),
+    ]
+    found = await convert.by_topic(flat, grouped)
+    assert list(found.items()) == [("s", (7,)), ("t", (2, 3, 9, 10)), ("u", (2, 5))]
+    assert await convert.by_topic((), ()) == {}
+
+
 def test_a_request_without_a_partition_names_none() -> None:
     """The number alone is no partition."""
     with pytest.raises(BadRequest, match=r"^the request names no partition$"):

@@ -202,3 +202,20 @@ def test_a_stop_ends_the_renewal_of_every_registration() -> None:
         assert s.store.view.consumers == {}
 
     staged(story)
+
+
+def test_a_command_has_the_revision_of_its_state_on_the_scale_of_epochs() -> None:
+    """The snapshot has that of its reading, a later command that of its change."""
+
+    async def story(s: Stage) -> None:
+        await s.store.put(ALL.epochs, codec.dump_base(5_000))
+        stream = await s.register(A)
+        await s.store.topic("u", 1)
+        await anext(stream)
+        assert stream.revision == s.store.dated > 5_000
+        changed = 5_000 + await s.store.owner(T0, "a", "a1")
+        await s.store.topic("u", 2)
+        await anext(stream)
+        assert (stream.revision, s.store.dated) == (changed, changed + 1)
+
+    staged(story)
