@@ -118,12 +118,12 @@ def load_copy(source: AppSource) -> Any:
         )
 
     with _importing:
-        before = {name: sys.modules.pop(name) for name in list(sys.modules) if is_copied(name)}
+        before = {name: _take_out(name) for name in list(sys.modules) if is_copied(name)}
         try:
             return load(source)
         finally:
             for name in [name for name in sys.modules if is_copied(name)]:
-                del sys.modules[name]
+                _take_out(name)
             for name, one in before.items():
                 _put_back(name, one)
 
@@ -133,6 +133,15 @@ def _is_code(name: str) -> bool:
     return not any(
         part in ("tests", "conftest") or part.startswith("test_") for part in name.split(".")
     )
+
+
+def _take_out(name: str) -> ModuleType:
+    """Forget a module; its package's attribute would satisfy ``from package import module``, too."""
+    module = sys.modules.pop(name)
+    package, _, last = name.rpartition(".")
+    if getattr(sys.modules.get(package), last, None) is module:
+        delattr(sys.modules[package], last)
+    return module
 
 
 def _put_back(name: str, module: ModuleType) -> None:
