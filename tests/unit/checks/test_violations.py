@@ -216,3 +216,14 @@ def test_standbys_that_a_chain_of_two_members_could_pass_on_are_uneven() -> None
         "A4: standbys range from 0 to 2 per member, and a could pass a standby on",
         "A4: total balance could be better",
     ]
+
+
+def test_former_owners_are_dated_by_their_last_stop() -> None:
+    """The newer date counts for former claims, the newer generation for claims; zero is a date."""
+    claims = {"s": [0, 1], "s-log": [0]}
+    a = Member("a", BOTH, generation=9, former_generation=0, former_actives=claims, actives=claims)
+    b = Member("b", BOTH, generation=4, former_generation=3, former_actives=claims, actives=claims)
+    c = Member("c", BOTH, generation=3, former_actives={"s": [1, 2]}, actives={"s": [2]})
+    (unit,) = units_of([a, b, c], dict.fromkeys(BOTH, 3), frozenset(["s-log"]), frozenset())
+    assert accepted_owners(unit, [a, b, c], "former_actives") == [1, -1, 2]
+    assert accepted_owners(unit, [a, b, c], "actives") == [0, 0, 2]

@@ -14,7 +14,7 @@ from faust_assigner.doctor.times import Times, check_grace, check_times
 from faust_assigner.doctor.topics import TopicFacts, check_changelog, check_partitions
 from faust_assigner.doctor.words import listed, size
 from faust_assigner.status.members import views_of
-from tests.support.status import group
+from tests.support.status import LOG, MadeGroup, group
 from tests.unit.doctor.test_group_checks import SETTINGS, facts, of, settings
 
 
@@ -120,6 +120,7 @@ def test_an_app_at_its_limits_has_no_findings() -> None:
     assert app_codes(racks=2) == ["FA015"]
     assert app_codes(replace(APP, rack=None), racks=1) == ["FA015"]
     assert app_codes(replace(APP, rack=None), racks=3) == ["FA015"]
+    assert app_codes(replace(APP, rack=None, replicas=1), racks=3) == ["FA015"]
     assert app_codes(replace(APP, rack=None, replicas=0), racks=3) == []
     assert app_codes(replace(APP, tables=()), racks=1) == []
     assert app_codes(replace(APP, disk_free_bytes=6)) == ["FA016"]
@@ -213,3 +214,34 @@ def test_sizes_and_lists_change_at_their_limits() -> None:
         "0 B", "1023 B", "1.0 KiB", "1023.0 KiB", "1.0 MiB", "1.0 TiB", "1536.0 TiB",
     ]  # fmt: skip
     assert (listed(list("dcba")), listed(list("edcba"))) == ("d, c, b, a", "e, d, c, b and 1 more")
+
+
+def racked(*racks: str | None, copies: str) -> list[str]:
+    """The texts about racks of a group of members with these racks."""
+    made = MadeGroup()
+    for n, rack in enumerate(racks):
+        made.join(f"m{n}", rack_id=rack)
+    odd = {f"m{n}": settings(table_standby_replicas=copies) for n in range(len(racks))}
+    return [one.text for one in of("FA015", facts(made.round(), odd))]
+
+
+def test_a_group_has_a_rack_for_each_copy() -> None:
+    """Members without a rack are no rack; an unknown number of copies needs none."""
+    assert racked("a", "b", "a", copies="1") == []
+    assert racked("a", "b", "a", copies="2") == ["2 racks for 3 copies of each table"]
+    assert racked("a", "b", None, copies="2") == [
+        "no rack: w2; the other workers have a rack",
+        "2 racks for 3 copies of each table",
+    ]
+    assert racked("a", "a", copies="0") == racked("a", "a", copies="x") == []
+    assert racked(None, None, copies="2") == []
+
+
+@pytest.mark.parametrize(
+    ("partitions", "found"), [(3, []), (2, ["3 members for 2 tasks: 1 own no task"])]
+)
+def test_as_many_members_as_tasks_are_busy(partitions: int, found: list[str]) -> None:
+    """Tables and the leader topic add no tasks, and neither do topics of an equal count."""
+    counts = {"orders": partitions, "news": partitions, LOG: 9, "shop-__assignor-__leader": 1}
+    topics = {name: TopicFacts(partitions=count) for name, count in counts.items()}
+    assert [one.text for one in of("FA010", facts(group(3), topics=topics))] == found

@@ -12,7 +12,7 @@ from faust_assigner.page.tasks import families_of
 from faust_assigner.status.build import build
 from faust_assigner.status.report import Decision, Report
 from faust_assigner.wire.outcome import Outcome
-from faust_assigner.wire.worker_status import RoundTold
+from faust_assigner.wire.worker_status import MovedTask, RoundTold
 from tests.support.status import AT, LOG, group
 from tests.unit.page.test_history import noted, seen
 
@@ -264,3 +264,31 @@ def test_the_last_name_of_a_url_counts_and_names_have_a_limit(
     assert history.names == {"u": "a", "v": "c", "w": "d", "x": "e"}
     history.note(look(y="f"), families_of(REPORT))
     assert history.names == {"y": "f"}
+
+
+def test_a_told_move_without_a_rule_is_kept_and_moves_of_unknown_tasks_are_not() -> None:
+    """An older leader names no rule; a departed member keeps its id, and no source is none."""
+    history = noted(REPORT)
+    name = REPORT.members[1].name
+
+    def move(topic: str, number: int, source: str, target: str) -> MovedTask:
+        return MovedTask(
+            topic=topic, partition=number, source=source, target=target, rule="", is_cold=True
+        )
+
+    told = RoundTold(
+        generation=50,
+        at=AT - 7,
+        seconds=None,
+        outcome=replace(OUTCOME, decided_at=0),
+        moves=(
+            move("clicks", 1, "", "m1"),
+            move("clicks", 2, "m1", "m0"),
+            move("orders", 0, "m1", "gone"),
+        ),
+    )
+    history.note_told([told], REPORT)
+    assert moves(history) == [
+        ("clicks/1", -7, 50, None, name, False, ""),
+        ("orders/0", -7, 50, name, "gone", False, ""),
+    ]

@@ -202,7 +202,11 @@ def test_a_mark_is_a_link_with_a_shape_a_label_and_its_number(
     row = replace(
         grid.rows[0],
         names=((5, "<n>"), (90, "m")),
-        marks=(mark(text="0"), mark(x=66, shape="x", shade="u", key="k/1", label="z")),
+        marks=(
+            mark(text="0"),
+            mark(x=66, shape="x", shade="u", key="k/1", label="z"),
+            mark(x=9, shape="a", shade="0", key="k/2", label="y"),
+        ),
     )
     assert str(_drawn(row, grid)) == (
         f'<text class="of" x="5" y="{middle}">&lt;n&gt;</text>'
@@ -210,6 +214,7 @@ def test_a_mark_is_a_link_with_a_shape_a_label_and_its_number(
         '<a href="story?t=a%20b%26c/7" aria-label="l&lt;&#34;"><use href="#s3" x="40"/>'
         f'<text x="61" y="{middle}">0</text></a>'
         '<a href="story?t=k/1" aria-label="z"><use href="#x" x="66"/></a>'
+        '<a href="story?t=k/2" aria-label="y"><use href="#a0" x="9"/></a>'
     )
 
 
@@ -276,6 +281,7 @@ def test_a_problem_goes_before_an_empty_group_and_an_unknown_state_has_its_own_n
         "86400.0",
         "shop",
     ]
+    assert _values(look(problem=problem))["every"] == "5 s"
     none = _values(look(report=None, every_s=90.0))
     assert [none.get(name) for name in (*names, "grid", "lines")] == [
         None, "1 min 30 s", None, "looking", "", "shop", None, [],

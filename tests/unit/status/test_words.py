@@ -15,6 +15,7 @@ from faust_assigner.status.render import (
     _columns,
     _decision,
     _differences,
+    _head,
     _lag,
     _name,
     _partitions,
@@ -268,3 +269,38 @@ def test_times_and_lags_change_their_form_at_their_limits() -> None:
     ]  # fmt: skip
     lags = ((None, None), (None, 3.0), (0, 3.0), (5, 0.0), (5_000, 3.0))
     assert [_behind(*one) for one in lags] == ["-", "-", "0", "5", "5,000 (3 s)"]
+
+
+@pytest.mark.parametrize(
+    ("more", "lines"),
+    [
+        (
+            {"members": 3, "answered": 3, "ready": 2, "standing_partitions": 0},
+            [
+                "group shop: Stable, 3 members, 3 answered, 2 ready; cooperative rebalances; coordinator -",
+                "lag 7 records, copies 1,234 behind; all partitions processed",
+            ],
+        ),
+        (
+            {"members": 2_000, "answered": 1, "ready": 1, "standing_partitions": 1},
+            [
+                "group shop: Stable, 2,000 members, 1 answered, 1 ready; cooperative rebalances; "
+                "coordinator -",
+                "lag 7 records, copies 1,234 behind; 1 partition not processed by the workers that answered",
+            ],
+        ),
+        (
+            {"members": 1, "answered": 0, "ready": 0, "standing_partitions": 9},
+            [
+                "group shop: Stable, 1 member, 0 answered, 0 ready; cooperative rebalances; coordinator -"
+            ],
+        ),
+    ],
+)
+def test_the_head_counts_members_and_partitions(more: Any, lines: list[str]) -> None:
+    """Without an answer nothing is known about the processing."""
+    totals = replace(REPORT.totals, lag=7, standby_lag=1_234, **more)
+    found = replace(REPORT, totals=totals, coordinator="", decision=None)
+    head, last, *rest = [line.plain for line in _head(found)]
+    assert [head, *rest] == lines
+    assert last == "last decision: not reported by any member"
