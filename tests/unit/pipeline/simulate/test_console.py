@@ -9,6 +9,7 @@ import pytest
 from faust_assigner.pipeline.simulate import console
 from faust_assigner.pipeline.simulate.console import (
     EVENTS_PRINTED,
+    _within,
     show_simulation,
     show_weights,
     show_what_if,
@@ -163,6 +164,22 @@ def test_recommended_settings_stand_beside_the_other_policy_and_the_record(
         "0.0",
         "",
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "interval", "shown"),
+    [
+        (0.0, (-1.25, 2.5), "0.00 (-1.25..2.50)"),
+        (1.0, (0.0, 0.0), "1.00 (0.00..0.00)"),
+        (0.0, None, "0.00"),
+        (None, (1.0, 2.0), ""),
+    ],
+)
+def test_a_value_of_zero_has_its_interval(
+    value: float | None, interval: tuple[float, float] | None, shown: str
+) -> None:
+    """Only an unknown value is an empty cell."""
+    assert _within(value, interval, digits=2) == shown
 
 
 def test_the_advice_names_both_settings_of_each_group(

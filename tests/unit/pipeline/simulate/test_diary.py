@@ -104,6 +104,18 @@ def test_silence_is_measured_against_any_other_member_since_the_last_decision() 
     assert found == (Event(100.0, Kind.LEAVE, "a"),)
 
 
+def test_a_member_that_returned_under_a_new_id_stays_the_same_worker() -> None:
+    """A later decision with the same members is neither a join nor a return."""
+    events = told(
+        decided(0, "first", "a", "b"),
+        decided(10, "leave", "b"),
+        decided(20, "join", "b", "m9"),
+        decided(500, "rejoin", "b", "m9"),
+        decided(900, "leave", "b"),
+    )
+    assert events == (Event(10.0, Kind.RESTART, "a", 10.0), Event(900.0, Kind.LEAVE, "a"))
+
+
 def test_samples_are_laid_to_the_decision_that_stood(tmp_path: Path) -> None:
     """Each member's last sample before the next decision counts."""
     lines = []

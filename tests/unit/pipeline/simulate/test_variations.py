@@ -17,6 +17,7 @@ from faust_assigner.pipeline.simulate.recorded import (
     _periods,
     _varied,
     facts_of,
+    week,
 )
 from faust_assigner.pipeline.weights.rates import NO_DECAY, rates_of
 from faust_assigner.simulation.fleet import Event, Kind
@@ -167,3 +168,17 @@ def test_a_variation_of_several_days_keeps_the_times_of_its_days() -> None:
         Event(5.0, Kind.JOIN, "c"),
         Event(DAY_S + 9.0, Kind.RESTART, "c", 2.0),
     )
+
+
+def test_a_recording_has_the_day_of_its_first_decision() -> None:
+    """The recording lasts three days; it begins at the second group's own first decision."""
+    rows = [
+        decision("d1", 0, member("a")),
+        decision("d2", 2 * DAY_S + 60.0, member("a"), member("b")),
+        decision("e1", DAY_S, member("x"), group="h"),
+        decision("e2", 3 * DAY_S, member("x"), group="h"),
+        placed("d1", "in/0", "a"),
+        placed("e1", "in/0", "x", group_id="h"),
+    ]
+    found = [(made.group_id, made.dt, made.start) for made in week(facts_of(rows)).recordings]
+    assert found == [("g", "2026-11-16", ("a",)), ("h", "2026-11-17", ("x",))]
