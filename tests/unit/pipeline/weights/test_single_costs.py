@@ -1,0 +1,74 @@
+"""Weights of a ledger that measured one kind of cost alone, and the drift of each group."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pytest
+
+from faust_assigner.pipeline.weights.drift import drift
+from faust_assigner.pipeline.weights.rates import PartitionRate, _costs
+from faust_assigner.weights.document import WeightRow
+
+NOON = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
+
+
+def rate(partition: int, **more: Any) -> PartitionRate:
+    """Return a partition without any load over two seconds."""
+    idle = PartitionRate("g", "t", partition, 1, 2_000.0, 0.0, 0.0, 0.0, 0, NOON)
+    return idle._replace(**more)
+
+
+def row(group_id: str, partition: int, weight: float) -> WeightRow:
+    """Return a row of the new weights."""
+    day = "2026-11-21"
+    return WeightRow(group_id, day, 5, NOON, "t", partition, weight, 1.0, 1.0, 1.0, 1, 1.0, 3)
+
+
+@pytest.mark.parametrize(
+    ("loads", "shares"),
+    [
+        # Records alone, consumed, then arrived: three quarters are of the first partition.
+        ([{"records_in": 30.0}, {"records_in": 10.0}], [0.75, 0.25]),
+        ([{"arrived": 9.0, "moved": 9}, {"arrived": 1.0, "moved": 1}], [0.9, 0.1]),
+        # CPU time of idle partitions, then CPU time and bytes together.
+        ([{"cpu_ms": 3.0}, {"cpu_ms": 1.0}], [0.75, 0.25]),
+        ([{"cpu_ms": 3.0, "bytes_in": 10.0}, {"cpu_ms": 1.0, "bytes_in": 10.0}], [0.625, 0.375]),
+        ([{}, {}], [0.0, 0.0]),
+    ],
+)
+def test_a_blend_is_the_mean_of_the_shares_that_were_measured(
+    loads: list[dict[str, Any]], shares: list[float]
+) -> None:
+    """A cost that is zero everywhere does not count; without any cost all shares are zero."""
+    rates = [rate(number, **load) for number, load in enumerate(loads)]
+    assert _costs(rates, "blend").tolist() == pytest.approx(shares)
+
+
+def test_a_named_cost_is_per_second_of_the_covered_time() -> None:
+    """The time differs between the partitions; other costs have no effect."""
+    rates = [
+        rate(0, records_in=30.0, cpu_ms=6.0, bytes_in=900.0),
+        rate(1, records_in=10.0, cpu_ms=4.0, bytes_in=50.0, covered_ms=500.0),
+    ]
+    assert _costs(rates, "records").tolist() == [15.0, 20.0]
+    assert _costs(rates, "cpu").tolist() == [3.0, 8.0]
+    assert _costs(rates, "bytes").tolist() == [450.0, 100.0]
+
+
+def test_the_drift_of_a_group_is_of_its_own_shared_partitions() -> None:
+    """Groups may share a topic; a single shared partition has no drift; a new group is absent."""
+    before = [
+        {"group_id": group, "topic": "t", "partition": number, "weight": weight}
+        for group, number, weight in (("g", 0, 1.0), ("g", 1, 3.0), ("h", 0, 5.0), ("k", 0, 2.0))
+    ]
+    rows = [
+        row("h", 0, 9.0),
+        row("g", 1, 1.0),
+        row("h", 1, 70.0),
+        row("g", 0, 1.0),
+        row("new", 0, 4.0),
+        row("g", 2, 50.0),
+    ]
+    assert drift(before, rows) == {"g": pytest.approx(0.25), "h": 0.0}
