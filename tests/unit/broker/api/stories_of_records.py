@@ -104,6 +104,10 @@ RECORDS: Story = (
     _produce(9, ("t", ((0, batch(producer_id=7, epoch=0, sequence=5)),))),
     _produce(9, ("t", ((0, batch(producer_id=7, epoch=0, sequence=1, attributes=0x10)),)),
         ("u", ((0, batch()),))),
+    _produce(
+        9, ("u", ((0, batch()),)),
+        ("t", ((1, batch()), (2, batch(producer_id=8, epoch=0, sequence=0, attributes=0x10)))),
+    ),
     _produce(9, ("t", ((0, batch()),)), acks=2),
     _produce(9, ("t", ((0, batch()),)), acks=1),
     _fetch(4, ("t", ((2, 0, 999), (0, 1, 999), (1, 0, 999))), ("x", ((0, 0, 9),))),
