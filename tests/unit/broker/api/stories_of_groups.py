@@ -140,6 +140,7 @@ def _forget(*asked: tuple[str, tuple[int, ...]], group: str = "g") -> Ask:
 
 OFFSETS: Story = (
     topics(t=4, u=2),
+    _forget(("t", (1,)), group=""),
     _commit(
         7, ("u", (_part(1, 11, "one", 0), _part(2, 12))), ("x", (_part(0, 13),)),
         ("t", (_part(3, 14, None), _part(0, 15, "n" * 5_000), _part(-1, 16), _part(2, 17, "two"))),
@@ -151,6 +152,13 @@ OFFSETS: Story = (
     _commit(9, ("t", (_part(7, 26), _part(0, 27, "n" * 5_000))), member_id="m"),
     _commit(9, ("x", (_part(7, 26),)), group_id="h", generation_id_or_member_epoch=3),
     _commit(9, ("t", (_part(0, 26),)), group_id="h", generation_id_or_member_epoch=3),
+    *(
+        _commit(8, ("t", (_part(0, 26),)), group_id=name, **who)
+        for name in ("g" * 1_025, "")
+        for who in ({}, {"member_id": "m", "generation_id_or_member_epoch": 3})
+    ),
+    _offsets(7, ("", None)),
+    _offsets(9, ("g" * 1_025, None)),
     _offsets(1, ("g", [("t", (2, 0, 5, 3)), ("x", (0,)), ("u", (1, 0))])),
     _offsets(6, ("g", None)),
     _offsets(7, ("x", [("t", (1,))])),
@@ -216,6 +224,8 @@ CLASSIC: Story = (
     _join(9, _known(3), protocol_type="connect"),
     _join(7, _known(3), session_timeout=SECOND),
     _join(4, group="", member_id=""),
+    _join(5, group="g" * 1_025),
+    _beat(4, "m", 1, group_id="g" * 1_025),
     _leave(3, ("stranger", None), (_known(3), None)),
     _leave(1, (_known(3), None)),
     _leave(2, ("stranger", None)),
@@ -293,6 +303,7 @@ CONSUMERS_OF: Story = (
     _consumer(1, "m1", 9),
     _consumer(1, "", 0),
     _consumer(1, "m1", 0, group_id=""),
+    _consumer(1, "m1", 0, group_id="g" * 1_025),
     _consumer(1, "m" * 300, 0, group_id="long"),
     _consumer(1, "m" * 300, 2, group_id="long"),
     _consumer(1, "m" * 256, 0, group_id="long"),

@@ -236,6 +236,7 @@ TRANSACTIONS_OF: Story = (
     _add(2, 0, ("t", (2, 0)), tx="nobody"),
     _add(2, 0, ("t", (2,)), ("u", (0,))),
     _add_group(3, 0, ""),
+    _add_group(3, 0, "g" * 1_025),
     _add_group(2, 9),
     _add_group(1, 9),
     _produce(9, ("t", ((2, batch()), (1, _record(0, 0)))), tx="tx"),
@@ -253,7 +254,7 @@ TRANSACTIONS_OF: Story = (
     _pend(3, 0, ("x", 1, 6, "")),
     _pend(3, 0, ("t", 0, 5, ""), member_id="m", generation_id=4),
     _pend(5, 0, ("t", 1, 9, "h"), group_id="h"),
-    _pend(5, 0, ("t", 1, 9, ""), group_id=""),
+    *(_pend(5, 0, ("t", 1, 9, ""), group_id=name) for name in ("", "g" * 1_025)),
     _offsets(7, ("g", None), stable=True),
     *_VIEWS,
     *(

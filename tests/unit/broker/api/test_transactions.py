@@ -343,6 +343,33 @@ def test_the_last_epoch_of_an_id_is_followed_by_a_fresh_id() -> None:
     assert in_hall(story) == [True, True, 0]
 
 
+def test_an_end_whose_fresh_id_is_not_stored_is_repeated_by_the_producer() -> None:
+    """COORDINATOR_NOT_AVAILABLE; the transaction is open until the repetition."""
+
+    async def story(hall: Hall) -> Any:
+        producer = await begun(hall)
+        known = hall.node.transactions.get("tx")
+        assert known is not None
+        hall.node.transactions._known["tx"] = replace(known, epoch=LAST_EPOCH)
+        producer.epoch = LAST_EPOCH
+        await producer.add(0)
+        fresh = hall.node.new_producer_id
+
+        def full() -> int:
+            raise StoreFailed("no space")
+
+        found = []
+        for new_id in (full, fresh):
+            hall.node.new_producer_id = new_id  # type: ignore[method-assign]
+            ended = await producer.end(5)
+            after = hall.node.transactions.get("tx")
+            assert after is not None
+            found.append((int(ended.error_code), ended.producer_epoch, after.state.value))
+        return found
+
+    assert in_hall(story) == [(NOT_AVAILABLE, -1, "Ongoing"), (0, 0, "CompleteCommit")]
+
+
 def test_an_end_waits_for_the_disk_where_a_topic_asks_for_it() -> None:
     """A failed wait refuses the end, and each retry waits again until a wait succeeds."""
 
