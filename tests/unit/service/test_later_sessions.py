@@ -19,6 +19,8 @@ def test_a_later_session_counts_from_its_own_request() -> None:
     grant = Grant(T0, 5)
 
     async def story(i: Instances) -> None:
+        seen: list[tuple[str, float]] = []
+        i.streamed._begun = lambda: seen.append((session.id, holdings.until))
         holding = asyncio.create_task(i.streamed.hold())
         session, holdings = i.stage.session, i.stage.holdings
         await asyncio.sleep(5.5)
@@ -31,7 +33,7 @@ def test_a_later_session_counts_from_its_own_request() -> None:
         assert (holdings.until, session.left_s) == (25.25, 19.25)
         assert i.stage.sent == []
         assert i.stage.told() == [Assigned({T0: grant}, (grant,)), Assigned({}, (), (T0,))]
-        assert i.log == ["begun", "begun"]
+        assert seen == [("s1", 12.0), ("s2", 25.25)]
         holding.cancel()
         await asyncio.gather(holding, return_exceptions=True)
 

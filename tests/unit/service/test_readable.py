@@ -80,3 +80,19 @@ async def test_a_line_in_the_log_counts_the_requests_since_the_last_line(
 def _broken(data: bytes) -> Any:
 
     raise DecodeError("no message")
+
+
+@pytest.mark.parametrize("method", ["/kafka_assigner.v1.KafkaAssigner/Other", "/grpc.health/Check"])
+@pytest.mark.parametrize("has_handler", [True, False])
+async def test_only_known_methods_of_the_service_get_a_reader(
+    method: str, has_handler: bool
+) -> None:
+    """gRPC refuses an unknown method itself, and other services read their own requests."""
+    handler: Any = grpc.unary_unary_rpc_method_handler(lambda *_: None) if has_handler else None
+
+    async def continuation(_: Any) -> Any:
+        return handler
+
+    details: Any = SimpleNamespace(method=method)
+    found = await ReadableRequests().intercept_service(continuation, details)
+    assert (found is handler) is not (has_handler and method.startswith("/kafka"))
