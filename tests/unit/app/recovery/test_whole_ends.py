@@ -1,0 +1,88 @@
+"""The ends of turns, replays and exchanges: the state at each effect, and what is not logged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from faust_assigner.app.recovery import restoring
+from tests.unit.app.recovery.test_batched_replay import LOG, OTHER, Turn
+from tests.unit.app.recovery.test_by_partition import A, B
+from tests.unit.app.recovery.test_by_partition import made as by_partition
+from tests.unit.app.recovery.test_exchange import HERE, Store
+from tests.unit.app.recovery.test_replay_loop import Recovery
+from tests.unit.app.recovery.test_replay_loop import made as loop
+
+__all__ = ["by_partition", "loop"]
+
+
+async def test_a_turn_counts_from_where_the_last_turn_ended() -> None:
+    """A position that stays, at any offset, is neither written nor a move."""
+    turn = Turn()
+    turn.consumer.positions = {LOG: 4, OTHER: 7}
+    assert not await turn.take()
+    assert turn.acts == []
+    assert await turn.take(other=([7], 9))
+    assert await turn.take(log=([], 5))
+    assert not await turn.take()
+    assert turn.acts == [("write", OTHER, [7], 9), ("write", LOG, [], 5)]
+
+
+async def test_a_recovery_has_ended_before_its_end_is_signalled(loop: Recovery) -> None:
+    """The task that waits for the signal reads the state at once; buffers are written first."""
+    acts: list[Any] = []
+    loop.active_offsets[A] = 6
+    loop.flush_buffers = lambda: acts.append("flush")  # type: ignore[method-assign]
+    loop._set_recovery_ended = lambda: (  # type: ignore[method-assign]
+        acts.append(("ended", loop.signal_recovery_end.is_set()))
+        or setattr(loop, "in_recovery", False)
+    )
+    loop._maybe_end()
+    assert acts == ["flush", ("ended", False)]
+    assert loop.signal_recovery_end.is_set()
+    loop._maybe_end()
+    assert len(acts) == 2
+
+
+async def test_a_replay_writes_its_rows_while_the_partitions_still_count_as_replayed(
+    by_partition: Any,
+) -> None:
+    """A failed write in this flush begins the recovery again."""
+    recovery = by_partition
+    recovery.active_offsets, recovery.active_highwaters = {A: 4, B: 5}, {A: 9, B: 9}
+    seen: list[Any] = []
+    recovery.flush_buffers = lambda: seen.append(("flush", recovery._replayed))
+    recovery._set_recovery_ended = lambda: seen.append(("ended", recovery._replayed))
+    await recovery._replay(frozenset({A, B}))
+    assert seen == [("flush", {A, B}), ("ended", frozenset())]
+
+
+def test_a_standby_without_a_snapshot_continues_without_a_warning(
+    tmp_path: Path, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The finder has logged why there is none; no database is opened."""
+    opened: list[Any] = []
+    monkeypatch.setattr(restoring, "decoding_of", lambda table: "decoding")
+    options = SimpleNamespace(open=opened.append)
+    table: Any = SimpleNamespace(data=SimpleNamespace(rocksdb_options=options))
+    finder: Any = SimpleNamespace(fetch=lambda *_: None)
+    assert restoring._build_database(finder, HERE, tmp_path, table) is None
+    assert (opened, caplog.messages) == ([], [])
+
+
+def test_the_error_of_a_replacement_names_the_database_that_was_missing(tmp_path: Path) -> None:
+    """Also where the standby had none before: nothing is moved back."""
+    store, built = Store(tmp_path), tmp_path / "scratch" / "database"
+    built.parent.mkdir()
+    (store.path / "old").unlink()
+    store.path.rmdir()
+    with pytest.raises(FileNotFoundError) as raised:
+        restoring._replace_database(store, 0, built)
+    assert raised.value.filename == str(built)
+    assert raised.value.__context__ is None
+    assert store.acts == ["closed"]
+    assert store._dbs == {}
+    assert not store.path.exists()
