@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -170,3 +172,38 @@ def test_a_ledger_that_wrote_nothing_closes_at_once(tmp_path: Path, caplog: Any)
         files.close(10)
         assert f"The ledger in {tmp_path} is incomplete" in caplog.text
         assert f"{name}=2" in caplog.text
+
+
+def test_a_file_is_abandoned_once_no_process_has_its_lock(tmp_path: Path) -> None:
+    """A file that cannot be opened may be in use; the question itself leaves no lock."""
+    (tmp_path / "folder.jsonl").mkdir()
+    (tmp_path / "w.jsonl").write_bytes(b"line")
+    for name in ("missing.jsonl", "folder.jsonl"):
+        assert not ledger_files._is_abandoned(str(tmp_path / name))
+    assert not (tmp_path / "missing.jsonl").exists()
+    name = str(tmp_path / "w.jsonl")
+    assert [ledger_files._is_abandoned(name) for _ in range(2)] == [True, True]
+    with open(name, "rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert not ledger_files._is_abandoned(name)
+    assert ledger_files._is_abandoned(name)
+    assert Path(name).read_bytes() == b"line"
+
+
+@pytest.mark.parametrize("lost", [{}, {"dropped": 1}, {"skipped": 2}, {"failed": 3}])
+def test_a_close_waits_for_its_thread_as_long_as_it_may(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, lost: dict[str, int]
+) -> None:
+    """The thread gets a sign to end, unless its queue stays full; lost rows are logged."""
+    made, joined = LedgerFiles(tmp_path, "w", most_waiting=1), list[float]()
+    made.close(9.0)
+    made._thread = SimpleNamespace(join=joined.append)  # type: ignore[assignment]
+    made.counts = writer.Counts(written=7, **lost)
+    made.close(0.25)
+    assert (joined, made._waiting.get_nowait()) == ([0.25], None)
+    work = list[Any]
+    made._waiting.put(work)
+    made.close(0.01)
+    assert (joined, made._waiting.get_nowait()) == ([0.25, 0.01], work)
+    said = f"The ledger in {tmp_path} is incomplete: {made.counts}"
+    assert caplog.messages == [said] * (2 if lost else 0)
