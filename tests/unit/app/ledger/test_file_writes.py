@@ -207,3 +207,30 @@ def test_a_close_waits_for_its_thread_as_long_as_it_may(
     assert (joined, made._waiting.get_nowait()) == ([0.25, 0.01], work)
     said = f"The ledger in {tmp_path} is incomplete: {made.counts}"
     assert caplog.messages == [said] * (2 if lost else 0)
+
+
+def test_two_callers_at_once_start_one_thread(tmp_path: Path) -> None:
+    """The second caller finds the first caller's thread once it has the lock; a dead one is replaced."""
+    made = LedgerFiles(tmp_path, "w")
+    first: Any = SimpleNamespace(is_alive=lambda: True)
+
+    class Lock:
+        """A lock for which this caller waits while the other caller starts its thread."""
+
+        def __enter__(self) -> None:
+            made._thread = first
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    made._starting = Lock()  # type: ignore[assignment]
+    made._thread = SimpleNamespace(is_alive=lambda: False)  # type: ignore[assignment]
+    made._ensure_thread()
+    assert made._thread is first
+    first.is_alive = lambda: False
+    made._ensure_thread()
+    assert made._thread is not first
+    assert made._thread.is_alive()
+    assert (made._thread.name, made._thread.daemon) == ("ledger", True)
+    made.close(5.0)
+    assert not made._thread.is_alive()
