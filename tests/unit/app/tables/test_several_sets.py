@@ -100,6 +100,7 @@ async def test_replayed_sets_in_memory_are_stored_key_by_key(tmp_path: Path) -> 
     it.table.apply_changelog_batch(
         iter([record(it, 0, 0, ADD, "k", 1), record(it, 0, 1, ADD, "m", 2)])
     )
+    assert set(it.table.data.storage) == {"k", "m"}
     await it.table.data.on_recovery_completed(set(), set())
     assert (it.table["k"].data, it.table["m"].data) == ({1}, {2})
     done()

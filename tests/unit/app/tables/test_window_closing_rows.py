@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from faust.streams import _current_event
 from faust.types import TP
 
@@ -89,3 +90,21 @@ def test_without_a_record_under_way_no_row_is_deleted(made: Made) -> None:
     finally:
         _current_event.reset(token)
     assert dict(made.table) == {FIRST: 1}
+
+
+@pytest.mark.parametrize("reason", [None, "not here", "not due", "no offset"])
+async def test_no_record_is_under_way_without_a_window_to_close(
+    made: Made, reason: str | None
+) -> None:
+    """Under transactions a closing needs the offset of a committed record."""
+    made.row(FIRST, 1)
+    made.app.in_transaction = True
+    if reason == "not here":
+        made.restored.clear()
+    elif reason == "no offset":
+        made.consumer._committed_offset[SOURCE] = 0
+    until = 109.8 if reason == "not due" else 109.9
+    await made.it._close_some(0, until)
+    assert made.table.closed == ([] if reason else [(FIRST, 1)])
+    assert made.consumer.ended == ([] if reason else [SOURCE])
+    assert made.consumer._unacked_messages == set()
