@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from faust.types import TP
 
+from faust_assigner.app.consumer.waits import waits_of
 from faust_assigner.app.rebalance import incremental
 from tests.unit.app.rebalance.test_incremental import (
     LOG,
@@ -115,3 +116,76 @@ async def test_a_second_hand_over_starts_like_the_first() -> None:
         ]
         assert (consumer.leaving, consumer._paused_partitions) == (frozenset(), set())
     assert consumer._active_partitions == set()
+
+
+async def test_transactions_begin_before_tables_are_restored() -> None:
+    """A restored partition flows at once, and its first send needs its transaction."""
+    consumer = consumer_of(A)
+    consumer.in_transaction = True
+    await consumer.assign({A, C}, set(), {C}, ({A, LOG}, {B}), 9)
+    names = [act if isinstance(act, str) else act[0] for act in consumer.app.acts]
+    assert names == [
+        "interrupt",
+        "update",
+        "agents",
+        "subscriptions",
+        "topics",
+        "begin transactions",
+        "take on",
+        "signal",
+    ]
+    assert consumer.app.acts[5] == ("begin transactions", {A, C})
+
+
+async def test_each_committed_offset_but_none_and_zero_is_where_commits_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Faust takes a committed offset of 0 for none."""
+    consumer = consumer_of(A)
+    consumer._committed_offset = {C: 9}
+
+    async def committed(client: str, first_read: Any, tps: Any) -> dict[TP, int | None]:
+        assert (client, first_read, tps) == ("client", {B: 4}, {A, B, C, LOG})
+        return {A: 1, B: None, C: 0, LOG: 7}
+
+    consumer.first_read = {B: 4}
+    monkeypatch.setattr(incremental, "seek_committed", committed)
+    await consumer.seek_some({A, B, C, LOG})
+    assert consumer._read_offset == {A: 1, B: None, C: 0, LOG: 7}
+    assert consumer._committed_offset == {A: 1, C: 9, LOG: 7}
+
+
+async def test_a_consumer_that_stands_still_pauses_all_that_is_assigned() -> None:
+    """Also partitions that a full buffer or a restore holds back at the moment."""
+    consumer = consumer_of(A, C)
+    await consumer.stand_still()
+    assert consumer._paused_partitions == {A, B}, "the assignment of the client"
+    assert consumer.app.acts == ["stop taking on", "stop flow", "suspend", "clear"]
+
+
+def test_a_partition_is_verified_at_each_look_after_its_first() -> None:
+    """A partition that is not wanted meanwhile starts again."""
+    consumer, seen = consumer_of(A, B), list[Any]()
+    for now in (1.0, 2.0, 3.0):
+        consumer.verify(lambda *look: seen.append(look), now, A)
+    consumer._paused_partitions = {A}
+    for now in (4.0, 5.0):
+        consumer.verify(lambda *look: seen.append(look), now, A)
+        consumer.verify(lambda *look: seen.append(look), now, B)
+        consumer._paused_partitions = set()
+    consumer.verify(lambda *look: seen.append(look), 6.0, A)
+    assert seen == [(2.0, A), (3.0, A), (5.0, B), (6.0, A)]
+
+
+async def test_the_wait_of_a_hand_over_counts_the_partitions_that_go() -> None:
+    """The watchdog's line and the limit are of the hand-over; nothing waits afterwards."""
+    consumer, seen = consumer_of(A, B, C), list[Any]()
+    consumer.app.conf.broker_rebalance_timeout = 45.0
+
+    async def interrupt() -> None:
+        seen.extend((w.what, w.step, w.limit_s) for w in waits_of(consumer.app).under_way())
+
+    consumer.app.tables.recovery.interrupt = interrupt
+    await consumer.revoke({A, C})
+    assert seen == [("The hand-over of 2 partitions", "the recovery to pause", 45.0)]
+    assert waits_of(consumer.app).under_way() == ()

@@ -105,3 +105,24 @@ async def test_a_second_life_of_the_service_waits_as_the_first() -> None:
     assert await looks(watch, now, now + 29, now + 29.5) == 8
     assert await looks(watch, now + 30, now + 31) == 9
     assert asyncio.get_running_loop() is app.thread.thread_loop
+
+
+async def test_a_part_waits_for_the_rest_as_long_as_the_rounds_in_vain_say() -> None:
+    """Four cool-downs, each doubled by a round that moved nothing."""
+    app = App({A: 10, B: 10}, {A: 9, B: 9})
+    watch = FollowUp(app, 30.0, deadline_s=10_000.0)  # type: ignore[arg-type]
+    assert await looks(watch, 0, 30, 31) == 1
+    app.ends[B] = 500
+    app.assignor.awaited = Awaited(GENERATION, frozenset({A, B}))
+    assert await looks(watch, 40, 100, 160, 161, 278, 279) == 1
+    assert await looks(watch, 280) == 2
+    assert app.assignor.read_to == {A: 10}
+
+
+async def test_an_assignment_that_awaits_nothing_has_no_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Most assignments are of this kind."""
+    caplog.set_level(logging.INFO)
+    assert await looks(service(App({}, {})), 0, 31, 62, 93) == 0
+    assert caplog.messages == []
