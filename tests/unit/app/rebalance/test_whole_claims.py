@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from faust_assigner.app.rebalance.member_claims import MemberClaims, claims_of
+from faust_assigner.app.rebalance.member_claims import MemberClaims, _ClaimReader, claims_of
 from faust_assigner.app.rebalance.placement import Placement
 from faust_assigner.app.rebalance.two_phase import Step, step
 from faust_assigner.wire.directory import Directory
@@ -275,3 +275,21 @@ def test_with_a_stock_member_a_blocked_task_stays_with_its_owner() -> None:
         "c": {"log": [], "orders": [], "bills": [1]},
     }
     assert found.placement.standbys == PLACED.standbys
+
+
+def test_the_size_of_a_claim_is_what_it_expands_to() -> None:
+    """Numbers beyond a topic's end and unknown topics cost nothing; a shared claim counts once."""
+    shared = Runs.of([0, 1, 2, 6, 7, 90])
+    said = JoinData(
+        "http://a",
+        {"orders": shared, "log": shared, "bills": shared},
+        {"log": Runs.of([3, 80]), "unknown": Runs.of(range(500))},
+        {"log": Runs.of([4, 5])},
+        former_actives=runs(rates=[0, 1, 2, 3, 4]),
+        promised=runs(orders=[5]),
+        awaited=runs(log=[0, 1, 2, 3]),
+        overdue=runs(log=[1, 2, 3, 4, 5, 6, 7]),
+    )
+    # The shared claim counts for eight and for five partitions.
+    assert _ClaimReader(PARTITIONS, {}).size(said) == (5 + 3) + 1 + 2 + 3 + 1 + 4 + 7
+    assert _ClaimReader(PARTITIONS, {}).size(JoinData()) == 0
