@@ -11,7 +11,7 @@ from faust_assigner.service import values as codec
 from faust_assigner.service.commands import Assignment, Owned, Pulse
 from faust_assigner.service.handoff import Handoff, Phase
 from faust_assigner.service.leases import HeldLease
-from faust_assigner.service.records import Ended, Status
+from faust_assigner.service.records import Consumer, Ended, Status
 from faust_assigner.service.store.base import Delete, Put
 from tests.unit.service.session_stage import T0, T1, A, B, Stage, staged
 from tests.unit.service.stories import ALL
@@ -217,5 +217,29 @@ def test_a_command_has_the_revision_of_its_state_on_the_scale_of_epochs() -> Non
         await s.store.topic("u", 2)
         await anext(stream)
         assert (stream.revision, s.store.dated) == (changed, changed + 1)
+
+    staged(story)
+
+
+@pytest.mark.parametrize(("consumer", "other"), [(A, B), (B, A)])
+def test_a_closed_stream_is_gone_at_once_and_its_registration_is_not(
+    consumer: Consumer, other: Consumer
+) -> None:
+    """Nobody renews its lease at this instance any more; a second close changes nothing."""
+
+    async def story(s: Stage) -> None:
+        await s.register(other)
+        stream = await s.register(consumer)
+        lease = await s.lease(consumer.name)
+        s.metrics.clear()
+        await asyncio.sleep(5.0)
+        await stream.close()
+        await stream.close()
+        assert (stream.ended, s.metrics) == (Ended.CLOSED, [("streams", 1)])
+        assert [one.consumer_name for one in s.sessions.registry] == [other.name]
+        assert stream not in s.sessions._keeping
+        assert (s.lives(lease), await s.lease(consumer.name)) == (True, lease)
+        await asyncio.sleep(18.0)
+        assert (s.lives(lease), await s.lease(consumer.name)) == (False, 0)
 
     staged(story)
