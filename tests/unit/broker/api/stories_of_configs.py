@@ -88,6 +88,7 @@ CONFIGS: Story = (
     _edit(_change(2, "b", ("cleanup.policy", 0, ""))),
     _edit(_change(2, "b", ("cleanup.policy", 2, "compact"))),
     Ask(DESCRIBE_C, 1, {"resources": [_resource(2, "b", "cleanup.policy")]}),
+    Ask(DESCRIBE_C, 1, {"resources": [_resource(2, "b", "cleanup", "flush.ms")]}),
     Ask(ALTER_C, 1, {"resources": [_change(2, "b", ("cleanup.policy", 0, ""), key=ALTER_C)]}),
     _edit(_change(2, "a", ("cleanup.policy", 9, "8")), _change(2, "b", ("retention.ms", 2, "8"))),
     _edit(_change(2, "a", ("retention.ms", 0, "9")), _change(32, "g", ("consumer.session.timeout.ms", 0,

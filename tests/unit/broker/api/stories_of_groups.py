@@ -157,6 +157,8 @@ OFFSETS: Story = (
         for name in ("g" * 1_025, "")
         for who in ({}, {"member_id": "m", "generation_id_or_member_epoch": 3})
     ),
+    settings(offset_metadata_max_bytes=10),
+    _commit(8, ("t", (_part(0, 28, "n" * 11), _part(1, 29, "n" * 10))), group_id="short"),
     _offsets(7, ("", None)),
     _offsets(9, ("g" * 1_025, None)),
     _offsets(1, ("g", [("t", (2, 0, 5, 3)), ("x", (0,)), ("u", (1, 0))])),

@@ -233,3 +233,36 @@ def test_each_partition_that_cannot_be_read_is_counted() -> None:
         return found, hall.node.counters["reads_failed"]
 
     assert in_hall(story) == ([56] * 4, 4)
+
+
+@pytest.mark.parametrize("broken", [None, 0, 1])
+def test_partitions_that_are_read_from_disk_together_keep_their_own_records(
+    broken: int | None,
+) -> None:
+    """A partition that cannot be read leaves the records of the second one where they belong."""
+
+    async def story(hall: Hall) -> list[tuple[int, bytes]]:
+        batches = await two_records(hall)
+        for number in range(2):
+            off_memory(hall, number)
+        store, load = hall.node.store, hall.node.store.get_many
+        logs = [hall.node.catalogue.partition("t", number) for number in range(2)]
+
+        def get_many(keys: Any) -> list[bytes | None]:
+            log = logs[broken] if broken is not None else None
+            if log is not None and log.place in keys[0]:
+                raise StoreFailed("i/o error")
+            return load(keys)
+
+        store.get_many = get_many  # type: ignore[method-assign]
+        expected = [
+            (56, b"") if number == broken else (0, data[21:]) for number, data in enumerate(batches)
+        ]
+        found = [
+            (int(part.error_code), bytes(part.records or b"")[21:])
+            for part in await fetched(hall, 2)
+        ]
+        assert found == expected
+        return found
+
+    assert len(in_hall(story)) == 2
