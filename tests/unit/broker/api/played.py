@@ -43,6 +43,7 @@ NAMED: Final = (
     ("", "aside"),
     ("groups", "limits_changed"),
     ("transactions", "flushed"),
+    ("flushing", "flushed"),
 )
 Values = Mapping[str, Any]
 
@@ -128,7 +129,8 @@ class Player:
     def _record(self) -> None:
         made = self.hall.node
         for part, name in NAMED:
-            self._note(getattr(made, part) if part else made, name)
+            label = "wait for the disk" if part == "flushing" else name
+            self._note(getattr(made, part) if part else made, name, label)
         write = type(made.store).write
 
         def noting(puts: Any, deletes: Any = (), **more: Any) -> None:
@@ -155,11 +157,11 @@ class Player:
         self.lines += ["", "* a restart", f"  did: {', '.join(self.effects) or 'nothing'}"]
         self.effects.clear()
 
-    def _note(self, part: Any, name: str) -> None:
+    def _note(self, part: Any, name: str, label: str) -> None:
         usual = getattr(part, name)
 
         def noting(*arguments: Any) -> Any:
-            self.effects.append(name)
+            self.effects.append(label)
             return usual(*arguments)
 
         setattr(part, name, noting)

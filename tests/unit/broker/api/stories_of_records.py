@@ -85,9 +85,9 @@ def _session(epoch: int, *wanted: Any, version: int = 11, number: int = 1_001, *
 _TWO: Final = batch(one_record() + one_record(b"w", offset_delta=1), count=2)
 RECORDS: Story = (
     topics(t=3, u=1, v=1, **{OFFSETS: 1}),
-    Do("u has the broker's times, v at most 90 bytes a batch", lambda hall: (
+    Do("u has the broker's times, v at most 90 bytes a batch, v waits for every second record", lambda hall: (
         _config(hall, "u", message_timestamp_type="LogAppendTime"),
-        _config(hall, "v", max_message_bytes="90"),
+        _config(hall, "v", max_message_bytes="90", flush_messages="2"),
     )),
     _produce(9, ("t", ((2, _TWO), (0, batch()))), ("u", ((0, batch()), (4, batch()))),
         ("t", ((2, batch()),))),
@@ -96,6 +96,8 @@ RECORDS: Story = (
     _produce(13, ("x", ((0, batch()),)), ("t", ((2, batch(attributes=0x20)),)),
         ("v", ((0, batch(one_record(b"v" * 30))),))),
     _produce(6, ("t", ((1, batch(pack(4, one_record()), attributes=4)),)), ("v", ((0, batch()),))),
+    _produce(9, ("v", ((0, batch()),))),
+    _produce(9, ("v", ((0, batch()),))),
     _produce(7, ("t", ((1, batch(pack(4, one_record()), attributes=4)),))),
     _produce(9, ("t", ((1, batch(one_record(b"v" * 17_000))),))),
     _produce(9, ("t", ((0, batch(count=2, last_delta=5)),))),
@@ -221,6 +223,7 @@ _VIEWS: Final = (
 TRANSACTIONS_OF: Story = (
     topics(u=1, t=3, **{OFFSETS: 1}),
     settings(num_partitions=5),
+    Do("u waits for the disk after 3 records", lambda hall: _config(hall, "u", flush_messages="3")),
     _init(0, None),
     _init(3),
     _init(4, producer_id=1, producer_epoch=7),

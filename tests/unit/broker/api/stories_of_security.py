@@ -48,7 +48,8 @@ SECURITY: Story = (
     Ask(DELETE_ACLS, 1, {"filters": [_selects(), _selects()]}),
     _MANY,
     Ask(CREATE_ACLS, 2, {"creations": [
-        _rule("a"), _rule("", "User:q"), _rule("b", "q"), _rule("a", "User:r", operation=a.WRITE, host="h"),
+        _rule("a"), _rule("", "User:q"), _rule("every", "User:z", operation=a.ALL),
+        _rule("b", "q"), _rule("a", "User:r", operation=a.WRITE, host="h"),
         _rule("p", resource_type=a.GROUP, resource_pattern_type=a.PREFIXED, permission_type=a.DENY),
     ]}),
     Ask(DESCRIBE_ACLS, 3, _selects()),
