@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,8 @@ from faust_assigner.pipeline.cluster import _authorities, _login, _ssl_context
 from faust_assigner.pipeline.failure import TRY_AGAIN, _lineage, verdict
 from faust_assigner.pipeline.one_writer import FolderInUse, only_writer
 from faust_assigner.pipeline.sinks import Folder
-from faust_assigner.pipeline.snapshots.spans import _damage
+from faust_assigner.pipeline.snapshots import spans
+from faust_assigner.pipeline.snapshots.spans import Job, Span, SpanWriter, _damage
 from faust_assigner.snapshots.manifest import SnapshotError
 
 JAAS = """org.example.Login required username="of jaas" password='secret of jaas';"""
@@ -158,3 +160,23 @@ def test_a_file_that_cannot_be_read_is_a_damage(error: Exception | None) -> None
     assert _damage(catalog, manifest) == (None if error is None else str(error))
     ((given, folder, existed),) = seen
     assert (given, existed, folder.exists()) == ("manifest", True, False)
+
+
+def test_a_writer_that_cannot_start_removes_its_scratch_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The files of the previous snapshot cannot be fetched."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    seen: list[Path] = []
+
+    def fail(catalog: Any, base: Any, folder: Path) -> None:
+        seen.append(folder)
+        raise SnapshotError("gone")
+
+    monkeypatch.setattr(spans, "_on_this_machine", fail)
+    base: Any = SimpleNamespace(keys=3)
+    span = Span(4, 10, 20, base)
+    with pytest.raises(SnapshotError, match="gone") as error:
+        SpanWriter(Job("orders", str(tmp_path / "out"), (span,), 5), span)
+    assert [folder.parent for folder in seen] == [tmp_path]
+    assert (error.tb is not None, list(tmp_path.iterdir())) == (True, [])
