@@ -12,7 +12,7 @@ from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.structs import TopicPartition
 from faust.types import TP
 
-from faust_assigner.app.consumer import back_pressure
+from faust_assigner.app.consumer import back_pressure, whole_records
 from faust_assigner.app.consumer.back_pressure import LONGEST_S
 from faust_assigner.app.consumer.committed_offsets import committed
 from faust_assigner.app.consumer.fetcher import change_assignment
@@ -24,7 +24,7 @@ from tests.unit.app.consumer.test_commits import SOURCE
 from tests.unit.app.consumer.test_commits import Consumer as Committing
 from tests.unit.app.consumer.test_committed_offsets import Coordinator
 from tests.unit.app.consumer.test_fetcher import A, B, C, Turns, corrupt
-from tests.unit.app.consumer.test_whole_records import ID, ORDERS, PAYMENTS, Consumer
+from tests.unit.app.consumer.test_whole_records import ID, IDS, ORDERS, PAYMENTS, Consumer
 
 
 async def test_the_time_of_a_commit_is_a_part_of_the_time_for_room(
@@ -251,3 +251,41 @@ def test_a_gap_in_the_acks_closes_nothing_and_keeps_all_books() -> None:
     assert made._acked == {ORDERS: [3], PAYMENTS: [8, 6]}
     assert made._acked_index == {ORDERS: {3}, PAYMENTS: {6, 8}}
     assert made._gap == {ORDERS: [5], PAYMENTS: [7]}
+
+
+async def test_a_stream_that_has_stopped_hands_out_no_further_batch() -> None:
+    """The next owner reads these records."""
+    stream = streams.Stream()
+    batches = stream.take(1, None)
+    await stream.read(streams.Event(1))
+    assert await streams.next_of(batches) == [1]
+    assert stream._basket is not None
+    stream.should_stop = True
+    stream._basket.batches.append([])
+    with pytest.raises(StopAsyncIteration):
+        await streams.next_of(batches)
+    assert stream.acked == [1]
+
+
+async def test_new_records_of_each_id_that_is_late_are_held_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An id that can be closed is closed and not held."""
+    monkeypatch.setattr(whole_records, "PATIENCE_S", 0.001)
+    made = Consumer()
+    for tp, offset in ((ORDERS, 4), (PAYMENTS, 7)):
+        made.begin(tp, offset)
+        made.transactions.sent[IDS[tp]][tp] = offset
+    made._open, made._cut = {IDS[tp]: [tp] for tp in (ORDERS, PAYMENTS)}, {}
+    await made._close_all()
+    assert made.transactions.settling == set(IDS.values())
+    assert (made._open, made._cut, made._late_since.keys()) == (None, {}, set(IDS.values()))
+
+
+async def test_a_server_error_without_a_name_is_not_taken_for_another() -> None:
+    """Kafka's code -1 is an unknown error; 1 is an offset out of range."""
+    coordinator = Coordinator()
+    coordinator.errors = {0: -1}
+    with pytest.raises(errors.UnknownError):
+        await committed(coordinator, [TopicPartition("orders", 0)])
+    assert coordinator.dead == 0

@@ -140,3 +140,11 @@ async def test_the_cause_of_a_refusal_is_the_broker_s_error(made: Manager) -> No
     with pytest.raises(TransactionsRefused) as raised:
         await made.begin({ID})
     assert raised.value.__cause__ is error
+
+
+async def test_a_commit_without_offsets_is_whole(made: Manager) -> None:
+    """No transaction is left uncommitted, and the next shares begin."""
+    made.close(ID)
+    assert await made.commit({}) is True
+    assert made.producer.acts == []
+    assert (made._closed, made._shares[ID].begun.done()) == ({}, True)
