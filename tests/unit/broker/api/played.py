@@ -31,7 +31,7 @@ from faust_assigner.broker.security.listeners import PLAINTEXT
 from faust_assigner.broker.server import BrokerServer
 from faust_assigner.broker.throttle import Throttle
 from tests.support.asking import read
-from tests.support.hall import Hall, frames, in_hall, ticking
+from tests.support.hall import Hall, frames, ticking
 
 NOW: Final = 1_700_000_000_000
 JOIN_GROUP: Final = 11
@@ -266,9 +266,13 @@ def played(story: Story) -> str:
         effects.append(f"timer {key if isinstance(key, str) else ' '.join(key)} {when_ms}")
         usual(timers, key, when_ms)
 
-    async def told(hall: Hall) -> str:
+    async def told() -> str:
+        hall = Hall()
         effects.clear()
-        return await Player(hall, effects).play(story)
+        try:
+            return await Player(hall, effects).play(story)
+        finally:
+            hall.node.close()
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Throttle, "turn", turn)
@@ -278,4 +282,4 @@ def played(story: Story) -> str:
         patched.setattr(GroupTimers, "set", set_timer)
         patched.setattr(node, "wall_ms", lambda: NOW)
         patched.setattr(node, "timer_ms", lambda: 5_000)
-        return in_hall(told)
+        return asyncio.run(told())
