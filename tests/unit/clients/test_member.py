@@ -194,9 +194,13 @@ def test_a_session_counts_from_the_question_not_from_its_answer(coordinator: Coo
     assert at - last_answered <= SESSION_S + 1e-6
 
 
-def test_work_that_takes_its_time_to_stop_is_beaten_for(coordinator: Coordinator) -> None:
+@pytest.mark.parametrize("code", [0, REBALANCE, 16])
+def test_work_that_takes_its_time_to_stop_is_beaten_for(
+    coordinator: Coordinator, code: int
+) -> None:
     """Without heartbeats the group would reassign the share before the work has stopped."""
     work = Diary()
+    coordinator.beat = lambda: code if "Heartbeat" in coordinator.asked[-2][1] else 0
 
     async def lingering(share: Share) -> None:
         try:
