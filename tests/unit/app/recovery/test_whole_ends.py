@@ -8,15 +8,19 @@ from typing import Any
 
 import pytest
 
+from faust_assigner.app.recovery import by_partition as module
 from faust_assigner.app.recovery import restoring
-from tests.unit.app.recovery.test_batched_replay import LOG, OTHER, Turn
-from tests.unit.app.recovery.test_by_partition import A, B
+from faust_assigner.app.recovery.batched_replay import to_batch
+from faust_assigner.app.recovery.decoding import ANYTHING
+from faust_assigner.snapshots.sst import OFFSET_KEY
+from tests.unit.app.recovery.test_batched_replay import LOG, OTHER, Turn, database, records
+from tests.unit.app.recovery.test_by_partition import A, B, restores
 from tests.unit.app.recovery.test_by_partition import made as by_partition
 from tests.unit.app.recovery.test_exchange import HERE, Store
 from tests.unit.app.recovery.test_replay_loop import Recovery
 from tests.unit.app.recovery.test_replay_loop import made as loop
 
-__all__ = ["by_partition", "loop"]
+__all__ = ["by_partition", "database", "loop"]
 
 
 async def test_a_turn_counts_from_where_the_last_turn_ended() -> None:
@@ -86,3 +90,34 @@ def test_the_error_of_a_replacement_names_the_database_that_was_missing(tmp_path
     assert store.acts == ["closed"]
     assert store._dbs == {}
     assert not store.path.exists()
+
+
+def test_a_batch_has_each_of_many_keys(database: Any) -> None:
+    """The last value of a key counts, a deletion as well; the order of the keys does not matter."""
+    database.put(b"e", b"old")
+    rows = records(
+        (b"c", b"1"), (b"a", b"2"), (b"e", None), (b"b", b""), (b"a", b"3"), (b"d", b"4")
+    )
+    batch, refused = to_batch(rows, 17, ANYTHING)
+    database.write(batch)
+    assert list(refused) == []
+    assert dict(database.items()) == {
+        b"a": b"3",
+        b"b": b"",
+        b"c": b"1",
+        b"d": b"4",
+        OFFSET_KEY: b"16",
+    }
+
+
+async def test_a_part_counts_as_restored_before_its_held_changes_are_written(
+    by_partition: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer of held changes asks whether the partition is restored."""
+    recovery, seen = by_partition, list[Any]()
+    restores(recovery, A, B)
+    monkeypatch.setattr(
+        module.overlay, "resume", lambda app, tps: seen.append((set(tps), set(recovery._complete)))
+    )
+    await recovery._restore_actives({A, B})
+    assert seen == [({A}, {A}), ({B}, {A, B})]
