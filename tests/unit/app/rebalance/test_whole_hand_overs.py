@@ -25,6 +25,15 @@ from tests.unit.app.rebalance.test_incremental import (
 __all__ = ["_overlay"]
 
 
+class Unfinished:
+    """A record that a stream has begun."""
+
+    done = False
+
+    def __init__(self, tp: TP) -> None:
+        self.tp = tp
+
+
 @pytest.mark.parametrize(
     ("assigned", "gained", "unassigned"),
     [({A, B}, set(), False), ({A, C}, {C}, False), (set(), set(), True)],
@@ -189,3 +198,21 @@ async def test_the_wait_of_a_hand_over_counts_the_partitions_that_go() -> None:
     await consumer.revoke({A, C})
     assert seen == [("The hand-over of 2 partitions", "the recovery to pause", 45.0)]
     assert waits_of(consumer.app).under_way() == ()
+
+
+async def test_the_line_about_unfinished_records_counts_those_that_go(
+    monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """Records of kept partitions are not counted; each queue loses the records that go."""
+    consumer, clock = consumer_of(A, B, C), iter([100.0, 130.0, 130.25])
+    queues = [Queue(event(A), event(B)), Queue(event(C), event(C), event(B))]
+    consumer.app.flow_control._queues = queues
+    consumer._unacked_messages = {Unfinished(tp) for tp in (A, B, C, A, B)}
+    monkeypatch.setattr(incremental, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(incremental, "LOOK_S", 0)
+    await consumer._finish({A, C})
+    assert caplog.messages == [
+        "Partitions are revoked with 3 unfinished records after 30 s; the next owner processes "
+        "these records again"
+    ]
+    assert [[one.message.tp for one in queue._queue] for queue in queues] == [[B], [B]]
