@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from grpc_health.v1 import health_pb2
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.scaler import render, server
@@ -144,4 +145,36 @@ def test_figures_that_are_not_known_yet_read_so() -> None:
         "  why          why",
         "  load         not known yet, 1,234 records wait",
         "  one worker   its rate is not known: no worker was seen busy all the time",
+    ]
+
+
+async def test_the_scaler_is_well_as_a_process_and_as_a_service(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both roles are set before calls are answered, and both end with the scaler."""
+    told: list[Any] = []
+
+    async def close() -> None:
+        told.append("recommender closed")
+
+    recommender: Any = SimpleNamespace(group_id="g", close=close)
+    scaler = ScalerServer(recommender, Listening(host="127.0.0.1", port=7))
+
+    async def start() -> None:
+        told.append(dict(scaler._health._server_status))
+
+    async def stop(grace_s: float) -> None:
+        told.append((grace_s, dict(scaler._health._server_status)))
+
+    scaler._server = SimpleNamespace(start=start, stop=stop)  # type: ignore[assignment]
+    monkeypatch.setattr(Listening, "listen", lambda self, to: 9)
+    assert await scaler.start() == 9
+    await scaler.stop()
+    well = health_pb2.HealthCheckResponse.SERVING
+    ill = health_pb2.HealthCheckResponse.NOT_SERVING
+    roles = ("", server.SERVICE)
+    assert told == [
+        dict.fromkeys(roles, well),
+        (server.STOP_GRACE_S, dict.fromkeys(roles, ill)),
+        "recommender closed",
     ]

@@ -14,11 +14,13 @@ from faust_assigner.service import values as codec
 from faust_assigner.service.errors import QuotaExceeded, StoreUnavailable
 from faust_assigner.service.handoff import Phase, TopicPartition
 from faust_assigner.service.leading import rebalancer
+from faust_assigner.service.leading.bundles import Bundle
 from faust_assigner.service.leading.election import Deposed
 from faust_assigner.service.leading.targets import Targets
 from faust_assigner.service.records import Consumer
-from faust_assigner.service.store.base import Put
+from faust_assigner.service.store.base import Delete, Put
 from faust_assigner.service.view import View
+from tests.support.assigning.consumers import virtually
 from tests.unit.service.leader_stage import (
     SETTINGS,
     T0,
@@ -311,3 +313,22 @@ def test_a_dry_run_plans_for_the_given_consumers_with_the_settings_and_the_stand
 
     play(story)
     assert asked == [(["a", "b"], 2, {"b"}), (["b"], 2, {"b"})]
+
+
+def test_every_end_in_a_joined_bundle_has_its_age() -> None:
+    """The ends may reach the record before the store's answer comes."""
+
+    async def story() -> None:
+        s = Stage()
+        s.topic(4)
+        s.consumers(A, B)
+        for at in (T0, T1):
+            s.handoff(warming(at))
+            s.offset += 3.0
+        ended = (("handed", T0), ("orphan", T1))
+        first = Bundle((), (Delete(ALL.handoff(T0)), Delete(ALL.handoff(T1))), (), ended)
+        await s.rebalancer._write(s.term, [first, Bundle((), (Delete(ALL.handoff(T2)),))])
+        assert s.metrics.of("handoff_ended") == [["handed", 6.0], ["orphan", 3.0]]
+        assert s.view.handoffs == {}
+
+    virtually(story)
