@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from aiokafka import errors
 from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.consumer.subscription_state import Assignment
 from aiokafka.protocol.group import JoinGroupRequest
 
 from tests.unit.app.membership.test_coordinator import A, B, C, Made, commit
@@ -71,3 +72,12 @@ async def test_a_commit_of_a_member_that_is_lost_meanwhile_waits_for_no_round(
         await commit(made, a=5, b=7)
     assert made.acts == [("commit", {A: 5, B: 7})]
     assert "so the commit is dropped" in caplog.text
+
+
+async def test_a_member_that_gave_up_prepares_again_for_a_new_subscription(made: Made) -> None:
+    """The former assignment is not the assignment that the member gave up."""
+    made.member.gave_up = True
+    previous = Assignment({A})
+    await made.it._on_join_prepare(previous)
+    assert made.acts == ["gives up", "_on_join_prepare"]
+    assert made.given["_on_join_prepare"] == (previous,)
