@@ -13,6 +13,7 @@ import pytest
 from grpc_health.v1 import health_pb2
 
 from faust_assigner.errors import ConfigError
+from faust_assigner.scaler import recommender as recommender_module
 from faust_assigner.scaler import render, server
 from faust_assigner.scaler.look import Look, Source
 from faust_assigner.scaler.memory import Memory
@@ -178,3 +179,27 @@ async def test_the_scaler_is_well_as_a_process_and_as_a_service(
         (server.STOP_GRACE_S, dict.fromkeys(roles, ill)),
         "recommender closed",
     ]
+
+
+async def test_each_recommendation_begins_with_the_memory_of_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each ScaledObject has its own."""
+    seen: list[Any] = []
+    now = [10.0]
+
+    def recommend_(look: Any, settings: Settings, memory: Memory) -> Any:
+        seen.append(memory)
+        found = SimpleNamespace(decision=STAY, size=1, present=1, reasons=("why",))
+        return found, Memory(tasks=len(seen))
+
+    async def look() -> Any:
+        return now[0]
+
+    monkeypatch.setattr(recommender_module, "recommend", recommend_)
+    monkeypatch.setattr(recommender_module, "look_of", lambda evidence: object())
+    recommender = recommender_module.Recommender("g", look, lambda: now[0])
+    for asker in ("a", "b", "a", "b"):
+        now[0] += 100.0
+        await recommender.recommendation(asker, Settings())
+    assert seen == [Memory(), Memory(), Memory(tasks=1), Memory(tasks=2)]

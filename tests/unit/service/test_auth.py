@@ -252,3 +252,15 @@ def test_a_name_with_an_empty_group_before_its_slash_covers_no_consumer(
     )
     with pytest.raises(WrongCaller):
         caller.acting_as("a", group)
+
+
+def test_an_unchanged_file_of_tokens_is_not_read_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A # begins a comment only at the start of a line."""
+    caplog.set_level("INFO")
+    authenticator = tokens(tmp_path, "# of the shop\na to#ken\nb #\n")
+    authenticator.look()
+    assert [one for one in caplog.records if one.name.endswith("auth")] == []
+    assert authenticator.caller(Context(("authorization", "Bearer to#ken"))).names == {"a"}
+    assert authenticator.caller(Context(("authorization", "Bearer #"))).names == {"b"}

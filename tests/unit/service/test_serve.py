@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ from faust_assigner.errors import ConfigError
 from faust_assigner.service.errors import StoreError
 from faust_assigner.service.server import serve
 from faust_assigner.service.server.options import Options
+from faust_assigner.service.store.access import EtcdAccess
 
 SAID = {
     "groups": "g,h",
@@ -247,3 +249,36 @@ def test_the_files_are_checked_before_anything_starts(monkeypatch: pytest.Monkey
     with pytest.raises(ConfigError, match="no certificate"):
         serve.serve(options, print)
     assert told == []
+
+
+async def test_every_option_of_etcd_reaches_its_store(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """No file takes another one's place."""
+    made: list[Any] = []
+
+    class Etcd:
+        def __init__(self, access: EtcdAccess, *, observe: Any) -> None:
+            made.append((access, observe))
+
+        async def close(self) -> None:
+            """End."""
+
+    monkeypatch.setattr(serve, "EtcdStore", Etcd)
+    files = {name: tmp_path / name for name in ("etcd_ca", "etcd_cert", "etcd_key")}
+    for path in files.values():
+        path.write_text("")
+    said = {name: str(path) for name, path in files.items()}
+    said |= {"etcd": "https://a:1,https://b:2", "etcd_user": "u", "etcd_password": "p"}
+    metrics: Any = SimpleNamespace(store_call="observe")
+    async with contextlib.AsyncExitStack() as ends:
+        serve._open_store(Options.read(said, {}), metrics, ends)
+    access = EtcdAccess(
+        endpoints=("https://a:1", "https://b:2"),
+        ca=files["etcd_ca"],
+        certificate=files["etcd_cert"],
+        key=files["etcd_key"],
+        user="u",
+        password="p",
+    )
+    assert made == [(access, "observe")]

@@ -357,3 +357,16 @@ def test_no_list_of_a_registration_is_left_uncounted(
     requests = [pb.RegisterRequest(), pb.RegisterRequest(**said)]
     with pytest.raises(TooManyClaims):
         limits.check_registrations("c", requests)
+
+
+async def test_a_weight_of_nothing_is_a_weight_in_both_lists() -> None:
+    """The later list goes before the earlier one."""
+    request = pb.RegisterRequest(
+        consumer_name="a",
+        weights=[
+            pb.PartitionWeight(partition=PLACE, weight=0.0),
+            pb.PartitionWeight(partition=PLACE_2, weight=2.5),
+        ],
+        weights_by_topic=[pb.TopicWeights(topic="u", partitions=[4, 5], weights=[0.0, 7.0])],
+    )
+    assert (await consumer_of(request)).weights == {"t": {3: 0.0}, "u": {4: 0.0, 5: 7.0}}
