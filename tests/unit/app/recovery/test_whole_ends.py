@@ -121,3 +121,38 @@ async def test_a_part_counts_as_restored_before_its_held_changes_are_written(
     )
     await recovery._restore_actives({A, B})
     assert seen == [({A}, {A}), ({B}, {A, B})]
+
+
+async def test_the_time_of_an_assignment_is_logged_in_milliseconds(
+    by_partition: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """The time begins before the roles are noted and ends when standbys are followed."""
+    caplog.set_level("INFO")
+    recovery, now = by_partition, iter([100.0, 102.25])
+    monkeypatch.setattr(module, "monotonic", lambda: next(now))
+
+    async def roles(*_: Any) -> Any:
+        return {A}, {B, LOG}
+
+    async def nothing(*_: Any) -> None:
+        """Return at once."""
+
+    recovery._take_roles, recovery._restore_actives, recovery._finish = roles, nothing, nothing
+    recovery._open_copies = recovery._follow = nothing
+    await recovery._take_on(frozenset({A}), frozenset({B}))
+    assert caplog.messages == ["Assigned 1 active and 2 standby changelogs in 2250 ms"]
+
+
+def test_an_error_of_any_kind_leaves_a_standby_to_the_replay(
+    tmp_path: Path, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library may raise its own errors."""
+    monkeypatch.setattr(restoring, "decoding_of", lambda table: "decoding")
+
+    def fetch(*_: Any) -> Any:
+        raise KeyError("manifest")
+
+    finder: Any = SimpleNamespace(fetch=fetch)
+    table: Any = SimpleNamespace()
+    assert restoring._build_database(finder, HERE, tmp_path, table) is None
+    assert caplog.messages == ["Standby log-0 continues by replay: 'manifest'"]
