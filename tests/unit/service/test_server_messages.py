@@ -236,8 +236,12 @@ def test_a_state_is_told_field_by_field() -> None:
 PAIRS = (("u", 5), ("t", 9), ("u", 2), ("u", 5))
 
 
-async def test_both_lists_of_partitions_are_joined_and_sorted() -> None:
-    """A topic and a number may come several times, and in any order."""
+@pytest.mark.parametrize("size", [1, 2, 3, 2_000])
+async def test_both_lists_of_partitions_are_joined_and_sorted(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """A topic and a number may come several times, and in any order; slices leave none out."""
+    monkeypatch.setattr(convert, "SLICE", size)
     flat = [pb.TopicPartition(topic=topic, partition=n) for topic, n in PAIRS]
     grouped = [
         pb.TopicPartitions(topic="t", partitions=[10, 2]),
