@@ -157,7 +157,8 @@ class World:
             worker = self.fleet.workers[name]
             raise Broken(
                 f"{name} is alive and idle for {seconds:.0f} s: generation {worker.generation}, "
-                f"ready {worker.ready}, owns {sorted(worker.actives)}"
+                f"ready {worker.ready}, owns {sorted(worker.actives)}; its log ends with\n"
+                f"{worker.log_tail(3_000)}"
             )
         time.sleep(TICK_S)
 
