@@ -180,6 +180,13 @@ def test_where_sets_are_declared_only_their_topics_travel_together() -> None:
     )
     assert [g.topics for g in found] == [("a", "b", "c"), ("d",), ("log",)]
     assert all(g.follows is None for g in found)
+    subscriptions = [["a", "log"], ["a"]]
+    alone = PartitionGrouper().group(
+        subscriptions, {"a": 4, "log": 4}, changelogs=("log",), co_partitioned=()
+    )
+    assert [(g.topics, g.follows) for g in alone] == [(("a",), None), (("log",), None)]
+    usual = PartitionGrouper().group(subscriptions, {"a": 4, "log": 4}, changelogs=("log",))
+    assert [(g.topics, g.follows) for g in usual] == [(("a",), None), (("log",), 0)]
 
 
 def test_a_declared_set_of_different_counts_binds_only_equal_ones() -> None:

@@ -360,3 +360,16 @@ def test_a_member_at_its_limit_leaves_its_place_in_the_group_to_another_one() ->
     both[3] = B
     progress = fleet(FAR, {}, near, max_per_member=1, max_per_group=2)
     assert onward(progress, both)[0] == {0: C, 3: B}
+
+
+@pytest.mark.parametrize(("own", "is_far"), [({"log": 40, "log2": 1}, False), ({"log": 40}, True)])
+def test_a_task_is_far_from_a_target_that_lacks_one_whole_log(
+    own: dict[str, int], is_far: bool
+) -> None:
+    """The lag alone would be acceptable; a task that stays is far from nobody."""
+    ends = {"log": {0: 100, 1: 100}, "log2": {0: 50, 1: 50}}
+    at = {topic: {0: offset, 1: offset} for topic, offset in own.items()}
+    found = fleet(ends, {}, at, acceptable_recovery_lag=1_000, acceptable_from_nothing=49)
+    owner = found.previous.owner
+    assert np.flatnonzero(found.far(owner, to(0))).tolist() == [0] * is_far
+    assert not found.far(owner, owner).any()

@@ -252,6 +252,12 @@ def test_two_batches_in_one_are_refused_and_bytes_behind_one_are_cut() -> None:
     assert cut_batch(data + b"rest") == data
     with pytest.raises(BadBatch, match="more than one"):
         cut_batch(data + data)
+    newer = bytearray(data)
+    newer[16] = 3
+    for rest in (newer, newer[:17]):
+        with pytest.raises(BadBatch, match="message format 3"):
+            cut_batch(data + bytes(rest))
+    assert cut_batch(data + bytes(newer[:16])) == data
 
 
 def test_bytes_behind_the_last_record_are_refused() -> None:

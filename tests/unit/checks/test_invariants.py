@@ -252,6 +252,10 @@ def test_a6_and_a8_are_checked_with_a_planner() -> None:
 
     found = {v.promise for v in check(MEMBERS, PARTITIONS, answer, planner=restless)}
     assert found == {"A6", "A8"}
+    names = [m.member_id for m in MEMBERS]
+    uneven = Told({n: {} for n in names}, {n: {} for n in names})
+    found = {v.promise for v in check(MEMBERS, PARTITIONS, uneven, planner=restless)}  # type: ignore[arg-type]
+    assert {"A6", "A8"} < found
 
 
 def test_the_certificate_finds_a_chain_of_three() -> None:

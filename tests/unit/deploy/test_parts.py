@@ -627,3 +627,13 @@ def test_an_instance_id_goes_before_the_host_of_another_worker() -> None:
     assert stopped_by(question, (first, third)) == {third.name}
     with pytest.raises(NoSuchWorker, match="names 2 workers"):
         stopped_by(question, (first, replace(first, name="x", host="here"), third))
+
+
+def test_a_table_without_records_is_read_as_fast_as_all_kinds_of_recoveries_together() -> None:
+    """Reads from copies and from the log alone have one rate; the base is of the same kind."""
+    known = recoveries(
+        ("a", "standby", 10_000, 20.0), ("b", "replay", 30_000, 20.0), ("b", "replay", 10, 4.0)
+    )
+    assert known.expected_s(["c"], 2_000, warm=True) == pytest.approx(4.0 + 2_000 / 1_000)
+    assert known.expected_s(["b"], 2_000, warm=True) == pytest.approx(4.0 + 2_000 / 1_000)
+    assert known.expected_s(["a"], 2_000, warm=True) == pytest.approx(20.0 + 2_000 / 500)

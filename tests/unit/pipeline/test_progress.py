@@ -28,6 +28,8 @@ def test_the_line_has_the_stage_and_only_the_known_figures() -> None:
     lines.refuse("f", 1, "r")
     now[0] = 66.0
     assert progress.text() == "history 61 s: reading the lines, 12,000 rows in, 1 refused"
+    progress.days_touched = progress.days_merged = progress.days_kept = 0
+    assert progress.text().endswith("1 refused, 0 days touched (0 merged), 0 days kept")
     progress.days_touched, progress.days_merged, progress.days_kept = 3, 2, 1_365
     progress.ui = "http://127.0.0.1:4040"
     assert progress.text().endswith(

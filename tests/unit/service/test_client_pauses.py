@@ -153,11 +153,13 @@ async def test_a_heartbeat_brings_the_time_of_a_late_answer_up_to_date(
     answer: Any, ends_at: float
 ) -> None:
     """The session counts from the heartbeat at 17 s; the registration's answer ended at 15 s."""
-    client = AssignerClient("nowhere:1", "c", clock=lambda: 17.0)
+    now = [17.0]
+    client = AssignerClient("nowhere:1", "c", clock=lambda: now[0])
     asked: list[tuple[str, Any]] = []
 
     async def once(method: str, request: Any, *, timeout: float) -> Any:
         asked.append((method, request.session_id))
+        now[0] = 19.0  # the answer is slow, and tells of the time of the request
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -250,3 +252,30 @@ async def test_a_handoff_that_was_called_off_is_told_anew_when_it_comes_again() 
     while not client._inbox._queue.empty():
         told.append(type(client._inbox._queue.get_nowait()).__name__)
     assert told == ["Warm", "AbortWarm", "Warm"]
+
+
+async def test_a_late_stream_is_not_given_up_during_its_first_heartbeat() -> None:
+    """The first message ends the wait for an answer; only then the heartbeat is sent."""
+    client = AssignerClient("nowhere:1", "c", clock=lambda: 9.0)
+    acts: list[str] = []
+
+    async def lives_until(said: pb.AssignmentUpdate, sent_at: float) -> float:
+        acts.append("heartbeat")
+        return sent_at + 10.0
+
+    async def stream() -> AsyncIterator[pb.AssignmentCommand]:
+        for number in range(2):
+            acts.append(f"message {number}")
+            said = pb.AssignmentUpdate(session_id="s", lives_ms=10_000)
+            yield pb.AssignmentCommand(assignment=said)
+
+    class Patience:
+        def cancel(self) -> None:
+            acts.append("no more wait")
+
+    client._streams.lives_until = lives_until  # type: ignore[method-assign]
+    client._inbox.take = lambda message, *, is_first: acts.append(f"taken {is_first}")  # type: ignore[method-assign]
+    await client._streams._read(stream(), Patience(), 5.0)  # type: ignore[arg-type]
+    assert acts == [
+        "message 0", "no more wait", "heartbeat", "taken True", "message 1", "taken False"
+    ]  # fmt: skip

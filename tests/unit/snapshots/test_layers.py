@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from faust_assigner.snapshots.layers import Base, Layers, Row, _is_large, extend
+from faust_assigner.snapshots.layers import Base, Layers, Row, _differences, _is_large, extend
 from faust_assigner.snapshots.sst import OFFSET_KEY, SstFile, read_items, write_files
 
 FILE_BYTES = 4_000
@@ -215,3 +215,17 @@ def test_files_of_layers_that_were_merged_are_removed(
         assert left == {file.name for file in new_files(layers)}
         base = Base(tuple(tuple(map(earlier, layer)) for layer in layers), keys)
     assert len(layers) == (2 if share == 1 else 1)
+
+
+@pytest.mark.parametrize("last", [b"a", b"z"])
+def test_the_differences_lead_from_either_state_to_the_other(last: bytes) -> None:
+    """Each state has keys before, between and after the other's."""
+    one = {b"b": b"1", b"d": b"2", b"e": b"3", b"g": b"4", last: b"5"}
+    other = {b"c": b"6", b"d": b"2", b"e": b"7", b"f": b"8"}
+    for before, after in ((one, other), (other, one), (one, {}), ({}, one)):
+        found = list(_differences(sorted(before.items()), sorted(after.items())))
+        assert found == [
+            (key, after.get(key))
+            for key in sorted({*before, *after})
+            if before.get(key) != after.get(key)
+        ]

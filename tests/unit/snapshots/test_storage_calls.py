@@ -315,3 +315,15 @@ def test_a_lease_is_written_with_its_end_and_removed(
         monkeypatch.setattr(storage, "delete", away)
     assert f"The lease {lease._path} ends by itself: away" in caplog.text
     assert lease_module.LEASE_S == 10 * lease_module.RENEW_S
+
+
+def test_two_writers_of_one_path_have_drafts_of_their_own(tmp_path: Path) -> None:
+    """The file is the last writer's, whole, and no draft is left."""
+    storage = LocalStorage(tmp_path)
+    with storage._replacing("a/b") as first:
+        first.write(b"a long first text")
+        with storage._replacing("a/b") as second:
+            second.write(b"short")
+        assert storage.read("a/b") == b"short"
+    assert storage.read("a/b") == b"a long first text"
+    assert [entry.name for entry in storage.list("a")] == ["b"]

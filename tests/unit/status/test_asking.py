@@ -170,10 +170,17 @@ async def test_ledgers_are_asked_page_by_page_and_what_is_missing_is_said() -> N
         told = LedgerPage(app="shop", lines=(page[0].encode(),), cursor=page[1])
         return web.Response(body=encode_ledger(told))
 
-    async with serving(paged, answering(b"", 404), answering(b"nonsense")) as urls:
-        good, old, bad = urls
+    async def ending(request: web.Request) -> web.StreamResponse:
+        if request.query.get("before"):
+            return web.Response(status=500)
+        return web.Response(body=encode_ledger(LedgerPage(app="shop", lines=(b"9",), cursor="c:8")))
+
+    async with serving(paged, answering(b"", 404), answering(b"nonsense"), ending) as urls:
+        good, old, bad, short = urls
         found = await asking.ask_ledgers(urls, deadline_s=30, most_pages=9)
         assert found[good] == ([b"3", b"2", b"1"], "")
+        assert found[short][0] == [b"9"]
+        assert "500" in found[short][1]
         assert "404" in found[old][1]
         assert "not JSON" in found[bad][1]
         assert asked == ["", "c:2", "c:1"]

@@ -671,6 +671,10 @@ async def test_what_is_published_on_commit_is_of_the_closed_transaction_alone(
     assert made.producer.acts == [("send", "out", b"attached", 3, ID)]
     await send(made, b"alone")
     assert made.producer.acts[1:] == ["loose"]
+    with pytest.raises(ValueError, match="of the block"), made.within(ORDERS):
+        raise ValueError("of the block")
+    await send(made, b"after an error")
+    assert made.producer.acts[2:] == ["loose"]
 
 
 @pytest.mark.parametrize("fenced", [True, False])

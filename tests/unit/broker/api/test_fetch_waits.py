@@ -266,3 +266,26 @@ def test_partitions_that_are_read_from_disk_together_keep_their_own_records(
         return found
 
     assert len(in_hall(story)) == 2
+
+
+def test_a_batch_that_is_gone_from_the_disk_concerns_its_partition_alone() -> None:
+    """The store answers, but without a batch of the first partition."""
+
+    async def story(hall: Hall) -> tuple[list[tuple[int, bool]], int]:
+        await two_records(hall)
+        for number in range(2):
+            off_memory(hall, number)
+        get_many, asked = hall.node.store.get_many, []
+
+        def lacking(keys: Any) -> list[bytes | None]:
+            asked.append(len(keys := list(keys)))
+            return get_many(keys) if len(asked) > 1 else [None] * len(keys)
+
+        hall.node.store.get_many = lacking  # type: ignore[method-assign]
+        parts = await fetched(hall, 2)
+        return (
+            [(int(part.error_code), bool(part.records)) for part in parts],
+            hall.node.counters["reads_failed"],
+        )
+
+    assert in_hall(story) == ([(56, False), (0, True)], 1)

@@ -248,10 +248,11 @@ def test_a_history_of_an_earlier_version_is_left_alone(history: History) -> None
     assert [path.name for path in history.out.iterdir()] == ["report.json"]
 
 
-def test_a_damaged_manifest_is_an_error_that_names_it(history: History) -> None:
+@pytest.mark.parametrize("text", ['{"format": 1}', "[1]", "7", "{", '{"format": 1, "extra": 2}'])
+def test_a_damaged_manifest_is_an_error_that_names_it(history: History, text: str) -> None:
     """The run overwrites no file."""
     history.run(*at(DAY, 1))
-    (history.out / "manifest.json").write_text('{"format": 1}')
+    (history.out / "manifest.json").write_text(text)
     with pytest.raises(ConfigError, match=r"manifest\.json is damaged"):
         history.run(*at(DAY, 2))
 
