@@ -88,7 +88,7 @@ def solved(t: Transport, start: str) -> Ints:
 def test_both_starts_of_the_flow_end_at_the_same_value() -> None:
     """The value does not depend on the initial potentials; the value includes warm tasks."""
     rng = np.random.default_rng(7)
-    for _ in range(examples(150)):
+    for _ in range(examples(150, 12)):
         t = transport(rng, int(rng.integers(1, 12)), int(rng.integers(2, 20)), 30)
         warm, fluid = solved(t, "warm"), solved(t, "fluid")
         assert value(t, warm) == value(t, fluid)

@@ -10,9 +10,10 @@ from faust_assigner import plan
 from faust_assigner.checks.invariants import check
 from faust_assigner.views.placed import RULES
 from tests.property.world import CHANGELOGS, EVENTS, World
+from tests.support.examples import examples
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(examples(6, 2)))
 def test_every_placement_can_be_explained_and_counted(seed: int) -> None:
     """Each explanation names the owner, its rule, and only subscribers as alternatives."""
     rng, world = Random(seed), World()
@@ -42,7 +43,7 @@ def test_every_placement_can_be_explained_and_counted(seed: int) -> None:
         world.rebalance(thorough=False)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(examples(6, 2)))
 def test_weighted_plans_keep_all_promises_but_the_counted_ones(seed: int) -> None:
     """A1-A3 hold under any weights; the order of members and weights has no effect."""
     rng, world = Random(seed), World()

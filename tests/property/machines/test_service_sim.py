@@ -17,7 +17,7 @@ from tests.property.service_sim.acts import draw
 from tests.property.service_sim.run import play
 from tests.support.examples import examples
 
-SEEDS = examples(150, 45)
+SEEDS = examples(150, 12)
 
 
 def test_random_lives_keep_every_promise() -> None:

@@ -27,7 +27,7 @@ def happen(group: Group, what: str, name: str) -> None:
         group.give_up(name)
 
 
-@settings(max_examples=examples(600), deadline=None)
+@settings(max_examples=examples(600, 40), deadline=None)
 @given(ROUNDS, st.integers(0, 2))
 def test_no_task_is_given_while_another_processes_it(
     rounds: list[tuple[list[tuple[str, str]], set[str]]], replicas: int
@@ -85,7 +85,7 @@ def test_joins_take_two_rounds(members: int, joiners: int, replicas: int) -> Non
     assert {name: worker.processed for name, worker in group.workers.items()} == target
 
 
-@settings(max_examples=examples(1000, 100), deadline=None)
+@settings(max_examples=examples(1000, 40), deadline=None)
 @given(st.lists(st.tuples(EVENTS, st.booleans()), min_size=1, max_size=5), st.integers(1, 2), NAMES)
 def test_no_group_rests_off_target(
     rounds: list[tuple[list[tuple[str, str]], bool]], replicas: int, first: str

@@ -16,6 +16,7 @@ from faust_assigner.model import NOBODY
 from tests.property.instances import carried
 from tests.property.test_promotions import LOGS, restarted
 from tests.property.warm.test_homing import most, score
+from tests.support.examples import examples
 
 TOPICS = ("clicks", "orders", "orders-log", "users", "users-log")
 SIZES = (3, 4, 5, 8, 13, 30, 70, 200)
@@ -87,7 +88,7 @@ def owners(made: Plan) -> dict[tuple[str, int], str]:
 def test_all_find_their_tasks_again(members: int, replicas: int) -> None:
     """With equal counts all owners are as before, provided the early members kept their tasks."""
     partitions, told = counts(members), 0
-    for seed in range(8 if members < 30 else 1):
+    for seed in range(examples(8, 5) if members < 30 else 1):
         rng = Random(f"{members} {replicas} {seed}")
         back, before = stopped(members, partitions, replicas, rng)
         was = owners(before)
@@ -106,7 +107,7 @@ def test_all_find_their_tasks_again(members: int, replicas: int) -> None:
 def test_late_starters_are_met_as_the_oracle_would(members: int, extra: int) -> None:
     """In three waves, as many tasks stay, land warm and return as any distribution permits."""
     partitions = counts(members, extra)
-    for seed in range(4 if members < 30 else 1):
+    for seed in range(examples(4, 1) if members < 30 else 1):
         rng = Random(f"{members} {extra} {seed}")
         back, _ = stopped(members, partitions, 1, rng)
         for living, made in in_waves(back, partitions, 1, rng, min(3, members)):
