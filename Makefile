@@ -35,7 +35,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q --dist loadgroup --no-loadsc
 parts: $(VENV)/.dev
 	@$(RUN) -m tests.support.parts
 
-test: parts                     ## what people wait for: all rooms, one of each live story; Kafka and Spark where Java is
+test: parts                     ## what people wait for: all rooms and the short live stories; Kafka and Spark where Java is
 	@$(PYTEST) -n $(WORKERS) -m 'not slow'
 
 test-all: parts                 ## all tests: every story on both brokers, all generated examples

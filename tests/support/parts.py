@@ -73,8 +73,10 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def _group(item: pytest.Item, part: str) -> str:
-    """Return the test's group. Kafka's tests are grouped by file, because they take the most time."""
-    return f"kafka {item.path.name}" if part == "kafka" else part
+    """Return the test's group: Kafka's short tests share a server, long ones take turns by file."""
+    if part == "kafka" and item.get_closest_marker("slow"):
+        return f"kafka {item.path.name}"
+    return part
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

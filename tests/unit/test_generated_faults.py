@@ -245,6 +245,7 @@ def test_no_fault_outside_functions() -> None:
     assert {one.function for one in mutations(IT, source)} == {"A.b"}
 
 
+@pytest.mark.slow
 def test_every_fault_of_the_package_can_be_compiled() -> None:
     """A fault with a syntax error would be killed by every test; the case compiles one room."""
     for file in files_of(ROOT, "app/rebalance"):

@@ -98,6 +98,7 @@ def test_demo_with_exactly_once_processes_each_order_once_on_a_given_broker(tmp_
     assert re.search(r"orders repeated\D+0\D", said), said
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.timeout(120)
 def test_a_demo_that_is_told_to_stop_leaves_nothing_running() -> None:
@@ -117,6 +118,7 @@ def test_a_demo_that_is_told_to_stop_leaves_nothing_running() -> None:
     assert not [pid for pid in started if Path(f"/proc/{pid}").exists()]
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.timeout(400)
 @pytest.mark.xdist_group("one demo")
@@ -169,6 +171,7 @@ def typed(command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.timeout(400)
 @pytest.mark.xdist_group("one demo")
@@ -217,6 +220,7 @@ def page(ended: Ended, tmp_path: Path) -> Iterator[str]:
         process.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.timeout(400)
 @pytest.mark.xdist_group("one demo")
@@ -230,6 +234,7 @@ def test_the_page_of_an_ended_demo_has_its_last_state_and_its_rounds(page: str) 
     assert "was not back within its session timeout" in shown or "members left" in shown
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.timeout(400)
 @pytest.mark.xdist_group("one demo")

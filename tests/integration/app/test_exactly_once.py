@@ -192,6 +192,7 @@ def test_each_number_is_passed_on_once_through_a_death_and_a_departure(
         group.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.timeout(120)
 def test_a_broker_that_refuses_transactions_is_named_before_any_record_is_processed(

@@ -54,6 +54,7 @@ def at_rest(fleet: Measured) -> None:
     wait_until(is_at_rest, seconds=90)
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.timeout(150)
 def test_a_real_worker_shows_its_figures_on_faust_s_page(fleet: Measured) -> None:

@@ -188,6 +188,7 @@ def test_promtool_accepts_the_alert_rules() -> None:
     assert f"SUCCESS: {RULES.read_text().count('alert:')} rules found" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.timeout(400)
 def test_each_alert_waits_for_its_time_and_no_longer(tmp_path: Path) -> None:

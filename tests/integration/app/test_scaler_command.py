@@ -25,7 +25,7 @@ from tests.support.waiting import wait_until
 from tests.support.workers.load import Load
 from tests.support.workers.with_web import Measured
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
 PARTITIONS = 6
 
 

@@ -102,6 +102,7 @@ def by_url(found: Any, fleet: Measured, name: str) -> Any:
     return row
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.timeout(280)
 def test_a_group_is_shown_from_the_group_and_from_its_workers(fleet: Measured) -> None:

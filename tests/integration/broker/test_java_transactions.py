@@ -14,6 +14,7 @@ from faust_assigner.testing.kafka import kafka_jars
 RECORDS = 300
 
 
+@pytest.mark.slow
 @pytest.mark.kafka
 def test_javas_producer_raises_its_epoch_with_each_transaction() -> None:
     """Each transaction of 50 ms has its own epoch; all records are committed."""

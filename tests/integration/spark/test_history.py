@@ -268,6 +268,7 @@ def test_more_refused_lines_than_are_taken_fail(
     assert command(*asked, "75%").exit_code == 0
 
 
+@pytest.mark.slow
 def test_line_numbers_are_right_in_a_file_read_in_many_chunks(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -286,6 +287,7 @@ def test_line_numbers_are_right_in_a_file_read_in_many_chunks(
     assert len(rows) == len(ledger.refused)
 
 
+@pytest.mark.slow
 def test_missing_path_is_an_error_that_names_it(spark: SparkSession, tmp_path: Path) -> None:
     """This holds beside existing ledgers and for a glob without a match, too."""
     (tmp_path / "there.jsonl").touch()
@@ -298,6 +300,7 @@ def test_missing_path_is_an_error_that_names_it(spark: SparkSession, tmp_path: P
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_history_without_spark_says_the_same(
     made: tuple[Path, Report],
     ledger: Ledger,
@@ -316,6 +319,7 @@ def test_history_without_spark_says_the_same(
     assert here.tables == made[1].tables
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_spark", [True, False], ids=["spark", "here"])
 @pytest.mark.usefixtures("no_pictures")
 def test_times_on_the_page_are_utc_wherever_the_driver_is(

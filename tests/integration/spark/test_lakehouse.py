@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.history.job import HistoryOptions, run
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.mark.parametrize(

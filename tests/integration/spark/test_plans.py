@@ -23,7 +23,7 @@ from faust_assigner.pipeline.snapshots.run import PART_SCHEMA, RECORD, compact_r
 from faust_assigner.pipeline.snapshots.spans import Job, Span
 from faust_assigner.pipeline.weights.transforms import rates
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "spark.md"
 _PYTHON = re.compile(

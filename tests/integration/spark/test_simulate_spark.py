@@ -20,7 +20,7 @@ from faust_assigner.pipeline.simulate.job import Request, simulate_here, simulat
 from faust_assigner.pipeline.simulate.recorded import facts_of, week
 from faust_assigner.pipeline.simulate.run import Run, play_on_spark
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def in_order(folder: Path) -> list[dict[str, Any]]:

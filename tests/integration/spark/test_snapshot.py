@@ -35,7 +35,7 @@ from faust_assigner.snapshots.storage import open_storage
 from faust_assigner.snapshots.upkeep import verify
 from faust_assigner.testing.kafka import KafkaServer
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
 PARTITIONS = 4
 EMPTY = 3  # a partition without records

@@ -29,7 +29,7 @@ from tests.support.status import AT, MadeGroup
 from tests.unit.app.ledger.test_files import sample
 from tests.unit.app.ledger.test_pages import line as recovery_line
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
 LINES = [*random_rows("g", 9, decisions=4), *bad_lines(), Line(b"")]
 

@@ -17,7 +17,7 @@ from faust_assigner.pipeline.weights.rates import rates_of, weigh
 from faust_assigner.pipeline.weights.transforms import collect_rates
 from faust_assigner.weights.document import WeightRow
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 NOON = dt.datetime(2026, 11, 21, 12, 0, 0, 123_000, tzinfo=dt.UTC)
 

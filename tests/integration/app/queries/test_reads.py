@@ -49,6 +49,7 @@ def readers(
             group.stop()
 
 
+@pytest.mark.slow
 def test_reads_go_on_from_copies_when_a_worker_is_killed_and_are_its_heirs_then(
     tmp_path: Path,
 ) -> None:

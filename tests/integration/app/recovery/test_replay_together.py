@@ -107,6 +107,7 @@ def test_only_what_is_committed_is_replayed(kafka: Any, tmp_path: Path) -> None:
         assert again[tp].start_offset == committed
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_each_partition_is_told_of_at_its_end_and_in_order(
     bootstrap: str, changelog: str, tmp_path: Path

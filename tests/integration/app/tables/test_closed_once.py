@@ -13,6 +13,7 @@ from faust_assigner.testing.kafka import KafkaServer
 from tests.soak.closings import FIRST_S, KEYS, PARTITIONS, Group, story
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.timeout(120)
 def test_windows_that_a_worker_leaves_are_closed_by_the_next_one(tmp_path: Path) -> None:

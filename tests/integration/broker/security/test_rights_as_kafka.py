@@ -106,6 +106,7 @@ def answers(anonymous: str, with_log_in: str) -> dict[str, list[tuple[str, str]]
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.kafka
 def test_each_user_gets_the_verdicts_of_kafkas_authorizer() -> None:
     """All APIs, 20 users: literal, prefixed and wildcard rules, denials, hosts, implied rights."""

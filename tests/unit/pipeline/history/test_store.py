@@ -53,6 +53,7 @@ def test_days_that_were_pruned_from_the_ledger_stay(history: History) -> None:
     assert [row["decisions"] for row in history.daily("movement")] == [2, 1]
 
 
+@pytest.mark.slow
 def test_a_year_of_which_the_ledger_holds_a_month_at_a_time_loses_nothing(tmp_path: Path) -> None:
     """The result equals the history of a ledger with the whole year."""
     days = [f"2026-{month:02}-{day:02}" for month in range(1, 13) for day in (1, 25)]
@@ -136,6 +137,7 @@ class Killed(BaseException):
     """The process has been killed."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_run_killed_at_any_write_leaves_the_store_of_the_run_before_or_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: bool
