@@ -55,6 +55,7 @@ def test_a_group_of_300_with_three_tables_fits_into_kafkas_record() -> None:
     assert found["sync"] / 301 > 1_000, "the directory was left out"
 
 
+@pytest.mark.slow
 def test_join_metadata_is_twenty_times_smaller_than_stocks() -> None:
     """Measured at 100 members; the factor grows to 122 at 300 x 3,000 and 407 at 1,000 x 10,000."""
     case = Case(100, 1_000)

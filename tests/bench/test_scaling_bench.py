@@ -7,6 +7,7 @@ import pytest
 from benchmarks.scaling.__main__ import RIVALS, main
 
 
+@pytest.mark.slow
 def test_each_arm_has_its_row(capsys: pytest.CaptureFixture[str]) -> None:
     """Half an hour, one seed: a row for the seed, a row for the medians, a comparison per rival."""
     main(["--seeds", "1", "--hours", "0.5", "--why"])

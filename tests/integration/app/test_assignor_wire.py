@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis.strategies import integers
 
@@ -82,6 +83,7 @@ def test_fresh_assignment(partitions: int, replicas: int, members: int) -> None:
     assert spread(group, owners) <= 1
 
 
+@pytest.mark.slow
 @slow
 @given(partition_counts, replica_counts, member_counts, changes)
 def test_add_new_members(partitions: int, replicas: int, members: int, added: int) -> None:
@@ -96,6 +98,7 @@ def test_add_new_members(partitions: int, replicas: int, members: int, added: in
     assert spread(group, after) <= 1
 
 
+@pytest.mark.slow
 @slow
 @given(partition_counts, replica_counts, member_counts, changes)
 def test_remove_members(partitions: int, replicas: int, members: int, removed: int) -> None:

@@ -167,6 +167,7 @@ class Group:
             process.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_each_number_is_passed_on_once_through_a_death_and_a_departure(
     bootstrap: str, tmp_path: Path

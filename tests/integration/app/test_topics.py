@@ -33,6 +33,7 @@ class Uneven(Load):
         await create_topics(self.bootstrap, {f"{app_id}-{name}": self.partitions})
 
 
+@pytest.mark.slow
 def test_a_mismatch_of_partitions_ends_every_worker(tmp_path: Path) -> None:
     """Under stock only the worker that first writes to the table ends; the others stay."""
     with broker_process() as broker:

@@ -157,6 +157,7 @@ def test_over_the_wire_the_heaviest_member_is_a_fifth_lighter_at_no_more_moves(
     assert moves <= MOVES, found
 
 
+@pytest.mark.slow
 def test_new_weights_alone_move_nothing_while_the_group_is_even_enough(tmp_path: Path) -> None:
     """Every weight changes by up to 5%, and every member reads it before the rebalance."""
     path, draw = tmp_path / "w.json", random.Random(5)

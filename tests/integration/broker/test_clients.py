@@ -72,6 +72,7 @@ class Member:
         await die(self.consumer)
 
 
+@pytest.mark.slow
 async def test_an_aiokafka_group_follows_joins_leaves_and_deaths() -> None:
     """After each change every partition has one owner, and every record is read."""
     async with EmbeddedBroker() as broker:

@@ -23,6 +23,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(whole, capture_output=True, text=True, timeout=30)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_says_where_it_listens_and_stops_cleanly(tmp_path: Path, number: int) -> None:
     """Port 0 picks a free port; SIGTERM and SIGINT exit with 0, even during a long poll."""

@@ -53,6 +53,7 @@ def refusal(folder: Path) -> str:
     return str(refused.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [flip, cut, os.unlink])
 def test_damage_in_the_middle_of_the_write_ahead_log_is_refused_and_the_loss_is_named(
     tmp_path: Path, damage: Callable[[Path], None]
@@ -65,6 +66,7 @@ def test_damage_in_the_middle_of_the_write_ahead_log_is_refused_and_the_loss_is_
     assert "acknowledged writes are missing" in said
 
 
+@pytest.mark.slow
 def test_a_damaged_log_is_started_on_request_and_gives_no_offset_twice(tmp_path: Path) -> None:
     """log.recovery.accept.loss: the rest is served; new records follow the acknowledged ones."""
     killed_broker(tmp_path)

@@ -203,6 +203,7 @@ LONG: dict[str, Callable[[RawClient], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", LONG)
 def test_a_short_request_is_answered_while_a_long_one_is_worked_on(
     broker: EmbeddedBroker, attack: str
@@ -220,6 +221,7 @@ def test_a_short_request_is_answered_while_a_long_one_is_worked_on(
         assert between >= 3, "the heartbeats waited until the long request was done"
 
 
+@pytest.mark.slow
 def test_many_unknown_tagged_fields_cost_one_pass(broker: EmbeddedBroker) -> None:
     """40,000 topics, each with an unknown field: all are cut out in one pass."""
     frame = bytearray(request_frame(METADATA, 12, 1, {"topics": names(40_000, 6)}))

@@ -252,6 +252,7 @@ def trimmed_store(folder: Path) -> None:
         broker.call(fill)
 
 
+@pytest.mark.slow
 def test_a_trimmed_log_starts_and_is_stopped_by_a_signal_in_the_middle_of_it(
     tmp_path: Path,
 ) -> None:

@@ -94,6 +94,7 @@ async def fleet(bootstrap: str, **topics: int) -> AsyncIterator[Fleet]:
         await asyncio.gather(*(consumer.stop() for consumer in made.consumers.values()))
 
 
+@pytest.mark.slow
 async def test_sticky_keeps_what_it_can_over_a_join_and_a_death(bootstrap: str) -> None:
     """Two consumers keep their surplus-free shares; a dead consumer's share is split up."""
     async with fleet(bootstrap, orders=12) as group:

@@ -183,6 +183,7 @@ async def described_pair(bootstrap: str, group: str, topic: str) -> Any:
             await one.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_the_owner_of_a_partition_is_its_active_and_no_standby(bootstrap: str, topic: str) -> None:
     """Both members report every partition; the first id owns 0 and 1, the other one 2 and 3."""
@@ -196,6 +197,7 @@ def test_the_owner_of_a_partition_is_its_active_and_no_standby(bootstrap: str, t
     assert "standby" in shown
 
 
+@pytest.mark.slow
 def test_a_group_without_members_keeps_its_offsets(
     bootstrap: str, topic: str, consumer: Callable[[str, str], Consumer]
 ) -> None:

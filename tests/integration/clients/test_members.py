@@ -138,6 +138,7 @@ class Crowd:
         await member.stop()
 
 
+@pytest.mark.slow
 async def test_members_meet_and_a_lost_leader_is_replaced(bootstrap: str) -> None:
     """Each member learns of all; when a leader's session expires, another member leads."""
     async with Crowd(bootstrap) as crowd:

@@ -138,6 +138,7 @@ def watching(bootstrap: str, group: str, *more: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 async def test_watching_into_a_pipe_prints_a_line_of_json_for_each_look(
     embedded_broker: EmbeddedBroker,
@@ -159,6 +160,7 @@ async def test_watching_into_a_pipe_prints_a_line_of_json_for_each_look(
     assert code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 async def test_watching_on_a_terminal_draws_the_report_anew(
     embedded_broker: EmbeddedBroker,

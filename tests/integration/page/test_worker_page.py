@@ -62,6 +62,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Paged]:
             load.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(280)
 def test_each_worker_shows_the_whole_group(fleet: Paged) -> None:
     """Any worker answers, at the address with and without a slash."""
@@ -75,6 +76,7 @@ def test_each_worker_shows_the_whole_group(fleet: Paged) -> None:
         assert f"{fleet.app_id}-orders" in fleet.page(name)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(280)
 def test_the_page_answers_while_the_workers_loop_is_held_up(fleet: Paged) -> None:
     """Pages answer on the worker's own port; the worker's other routes wait and lose no request."""

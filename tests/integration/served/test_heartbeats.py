@@ -45,6 +45,7 @@ def metric(where: str, name: str) -> float:
     return sum(float(line.split()[1]) for line in page.splitlines() if line.startswith(name))
 
 
+@pytest.mark.slow
 async def test_calls_that_are_balanced_one_by_one_lose_no_session(
     tmp_path: Path, etcd: EtcdServer
 ) -> None:

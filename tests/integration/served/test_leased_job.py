@@ -38,6 +38,7 @@ def jobs(target: str, folder: Path, *names: str) -> Iterator[dict[str, subproces
             process.wait()
 
 
+@pytest.mark.slow
 async def test_a_job_is_done_by_one_process_through_a_freeze_and_a_stop(tmp_path: Path) -> None:
     """After SIGSTOP the other process takes over, and after SIGTERM the owner hands over first."""
     with (

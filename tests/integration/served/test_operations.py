@@ -58,6 +58,7 @@ async def test_a_probe_needs_neither_tls_nor_a_certificate(tmp_path: Path) -> No
         await calls_ended()
 
 
+@pytest.mark.slow
 async def test_an_old_connection_is_closed_and_its_consumer_keeps_everything(
     tmp_path: Path,
 ) -> None:
@@ -73,6 +74,7 @@ async def test_an_old_connection_is_closed_and_its_consumer_keeps_everything(
             assert not [told for told in one.told if isinstance(told, Lost)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("level", "tells"), [("info", True), ("warning", False)])
 async def test_the_log_has_the_moves_unless_only_worse_is_asked_for(
     tmp_path: Path, level: str, tells: bool

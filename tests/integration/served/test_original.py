@@ -61,6 +61,7 @@ async def test_two_at_once_split_evenly_without_handoffs(start: Any) -> None:
         assert [one.warmed for one in members] == [[], []]
 
 
+@pytest.mark.slow
 async def test_scale_up_triggers_handoffs_and_their_full_lifecycle(start: Any) -> None:
     """Each moving partition is warmed, assigned and released once."""
     target = start("--topic", "orders=9")

@@ -75,6 +75,7 @@ async def test_a_download_that_takes_long_stays_warming(service: Instance) -> No
             assert (len(first.working), len(second.working)) == (8, 0)
 
 
+@pytest.mark.slow
 async def test_a_warm_up_that_fails_is_said_and_leaves_the_partition(service: Instance) -> None:
     """The hand-off is aborted, so the consumer does not become the owner of an empty store."""
     broken = frozenset(TopicPartition("orders", number) for number in range(8))
@@ -85,6 +86,7 @@ async def test_a_warm_up_that_fails_is_said_and_leaves_the_partition(service: In
             assert (len(first.working), len(second.working)) == (8, 0)
 
 
+@pytest.mark.slow
 async def test_who_leaves_hands_over_first(service: Instance) -> None:
     """WAIT_FOR_DRAIN: all partitions are handed over, then the stream ends."""
     async with consumers(Consumer(service.target, "a"), Consumer(service.target, "b")) as (
@@ -189,6 +191,7 @@ async def test_what_it_serves_can_be_asked_of_it(service: Instance) -> None:
     } <= names
 
 
+@pytest.mark.slow
 async def test_metrics_are_for_prometheus(service: Instance) -> None:
     """The page has the leader, hand-offs by phase and age, rebalances, the store and streams."""
     url = service.wait(r"metrics on (\S+)")

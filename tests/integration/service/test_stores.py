@@ -204,6 +204,7 @@ async def test_a_lease_that_runs_out_takes_its_keys_along(stores: Stores) -> Non
         await store.keep_alive(lease.lease_id)
 
 
+@pytest.mark.slow
 async def test_a_lease_that_is_kept_alive_lives(stores: Stores) -> None:
     """The key outlives the lease's first time to live."""
     store, key = stores.open(), f"{stores.prefix}a"

@@ -52,6 +52,7 @@ def local(embedded_broker: Any) -> App:
     return app
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_worker_restores_snapshot_and_tail_as_stock_faust_replays(
     app: App, tmp_path: Path

@@ -290,6 +290,7 @@ async def test_a_standby_that_catches_up_does_not_stop_the_streams(repaired: boo
         assert (read[worker.changelog(1)] < 1500) == repaired
 
 
+@pytest.mark.slow
 @both
 async def test_no_record_is_processed_before_its_table_is_restored(repaired: bool) -> None:
     """If a full buffer empties during a recovery, stock fetches the paused partition again."""

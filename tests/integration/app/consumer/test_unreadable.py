@@ -174,6 +174,7 @@ async def test_what_a_broker_refuses_is_left_out_of_the_fetches_of_others(
         assert not len(fetcher.refused)
 
 
+@pytest.mark.slow
 async def test_a_broker_that_answers_at_once_with_nothing_is_not_asked_again_at_once() -> None:
     """A broker does not hold a fetch that has a partition error; retries need their own pause."""
     async with group(Plan({"a": {BAD}}), "a") as (broker, (member,)):

@@ -155,6 +155,7 @@ class FourAtATime(PassingOn):
             self.processed.append((event.message.partition, event.message.offset))
 
 
+@pytest.mark.slow
 async def test_a_commit_comes_while_records_flow_that_overlap(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -173,6 +174,7 @@ async def test_a_commit_comes_while_records_flow_that_overlap(
         assert [sorted(offsets) for offsets in worker.sent_to("passed-on")] == worker.covered()
 
 
+@pytest.mark.slow
 async def test_a_commit_follows_as_soon_as_the_records_are_done_that_held_it_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -211,6 +211,7 @@ async def test_a_commit_of_what_went_in_the_round_is_left_out() -> None:
         assert sent == [{0, 1}, {0}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_round", [True, False])
 async def test_only_a_commit_that_is_lost_is_said(
     in_round: bool, caplog: pytest.LogCaptureFixture
@@ -237,6 +238,7 @@ async def test_only_a_commit_that_is_lost_is_said(
         assert caplog.text.count("so the commit is dropped") == (not in_round)
 
 
+@pytest.mark.slow
 async def test_a_refused_commit_of_an_old_generation_loses_no_membership() -> None:
     """In a round and after it, the refusal does not concern the current generation."""
     plan = Plan({"a": {0, 1, 2, 3}})
@@ -269,6 +271,7 @@ async def test_a_refused_commit_of_an_old_generation_loses_no_membership() -> No
         assert member.lost
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [RebalanceInProgressError, UnknownMemberIdError])
 async def test_a_round_that_fails_beside_a_commit_under_way_is_made_again(
     error: type[KafkaError],
@@ -315,6 +318,7 @@ async def test_a_lost_membership_gives_everything_up_and_commits_nothing() -> No
         assert await a.commit(0, 3)
 
 
+@pytest.mark.slow
 async def test_a_membership_that_is_lost_while_the_coordinator_is_looked_for_commits_nothing() -> (
     None
 ):
@@ -361,6 +365,7 @@ async def test_a_coordinator_silent_for_a_session_stops_the_flow() -> None:
         assert await a.commit(0, 3)
 
 
+@pytest.mark.slow
 async def test_kept_partitions_flow_while_a_round_waits_longer_than_a_session() -> None:
     """While a slow owner holds up JoinGroup, the others read on and commit."""
     plan = Plan({"a": {0, 1}, "b": {2, 3}})

@@ -241,6 +241,7 @@ async def test_an_answer_counts_from_when_it_was_asked_for() -> None:
     assert not watch(SimpleNamespace(), fence)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)
 async def test_a_record_whose_change_did_not_arrive_is_not_committed(
     monkeypatch: pytest.MonkeyPatch,

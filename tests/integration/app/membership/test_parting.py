@@ -18,6 +18,7 @@ from tests.support.workers.virtual import Worker, running
 pytestmark = pytest.mark.timeout(120)
 
 
+@pytest.mark.slow
 def test_a_worker_leaves_the_group_before_it_closes_its_tables(tmp_path: Path) -> None:
     """Stock closes its tables first, so the group reassigns its partitions a second later."""
     with troubled(tmp_path, preload=200) as it:

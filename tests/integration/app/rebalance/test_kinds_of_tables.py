@@ -263,6 +263,7 @@ class EagerByAll(ByAll):
         self.declare()
 
 
+@pytest.mark.slow
 async def test_what_is_written_by_all_is_read_back_in_eager_rounds_too() -> None:
     """The file has the rows and the offset up to which they are complete."""
     worker = EagerByAll(partitions=2)

@@ -65,6 +65,7 @@ async def test_the_last_readable_record_is_never_passed_over(
         assert await recovered_rows(worker) == 10
 
 
+@pytest.mark.slow
 async def test_a_record_taken_from_the_queue_and_not_yet_applied_is_not_passed_over() -> None:
     """For one turn of the event loop the queue is empty and the offset is one too low."""
     worker = Worker(repaired=True)

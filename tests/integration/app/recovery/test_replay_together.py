@@ -145,6 +145,7 @@ def test_each_partition_is_told_of_at_its_end_and_in_order(
     assert settings.progress.passed == sum(sizes)
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_schema_of_someones_own_sees_the_whole_record(
     bootstrap: str, changelog: str, tmp_path: Path

@@ -12,6 +12,7 @@ from tests.support.workers.troubled import troubled
 pytestmark = pytest.mark.timeout(180)
 
 
+@pytest.mark.slow
 def test_a_broker_silent_in_a_recovery_leaves_a_worker_that_works(tmp_path: Path) -> None:
     """Stock takes a timeout for a stop: its recovery ends, and the worker stays without work."""
     with troubled(tmp_path, stream_recovery_delay=1.5) as it:

@@ -110,6 +110,7 @@ async def test_what_a_callback_sent_before_it_raised_is_not_committed(store: str
     assert worker.committed() == ["virtual-recent-changelog"] * 2, "the rows of two records"
 
 
+@pytest.mark.slow
 async def test_what_a_callback_sent_before_it_was_cancelled_is_not_committed(
     store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

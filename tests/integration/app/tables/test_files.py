@@ -80,23 +80,16 @@ def twice(damage: Damage) -> tuple[Damage, Damage]:
     return damage, damage
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damages",
     [
         pytest.param(twice(scramble("MANIFEST*")), id="manifest scrambled"),
-        pytest.param(twice(remove("MANIFEST*")), id="manifest gone", marks=pytest.mark.slow),
-        pytest.param(twice(truncate("CURRENT")), id="CURRENT cut", marks=pytest.mark.slow),
-        pytest.param(twice(replace_by_file), id="a file", marks=pytest.mark.slow),
-        pytest.param(
-            (replace_by_file, truncate("CURRENT")),
-            id="a file, then a folder",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            (truncate("CURRENT"), replace_by_file),
-            id="a folder, then a file",
-            marks=pytest.mark.slow,
-        ),
+        pytest.param(twice(remove("MANIFEST*")), id="manifest gone"),
+        pytest.param(twice(truncate("CURRENT")), id="CURRENT cut"),
+        pytest.param(twice(replace_by_file), id="a file"),
+        pytest.param((replace_by_file, truncate("CURRENT")), id="a file, then a folder"),
+        pytest.param((truncate("CURRENT"), replace_by_file), id="a folder, then a file"),
     ],
 )
 def test_a_corrupt_folder_is_set_aside_and_its_changelog_replayed(
@@ -121,6 +114,7 @@ def test_a_corrupt_folder_is_set_aside_and_its_changelog_replayed(
         assert it.log().count("were set aside as") == 2
 
 
+@pytest.mark.slow
 def test_changelog_rows_that_do_not_decode_reach_no_table(tmp_path: Path) -> None:
     """Read in batches they go past Faust's own decoding; an agent would end at each of them."""
     with troubled(tmp_path, preload=500) as it:

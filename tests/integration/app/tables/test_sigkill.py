@@ -215,6 +215,7 @@ def is_killed_amid_its_work(it: Killed, lives: int, numbers: int) -> list[int]:
     return lacked
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_at_least_once_a_file_is_its_changelog_up_to_its_offset(tmp_path: Path) -> None:
     """SIGKILL comes twice while rows are written, deleted and counted in windows.

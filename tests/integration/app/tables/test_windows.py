@@ -352,6 +352,7 @@ def hurry(worker: Windows, speed: float) -> list[float]:
     return steps
 
 
+@pytest.mark.slow
 async def test_where_no_record_is_left_time_goes_on_from_the_newest(store: str) -> None:
     """The time passes as fast as the machine's clock, which is far ahead of these records."""
     async with owner(store) as worker:

@@ -119,6 +119,7 @@ async def test_a_record_whose_partition_is_gone_sends_into_no_transaction() -> N
         assert len(worker.loose) == loose
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize("found_by", ["a commit", "a send"])
 async def test_a_worker_whose_producer_was_fenced_joins_again(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from aiokafka import AIOKafkaConsumer
 
 from tests.integration.broker.conftest import Scene
@@ -82,6 +83,7 @@ def test_a_member_that_was_put_out_comes_back(scene: Scene) -> None:
     until(lambda: len(one.seen) == 12, lambda: f"2 records more: {one.seen}")
 
 
+@pytest.mark.slow
 def test_a_live_group_is_upgraded_and_downgraded(scene: Scene) -> None:
     """Classic members are replaced one by one and back; the group's type follows, offsets stay.
 

@@ -178,6 +178,7 @@ def test_users_survive_a_restart_and_a_file_of_users_is_read(tmp_path: Path) -> 
     assert b"canary" not in stored
 
 
+@pytest.mark.slow
 def test_a_new_certificate_is_used_without_a_restart(
     broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
