@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 
-class Metrics(Protocol):
-    """The counters of the service. Every method may do nothing. Times are in seconds."""
+class Metrics:
+    """The counters of the service; the methods of this class count nothing. Times are in seconds."""
 
     def leading(self, leads: bool) -> None:
         """Record whether this instance leads from now on."""
@@ -38,34 +37,3 @@ class Metrics(Protocol):
 
     def streams(self, count: int) -> None:
         """Record the number of consumers connected to this instance."""
-
-
-class NoMetrics:
-    """Counts nothing."""
-
-    def leading(self, leads: bool) -> None:
-        """Ignore the call."""
-
-    def handoffs(self, ages_s: Mapping[str, Sequence[float]]) -> None:
-        """Ignore the call."""
-
-    def handoff_ended(self, outcome: str, took_s: float) -> None:
-        """Ignore the call."""
-
-    def stuck(self, count: int) -> None:
-        """Ignore the call."""
-
-    def rebalanced(self, moves: int, took_s: float) -> None:
-        """Ignore the call."""
-
-    def store_call(self, operation: str, took_s: float, error: str | None) -> None:
-        """Ignore the call."""
-
-    def stream_resynced(self, consumer_name: str) -> None:
-        """Ignore the call."""
-
-    def holdings_repaired(self) -> None:
-        """Ignore the call."""
-
-    def streams(self, count: int) -> None:
-        """Ignore the call."""

@@ -22,7 +22,7 @@ from faust_assigner.service.leading.catalogue import Catalogue, CountPartitions
 from faust_assigner.service.leading.election import Election, Leadership
 from faust_assigner.service.leading.overview import Overview
 from faust_assigner.service.leading.rebalancer import Rebalancer
-from faust_assigner.service.metrics import Metrics, NoMetrics
+from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.mirror import Mirror
 from faust_assigner.service.records import (
     Action,
@@ -43,8 +43,6 @@ from faust_assigner.service.view import Change, View
 from faust_assigner.settings.service import ServiceSettings
 
 logger = logging.getLogger(__name__)
-
-__all__ = ["AssignerNode", "CountPartitions", "Metrics", "NoMetrics"]
 
 
 class AssignerNode:
@@ -73,7 +71,7 @@ class AssignerNode:
         self.keys = Keys(settings.prefix)
         self._store = store
         self._clock = clock = clock or SystemClock()
-        self._metrics = metrics = metrics or NoMetrics()
+        self._metrics = metrics = metrics or Metrics()
         self._mirror = Mirror(store, self.keys, clock, reconcile_s=settings.reconcile_s)
         self._catalogue = Catalogue(
             store, self.keys, settings, clock, self._mirror, topics or {}, count_partitions

@@ -15,7 +15,7 @@ from faust_assigner.service.commands import Assignment, Pulse
 from faust_assigner.service.digest import Held, held
 from faust_assigner.service.errors import Replaced, StoreUnavailable, WrongCaller
 from faust_assigner.service.handoff import Phase, TopicPartition
-from faust_assigner.service.metrics import NoMetrics
+from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.records import HEARTBEATS, Consumer, Ended
 from faust_assigner.service.serving.holdings import Holdings
@@ -34,7 +34,7 @@ TIMES: dict[str, Any] = {
 LASTS_S = 10.0
 
 
-class Counting(NoMetrics):
+class Counting(Metrics):
     """Counts the repairs."""
 
     def __init__(self) -> None:

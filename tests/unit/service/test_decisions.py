@@ -27,7 +27,7 @@ from faust_assigner.service.leading.rebalancer import Rebalancer
 from faust_assigner.service.leading.record import Record
 from faust_assigner.service.leading.targets import Targets, choose
 from faust_assigner.service.leases import HeldLease
-from faust_assigner.service.metrics import NoMetrics
+from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.records import HEARTBEATS, Consumer, Ended, Status, TopicConfig
 from faust_assigner.service.server.convert import messages_of
@@ -142,7 +142,7 @@ def test_the_end_of_a_hand_off_asks_for_a_plan_if_partitions_wait_for_its_place(
     async def story() -> None:
         view = view_of(Consumer(name="old"), topics={"t": 1}, handoffs=[HANDOFF])
         mirror: Any = SimpleNamespace(view=view)
-        rebalancer = Rebalancer(mirror, SETTINGS, LoopClock(), NoMetrics())
+        rebalancer = Rebalancer(mirror, SETTINGS, LoopClock(), Metrics())
         rebalancer._plan_at, rebalancer._waiting = float("inf"), waiting
         rebalancer.heard([Change("handoffs", AT, view.handoffs[AT], None)])
         assert (rebalancer._plan_at < float("inf")) is is_due

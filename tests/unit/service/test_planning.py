@@ -15,7 +15,7 @@ from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.leading import rebalancer
 from faust_assigner.service.leading.record import NEUTRAL
 from faust_assigner.service.leading.targets import Targets, choose
-from faust_assigner.service.metrics import NoMetrics
+from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.records import Consumer, TopicConfig
 from faust_assigner.service.store.base import Event, KeyValue, Listing, TxnResult
@@ -232,7 +232,7 @@ def test_listings_that_take_long_are_made_less_often_and_the_instance_stays_well
     virtually(story)
 
 
-class _Deposing(NoMetrics):
+class _Deposing(Metrics):
     """Ends the leader's term between its first plan and the write of this plan."""
 
     node: AssignerNode | None = None

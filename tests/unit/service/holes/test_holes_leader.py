@@ -23,7 +23,7 @@ from faust_assigner.service.leading.bundles import Bundle, chunks
 from faust_assigner.service.leading.election import Leadership
 from faust_assigner.service.leading.rebalancer import Rebalancer
 from faust_assigner.service.leading.targets import choose
-from faust_assigner.service.metrics import NoMetrics
+from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.mirror import Mirror
 from faust_assigner.service.records import Assigned, Consumer, TopicConfig
 from faust_assigner.service.store.base import (
@@ -295,7 +295,7 @@ def test_6_a_step_of_the_wall_clock_changes_no_age_of_a_handoff(ahead_s: float) 
         mirror = Mirror(kept, ALL, clock, reconcile_s=5.0)
         told: list[float] = []
 
-        class Told(NoMetrics):
+        class Told(Metrics):
             def handoffs(self, ages_s: Mapping[str, Sequence[float]]) -> None:
                 told.extend(ages_s["Warming"])
 
