@@ -85,7 +85,7 @@ class Stage:
             observe=lambda name, took_s, error: self.observed.append((name, error)),
         )
         self.number = 0
-        connections: Any = self.store._connections
+        connections: Any = self.store._calls._connections
         connections.of = self._of
 
     def _of(self, number: int) -> Any:

@@ -120,10 +120,10 @@ async def test_a_watch_outlives_the_exchange_of_its_certificate(
         await store.get("/g/a")
         second = await next_batch()
         assert (first.revision, second.revision, etcd.seen) == (1, 2, ["one", "two"])
-        (closing,) = store._connections._retired.values()
+        (closing,) = store._calls._connections._retired.values()
         await watch.aclose()  # type: ignore[attr-defined]
         await asyncio.wait_for(closing, PATIENCE_S)
-        assert not store._connections._retired
+        assert not store._calls._connections._retired
 
 
 def test_a_file_without_certificates_is_refused_by_its_flag(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ async def test_an_outage_opens_no_connection_after_the_other() -> None:
     for _ in range(12):
         with pytest.raises(StoreUnavailable):
             await store.get("/a")
-    assert len(store._connections._open) == 3
+    assert len(store._calls._connections._open) == 3
     await store.close()
 
 
@@ -61,7 +61,7 @@ async def test_calls_that_fail_together_turn_to_one_next_endpoint() -> None:
     """Simultaneous failures must not skip the next endpoint."""
     store = EtcdStore(EtcdAccess(endpoints=tuple(closed_ports(3)), deadline_s=2.0))
     await asyncio.gather(*(store.get("/a") for _ in range(5)), return_exceptions=True)
-    assert store._number == 1
+    assert store._calls._number == 1
     await store.close()
 
 
@@ -78,19 +78,19 @@ async def test_calls_that_fail_together_turn_to_one_next_endpoint() -> None:
 async def test_a_refusal_is_an_error_and_no_outage(code: grpc.StatusCode, details: str) -> None:
     """A new token is requested; the next endpoint would refuse too, so it is not tried."""
     store = EtcdStore(EtcdAccess(endpoints=tuple(closed_ports(2))))
-    store._token = "old"
+    store._calls._token = "old"
     refusal = grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details)
-    error = store._failed(refusal, 0)
+    error = store._calls._failed(refusal, 0)
     assert type(error) is StoreError
-    assert str(error) == f"etcd at {store._access.address(0)} refuses: {details}"
-    assert (store._token, store._number) == (None, 0)
+    assert str(error) == f"etcd at {store._calls._access.address(0)} refuses: {details}"
+    assert (store._calls._token, store._calls._number) == (None, 0)
     await store.close()
 
 
-class _Large(EtcdStore):
-    """Has twenty keys; only three fit into a message."""
+class _Large:
+    """Calls to an etcd with twenty keys; only three fit into a message."""
 
-    async def _call(self, path: str, request: Any, response: Any) -> Any:
+    async def ask(self, path: str, request: Any, response: Any) -> Any:
         keys = [key for number in range(20) if (key := f"/a/{number:02}".encode()) >= request.key]
         if min(len(keys), request.limit) > 3:
             raise StoreUnavailable("RESOURCE_EXHAUSTED: Received message larger than max (9 vs. 8)")
@@ -103,7 +103,9 @@ class _Large(EtcdStore):
 
 async def test_a_listing_of_large_values_comes_in_smaller_pages() -> None:
     """Otherwise the listing would always fail, and no instance could start."""
-    listing = await _Large(EtcdAccess(endpoints=("127.0.0.1:1",))).list("/a/")
+    store: Any = EtcdStore(EtcdAccess(endpoints=("127.0.0.1:1",)))
+    store._calls = _Large()
+    listing = await store.list("/a/")
     assert [kv.key for kv in listing.items] == [f"/a/{number:02}" for number in range(20)]
 
 
