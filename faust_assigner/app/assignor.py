@@ -32,9 +32,11 @@ from yarl import URL
 from faust_assigner.app import settings
 from faust_assigner.app.host.mixing import parts_of
 from faust_assigner.app.rebalance import fallback, findings
+from faust_assigner.app.rebalance.answers import PROTOCOL_VERSION, Answers
 from faust_assigner.app.rebalance.doubts import Record
 from faust_assigner.app.rebalance.follow_up import Awaited, by_topic
-from faust_assigner.app.rebalance.leader import PROTOCOL_VERSION, LeaderView, Round, decide
+from faust_assigner.app.rebalance.leader import decide
+from faust_assigner.app.rebalance.leader_round import LeaderView, Round
 from faust_assigner.app.rebalance.member import Memory, remember, said_by, user_data
 from faust_assigner.app.rebalance.memory_file import MemoryFile
 from faust_assigner.app.rebalance.observers import Decisions, Observer
@@ -52,8 +54,6 @@ if TYPE_CHECKING:
     from faust.types.app import AppT
 
 logger = get_logger(__name__)
-
-Answers = dict[str, ConsumerProtocolMemberAssignment]
 
 
 class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type: ignore[misc]

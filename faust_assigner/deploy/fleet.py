@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
-from faust_assigner.app.rebalance.leader import LeaderView, Round, decide
+from faust_assigner.app.rebalance.leader import decide
+from faust_assigner.app.rebalance.leader_round import LeaderView, Round
 from faust_assigner.app.rebalance.table_facts import TableFacts
 from faust_assigner.errors import FaustAssignerError
 from faust_assigner.status.evidence import Place

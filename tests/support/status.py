@@ -15,7 +15,8 @@ from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberMetadata,
 )
 
-from faust_assigner.app.rebalance.leader import LeaderView, Round, decide
+from faust_assigner.app.rebalance.leader import decide
+from faust_assigner.app.rebalance.leader_round import LeaderView, Round
 from faust_assigner.app.rebalance.observers import DecisionInputs
 from faust_assigner.app.rebalance.table_facts import TableFacts
 from faust_assigner.errors import MetadataRefused

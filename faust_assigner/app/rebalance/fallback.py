@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 
-from faust_assigner.app.rebalance.leader import PROTOCOL_VERSION, protocol_list
+from faust_assigner.app.rebalance.answers import PROTOCOL_VERSION, protocol_list
 from faust_assigner.app.rebalance.placement import dealt
 from faust_assigner.model import Member
 from faust_assigner.wire.join import url_of

@@ -22,7 +22,7 @@ from collections.abc import Iterable
 import numpy as np
 from mode import get_logger
 
-from faust_assigner.app.rebalance.leader import Round
+from faust_assigner.app.rebalance.leader_round import Round
 from faust_assigner.app.rebalance.member import Memory
 from faust_assigner.app.rebalance.table_facts import TableFacts
 from faust_assigner.views.placed import RULES

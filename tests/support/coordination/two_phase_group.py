@@ -17,7 +17,8 @@ from aiokafka.coordinator.protocol import (
 )
 
 from faust_assigner.app.rebalance.doubts import Record
-from faust_assigner.app.rebalance.leader import LeaderView, Round, decide
+from faust_assigner.app.rebalance.leader import decide
+from faust_assigner.app.rebalance.leader_round import LeaderView, Round
 from faust_assigner.app.rebalance.table_facts import TableFacts
 from faust_assigner.warmup import WarmupPolicy
 from faust_assigner.wire.answer import decode_answer

@@ -18,7 +18,7 @@ from aiokafka.coordinator.protocol import (
 from faust.types import TP
 
 import faust_assigner
-from faust_assigner.app.rebalance import leader
+from faust_assigner.app.rebalance import answers
 from faust_assigner.wire.join import decode_join
 from tests.support.faust_group import WireGroup, cluster_of, make_app
 from tests.support.shop import LOG, TOPICS, assignor_of, group, said
@@ -91,7 +91,8 @@ def test_the_cause_of_a_round_is_kept_for_its_second_round_alone(follows: bool) 
     """A later round has its own cause."""
     assignor = assignor_of(group(), "m0")
     assert assignor.last_round is not None
-    assignor.last_round = replace(assignor.last_round, follows=follows)
+    last = assignor.last_round
+    assignor.last_round = replace(last, inputs=replace(last.inputs, follows=follows))
     view = assignor._view()
     assert view.first == (assignor.last_round.outcome if follows else None)
     assert view.before is assignor.last_round.inputs
@@ -381,7 +382,7 @@ def test_a_group_record_may_have_exactly_as_many_bytes_as_the_setting_says(
     limit: int, is_named: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sizes of all members add up; a further byte removes the directory."""
-    monkeypatch.setattr(leader, "_record_bytes", lambda *_: 100_000)
+    monkeypatch.setattr(answers, "record_bytes", lambda *_: 100_000)
     found = group(2, faust_assigner_group_record_bytes=limit)
     assert bool(assignor_of(found).tables_metadata()) is is_named
 

@@ -20,7 +20,7 @@ from faust_assigner.app.assignor import PartitionAssignor, kafka_generation, kaf
 from faust_assigner.app.rebalance import leader
 from faust_assigner.app.rebalance.doubts import Record
 from faust_assigner.app.rebalance.follow_up import Awaited
-from faust_assigner.app.rebalance.leader import LeaderView
+from faust_assigner.app.rebalance.leader_round import LeaderView, no_warmups
 from faust_assigner.app.rebalance.table_facts import TableFacts
 from faust_assigner.settings.table import REPAIRS
 from faust_assigner.wire.answer import Answer
@@ -286,7 +286,7 @@ def test_a_leaders_view_has_all_that_it_knows(monkeypatch: pytest.MonkeyPatch) -
     view = assignor._view()
     view.warmups(True)
     assert asked == [(app, True)]
-    assert replace(view, warmups=leader.no_warmups) == LeaderView(
+    assert replace(view, warmups=no_warmups) == LeaderView(
         "shop",
         TableFacts(frozenset({LOG})),
         4,

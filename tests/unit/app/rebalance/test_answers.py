@@ -13,7 +13,7 @@ from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberMetadata,
 )
 
-from faust_assigner.app.rebalance.leader import _record_bytes
+from faust_assigner.app.rebalance.answers import record_bytes
 from faust_assigner.app.rebalance.placement import Placement, directory_of
 from faust_assigner.wire.answer import decode_answer
 from tests.support.shop import LOG, assignor_of, group
@@ -85,4 +85,4 @@ def test_a_members_share_of_the_groups_record_has_all_that_kafka_stores(
     said = SimpleNamespace(user_data=packed)
     answer = ConsumerProtocolMemberAssignment(4, [("ab", [1, 2, 3]), ("cde", [])], b"1234567")
     subscribed, given = (2 + 2) + (2 + 3), (10 + 2 + 4 * 3) + (10 + 3)
-    assert _record_bytes(one, said, answer) == 150 + 2 * 3 + size + 7 + subscribed + given
+    assert record_bytes(one, said, answer) == 150 + 2 * 3 + size + 7 + subscribed + given

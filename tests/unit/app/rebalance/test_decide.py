@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from faust_assigner.app.rebalance import answers as answering
 from faust_assigner.app.rebalance import leader, member_claims
-from faust_assigner.app.rebalance.leader import LeaderView, Round, decide
+from faust_assigner.app.rebalance.leader import decide
+from faust_assigner.app.rebalance.leader_round import LeaderView, Round
 from faust_assigner.app.rebalance.observers import DecisionInputs
 from faust_assigner.app.rebalance.table_facts import TableFacts
 from faust_assigner.app.rebalance.two_phase import MOST_HELD_UP
@@ -300,7 +302,7 @@ def test_a_group_with_a_stock_member_is_not_uniform_and_has_the_oldest_of_our_ve
     made: list[dict[str, Any]] = []
     read = leader.read_members
 
-    class Writer(leader.AnswerWriter):
+    class Writer(answering.AnswerWriter):
         """Note the options."""
 
         def __init__(self, *args: Any, **options: Any) -> None:
@@ -313,7 +315,7 @@ def test_a_group_with_a_stock_member_is_not_uniform_and_has_the_oldest_of_our_ve
             for one in read(metadata)
         )
 
-    monkeypatch.setattr(leader, "AnswerWriter", Writer)
+    monkeypatch.setattr(answering, "AnswerWriter", Writer)
     monkeypatch.setattr(leader, "read_members", dated)
     decided({m: GROUP[m] for m in "abc"})
     assert [(one["is_uniform"], one["version"]) for one in made] == [(is_uniform, version)]
@@ -324,7 +326,7 @@ def test_a_record_of_exactly_the_limit_keeps_the_directory() -> None:
 
     def size_of(found: Round) -> int:
         return sum(
-            leader._record_bytes(one, GROUP[one.member_id], found.answers[one.member_id])
+            answering.record_bytes(one, GROUP[one.member_id], found.answers[one.member_id])
             for one in found.member_claims
         )
 

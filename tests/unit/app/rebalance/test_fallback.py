@@ -7,8 +7,8 @@ import zlib
 from types import SimpleNamespace
 from typing import Any
 
+from faust_assigner.app.rebalance.answers import PROTOCOL_VERSION
 from faust_assigner.app.rebalance.fallback import deal, plain_metadata
-from faust_assigner.app.rebalance.leader import PROTOCOL_VERSION
 
 
 def member(url: str, subscription: Any) -> Any:

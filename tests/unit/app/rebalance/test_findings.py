@@ -10,7 +10,7 @@ import pytest
 
 from faust_assigner.app.rebalance import findings
 from faust_assigner.app.rebalance.findings import MOST_NAMED, say, taken
-from faust_assigner.app.rebalance.leader import Round
+from faust_assigner.app.rebalance.leader_round import Round
 from faust_assigner.app.rebalance.member import Memory
 from faust_assigner.app.rebalance.table_facts import TableFacts
 from faust_assigner.wire.join import JoinData

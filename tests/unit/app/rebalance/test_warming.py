@@ -9,7 +9,8 @@ import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 from faust.types import TP
 
-from faust_assigner.app.rebalance.leader import LeaderView, decide
+from faust_assigner.app.rebalance.leader import decide
+from faust_assigner.app.rebalance.leader_round import LeaderView
 from faust_assigner.app.rebalance.table_facts import TableFacts
 from faust_assigner.app.rebalance.warming import policy_of
 from faust_assigner.warmup import WarmupPolicy

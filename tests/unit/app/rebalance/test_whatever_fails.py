@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from types import ModuleType
 from typing import Any
 from unittest.mock import MagicMock, Mock
 
@@ -10,7 +11,7 @@ import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
 import faust_assigner
-from faust_assigner.app.rebalance import leader
+from faust_assigner.app.rebalance import answers, leader
 from faust_assigner.planner import Plan
 from tests.support.faust_group import cluster_of
 from tests.support.shop import LOG, TOPICS, assignor_of, group
@@ -65,14 +66,21 @@ def test_a_failing_planner_costs_stickiness_and_nothing_else(
 
 
 @pytest.mark.parametrize(
-    "name", ["read_members", "agreed", "claims_of", "directory_of", "AnswerWriter"]
+    ("module", "name"),
+    [
+        (leader, "read_members"),
+        (leader, "agreed"),
+        (leader, "claims_of"),
+        (answers, "directory_of"),
+        (answers, "AnswerWriter"),
+    ],
 )
 def test_whatever_breaks_in_the_leader_the_group_has_an_answer(
-    monkeypatch: pytest.MonkeyPatch, name: str
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str
 ) -> None:
     """assign() never raises, else no worker would get partitions; sensors get the error."""
     found = group(3)
-    monkeypatch.setattr(leader, name, broken)
+    monkeypatch.setattr(module, name, broken)
     sensor = MagicMock(name="sensor")
     found.apps["m0"].sensors.add(sensor)
     found.rebalance("m0")
