@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from faust_assigner.pipeline.history import plots
+from faust_assigner.pipeline.history.page import to_html
 from faust_assigner.pipeline.history.quality import quality_of
-from faust_assigner.pipeline.history.report import REPORTED, About, Report, Rows, to_html
+from faust_assigner.pipeline.history.report import REPORTED, About, Report, Rows
 from faust_assigner.pipeline.history.store import PENDING, Manifest, Store
 from faust_assigner.pipeline.history.tables import with_day
 from faust_assigner.pipeline.ledgers.refusals import Refused, refuse_empty

@@ -10,8 +10,9 @@ import pytest
 
 from faust_assigner.pipeline.console import show_history
 from faust_assigner.pipeline.history.answers import summary, week_rows, weeks_of
+from faust_assigner.pipeline.history.page import to_html
 from faust_assigner.pipeline.history.quality import CLOCK_SKEW, Quality
-from faust_assigner.pipeline.history.report import REPORTED, Report, to_html
+from faust_assigner.pipeline.history.report import REPORTED, Report
 
 from .test_answers import END, NOON, hour, tables
 

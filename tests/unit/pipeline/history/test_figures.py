@@ -10,22 +10,20 @@ from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_hex
 from matplotlib.dates import date2num
 
-from faust_assigner.pipeline.history.plots import (
+from faust_assigner.pipeline.history.axes import (
     AMBER,
     COLD,
     FAINT,
     GREEN,
     VIOLET,
     WARM,
-    _categories,
-    _short,
-    _time,
-    draw,
-    figure,
+    label_categories,
+    label_time,
     plain_count,
     plain_seconds,
-    svg,
+    shortened,
 )
+from faust_assigner.pipeline.history.plots import draw, figure, svg
 
 DAY = dt.date(2026, 11, 20)
 NEXT = dt.date(2026, 11, 21)
@@ -392,7 +390,7 @@ def test_ten_partitions_are_drawn_and_a_few_do_not_fill_the_height() -> None:
 def test_labels_below_bars_are_as_many_as_fit(count: int, width: int, shown: int) -> None:
     """Every second or third label is left out; long lines are cut at 18 characters."""
     (axes,) = figure("members", {"rebalances": [members("a", 1, 3)]}).axes
-    _categories(axes, [f"{n % 10}" + "x" * (width - 1) for n in range(count)])
+    label_categories(axes, [f"{n % 10}" + "x" * (width - 1) for n in range(count)])
     every = -(-count // shown)
     assert list(axes.get_xticks()) == list(range(0, count, every))
     texts = [text for _, text in labels(axes)]
@@ -407,7 +405,7 @@ def test_a_time_axis_has_an_edge_on_both_sides(hours: list[int], edge: float) ->
     start = hour(0)
     moments = [start + dt.timedelta(hours=count) for count in hours]
     (axes,) = figure("members", {"rebalances": [members("a", 1, 3)]}).axes
-    _time(axes, moments)
+    label_time(axes, moments)
     low, high = float(date2num(min(moments))), float(date2num(max(moments)))
     assert limits(axes.get_xlim()) == limits((low - edge, high + edge))
 
@@ -417,7 +415,7 @@ def test_a_time_axis_has_an_edge_on_both_sides(hours: list[int], edge: float) ->
 )
 def test_a_name_is_cut_beyond_its_length(text: str, most: int, shown: str) -> None:
     """The last character is an ellipsis."""
-    assert _short(text, most) == shown
+    assert shortened(text, most) == shown
 
 
 @pytest.mark.parametrize(

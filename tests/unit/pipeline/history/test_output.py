@@ -12,14 +12,8 @@ import pytest
 from faust_assigner.pipeline.history import output, plots
 from faust_assigner.pipeline.history.facts import facts_in, merged
 from faust_assigner.pipeline.history.job import HistoryOptions, run_here
-from faust_assigner.pipeline.history.report import (
-    REPORTED,
-    About,
-    Report,
-    _spans,
-    rebalance_row,
-    to_html,
-)
+from faust_assigner.pipeline.history.page import rebalance_row, to_html
+from faust_assigner.pipeline.history.report import REPORTED, About, Report, _spans
 from faust_assigner.pipeline.history.store import table_schema
 from faust_assigner.pipeline.history.tables import tables_of
 from faust_assigner.pipeline.ledgers.parse import parse_messages

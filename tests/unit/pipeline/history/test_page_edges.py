@@ -7,7 +7,8 @@ from typing import Any
 
 from faust_assigner.model import Member
 from faust_assigner.pipeline.history.answers import RELEASES_SHOWN
-from faust_assigner.pipeline.history.report import REPORTED, Report, owner_row, to_html
+from faust_assigner.pipeline.history.page import to_html
+from faust_assigner.pipeline.history.report import REPORTED, Report, owner_row
 from faust_assigner.pipeline.ledgers.current import Current
 
 NOON = datetime(2026, 11, 25, 12, tzinfo=UTC)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.pipeline.history.plots import COLOURS, draw, figure, svg
+from faust_assigner.pipeline.history.axes import COLOURS
+from faust_assigner.pipeline.history.plots import draw, figure, svg
 
 DAY = dt.date(2026, 11, 1)
 
