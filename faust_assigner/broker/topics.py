@@ -6,23 +6,14 @@ import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import groupby
 
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker import limits
 from faust_assigner.broker.settings import Settings
-from faust_assigner.broker.storage.entries import (
-    CLEAN,
-    ENDED,
-    FLOOR,
-    INDEX,
-    KINDS,
-    OPEN,
-    PLACE_BYTES,
-    START,
-)
+from faust_assigner.broker.storage.entries import KINDS
 from faust_assigner.broker.storage.log import PartitionLog
+from faust_assigner.broker.storage.restoring import restore_logs
 from faust_assigner.broker.storage.store import Range, Store, prefix_range
 from faust_assigner.broker.topic_configs import check_configs
 from faust_assigner.errors import FaustAssignerError
@@ -70,37 +61,15 @@ class Catalogue:
         self._restore(progress)
 
     def _restore(self, progress: Callable[[], None]) -> None:
-        """Restore all topics and logs, one ordered scan per kind of key; ``progress`` may raise."""
+        """Restore all topics and their logs; ``progress`` may raise."""
         for key, value in self._store.scan(b"t"):
             saved = json.loads(value)
             self._open(
                 key[1:].decode(), uuid.UUID(saved["id"]), saved["partitions"], saved["configs"]
             )
             progress()
-        logs = {log.place: log for topic in self for log in topic.partitions}
-        starts, floors, cleans = (
-            {key[1:]: value for key, value in self._store.scan(kind)}
-            for kind in (START, FLOOR, CLEAN)
-        )
-        place_of = slice(1, 1 + PLACE_BYTES)
-        opened, ended = (self._by_place(kind) for kind in (OPEN, ENDED))
-        for place in opened.keys() | ended.keys():
-            if place in logs:
-                logs[place].restore_transactions(opened.get(place, ()), ended.get(place, ()))
-        for place, entries in groupby(self._store.scan(INDEX), key=lambda pair: pair[0][place_of]):
-            progress()
-            log = logs.pop(place, None)
-            if log is not None:
-                log.restore(starts.get(place), floors.get(place), cleans.get(place), entries)
-        for place, log in logs.items():
-            log.restore(starts.get(place), floors.get(place), cleans.get(place), ())
-
-    def _by_place(self, kind: bytes) -> dict[bytes, list[tuple[bytes, bytes]]]:
-        """Group the pairs of one kind of key by topic id and partition."""
-        found: dict[bytes, list[tuple[bytes, bytes]]] = {}
-        for key, value in self._store.scan(kind):
-            found.setdefault(key[1 : 1 + PLACE_BYTES], []).append((key, value))
-        return found
+        logs = (log for topic in self for log in topic.partitions)
+        restore_logs(self._store, logs, progress)
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._topics.values())
@@ -177,8 +146,7 @@ class Catalogue:
             return
         self._save(topic.name, topic.topic_id, count, topic.configs)
         topic.partitions += [
-            PartitionLog(self._store, topic.topic_id.bytes, n, is_new=True)
-            for n in range(have, count)
+            PartitionLog(self._store, topic.topic_id.bytes, n) for n in range(have, count)
         ]
         self._partitions += count - have
         self._changed(topic.name)
@@ -234,7 +202,7 @@ class Catalogue:
     def _open(
         self, name: str, topic_id: uuid.UUID, count: int, configs: Mapping[str, str]
     ) -> Topic:
-        logs = [PartitionLog(self._store, topic_id.bytes, n, is_new=True) for n in range(count)]
+        logs = [PartitionLog(self._store, topic_id.bytes, n) for n in range(count)]
         topic = self._topics[name] = Topic(name, topic_id, logs, dict(configs))
         self._names[topic_id] = name
         self._partitions += count

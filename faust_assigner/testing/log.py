@@ -13,6 +13,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.storage.log import PartitionLog
+from faust_assigner.broker.storage.reads import plan_read, present_batches
 from faust_assigner.broker.storage.records import parse_batch
 from faust_assigner.broker.storage.transactions import Aborted
 
@@ -82,8 +83,8 @@ def read(broker: EmbeddedBroker, topic: str) -> list[Record]:
 def _whole(log: PartitionLog) -> tuple[bytes, list[Aborted]]:
     """Return all batches of a partition, and its aborted transactions."""
     parts, offset = [], log.start_offset
-    while reading := log.plan_read(offset, BATCH_BYTES, at_least_one=True):
-        parts += log.present_batches(log.load(reading), reading)
+    while reading := plan_read(log, offset, BATCH_BYTES, at_least_one=True):
+        parts += present_batches(log, log.store.get_many(reading.keys), reading)
         offset = reading.beyond
     return b"".join(parts), log.aborted(log.start_offset, log.end_offset)
 

@@ -16,6 +16,7 @@ from faust_assigner.broker.storage.bodies import read_layout
 from faust_assigner.broker.storage.cleaning import Rules, cleanable
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.losses import unexplained_holes, unreadable
+from faust_assigner.broker.storage.reads import plan_read, present_batches
 from faust_assigner.broker.storage.records import (
     CONTROL,
     TRANSACTIONAL,
@@ -31,6 +32,7 @@ from faust_assigner.coordinator.transactions.events import (
     InitProducer,
 )
 from tests.support.clients.raw_client import batch, keyed_record
+from tests.support.logs import load, open_log
 
 KEYS = [b"a", b"b", b"c", b"d", b"", b"kkkk", b"k" * 40, b"k" * 41]
 DELETE_RETENTION_MS, STEPS = 500, 120
@@ -219,7 +221,7 @@ class Game:
             self.node.close()
             self.start()
             return
-        again = PartitionLog(self.node.store, self.topic.topic_id.bytes, 0)
+        again = open_log(self.node.store, self.topic.topic_id.bytes, 0)
         self.topic.partitions[0] = again
 
     # -- the model -------------------------------------------------------------------------------
@@ -272,13 +274,13 @@ class Game:
         by_offset = {w.offset: w for w in self.written}
         max_bytes = self.draw.choice((1, 300, 10**6))
         while (
-            reading := log.plan_read(
-                position, max_bytes, at_least_one=True, beyond=log.stable_offset
+            reading := plan_read(
+                log, position, max_bytes, at_least_one=True, beyond=log.stable_offset
             )
         ) is not None:
             aborted = sorted(log.aborted(position, reading.beyond), key=lambda one: one.first)
             skipped: set[int] = set()
-            for data in log.present_batches(log.load(reading), reading):
+            for data in present_batches(log, load(log, reading), reading):
                 head = read_header(data)
                 while aborted and aborted[0].first <= head.base_offset + head.last_delta:
                     skipped.add(aborted.pop(0).producer_id)

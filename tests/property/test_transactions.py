@@ -12,6 +12,7 @@ import pytest
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage.log import PartitionLog
+from faust_assigner.broker.storage.reads import plan_read, present_batches
 from faust_assigner.broker.storage.records import CONTROL, HEADER, TRANSACTIONAL, parse_batch
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.coordinator.errors import Code
@@ -28,6 +29,7 @@ from faust_assigner.coordinator.transactions.events import (
     WriteRecords,
 )
 from tests.support.clients.raw_client import batch, one_record
+from tests.support.logs import load
 
 PARTITIONS, TIMEOUT_MS, STEPS = 2, 500, 200
 PRODUCERS = ("a", "b", "c", "d")
@@ -227,11 +229,11 @@ def committed_view(log: PartitionLog, max_bytes: int) -> list[int]:
     kept: list[int] = []
     position = log.start_offset
     while (
-        reading := log.plan_read(position, max_bytes, at_least_one=True, beyond=log.stable_offset)
+        reading := plan_read(log, position, max_bytes, at_least_one=True, beyond=log.stable_offset)
     ) is not None:
         aborted = sorted(log.aborted(position, reading.beyond), key=lambda one: one.first)
         skipped: set[int] = set()
-        for data in log.present_batches(log.load(reading), reading):
+        for data in present_batches(log, load(log, reading), reading):
             base, producer_id = HEADER.unpack_from(data)[0], HEADER.unpack_from(data)[9]
             attributes = HEADER.unpack_from(data)[5]
             while aborted and aborted[0].first <= base:

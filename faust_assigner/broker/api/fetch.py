@@ -23,8 +23,9 @@ from faust_assigner.broker.api.fetch_sessions import (
 from faust_assigner.broker.limits import MAX_WAITING_PARTITIONS
 from faust_assigner.broker.security.acls import READ, TOPIC
 from faust_assigner.broker.storage import records
-from faust_assigner.broker.storage.log import LEADER_EPOCH, PartitionLog, Reading
-from faust_assigner.broker.storage.store import StoreFailed
+from faust_assigner.broker.storage.log import LEADER_EPOCH, PartitionLog
+from faust_assigner.broker.storage.reads import Reading, available, plan_read, present_batches
+from faust_assigner.broker.storage.store import Store, StoreFailed
 from faust_assigner.broker.wire import milliseconds
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def _check(log: PartitionLog | None, part: FetchPartition) -> ErrorCode:
 def _available(want: Want) -> int:
     if want.log is None:
         return 0
-    return min(want.log.available(want.offset, want.beyond), max(want.max_bytes, 1))
+    return min(available(want.log, want.offset, want.beyond), max(want.max_bytes, 1))
 
 
 async def _wait(call: Call, wants: Sequence[Want], min_bytes: int, wait_ms: int) -> None:
@@ -179,7 +180,8 @@ async def _answer(
             wants[number] = replace(want, error=ErrorCode.offset_out_of_range)
         else:
             # The first batch is returned regardless of its size, so that the consumer can pass it (KIP-74).
-            reading = want.log.plan_read(
+            reading = plan_read(
+                want.log,
                 want.offset,
                 min(want.max_bytes, left),
                 at_least_one=not readings,
@@ -215,30 +217,30 @@ async def _read(
     for number, reading in readings.items():
         log = wants[number].log
         assert log is not None
-        data = log.peek(reading)
+        data = log.store.peek(reading.keys)
         if data is None:
             cold.append((number, log, reading))
         else:
             found[number] = data
 
     def load() -> list[list[bytes | None] | StoreFailed]:
-        return [_load(log, reading) for _, log, reading in cold]
+        return [_load(log.store, reading) for _, log, reading in cold]
 
     if cold:
         for (number, log, reading), batches in zip(cold, await call.node.aside(load), strict=True):
             try:
                 if isinstance(batches, StoreFailed):
                     raise batches
-                found[number] = log.present_batches(batches, reading)
+                found[number] = present_batches(log, batches, reading)
             except StoreFailed as failed:
                 call.node.counters["reads_failed"] += 1
                 found[number] = failed
     return found
 
 
-def _load(log: PartitionLog, reading: Reading) -> list[bytes | None] | StoreFailed:
+def _load(store: Store, reading: Reading) -> list[bytes | None] | StoreFailed:
     try:
-        return log.load(reading)
+        return store.get_many(reading.keys)
     except StoreFailed as failed:
         return failed
 

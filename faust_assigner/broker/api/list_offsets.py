@@ -11,6 +11,7 @@ from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.fetch import READ_COMMITTED
 from faust_assigner.broker.storage import records
 from faust_assigner.broker.storage.log import LEADER_EPOCH, PartitionLog
+from faust_assigner.broker.storage.reads import plan_time, present_batches
 from faust_assigner.broker.storage.store import StoreFailed
 
 if TYPE_CHECKING:
@@ -104,29 +105,29 @@ async def _find(
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING):
         return None  # there is no tiered storage
     if timestamp == MAX_TIMESTAMP:
-        planned = log.plan_newest()
-        if planned is None:
+        newest = log.index.newest_time()
+        if newest is None:
             return None
-        timestamp = planned[1]
+        timestamp = newest
     found = await _at_time(call, log, timestamp)
     return found if found is not None and found[0] < end else None
 
 
 async def _at_time(call: Call, log: PartitionLog, timestamp: int) -> tuple[int, int] | None:
     """Return (offset, timestamp) of the first record that is not older than ``timestamp``."""
-    reading = log.plan_time(timestamp)
+    reading = plan_time(log, timestamp)
     if reading is None:
         return None
 
     def look() -> tuple[list[bytes | None], tuple[int, int]]:
-        found = log.load(reading)
+        found = log.store.get_many(reading.keys)
         return found, records.find_timestamp(found[0], timestamp) if found[0] is not None else (
             -1,
             -1,
         )
 
     batches, found = await call.node.aside(look)
-    if not log.present_batches(batches, reading):  # trimmed or compacted away meanwhile
+    if not present_batches(log, batches, reading):  # trimmed or compacted away meanwhile
         is_cleaned = reading.cleanings != log.cleanings
         return await _at_time(call, log, timestamp) if is_cleaned else None
     return max(found[0], log.start_offset), found[1]

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import InitVar, dataclass, field
 from typing import Final, NamedTuple
 
 from faust_assigner.broker.storage import records
@@ -21,19 +21,16 @@ from faust_assigner.broker.storage.entries import (
     CLEAN,
     ENDED,
     FLOOR,
-    HOLE,
     INDEX,
-    KINDS,
     OFFSET,
     OPEN,
-    PLACE_BYTES,
     START,
     Entry,
     Pair,
 )
 from faust_assigner.broker.storage.producers import ProducerBook
 from faust_assigner.broker.storage.records import Batch
-from faust_assigner.broker.storage.store import Range, Store, StoreFailed, prefix_range
+from faust_assigner.broker.storage.store import Range, Store
 from faust_assigner.broker.storage.transactions import (
     ABORTED,
     Aborted,
@@ -44,21 +41,6 @@ from faust_assigner.broker.storage.transactions import (
 LEADER_EPOCH: Final = 0  # this broker is the leader for the whole life of a log
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A planned read. ``first`` is the base offset of its first batch, ``size`` the bytes of all batches.
-
-    ``beyond`` is the offset after the last batch. ``cleanings`` is the log's count of compactions at the
-    time of the plan: a higher count later shows that a compaction changed the log.
-    """
-
-    first: int
-    keys: tuple[bytes, ...]
-    size: int
-    beyond: int
-    cleanings: int
-
-
 class Ending(NamedTuple):
     """The writes that end a transaction in one partition, and a function to call after them."""
 
@@ -67,54 +49,44 @@ class Ending(NamedTuple):
     stored: Callable[[], None]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PartitionLog:
-    """Append, read, trim. Used on the broker's event loop only, except :meth:`load` (any thread).
+    """Append and trim, on the broker's event loop only. A new object is empty until a start restores it.
 
     A broker has many logs, so an unused log is a single object for Python's garbage collector.
     """
 
-    __slots__ = (
-        "_index",
-        "_producers",
-        "_transactions",
-        "_waiters",
-        "accepted",
-        "cleaned_to",
-        "cleanings",
-        "deleted",
-        "end_offset",
-        "flushed_to",
-        "holes",
-        "place",
-        "start_offset",
-        "store",
-    )
+    store: Store
+    topic_id: InitVar[bytes]
+    partition: InitVar[int]
+    place: bytes = field(init=False)  # topic id and partition number, a part of each key
+    start_offset: int = 0
+    end_offset: int = 0
+    flushed_to: int = 0  # records before this offset are known to be on the disk
+    cleaned_to: int = 0  # the offset up to which the log is compacted
+    cleanings: int = 0  # how many times compaction changed the log since the start
+    #: Offsets [first, beyond) without a batch, found at start.
+    holes: tuple[tuple[int, int], ...] = ()
+    #: Losses that a start with log.recovery.accept.loss accepted.
+    accepted: tuple[tuple[int, int], ...] = ()
+    deleted: bool = False
+    _index: BatchIndex | None = None
+    _producers: ProducerBook | None = None
+    _transactions: TransactionIndex | None = None
+    _waiters: dict[int, Callable[[], None]] | None = None
 
-    def __init__(
-        self, store: Store, topic_id: bytes, partition: int, *, is_new: bool = False
-    ) -> None:
-        self.store = store
+    def __post_init__(self, topic_id: bytes, partition: int) -> None:
         self.place = topic_id + struct.pack(">i", partition)
-        self.start_offset = 0
-        self.end_offset = 0
-        self._index: BatchIndex | None = None
-        self.flushed_to = 0  # records before this offset are known to be on the disk
-        self.holes: tuple[
-            tuple[int, int], ...
-        ] = ()  # offsets [first, beyond) without a batch, found at start
-        self.accepted: tuple[
-            tuple[int, int], ...
-        ] = ()  # losses that a start with log.recovery.accept.loss accepted
-        self.cleaned_to = 0  # the offset up to which the log is compacted
-        self.cleanings = 0  # how many times compaction changed the log since the start
-        self._producers: ProducerBook | None = None
-        self._transactions: TransactionIndex | None = None
-        self._waiters: dict[int, Callable[[], None]] | None = None
-        self.deleted = False
-        if not is_new:
-            start, floor, clean = (store.get(kind + self.place) for kind in (START, FLOOR, CLEAN))
-            self.restore(start, floor, clean, store.scan(INDEX + self.place))
-            self.restore_transactions(store.scan(OPEN + self.place), store.scan(ENDED + self.place))
+
+    @property
+    def number(self) -> int:
+        """The partition's number within its topic."""
+        return int.from_bytes(self.place[-4:], "big")
+
+    @property
+    def size(self) -> int:
+        """The bytes of all batches."""
+        return 0 if self._index is None else self._index.size
 
     @property
     def index(self) -> BatchIndex:
@@ -188,76 +160,12 @@ class PartitionLog:
     def _open_key(self, producer_id: int) -> bytes:
         return OPEN + self.place + OFFSET.pack(producer_id)
 
-    # -- start -----------------------------------------------------------------------------------
+    # -- writing ---------------------------------------------------------------------------------
 
-    def restore(
-        self,
-        start: bytes | None,
-        floor: bytes | None,
-        clean: bytes | None,
-        entries: Iterable[tuple[bytes, bytes]],
-    ) -> None:
-        """Restore log start, end after an accepted loss, cleaning, and the index in key order."""
-        if start is not None:
-            (self.start_offset,) = OFFSET.unpack(start)
-        if clean is not None:
-            (self.cleaned_to,) = OFFSET.unpack(clean)
-        self.end_offset = self.start_offset
-        prefix = 1 + PLACE_BYTES
-        for key, value in entries:
-            base = int.from_bytes(key[prefix:], "big")
-            entry = Entry.unpack(value)
-            follows = entry.follows if entry.follows >= 0 else base
-            if self._index is None:
-                self.start_offset = max(self.start_offset, follows)
-            elif follows != self.end_offset:
-                self.holes += ((self.end_offset, follows),)
-            self._restore_batch(base, entry)
-        if floor is not None:
-            self.end_offset = max(self.end_offset, OFFSET.unpack_from(floor)[0])
-            self.accepted = tuple(
-                (first, end) for first, end in HOLE.iter_unpack(floor[OFFSET.size :])
-            )
-        self.flushed_to = self.end_offset
-
-    def _restore_batch(self, base: int, entry: Entry) -> None:
-        self._remember(base, entry.last_delta, entry.size, entry.max_timestamp)
-        producer_id, epoch, sequence = entry.producer_id, entry.producer_epoch, entry.base_sequence
-        if producer_id >= 0 and sequence < 0:
-            is_partial = self.start_offset > 0 or self.cleaned_to > 0
-            self.producers.mark(producer_id, epoch, entry.appended_ms, is_trimmed=is_partial)
-        elif producer_id >= 0:
-            self.producers.record(
-                producer_id, epoch, sequence, entry.last_delta, base, entry.appended_ms
-            )
-
-    def restore_transactions(self, opened: Iterable[Pair], ended: Iterable[Pair]) -> None:
-        """Restore the open and the aborted transactions from the store, in key order."""
-        behind = slice(1 + PLACE_BYTES, None)
-        firsts = [(OFFSET.unpack(k[behind])[0], OFFSET.unpack(value)[0]) for k, value in opened]
-        aborted = []
-        for key, value in ended:
-            (last,) = OFFSET.unpack(key[behind])
-            producer_id, first, stable = ABORTED.unpack(value)
-            aborted.append(Aborted(producer_id, first, last, stable))
-        if firsts or aborted:
-            self.transactions.restore(firsts, aborted)
-
-    def _remember(self, base: int, last_delta: int, size: int, max_timestamp: int) -> None:
+    def remember(self, base: int, last_delta: int, size: int, max_timestamp: int) -> None:
+        """Add a stored batch at offset ``base`` to the index; the log ends after it."""
         self.end_offset = base + last_delta + 1
         self.index.append(base, self.end_offset, size, max_timestamp)
-
-    @property
-    def number(self) -> int:
-        """The partition's number within its topic."""
-        return int.from_bytes(self.place[-4:], "big")
-
-    @property
-    def size(self) -> int:
-        """The bytes of all batches."""
-        return 0 if self._index is None else self._index.size
-
-    # -- writing ---------------------------------------------------------------------------------
 
     def append(self, batch: Batch, data: bytes, now_ms: int) -> int:
         """Store one checked batch; return its base offset. Raises StoreFailed without any change."""
@@ -267,7 +175,7 @@ class PartitionLog:
         if opens:
             puts += ((self._open_key(batch.producer_id), OFFSET.pack(base)),)
         self.store.write(puts)
-        self._remember(base, batch.last_delta, batch.size, batch.max_timestamp)
+        self.remember(base, batch.last_delta, batch.size, batch.max_timestamp)
         self.store.note_end(self.place, self.end_offset)
         if opens:
             self.transactions.open[batch.producer_id] = base
@@ -322,7 +230,7 @@ class PartitionLog:
                 puts += ((self.ended_key(base), value),)
 
         def stored() -> None:
-            self._remember(base, batch.last_delta, batch.size, batch.max_timestamp)
+            self.remember(base, batch.last_delta, batch.size, batch.max_timestamp)
             self.store.note_end(self.place, self.end_offset)
             self.transactions.open.pop(producer_id, None)
             if aborted is not None:
@@ -337,97 +245,6 @@ class PartitionLog:
         return (
             [] if self._transactions is None else list(self._transactions.between(offset, beyond))
         )
-
-    # -- reading ---------------------------------------------------------------------------------
-
-    def _span_of(self, offset: int, beyond: int | None) -> tuple[int, int]:
-        """Return positions [first, stop) of the batches from ``offset`` on; all begin before ``beyond``."""
-        index = self._index
-        if index is None or offset >= self.end_offset or (beyond is not None and offset >= beyond):
-            return 0, 0  # a log may begin within a batch whose transaction is still open
-        first = index.first_after(offset)
-        return (0, 0) if first is None else (first, index.stop_at(beyond))
-
-    def available(self, offset: int, beyond: int | None = None) -> int:
-        """Return the bytes to read from ``offset``, up to ``beyond``; cost O(log batches)."""
-        first, stop = self._span_of(offset, beyond)
-        return self.index.bytes_between(first, stop) if stop > first else 0
-
-    def plan_read(
-        self, offset: int, max_bytes: int, *, at_least_one: bool, beyond: int | None = None
-    ) -> Reading | None:
-        """Plan a read of whole batches from ``offset`` on, up to ``max_bytes`` and before ``beyond``.
-
-        With ``at_least_one``, the first batch is included even if it exceeds ``max_bytes``.
-        """
-        first, limit = self._span_of(offset, beyond)
-        if limit <= first:
-            return None
-        stop = min(self.index.within(first, max_bytes), limit)
-        if stop <= first:
-            if not at_least_one:
-                return None
-            stop = first + 1
-        return self._reading(first, stop)
-
-    def _reading(self, first: int, stop: int) -> Reading:
-        index = self.index
-        keys = tuple(map(self.batch_key, index.bases[first:stop]))
-        size, beyond = index.bytes_between(first, stop), index.nexts[stop - 1]
-        return Reading(index.bases[first], keys, size, beyond, self.cleanings)
-
-    def peek(self, reading: Reading) -> list[bytes] | None:
-        """Return the batches of a planned read if all are in memory, else None."""
-        return self.store.peek(reading.keys)
-
-    def load(self, reading: Reading) -> list[bytes | None]:
-        """Read the planned batches from the disk; in any thread. Raises StoreFailed."""
-        return self.store.get_many(reading.keys)
-
-    def present_batches(self, found: Sequence[bytes | None], reading: Reading) -> list[bytes]:
-        """Return the loaded batches, without the trimmed or compacted ones.
-
-        Raises StoreFailed if a batch is missing for any other reason.
-        """
-        there = [data for data in found if data is not None]
-        if len(there) == len(found) or reading.cleanings != self.cleanings:
-            return there
-        if not self.deleted and reading.first >= self.start_offset:
-            raise StoreFailed(f"a batch at or after offset {reading.first} is missing")
-        return []
-
-    def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> bytes:
-        """Plan, load and check a read in one call."""
-        reading = self.plan_read(offset, max_bytes, at_least_one=at_least_one)
-        return (
-            b"" if reading is None else b"".join(self.present_batches(self.load(reading), reading))
-        )
-
-    def plan_time(self, timestamp: int) -> Reading | None:
-        """Plan a read of the batch with the first record not older than ``timestamp``; O(log batches)."""
-        position = self.index.at_time(timestamp)
-        return None if position is None else self._reading(position, position + 1)
-
-    def plan_newest(self) -> tuple[Reading, int] | None:
-        """Plan a read of the batch with the greatest timestamp (KIP-734); return the plan and this time."""
-        newest = self.index.newest_time()
-        reading = None if newest is None else self.plan_time(newest)
-        return None if reading is None or newest is None else (reading, newest)
-
-    def find_time(self, timestamp: int) -> tuple[int, int] | None:
-        """Return (offset, timestamp) of the first record not older than ``timestamp``, in one call."""
-        reading = self.plan_time(timestamp)
-        if reading is None:
-            return None
-        found = records.find_timestamp(
-            self.present_batches(self.load(reading), reading)[0], timestamp
-        )
-        return max(found[0], self.start_offset), found[1]
-
-    def newest_time(self) -> tuple[int, int] | None:
-        """Return (offset, timestamp) of the record with the greatest timestamp, in one call."""
-        planned = self.plan_newest()
-        return None if planned is None else self.find_time(planned[1])
 
     # -- deleting --------------------------------------------------------------------------------
 
@@ -480,10 +297,3 @@ class PartitionLog:
         """Record that the partition was deleted, and wake all waiting fetches."""
         self.deleted = True
         self._wake()
-
-    def erase(self) -> None:
-        """Delete all data of this partition."""
-        self.store.write(
-            (), ranges=[prefix_range(kind + self.place, self.every_key) for kind in KINDS]
-        )
-        self.close()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from faust_assigner.broker import EmbeddedBroker
+from faust_assigner.broker.storage.reads import plan_read
 from faust_assigner.broker.storage.recovery import StoreDamaged
 from faust_assigner.broker.storage.store import RocksStore
 from faust_assigner.testing.broker import BrokerProcess, BrokerUnavailable
@@ -127,7 +128,7 @@ def test_a_blob_that_breaks_while_the_broker_runs_is_an_error_and_not_an_empty_a
         assert topic is not None
         broker.call(
             lambda node: node.store.write(
-                (), [topic.partitions[0].plan_read(7, 1, at_least_one=True).keys[0]]
+                (), [plan_read(topic.partitions[0], 7, 1, at_least_one=True).keys[0]]
             )
         )  # type: ignore[union-attr]
         with RawClient(broker.bootstrap) as client:

@@ -26,6 +26,7 @@ from faust_assigner.coordinator.events import (
 )
 from faust_assigner.coordinator.offsets import Committed
 from tests.support.clients.raw_client import batch, one_record
+from tests.support.logs import read_log
 from tests.support.stores import MortalStore
 
 LIMITS = GroupLimits(initial_rebalance_delay_ms=0)
@@ -156,7 +157,7 @@ class Life:
 
     def check_log(self, log: Any, place: tuple[uuid.UUID, int], name: str) -> None:
         """Check a partition against the model."""
-        data, bodies, offset = log.read(log.start_offset, 10**9, at_least_one=True), {}, None
+        data, bodies, offset = read_log(log, log.start_offset, 10**9, at_least_one=True), {}, None
         while data:
             parsed = parse_batch(data[: int.from_bytes(data[8:12], "big") + 12])
             assert offset in (None, parsed.base_offset), "a hole in the log"

@@ -12,6 +12,7 @@ from faust_assigner.broker.storage.cleaning import Rules, cleanable
 from faust_assigner.broker.storage.entries import BATCHES, CLEAN
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.losses import unexplained_holes
+from faust_assigner.broker.storage.reads import plan_read, present_batches
 from faust_assigner.broker.storage.records import (
     LOG_APPEND_TIME,
     parse_batch,
@@ -19,13 +20,14 @@ from faust_assigner.broker.storage.records import (
 )
 from faust_assigner.broker.storage.store import FORMAT, WITH_COMPACTION, MemoryStore, StoreFailed
 from tests.support.clients.raw_client import batch, keyed_record
+from tests.support.logs import find_time, load, newest_time, open_log
 from tests.unit.broker.cleaned import DELETE_RETENTION_MS, TOPIC, clean, contents, offsets, write
 
 
 @pytest.fixture
 def log() -> PartitionLog:
     """Return an empty partition in memory."""
-    return PartitionLog(MemoryStore(), TOPIC, 0, is_new=True)
+    return open_log(MemoryStore(), TOPIC, 0)
 
 
 def decided(log: PartitionLog) -> tuple[cleaning.Pass, cleaning.Chunk]:
@@ -59,10 +61,10 @@ def test_a_reader_of_a_removed_offset_gets_the_next_record(log: PartitionLog) ->
     write(log, (b"b", b"4"))
     clean(log)
     assert (offsets(log), log.start_offset, log.end_offset) == ([2, 3], 0, 4)
-    reading = log.plan_read(0, 1, at_least_one=True)
+    reading = plan_read(log, 0, 1, at_least_one=True)
     assert reading is not None
     assert (reading.first, reading.beyond) == (2, 3)
-    again = PartitionLog(log.store, TOPIC, 0)
+    again = open_log(log.store, TOPIC, 0)
     assert (again.start_offset, again.end_offset, again.cleaned_to) == (0, 4, 3)
     assert unexplained_holes(again) == []
 
@@ -74,7 +76,7 @@ def test_a_batch_that_is_lost_after_compaction_is_still_noticed(log: PartitionLo
     clean(log)
     assert offsets(log) == [1, 2, 3, 4]
     log.store.write((), [log.batch_key(2), log.index_key(2)])
-    assert unexplained_holes(PartitionLog(log.store, TOPIC, 0)) == [(2, 3)]
+    assert unexplained_holes(open_log(log.store, TOPIC, 0)) == [(2, 3)]
 
 
 def test_a_tombstone_stays_for_its_retention_and_goes_then(log: PartitionLog) -> None:
@@ -152,7 +154,7 @@ def test_the_last_batch_of_a_known_producer_stays_without_records(log: Partition
     write(log, (b"b", b"4"))
     clean(log)
     assert (offsets(log), list(log.index.bases)) == ([2, 3], [0, 2, 3])
-    again = PartitionLog(log.store, TOPIC, 0)
+    again = open_log(log.store, TOPIC, 0)
     assert dict(again.producers.items())[7].last_sequence == 1
     again.expire_producers(1)
     write(again, (b"b", b"5"), at_ms=1)
@@ -168,7 +170,7 @@ def test_only_the_last_batch_of_a_known_producer_stays_without_records(log: Part
     write(log, (b"b", b"3"))
     clean(log)
     assert (offsets(log), list(log.index.bases)) == ([3, 4], [2, 3, 4])
-    again = PartitionLog(log.store, TOPIC, 0)
+    again = open_log(log.store, TOPIC, 0)
     assert dict(again.producers.items())[7].last_sequence == 2
 
 
@@ -182,7 +184,7 @@ def test_the_batch_behind_a_pass_knows_the_gap_before_it(
     write(log, (None, b"2"))
     write(log, (b"z", b"3"))
     clean(log)
-    again = PartitionLog(log.store, TOPIC, 0)
+    again = open_log(log.store, TOPIC, 0)
     assert (list(again.index.bases), again.holes) == ([0, 2], ())
 
 
@@ -245,13 +247,13 @@ def test_a_batch_that_is_compacted_away_while_it_is_read_is_passed_over(log: Par
     """A batch that is missing without a compaction is damage."""
     for value in (b"1", b"2", b"3"):
         write(log, (b"a", value))
-    reading = log.plan_read(0, 10**6, at_least_one=True)
+    reading = plan_read(log, 0, 10**6, at_least_one=True)
     assert reading is not None
-    lost = [None, *log.load(reading)[1:]]
+    lost = [None, *load(log, reading)[1:]]
     with pytest.raises(StoreFailed, match="is missing"):
-        log.present_batches(lost, reading)
+        present_batches(log, lost, reading)
     clean(log)
-    assert log.present_batches(log.load(reading), reading) == [d for d in lost if d is not None]
+    assert present_batches(log, load(log, reading), reading) == [d for d in lost if d is not None]
 
 
 def test_a_log_that_is_trimmed_during_a_pass_keeps_the_rest(log: PartitionLog) -> None:
@@ -263,7 +265,7 @@ def test_a_log_that_is_trimmed_during_a_pass_keeps_the_rest(log: PartitionLog) -
     clean_writes.apply(log, chunk)
     clean_writes.end(log, work)
     assert (offsets(log), log.start_offset) == ([4, 5], 4)
-    again = PartitionLog(log.store, TOPIC, 0)
+    again = open_log(log.store, TOPIC, 0)
     assert (again.start_offset, again.end_offset, unexplained_holes(again)) == (4, 6, [])
 
 
@@ -287,7 +289,7 @@ def test_an_emptied_batch_has_no_time_and_does_not_stop_retention(log: Partition
     write(log, (b"b", b"3"), at_ms=20)
     clean(log)
     assert list(log.index.bases) == [0, 1, 2]
-    assert (log.find_time(100), log.newest_time()) == (None, (2, 20))
+    assert (find_time(log, 100), newest_time(log)) == (None, (2, 20))
     assert log.retain(1_000, retention_ms=985, retention_bytes=-1) == 2
     assert log.start_offset == 2
 
@@ -340,7 +342,7 @@ def test_a_batch_around_the_log_start_is_cleaned_too(log: PartitionLog) -> None:
     log.trim(1)
     clean(log)
     assert (offsets(log), log.start_offset) == ([0, 2, 3, 4], 1)
-    again = PartitionLog(log.store, TOPIC, 0)
+    again = open_log(log.store, TOPIC, 0)
     assert (again.start_offset, again.end_offset, unexplained_holes(again)) == (1, 5, [])
 
 
@@ -385,7 +387,7 @@ def test_a_start_explains_the_gaps_of_every_chunk(
     log.trim(1)
     clean(log)
     assert (offsets(log), log.start_offset) == ([1, 2, 4, 5, 8, 9], 1)
-    again = PartitionLog(log.store, TOPIC, 0)
+    again = open_log(log.store, TOPIC, 0)
     assert (unexplained_holes(again), again.holes) == ([], ())
     assert again.index.rows(0, 9) == log.index.rows(0, 9)
     assert (again.start_offset, again.end_offset, again.cleaned_to) == (1, 10, 9)
@@ -431,7 +433,7 @@ def test_two_passes_over_the_first_batches_leave_the_log_start(log: PartitionLog
     for value in (b"4", b"5"):
         write(log, (b"a", value))
     clean(log)
-    restarted = PartitionLog(log.store, TOPIC, 0)
+    restarted = open_log(log.store, TOPIC, 0)
     assert list(log.index.bases) == list(restarted.index.bases) == [2, 3, 4]
     assert (log.start_offset, restarted.start_offset) == (0, 0)
     assert unexplained_holes(restarted) == []

@@ -10,13 +10,14 @@ from faust_assigner.broker.storage.entries import ENDED
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.records import TRANSACTIONAL
 from faust_assigner.broker.storage.store import MemoryStore
+from tests.support.logs import open_log
 from tests.unit.broker.cleaned import DELETE_RETENTION_MS, TOPIC, clean, offsets, write
 
 
 @pytest.fixture
 def log() -> PartitionLog:
     """Return an empty partition in memory."""
-    return PartitionLog(MemoryStore(), TOPIC, 0, is_new=True)
+    return open_log(MemoryStore(), TOPIC, 0)
 
 
 def end_transaction(log: PartitionLog, producer_id: int, *, commits: bool, epoch: int = 0) -> None:
@@ -70,7 +71,7 @@ def test_a_marker_that_is_the_last_word_of_a_known_producer_stays(log: Partition
         write(log, (b"z", b"4"))
         clean(log, now_ms=now)
     assert list(log.index.bases)[:2] == [3, 4]
-    again = PartitionLog(log.store, TOPIC, 0)
+    again = open_log(log.store, TOPIC, 0)
     assert dict(again.producers.items())[1].epoch == 2
     again.expire_producers(1)
     for now in (0, DELETE_RETENTION_MS):

@@ -19,9 +19,11 @@ from faust_assigner.broker.storage import records
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.losses import accept_losses, unexplained_holes
 from faust_assigner.broker.storage.producers import MAX_SEQUENCE, ProducerBook
+from faust_assigner.broker.storage.reads import available
 from faust_assigner.broker.storage.records import BadBatch, Rules, parse_batch
 from faust_assigner.broker.storage.store import MemoryStore, RocksStore, Store, StoreFailed
 from tests.support.clients.raw_client import batch, keyed_record, one_record
+from tests.support.logs import erase_log, find_time, newest_time, open_log, read_log
 
 TOPIC = uuid.UUID(int=1).bytes
 
@@ -273,10 +275,10 @@ def test_after_a_bump_only_the_new_epoch_is_known() -> None:
 
 def test_a_bump_is_remembered_over_a_start(store: Store) -> None:
     """The log has the epoch of each producer's last batch."""
-    log = PartitionLog(store, TOPIC, 0)
+    log = open_log(store, TOPIC, 0)
     for epoch in (0, 1):
         append(log, batch(producer_id=7, epoch=epoch, sequence=0))
-    again = PartitionLog(store, TOPIC, 0).producers
+    again = open_log(store, TOPIC, 0).producers
     assert again.judge(producer_batch(1, epoch=0)).error is ErrorCode.invalid_producer_epoch
     assert again.judge(producer_batch(1, epoch=1)).error is ErrorCode.none
     assert again.judge(producer_batch(0, epoch=1)).duplicate_of == 1
@@ -290,19 +292,19 @@ def test_times_that_fall_and_rise_are_found_as_in_a_log_read_from_its_start(stor
         found = [(n, t) for n, t in enumerate(times) if n >= start and t >= wanted]
         return found[0] if found else None
 
-    log = PartitionLog(store, TOPIC, 0)
+    log = open_log(store, TOPIC, 0)
     for count, time in enumerate(times, 1):
         append(log, batch(timestamp=time))
-        known = {wanted: log.find_time(wanted) for wanted in (50, 150, 250, 350)}
+        known = {wanted: find_time(log, wanted) for wanted in (50, 150, 250, 350)}
         assert known == {w: e if (e := expected(w, 0)) and e[0] < count else None for w in known}
     for start in (1, 4):
         log.trim(start)
-        for reader in (log, PartitionLog(store, TOPIC, 0)):
-            assert [reader.find_time(w) for w in (50, 150, 350, 450)] == [
+        for reader in (log, open_log(store, TOPIC, 0)):
+            assert [find_time(reader, w) for w in (50, 150, 350, 450)] == [
                 expected(w, start) for w in (50, 150, 350, 450)
             ]
     append(log, batch(timestamp=450))
-    assert (log.find_time(450), log.newest_time()) == ((6, 450), (6, 450))
+    assert (find_time(log, 450), newest_time(log)) == ((6, 450), (6, 450))
 
 
 def test_an_older_epoch_is_fenced_and_a_newer_one_starts_at_zero() -> None:
@@ -334,52 +336,52 @@ def test_idle_producers_are_forgotten() -> None:
 
 def test_offsets_are_contiguous_over_batches_of_any_size(store: Store) -> None:
     """Each batch starts at the end of its predecessor."""
-    log = PartitionLog(store, TOPIC, 0)
+    log = open_log(store, TOPIC, 0)
     assert [append(log, batch(count=n)) for n in (3, 1, 5, 2)] == [0, 3, 4, 9]
     assert (log.start_offset, log.end_offset) == (0, 11)
 
 
 def test_a_read_starts_with_the_batch_that_holds_the_offset(store: Store) -> None:
     """The offset may be in the middle of the batch; consumers skip the records before it."""
-    log = PartitionLog(store, TOPIC, 0)
+    log = open_log(store, TOPIC, 0)
     for count in (3, 3, 3):
         append(log, batch(count=count))
     size = len(batch(count=3))
-    assert struct.unpack(">q", log.read(4, 10**6, at_least_one=True)[:8]) == (3,)
-    assert len(log.read(4, 10**6, at_least_one=True)) == 2 * size == log.available(4)
-    assert log.read(9, 10**6, at_least_one=True) == b""
+    assert struct.unpack(">q", read_log(log, 4, 10**6, at_least_one=True)[:8]) == (3,)
+    assert len(read_log(log, 4, 10**6, at_least_one=True)) == 2 * size == available(log, 4)
+    assert read_log(log, 9, 10**6, at_least_one=True) == b""
 
 
 def test_byte_limits_count_whole_batches_and_the_first_comes_in_any_case(store: Store) -> None:
     """KIP-74: otherwise a reader could never pass a large batch."""
-    log = PartitionLog(store, TOPIC, 0)
+    log = open_log(store, TOPIC, 0)
     for _ in range(4):
         append(log, batch())
     size = len(batch())
-    assert len(log.read(1, 2 * size + 1, at_least_one=False)) == 2 * size
-    assert len(log.read(1, 1, at_least_one=True)) == size
-    assert log.read(1, 1, at_least_one=False) == b""
+    assert len(read_log(log, 1, 2 * size + 1, at_least_one=False)) == 2 * size
+    assert len(read_log(log, 1, 1, at_least_one=True)) == size
+    assert read_log(log, 1, 1, at_least_one=False) == b""
 
 
 def test_a_trimmed_log_starts_later_and_remembers_it(tmp_path: Path) -> None:
     """DeleteRecords to the middle of a batch keeps the batch and moves the start offset."""
     store = RocksStore(tmp_path)
-    log = PartitionLog(store, TOPIC, 0)
+    log = open_log(store, TOPIC, 0)
     for _ in range(3):
         append(log, batch(count=3))
     log.trim(4)
-    assert (log.start_offset, log.available(4)) == (4, 2 * len(batch(count=3)))
-    again = PartitionLog(store, TOPIC, 0)
+    assert (log.start_offset, available(log, 4)) == (4, 2 * len(batch(count=3)))
+    again = open_log(store, TOPIC, 0)
     assert (again.start_offset, again.end_offset) == (4, 9)
     again.trim(9)
-    empty = PartitionLog(store, TOPIC, 0)
+    empty = open_log(store, TOPIC, 0)
     assert (empty.start_offset, empty.end_offset, empty.size) == (9, 9, 0)
     assert append(empty, batch()) == 9
 
 
 def test_retention_by_age_and_by_size_deletes_from_the_front(store: Store) -> None:
     """Whole batches are deleted, without a hole."""
-    log = PartitionLog(store, TOPIC, 0)
+    log = open_log(store, TOPIC, 0)
     for timestamp in (100, 200, 300, 400):
         append(log, batch(timestamp=timestamp))
     assert log.retain(1_000, retention_ms=850, retention_bytes=-1) == 1
@@ -393,21 +395,21 @@ def test_retention_by_age_and_by_size_deletes_from_the_front(store: Store) -> No
 
 def test_times_are_found_over_batches(store: Store) -> None:
     """The search returns the earliest record of at least this time, or None past the end."""
-    log = PartitionLog(store, TOPIC, 0)
+    log = open_log(store, TOPIC, 0)
     for timestamps in ([10, 20], [30, 40], [5, 6]):
         append(log, aiokafka_batch(timestamps))
-    assert log.find_time(0) == (0, 10)
-    assert log.find_time(21) == (2, 30)
-    assert log.find_time(41) is None
-    assert log.newest_time() == (3, 40)
+    assert find_time(log, 0) == (0, 10)
+    assert find_time(log, 21) == (2, 30)
+    assert find_time(log, 41) is None
+    assert newest_time(log) == (3, 40)
 
 
 def test_a_time_in_the_trimmed_part_of_a_batch_is_found_at_the_log_start(store: Store) -> None:
     """The batch is still stored, but its first records cannot be read."""
-    log = PartitionLog(store, TOPIC, 0)
+    log = open_log(store, TOPIC, 0)
     append(log, aiokafka_batch([10, 20, 30]))
     log.trim(2)
-    found = log.find_time(10)
+    found = find_time(log, 10)
     assert found is not None
     assert found[0] == 2
 
@@ -415,13 +417,13 @@ def test_a_time_in_the_trimmed_part_of_a_batch_is_found_at_the_log_start(store: 
 def test_a_reopened_log_is_the_log_that_was_written(tmp_path: Path) -> None:
     """Records, offsets and the state of producers survive."""
     store = RocksStore(tmp_path)
-    log = PartitionLog(store, TOPIC, 0)
+    log = open_log(store, TOPIC, 0)
     for sequence in range(4):
         append(log, batch(producer_id=7, epoch=0, sequence=sequence))
-    before = log.read(0, 10**6, at_least_one=True)
+    before = read_log(log, 0, 10**6, at_least_one=True)
     store.close()
-    again = PartitionLog(RocksStore(tmp_path), TOPIC, 0)
-    assert again.read(0, 10**6, at_least_one=True) == before
+    again = open_log(RocksStore(tmp_path), TOPIC, 0)
+    assert read_log(again, 0, 10**6, at_least_one=True) == before
     assert again.producers.judge(producer_batch(2)).duplicate_of == 2
     assert again.producers.judge(producer_batch(4)).error is ErrorCode.none
     assert again.producers.judge(producer_batch(9)).error is ErrorCode.out_of_order_sequence_number
@@ -429,47 +431,45 @@ def test_a_reopened_log_is_the_log_that_was_written(tmp_path: Path) -> None:
 
 def test_a_hole_in_a_log_is_told_and_what_follows_it_is_kept(store: Store) -> None:
     """A reader at the hole gets the next record; after an accepted loss the start succeeds."""
-    log = PartitionLog(store, TOPIC, 0)
+    log = open_log(store, TOPIC, 0)
     for _ in range(4):
         append(log, batch())
     key = TOPIC + struct.pack(">iq", 0, 2)
     store.write((), [b"b" + key, b"x" + key])
-    again = PartitionLog(store, TOPIC, 0)
+    again = open_log(store, TOPIC, 0)
     assert (again.end_offset, unexplained_holes(again)) == (4, [(2, 3)])
-    assert struct.unpack(">q", again.read(2, 10**6, at_least_one=True)[:8]) == (3,)
+    assert struct.unpack(">q", read_log(again, 2, 10**6, at_least_one=True)[:8]) == (3,)
     accept_losses(again, [(2, 3)], ())
     assert append(again, batch()) == 4
-    assert unexplained_holes(PartitionLog(store, TOPIC, 0)) == []
+    assert unexplained_holes(open_log(store, TOPIC, 0)) == []
 
 
 def test_offsets_lost_at_the_end_are_not_given_again(store: Store) -> None:
     """The log continues at the accepted end; a reader in between gets the next record."""
-    log = PartitionLog(store, TOPIC, 0)
+    log = open_log(store, TOPIC, 0)
     append(log, batch(count=2))
     accept_losses(log, [(2, 7)], ())
-    again = PartitionLog(store, TOPIC, 0)
-    assert (again.end_offset, again.available(3)) == (7, 0)
+    again = open_log(store, TOPIC, 0)
+    assert (again.end_offset, available(again, 3)) == (7, 0)
     assert append(again, batch()) == 7
-    assert struct.unpack(">q", again.read(3, 10**6, at_least_one=True)[:8]) == (7,)
-    assert unexplained_holes(PartitionLog(store, TOPIC, 0)) == []
+    assert struct.unpack(">q", read_log(again, 3, 10**6, at_least_one=True)[:8]) == (7,)
+    assert unexplained_holes(open_log(store, TOPIC, 0)) == []
 
 
 def test_partitions_and_topics_do_not_see_each_other(store: Store) -> None:
     """Neighbouring prefixes are separate, even if a partition is erased."""
-    logs = [PartitionLog(store, uuid.UUID(int=t).bytes, p) for t in (1, 2) for p in (0, 1)]
+    logs = [open_log(store, uuid.UUID(int=t).bytes, p) for t in (1, 2) for p in (0, 1)]
     for count, log in enumerate(logs, 1):
         append(log, batch(count=count))
-    logs[1].erase()
-    again = [
-        PartitionLog(store, uuid.UUID(int=t).bytes, p).end_offset for t in (1, 2) for p in (0, 1)
-    ]
+    erase_log(logs[1])
+    again = [open_log(store, uuid.UUID(int=t).bytes, p).end_offset for t in (1, 2) for p in (0, 1)]
     assert again == [1, 0, 3, 4]
 
 
 def test_a_failed_write_changes_nothing() -> None:
     """Without space the offset is not used up, readers see no record, and the next append works."""
     store = MemoryStore()
-    log = PartitionLog(store, TOPIC, 0)
+    log = open_log(store, TOPIC, 0)
     append(log, batch())
     write = store.write
 
@@ -479,6 +479,6 @@ def test_a_failed_write_changes_nothing() -> None:
     store.write = full  # type: ignore[method-assign]
     with pytest.raises(StoreFailed):
         append(log, batch())
-    assert (log.end_offset, log.available(1)) == (1, 0)
+    assert (log.end_offset, available(log, 1)) == (1, 0)
     store.write = write  # type: ignore[method-assign]
     assert append(log, batch()) == 1

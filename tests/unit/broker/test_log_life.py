@@ -13,6 +13,7 @@ from faust_assigner.broker.storage.entries import CLEAN, ENDED, OFFSET, OPEN
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.losses import accept_losses
 from faust_assigner.broker.storage.producers import ProducerBook
+from faust_assigner.broker.storage.reads import plan_read, present_batches
 from faust_assigner.broker.storage.records import TRANSACTIONAL, parse_batch
 from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
 from faust_assigner.broker.storage.transactions import (
@@ -21,6 +22,7 @@ from faust_assigner.broker.storage.transactions import (
 )
 from faust_assigner.coordinator.errors import Code
 from tests.support.clients.raw_client import batch, one_record
+from tests.support.logs import erase_log, load, open_log
 from tests.unit.broker.test_transactions import Bench
 
 TOPIC = uuid.UUID(int=1).bytes
@@ -35,11 +37,11 @@ def append(log: PartitionLog, count: int = 1, **header: int) -> int:
 def test_an_accepted_loss_at_the_end_does_not_lower_the_end_of_a_later_life() -> None:
     """Records after the loss keep their offsets after the next start."""
     store = MemoryStore()
-    log = PartitionLog(store, TOPIC, 0)
+    log = open_log(store, TOPIC, 0)
     append(log)
     accept_losses(log, [(1, 3)], [])
     assert append(log) == 3
-    again = PartitionLog(store, TOPIC, 0)
+    again = open_log(store, TOPIC, 0)
     assert again.end_offset == 4
     assert append(again) == 4
 
@@ -77,28 +79,28 @@ def test_the_write_audit_learns_of_the_end_that_a_marker_makes() -> None:
 def test_a_compaction_before_a_read_does_not_excuse_a_missing_batch() -> None:
     """Only a compaction between the plan and the read explains the missing batch."""
     store = MemoryStore()
-    log = PartitionLog(store, TOPIC, 0)
+    log = open_log(store, TOPIC, 0)
     append(log)
     log.cleanings = 1
-    reading = log.plan_read(0, 1_000, at_least_one=True)
+    reading = plan_read(log, 0, 1_000, at_least_one=True)
     assert reading is not None
     store.write((), reading.keys)
     with pytest.raises(StoreFailed):
-        log.present_batches(log.load(reading), reading)
+        present_batches(log, load(log, reading), reading)
     log.cleanings = 2
-    assert log.present_batches(log.load(reading), reading) == []
+    assert present_batches(log, load(log, reading), reading) == []
 
 
 def test_a_log_start_never_moves_back() -> None:
     """DeleteRecords may have an offset that is already deleted."""
     store = MemoryStore()
-    log = PartitionLog(store, TOPIC, 0)
+    log = open_log(store, TOPIC, 0)
     for _ in range(3):
         append(log)
     log.trim(2)
     log.trim(1)
     assert log.start_offset == 2
-    assert PartitionLog(store, TOPIC, 0).start_offset == 2
+    assert open_log(store, TOPIC, 0).start_offset == 2
 
 
 def test_a_trim_forgets_the_aborted_transactions_before_it_alone(tmp_path: Path) -> None:
@@ -134,7 +136,7 @@ def test_a_deleted_partition_in_memory_leaves_no_transaction() -> None:
     bench.reopen("tx")
     bench.write(sequence=1)
     found = [len(list(bench.node.store.scan(kind))) for kind in (OPEN, ENDED)]
-    bench.log.erase()
+    erase_log(bench.log)
     assert found == [1, 1]
     assert [list(bench.node.store.scan(kind)) for kind in (OPEN, ENDED)] == [[], []]
     bench.node.close()
@@ -212,11 +214,11 @@ def test_an_index_after_a_drop_counts_its_own_bytes_and_times() -> None:
 def test_a_transaction_opens_with_its_first_batch_alone() -> None:
     """The stable offset stays at the first record, on disk as well."""
     store = MemoryStore()
-    log = PartitionLog(store, TOPIC, 0)
+    log = open_log(store, TOPIC, 0)
     for sequence in range(2):
         append(log, producer_id=4, epoch=0, sequence=sequence, attributes=TRANSACTIONAL)
     assert (log.stable_offset, log.end_offset) == (0, 2)
-    assert PartitionLog(store, TOPIC, 0).stable_offset == 0
+    assert open_log(store, TOPIC, 0).stable_offset == 0
 
 
 def test_a_repeated_batch_has_the_same_last_sequence_as_well() -> None:

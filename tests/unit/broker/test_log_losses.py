@@ -10,9 +10,11 @@ import pytest
 
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.losses import accept_losses, unexplained_holes, unreadable
+from faust_assigner.broker.storage.reads import available, plan_read, present_batches
 from faust_assigner.broker.storage.records import parse_batch
 from faust_assigner.broker.storage.store import MemoryStore, RocksStore, Store, StoreFailed
 from tests.support.clients.raw_client import batch
+from tests.support.logs import erase_log, find_time, open_log
 
 TOPIC = bytes(16)
 
@@ -25,7 +27,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 def written(store: Store, *timestamps: int, **more: Any) -> PartitionLog:
     """Return a log with a record for each of the times."""
-    log = PartitionLog(store, TOPIC, 0)
+    log = open_log(store, TOPIC, 0)
     for timestamp in timestamps:
         data = batch(timestamp=timestamp, **more)
         log.append(parse_batch(data), data, timestamp)
@@ -41,37 +43,37 @@ def lose(store: Store, *bases: int, index: bool = True) -> None:
 def test_what_a_start_finds_is_on_the_disk_already(store: Store) -> None:
     """With flush.messages=10 the next record waits only for itself, not for the whole log."""
     written(store, 1, 2, 3)
-    assert PartitionLog(store, TOPIC, 0).flushed_to == 3
+    assert open_log(store, TOPIC, 0).flushed_to == 3
 
 
 def test_a_log_without_its_first_batches_begins_at_the_first_that_is_there(store: Store) -> None:
     """An earlier start offset would send every reader of the beginning into the hole."""
     written(store, 1, 2, 3)
     lose(store, 0, 1)
-    again = PartitionLog(store, TOPIC, 0)
+    again = open_log(store, TOPIC, 0)
     assert (again.start_offset, again.holes) == (2, ())
 
 
 def test_times_are_found_anew_after_a_loss_was_accepted(store: Store) -> None:
     """The lost batch had the greatest time and must not be found again."""
     log = written(store, 10, 90, 20)
-    assert log.find_time(50) == (1, 90)
+    assert find_time(log, 50) == (1, 90)
     lose(store, 1, index=False)
     accept_losses(log, [(1, 2)], [1])
-    assert (log.find_time(50), log.find_time(15)) == (None, (2, 20))
+    assert (find_time(log, 50), find_time(log, 15)) == (None, (2, 20))
 
 
 def test_a_second_loss_leaves_the_first_one_accepted(store: Store) -> None:
     """Otherwise each start would ask for the losses in turn."""
     log = written(store, 1, 2, 3, 4, 5)
     lose(store, 1)
-    again = PartitionLog(store, TOPIC, 0)
+    again = open_log(store, TOPIC, 0)
     accept_losses(again, [(1, 2)], ())
     lose(store, 3)
-    again = PartitionLog(store, TOPIC, 0)
+    again = open_log(store, TOPIC, 0)
     assert unexplained_holes(again) == [(3, 4)]
     accept_losses(again, [(3, 4)], ())
-    last = PartitionLog(store, TOPIC, 0)
+    last = open_log(store, TOPIC, 0)
     assert (unexplained_holes(last), len(last.holes)) == ([], 2)
     assert log.end_offset == last.end_offset
 
@@ -81,19 +83,19 @@ def test_the_last_batch_is_lost_and_its_offset_is_not_given_again(store: Store) 
     log = written(store, 1, 2, 3)
     lose(store, 2, index=False)
     accept_losses(log, [(2, 3)], [2])
-    assert (log.end_offset, log.available(2)) == (3, 0)
-    assert PartitionLog(store, TOPIC, 0).end_offset == 3
+    assert (log.end_offset, available(log, 2)) == (3, 0)
+    assert open_log(store, TOPIC, 0).end_offset == 3
 
 
 def test_a_hole_that_two_accepted_losses_cover_together_is_explained(store: Store) -> None:
     """A hole that is covered in part is not explained."""
     written(store, 1, 2, 3, 4, 5)
     lose(store, 1, 2)
-    log = PartitionLog(store, TOPIC, 0)
+    log = open_log(store, TOPIC, 0)
     accept_losses(log, [(1, 2)], ())
-    assert unexplained_holes(PartitionLog(store, TOPIC, 0)) == [(1, 3)]
+    assert unexplained_holes(open_log(store, TOPIC, 0)) == [(1, 3)]
     accept_losses(log, [(2, 3)], ())
-    assert unexplained_holes(PartitionLog(store, TOPIC, 0)) == []
+    assert unexplained_holes(open_log(store, TOPIC, 0)) == []
 
 
 @pytest.mark.parametrize(
@@ -112,7 +114,7 @@ def test_a_hole_is_explained_by_losses_that_cover_all_its_offsets(
     accepted: list[tuple[int, int]], is_explained: bool
 ) -> None:
     """Losses may overlap, touch, or extend past the hole [2, 5)."""
-    log = PartitionLog(MemoryStore(), TOPIC, 0)
+    log = open_log(MemoryStore(), TOPIC, 0)
     log.holes, log.accepted = ((2, 5),), tuple(accepted)
     assert unexplained_holes(log) == ([] if is_explained else [(2, 5)])
 
@@ -145,7 +147,7 @@ def test_chunks_are_read_by_their_own_bytes_after_a_trim(store: Store) -> None:
 
 def planned(log: PartitionLog) -> Any:
     """Plan a read of the first batch."""
-    reading = log.plan_read(log.start_offset, 10**6, at_least_one=True)
+    reading = plan_read(log, log.start_offset, 10**6, at_least_one=True)
     assert reading is not None
     return reading
 
@@ -154,7 +156,7 @@ def test_a_batch_that_is_missing_fails_the_read(store: Store) -> None:
     """Neither a trim nor a deletion explains the missing batch."""
     log = written(store, 1, 2)
     with pytest.raises(StoreFailed, match="at or after offset 0 is missing"):
-        log.present_batches([None, b""], planned(log))
+        present_batches(log, [None, b""], planned(log))
 
 
 def test_a_batch_that_was_trimmed_since_gives_nothing(store: Store) -> None:
@@ -162,15 +164,15 @@ def test_a_batch_that_was_trimmed_since_gives_nothing(store: Store) -> None:
     log = written(store, 1, 2)
     reading = planned(log)
     log.trim(1)
-    assert log.present_batches([None, b""], reading) == []
+    assert present_batches(log, [None, b""], reading) == []
 
 
 def test_a_batch_of_a_topic_that_was_deleted_since_gives_nothing(store: Store) -> None:
     """The read raises no storage error."""
     log = written(store, 1, 2)
     reading = planned(log)
-    log.erase()
-    assert log.present_batches([None, None], reading) == []
+    erase_log(log)
+    assert present_batches(log, [None, None], reading) == []
 
 
 def test_erasing_leaves_no_key_of_any_kind(store: Store) -> None:
@@ -178,7 +180,7 @@ def test_erasing_leaves_no_key_of_any_kind(store: Store) -> None:
     log = written(store, 1, 2, 3)
     log.trim(1)
     accept_losses(log, [(3, 4)], ())
-    log.erase()
+    erase_log(log)
     assert [key for kind in (b"b", b"x", b"s", b"e") for key, _ in store.scan(kind)] == []
 
 
@@ -224,9 +226,9 @@ def test_a_trim_beyond_the_end_stops_at_the_end(store: Store) -> None:
 def test_a_producer_is_as_old_as_its_last_batch_was_appended(store: Store) -> None:
     """The broker's clock counts, not the time in the record, even after a start."""
     data = batch(timestamp=5, producer_id=0, epoch=0, sequence=0)
-    log = PartitionLog(store, TOPIC, 0)
+    log = open_log(store, TOPIC, 0)
     log.append(parse_batch(data), data, 1_000)
-    for known in (log, PartitionLog(store, TOPIC, 0)):
+    for known in (log, open_log(store, TOPIC, 0)):
         known.expire_producers(1_000)
         assert len(known.producers) == 1
         known.expire_producers(1_001)
@@ -238,5 +240,5 @@ def test_the_witness_is_told_where_a_partition_ends(store: Store) -> None:
     told: list[int] = []
     store.note_end = lambda place, end: told.append(end)  # type: ignore[method-assign]
     data = batch(count=3)
-    PartitionLog(store, TOPIC, 0).append(parse_batch(data), data, 0)
+    open_log(store, TOPIC, 0).append(parse_batch(data), data, 0)
     assert told == [3]

@@ -7,8 +7,8 @@ import uuid
 import pytest
 
 from faust_assigner.broker.storage.entries import CLEAN, KINDS, OFFSET, OPEN, Entry
-from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.losses import accept_losses, unexplained_holes
+from faust_assigner.broker.storage.reads import available, plan_read
 from faust_assigner.broker.storage.records import (
     CONTROL,
     TRANSACTIONAL,
@@ -22,6 +22,7 @@ from faust_assigner.broker.storage.records import (
 from faust_assigner.broker.storage.store import MemoryStore
 from faust_assigner.broker.storage.transactions import ABORTED, Aborted, marker_batch
 from tests.support.clients.raw_client import batch
+from tests.support.logs import erase_log, open_log
 from tests.unit.broker.test_log_life import append
 
 TOPIC = uuid.UUID(int=1).bytes
@@ -29,7 +30,7 @@ TOPIC = uuid.UUID(int=1).bytes
 
 def test_each_waiting_fetch_is_woken_by_a_batch_a_marker_and_a_deletion() -> None:
     """A waiter may stop waiting meanwhile; the waiters see the deletion when they are called."""
-    log = PartitionLog(MemoryStore(), TOPIC, 0)
+    log = open_log(MemoryStore(), TOPIC, 0)
     woken: list[tuple[str, int, bool]] = []
 
     def first() -> None:
@@ -54,7 +55,7 @@ def test_each_waiting_fetch_is_woken_by_a_batch_a_marker_and_a_deletion() -> Non
 @pytest.mark.parametrize("commits", [True, False])
 def test_the_end_of_one_of_two_transactions_is_planned_whole(commits: bool) -> None:
     """The end has a marker, an index entry and a note; the second transaction stays open."""
-    log = PartitionLog(MemoryStore(), TOPIC, 3)
+    log = open_log(MemoryStore(), TOPIC, 3)
     append(log, 2)
     for producer_id in (4, 9):
         append(log, producer_id=producer_id, epoch=5, sequence=0, attributes=TRANSACTIONAL)
@@ -83,7 +84,7 @@ def test_the_end_of_one_of_two_transactions_is_planned_whole(commits: bool) -> N
 def test_erasing_leaves_no_key_of_the_partition_and_every_key_of_the_next_one() -> None:
     """The keys hold batches, index, start, losses, transactions, and the note of the compaction."""
     store = MemoryStore()
-    logs = [PartitionLog(store, TOPIC, number) for number in (0, 1)]
+    logs = [open_log(store, TOPIC, number) for number in (0, 1)]
     for log in logs:
         for producer_id in (4, 9):
             append(log, producer_id=producer_id, epoch=0, sequence=0, attributes=TRANSACTIONAL)
@@ -96,7 +97,7 @@ def test_erasing_leaves_no_key_of_the_partition_and_every_key_of_the_next_one() 
     assert {key for key, _ in store.scan(b"")} == {
         key for log in logs for key in log.every_key()
     }, "the keys of a log are known to it"
-    logs[0].erase()
+    erase_log(logs[0])
     left = [key[:1] for key, _ in store.scan(b"")]
     assert sorted(left) == sorted([*KINDS, *(b"b", b"x")])
     assert all(key[1:21] == logs[1].place for key, _ in store.scan(b""))
@@ -118,7 +119,7 @@ def test_a_start_restores_every_fact_of_a_trimmed_compacted_log_with_a_loss() ->
             (CLEAN + place_, OFFSET.pack(16)),
         ]
     )
-    log = PartitionLog(store, TOPIC, 3)
+    log = open_log(store, TOPIC, 3)
     assert (log.start_offset, log.end_offset, log.flushed_to, log.cleaned_to) == (11, 30, 30, 16)
     assert (log.holes, log.accepted, unexplained_holes(log)) == (
         ((16, 20),),
@@ -135,7 +136,7 @@ def test_a_start_restores_every_fact_of_a_trimmed_compacted_log_with_a_loss() ->
         for producer_id, s in log.producers.items()
     }
     assert known == {7: (2, [(5, 7, 10)], 1_000, -1, False), 8: (3, [], 1_100, 0, True)}
-    assert (log.number, log.size, log.available(11), log.available(16, 20)) == (3, 330, 330, 0)
+    assert (log.number, log.size, available(log, 11), available(log, 16, 20)) == (3, 330, 330, 0)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +148,7 @@ def test_a_marker_tells_nothing_of_sequences_where_its_batches_may_be_gone(
 ) -> None:
     """A deletion or a compaction alone is enough."""
     store = MemoryStore()
-    log = PartitionLog(store, TOPIC, 0)
+    log = open_log(store, TOPIC, 0)
     append(log)
     ending = log.end_transaction(7, 0, 0, commits=True)
     store.write(ending.puts, ending.deletes)
@@ -156,18 +157,18 @@ def test_a_marker_tells_nothing_of_sequences_where_its_batches_may_be_gone(
         log.trim(1)
     if cleaned:
         store.write([(CLEAN + log.place, OFFSET.pack(1))])
-    [(_, state)] = PartitionLog(store, TOPIC, 0).producers.items()
+    [(_, state)] = open_log(store, TOPIC, 0).producers.items()
     assert state.is_forgotten is is_forgotten
 
 
 def test_retention_moves_the_start_over_a_gap_to_the_next_batch() -> None:
     """Compaction left the gap; the number of deleted records is the difference of the starts."""
     store = MemoryStore()
-    log = PartitionLog(store, TOPIC, 0)
+    log = open_log(store, TOPIC, 0)
     for time in (10, 20, 30):
         append(log, timestamp=time)
     store.write((), [log.batch_key(1), log.index_key(1)])
-    again = PartitionLog(store, TOPIC, 0)
+    again = open_log(store, TOPIC, 0)
     assert again.retain(100, retention_ms=80, retention_bytes=-1) == 2
     assert (again.start_offset, again.end_offset, len(again.index)) == (2, 3, 1)
 
@@ -180,7 +181,7 @@ def test_retention_of_zero_deletes_and_a_negative_one_keeps(
     retention_ms: int, retention_bytes: int, deleted: int
 ) -> None:
     """With 0 bytes no record stays; with 0 ms the records of the current time stay."""
-    log = PartitionLog(MemoryStore(), TOPIC, 0)
+    log = open_log(MemoryStore(), TOPIC, 0)
     for time in (10, 20, 100):
         append(log, timestamp=time)
     now = 100 if retention_ms <= 0 else 91
@@ -190,14 +191,14 @@ def test_retention_of_zero_deletes_and_a_negative_one_keeps(
 
 def test_a_read_ends_before_the_stable_offset_and_at_its_bytes() -> None:
     """The offset, the limit of bytes and the end of the range each decide a case."""
-    log = PartitionLog(MemoryStore(), TOPIC, 0)
+    log = open_log(MemoryStore(), TOPIC, 0)
     for count in (1, 2, 3, 4):
         append(log, count)
     log.cleanings = 6
     sizes = [row.size for row in log.index.rows(0, 4)]
 
     def planned(offset: int, most: int, beyond: int | None, *, one: bool = False) -> object:
-        found = log.plan_read(offset, most, at_least_one=one, beyond=beyond)
+        found = plan_read(log, offset, most, at_least_one=one, beyond=beyond)
         if found is None:
             return None
         keys = [int.from_bytes(key[-8:], "big") for key in found.keys]
@@ -214,14 +215,14 @@ def test_a_read_ends_before_the_stable_offset_and_at_its_bytes() -> None:
     assert planned(3, whole, 3, one=True) is None
     assert planned(10, whole, None, one=True) is None
     ranges = [(0, None), (2, 6), (3, 3), (3, 4), (9, None), (10, None), (11, 12)]
-    assert [log.available(*span) for span in ranges] == [
+    assert [available(log, *span) for span in ranges] == [
         sum(sizes), sizes[1] + sizes[2], 0, sizes[2], sizes[3], 0, 0
     ]  # fmt: skip
 
 
 def test_an_idle_producer_with_an_open_transaction_is_kept() -> None:
     """Its next batch must continue its sequence; after the end the producer is forgotten."""
-    log = PartitionLog(MemoryStore(), TOPIC, 0)
+    log = open_log(MemoryStore(), TOPIC, 0)
     for producer_id, attributes in ((1, 0), (2, TRANSACTIONAL), (3, TRANSACTIONAL)):
         append(log, producer_id=producer_id, epoch=0, sequence=0, attributes=attributes)
     log.end_transaction(3, 0, 5, commits=True).stored()

@@ -15,7 +15,6 @@ from faust_assigner.broker.groups.timers import GroupTimers
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage import clean_writes, cleaning
 from faust_assigner.broker.storage.cleaning import Rules, cleanable
-from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.losses import unreadable
 from faust_assigner.broker.storage.records import parse_batch
 from faust_assigner.broker.storage.store import FEW_KEYS, MemoryStore, RocksStore, StoreFailed
@@ -32,6 +31,7 @@ from faust_assigner.coordinator.transactions import State, Transaction
 from tests.support.asking import ask
 from tests.support.clients.raw_client import batch
 from tests.support.hall import Hall, in_hall
+from tests.support.logs import newest_time, open_log
 from tests.unit.broker.cleaned import TOPIC, write
 from tests.unit.broker.test_groups import Desk
 from tests.unit.broker.test_log_life import append
@@ -139,17 +139,14 @@ def test_the_outcome_of_a_write_goes_to_the_machine_that_took_over(fails: bool, 
 
 def test_the_newest_record_is_found_at_its_exact_time() -> None:
     """An older record does not count, and of two equal times the first record counts."""
-    log = PartitionLog(MemoryStore(), TOPIC, 0)
+    log = open_log(MemoryStore(), TOPIC, 0)
     for time in (8, 9, 10, 3, 10):
         append(log, timestamp=time)
-    assert log.newest_time() == (2, 10)
-    planned = log.plan_newest()
-    assert planned is not None
-    assert (planned[0].first, planned[1]) == (2, 10)
+    assert newest_time(log) == (2, 10)
     log.trim(3)
-    assert log.newest_time() == (4, 10)
+    assert newest_time(log) == (4, 10)
     log.trim(5)
-    assert (log.newest_time(), log.plan_newest()) == (None, None)
+    assert newest_time(log) is None
 
 
 @pytest.mark.parametrize("count", [FEW_KEYS, FEW_KEYS + 1, 40])
@@ -158,14 +155,14 @@ def test_a_long_trim_takes_the_last_of_its_batches_along_and_leaves_the_next(
 ) -> None:
     """The trim deletes single keys or a range, on the disk and after a restart."""
     store = RocksStore(tmp_path)
-    log = PartitionLog(store, TOPIC, 0)
+    log = open_log(store, TOPIC, 0)
     for _ in range(count + 2):
         append(log)
     log.trim(count)
     for kind in (b"b", b"x"):
         keys = [int.from_bytes(key[-8:], "big") for key, _ in store.scan(kind)]
         assert keys == [count, count + 1]
-    again = PartitionLog(store, TOPIC, 0)
+    again = open_log(store, TOPIC, 0)
     assert (again.start_offset, list(again.index.bases)) == (count, [count, count + 1])
     store.close()
 
@@ -173,7 +170,7 @@ def test_a_long_trim_takes_the_last_of_its_batches_along_and_leaves_the_next(
 def test_a_broken_batch_of_several_records_is_named_with_all_its_offsets() -> None:
     """A batch is missing, a second has a wrong size; offsets between batches belong to no batch."""
     store = MemoryStore()
-    log = PartitionLog(store, TOPIC, 0)
+    log = open_log(store, TOPIC, 0)
     for count in (3, 1, 4, 2):
         append(log, count)
     store.write([(log.batch_key(4), batch())], [log.batch_key(0)])
@@ -191,7 +188,7 @@ def test_a_step_of_a_pass_reads_batches_until_it_has_its_bytes(
 ) -> None:
     """No batch after the end of the pass is read; each batch has 70 bytes."""
     monkeypatch.setattr(cleaning, "CHUNK_BYTES", chunk)
-    log = PartitionLog(MemoryStore(), TOPIC, 0)
+    log = open_log(MemoryStore(), TOPIC, 0)
     for key in b"abcde":
         write(log, (bytes([key]), b"v"))
     assert set(log.index.sizes) == {70}
@@ -212,7 +209,7 @@ def test_a_step_of_a_pass_reads_batches_until_it_has_its_bytes(
 def test_a_pass_whose_next_batch_is_gone_changes_nothing() -> None:
     """The log was emptied between the decision about a chunk and the read of the next batch."""
     store = MemoryStore()
-    log = PartitionLog(store, TOPIC, 0)
+    log = open_log(store, TOPIC, 0)
     for key in b"aabz":
         write(log, (bytes([key]), b"v"))
     found = cleanable(log, Rules(), 0)

@@ -37,6 +37,7 @@ from faust_assigner.broker.storage.recovery import (
 from faust_assigner.broker.storage.store import MemoryStore, RecentBatches, RocksStore, prefix_range
 from faust_assigner.broker.storage.write_audit import WriteAudit
 from tests.support.clients.raw_client import batch, one_record
+from tests.support.logs import find_time, open_log, read_log
 
 TOPIC = bytes(16)
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
@@ -112,7 +113,7 @@ def test_a_store_on_disk_comes_back_where_linux_calls_are_missing(tmp_path: Path
     found = again.catalogue.get("t")
     assert found is not None
     assert found.partitions[0].end_offset == 1
-    assert found.partitions[0].read(0, 1_000, at_least_one=True)
+    assert read_log(found.partitions[0], 0, 1_000, at_least_one=True)
     again.close()
 
 
@@ -272,16 +273,16 @@ def test_bytes_behind_the_last_record_are_refused() -> None:
 
 def test_a_time_is_found_in_a_log_that_is_not_in_order_of_time() -> None:
     """The first batch whose newest record has at least this time is found, also after a trim."""
-    log = PartitionLog(MemoryStore(), TOPIC, 0)
+    log = open_log(MemoryStore(), TOPIC, 0)
     for timestamp in (500, 100, 300, 700):
         append(log, timestamp)
-    assert [log.find_time(time) for time in (50, 400, 500, 600, 800)] == [
+    assert [find_time(log, time) for time in (50, 400, 500, 600, 800)] == [
         (0, 500), (0, 500), (0, 500), (3, 700), None
     ]  # fmt: skip
     log.trim(1)
-    assert [log.find_time(time) for time in (50, 200, 600)] == [(1, 100), (2, 300), (3, 700)]
+    assert [find_time(log, time) for time in (50, 200, 600)] == [(1, 100), (2, 300), (3, 700)]
     append(log, 900)
-    assert log.find_time(800) == (4, 900)
+    assert find_time(log, 800) == (4, 900)
 
 
 # -- producers -------------------------------------------------------------------------------

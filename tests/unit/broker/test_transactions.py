@@ -20,6 +20,7 @@ from faust_assigner.broker.node import Node
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.producers import Verdict
+from faust_assigner.broker.storage.reads import available, plan_read
 from faust_assigner.broker.storage.records import TRANSACTIONAL, parse_batch
 from faust_assigner.broker.storage.store import FORMAT, StoreFailed
 from faust_assigner.broker.storage.transactions import marker_batch
@@ -174,11 +175,11 @@ def test_a_committed_reader_plans_no_batch_behind_the_stable_offset() -> None:
     bench.write()
     stable = bench.log.stable_offset
     assert stable == 1
-    assert bench.log.available(0, stable) == len(plain)
-    reading = bench.log.plan_read(0, 10**6, at_least_one=True, beyond=stable)
+    assert available(bench.log, 0, stable) == len(plain)
+    reading = plan_read(bench.log, 0, 10**6, at_least_one=True, beyond=stable)
     assert reading is not None
     assert (reading.size, reading.beyond) == (len(plain), 1)
-    assert bench.log.plan_read(1, 10**6, at_least_one=True, beyond=stable) is None
+    assert plan_read(bench.log, 1, 10**6, at_least_one=True, beyond=stable) is None
 
 
 def test_everything_of_transactions_is_there_after_a_restart(tmp_path: Path) -> None:
@@ -409,9 +410,9 @@ def test_a_log_that_begins_amid_an_open_transaction_shows_nothing_of_it() -> Non
     bench.log.append(parse_batch(data), data, bench.now)
     bench.log.trim(1)
     assert bench.log.stable_offset == 1
-    assert bench.log.plan_read(1, 1_000, at_least_one=True, beyond=1) is None
-    assert bench.log.available(1, 1) == 0
-    assert bench.log.available(1) > 0
+    assert plan_read(bench.log, 1, 1_000, at_least_one=True, beyond=1) is None
+    assert available(bench.log, 1, 1) == 0
+    assert available(bench.log, 1) > 0
 
 
 def test_deleted_offsets_are_not_brought_back_by_a_transaction(tmp_path: Path) -> None:

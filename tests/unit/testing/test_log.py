@@ -12,6 +12,7 @@ from faust_assigner.broker.storage.records import TRANSACTIONAL
 from faust_assigner.broker.storage.store import MemoryStore
 from faust_assigner.testing import log as log_module
 from faust_assigner.testing.log import ends, read
+from tests.support.logs import open_log
 from tests.unit.broker.cleaned import TOPIC, write
 from tests.unit.broker.test_cleaning_transactions import end_transaction
 
@@ -19,7 +20,7 @@ from tests.unit.broker.test_cleaning_transactions import end_transaction
 @pytest.fixture
 def log() -> PartitionLog:
     """An empty partition in memory."""
-    return PartitionLog(MemoryStore(), TOPIC, 0, is_new=True)
+    return open_log(MemoryStore(), TOPIC, 0)
 
 
 def values(log: PartitionLog) -> list[Any]:

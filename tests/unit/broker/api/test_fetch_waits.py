@@ -45,6 +45,14 @@ class Log:
             wake()
 
 
+@pytest.fixture
+def fake_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask the fake logs for their bytes, in place of an index."""
+    monkeypatch.setattr(
+        fetch, "available", lambda log, offset, beyond: log.available(offset, beyond)
+    )
+
+
 def want(log: Log | None, *, most: int = 500, is_committed: bool = False) -> Want:
     """Return a wanted partition."""
     return Want("t", 0, 3, most, cast(Any, log), ErrorCode.none, is_committed)
@@ -98,6 +106,7 @@ def test_a_fetch_waits_for_bytes_that_are_missing_unless_a_partition_has_an_erro
     assert seen == waits
 
 
+@pytest.mark.usefixtures("fake_logs")
 @pytest.mark.parametrize(
     ("waiting", "asked_ms", "waited_ms"),
     [(0, 900, 900), (2, 900, 900), (3, 900, 100), (3, 100, 100), (3, 40, 40)],
@@ -144,6 +153,7 @@ async def waited(
     return task, timers
 
 
+@pytest.mark.usefixtures("fake_logs")
 async def test_a_wait_ends_once_all_partitions_together_have_the_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -168,6 +178,7 @@ async def test_a_wait_ends_once_all_partitions_together_have_the_bytes(
     assert [(delay, gone) for delay, _, gone in timers] == [(0.9, True)]
 
 
+@pytest.mark.usefixtures("fake_logs")
 async def test_a_wait_ends_when_its_time_is_over_or_a_topic_is_deleted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -186,6 +197,7 @@ async def test_a_wait_ends_when_its_time_is_over_or_a_topic_is_deleted(
     assert (first.waiters, second.waiters, timers[0][2]) == ({}, {}, True)
 
 
+@pytest.mark.usefixtures("fake_logs")
 async def test_two_waits_on_one_partition_end_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each fetch has its own number of bytes, and a cancelled fetch leaves the others waiting."""
     log = Log()
@@ -203,6 +215,7 @@ async def test_two_waits_on_one_partition_end_apart(monkeypatch: pytest.MonkeyPa
     assert log.waiters == {}
 
 
+@pytest.mark.usefixtures("fake_logs")
 @pytest.mark.parametrize(
     ("most", "available", "counted"), [(500, 70, 70), (50, 70, 50), (0, 70, 1), (-1, 0, 0)]
 )
