@@ -16,7 +16,9 @@ Generated from `faust_assigner/app/host/private_apis.toml`:
 `python -m faust_assigner.app.host.page docs/reference/host.md`.
 
 Faust has no extension points for the parts of an app that this package replaces. The parts therefore use
-{count} names of Faust, mode and aiokafka that are private or undocumented. Written for {versions}.
+{count} names of Faust, mode and aiokafka that are private or undocumented. A public name that the host's own
+reference documents is not listed; unit tests compare methods of ours that override one with the
+host's. Written for {versions}.
 
 Before the fixup installs a part in an app, it checks the versions and every name below. If a name does not
 fit, the app does not start: `HostMismatch` names the expected shape, the found shape and the fix. With

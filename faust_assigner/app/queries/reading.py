@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from faust.types.tuples import TP
     from faust.web.base import Response, Web
 
-    from faust_assigner.app.host.bases import RocksDBBase
+    from faust_assigner.app.tables.store import WriteBehindStore
 
 logger = get_logger(__name__)
 
@@ -50,7 +50,7 @@ class Reading:
             _refuse_unscoped(standing.app)
             self._vouch(tp)
 
-    def partitions_for(self, store: RocksDBBase, key: bytes) -> Sequence[int] | None:
+    def partitions_for(self, store: WriteBehindStore, key: bytes) -> Sequence[int] | None:
         """Return the partitions to search for ``key``, the requested key's partition first.
 
         An owner's other partitions follow, because the key's producer may have its own partitioner.
@@ -78,13 +78,13 @@ class Reading:
         if self.who is Who.COPY_HERE and not table.is_global:
             raise NotHere("a copy answers only for the row of the requested key")
 
-    def _is_key(self, store: RocksDBBase, key: bytes) -> bool:
+    def _is_key(self, store: WriteBehindStore, key: bytes) -> bool:
         """Return whether ``key`` is the requested key or a window of it.
 
         Keys are compared as text, because a number in the table is text in a URL.
         """
         try:
-            said = store._decode_key(key)
+            said = store.key_of(key)
             return str(said if store.table.window is None else said[0]) == str(self.key)
         except Exception:  # not a key of ours
             return False

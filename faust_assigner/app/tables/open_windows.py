@@ -1,4 +1,4 @@
-"""The open windows of a table by partition, in Faust's own heaps, which other code may read.
+"""The open windows of a table by partition, in heaps of their ends.
 
 Faust knows only the windows that this process has changed. Here the windows of a table in memory
 come from the replayed records. The windows of a table in RocksDB come from its rows, which are
@@ -9,7 +9,7 @@ task waits for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -36,6 +36,10 @@ class OpenWindows:
 
     def __init__(self, table: CollectionT) -> None:
         self._table = table
+        #: Partition -> a heap of the ends of its windows, maybe of windows without rows.
+        self._ends: dict[int, list[float]] = {}
+        #: Partition and end -> the rows of the windows with this end.
+        self._keys: dict[tuple[int, float], set[Key]] = {}
         #: Partitions whose windows are all known; in a table in memory all partitions count as
         #: such.
         self._whole: set[int] = set()
@@ -47,17 +51,16 @@ class OpenWindows:
 
     def add(self, key: Key, partition: int) -> None:
         """Note that the row exists."""
-        table, end = self._table, key[1][1]
-        rows = table._partition_timestamp_keys
-        if (partition, end) not in rows:  # else the heap has its end, maybe without a row
-            heappush(table._partition_timestamps[partition], end)
-        rows[partition, end].add(key)
-        latest = table._partition_latest_timestamp
+        end = key[1][1]
+        if (partition, end) not in self._keys:  # else the heap has its end, maybe without a row
+            heappush(self._ends.setdefault(partition, []), end)
+        self._keys.setdefault((partition, end), set()).add(key)
+        latest = self._table._partition_latest_timestamp
         latest[partition] = max(latest[partition], end)
 
     def discard(self, key: Key, partition: int) -> None:
         """Note that the row is deleted."""
-        keys = self._table._partition_timestamp_keys.get((partition, key[1][1]))
+        keys = self._keys.get((partition, key[1][1]))
         if keys is not None:
             keys.discard(key)
             if not keys:
@@ -67,12 +70,11 @@ class OpenWindows:
 
     def forget(self, partition: int) -> None:
         """Forget the partition: it is revoked, or other workers may have changed it."""
-        table = self._table
-        for end in table._partition_timestamps.pop(partition, ()):
-            for key in table._partition_timestamp_keys.pop((partition, end), ()):
+        for end in self._ends.pop(partition, ()):
+            for key in self._keys.pop((partition, end), ()):
                 if self._rows is None:
-                    table.data.data.pop(key, None)
-        table._partition_latest_timestamp.pop(partition, None)
+                    self._table.data.data.pop(key, None)
+        self._table._partition_latest_timestamp.pop(partition, None)
         self._whole.discard(partition)
 
     def restored(self, partition: int) -> None:
@@ -91,17 +93,16 @@ class OpenWindows:
 
     def first(self, partition: int) -> float | None:
         """The end of the window that ends first; None if no window is open."""
-        table = self._table
-        ends = table._partition_timestamps.get(partition)
+        ends = self._ends.get(partition)
         while ends:
-            if table._partition_timestamp_keys.get((partition, ends[0])):
+            if self._keys.get((partition, ends[0])):
                 return float(ends[0])
-            table._partition_timestamp_keys.pop((partition, heappop(ends)), None)
+            self._keys.pop((partition, heappop(ends)), None)
         return None
 
     def some(self, partition: int, end: float, most: int) -> list[Key]:
         """At most ``most`` rows of windows that end at ``end``."""
-        return list(islice(self._table._partition_timestamp_keys.get((partition, end), ()), most))
+        return list(islice(self._keys.get((partition, end), ()), most))
 
     # -- from rows
 
@@ -135,16 +136,12 @@ class OpenWindows:
         if store is None or raw == store.offset_key:
             return
         try:
-            key = self._table._to_key(store._decode_key(raw))
+            key = self._table._to_key(store.key_of(raw))
         except Exception as error:
             logger.debug("Table %s: a key that does not decode, %r", self._table.name, error)
             return
         if is_window(key):
             self.add(key, partition)
-
-    def partitions(self) -> Iterator[int]:
-        """The partitions with windows."""
-        yield from list(self._table._partition_timestamps)
 
 
 def is_window(key: object) -> bool:

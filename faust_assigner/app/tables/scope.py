@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from faust.types.tables import CollectionT
 
     from faust_assigner.app.host.bases import CollectionBase as Table
-    from faust_assigner.app.host.bases import RocksDBBase
 else:
     Table = object
 
@@ -30,7 +29,7 @@ class NotHere(ServiceUnavailable):  # type: ignore[misc]
 class Scope(Protocol):
     """The current request."""
 
-    def partitions_for(self, store: RocksDBBase, key: bytes) -> Sequence[int] | None:
+    def partitions_for(self, store: WriteBehindStore, key: bytes) -> Sequence[int] | None:
         """The partitions to search for ``key``, in order; None: as Faust does. Raises NotHere."""
 
     def may_read_all(self, table: CollectionT) -> None:
@@ -41,7 +40,7 @@ class Scope(Protocol):
 SCOPE: ContextVar[Scope | None] = ContextVar("faust_assigner_scope", default=None)
 
 
-def partitions_in_scope(store: RocksDBBase, key: bytes) -> Sequence[int] | None:
+def partitions_in_scope(store: WriteBehindStore, key: bytes) -> Sequence[int] | None:
     """The partitions of ``store`` to read, all of them open; None outside of a scope.
 
     Raises NotHere if a partition is not open.

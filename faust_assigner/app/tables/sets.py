@@ -63,7 +63,7 @@ class WriteBehindSets(Sets):
             if offset <= ends.setdefault(tp, known(rows.persisted_offset(tp))):
                 continue  # the set may have lost this element since
             operation, key = event.key
-            place = tp, rows._encode_key(to_key(key))
+            place = tp, rows.raw_key(to_key(key))
             if place not in folded:
                 folded[place] = self._set_of(
                     key, self._elements(rows.file_row(tp.partition, place[1]))
@@ -78,7 +78,7 @@ class WriteBehindSets(Sets):
                         partition=tp.partition,
                         offset=ends[tp],
                         key=raw,
-                        value=rows._encode_value(one.as_stored_value()),
+                        value=self._row_of(one),
                     )
                 )
                 for (tp, raw), one in folded.items()
@@ -100,8 +100,9 @@ class WriteBehindSets(Sets):
         if rows is None:
             super().sync_from_storage()
             return
-        for raw, row in rows._iteritems():
-            self[self._key(raw)].sync_from_storage(self._elements(row))
+        for database in rows._dbs_for_actives():
+            for raw, row in rows._visible_items(database):
+                self[self._key(raw)].sync_from_storage(self._elements(row))
 
     def _take(self, partition: int, raw: bytes) -> None:
         # Agents may hold the set itself. A set whose file is closed is read when the file is opened
@@ -110,7 +111,15 @@ class WriteBehindSets(Sets):
         self[self._key(raw)].sync_from_storage(self._elements(row))
 
     def _key(self, raw: bytes) -> object:
-        return self.table._to_key(self.storage._decode_key(raw))
+        return self.table._to_key(self.storage.key_of(raw))
+
+    def _row_of(self, one: Any) -> bytes | None:
+        rows = self.storage
+        encode = rows.app.serializers.dumps_value
+        row: bytes | None = encode(
+            rows.value_type, one.as_stored_value(), serializer=rows.value_serializer
+        )
+        return row
 
     def _set_of(self, key: object, elements: Iterable[object]) -> Any:
         """A new set with these elements."""

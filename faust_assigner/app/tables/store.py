@@ -311,6 +311,17 @@ class WriteBehindStore(Store):
         found: bytes | None = self._db_for_partition(partition).get(key)
         return found
 
+    def raw_key(self, key: object) -> bytes:
+        """The key of a row as bytes."""
+        raw: bytes = self.app.serializers.dumps_key(
+            self.key_type, key, serializer=self.key_serializer
+        )
+        return raw
+
+    def key_of(self, raw: bytes) -> Any:
+        """The key of a row from its bytes."""
+        return self.app.serializers.loads_key(self.key_type, raw, serializer=self.key_serializer)
+
     def waiting_rows(self, partition: int) -> list[bytes]:
         """Keys of rows that wait over the file."""
         overlay = self.overlays.get(partition)

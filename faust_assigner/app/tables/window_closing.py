@@ -79,7 +79,8 @@ class Closing:
 
     @property
     def _expires(self) -> bool:
-        return bool(self._table._should_expire_keys())
+        window = self._table.window
+        return window is not None and window.expires is not None
 
     @property
     def changelog(self) -> str:

@@ -83,7 +83,7 @@ class Worker:
     def put(self, table: Any, partition: int, key: Any, value: int) -> None:
         """Write a row into one of the databases."""
         store = getattr(table, "table", table).data
-        store._db_for_partition(partition)[store._encode_key(key)] = store._encode_value(value)
+        store._db_for_partition(partition)[store.raw_key(key)] = store._encode_value(value)
 
     async def read_count(self, view: Any, request: Any) -> Any:
         """Read a row as most views do."""

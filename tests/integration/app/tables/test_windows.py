@@ -155,7 +155,7 @@ async def test_who_gave_a_partition_away_closes_none_of_its_windows(
         await worker.at(1025)
         worker.closed.clear()
         await given(worker, [1])
-        assert 0 not in worker.recent.table._partition_timestamps
+        assert worker.closing.windows.first(0) is None
         await worker.at(1100, "b", 1)
         await worker.stays()
 

@@ -48,7 +48,8 @@ class Store:
             changelog_topic=SimpleNamespace(get_topic_name=lambda: name),
         )
 
-    def _decode_key(self, key: bytes) -> Any:
+    def key_of(self, key: bytes) -> Any:
+        """Return the key of a row."""
         text = key.decode()
         return text if self.table.window is None else (text, (0.0, 10.0))
 

@@ -20,16 +20,14 @@ class Table(SimpleNamespace):
     def __init__(self) -> None:
         super().__init__(
             data=SimpleNamespace(data={}),
-            _partition_timestamp_keys=defaultdict(set),
-            _partition_timestamps=defaultdict(list),
             _partition_latest_timestamp=defaultdict(int),
             _to_key=lambda key: key,
         )
 
-    @property
-    def remembered(self) -> int:
-        """Return the number of window ends and row sets kept for partition 0."""
-        return len(self._partition_timestamps[0]) + len(self._partition_timestamp_keys)
+
+def remembered(windows: OpenWindows) -> int:
+    """Return the number of window ends and row sets kept for partition 0."""
+    return len(windows._ends[0]) + len(windows._keys)
 
 
 def changed(key: str, begin: float, value: bytes | None) -> Any:
@@ -46,7 +44,7 @@ def test_a_copy_in_memory_forgets_windows_whose_rows_were_deleted() -> None:
         begin = number * 10.0
         windows.applied([changed("a", begin, b"1"), changed("b", begin, b"1")])
         windows.applied([changed("a", begin, None), changed("b", begin, None)])
-    assert table.remembered == 0
+    assert remembered(windows) == 0
 
 
 def test_a_row_that_is_deleted_and_set_again_is_in_the_heap_once() -> None:
@@ -56,7 +54,7 @@ def test_a_row_that_is_deleted_and_set_again_is_in_the_heap_once() -> None:
     windows.applied([changed("old", 0.0, b"1")])
     for _ in range(100):
         windows.applied([changed("a", 10.0, b"1"), changed("a", 10.0, None)])
-    assert table.remembered <= 4
+    assert remembered(windows) <= 4
     windows.applied([changed("a", 10.0, b"1"), changed("old", 0.0, None)])
     assert (windows.first(0), windows.some(0, 20.0, 5)) == (20.0, [("a", (10.0, 20.0))])
 
@@ -76,7 +74,7 @@ def test_a_partition_that_goes_leaves_nothing_and_takes_no_other_along() -> None
     assert (windows.first(0), windows.first(1)) == (None, 10.0)
     assert list(table.data.data) == [("b", (0.0, 10.0))]
     assert dict(table._partition_latest_timestamp) == {1: 10.0}
-    assert list(windows.partitions()) == [1]
+    assert list(windows._ends) == [1]
 
 
 def test_the_latest_window_stays_the_latest() -> None:
@@ -130,7 +128,8 @@ class Files(WriteBehindStore):
     def _db_for_partition(self, partition: int) -> Any:
         return self._dbs[partition]
 
-    def _decode_key(self, raw: bytes | None) -> Any:
+    def key_of(self, raw: bytes | None) -> Any:
+        """Return the key of a window of 10 seconds."""
         begin = float(raw or b"")
         return "a", (begin, begin + 10.0)
 
@@ -156,9 +155,7 @@ async def test_all_rows_are_looked_through_some_at_a_time(
     monkeypatch.setattr(open_windows, "ROWS", 2)
     windows, _files, database = in_files(*(10.0 * row for row in range(rows)))
     assert await look(windows)
-    assert sorted(windows._table._partition_timestamps[0]) == [
-        10.0 * row + 10 for row in range(rows)
-    ]
+    assert sorted(windows._ends.get(0, [])) == [10.0 * row + 10 for row in range(rows)]
     assert len(database.pieces) == rows // 2 + 1
     assert await look(windows)
     assert len(database.pieces) == rows // 2 + 1
@@ -166,7 +163,7 @@ async def test_all_rows_are_looked_through_some_at_a_time(
     assert windows.first(0) is None
     assert await look(windows)
     assert len(database.pieces) == 2 * (rows // 2 + 1)
-    assert len(windows._table._partition_timestamps[0]) == rows
+    assert len(windows._ends.get(0, [])) == rows
 
 
 async def test_rows_that_wait_for_their_changelog_are_looked_through_as_well() -> None:
@@ -174,7 +171,7 @@ async def test_rows_that_wait_for_their_changelog_are_looked_through_as_well() -
     windows, files, _database = in_files(20.0)
     files.waiting = [b"5.0", b"offset", b"\xff"]
     assert await look(windows)
-    assert sorted(windows._table._partition_timestamps[0]) == [15.0, 30.0]
+    assert sorted(windows._ends[0]) == [15.0, 30.0]
 
 
 @pytest.mark.parametrize("reason", ["goes", "another database"])
@@ -206,7 +203,7 @@ def test_windows_of_partitions_with_equal_ends_are_apart() -> None:
     a, b, later = ("a", (0.0, 10.0)), ("b", (0.0, 10.0)), ("a", (5.0, 15.0))
     for key, partition in ((a, 0), (b, 0), (a, 1), (a, 0), (later, 0)):
         windows.add(key, partition)
-    assert table._partition_timestamps == {0: [10.0, 15.0], 1: [10.0]}
+    assert windows._ends == {0: [10.0, 15.0], 1: [10.0]}
     assert sorted(windows.some(0, 10.0, 9)) == [a, b]
     assert len(windows.some(0, 10.0, 1)) == 1
     assert windows.some(0, 11.0, 9) == windows.some(2, 10.0, 9) == []
@@ -220,7 +217,7 @@ def test_windows_of_partitions_with_equal_ends_are_apart() -> None:
     )
     windows.discard(b, 0)
     assert (windows.first(0), windows.first(1), windows.first(2)) == (15.0, 10.0, None)
-    assert sorted(windows.partitions()) == [0, 1]
+    assert sorted(windows._ends) == [0, 1]
 
 
 def test_a_batch_of_several_partitions_is_noted_record_by_record() -> None:

@@ -49,12 +49,7 @@ class Table(dict[Any, Any]):
         self.meanwhile: Callable[[], None] = lambda: None
         #: Key -> partition of its row; default 0.
         self.partition_of: dict[Any, int] = {}
-        self._partition_timestamps: Any = defaultdict(list)
-        self._partition_timestamp_keys: Any = defaultdict(set)
         self._partition_latest_timestamp: Any = defaultdict(int)
-
-    def _should_expire_keys(self) -> bool:
-        return True
 
     async def on_window_close(self, key: Any, value: Any) -> None:
         """Record the app's callback."""
@@ -836,7 +831,7 @@ def test_a_table_whose_windows_never_expire_notes_nothing(made: Made) -> None:
     """Its records are still applied."""
     applied: list[Any] = []
     made.it._apply = applied.append
-    made.table._should_expire_keys = lambda: False  # type: ignore[method-assign]
+    made.table.window = None  # type: ignore[assignment]
     made.change(KEY, 7)
     made.it.windows.applied = None  # type: ignore[assignment]
     made.it._applied(iter(["record"]))
