@@ -34,6 +34,7 @@ from faust_assigner.service.serving.callers import Callers
 from faust_assigner.service.serving.claims import check_claims
 from faust_assigner.service.serving.orders import Orders
 from faust_assigner.service.serving.registered import Registered
+from faust_assigner.service.serving.registrar import Registrar
 from faust_assigner.service.serving.registry import Stream
 from faust_assigner.service.serving.routes import RouteUpdate, followed
 from faust_assigner.service.serving.sessions import Sessions
@@ -81,9 +82,8 @@ class AssignerNode:
         self._registered = Registered(store, self.keys, self._mirror)
         self.orders = Orders(store, self.keys, clock, self._mirror, self._registered)
         self._beats = Beats(store, self.keys, settings, clock, self._mirror, metrics)
-        self._sessions = Sessions(
-            store, self.keys, settings, clock, self._mirror, metrics, self._beats, node_id
-        )
+        registrar = Registrar(store, self.keys, settings, clock, self._mirror, node_id)
+        self._sessions = Sessions(settings, clock, self._mirror, metrics, self._beats, registrar)
         self._rebalancer = Rebalancer(self._mirror, settings, clock, metrics)
         self.overview = Overview(self._mirror, self._rebalancer)
         self._election = Election(

@@ -9,6 +9,7 @@ from typing import Any
 
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.records import HEARTBEATS, Consumer
+from faust_assigner.service.serving.registrar import Registrar
 from faust_assigner.service.serving.registry import Stream
 from faust_assigner.service.serving.sessions import Sessions
 from faust_assigner.settings.service import ServiceSettings
@@ -47,9 +48,8 @@ class Stage:
         self.beats = beats
         mirror: Any = self.store
         self.clock: Any = LoopClock()
-        self.sessions = Sessions(
-            self.store, ALL, settings, self.clock, mirror, metrics, beats, "n1"
-        )
+        registrar = Registrar(self.store, ALL, settings, self.clock, mirror, "n1")
+        self.sessions = Sessions(settings, self.clock, mirror, metrics, beats, registrar)
         self.store.listeners.append(self.sessions.heard)
 
     async def register(self, consumer: Consumer) -> Stream:

@@ -1,0 +1,245 @@
+"""The write of a registration: a consumer's leased key, with the marks that belong to it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from faust_assigner.service import values as codec
+from faust_assigner.service.clock import Clock
+from faust_assigner.service.errors import (
+    LeaseLost,
+    Replaced,
+    ServiceRefused,
+    StoreError,
+    WrongCaller,
+    expelled,
+    replaced,
+)
+from faust_assigner.service.keys import Keys
+from faust_assigner.service.leases import HeldLease
+from faust_assigner.service.mirror import Mirror
+from faust_assigner.service.records import (
+    FORGOTTEN,
+    HEARTBEATS,
+    KNOWN,
+    MOST_REPLACED,
+    Consumer,
+    Status,
+)
+from faust_assigner.service.serving.fences import fences, may_share
+from faust_assigner.service.store.base import Delete, KeyValue, Put, Store, Write
+from faust_assigner.service.store.rewrite import Decide, rewritten
+from faust_assigner.service.view import awaited, waits_in_vain
+from faust_assigner.settings.service import ServiceSettings
+
+logger = logging.getLogger(__name__)
+
+
+class _Changed(Exception):
+    """The present registration has changed since it was read."""
+
+
+class Registrar:
+    """Writes registrations for one instance."""
+
+    def __init__(
+        self,
+        store: Store,
+        keys: Keys,
+        settings: ServiceSettings,
+        clock: Clock,
+        mirror: Mirror,
+        node_id: str,
+    ) -> None:
+        self._store = store
+        self._keys = keys
+        self._settings = settings
+        self._clock = clock
+        self._mirror = mirror
+        self._node_id = node_id
+
+    async def write(self, consumer: Consumer) -> tuple[int, Consumer, HeldLease]:
+        """Write the registration, under the lease of the process's present registration if any.
+
+        Return the revision of the write, the registration and its lease. Raises
+        :class:`ServiceRefused`, and StoreError if the outcome is unknown.
+        """
+        while (present := await self._present_lease(consumer)) is not None:
+            try:
+                return *await self._write(consumer, *present), present[1]
+            except (LeaseLost, _Changed):
+                continue
+        ttl_s = self._settings.consumer_ttl_s
+        lease = await HeldLease.grant(self._store, self._clock, ttl_s)
+        try:
+            return *await self._write(consumer, None, lease), lease
+        except ServiceRefused:
+            await lease.revoke()
+            raise
+        # After a StoreError the outcome is unknown, and the lease is left to expire: the consumer
+        # may still be processing, and a revoked lease would reassign its partitions at once.
+
+    async def _present_lease(self, consumer: Consumer) -> tuple[KeyValue, HeldLease] | None:
+        """Return the process's present registration and its renewed lease, or None.
+
+        Under a new lease the process could lose its partitions without notice: an instance whose
+        mirror is late goes on to renew the old lease for the process's heartbeats. A changed time
+        to live needs a new lease all the same, and :meth:`_write` revokes the old lease.
+        """
+        kv = await self._store.get(self._keys.consumer(consumer.name))
+        before = None if kv is None else codec.readable(codec.load_consumer, kv.value)
+        if kv is None or before is None or not may_share(before, consumer):
+            return None
+        ttl_s = self._settings.consumer_ttl_s
+        try:
+            lease = await HeldLease.adopt(self._store, self._clock, kv.lease, ttl_s)
+        except LeaseLost:
+            return None
+        # etcd counts whole seconds, and may grant a little more than the time to live.
+        return (kv, lease) if ttl_s <= lease.granted_s < ttl_s + 2 else None
+
+    async def _write(
+        self, consumer: Consumer, present: KeyValue | None, lease: HeldLease
+    ) -> tuple[int, Consumer]:
+        """Write the registration; raise _Changed if ``present`` is given and not the present one."""
+        consumer = self._identified(consumer, present, lease)
+        former = 0
+
+        async def registered(kv: KeyValue | None) -> Sequence[Write]:
+            nonlocal former
+            if present is not None and kv != present:
+                raise _Changed
+            writes, former = await self._replacing(kv, consumer, lease)
+            return writes
+
+        revision = await self._unless_expelled(registered, consumer, present, lease)
+        if former and former != lease.lease_id:
+            await self._revoke(former)
+        return revision, consumer
+
+    async def _replacing(
+        self, kv: KeyValue | None, consumer: Consumer, lease: HeldLease
+    ) -> tuple[list[Write], int]:
+        """Return the writes of a registration in place of ``kv``, and the process's former lease.
+
+        The former lease is 0 if the process has none.
+        """
+        before = None if kv is None else codec.readable(codec.load_consumer, kv.value)
+        after, former = replace(consumer, registered_at=self._clock.wall()), 0
+        beside = await self._returning(after)
+        if not (beside or self._mirror.view.awaiting):
+            after = replace(after, former={})
+        if kv is not None and before is not None:
+            after = self._following(before, after)
+            former = kv.lease if may_share(before, after) else 0
+            if self._settings.strict:
+                beside += await fences(self._store, self._keys, kv, before, after, lease)
+        await asyncio.sleep(0)  # large claims take long to encode: other tasks run
+        value = codec.checked_size(after.name, codec.dump_consumer(after))
+        await asyncio.sleep(0)
+        return [Put(self._keys.consumer(after.name), value, lease.lease_id), *beside], former
+
+    async def _unless_expelled(
+        self, registered: Decide, consumer: Consumer, present: KeyValue | None, lease: HeldLease
+    ) -> int:
+        """Write the decision of ``registered``; return its revision. Raises Expelled and Replaced."""
+        mark = self._keys.expelled(consumer.name, consumer.incarnation)
+        refusal = expelled(consumer.name, consumer.incarnation)
+        while True:
+            try:
+                return await rewritten(
+                    self._store,
+                    self._keys.consumer(consumer.name),
+                    registered,
+                    unless={mark: refusal},
+                    known=present,
+                )
+            except Replaced:
+                # This process is expelled, and another process registered since: report Expelled.
+                if await self._store.get(mark) is not None:
+                    raise refusal from None
+                raise
+            except LeaseLost:
+                # Retry if the lease of the replaced process expired, raise if our own did.
+                if await self._store.keep_alive(lease.lease_id) <= 0:
+                    raise
+
+    def _identified(
+        self, consumer: Consumer, present: KeyValue | None, lease: HeldLease
+    ) -> Consumer:
+        """Return the request with the new session, and with an incarnation if it has none."""
+        session = f"{self._node_id}-{lease.lease_id:x}"
+        if present is not None:
+            session += f"-{present.mod_revision:x}"
+        incarnation = consumer.incarnation or (
+            f"~{session}" if HEARTBEATS in consumer.capabilities else ""
+        )
+        return replace(consumer, incarnation=incarnation, session=session)
+
+    async def _revoke(self, lease_id: int) -> None:
+        try:
+            await self._store.revoke(lease_id)
+        except StoreError as error:
+            logger.info("lease %x: not revoked, so it expires: %s", lease_id, error)
+
+    async def _returning(self, consumer: Consumer) -> list[Write]:
+        """Return the additional writes of a registration after a leave or an outage.
+
+        The first consumer after an outage of the whole group would get every partition, most of
+        them cold. So its registration writes a mark. Until the mark's lease ends
+        (``rebalance_delay_s``), each consumer gets only its former partitions.
+        """
+        view, delay_s = self._mirror.view, self._settings.rebalance_delay_s
+        writes: list[Write] = []
+        if consumer.name in view.departed:
+            writes.append(Delete(self._keys.departed(consumer.name)))
+        if delay_s <= 0 or view.consumers:
+            return writes
+        others = awaited(view) - {consumer.name}
+        if not (others or consumer.former):
+            return writes
+        said = KNOWN if view.owned else FORGOTTEN
+        lease = await self._store.grant(delay_s)
+        logger.warning(
+            "%s is the first consumer after all were gone: %s are awaited for up to %g s "
+            "(--rebalance-delay-s); until then each consumer gets only its former partitions",
+            consumer.name,
+            f"{len(others)} others" if view.owned else "the former consumers",
+            delay_s,
+        )
+        return [*writes, Put(self._keys.awaiting, said, lease.lease_id)]
+
+    def _following(self, before: Consumer, after: Consumer) -> Consumer:
+        """Return ``after`` with the fields inherited from ``before``.
+
+        Raises WrongCaller and Replaced.
+        """
+        if before.identity and before.identity != after.identity:
+            raise WrongCaller(f"{after.name} is registered by another identity")
+        if before.incarnation != after.incarnation:
+            if after.returns or after.incarnation in before.replaced:
+                raise replaced(after.name, after.incarnation, before.incarnation)
+            # A new process is not drained, unless an operator drained the consumer.
+            passed = (before.incarnation, *before.replaced)[:MOST_REPLACED]
+            after = replace(after, replaced=passed)
+            if not before.by_operator:
+                return after
+        # A broken connection does not undo a drain. But a dismissed process was told to stop
+        # while it owned partitions: the next process of this name may take these partitions.
+        if before.status is Status.DRAINING and not before.dismissed:
+            after = replace(
+                after,
+                status=before.status,
+                by_operator=before.by_operator,
+                leaves=before.leaves and before.incarnation == after.incarnation,
+                # If True, Sessions ends the new stream as its first step.
+                dismissed=waits_in_vain(self._mirror.view, after.name, self._mirror.view.ready()),
+            )
+        return replace(
+            after,
+            replaced=after.replaced or before.replaced,
+            former=after.former or (before.former if self._mirror.view.awaiting else {}),
+        )
