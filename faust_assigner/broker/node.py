@@ -35,13 +35,13 @@ from faust_assigner.broker.storage import recovery
 from faust_assigner.broker.storage.flushing import Flushing
 from faust_assigner.broker.storage.rate_limited_log import RateLimitedLog
 from faust_assigner.broker.storage.records import Rules
+from faust_assigner.broker.storage.rocks_store import RocksStore
 from faust_assigner.broker.storage.store import (
     FORMAT,
     FORMAT_VERSIONS,
-    RocksStore,
+    MemoryStore,
     Store,
     StoreFailed,
-    open_store,
 )
 from faust_assigner.broker.throttle import HandlerQueue, Throttle
 from faust_assigner.broker.topic_configs import default_configs
@@ -89,7 +89,7 @@ class Node:
         self.clock, self.timer = clock or wall_ms, clock or timer_ms
         self.counters: Counter[str] = Counter()
         self.folder = folder
-        self.store = open_store(folder)
+        self.store: Store = MemoryStore() if folder is None else RocksStore(folder)
         self.host, self.port = "127.0.0.1", 0
         self._addresses: dict[str, tuple[str, int]] = {}
         self.peer_log = RateLimitedLog()

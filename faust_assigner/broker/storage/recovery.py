@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.losses import accept_losses, unexplained_holes, unreadable
-from faust_assigner.broker.storage.store import RocksStore, Store, StoreFailed
+from faust_assigner.broker.storage.rocks_store import RocksStore
+from faust_assigner.broker.storage.store import Store, StoreFailed
 from faust_assigner.broker.topics import Catalogue
 
 logger = logging.getLogger(__name__)

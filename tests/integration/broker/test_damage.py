@@ -11,7 +11,7 @@ import pytest
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.broker.storage.reads import plan_read
 from faust_assigner.broker.storage.recovery import StoreDamaged
-from faust_assigner.broker.storage.store import RocksStore
+from faust_assigner.broker.storage.rocks_store import RocksStore
 from faust_assigner.testing.broker import BrokerProcess, BrokerUnavailable
 from tests.integration.broker.test_restart import create, read_all
 from tests.support.clients.raw_client import RawClient, batch, one_record

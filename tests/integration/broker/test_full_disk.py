@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from faust_assigner.broker import EmbeddedBroker
-from faust_assigner.broker.storage import store
+from faust_assigner.broker.storage import rocks_store
 from tests.support.clients.raw_client import RawClient, batch, one_record
 
 STORAGE_ERROR = 56
@@ -82,7 +82,7 @@ def test_a_store_that_ran_out_of_space_is_usable_once_there_is_some(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """RocksDB refuses writes after a failed one; reopened, it has all acknowledged data."""
-    rocks = store.RocksStore(tmp_path)
+    rocks = rocks_store.RocksStore(tmp_path)
     rocks.write([(b"k1", b"v1")])
     broken = rocks._db
 
@@ -94,7 +94,7 @@ def test_a_store_that_ran_out_of_space_is_usable_once_there_is_some(
             raise OSError("No space left on device")
 
     rocks._db = Full()
-    with pytest.raises(store.StoreFailed):
+    with pytest.raises(rocks_store.StoreFailed):
         rocks.write([(b"k2", b"v2")])
     rocks.write([(b"k3", b"v3")])
     assert rocks.get_many([b"k1", b"k2", b"k3"]) == [b"v1", None, b"v3"]

@@ -19,7 +19,8 @@ from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.storage import write_audit
 from faust_assigner.broker.storage.records import parse_batch
-from faust_assigner.broker.storage.store import RocksStore, StoreFailed
+from faust_assigner.broker.storage.rocks_store import RocksStore
+from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.testing.broker import BrokerProcess
 from tests.support.clients.raw_client import RawClient, batch, one_record
 
@@ -288,7 +289,7 @@ def slowly(scan):
                 yield pair
     return walk
 
-store = __import__("faust_assigner.broker.storage.store", fromlist=["RocksStore"]).RocksStore
+store = __import__("faust_assigner.broker.storage.rocks_store", fromlist=["RocksStore"]).RocksStore
 store.scan = slowly(store.scan)
 serve.serve(pathlib.Path(sys.argv[1]), "127.0.0.1", 0, {}, print)
 """

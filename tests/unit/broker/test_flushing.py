@@ -13,7 +13,8 @@ from kio.index import load_response_schema
 from kio.serial import entity_reader
 
 from faust_assigner.broker.connection import Connection
-from faust_assigner.broker.storage.store import RocksStore, StoreFailed
+from faust_assigner.broker.storage.rocks_store import RocksStore
+from faust_assigner.broker.storage.store import StoreFailed
 from tests.support.clients.raw_client import batch
 from tests.support.hall import Hall, frames, in_hall
 

@@ -16,7 +16,8 @@ from faust_assigner.broker import limits
 from faust_assigner.broker.groups import GroupService
 from faust_assigner.broker.storage.group_records import dump_record
 from faust_assigner.broker.storage.group_store import dump_group, load_groups
-from faust_assigner.broker.storage.store import MemoryStore, RocksStore, Store, StoreFailed
+from faust_assigner.broker.storage.rocks_store import RocksStore
+from faust_assigner.broker.storage.store import MemoryStore, Store, StoreFailed
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.classic import GroupLimits, State
 from faust_assigner.coordinator.errors import Code

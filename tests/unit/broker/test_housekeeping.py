@@ -17,7 +17,7 @@ from faust_assigner.broker.node import Node
 from faust_assigner.broker.security.acls import ALLOW, DESCRIBE, GROUP, LITERAL, TOPIC, Acl
 from faust_assigner.broker.settings import STANDARD_AUTHORIZER, Settings
 from faust_assigner.broker.storage.records import Rules, parse_batch
-from faust_assigner.broker.storage.store import RocksStore, StoreFailed
+from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.throttle import LONG_AT_A_TIME, SLICE_S
 from faust_assigner.coordinator.settings import ConsumerLimits, MigrationPolicy
 from tests.support.clients.raw_client import batch
@@ -89,7 +89,7 @@ def test_freed_space_is_reclaimed_once_where_it_is_short(tmp_path: Path, is_low:
         found._loop = asyncio.get_running_loop()
         reclaimed: list[None] = []
         store.reclaim = lambda: reclaimed.append(None)
-        store._is_low = is_low
+        store.is_low = is_low
         counts = []
         for _ in range(2):
             found.freed()
@@ -101,7 +101,6 @@ def test_freed_space_is_reclaimed_once_where_it_is_short(tmp_path: Path, is_low:
         found.close()
         return counts
 
-    assert RocksStore.is_low
     assert asyncio.run(story()) == ([1, 2, 2] if is_low else [0, 0, 0])
 
 
@@ -258,7 +257,7 @@ def test_space_that_is_freed_while_the_disk_is_busy_is_reclaimed_afterwards(tmp_
     """A reclaim also follows a failed reclaim; without freed space no reclaim follows."""
     found = node(tmp_path)
     store: Any = found.store
-    store._is_low = True
+    store.is_low = True
     found._loop = Any  # type: ignore[assignment]
     running: list[asyncio.Future[None]] = []
     loop = asyncio.new_event_loop()

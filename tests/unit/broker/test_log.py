@@ -21,7 +21,8 @@ from faust_assigner.broker.storage.losses import accept_losses, unexplained_hole
 from faust_assigner.broker.storage.producers import MAX_SEQUENCE, ProducerBook
 from faust_assigner.broker.storage.reads import available
 from faust_assigner.broker.storage.records import BadBatch, Rules, parse_batch
-from faust_assigner.broker.storage.store import MemoryStore, RocksStore, Store, StoreFailed
+from faust_assigner.broker.storage.rocks_store import RocksStore
+from faust_assigner.broker.storage.store import MemoryStore, Store, StoreFailed
 from tests.support.clients.raw_client import batch, keyed_record, one_record
 from tests.support.logs import erase_log, find_time, newest_time, open_log, read_log
 

@@ -12,7 +12,8 @@ from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.losses import accept_losses, unexplained_holes, unreadable
 from faust_assigner.broker.storage.reads import available, plan_read, present_batches
 from faust_assigner.broker.storage.records import parse_batch
-from faust_assigner.broker.storage.store import MemoryStore, RocksStore, Store, StoreFailed
+from faust_assigner.broker.storage.rocks_store import RocksStore
+from faust_assigner.broker.storage.store import MemoryStore, Store, StoreFailed
 from tests.support.clients.raw_client import batch
 from tests.support.logs import erase_log, find_time, open_log
 

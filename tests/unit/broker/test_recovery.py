@@ -16,7 +16,7 @@ from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.reads import available
 from faust_assigner.broker.storage.records import parse_batch
 from faust_assigner.broker.storage.recovery import StoreDamaged, examine
-from faust_assigner.broker.storage.store import RocksStore
+from faust_assigner.broker.storage.rocks_store import RocksStore
 from faust_assigner.broker.storage.write_audit import WriteAudit
 from tests.support.clients.raw_client import batch
 

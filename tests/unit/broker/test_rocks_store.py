@@ -8,15 +8,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from faust_assigner.broker.storage import store as store_module
+from faust_assigner.broker.storage import rocks_store as store_module
 from faust_assigner.broker.storage import write_audit
+from faust_assigner.broker.storage.rocks_store import ROOM_IN_BUFFERS, RocksStore
 from faust_assigner.broker.storage.store import (
     FORMAT,
-    ROOM_IN_BUFFERS,
     WITH_COMPACTION,
     WITH_TRANSACTIONS,
     MemoryStore,
-    RocksStore,
     StoreFailed,
     raise_format,
 )

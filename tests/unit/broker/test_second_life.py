@@ -17,7 +17,8 @@ from faust_assigner.broker.storage import clean_writes, cleaning
 from faust_assigner.broker.storage.cleaning import Rules, cleanable
 from faust_assigner.broker.storage.losses import unreadable
 from faust_assigner.broker.storage.records import parse_batch
-from faust_assigner.broker.storage.store import FEW_KEYS, MemoryStore, RocksStore, StoreFailed
+from faust_assigner.broker.storage.rocks_store import FEW_KEYS, RocksStore
+from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
 from faust_assigner.broker.storage.transaction_store import (
     dump_transaction,
     load_transactions,

@@ -16,11 +16,12 @@ from faust_assigner.broker.groups.timers import GroupTimers
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage import records
-from faust_assigner.broker.storage import store as room
+from faust_assigner.broker.storage import rocks_store as room
 from faust_assigner.broker.storage.rate_limited_log import RateLimitedLog
 from faust_assigner.broker.storage.records import BadBatch, Rules, parse_batch
 from faust_assigner.broker.storage.recovery import StoreDamaged, examine
-from faust_assigner.broker.storage.store import MemoryStore, RecentBatches, RocksStore, StoreFailed
+from faust_assigner.broker.storage.rocks_store import RecentBatches, RocksStore
+from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
 from faust_assigner.broker.topic_configs import check_configs
 from faust_assigner.broker.topics import Catalogue
 from faust_assigner.coordinator.errors import Code

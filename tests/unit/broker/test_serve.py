@@ -15,7 +15,7 @@ from faust_assigner.broker import serve
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.server import BrokerServer
 from faust_assigner.broker.settings import Settings
-from faust_assigner.broker.storage.store import RocksStore
+from faust_assigner.broker.storage.rocks_store import RocksStore
 from faust_assigner.errors import ConfigError
 
 

@@ -34,7 +34,8 @@ from faust_assigner.broker.storage.recovery import (
     examine,
     refuse_empty_after_loss,
 )
-from faust_assigner.broker.storage.store import MemoryStore, RecentBatches, RocksStore, prefix_range
+from faust_assigner.broker.storage.rocks_store import RecentBatches, RocksStore
+from faust_assigner.broker.storage.store import MemoryStore, prefix_range
 from faust_assigner.broker.storage.write_audit import WriteAudit
 from tests.support.clients.raw_client import batch, one_record
 from tests.support.logs import find_time, open_log, read_log

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from faust_assigner.broker.storage.store import FEW_KEYS, MemoryStore, RocksStore, Store
+from faust_assigner.broker.storage.rocks_store import FEW_KEYS, RocksStore
+from faust_assigner.broker.storage.store import MemoryStore, Store
 
 
 @pytest.mark.parametrize("kind", ["memory", "disk"])

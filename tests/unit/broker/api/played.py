@@ -148,7 +148,7 @@ class Player:
         store: Any = old.store
         del store.write
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(node, "open_store", lambda folder: store)
+            patched.setattr(node, "MemoryStore", lambda: store)
             self.hall.node = node.Node(old.settings)
         self.hall.server = BrokerServer(self.hall.node)
         self.hall.server.scheduler = Scheduler(ticking())

@@ -1,0 +1,230 @@
+"""The store on a disk: RocksDB, with a cache of the latest batches.
+
+A write is atomic over all its keys. RocksDB writes its write-ahead log before a write returns, so
+acknowledged data survives ``kill -9``. A power loss may tear the log's tail: recovery then keeps all complete
+writes before it (point-in-time recovery). The write audit beside the store detects any further loss
+(:mod:`faust_assigner.broker.storage.write_audit`).
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rocksdict import DBRecoveryMode, Options, Rdict, ReadOptions, WriteBatch
+
+from faust_assigner.broker.limits import CACHED_BATCH_BYTES
+from faust_assigner.broker.storage.store import Range, StoreFailed, prefix_range
+from faust_assigner.broker.storage.write_audit import WriteAudit
+
+logger = logging.getLogger(__name__)
+BLOB_FROM_BYTES = 1_024
+KEEP_INFO_LOGS = 2
+#: Bytes of buffered writes: in this range, a sixteenth of the disk.
+SMALLEST_BUFFER, LARGEST_BUFFER = 2**20, 16 * 2**20
+ROOM_IN_BUFFERS = 3  # free space to keep: a buffer in flush, one being filled, one for compaction
+#: Up to this many keys are deleted singly: range tombstones slow reads until compaction.
+FEW_KEYS = 16
+
+
+class RecentBatches:
+    """The latest batches in memory, so that readers at a log's end need no disk. One thread only."""
+
+    def __init__(self, limit_bytes: int = CACHED_BATCH_BYTES) -> None:
+        self._limit = limit_bytes
+        self._size = 0
+        self._pairs: OrderedDict[bytes, bytes] = OrderedDict()
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return a cached value, or None."""
+        return self._pairs.get(key)
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Cache a value; drop the oldest values beyond the limit."""
+        self.drop(key)
+        self._pairs[key] = value
+        self._size += len(value)
+        while self._size > self._limit:
+            self._size -= len(self._pairs.popitem(last=False)[1])
+
+    def drop(self, key: bytes) -> None:
+        """Remove a value from the cache."""
+        self._size -= len(self._pairs.pop(key, b""))
+
+
+class RocksStore:
+    """RocksDB through rocksdict, with values above 1 KiB in blob files (logs are written once, read forward).
+
+    ``get``, ``get_many``, ``scan`` and ``flush`` may run in any thread, all other methods in one.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        # A buffered write is in memory and in the write-ahead log; its flush needs the same space again.
+        self._buffer = max(
+            min(shutil.disk_usage(folder).total // 16, LARGEST_BUFFER), SMALLEST_BUFFER
+        )
+        self._unmeasured = self._buffer  # bytes written since the last check of free space
+        self.is_low = False  # whether records are refused because space is short
+        self._is_broken = False
+        self._db: Rdict = self._open()
+        try:
+            self.write_audit = WriteAudit(folder)
+        except OSError as error:
+            self._db.close()
+            raise StoreFailed(f"cannot open {folder}: {error}") from error
+        self._recent = RecentBatches()
+        self.lost_writes = self.write_audit.lacks(self.sequence)
+
+    @property
+    def sequence(self) -> int:
+        """The number of writes in the store."""
+        return int(self._db.latest_sequence_number())
+
+    def _open(self) -> Rdict:
+        options = Options(raw_mode=True)
+        # A missing store beside a write audit is a loss, so RocksDB must not create a new one.
+        options.create_if_missing(not WriteAudit.stands_in(self._folder))
+        options.set_enable_blob_files(True)
+        options.set_min_blob_size(BLOB_FROM_BYTES)
+        options.set_enable_blob_gc(True)
+        options.set_keep_log_file_num(KEEP_INFO_LOGS)
+        options.set_write_buffer_size(self._buffer)
+        options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
+        try:
+            return Rdict(str(self._folder), options)
+        except Exception as error:
+            raise StoreFailed(f"cannot open {self._folder}: {error}") from error
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value, or None."""
+        value: bytes | None = _guarded(self._db.get, key)
+        return value
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the values in the order of the keys."""
+        values: list[bytes | None] = _guarded(self._db.get, list(keys))
+        return values
+
+    def peek(self, keys: Sequence[bytes]) -> list[bytes] | None:
+        """Return the values if all of them are in the cache of latest batches, else None."""
+        found = [self._recent.get(key) for key in keys]
+        return None if None in found else found  # type: ignore[return-value]
+
+    def write(
+        self,
+        puts: Iterable[tuple[bytes, bytes]],
+        deletes: Iterable[bytes] = (),
+        *,
+        ranges: Iterable[Range] = (),
+        is_rewrite: bool = False,
+    ) -> None:
+        """Delete and put, all or nothing.
+
+        Records are refused while the disk is nearly full, so that space remains for deletions.
+        """
+        if self._is_broken:
+            self._reopen()
+        batch = WriteBatch(raw_mode=True)
+        fresh: list[tuple[bytes, bytes]] = []
+        for first, beyond, size, known in ranges:
+            if known is None or size is None or size > FEW_KEYS:
+                batch.delete_range(first, beyond)
+            else:
+                for key in known():
+                    batch.delete(key)
+        for key, value in puts:
+            batch.put(key, value)
+            if key[:1] == b"b":
+                fresh.append((key, value))
+        for key in deletes:
+            batch.delete(key)
+            self._recent.drop(
+                key
+            )  # batches of deleted ranges stay in this cache until newer ones displace them
+        if fresh:
+            self._need_room(sum(len(value) for _, value in fresh))
+        try:
+            _guarded(self._db.write, batch)
+        except StoreFailed:
+            self._is_broken = True  # RocksDB accepts no further write until it is reopened
+            raise
+        self.write_audit.note(self.sequence)
+        for key, value in fresh:
+            if not is_rewrite or self._recent.get(key) is not None:
+                self._recent.put(key, value)
+
+    def _need_room(self, size: int) -> None:
+        self._unmeasured += size
+        if self.is_low or self._unmeasured >= self._buffer // 16:
+            free = shutil.disk_usage(self._folder).free
+            self._unmeasured, self.is_low = 0, free < ROOM_IN_BUFFERS * self._buffer
+        if self.is_low:
+            raise StoreFailed(
+                f"no space: less than {ROOM_IN_BUFFERS * self._buffer} bytes are free"
+            )
+
+    def _reopen(self) -> None:
+        if shutil.disk_usage(self._folder).free < 2 * self._buffer:
+            raise StoreFailed(f"no space: less than {2 * self._buffer} bytes are free")
+        try:
+            self._db.close()
+        except Exception as error:
+            logger.info("the store failed and is opened again: %s", error)
+        self._db = self._open()
+        self._is_broken = False
+
+    def reclaim(self) -> None:
+        """Return the space of deleted data to the disk; in any thread, slow."""
+        _guarded(self._db.flush)
+        _guarded(self._db.compact_range, None, None)
+
+    def flush(self) -> int:
+        """Wait for the disk; return how many writes are synced. A failing disk breaks the store."""
+        writes = self.sequence
+        try:
+            _guarded(self._db.flush_wal, True)
+        except StoreFailed:
+            self._is_broken = True
+            raise
+        return writes
+
+    def note_flushed(self, writes: int) -> None:
+        """Record in the write audit that ``writes`` writes are on the disk."""
+        self.write_audit.note_synced(writes)
+
+    def note_end(self, place: bytes, end: int) -> None:
+        """Record the end of a partition in the write audit."""
+        self.write_audit.note_end(place, end)
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield every pair whose key starts with ``prefix``, in key order; never reads other keys."""
+        span = prefix_range(prefix)
+        bounded = ReadOptions()
+        bounded.set_iterate_upper_bound(span.beyond)
+        try:
+            yield from self._db.items(from_key=span.first, read_opt=bounded)
+        except Exception as error:
+            raise StoreFailed(str(error)) from error
+
+    def close(self) -> None:
+        """Flush, and release files and lock."""
+        try:
+            self._db.close()
+        except Exception as error:
+            logger.warning(
+                "the store is closed with its last writes in the write-ahead log: %s", error
+            )
+        self.write_audit.close()
+
+
+def _guarded(call: Callable[..., object], *arguments: object) -> Any:
+    try:
+        return call(*arguments)
+    except Exception as error:
+        raise StoreFailed(str(error)) from error
