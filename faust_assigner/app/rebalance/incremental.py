@@ -44,6 +44,8 @@ logger = get_logger(__name__)
 LOOK_S = 0.002
 #: The share of the rebalance timeout for records in progress; the next owner repeats the rest.
 PATIENT_SHARE = 0.5
+#: Seconds after which Kafka aborts an open transaction, whose offsets the group reports only then.
+TRANSACTION_S = 60.0
 
 
 class ThreadListener:
@@ -388,11 +390,14 @@ class IncrementalRebalance(Consumer):
     async def seek_some(self, tps: set[TP]) -> None:
         """Seek ``tps`` to their committed offsets; all these offsets are fetched in one step.
 
-        Without a committed offset, seek to the first offset that was read.
+        Without a committed offset, seek to the first offset that was read. aiokafka asks without an
+        end while the group loads or a transaction is open, so this wait has a deadline.
         """
-        offsets = await self._thread.call_thread(
-            seek_committed, self._thread._ensure_consumer(), self.first_read, tps
-        )
+        limit_s = broker_s(self.app) + TRANSACTION_S
+        with waits_of(self.app).during("The recovery", "committed offsets", limit_s):
+            offsets = await self._thread.call_thread(
+                seek_committed, self._thread._ensure_consumer(), self.first_read, tps
+            )
         for tp, offset in offsets.items():
             self._read_offset[tp] = offset
             if offset:

@@ -36,6 +36,9 @@ else:
 
 logger = get_logger(__name__)
 
+#: Seconds for one attempt to begin a transaction. aiokafka asks for the producer's id without a deadline;
+#: the next attempt looks for the coordinator again, on new connections.
+BEGIN_S = 30.0
 #: The place of the running task's sends, if the task has a fixed place.
 _place: ContextVar[Place | None] = ContextVar("place", default=None)
 
@@ -132,7 +135,7 @@ class PartitionTransactions(TransactionManager):
             logger.info("Starting %d transactional producers", len(ids))
         for one in sorted(ids):
             try:
-                await retry(self, f"Begin of transaction {one}", partial(self._begin, one))
+                await retry(self, f"Begin of transaction {one}", partial(self._begin_in_time, one))
             except BrokerResponseError as error:
                 raise TransactionsRefused(
                     f"The broker refuses transactions: {type(error).__name__} for the "
@@ -140,6 +143,11 @@ class PartitionTransactions(TransactionManager):
                     "them. If the cluster has ACLs, allow Write and Describe on the "
                     f"transactional ids that begin with {self.app.conf.id!r}"
                 ) from error
+
+    async def _begin_in_time(self, transactional_id: str) -> None:
+        """Begin the transaction. Raises TimeoutError after ``BEGIN_S`` seconds."""
+        async with asyncio.timeout(BEGIN_S):
+            await self._begin(transactional_id)
 
     async def _begin(self, transactional_id: str) -> None:
         producers, locks = self.producer._transaction_producers, self.producer._trn_locks

@@ -145,7 +145,9 @@ def consumer_of(*active: TP) -> Any:
         client_only=False,
         unassigned=True,
         assignor=SimpleNamespace(leaves=False),
-        conf=SimpleNamespace(broker_rebalance_timeout=60.0, stream_wait_empty=True),
+        conf=SimpleNamespace(
+            broker_rebalance_timeout=60.0, broker_request_timeout=90.0, stream_wait_empty=True
+        ),
         flow_control=SimpleNamespace(
             _queues={Queue()}, suspend=note("suspend"), clear=note("clear")
         ),
@@ -457,11 +459,15 @@ def test_what_is_paused_is_not_wanted_though_its_queue_was_full() -> None:
 async def test_committed_offsets_are_where_commits_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """The offsets count for the sought partitions; a partition without a commit has none."""
 
+    consumer = consumer_of()
+
     async def sought(client: str, first_read: Any, tps: set[TP]) -> dict[TP, int | None]:
         assert (client, first_read, tps) == ("client", {C: 4}, {A, B, C, LOG})
+        (wait,) = waits_of(consumer.app).under_way()
+        assert (wait.what, wait.step) == ("The recovery", "committed offsets")
+        assert wait.limit_s == 90.0 + 60.0 + 60.0, "after an open transaction has ended"
         return {A: 7, B: None, C: None, LOG: 0}
 
-    consumer = consumer_of()
     consumer.first_read, consumer._committed_offset = {C: 4}, {B: 3}
     consumer._read_offset = {A: 2, B: 9}
     monkeypatch.setattr(handing_over, "seek_committed", sought)

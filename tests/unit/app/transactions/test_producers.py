@@ -15,6 +15,7 @@ from aiokafka.errors import (
 from faust.exceptions import ProducerSendError
 from faust.types import TP
 
+from faust_assigner.app.transactions import manager as module
 from tests.unit.app.transactions.test_manager import (
     COPY,
     ID,
@@ -126,6 +127,35 @@ async def test_a_producer_that_finds_no_coordinator_is_made_again(
     await made.begin({ID})
     assert made.producer.acts == [("close", ID), ("start", ID), ("begin", ID)]
     assert len(slept) == 1
+
+
+async def test_a_producer_whose_start_has_no_answer_is_made_again(
+    made: Manager, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """aiokafka asks for a producer's id without a deadline: the partitions would stand still for good."""
+    made.producer._transaction_producers.clear()
+    monkeypatch.setattr(module, "BEGIN_S", 0.01)
+    new, answers = made.producer._new_producer, [asyncio.Event(), asyncio.Event()]
+    answers[1].set()
+
+    def silent(*, transactional_id: str) -> Client:
+        client, answer = new(transactional_id=transactional_id), answers.pop(0)
+        start = client.start
+
+        async def start_with_answer() -> None:
+            await answer.wait()
+            await start()
+
+        monkeypatch.setattr(client, "start", start_with_answer)
+        return client
+
+    async def sleep(seconds: float) -> None: ...
+
+    monkeypatch.setattr(made.producer, "_new_producer", silent)
+    monkeypatch.setattr(made, "sleep", sleep, raising=False)
+    await asyncio.wait_for(made.begin({ID}), 5.0)
+    assert made.producer.acts == [("close", ID), ("start", ID), ("begin", ID)]
+    assert f"Begin of transaction {ID}: the broker has not answered" in caplog.text
 
 
 async def test_sends_of_two_sources_of_one_id_reach_each_its_own_offset(made: Manager) -> None:
