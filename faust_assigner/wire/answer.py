@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import zlib
 from base64 import b64encode
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from faust_assigner.errors import MetadataRefused
 from faust_assigner.model import Claims
 from faust_assigner.wire.bounded import (
-    TOPICS,
     UNPACKED_BYTES,
     URL_CHARS,
     read_json,
@@ -25,22 +25,28 @@ from faust_assigner.wire.bounded import (
     unpack,
 )
 from faust_assigner.wire.directory import ByUrl, Directory, decode_directory, encode_directory
-from faust_assigner.wire.join import (
-    KEY,
-    VERSION,
-    decode_base64,
-    decode_claims,
-    encode_claims,
+from faust_assigner.wire.fields import (
+    CLAIMS,
+    GENERATION,
+    PROMISED,
+    Field,
+    Kind,
     encode_count,
+    row_of,
+)
+from faust_assigner.wire.join import VERSION
+from faust_assigner.wire.outcome import Outcome, decode_outcome, encode_outcome, for_others
+from faust_assigner.wire.runs import Reader, Runs, Writer
+from faust_assigner.wire.stock import (
+    KEY,
+    decode_base64,
+    pack_value,
+    read_distribution,
     read_group_ids,
     read_stock_claims,
     split_value,
 )
-from faust_assigner.wire.outcome import Outcome, decode_outcome, encode_outcome, for_others
-from faust_assigner.wire.runs import Reader, Runs, Writer
 
-_GENERATION, _FLAGS, _WRITES, _DECISION, _AWAITED = range(1, 6)
-_PROMISED, _OUTCOME = 20, 21
 #: Our decision names are short; a longer name comes from foreign software.
 _DECISION_BYTES = 64
 _ALL_OURS = 1
@@ -77,6 +83,43 @@ class Answer:
     outcome: Outcome | None = None
 
 
+# -- the kinds of fields that only an answer has
+
+
+def _decode_outcome(body: Reader, topics: Sequence[str]) -> Outcome | None:
+    # The outcome is for people only: an unreadable outcome must not make the assignment unreadable.
+    try:
+        return decode_outcome(body)
+    except MetadataRefused:
+        return None
+
+
+_UNIFORM = Kind(
+    lambda is_uniform, row: encode_count(_ALL_OURS * is_uniform),
+    lambda body, topics: bool(body.varint() & _ALL_OURS),
+)
+_SHORT_TEXT = Kind(
+    lambda text, row: text.encode() or None,
+    lambda body, topics: body.data[:_DECISION_BYTES].decode("ascii", "replace"),
+)
+_OUTCOMES = Kind(
+    lambda outcome, row: None if outcome is None else encode_outcome(outcome), _decode_outcome
+)
+
+_GENERATION = Field(1, GENERATION, ("generation",))
+_FLAGS = Field(2, _UNIFORM, ("is_uniform",))
+_DECISION = Field(4, _SHORT_TEXT, ("decision_id",))
+#: The topics of these three are those of the actives, of the standbys and of the group ids.
+_WRITES = Field(3, CLAIMS, ("writes",))
+_AWAITED = Field(5, CLAIMS, ("awaited",))
+_PROMISED = Field(20, PROMISED, ("among", "promised"))
+_OUTCOME = Field(21, _OUTCOMES, ("outcome",))
+_BY_TAG = {
+    field.tag: field
+    for field in (_GENERATION, _FLAGS, _DECISION, _WRITES, _AWAITED, _PROMISED, _OUTCOME)
+}
+
+
 class AnswerWriter:
     """Writes all answers of one round; the common part is compressed once.
 
@@ -99,15 +142,14 @@ class AnswerWriter:
     ) -> None:
         self._outcome = outcome
         self._directory = directory
-        self._row = {topic: i for i, topic in enumerate(sorted(group_ids))}
+        self._row = row_of(group_ids)
         self._among = among
         self._ids = _dumps(dict(sorted(group_ids.items())))
         self._version = version
         alike = Writer()
-        alike.field(_GENERATION, _varint(max(generation, -1) + 1))
-        alike.field(_FLAGS, _varint(_ALL_OURS * is_uniform))
-        if decision_id:
-            alike.field(_DECISION, decision_id.encode())
+        _GENERATION.write(alike, generation, {})
+        _FLAGS.write(alike, is_uniform, {})
+        _DECISION.write(alike, decision_id, {})
         self._alike = bytes(alike.data)
         self._ours: dict[bool, Stitch] = {}
         self._stock: Stitch | None = None
@@ -127,22 +169,20 @@ class AnswerWriter:
         """Return the answer to a member of ours; the leader's own answer names joined and left members."""
         own = Writer()
         own.data += self._alike
-        for tag, some, among in ((_WRITES, writes, actives), (_AWAITED, awaited, standbys)):
-            row = {topic: i for i, topic in enumerate(sorted(among))} if some else {}
-            if coded := encode_claims(some or {}, row):
-                own.field(tag, coded)
-        if self._among:
-            own.field(
-                _PROMISED, encode_count(self._among) + encode_claims(promised or {}, self._row)
-            )
-        if self._outcome is not None:
-            told = replace(self._outcome, leads=True) if leads else for_others(self._outcome)
-            own.field(_OUTCOME, encode_outcome(told))
+        _WRITES.write(own, writes or {}, row_of(actives) if writes else {})
+        _AWAITED.write(own, awaited or {}, row_of(standbys) if awaited else {})
+        _PROMISED.write(own, (self._among, promised or {}), self._row)
+        _OUTCOME.write(own, self._told(leads), {})
         head = (
             f'{{"assignment":{_claims(actives, standbys)},"url":{_dumps(url)},'
-            f'"{KEY}":"{self._version}:{b64encode(own.data).decode()}'
+            f'"{KEY}":"{pack_value(self._version, own.data)}'
         )
         return self._ours_tail(with_directory).after(head.encode())
+
+    def _told(self, leads: bool) -> Outcome | None:
+        if self._outcome is None:
+            return None
+        return replace(self._outcome, leads=True) if leads else for_others(self._outcome)
 
     @property
     def shared_bytes(self) -> int:
@@ -207,54 +247,16 @@ def decode_answer(user_data: bytes | None) -> Answer:
             standbys,
             url,
             group_ids=ids,
-            changelog_distribution=_distribution(stock.get("changelog_distribution")),
-            external_topic_distribution=_distribution(stock.get("external_topic_distribution")),
+            changelog_distribution=read_distribution(stock.get("changelog_distribution")),
+            external_topic_distribution=read_distribution(stock.get("external_topic_distribution")),
         )
     own, directory = _split(stock[KEY])
-    generation, flags, decision = -1, 0, ""
-    writes: dict[str, Runs] = {}
-    awaited: dict[str, Runs] = {}
-    promised: dict[str, Runs] = {}
-    among = 0
-    outcome: Outcome | None = None
+    topics_of: dict[Field, Collection[str]] = {_WRITES: actives, _AWAITED: standbys, _PROMISED: ids}
+    found: dict[str, Any] = {}
     for tag, body in Reader(own).fields():
-        if tag == _GENERATION:
-            generation = body.varint() - 1
-        elif tag == _FLAGS:
-            flags = body.varint()
-        elif tag == _WRITES:
-            writes = decode_claims(body, sorted(actives))
-        elif tag == _DECISION:
-            decision = body.data[:_DECISION_BYTES].decode("ascii", "replace")
-        elif tag == _AWAITED:
-            awaited = decode_claims(body, sorted(standbys))
-        elif tag == _PROMISED:
-            among, promised = body.varint(), decode_claims(body, sorted(ids))
-        elif tag == _OUTCOME:
-            outcome = _outcome(body)
-    return Answer(
-        actives,
-        standbys,
-        url,
-        generation,
-        writes,
-        bool(flags & _ALL_OURS),
-        ids,
-        directory,
-        decision_id=decision,
-        awaited=awaited,
-        promised=promised,
-        among=among,
-        outcome=outcome,
-    )
-
-
-def _outcome(body: Reader) -> Outcome | None:
-    # The outcome is for people only: an unreadable outcome must not make the assignment unreadable.
-    try:
-        return decode_outcome(body)
-    except MetadataRefused:
-        return None
+        if one := _BY_TAG.get(tag):
+            found.update(one.named(one.kind.decode(body, sorted(topics_of.get(one, ())))))
+    return Answer(actives, standbys, url, group_ids=ids, directory=directory, **found)
 
 
 def _split(value: object) -> tuple[bytes, bytes]:
@@ -267,22 +269,6 @@ def _split(value: object) -> tuple[bytes, bytes]:
 def read_directory(data: bytes) -> Directory:
     """Return the directory inside an answer; empty if the leader left the directory out."""
     return decode_directory(data) if data else Directory()
-
-
-def _distribution(value: object) -> ByUrl:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise MetadataRefused(f"a distribution is a {type(value).__name__}, not an object")
-    found: ByUrl = {}
-    for url, topics in value.items():
-        claims, _ = read_stock_claims({"actives": topics, "standbys": {}})
-        found[read_label(url, "url", chars=URL_CHARS)] = {
-            t: list(runs) for t, runs in claims.items()
-        }
-    if len(found) > TOPICS:
-        raise MetadataRefused(f"{len(found)} URLs, the limit is {TOPICS}")
-    return found
 
 
 def own_topics(topics: Collection[str], answer: Answer) -> dict[str, Runs]:
@@ -305,9 +291,3 @@ def _lists(claims: Claims) -> dict[str, list[int]]:
 
 
 _dumps = json.JSONEncoder(separators=(",", ":")).encode
-
-
-def _varint(value: int) -> bytes:
-    out = Writer()
-    out.varint(value)
-    return bytes(out.data)

@@ -50,13 +50,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "both ways give the same numbers; this is where the one becomes the faster",
     ),
     Equivalent(
-        "faust_assigner/wire/join.py",
-        "_fields",
-        "for tag, label in ( (_INSTANCE, data.instance_id), (_RACK, data.rack_id), (_SOFTWARE, data.software), ):",
-        "for tag, label in ((_INSTANCE, data.instance_id), (_SOFTWARE, data.software), (_RACK, data.rack_id)):",
-        "a reader takes the fields in any order",
-    ),
-    Equivalent(
         "faust_assigner/previous.py",
         "_vote",
         "number * len(group.topics) + topic, return_index=True, return_counts=True",

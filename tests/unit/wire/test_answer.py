@@ -17,8 +17,9 @@ from faust_assigner.wire.answer import (
     own_topics,
     read_directory,
 )
+from faust_assigner.wire.bounded import TOPICS
 from faust_assigner.wire.directory import Directory
-from faust_assigner.wire.join import KEY
+from faust_assigner.wire.stock import KEY, read_distribution
 
 OWNER = np.array([0, 0, 1, 1], dtype=np.int64)
 DIRECTORY = Directory(
@@ -60,14 +61,12 @@ def test_an_answer_has_its_generation_or_none(generation: int, told: int) -> Non
     assert answer.generation == told
 
 
-def test_a_stock_leaders_list_of_workers_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stock_leaders_list_of_workers_has_a_bound() -> None:
     """The limit of URLs is the limit of topics."""
-    told = writer().for_stock(ACTIVES, STANDBYS, "http://a")
-    monkeypatch.setattr("faust_assigner.wire.answer.TOPICS", 2)
-    assert len(decode_answer(told).changelog_distribution) == 2
-    monkeypatch.setattr("faust_assigner.wire.answer.TOPICS", 1)
-    with pytest.raises(MetadataRefused, match="2 URLs"):
-        decode_answer(told)
+    urls: dict[str, dict[str, list[int]]] = {f"http://{n}": {} for n in range(TOPICS)}
+    assert len(read_distribution(urls)) == TOPICS
+    with pytest.raises(MetadataRefused, match="10001 URLs"):
+        read_distribution({**urls, "http://x": {}})
 
 
 def test_awaited_standbys_are_told_to_whom_they_concern() -> None:

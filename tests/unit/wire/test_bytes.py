@@ -15,11 +15,11 @@ from faust_assigner.wire.join import (
     JoinData,
     decode_join,
     encode_join,
-    split_value,
     url_of,
 )
 from faust_assigner.wire.outcome import Outcome, decode_outcome, encode_outcome
 from faust_assigner.wire.runs import Reader, Runs
+from faust_assigner.wire.stock import split_value
 
 Tagged = list[tuple[int, str]]
 
