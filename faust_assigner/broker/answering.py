@@ -17,8 +17,9 @@ from faust_assigner.broker.api.produce import PRODUCE
 from faust_assigner.broker.api.refusals import refuse
 from faust_assigner.broker.limits import ANSWER_TIMEOUT_S, INLINE_BYTES, INLINE_ELEMENTS
 from faust_assigner.broker.node import Node
+from faust_assigner.broker.request_walk import NullArray
 from faust_assigner.broker.security.gate import Gate, LogInFailed
-from faust_assigner.broker.wire import NullArray, RequestHeader
+from faust_assigner.broker.wire import RequestHeader
 
 FRAME_SIZE: Final = struct.Struct(">i")
 #: APIs whose answers wait for other clients: Fetch, JoinGroup, SyncGroup.

@@ -14,7 +14,7 @@ import functools
 import logging
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from faust_assigner.broker import answering, answers, throttle, wire
+from faust_assigner.broker import answering, answers, throttle
 from faust_assigner.broker.answering import FRAME_SIZE, answer_token, read_request
 from faust_assigner.broker.api import APIS, CLOSE, NO_RESPONSE, Api, Encoded
 from faust_assigner.broker.api.call import Again
@@ -25,6 +25,7 @@ from faust_assigner.broker.limits import (
     MOST_UNSENT_BYTES,
     WRITE_STALL_TIMEOUT_S,
 )
+from faust_assigner.broker.request_walk import LongRequest, MalformedFrame, NullArray
 from faust_assigner.broker.scheduler import lane_of
 from faust_assigner.broker.security.authorizer import ANONYMOUS, distinguished_name
 from faust_assigner.broker.security.gate import (
@@ -34,7 +35,7 @@ from faust_assigner.broker.security.gate import (
     Gate,
 )
 from faust_assigner.broker.security.listeners import PLAINTEXT, Listener
-from faust_assigner.broker.wire import LongRequest, MalformedFrame, NullArray, RequestHeader
+from faust_assigner.broker.wire import RequestHeader, read_header
 
 if TYPE_CHECKING:
     from faust_assigner.broker.api.fetch_sessions import FetchSession
@@ -271,7 +272,7 @@ class Connection(asyncio.Protocol):
             self._wait(self._loop.create_task(answer_token(self.gate, frame)), RAW_TOKEN)
             return
         try:
-            header = wire.read_header(frame, wire.is_flexible)
+            header = read_header(frame)
         except MalformedFrame as error:
             self.close("frames_malformed", str(error))
             return

@@ -1,267 +1,27 @@
-"""Decode requests with kio, after a check of all lengths and counts in the frame.
-
-kio reserves memory for any array count that a frame claims: five bytes can end the process. kio also
-refuses unknown tagged fields, but the protocol requires servers to ignore them. So one pass along kio's
-own schema precedes the decoding. Each length and count must fit into the remaining bytes, the number of
-array elements is limited, and unknown tagged fields are removed. The pass skips over record batches and
-other opaque bytes. Cost: O(bytes of the request's structure).
-"""
+"""Decode requests with kio, after the check of :mod:`faust_assigner.broker.request_walk`."""
 
 from __future__ import annotations
 
 import datetime
 import functools
 import struct
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import Field, dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kio.index import KioIndexError, load_request_schema
 from kio.serial import entity_reader
-from kio.serial._introspect import (
-    EntityField,
-    EntityTupleField,
-    classify_field,
-    get_field_tag,
-    get_schema_field_type,
-    is_optional,
+
+from faust_assigner.broker.limits import MAX_ARRAY_ELEMENTS
+from faust_assigner.broker.request_walk import (
+    MalformedFrame,
+    Shape,
+    Walk,
+    entity_shape,
+    tag_section,
 )
 
-from faust_assigner.broker.limits import MAX_ARRAY_ELEMENTS, MAX_STRING_BYTES
-from faust_assigner.errors import FaustAssignerError
-
 MILLISECOND: Final = datetime.timedelta(milliseconds=1)
-FIXED_SIZES: Final[Mapping[str, int]] = {
-    "int8": 1,
-    "int16": 2,
-    "int32": 4,
-    "int64": 8,
-    "uint8": 1,
-    "uint16": 2,
-    "uint32": 4,
-    "uint64": 8,
-    "float64": 8,
-    "bool": 1,
-    "uuid": 16,
-    "error_code": 2,
-    "timedelta_i32": 4,
-    "timedelta_i64": 8,
-    "datetime_i64": 8,
-}
-
-
-class MalformedFrame(FaustAssignerError, ValueError):
-    """The bytes are not a valid message; the broker closes the connection that sent them."""
-
-
-class NullArray(FaustAssignerError, ValueError):
-    """A null array where the protocol requires a list; the answer is an error, the connection stays."""
-
-
-class LongRequest(FaustAssignerError):
-    """A request has more elements than may be decoded on the event loop."""
-
-
-@dataclass(slots=True)
-class Walk:
-    """One pass over a request: its bytes, the elements counted so far, and the pieces to remove."""
-
-    data: bytes
-    limit: int = MAX_ARRAY_ELEMENTS
-    elements: int = 0
-    cuts: list[tuple[int, int, bytes]] | None = None
-
-    def count(self, number: int, minimum: int, position: int) -> None:
-        """Admit an array of ``number`` elements of at least ``minimum`` bytes each."""
-        self.elements += number
-        if number * minimum > len(self.data) - position or self.elements > MAX_ARRAY_ELEMENTS:
-            raise MalformedFrame(
-                f"an array claims {number} elements with {len(self.data) - position} bytes left"
-            )
-        if self.elements > self.limit:
-            raise LongRequest
-
-
-Skip = Callable[[Walk, int], int]
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """The rule to skip one value: its minimum size, and whether its size is fixed."""
-
-    minimum: int
-    fixed: bool
-    skip: Skip
-    #: Skips many values in one call, if one call per value would dominate the cost.
-    skip_many: Callable[[Walk, int, int], int] | None = None
-
-
-def _fixed(size: int) -> Shape:
-    def skip(walk: Walk, position: int) -> int:
-        if position + size > len(walk.data):
-            raise MalformedFrame("the frame ends inside a number")
-        return position + size
-
-    return Shape(size, True, skip)
-
-
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Read an unsigned varint of at most five bytes; return its value and its end."""
-    value = 0
-    for shift in range(0, 35, 7):
-        if position >= len(data):
-            raise MalformedFrame("the frame ends inside a varint")
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-    raise MalformedFrame("a varint has more than five bytes")
-
-
-def _length_prefixed(width: int, *, compact: bool) -> Shape:
-    fmt = ">h" if width == 2 else ">i"
-
-    def skip(walk: Walk, position: int) -> int:
-        if compact:
-            length, position = read_varint(walk.data, position)
-            length -= 1
-        else:
-            if position + width > len(walk.data):
-                raise MalformedFrame("the frame ends inside a length")
-            (length,) = struct.unpack_from(fmt, walk.data, position)
-            position += width
-        if length < -1 or (width == 2 and length > MAX_STRING_BYTES):
-            raise MalformedFrame(f"a length is {length}")
-        end = position + max(length, 0)
-        if end > len(walk.data):
-            raise MalformedFrame(
-                f"a value claims {length} bytes, {len(walk.data) - position} are left"
-            )
-        return end
-
-    def skip_short(walk: Walk, position: int, count: int) -> int:
-        """Skip many values; most lists of names have lengths of one byte, so these are inlined."""
-        data, size = walk.data, len(walk.data)
-        for _ in range(count):
-            if position < size and 0 < (length := data[position]) < 0x80:
-                position += length
-            else:
-                position = skip(walk, position)
-        if position > size:
-            raise MalformedFrame(f"a value ends {position - size} bytes behind the frame")
-        return position
-
-    return Shape(1 if compact else width, False, skip, skip_short if compact else None)
-
-
-def _array(item: Shape, *, compact: bool, name: str, may_be_null: bool) -> Shape:
-    def skip(walk: Walk, position: int) -> int:
-        if compact:
-            count, position = read_varint(walk.data, position)
-            count -= 1
-        else:
-            if position + 4 > len(walk.data):
-                raise MalformedFrame("the frame ends inside an array count")
-            (count,) = struct.unpack_from(">i", walk.data, position)
-            position += 4
-        if count < -1:
-            raise MalformedFrame(f"an array count is {count}")
-        if count < 0 and not may_be_null:
-            raise NullArray(f"{name} must not be null")
-        if count <= 0:
-            return position
-        walk.count(count, item.minimum, position)
-        if item.fixed:
-            return position + count * item.minimum
-        if item.skip_many is not None:
-            return item.skip_many(walk, position, count)
-        for _ in range(count):
-            position = item.skip(walk, position)
-        return position
-
-    return Shape(1 if compact else 4, False, skip)
-
-
-def _nullable(inner: Shape) -> Shape:
-    def skip(walk: Walk, position: int) -> int:
-        if position >= len(walk.data):
-            raise MalformedFrame("the frame ends before an optional struct")
-        return position + 1 if walk.data[position] == 0xFF else inner.skip(walk, position + 1)
-
-    return Shape(1, False, skip)
-
-
-def _field_shape(item: Field[Any], flexible: bool, *, tagged: bool) -> Shape:
-    kind = classify_field(item)
-    optional = is_optional(item) and not tagged
-    if isinstance(kind, EntityField | EntityTupleField):
-        shape = entity_shape(kind.type_)
-        if optional and not kind.is_array:
-            shape = _nullable(shape)
-    else:
-        name = get_schema_field_type(item)
-        if name in FIXED_SIZES:
-            shape = _fixed(FIXED_SIZES[name])
-        else:
-            shape = _length_prefixed(2 if name == "string" else 4, compact=flexible)
-    if not kind.is_array:
-        return shape
-    return _array(shape, compact=flexible, name=item.name, may_be_null=is_optional(item))
-
-
-def _tag_section(known: Mapping[int, Shape]) -> Shape:
-    def skip(walk: Walk, position: int) -> int:
-        start = position
-        count, position = read_varint(walk.data, position)
-        walk.count(count, 2, position)
-        kept: list[bytes] = []
-        for _ in range(count):
-            tag_start = position
-            tag, position = read_varint(walk.data, position)
-            size, position = read_varint(walk.data, position)
-            end = position + size
-            if end > len(walk.data):
-                raise MalformedFrame(f"tagged field {tag} claims {size} bytes")
-            if tag in known:
-                if known[tag].skip(walk, position) != end:
-                    raise MalformedFrame(f"tagged field {tag} is not {size} bytes long")
-                kept.append(walk.data[tag_start:end])
-            position = end
-        if len(kept) < count:
-            walk.cuts = walk.cuts or []
-            walk.cuts.append((start, position, bytes([len(kept)]) + b"".join(kept)))
-        return position
-
-    return Shape(1, False, skip)
-
-
-@functools.cache
-def entity_shape(entity: type[Any]) -> Shape:
-    """Return the rule to skip one struct of kio's schema."""
-    flexible = entity.__flexible__
-    steps: list[Shape] = []
-    tags: dict[int, Shape] = {}
-    for item in fields(entity):
-        tag = get_field_tag(item)
-        shape = _field_shape(item, flexible, tagged=tag is not None)
-        if tag is not None:
-            tags[int(tag)] = shape
-        else:
-            steps.append(shape)
-    if flexible:
-        steps.append(_tag_section(tags))
-    minimum = sum(step.minimum for step in steps)
-    if all(step.fixed for step in steps):
-        return _fixed(minimum)
-    skips = tuple(step.skip for step in steps)
-
-    def skip(walk: Walk, position: int) -> int:
-        for one in skips:
-            position = one(walk, position)
-        return position
-
-    return Shape(minimum, False, skip)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +35,7 @@ class RequestHeader:
     body: int  # the position at which the message begins
 
 
-def read_header(frame: bytes, is_flexible: Callable[[int, int], bool]) -> RequestHeader:
+def read_header(frame: bytes) -> RequestHeader:
     """Read the header of a request frame (without its size). Raises MalformedFrame."""
     try:
         api_key, version, correlation, length = struct.unpack_from(">hhih", frame)
@@ -285,13 +45,13 @@ def read_header(frame: bytes, is_flexible: Callable[[int, int], bool]) -> Reques
         client_id = frame[10:position].decode()
     except (struct.error, UnicodeDecodeError) as error:
         raise MalformedFrame(f"bad request header: {error}") from None
-    if is_flexible(api_key, version):
-        position = _tag_section({}).skip(Walk(frame), position)
+    if _is_flexible(api_key, version):
+        position = tag_section({}).skip(Walk(frame), position)
     return RequestHeader(api_key, version, correlation, client_id, position)
 
 
 @functools.lru_cache(maxsize=1024)
-def is_flexible(api_key: int, version: int) -> bool:
+def _is_flexible(api_key: int, version: int) -> bool:
     """Whether a request version has tagged fields (and so header version 2); False if unknown."""
     try:
         return bool(load_request_schema(api_key, version).__flexible__)

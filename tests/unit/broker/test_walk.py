@@ -7,9 +7,9 @@ import struct
 
 import pytest
 
-from faust_assigner.broker import answers, wire
+from faust_assigner.broker import answers, request_walk
 from faust_assigner.broker.limits import MAX_STRING_BYTES
-from faust_assigner.broker.wire import (
+from faust_assigner.broker.request_walk import (
     LongRequest,
     MalformedFrame,
     NullArray,
@@ -19,12 +19,10 @@ from faust_assigner.broker.wire import (
     _fixed,
     _length_prefixed,
     _nullable,
-    _tag_section,
-    decode_request,
-    milliseconds,
-    read_header,
     read_varint,
+    tag_section,
 )
+from faust_assigner.broker.wire import decode_request, milliseconds, read_header
 from tests.support.clients.raw_client import request_frame
 
 NAME, COMPACT_NAME = _length_prefixed(2, compact=False), _length_prefixed(2, compact=True)
@@ -146,7 +144,7 @@ def test_elements_of_all_arrays_of_a_request_count_together(
     walk.count(2, 1, 0)
     with pytest.raises(LongRequest):
         walk.count(1, 1, 0)
-    monkeypatch.setattr(wire, "MAX_ARRAY_ELEMENTS", 5)
+    monkeypatch.setattr(request_walk, "MAX_ARRAY_ELEMENTS", 5)
     walk = Walk(bytes(100), limit=100)
     walk.count(5, 1, 0)
     with pytest.raises(MalformedFrame, match="claims 1 elements"):
@@ -170,7 +168,7 @@ def test_an_optional_struct_has_a_byte_before_it() -> None:
 
 def test_unknown_tagged_fields_are_cut_out_and_known_ones_stay() -> None:
     """A field has the size in its tag."""
-    shape = _tag_section({1: _fixed(2)})
+    shape = tag_section({1: _fixed(2)})
     walk = Walk(b"\3" + b"\1\2ab" + b"\5\3xyz" + b"\7\0" + b"rest")
     assert shape.skip(walk, 0) == 12
     assert walk.cuts == [(0, 12, b"\1\1\2ab")]
@@ -183,7 +181,7 @@ def test_unknown_tagged_fields_are_cut_out_and_known_ones_stay() -> None:
 def test_unknown_fields_are_cut_out_of_every_part_of_a_request() -> None:
     """Unknown fields are removed from each topic and from the request itself."""
     plain = request_frame(3, 12, 7, {"topics": [{"name": "a"}, {"name": "b"}]})[4:]
-    header = read_header(plain, wire.is_flexible)
+    header = read_header(plain)
     body = plain[header.body :]
     assert body.count(b"a\0") == body.count(b"b\0") == 1
     future = body.replace(b"a\0", b"a\1\5\1x").replace(b"b\0", b"b\1\6\2yz")[:-1] + b"\1\7\0"
@@ -195,7 +193,7 @@ def test_unknown_fields_are_cut_out_of_every_part_of_a_request() -> None:
 
 def test_tagged_fields_count_as_elements() -> None:
     """A request with many tags is decoded in a thread; too many tags are refused immediately."""
-    shape = _tag_section({})
+    shape = tag_section({})
     for count, limit, error in ((3, 3, None), (3, 2, LongRequest), (4, 9, MalformedFrame)):
         walk = Walk(bytes([count]) + b"\5\0" * 3, limit)
         if error is None:
@@ -209,12 +207,12 @@ def test_tagged_fields_count_as_elements() -> None:
 def test_a_client_id_may_be_null_and_ends_within_the_frame() -> None:
     """-1 is null; other negative lengths are malformed."""
     head = struct.pack(">hhi", 18, 0, 7)
-    plain = read_header(head + b"\xff\xff", wire.is_flexible)
+    plain = read_header(head + b"\xff\xff")
     assert (plain.client_id, plain.body, plain.correlation_id) == ("", 10, 7)
-    assert read_header(head + b"\0\2me", wire.is_flexible).body == 12
+    assert read_header(head + b"\0\2me").body == 12
     for wrong in (b"\xff\xfe", b"\0\3me"):
         with pytest.raises(MalformedFrame, match="client id"):
-            read_header(head + wrong, wire.is_flexible)
+            read_header(head + wrong)
 
 
 def test_a_time_span_of_days_is_counted_in_full_milliseconds() -> None:

@@ -19,13 +19,8 @@ from kio.serial import entity_reader, entity_writer
 from faust_assigner.broker import answers, wire
 from faust_assigner.broker.api import APIS
 from faust_assigner.broker.limits import MAX_ARRAY_ELEMENTS
-from faust_assigner.broker.wire import (
-    MalformedFrame,
-    NullArray,
-    decode_request,
-    entity_shape,
-    read_header,
-)
+from faust_assigner.broker.request_walk import MalformedFrame, NullArray, Walk, entity_shape
+from faust_assigner.broker.wire import decode_request, read_header
 from tests.support.clients.raw_client import request_frame
 from tests.support.examples import examples
 from tests.support.work import instructions
@@ -90,7 +85,7 @@ def sound_frame(key: int, version: int) -> bytes:
 def test_every_version_served_passes_the_guard_whole(key: int, version: int) -> None:
     """The walk ends where kio's own reader ends, and the header and the message are read."""
     frame = sound_frame(key, version)
-    header = read_header(frame, wire.is_flexible)
+    header = read_header(frame)
     assert (header.api_key, header.api_version, header.correlation_id, header.client_id) == (
         key,
         version,
@@ -98,7 +93,7 @@ def test_every_version_served_passes_the_guard_whole(key: int, version: int) -> 
         "raw",
     )
     schema = load_request_schema(key, version)
-    end = entity_shape(schema).skip(wire.Walk(frame), header.body)
+    end = entity_shape(schema).skip(Walk(frame), header.body)
     message, size = entity_reader(schema)(frame, header.body)
     assert end == header.body + size == len(frame)
     assert decode_request(key, version, frame, header.body) == message
@@ -110,7 +105,7 @@ def test_every_cut_of_a_frame_is_refused_or_read(key: int, version: int) -> None
     frame = sound_frame(key, version)
     for end in range(len(frame)):
         try:
-            header = read_header(frame[:end], wire.is_flexible)
+            header = read_header(frame[:end])
             decode_request(key, version, frame[:end], header.body)
         except (MalformedFrame, NullArray):
             continue
@@ -153,7 +148,7 @@ def test_unknown_tagged_fields_are_ignored_as_the_protocol_demands() -> None:
     assert frame[-1] == 0
     frame[-1:] = b"\2" + b"\5\3abc" + b"\x80\x01\0"
     frame[13:14] = b"\1\7\2xy"  # in the header as well
-    header = read_header(bytes(frame), wire.is_flexible)
+    header = read_header(bytes(frame))
     message = decode_request(3, 12, bytes(frame), header.body)
     assert [t.name for t in message.topics] == ["t"]
 
@@ -191,7 +186,7 @@ def test_a_time_span_no_calendar_knows_is_refused(retention: int) -> None:
 def test_a_broken_header_is_refused(header: bytes) -> None:
     """The client id is truncated, negative, too long, or not UTF-8."""
     with pytest.raises(MalformedFrame):
-        read_header(header, wire.is_flexible)
+        read_header(header)
 
 
 @given(st.sampled_from(VERSIONS), st.binary(max_size=200), st.integers(0, 2**32))
@@ -217,7 +212,7 @@ def test_arbitrary_and_mutated_bytes_never_raise_anything_else(
         )
     for data in (noise, bytes(frame)):
         try:
-            header = read_header(data, wire.is_flexible)
+            header = read_header(data)
             decode_request(*which, data, header.body)
         except (MalformedFrame, NullArray):
             continue
@@ -263,14 +258,14 @@ def test_kios_writer_and_the_walk_agree_on_random_messages() -> None:
             out = io.BytesIO()
             entity_writer(schema)(out, answers._builder(schema)(values))
             data = out.getvalue()
-            assert entity_shape(schema).skip(wire.Walk(data), 0) == len(data)
+            assert entity_shape(schema).skip(Walk(data), 0) == len(data)
 
 
 def test_a_long_list_of_names_is_passed_over_in_few_steps() -> None:
     """A client may name 20,000 topics in a request: no call runs for each name."""
     names = tuple(f"name{number}" for number in range(1_000))
     frame = request_frame(68, 1, 1, {"group_id": "g", "subscribed_topic_names": names})[4:]
-    body = wire.read_header(frame, wire.is_flexible).body
+    body = wire.read_header(frame).body
     # The first request of its kind builds its reader, which must not be counted.
     assert wire.decode_request(68, 1, frame, body).subscribed_topic_names == names
     assert instructions(lambda: wire.decode_request(68, 1, frame, body)) < 30 * len(names)

@@ -11,7 +11,6 @@ from uuid import uuid4
 import pytest
 from kio.schema.errors import ErrorCode
 
-from faust_assigner.broker import wire
 from faust_assigner.broker.api import access
 from faust_assigner.broker.security.acls import (
     ALLOW,
@@ -46,7 +45,7 @@ class Asked:
 
     def __init__(self, key: int, version: int, values: dict[str, Any], *rights: Right) -> None:
         frame = request_frame(key, version, 7, values)[4:]
-        body = read_header(frame, wire.is_flexible).body
+        body = read_header(frame).body
         self.request = decode_request(key, version, frame, body)
         self.handled: list[Any] = []
         self.turns = 0

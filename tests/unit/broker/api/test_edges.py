@@ -12,9 +12,10 @@ import pytest
 from faust_assigner.broker import limits
 from faust_assigner.broker.answering import answer_error
 from faust_assigner.broker.api import group_offsets
+from faust_assigner.broker.request_walk import NullArray
 from faust_assigner.broker.storage.records import TRANSACTIONAL, parse_batch
 from faust_assigner.broker.throttle import AnswerTooLarge, Throttle
-from faust_assigner.broker.wire import NullArray, RequestHeader
+from faust_assigner.broker.wire import RequestHeader
 from faust_assigner.coordinator.offsets import Committed
 from faust_assigner.coordinator.transactions.events import AddPartitions, InitProducer
 from tests.support.asking import ask, read, to_topic
