@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from faust_assigner.service.clock import Clock
 from faust_assigner.service.mirror import Mirror
-from faust_assigner.service.view import Change, unowned
+from faust_assigner.service.questions import unowned
+from faust_assigner.service.view import Change
 from faust_assigner.settings.service import ServiceSettings
 
 

@@ -58,7 +58,6 @@ class Mirror:
         self.listeners: list[Listener] = []
         self._store = store
         self._keys = keys
-        self._prefix = keys.prefix
         self._clock = clock
         self._reconcile_s = reconcile_s
         self._moved = asyncio.Event()
@@ -76,7 +75,7 @@ class Mirror:
 
     async def load(self) -> None:
         """Take the first listing."""
-        listing = await self._store.list(self._prefix)
+        listing = await self._store.list(self._keys.prefix)
         self._take(listing, differences(self.view.raw, listing))
 
     async def follow(self) -> None:
@@ -97,11 +96,10 @@ class Mirror:
             await self._clock.sleep(RETRY_S)
 
     async def _listen(self) -> None:
-        async with contextlib.aclosing(
-            self._store.watch(self._prefix, self.revision + 1)
-        ) as batches:  # type: ignore[type-var]
+        watch = self._store.watch(self._keys.prefix, self.revision + 1)
+        async with contextlib.aclosing(watch) as batches:  # type: ignore[type-var]
             async for batch in batches:
-                self._heard()
+                self.heard_at = self._clock.monotonic()
                 self._apply(batch.events, batch.revision)
 
     async def reconcile(self) -> None:
@@ -124,7 +122,7 @@ class Mirror:
     async def _greet(self) -> None:
         try:
             await self._store.get(self._keys.leader)
-            self._heard()
+            self.heard_at = self._clock.monotonic()
         except StoreError as error:
             logger.info("the store does not answer: %s", error)
 
@@ -133,7 +131,7 @@ class Mirror:
         async with self._comparing:  # so that a restored store is detected only once
             asked = self.revision
             try:
-                listing = await self._store.list(self._prefix)
+                listing = await self._store.list(self._keys.prefix)
                 changed = await self._differences(listing)
                 if self._is_of_another_past(listing, changed, asked):
                     logger.error(
@@ -142,8 +140,8 @@ class Mirror:
                         self.revision,
                         listing.revision,
                     )
-                    await self._raise_epochs(self.view.base + self.revision)
-                    listing = await self._store.list(self._prefix)
+                    await self._raise_epochs(self.dated)
+                    listing = await self._store.list(self._keys.prefix)
                     self._forget()
                     changed = differences(self.view.raw, listing)
                 self._take(listing, changed)
@@ -163,9 +161,6 @@ class Mirror:
         found = await asyncio.to_thread(differences, dict(self.view.raw), listing)
         return [event for event in found if self.view.raw.get(event.key) != event.kv]
 
-    def _heard(self) -> None:
-        self.heard_at = self._clock.monotonic()
-
     def _is_of_another_past(
         self, listing: Listing, differences: Sequence[Event], asked: int
     ) -> bool:
@@ -181,17 +176,17 @@ class Mirror:
         )
 
     async def _raise_epochs(self, seen: int) -> int:
-        """Raise the base of epochs above ``seen``, unless a different instance has done so.
-
-        Return a revision with the base.
-        """
+        """Raise the base of epochs above ``seen``; return a revision with the base."""
         return await self._put_base(seen, seen + AHEAD)
 
     async def _put_base(self, least: int, base: int) -> int:
-        """Write ``base`` if the stored base is below ``least``; return a revision with the base."""
+        """Write ``base`` if the stored base is below ``least``; return a revision with the base.
+
+        A different instance may have raised the base already.
+        """
 
         async def above(kv: KeyValue | None) -> Put | None:
-            known = (kv and codec.readable(codec.load_base, kv.value)) or 0
+            known = codec.readable(codec.load_base, kv) or 0
             return None if known >= least else Put(self._keys.epochs, codec.dump_base(base))
 
         return await rewritten(self._store, self._keys.epochs, above)
@@ -237,7 +232,7 @@ class Mirror:
             self._listening.cancel()
 
     def _take(self, listing: Listing, differences: Sequence[Event]) -> None:
-        self._heard()
+        self.heard_at = self._clock.monotonic()
         if listing.revision > self.revision:
             self._apply(differences, listing.revision, known=True)
 

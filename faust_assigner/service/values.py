@@ -1,14 +1,14 @@
 """The JSON values of the store's keys: the first Kafka Assigner's, with additional fields.
 
-A reader of the first Kafka Assigner finds all the fields that it knows. Additional fields are this
-package's; this package ignores fields that it does not know.
+A reader of the first Kafka Assigner finds all the fields that it knows. This package adds fields,
+and ignores fields that it does not know.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from faust_assigner.service.errors import BadRequest
@@ -23,6 +23,7 @@ from faust_assigner.service.records import (
     Status,
     TopicConfig,
 )
+from faust_assigner.service.store.base import KeyValue
 
 T = TypeVar("T")
 #: The errors that the readers below raise if a value is not of their kind.
@@ -45,82 +46,20 @@ def _load(value: bytes) -> dict[str, Any]:
     return document
 
 
-def readable(load: Callable[[bytes], T], value: bytes) -> T | None:
-    """Load the value; ``None`` if the value is unreadable, as if the key did not exist."""
+def readable(load: Callable[[bytes], T], kv: KeyValue | None) -> T | None:
+    """Load the key's value; ``None`` without the key, or if its value is unreadable."""
     try:
-        return load(value)
+        return None if kv is None else load(kv.value)
     except UNREADABLE:
         return None
 
 
-def dump_consumer(consumer: Consumer) -> bytes:
-    """Encode a consumer. Additional fields with default values are left out."""
-    document: dict[str, object] = {
-        "consumer_name": consumer.name,
-        "status": consumer.status.value,
-        "registered_at": int(consumer.registered_at),
-        "session": consumer.session,
-    }
-    ours = {
-        "topics": list(consumer.topics),
-        "rack": consumer.rack,
-        "endpoint": consumer.endpoint,
-        "identity": consumer.identity,
-        "capabilities": list(consumer.capabilities),
-        "co_partitioned": [list(topics) for topics in consumer.co_partitioned],
-        "holds": {topic: list(numbers) for topic, numbers in sorted(consumer.holds.items())},
-        "former": {topic: list(numbers) for topic, numbers in sorted(consumer.former.items())},
-        # In columns: a consumer may have very many weights, and encoding blocks the event loop.
-        "weights": {
-            topic: [list(known), list(known.values())] for topic, known in consumer.weights.items()
-        },
-        "capacity": consumer.capacity if consumer.capacity != 1.0 else None,
-        "leaves": consumer.leaves,
-        "dismissed": consumer.dismissed,
-        "incarnation": consumer.incarnation,
-        "replaced": list(consumer.replaced),
-        "by_operator": consumer.by_operator,
-    }
-    return _dump(document | {name: value for name, value in ours.items() if value})
+def _strings(said: Iterable[object]) -> tuple[str, ...]:
+    return tuple(map(str, said))
 
 
-def checked_size(name: str, value: bytes) -> bytes:
-    """Return a consumer's document. Raises ``BadRequest`` if the store would refuse its size."""
-    if len(value) > MAX_VALUE_BYTES:
-        raise BadRequest(
-            f"{name} sends {len(value)} bytes about itself; at most {MAX_VALUE_BYTES} are accepted"
-        )
-    return value
-
-
-def load_consumer(value: bytes) -> Consumer:
-    """Decode a consumer. Raises one of :data:`UNREADABLE` for an unreadable value."""
-    d = _load(value)
-    capacity = float(d.get("capacity", 1.0))
-    return Consumer(
-        name=str(d["consumer_name"]),
-        status=Status(d["status"]),
-        registered_at=float(d["registered_at"]),
-        topics=tuple(map(str, d.get("topics", ()))),
-        rack=_text(d, "rack"),
-        endpoint=str(d.get("endpoint", "")),
-        identity=str(d.get("identity", "")),
-        capacity=capacity if 0 < capacity < math.inf else 1.0,
-        capabilities=tuple(map(str, d.get("capabilities", ()))),
-        session=str(d.get("session", "")),
-        co_partitioned=tuple(tuple(map(str, topics)) for topics in d.get("co_partitioned", ())),
-        holds=_numbers(d.get("holds", {})),
-        former=_numbers(d.get("former", {})),
-        weights={
-            str(topic): dict(zip(map(int, numbers), map(float, weights), strict=True))
-            for topic, (numbers, weights) in d.get("weights", {}).items()
-        },
-        leaves=bool(d.get("leaves", False)),
-        dismissed=bool(d.get("dismissed", False)),
-        incarnation=str(d.get("incarnation", "")),
-        replaced=tuple(map(str, d.get("replaced", ()))),
-        by_operator=bool(d.get("by_operator", False)),
-    )
+def _text(said: object) -> str | None:
+    return None if said is None else str(said)
 
 
 def _numbers(said: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
@@ -130,86 +69,143 @@ def _numbers(said: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     }
 
 
-def _text(document: Mapping[str, object], name: str) -> str | None:
-    return None if document.get(name) is None else str(document[name])
+def _weights(said: Mapping[str, Any]) -> dict[str, dict[int, float]]:
+    return {
+        str(topic): dict(zip(map(int, numbers), map(float, weights), strict=True))
+        for topic, (numbers, weights) in said.items()
+    }
 
 
-def _offset(document: Mapping[str, Any]) -> int | None:
-    if document.get("offset") is None:
+def _capacity(said: Any) -> float:
+    return capacity if 0 < (capacity := float(said)) < math.inf else 1.0
+
+
+def _offset(said: Any) -> int | None:
+    if said is None:
         return None
-    offset = int(document["offset"])
-    if not 0 <= offset <= MAX_OFFSET:
+    if not 0 <= (offset := int(said)) <= MAX_OFFSET:
         raise ValueError(f"an offset is 0 to {MAX_OFFSET}, got {offset}")
     return offset
 
 
+#: An additional field -> how its value is read. The field is left out if it has its default value.
+Fields = Mapping[str, Callable[[Any], Any]]
+_OF_CONSUMER: Final[Fields] = {
+    "topics": _strings,
+    "rack": _text,
+    "endpoint": str,
+    "identity": str,
+    "capabilities": _strings,
+    "co_partitioned": lambda groups: tuple(map(_strings, groups)),
+    "holds": _numbers,
+    "former": _numbers,
+    "weights": _weights,
+    "capacity": _capacity,
+    "leaves": bool,
+    "dismissed": bool,
+    "incarnation": str,
+    "replaced": _strings,
+    "by_operator": bool,
+}
+_OF_ASSIGNED: Final[Fields] = {"offset": _offset, "incarnation": str}
+_OF_HANDOFF: Final[Fields] = {
+    "strict": bool,
+    "released": bool,
+    "offset": _offset,
+    "unreleased": _text,
+    "expelled": bool,
+    "failed": _text,
+    "progress": float,
+    "old_incarnation": str,
+    "new_incarnation": str,
+}
+
+
+def _additional(record: object, default: object, fields: Fields) -> dict[str, object]:
+    """Return the document's additional fields: those that differ from the ``default`` record's."""
+    changed = (name for name in fields if getattr(record, name) != getattr(default, name))
+    return {name: getattr(record, name) for name in changed}
+
+
+def _read(document: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
+    return {name: read(document[name]) for name, read in fields.items() if name in document}
+
+
+def _place(at: TopicPartition) -> dict[str, object]:
+    return {"topic": at.topic, "partition": at.partition}
+
+
+def _at(document: Mapping[str, Any]) -> TopicPartition:
+    return TopicPartition(str(document["topic"]), int(document["partition"]))
+
+
+def dump_consumer(consumer: Consumer) -> bytes:
+    """Encode a consumer. Additional fields with default values are left out.
+
+    Raises ``BadRequest`` if the store would refuse the document's size.
+    """
+    document: dict[str, object] = {
+        "consumer_name": consumer.name,
+        "status": consumer.status.value,
+        "registered_at": int(consumer.registered_at),
+        "session": consumer.session,
+    }
+    document |= _additional(consumer, Consumer(name=""), _OF_CONSUMER)
+    if consumer.weights:
+        # In columns: a consumer may have very many weights, and encoding blocks the event loop.
+        document["weights"] = {
+            topic: [list(known), list(known.values())] for topic, known in consumer.weights.items()
+        }
+    value = _dump(document)
+    if len(value) > MAX_VALUE_BYTES:
+        limit = f"at most {MAX_VALUE_BYTES} are accepted"
+        raise BadRequest(f"{consumer.name} sends {len(value)} bytes about itself; {limit}")
+    return value
+
+
+def load_consumer(value: bytes) -> Consumer:
+    """Decode a consumer. Raises one of :data:`UNREADABLE` for an unreadable value."""
+    d = _load(value)
+    return Consumer(
+        name=str(d["consumer_name"]),
+        status=Status(d["status"]),
+        registered_at=float(d["registered_at"]),
+        session=str(d.get("session", "")),
+        **_read(d, _OF_CONSUMER),
+    )
+
+
 def dump_assigned(assigned: Assigned) -> bytes:
     """Encode an assignment without its epoch: the epoch is the key's revision."""
-    document = {
-        "topic": assigned.at.topic,
-        "partition": assigned.at.partition,
-        "owner": assigned.owner,
-        "status": "Active",
-    }
-    ours = {"offset": assigned.offset, "incarnation": assigned.incarnation or None}
-    return _dump(document | {name: value for name, value in ours.items() if value is not None})
+    document = {**_place(assigned.at), "owner": assigned.owner, "status": "Active"}
+    return _dump(document | _additional(assigned, Assigned(assigned.at, ""), _OF_ASSIGNED))
 
 
 def load_assigned(value: bytes, mod_revision: int) -> Assigned:
     """Decode an assignment. Raises as :func:`load_consumer`."""
     d = _load(value)
-    return Assigned(
-        TopicPartition(str(d["topic"]), int(d["partition"])),
-        str(d["owner"]),
-        mod_revision,
-        _offset(d),
-        str(d.get("incarnation", "")),
-    )
+    return Assigned(_at(d), str(d["owner"]), mod_revision, **_read(d, _OF_ASSIGNED))
 
 
 def dump_handoff(handoff: Handoff) -> bytes:
     """Encode a hand-off. Additional fields with default values are left out."""
     document = {
-        "topic": handoff.at.topic,
-        "partition": handoff.at.partition,
+        **_place(handoff.at),
         "old_owner": handoff.old_owner,
         "new_owner": handoff.new_owner,
         "phase": handoff.phase.value,
         "started_at": int(handoff.started_at),
     }
-    ours = {
-        "strict": handoff.strict or None,
-        "released": handoff.released or None,
-        "offset": handoff.offset,
-        "unreleased": handoff.unreleased,
-        "expelled": handoff.expelled or None,
-        "failed": handoff.failed,
-        "progress": handoff.progress or None,
-        "old_incarnation": handoff.old_incarnation or None,
-        "new_incarnation": handoff.new_incarnation or None,
-    }
-    return _dump(document | {name: value for name, value in ours.items() if value is not None})
+    blank = Handoff(handoff.at, "", "", Phase.WARMING, 0.0)
+    return _dump(document | _additional(handoff, blank, _OF_HANDOFF))
 
 
 def load_handoff(value: bytes) -> Handoff:
     """Decode a hand-off. Raises as :func:`load_consumer`."""
     d = _load(value)
-    return Handoff(
-        TopicPartition(str(d["topic"]), int(d["partition"])),
-        str(d["old_owner"]),
-        str(d["new_owner"]),
-        Phase(d["phase"]),
-        float(d["started_at"]),
-        strict=bool(d.get("strict", False)),
-        released=bool(d.get("released", False)),
-        offset=_offset(d),
-        unreleased=_text(d, "unreleased"),
-        expelled=bool(d.get("expelled", False)),
-        failed=_text(d, "failed"),
-        progress=float(d.get("progress", 0.0)),
-        old_incarnation=str(d.get("old_incarnation", "")),
-        new_incarnation=str(d.get("new_incarnation", "")),
-    )
+    owners = str(d["old_owner"]), str(d["new_owner"])
+    begun = Phase(d["phase"]), float(d["started_at"])
+    return Handoff(_at(d), *owners, *begun, **_read(d, _OF_HANDOFF))
 
 
 def dump_topic(config: TopicConfig) -> bytes:
@@ -263,19 +259,14 @@ def load_until(value: bytes) -> float:
 
 def dump_pin(pin: Pin) -> bytes:
     """Encode an operator's order to put a partition on a consumer."""
-    document: dict[str, object] = {
-        "topic": pin.at.topic,
-        "partition": pin.at.partition,
-        "consumer": pin.consumer,
-    }
+    document = {**_place(pin.at), "consumer": pin.consumer}
     return _dump(document | ({"once": True} if pin.once else {}))
 
 
 def load_pin(value: bytes) -> Pin:
     """Decode a pin. Raises as :func:`load_consumer`."""
     d = _load(value)
-    at = TopicPartition(str(d["topic"]), int(d["partition"]))
-    return Pin(at, str(d["consumer"]), bool(d.get("once", False)))
+    return Pin(_at(d), str(d["consumer"]), bool(d.get("once", False)))
 
 
 def dump_pause(pause: Pause) -> bytes:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Generic, TypeVar
 
-from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
+from faust_assigner.service.handoff import Handoff, TopicPartition
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.readers import READERS, Reader
 from faust_assigner.service.records import (
@@ -151,33 +152,10 @@ class View:
 
         Cost: some ten nanoseconds per key.
         """
-        return View(
-            self.keys,
-            consumers=dict(self.consumers),
-            assignments=dict(self.assignments),
-            handoffs=dict(self.handoffs),
-            topics=dict(self.topics),
-            cooldowns=dict(self.cooldowns),
-            replicas=dict(self.replicas),
-            leaders=dict(self.leaders),
-            bases=dict(self.bases),
-            fences=dict(self.fences),
-            expelled=dict(self.expelled),
-            resyncs=dict(self.resyncs),
-            awaiting=dict(self.awaiting),
-            departed=dict(self.departed),
-            removed=dict(self.removed),
-            pauses=dict(self.pauses),
-            pins=dict(self.pins),
-            raw=dict(self.raw),
-            owned={name: set(mine) for name, mine in self.owned.items()},
-            moving={name: set(mine) for name, mine in self.moving.items()},
-            granted=Counter(self.granted),
-            draining=set(self.draining),
-            raised=self.raised,
-            unreadable=set(self.unreadable),
-            inputs=self.inputs,
-        )
+        parts = {one.name: copy.copy(getattr(self, one.name)) for one in fields(self)}
+        for index in ("owned", "moving"):
+            parts[index] = {name: set(mine) for name, mine in parts[index].items()}
+        return View(**parts)
 
     def _read(self, reader: Reader, name: object, kv: KeyValue) -> Entry[Any] | None:
         try:
@@ -262,60 +240,6 @@ def differences(known: Mapping[str, KeyValue], listing: Listing) -> list[Event]:
     return sorted(new, key=lambda event: (event.revision, event.key)) + sorted(
         gone, key=lambda e: e.key
     )
-
-
-def has_more(view: View, name: str) -> bool:
-    """Whether the consumer's registered process owns a partition or takes part in a hand-off."""
-    mine = view.incarnation(name)
-    return any(
-        view.assignments[at].value.incarnation == mine for at in view.owned.get(name, ())
-    ) or any(
-        (name, mine) in ((h.old_owner, h.old_incarnation), (h.new_owner, h.new_incarnation))
-        for h in (view.handoffs[at].value for at in view.moving.get(name, ()))
-    )
-
-
-def leaving(view: View, name: str) -> set[TopicPartition]:
-    """Return the partitions that the registered process was asked to release in strict mode."""
-    mine = view.incarnation(name)
-    return {
-        at
-        for at in view.moving.get(name, ())
-        if (handoff := view.handoffs[at].value).old_owner == name
-        and handoff.old_incarnation == mine
-        and handoff.strict
-        and handoff.phase is Phase.READY
-    }
-
-
-def awaited(view: View) -> set[str]:
-    """Return the consumers that own partitions, are not registered and have not deregistered."""
-    return view.owned.keys() - view.consumers.keys() - view.departed.keys()
-
-
-def is_idle(view: View) -> bool:
-    """Whether no registered process owns a partition. Cost: one step for each consumer."""
-    return not any(
-        (name, entry.value.incarnation) in view.granted for name, entry in view.consumers.items()
-    )
-
-
-def unowned(view: View) -> int:
-    """Count the partitions without a registered owner."""
-    everything = sum(entry.value.partition_count for entry in view.topics.values())
-    processes = ((name, entry.value.incarnation) for name, entry in view.consumers.items())
-    return max(0, everything - sum(view.granted[process] for process in processes))
-
-
-def waits_in_vain(view: View, name: str, ready: Sequence[Consumer]) -> bool:
-    """Whether a draining consumer owns partitions, and no ``ready`` consumer can take any of them."""
-    mine = view.incarnation(name)
-    topics = {
-        at.topic
-        for at in view.owned.get(name, ())
-        if view.assignments[at].value.incarnation == mine
-    }
-    return bool(topics) and not any(taker.wants(topic) for topic in topics for taker in ready)
 
 
 def _is_input(change: Change) -> bool:

@@ -251,7 +251,7 @@ def _removed(topic: str) -> NotFound:
 
 def _known(kv: KeyValue | None) -> int:
     """Return a topic's stored count; 0 if the key is absent or unreadable."""
-    config = None if kv is None else codec.readable(codec.load_topic, kv.value)
+    config = codec.readable(codec.load_topic, kv)
     return 0 if config is None else config.partition_count
 
 

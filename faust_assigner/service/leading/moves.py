@@ -24,9 +24,10 @@ from faust_assigner.service.leading.targets import (
     hinted,
     pinned,
 )
+from faust_assigner.service.questions import awaited, has_more, waits_in_vain
 from faust_assigner.service.records import FORGOTTEN, PlannedMove
 from faust_assigner.service.store.base import Compare, Delete, Put, Write
-from faust_assigner.service.view import View, awaited, has_more, waits_in_vain
+from faust_assigner.service.view import View
 from faust_assigner.settings.service import ServiceSettings
 
 

@@ -33,9 +33,10 @@ from faust_assigner.service.leading.record import NEUTRAL, Record, Suitability
 from faust_assigner.service.leading.targets import Targets, choose
 from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.mirror import RETRY_S, Mirror
+from faust_assigner.service.questions import is_idle
 from faust_assigner.service.records import EXPELLED_S, Consumer
 from faust_assigner.service.store.base import Put, Write
-from faust_assigner.service.view import Change, Entry, View, is_idle
+from faust_assigner.service.view import Change, Entry, View
 from faust_assigner.settings.service import ServiceSettings
 
 logger = logging.getLogger(__name__)

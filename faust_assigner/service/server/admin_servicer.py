@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.server.auth import Authenticator
-from faust_assigner.service.server.convert import consumer_of, partition_of, plans, states
+from faust_assigner.service.server.convert import plans, states
 from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.limits import check_plan
+from faust_assigner.service.server.requests import consumer_of, partition_of
 from faust_assigner.service.server.servicer import spoken
 from faust_assigner.service.serving.orders import Orders
 from faust_assigner.service.tasks import first

@@ -23,15 +23,10 @@ from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.records import Ended
 from faust_assigner.service.server.auth import Authenticator
-from faust_assigner.service.server.convert import (
-    by_topic,
-    consumer_of,
-    messages_of,
-    partition_of,
-    routed,
-)
+from faust_assigner.service.server.convert import messages_of, routed
 from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.limits import check_counts
+from faust_assigner.service.server.requests import by_topic, consumer_of, partition_of
 from faust_assigner.service.serving.registry import Stream
 
 if TYPE_CHECKING:

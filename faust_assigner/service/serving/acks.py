@@ -214,7 +214,7 @@ class Acks:
 
         async def answered(kv: KeyValue | None) -> Write | None:
             nonlocal shown
-            handoff = None if kv is None else codec.readable(codec.load_handoff, kv.value)
+            handoff = codec.readable(codec.load_handoff, kv)
             if kv is None or handoff is None:
                 shown = await self._afterwards(caller, at, event)
                 return None
@@ -246,7 +246,7 @@ class Acks:
         if caller[0] != expected:
             return WrongCaller(f"{at}: {expected} is asked, not {caller[0]}")
         kv = await self._store.get(self._keys.consumer(expected))
-        registered = None if kv is None else codec.readable(codec.load_consumer, kv.value)
+        registered = codec.readable(codec.load_consumer, kv)
         if registered is not None and _is(caller, expected, registered.incarnation):
             return WrongPhase(f"{at}: this hand-off is with an earlier process of {expected}")
         return replaced(*caller, incarnation)
@@ -267,11 +267,7 @@ class Acks:
         Return the assignment's revision. Raises NotFound and Expelled.
         """
         kv = await self._store.get(self._keys.assignment(at))
-        said = (
-            None
-            if kv is None
-            else codec.readable(lambda value: codec.load_assigned(value, 0), kv.value)
-        )
+        said = codec.readable(lambda value: codec.load_assigned(value, 0), kv)
         is_owner = (
             said is not None and caller is not None and _is(caller, said.owner, said.incarnation)
         )

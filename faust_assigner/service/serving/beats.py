@@ -113,7 +113,7 @@ class Beats:
                 return lease
         # The last registration, or its new lease, may not be in this instance's mirror yet.
         kv = await self._store.get(self._keys.consumer(name))
-        consumer = None if kv is None else codec.readable(codec.load_consumer, kv.value)
+        consumer = codec.readable(codec.load_consumer, kv)
         if kv is None or consumer is None or not _is_of(consumer, incarnation, session):
             return None
         return await self._adopted(consumer, kv.lease, identity)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from faust_assigner.service.digest import Held, held
+from faust_assigner.service.questions import leaving
 from faust_assigner.service.records import Assigned
-from faust_assigner.service.view import Change, View, leaving
+from faust_assigner.service.view import Change, View
 
 
 class Holdings:

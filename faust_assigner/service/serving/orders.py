@@ -38,7 +38,7 @@ class Orders:
         """Begin no move for balance from now on. A second pause keeps the first start time."""
 
         async def paused(kv: KeyValue | None) -> Write | None:
-            before = None if kv is None else codec.readable(codec.load_pause, kv.value)
+            before = codec.readable(codec.load_pause, kv)
             since = self._clock.wall() if before is None else before.since
             after = Pause(one_line(reason, MOST_SAID), since)
             return None if after == before else Put(self._keys.paused, codec.dump_pause(after))

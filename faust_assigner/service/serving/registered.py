@@ -9,11 +9,11 @@ from faust_assigner.service import values as codec
 from faust_assigner.service.errors import NotFound, replaced
 from faust_assigner.service.keys import Keys, checked_consumer
 from faust_assigner.service.mirror import Mirror
+from faust_assigner.service.questions import has_more, waits_in_vain
 from faust_assigner.service.records import Action, Consumer, Status, names_itself
 from faust_assigner.service.serving.claims import check_claims
 from faust_assigner.service.store.base import Delete, KeyValue, Put, Store, Write, unchanged
 from faust_assigner.service.store.rewrite import rewritten
-from faust_assigner.service.view import has_more, waits_in_vain
 
 
 class Registered:
@@ -91,12 +91,12 @@ class Registered:
         key = self._keys.consumer(name)
 
         async def changed(kv: KeyValue | None) -> Sequence[Write] | None:
-            before = None if kv is None else codec.readable(codec.load_consumer, kv.value)
+            before = codec.readable(codec.load_consumer, kv)
             if kv is None or before is None:
                 raise NotFound(f"no consumer {name}")
             if (after := change(before)) == before:
                 return None
-            value = codec.checked_size(name, codec.dump_consumer(after))
+            value = codec.dump_consumer(after)
             return [Put(key, value, kv.lease), *beside]
 
         return await rewritten(self._store, key, changed)

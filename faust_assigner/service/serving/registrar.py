@@ -21,6 +21,7 @@ from faust_assigner.service.errors import (
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.leases import HeldLease
 from faust_assigner.service.mirror import Mirror
+from faust_assigner.service.questions import awaited, waits_in_vain
 from faust_assigner.service.records import (
     FORGOTTEN,
     HEARTBEATS,
@@ -32,7 +33,6 @@ from faust_assigner.service.records import (
 from faust_assigner.service.serving.fences import fences, may_share
 from faust_assigner.service.store.base import Delete, KeyValue, Put, Store, Write
 from faust_assigner.service.store.rewrite import Decide, rewritten
-from faust_assigner.service.view import awaited, waits_in_vain
 from faust_assigner.settings.service import ServiceSettings
 
 logger = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class Registrar:
         to live needs a new lease all the same, and :meth:`_write` revokes the old lease.
         """
         kv = await self._store.get(self._keys.consumer(consumer.name))
-        before = None if kv is None else codec.readable(codec.load_consumer, kv.value)
+        before = codec.readable(codec.load_consumer, kv)
         if kv is None or before is None or not may_share(before, consumer):
             return None
         ttl_s = self._settings.consumer_ttl_s
@@ -127,7 +127,7 @@ class Registrar:
 
         The former lease is 0 if the process has none.
         """
-        before = None if kv is None else codec.readable(codec.load_consumer, kv.value)
+        before = codec.readable(codec.load_consumer, kv)
         after, former = replace(consumer, registered_at=self._clock.wall()), 0
         beside = await self._returning(after)
         if not (beside or self._mirror.view.awaiting):
@@ -138,7 +138,7 @@ class Registrar:
             if self._settings.strict:
                 beside += await fences(self._store, self._keys, kv, before, after, lease)
         await asyncio.sleep(0)  # large claims take long to encode: other tasks run
-        value = codec.checked_size(after.name, codec.dump_consumer(after))
+        value = codec.dump_consumer(after)
         await asyncio.sleep(0)
         return [Put(self._keys.consumer(after.name), value, lease.lease_id), *beside], former
 

@@ -19,8 +19,9 @@ from faust_assigner.service.commands import (
     Warm,
 )
 from faust_assigner.service.handoff import Handoff, Phase, State, TopicPartition, state_of
+from faust_assigner.service.questions import leaving
 from faust_assigner.service.records import Assigned
-from faust_assigner.service.view import Change, Entry, View, leaving
+from faust_assigner.service.view import Change, Entry, View
 
 Told = tuple[str, Command]
 

@@ -10,6 +10,7 @@ from faust_assigner.service.clock import Clock
 from faust_assigner.service.leases import FENCE_AT, HeldLease
 from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.mirror import Mirror
+from faust_assigner.service.questions import waits_in_vain
 from faust_assigner.service.records import HEARTBEATS, Consumer, Ended, Status
 from faust_assigner.service.serving.admission import Admission
 from faust_assigner.service.serving.beats import Beats
@@ -17,7 +18,7 @@ from faust_assigner.service.serving.registrar import Registrar
 from faust_assigner.service.serving.registry import Registry, Stream, followed_by
 from faust_assigner.service.serving.relay import snapshot, tell
 from faust_assigner.service.tasks import ended
-from faust_assigner.service.view import Change, View, waits_in_vain
+from faust_assigner.service.view import Change, View
 from faust_assigner.settings.service import ServiceSettings
 
 logger = logging.getLogger(__name__)

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
 from faust_assigner.service.keys import Keys
+from faust_assigner.service.questions import awaited
 from faust_assigner.service.records import Assigned, Status
 from faust_assigner.service.store.base import Compare, Event, Write
 from faust_assigner.service.store.memory import MemoryStore
-from faust_assigner.service.view import Entry, View, awaited
+from faust_assigner.service.view import Entry, View
 from faust_assigner.settings.service import ServiceSettings
 from tests.property.service_sim.book import Violation, must
 from tests.property.service_sim.process import Process

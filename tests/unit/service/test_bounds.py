@@ -27,13 +27,8 @@ from faust_assigner.service.records import (
     Status,
     TopicConfig,
 )
-from faust_assigner.service.server.convert import (
-    by_topic,
-    consumer_of,
-    messages_of,
-    plans,
-    states,
-)
+from faust_assigner.service.server.convert import messages_of, plans, states
+from faust_assigner.service.server.requests import by_topic, consumer_of
 
 LIMIT = 4 * 2**20
 COUNT = 10_000

@@ -32,6 +32,7 @@ from faust_assigner.service.keys import (
     escape,
     one_line,
 )
+from faust_assigner.service.questions import is_idle, unowned
 from faust_assigner.service.records import (
     Assigned,
     Consumer,
@@ -43,7 +44,7 @@ from faust_assigner.service.records import (
     names_itself,
 )
 from faust_assigner.service.store.base import Event, KeyValue, Listing, absent, unchanged
-from faust_assigner.service.view import Change, Entry, View, differences, is_idle, unowned
+from faust_assigner.service.view import Change, Entry, View, differences
 from tests.unit.service.stories import ALL, view_of
 
 AT = TopicPartition("a.b", 7)
@@ -143,9 +144,9 @@ WRONG: list[tuple[Any, dict[str, Any]]] = [
 @pytest.mark.parametrize(("load", "document"), WRONG)
 def test_a_wrong_value_is_unreadable(load: Any, document: dict[str, Any]) -> None:
     """The cases: a missing field, a wrong type, a number out of range, no JSON object."""
-    assert codec.readable(load, json.dumps(document).encode()) is None
-    assert codec.readable(load, b"[1]") is None
-    assert codec.readable(load, b"{") is None
+    for value in (json.dumps(document).encode(), b"[1]", b"{"):
+        assert codec.readable(load, KeyValue("/g/x", value, 1, 1)) is None
+    assert codec.readable(load, None) is None
 
 
 def test_limits_of_values_are_inclusive() -> None:
@@ -157,9 +158,10 @@ def test_limits_of_values_are_inclusive() -> None:
     claims = {**DOCUMENTS[1][3], "holds": {"t": [-1, 0, 5]}, "former": {"u": [-2, 4]}}
     consumer = codec.load_consumer(json.dumps(claims).encode())
     assert (consumer.holds, consumer.former) == ({"t": (0, 5)}, {"u": (4,)})
-    assert codec.checked_size("c", b"x" * (1 << 20)) == b"x" * (1 << 20)
+    most = (1 << 20) - len(codec.dump_consumer(Consumer(name="c", rack="r"))) + 1
+    assert len(codec.dump_consumer(Consumer(name="c", rack="r" * most))) == 1 << 20
     with pytest.raises(BadRequest, match=f"c sends {(1 << 20) + 1} bytes"):
-        codec.checked_size("c", b"x" * ((1 << 20) + 1))
+        codec.dump_consumer(Consumer(name="c", rack="r" * (most + 1)))
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,10 @@ from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.records import Action, Consumer, Ended
 from faust_assigner.service.server.auth import NoAuthentication
-from faust_assigner.service.server.convert import partition_of
 from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.metrics import PrometheusMetrics
 from faust_assigner.service.server.options import Options
+from faust_assigner.service.server.requests import partition_of
 from faust_assigner.service.server.serve import _open_store
 from faust_assigner.service.server.servicer import ConsumerServicer
 from faust_assigner.service.serving.acks import PROGRESS_EVERY_S, Acks

@@ -17,9 +17,9 @@ from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.records import Consumer
 from faust_assigner.service.server.admin_servicer import AdminServicer
 from faust_assigner.service.server.auth import NoAuthentication
-from faust_assigner.service.server.convert import consumer_of
 from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.limits import MAX_SUPPOSED
+from faust_assigner.service.server.requests import consumer_of
 from faust_assigner.service.server.servicer import ConsumerServicer
 from tests.support.assigning.consumers import Bench, eventually
 from tests.unit.service.stories import store

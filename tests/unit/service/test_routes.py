@@ -19,8 +19,9 @@ from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.records import Consumer
-from faust_assigner.service.server.convert import consumer_of, routed
+from faust_assigner.service.server.convert import routed
 from faust_assigner.service.server.options import Options
+from faust_assigner.service.server.requests import consumer_of
 from faust_assigner.service.server.serve import running
 from faust_assigner.service.serving import routes as routes_module
 from faust_assigner.service.serving.routes import Route, RouteUpdate

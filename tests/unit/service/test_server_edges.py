@@ -16,8 +16,9 @@ from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.server import auth, convert
 from faust_assigner.service.server.auth import TokenAuthenticator
-from faust_assigner.service.server.convert import consumer_of, message_of, messages_of
+from faust_assigner.service.server.convert import message_of, messages_of
 from faust_assigner.service.server.limits import MAX_SUPPOSED, check_plan
+from faust_assigner.service.server.requests import consumer_of
 from faust_assigner.service.server.servicer import ConsumerServicer
 
 ATS = [TopicPartition("t", number) for number in range(5)]

@@ -23,15 +23,9 @@ from faust_assigner.service.records import (
     PlannedMove,
     TopicConfig,
 )
-from faust_assigner.service.server import convert, limits
-from faust_assigner.service.server.convert import (
-    consumer_of,
-    messages_of,
-    partition_of,
-    plans,
-    routed,
-    states,
-)
+from faust_assigner.service.server import convert, limits, requests
+from faust_assigner.service.server.convert import messages_of, plans, routed, states
+from faust_assigner.service.server.requests import consumer_of, partition_of
 from faust_assigner.service.serving.routes import Route, RouteUpdate
 
 AT, NEXT = TopicPartition("t", 3), TopicPartition("u", 4)
@@ -241,16 +235,16 @@ async def test_both_lists_of_partitions_are_joined_and_sorted(
     monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     """A topic and a number may come several times, and in any order; slices leave none out."""
-    monkeypatch.setattr(convert, "SLICE", size)
+    monkeypatch.setattr(requests, "SLICE", size)
     flat = [pb.TopicPartition(topic=topic, partition=n) for topic, n in PAIRS]
     grouped = [
         pb.TopicPartitions(topic="t", partitions=[10, 2]),
         pb.TopicPartitions(topic="s", partitions=[7]),
         pb.TopicPartitions(topic="t", partitions=[3, 2]),
     ]
-    found = await convert.by_topic(flat, grouped)
+    found = await requests.by_topic(flat, grouped)
     assert list(found.items()) == [("s", (7,)), ("t", (2, 3, 9, 10)), ("u", (2, 5))]
-    assert await convert.by_topic((), ()) == {}
+    assert await requests.by_topic((), ()) == {}
 
 
 def test_a_request_without_a_partition_names_none() -> None:

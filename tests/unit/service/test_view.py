@@ -15,11 +15,12 @@ from faust_assigner.service import values as codec
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
 from faust_assigner.service.leading.moves import tidy
 from faust_assigner.service.leading.targets import Targets
+from faust_assigner.service.questions import has_more, leaving, waits_in_vain
 from faust_assigner.service.records import Assigned, Consumer, Status
 from faust_assigner.service.serving.relay import snapshot
 from faust_assigner.service.serving.sessions import Sessions
 from faust_assigner.service.store.base import Event, KeyValue
-from faust_assigner.service.view import View, has_more, leaving, waits_in_vain
+from faust_assigner.service.view import View
 from tests.unit.service.stories import ALL, HANDOFF, view_of
 
 NAMES = ("a", "b", "c")

@@ -9,10 +9,7 @@ import pytest
 
 from faust_assigner.service import values as codec
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
-from faust_assigner.service.records import Assigned, Consumer, Pin, Status, TopicConfig
-from faust_assigner.service.store.base import Event, KeyValue
-from faust_assigner.service.view import (
-    View,
+from faust_assigner.service.questions import (
     awaited,
     has_more,
     is_idle,
@@ -20,6 +17,9 @@ from faust_assigner.service.view import (
     unowned,
     waits_in_vain,
 )
+from faust_assigner.service.records import Assigned, Consumer, Pin, Status, TopicConfig
+from faust_assigner.service.store.base import Event, KeyValue
+from faust_assigner.service.view import View
 from tests.unit.service.stories import ALL
 
 T0, T1, U2 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 2)
