@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -74,6 +75,18 @@ def configured(settings: Mapping[str, object]) -> Iterator[None]:
         yield
     finally:
         faust.App.on_configured.disconnect(configure, weak=False)
+
+
+@contextlib.contextmanager
+def environment() -> Iterator[None]:
+    """Set the unset variables of ``ENVIRONMENT`` for the duration of the block."""
+    added = {name: value for name, value in ENVIRONMENT.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
 
 
 def check(source: AppSource) -> None:

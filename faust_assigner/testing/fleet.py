@@ -8,35 +8,22 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from faust_assigner.broker import EmbeddedBroker
-from faust_assigner.testing import apps, log
-from faust_assigner.testing.clock import REAL_TIME, Alarm, Clock
+from faust_assigner.testing import apps, log, turns
+from faust_assigner.testing.clock import REAL_TIME, Clock
 from faust_assigner.testing.faults import Faults, with_faults
-from faust_assigner.testing.in_process import InProcess, Progress
-from faust_assigner.testing.moves import Member, Moves, Owners, listed, moves, named, owners, rest
+from faust_assigner.testing.in_process import InProcess
+from faust_assigner.testing.moves import Member, Moves, Owners, listed, moves, named, owners
 from faust_assigner.testing.processes import Worker
 from faust_assigner.testing.reporting import Part, State
-from faust_assigner.testing.waiting import wait_until
+from faust_assigner.testing.rest import wait_for_rest
 
 #: Seconds without a change after which a group counts as at rest.
 QUIET_S = 1.0
-#: A busy machine is not a defect of the app under test.
-PATIENCE_S = 120.0
-#: Timers due within this many seconds fire together: in the first minute, and later.
-STEP_S, FIRST_S, LATER_STEP_S = 0.25, 60.0, 1.0
-#: The number of consecutive looks without a change after which the workers count as idle.
-IDLE_TURNS = 5
-#: Seconds of the workers' time that pass at each look.
-CREEP_S = 0.001
-#: Real seconds per step for the workers' polls of external events.
-LOOKING_S = 0.5
 
 
 class Fleet:
@@ -86,12 +73,7 @@ class Fleet:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def start(self) -> None:
@@ -99,14 +81,14 @@ class Fleet:
         broker = EmbeddedBroker(clock=lambda: int(REAL_TIME() * 1000))
         self.broker = self._stack.enter_context(broker)
         self.broker.call(lambda node: with_faults(self.broker.server, self._faults))
-        self._stack.enter_context(_environment(apps.ENVIRONMENT))
+        self._stack.enter_context(apps.environment())
         if not self.processes:
             self._stack.enter_context(self.clock.as_time())
         self._create_topics()
         for _ in range(self._count):
-            self._launch(f"w{len(self.workers) + 1}")
+            self.add()
         is_single = self._count == 1
-        self._wait_for_rest(0.0 if is_single else QUIET_S, PATIENCE_S, is_hurried=is_single)
+        self._wait_for_rest(0.0 if is_single else QUIET_S, turns.PATIENCE_S, is_hurried=is_single)
 
     def close(self) -> None:
         """End all workers and the broker, even if one of them fails to end. May be called repeatedly."""
@@ -220,15 +202,17 @@ class Fleet:
         """
         now = self.clock.time() if at is None else at
         log.append(self.broker, topic, key, value, now, partition)
-        if not self.processes:
-            self._until_idle()
+        self._process()
 
     def send_all(self, topic: str, records: Iterable[tuple[object, object]]) -> None:
         """Write each (key, value) to ``topic``, and wait once for all of them."""
         for key, value in records:
             log.append(self.broker, topic, key, value, self.clock.time(), None)
+        self._process()
+
+    def _process(self) -> None:
         if not self.processes:
-            self._until_idle()
+            turns.run_until_idle(self.workers, self.broker, self.clock)
 
     def records(self, topic: str) -> list[log.Record]:
         """Return all records of ``topic`` by time: the app's output, or a table's changelog."""
@@ -239,13 +223,7 @@ class Fleet:
 
         A row of a windowed table has the key ``(key, (begin, end))``.
         """
-        rows: dict[object, object] = {}
-        for record in sorted(self.records(f"{self.app_id}-{name}-changelog"), key=lambda r: r[3:]):
-            key = _hashable(record.key)
-            rows.pop(key, None)
-            if record.value is not None:
-                rows[key] = record.value
-        return rows
+        return log.rows(self.records(f"{self.app_id}-{name}-changelog"))
 
     # -- time
 
@@ -262,91 +240,25 @@ class Fleet:
                 "advance() moves the time of workers in this process only: start the fleet without "
                 "processes=True"
             )
-        self._until_idle()
-        end = self.clock.monotonic() + seconds
-        looked_s = 0.0
-        while (left := end - self.clock.monotonic()) > 0:
-            alarms = [worker.turn() for worker in self._running()]
-            soonest = min(alarms, default=Alarm(left, False, left))
-            if soonest.is_short and looked_s < LOOKING_S:
-                looked_s += soonest.in_s
-                time.sleep(min(left, soonest.in_s))
-                self.clock.move(min(left, soonest.in_s))
-            else:
-                looked_s = 0.0
-                step_s = STEP_S if seconds - left < FIRST_S else LATER_STEP_S
-                long_s = min((alarm.long_in_s for alarm in alarms), default=left)
-                self.clock.move(min(left, long_s, max(soonest.in_s, step_s)))
-        self._until_idle()
-
-    def _running(self) -> list[InProcess]:
-        found = [worker for worker in self.workers.values() if isinstance(worker, InProcess)]
-        for worker in found:
-            if worker.error is not None:
-                raise worker.error
-        return [worker for worker in found if worker.alive and not worker.is_frozen]
-
-    def _until_idle(self) -> None:
-        """Run the workers until all remaining changes need more time."""
-        seen, calm, deadline = None, 0, time.monotonic() + PATIENCE_S
-        while calm < IDLE_TURNS:
-            assert time.monotonic() < deadline, (
-                f"waited {PATIENCE_S:g} s for: the agents to be done with what was sent"
-            )
-            running = self._running()
-            for worker in running:
-                worker.turn()
-            now = [worker.progress() for worker in running]
-            is_read = not any(self._is_behind(one) for one in now)
-            calm = calm + 1 if now == seen and is_read else 0
-            seen = now
-            time.sleep(CREEP_S)
-            self.clock.move(CREEP_S)
-
-    def _is_behind(self, worker: Progress) -> bool:
-        ends = {tp.topic: log.ends(self.broker, tp.topic) for tp in worker.positions}
-        return any(at < ends[tp.topic][tp.partition] for tp, at in worker.positions.items())
+        turns.advance(self.workers, self.broker, self.clock, seconds)
 
     # -- rest and moves
 
-    def settle(self, *, quiet_s: float = QUIET_S, timeout_s: float = PATIENCE_S) -> None:
+    def settle(self, *, quiet_s: float = QUIET_S, timeout_s: float = turns.PATIENCE_S) -> None:
         """Wait until each partition has an owner, all tables are restored and no rebalance is in progress."""
         self._wait_for_rest(quiet_s, timeout_s)
 
     def _wait_for_rest(self, quiet_s: float, timeout_s: float, *, is_hurried: bool = False) -> None:
         """Wait for rest; with ``is_hurried``, skip the pauses of the one starting worker."""
-        self.clock.run()
-        since: float | None = None
-        seen: Any = None
 
-        def rests() -> bool:
-            nonlocal since, seen
+        def creep() -> None:
             if is_hurried and not self.processes:
-                self.clock.move(CREEP_S * 20)
-            now = rest(self._living(), self.broker)
-            if now is None or now != seen:
-                seen, since = now, time.monotonic()
-            return now is not None and since is not None and time.monotonic() - since >= quiet_s
+                self.clock.move(turns.CREEP_S * 20)
 
-        wait_until(rests, lambda: f"the group to be at rest\n{self._told()}", seconds=timeout_s)
+        self.clock.run()
+        wait_for_rest(self.workers, self.broker, quiet_s, timeout_s, creep)
         self.clock.hold()
         self._is_at_rest = True
-
-    def _living(self) -> list[Member]:
-        for worker in self.workers.values():
-            if isinstance(worker, Worker):
-                worker.read_journal()
-                if worker.failure:
-                    raise apps.AppNotFound(worker.failure)
-                assert worker.alive or worker.is_ended, (
-                    f"the worker {worker.name} ended: {worker.why_not()}"
-                )
-            elif isinstance(worker, InProcess) and worker.error is not None:
-                raise worker.error
-        return [worker for worker in self.workers.values() if worker.alive and not worker.is_frozen]
-
-    def _told(self) -> str:
-        return "\n".join(f"{name}: {worker.why_not()}" for name, worker in self.workers.items())
 
     def owners(self) -> Owners:
         """Return the owner of each task; a task is (group of co-partitioned topics, number)."""
@@ -386,19 +298,3 @@ class Fleet:
 
 #: The fixture ``fleet``: takes the arguments of :class:`Fleet`, without the folder.
 StartFleet: TypeAlias = Callable[..., Fleet]
-
-
-def _hashable(key: object) -> Any:
-    return tuple(map(_hashable, key)) if isinstance(key, list) else key
-
-
-@contextlib.contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set unset variables for the duration of the block."""
-    added = {name: value for name, value in variables.items() if name not in os.environ}
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for name in added:
-            os.environ.pop(name, None)

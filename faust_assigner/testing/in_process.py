@@ -176,6 +176,11 @@ class InProcess:
         """Whether the worker is frozen."""
         return self._gate is not None
 
+    def check(self) -> None:
+        """Raise the error of the worker's thread, if any."""
+        if self.error is not None:
+            raise self.error
+
     def why_not(self) -> str:
         """Describe the worker's state for the message of a failed wait."""
         if self.error is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from aiokafka.partitioner import murmur2
@@ -78,6 +78,21 @@ def read(broker: EmbeddedBroker, topic: str) -> list[Record]:
         for record in _decoded(data, partition, aborted)
     ]
     return sorted(records, key=lambda record: record[2:])
+
+
+def rows(records: Iterable[Record]) -> dict[Any, Any]:
+    """Return the rows of a table from the records of its changelog: the newest value of each key."""
+    found: dict[Any, Any] = {}
+    for record in sorted(records, key=lambda record: record[3:]):
+        key = _hashable(record.key)
+        found.pop(key, None)
+        if record.value is not None:
+            found[key] = record.value
+    return found
+
+
+def _hashable(key: object) -> Any:
+    return tuple(map(_hashable, key)) if isinstance(key, list) else key
 
 
 def _whole(log: PartitionLog) -> tuple[bytes, list[Aborted]]:

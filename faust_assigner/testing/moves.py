@@ -1,4 +1,4 @@
-"""The owners of tasks, the test for a group at rest, and the moves between two states of a group."""
+"""The owners of tasks, and the moves between two states of a group."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from faust_assigner.broker import EmbeddedBroker
-from faust_assigner.testing import log
 from faust_assigner.testing.reporting import State
 
 
@@ -25,6 +23,9 @@ class Member(Protocol):
     @property
     def alive(self) -> bool:
         """Whether it runs, or is frozen."""
+
+    def check(self) -> None:
+        """Raise the worker's own error, if any. An end ordered by the test is no error."""
 
     def why_not(self) -> str:
         """Describe the worker's state for the message of a failed wait."""
@@ -55,22 +56,6 @@ def owners(workers: Iterable[Member]) -> Owners:
         for worker in workers
         for part in worker.state.actives
     }
-
-
-def rest(living: Sequence[Member], broker: EmbeddedBroker) -> tuple[int, Owners] | None:
-    """Return (generation, owners) if each partition has an owner and no worker waits; else None."""
-    if len({worker.state.generation for worker in living}) != 1:
-        return None
-    if any(worker.state.ready != worker.state.generation for worker in living):
-        return None
-    if any(worker.state.awaited for worker in living):
-        return None
-    owned = [(part.topic, part.number) for worker in living for part in worker.state.actives]
-    topics = {topic for topic, _ in owned}
-    every = {(topic, n) for topic in topics for n in range(len(log.ends(broker, topic)))}
-    if not owned or len(owned) != len(every) or set(owned) != every:
-        return None
-    return living[0].state.generation, owners(living)
 
 
 def moves(before: Owners, now: Owners) -> Moves:

@@ -177,6 +177,15 @@ class Worker(Journaled):
         else:
             self.state.take(row)
 
+    def check(self) -> None:
+        """Read the journal. Raises AppNotFound or AssertionError if the worker failed or ended by itself."""
+        self.read_journal()
+        if self.failure:
+            from faust_assigner.testing.apps import AppNotFound  # other processes need no Faust
+
+            raise AppNotFound(self.failure)
+        assert self.alive or self.is_ended, f"the worker {self.name} ended: {self.why_not()}"
+
     def why_not(self) -> str:
         """Describe the worker's state for the message of a failed wait."""
         return self.failure or f"{self.state}; the end of its log:\n{self.log_tail()}"

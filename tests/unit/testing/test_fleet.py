@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.testing import apps, log
+from faust_assigner.testing import apps, log, turns
 from faust_assigner.testing import fleet as fleet_module
 from faust_assigner.testing.fleet import Fleet
 from faust_assigner.testing.reporting import Part
@@ -218,10 +218,11 @@ def test_a_variable_of_the_caller_stays_and_a_missing_one_is_set_for_the_block(
     """The rule also holds after a failure."""
     monkeypatch.setenv("KIT_SET", "own")
     monkeypatch.delenv("KIT_UNSET", raising=False)
+    monkeypatch.setattr(apps, "ENVIRONMENT", {"KIT_SET": "kit", "KIT_UNSET": "kit"})
     seen: list[str] = []
 
     def fails() -> None:
-        with fleet_module._environment({"KIT_SET": "kit", "KIT_UNSET": "kit"}):
+        with apps.environment():
             seen.extend((os.environ["KIT_SET"], os.environ["KIT_UNSET"]))
             raise ZeroDivisionError
 
@@ -242,7 +243,7 @@ def test_a_record_is_written_at_the_fleets_time_or_at_the_given_time(
     fleet, _ = made(tmp_path, "w1")
     events: list[Any] = []
     monkeypatch.setattr(log, "append", lambda broker, *given: events.append(given))
-    monkeypatch.setattr(fleet, "_until_idle", lambda: events.append("idle"))
+    monkeypatch.setattr(turns, "run_until_idle", lambda *_: events.append("idle"))
     now = fleet.clock.time()
     fleet.send("t", "v", key="k", partition=3)
     fleet.send("t", "v", at=0.0)

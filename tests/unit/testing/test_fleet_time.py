@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from aiokafka import TopicPartition
 
-from faust_assigner.testing import apps, log
-from faust_assigner.testing import fleet as fleet_module
+from faust_assigner.testing import apps, log, turns
+from faust_assigner.testing import rest as rest_module
 from faust_assigner.testing.clock import Alarm
 from faust_assigner.testing.fleet import Fleet
 from faust_assigner.testing.in_process import Progress
+from faust_assigner.testing.rest import living
 from tests.unit.testing.made import Process, made
 
 
@@ -27,10 +28,10 @@ def advanced(
     steps: list[float] = []
     sleeps: list[float] = []
     move = fleet.clock.move
-    monkeypatch.setattr(fleet, "_until_idle", lambda: None)
+    monkeypatch.setattr(turns, "run_until_idle", lambda *_: None)
     monkeypatch.setattr(fleet.clock, "move", lambda by: (steps.append(round(by, 6)), move(by)))
     monkeypatch.setattr(
-        fleet_module,
+        turns,
         "time",
         SimpleNamespace(sleep=lambda by: sleeps.append(round(by, 6)), monotonic=lambda: 0.0),
     )
@@ -138,12 +139,12 @@ def test_workers_are_idle_after_five_looks_without_a_change(
     monkeypatch.setattr(log, "ends", lambda broker, topic: [9, 4])
     looks: list[float] = []
     monkeypatch.setattr(
-        fleet_module,
+        turns,
         "time",
         SimpleNamespace(sleep=looks.append, monotonic=lambda: 0.0),
     )
     before = fleet.clock.monotonic()
-    fleet._until_idle()
+    turns.run_until_idle(fleet.workers, fleet.broker, fleet.clock)
     # Eight looks at the unread record, the first look at the rest, and five without a change.
     assert looks == [0.001] * 14
     assert fleet.clock.monotonic() == pytest.approx(before + 0.014)
@@ -156,26 +157,28 @@ def test_agents_that_never_end_fail_the_wait_with_its_reason(
     fleet, _ = made(tmp_path, "w1")
     clock = iter((0.0, 119.0, 121.0))
     monkeypatch.setattr(
-        fleet_module,
+        turns,
         "time",
         SimpleNamespace(sleep=lambda _: None, monotonic=lambda: next(clock)),
     )
     worker: Any = fleet.workers["w1"]
     worker.steps, worker.alarms = [Progress(1, 1, {})], [Alarm(1.0, False, FAR)]
     with pytest.raises(AssertionError, match="waited 120 s for: the agents to be done"):
-        fleet._until_idle()
+        turns.run_until_idle(fleet.workers, fleet.broker, fleet.clock)
 
 
-@pytest.mark.parametrize("call", ["_running", "_living"])
-def test_the_error_of_any_worker_is_raised(tmp_path: Path, call: str) -> None:
+@pytest.mark.parametrize("call", [turns.running, living])
+def test_the_error_of_any_worker_is_raised(
+    tmp_path: Path, call: Callable[[Mapping[str, Any]], list[Any]]
+) -> None:
     """An ended worker's error counts too; else the living and thawed workers are returned."""
     fleet, _ = made(tmp_path, "w1", "w2", "w3")
     fleet.workers["w2"].kill()
     fleet.freeze("w3")
-    assert [worker.name for worker in getattr(fleet, call)()] == ["w1"]
+    assert [worker.name for worker in call(fleet.workers)] == ["w1"]
     fleet.workers["w2"].error = KeyError("broken")  # type: ignore[attr-defined]
     with pytest.raises(KeyError, match="broken"):
-        getattr(fleet, call)()
+        call(fleet.workers)
 
 
 def test_a_process_that_ended_by_itself_or_failed_to_start_is_an_error(tmp_path: Path) -> None:
@@ -186,14 +189,14 @@ def test_a_process_that_ended_by_itself_or_failed_to_start_is_an_error(tmp_path:
         "b": Process("b", is_alive=False, is_ended=True),
         "c": Process("c", is_frozen=True),
     }
-    assert [worker.name for worker in fleet._living()] == ["a"]
+    assert [worker.name for worker in living(fleet.workers)] == ["a"]
     assert [worker.read for worker in fleet.workers.values()] == [1, 1, 1]  # type: ignore[attr-defined]
     fleet.workers["b"].is_ended = False  # type: ignore[attr-defined]
     with pytest.raises(AssertionError, match="the worker b ended: the end of its log"):
-        fleet._living()
+        living(fleet.workers)
     fleet.workers["a"].failure = "no such table"  # type: ignore[attr-defined]
     with pytest.raises(apps.AppNotFound, match="no such table"):
-        fleet._living()
+        living(fleet.workers)
 
 
 # -- rest -----------------------------------------------------------------------------------------
@@ -219,9 +222,9 @@ def rested(
             if now[0] > seconds:
                 raise AssertionError(what())
 
-    monkeypatch.setattr(fleet_module, "rest", rest)
-    monkeypatch.setattr(fleet_module, "wait_until", wait_until)
-    monkeypatch.setattr(fleet_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(rest_module, "rest", rest)
+    monkeypatch.setattr(rest_module, "wait_until", wait_until)
+    monkeypatch.setattr(rest_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     wait()
     return len(looks)
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.testing import moves as under_test
+from faust_assigner.testing import rest as under_test
 from faust_assigner.testing.faults import Faults, _client_id
 from faust_assigner.testing.log import _partition, decoded, encoded
-from faust_assigner.testing.moves import listed, moves, named, owners, rest
+from faust_assigner.testing.moves import listed, moves, named, owners
 from faust_assigner.testing.reporting import (
     Part,
     State,
@@ -22,6 +22,7 @@ from faust_assigner.testing.reporting import (
     generation_of,
     report,
 )
+from faust_assigner.testing.rest import rest
 from faust_assigner.testing.waiting import wait_until
 
 

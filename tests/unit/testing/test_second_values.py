@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.testing import apps, in_process, log, processes, waiting
-from faust_assigner.testing import fleet as fleet_module
+from faust_assigner.testing import apps, in_process, log, processes, turns, waiting
 from faust_assigner.testing.clock import Alarm, Clock
 from faust_assigner.testing.in_process import InProcess, Progress
 from faust_assigner.testing.moves import moves, named
@@ -110,19 +109,19 @@ def test_workers_are_idle_after_five_equal_looks_in_a_row(
     fleet, _ = made(tmp_path, "w1", "w2")
     looks: list[float] = []
     clock = SimpleNamespace(sleep=looks.append, monotonic=lambda: 0.0)
-    monkeypatch.setattr(fleet_module, "time", clock)
-    turns = {"w1": 0, "w2": 0}
+    monkeypatch.setattr(turns, "time", clock)
+    counts = {"w1": 0, "w2": 0}
     for name, begun in (("w1", [3] * 20), ("w2", [5] * 5 + [6] * 9)):
         worker: Any = fleet.workers[name]
         worker.steps = [Progress(0, number, {}) for number in begun]
 
         def turn(name: str = name) -> Alarm:
-            turns[name] += 1
+            counts[name] += 1
             return Alarm(1.0, False, float("inf"))
 
         monkeypatch.setattr(worker, "turn", turn)
-    fleet._until_idle()
-    assert (len(looks), turns) == (11, {"w1": 11, "w2": 11})
+    turns.run_until_idle(fleet.workers, fleet.broker, fleet.clock)
+    assert (len(looks), counts) == (11, {"w1": 11, "w2": 11})
 
 
 def test_the_variables_of_an_app_replace_those_of_the_test(

@@ -15,7 +15,7 @@ import pytest
 
 from faust_assigner.settings.table import ACCEPTABLE_FROM_NOTHING, FOLLOW_UP_S
 from faust_assigner.testing import fleet as fleet_module
-from faust_assigner.testing import in_process
+from faust_assigner.testing import in_process, turns
 from faust_assigner.testing.clock import Alarm, Clock
 from faust_assigner.testing.fleet import Fleet
 from faust_assigner.testing.in_process import InProcess, Progress
@@ -136,7 +136,7 @@ def test_a_fleet_starts_its_broker_its_topics_and_its_workers_in_this_order(
         *(("load", fleet.app), "finalize", "configured"),
         *(("create", topic, number) for topic, number in (("t", count), ("u", count), ("v", 7))),
         *(("launch", f"w{n + 1}", ["0", "1"], processes) for n in range(workers)),
-        ("wait", rest[0], fleet_module.PATIENCE_S, rest[1]),
+        ("wait", rest[0], turns.PATIENCE_S, rest[1]),
     ]
     assert (fleet.app_id, fleet._settings) == ("shop", {"x": "y", "topic_partitions": count})
     assert abs(stage.clock() / 1000 - stage.time()) < 60
