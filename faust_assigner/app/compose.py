@@ -25,7 +25,6 @@ from faust.streams import Stream
 from faust.tables.manager import TableManager
 from faust.tables.recovery import Recovery
 from faust.transport import by_url
-from faust.transport.consumer import TransactionManager
 from faust.transport.drivers import aiokafka as driver
 from faust.types.enums import ProcessingGuarantee
 from mode import get_logger
@@ -102,10 +101,6 @@ def _new_thread(ours: type, consumer: driver.Consumer) -> driver.AIOKafkaConsume
     """Make the consumer's thread of ``ours``, over the class that the app's own consumer names."""
     theirs = getattr(consumer, THREAD_NAMED, driver.AIOKafkaConsumerThread)
     return over(ours, theirs)(consumer, loop=consumer.loop, beacon=consumer.beacon)
-
-
-class RepairedTransactions(PartitionTransactions, TransactionManager):  # type: ignore[misc]
-    """The transaction manager."""
 
 
 class RepairedRecovery(PartitionRecovery, Recovery):  # type: ignore[misc]
@@ -252,7 +247,7 @@ def _new_consumer(app: App, create: Callable[[], ConsumerT]) -> ConsumerT:
         _check_thread(transport.Consumer)
         transport.Consumer = over(ours, transport.Consumer)
         if "repairs" in parts:
-            transport.TransactionManager = over(RepairedTransactions, transport.TransactionManager)
+            transport.TransactionManager = over(PartitionTransactions, transport.TransactionManager)
     elif "repairs" in parts:
         raise ConfigError(
             f"the app got the driver of {transport.url} after its configuration: name the driver in "

@@ -131,7 +131,7 @@ class TransactionalBatches(Stream):
     def __aiter__(self) -> AsyncIterator[object]:
         # An agent that acknowledges by itself may need later records first: do not hold its records back.
         if self.app.in_transaction and self.enable_acks:
-            hold = self.app.consumer.transactions.hold_value
+            hold = self.app.consumer.transactions.held.hold_value
             if hold not in self._processors:
                 self._processors.insert(0, hold)  # before the senders: echo, through, group_by
         return super().__aiter__()
@@ -199,7 +199,7 @@ class TransactionalBatches(Stream):
                 basket.make_batches()
                 continue
             if not by_hand:
-                await transactions.wait_for_commit(basket.batches[0][0].event)
+                await transactions.held.wait_for_commit(basket.batches[0][0].event)
             batch = basket.next_batch()
             if not batch:
                 continue
@@ -231,4 +231,4 @@ class TransactionalBatches(Stream):
             or not self.app.flow_control.is_active()
             or any(event.message.tp in leaving for event in events)
         )
-        return bool(events) and (stopping or self.app.consumer.transactions.waits_for(events))
+        return bool(events) and (stopping or self.app.consumer.transactions.held.waits_for(events))

@@ -143,7 +143,7 @@ class RecordBoundaryCommits(Consumer):
                 for transactional_id, tps in list(self._open.items()):
                     self.close_settled(tps[0])
                     if transactional_id in self._open:
-                        self.transactions.hold_new_records(transactional_id)
+                        self.transactions.held.hold(transactional_id)
                 await asyncio.sleep(0.01 if self._open else 0)
             for transactional_id, (tp, *_) in list((self._open or {}).items()):
                 late_since = self._late_since.setdefault(transactional_id, deadline - PATIENCE_S)
@@ -166,7 +166,7 @@ class RecordBoundaryCommits(Consumer):
         if (
             self._open is None
             and transactional_id
-            and self.transactions.holds_new_records(transactional_id)
+            and self.transactions.held.holds(transactional_id)
             and (self._soon is None or self._soon.done())
             and self._is_settled(self.transactions.reached(transactional_id))
         ):
@@ -192,13 +192,13 @@ class RecordBoundaryCommits(Consumer):
             if self.transactions.has_failed(transactional_id):
                 # The worker ends, and the broker aborts the transaction.
                 del self._open[transactional_id]
-                self.transactions.release_held(transactional_id)
+                self.transactions.held.release(transactional_id)
                 return
             reached = {} if whatever else self.transactions.reached(transactional_id)
             if not self._is_settled(reached):
                 return
             self._late_since.pop(transactional_id, None)
-            self.transactions.release_held(transactional_id)
+            self.transactions.held.release(transactional_id)
             offsets = self._offsets_of(self._open.pop(transactional_id), reached)
             if offsets:
                 self.transactions.close(transactional_id)

@@ -9,6 +9,7 @@ from typing import Any
 
 import faust
 import pytest
+from faust.transport.consumer import TransactionManager
 from faust.transport.drivers import aiokafka as driver
 
 from faust_assigner.app import compose
@@ -135,7 +136,7 @@ def test_a_consumer_of_fausts_driver_gets_our_classes_once(
     app: Any = SimpleNamespace(
         producer="producer",
         transport=SimpleNamespace(
-            Consumer=driver.Consumer, TransactionManager=compose.TransactionManager
+            Consumer=driver.Consumer, TransactionManager=TransactionManager
         ),
     )
     parts_of(app).update(parts)
@@ -153,7 +154,7 @@ def test_a_consumer_of_fausts_driver_gets_our_classes_once(
     ]
     ours = "RepairedConsumer" if repaired else "AssigningConsumer"
     assert app.transport.Consumer.__qualname__ == f"Consumer[{ours}]"
-    manager = "TransactionManager[RepairedTransactions]" if repaired else "TransactionManager"
+    manager = "TransactionManager[PartitionTransactions]" if repaired else "TransactionManager"
     assert app.transport.TransactionManager.__qualname__ == manager
 
 

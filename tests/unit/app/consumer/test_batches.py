@@ -37,11 +37,12 @@ class Stock:
         self.waits = False
         self._active_agens: set[Any] = set()
         self._processors: list[Any] = ["echo"]
-        transactions = SimpleNamespace(
+        held = SimpleNamespace(
             wait_for_commit=self._wait_for_commit,
             hold_value="hold",
             waits_for=lambda events: self.waits,
         )
+        transactions = SimpleNamespace(held=held)
         self.consumer = SimpleNamespace(
             transactions=transactions, leaving=frozenset(), _unacked_messages=set()
         )

@@ -54,7 +54,7 @@ async def test_a_batch_has_the_values_that_the_processors_made() -> None:
 async def test_a_commit_may_wait_for_any_record_of_an_unfinished_batch() -> None:
     """The transactions are asked about all of its records."""
     stream, asked = streams.Stream(), list[Any]()
-    stream.consumer.transactions.waits_for = lambda events: bool(asked.append(list(events)))
+    stream.consumer.transactions.held.waits_for = lambda events: bool(asked.append(list(events)))
     events = [streams.Event(number) for number in range(3)]
     assert stream._is_waited_for(events) is False
     assert asked == [events]

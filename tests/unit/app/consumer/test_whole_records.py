@@ -45,15 +45,20 @@ class Transactions:
         """Return the sent offsets of all transactions."""
         return {tp: at for reached in self.sent.values() for tp, at in reached.items()}
 
-    def hold_new_records(self, transactional_id: str) -> None:
+    @property
+    def held(self) -> Transactions:
+        """Return the part that holds records back: this object."""
+        return self
+
+    def hold(self, transactional_id: str) -> None:
         """Hold back new records."""
         self.settling.add(transactional_id)
 
-    def holds_new_records(self, transactional_id: str) -> bool:
+    def holds(self, transactional_id: str) -> bool:
         """Return whether new records are held back."""
         return transactional_id in self.settling
 
-    def release_held(self, transactional_id: str) -> None:
+    def release(self, transactional_id: str) -> None:
         """Release the held records."""
         self.settling.discard(transactional_id)
 
@@ -272,10 +277,10 @@ async def test_a_commit_waits_for_a_record_that_has_sent(
     made.transactions.sent[ID][ORDERS] = 4
     committing = asyncio.ensure_future(made.commit_all())
     await asyncio.sleep(0.03)
-    assert made.transactions.holds_new_records(ID)
+    assert made.transactions.held.holds(ID)
     made.end(under_way)
     made.record_ended(ORDERS)
-    assert not made.transactions.holds_new_records(ID)
+    assert not made.transactions.held.holds(ID)
     assert await committing
     assert made.commits == [{ORDERS: 5}]
 
@@ -315,7 +320,7 @@ async def test_a_commit_follows_once_the_record_ends_that_held_it_up(made: Consu
     """A single commit follows the current commit once all senders of the transaction have ended."""
     first, second = made.begin(ORDERS, 4), made.begin(ORDERS, 5)
     made.transactions.sent[ID][ORDERS] = 5
-    made.transactions.hold_new_records(ID)
+    made.transactions.held.hold(ID)
     made.end(first)
     made.record_ended(ORDERS)
     assert made._soon is None
@@ -590,7 +595,7 @@ async def test_a_transaction_that_was_left_to_the_next_commit_is_closed_by_it_al
 async def test_a_failed_transaction_that_is_held_back_is_let_go(made: Consumer) -> None:
     """Its held records would wait for a commit that never comes."""
     made.done(ORDERS, 3)
-    made.transactions.hold_new_records(ID)
+    made.transactions.held.hold(ID)
     made.transactions.failed.add(ID)
     assert not await made.commit_all()
     assert made.transactions.settling == set()

@@ -20,6 +20,7 @@ class Transactions(PartitionTransactions):
         self._ids = {A: "shop-1-0", LOG: "shop-1-0", B: "shop-1-1"}
         self.group = 1
         self.acts: list[Any] = []
+        self._producers: Any = self
 
     def ids_for(self, tps: Iterable[Any]) -> dict[Any, str]:
         """Return ids in the groups of the last round."""

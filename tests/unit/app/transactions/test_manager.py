@@ -18,9 +18,11 @@ from aiokafka.errors import (
 )
 from faust.exceptions import ProducerSendError
 from faust.streams import _current_event
+from faust.transport.consumer import TransactionManager
 from faust.types import TP
 
-from faust_assigner.app.transactions.manager import PartitionTransactions, TransactionsRefused
+from faust_assigner.app.transactions.manager import PartitionTransactions
+from faust_assigner.app.transactions.producers import TransactionsRefused
 
 ORDERS, PAYMENTS, COPY = TP("orders", 0), TP("payments", 0), TP("orders", 1)
 ID, OTHER = "shop-1-0", "shop-2-0"
@@ -133,8 +135,10 @@ class Producer:
         self.acts.append(("commit", *by_id.items()))
 
 
-class Stock:
+class Stock(TransactionManager):  # type: ignore[misc]
     """Stand in for Faust's transaction manager."""
+
+    should_stop: bool = False
 
     def __init__(self, app: Any) -> None:
         self.app, self.producer = app, app.producer
@@ -234,11 +238,11 @@ async def test_what_is_open_under_an_id_that_ends_is_abandoned(made: Manager) ->
     """Its rows are discarded, and records held back for its commit continue."""
     with processing(made, 4):
         share = made.share_at_hand()
-    made.hold_new_records(ID)
+    made.held.hold(ID)
     await made.end({ID})
     assert share is not None
     assert share.abandoned
-    assert not made.holds_new_records(ID)
+    assert not made.held.holds(ID)
 
 
 @pytest.mark.parametrize("begins", [True, False])
@@ -269,7 +273,7 @@ async def test_a_transaction_that_is_not_open_is_not_aborted(made: Manager) -> N
 async def test_a_producer_with_a_fatal_error_is_replaced(made: Manager) -> None:
     """The producer is stopped first, since it can send no more."""
     made.producer._transaction_producers[ID].is_fatal = True
-    await made.begin({ID})
+    await made._producers.begin({ID})
     assert made.producer.acts == [("stop", ID), ("start", ID), ("begin", ID)]
 
 
@@ -278,7 +282,7 @@ async def test_a_producer_whose_start_is_cancelled_leaves_no_connection(made: Ma
     made.producer._transaction_producers.clear()
     made.producer.start_refusal = asyncio.CancelledError()
     with pytest.raises(asyncio.CancelledError):
-        await made.begin({ID})
+        await made._producers.begin({ID})
     assert made.producer.acts == [("close", ID)]
 
 
@@ -287,7 +291,7 @@ async def test_a_producer_that_does_not_start_leaves_no_connection(made: Manager
     made.producer._transaction_producers.clear()
     made.producer.start_refusal = TransactionalIdAuthorizationFailed()
     with pytest.raises(TransactionsRefused, match="exactly_once"):
-        await made.begin({ID})
+        await made._producers.begin({ID})
     assert made.producer.acts == [("close", ID)]
     assert ID not in made.producer._transaction_producers
 
@@ -398,7 +402,7 @@ async def test_a_change_that_cannot_be_published_ends_the_worker_unless_it_is_vo
 ) -> None:
     """An abandoned transaction is never committed, so its errors do not matter."""
     with processing(made, 4):
-        made.send_soon(future(failing))
+        made._sends.send_soon(future(failing))
         share = made.share_at_hand()
     assert share is not None
     share.abandoned = is_abandoned
@@ -415,16 +419,16 @@ async def test_a_commit_waits_for_all_that_was_sent(made: Manager) -> None:
     """A buffered change belongs to a committed record, so its commit includes the change."""
     gate = asyncio.Event()
     with processing(made, 4):
-        made.send_soon(future(gate.wait))
+        made._sends.send_soon(future(gate.wait))
         share = made.share_at_hand()
     made.close(ID)
     committing = asyncio.ensure_future(made.commit({ORDERS: 5}))
     await asyncio.sleep(0.01)
     assert made.producer.acts == []
-    assert len(made._sending) == 1, "a task that nobody holds may be collected"
+    assert len(made._sends._running) == 1, "a task that nobody holds may be collected"
     gate.set()
     assert await committing
-    assert made._sending == set()
+    assert made._sends._running == set()
     assert made.producer.acts == [("commit", (ID, {ORDERS: 5}))]
     assert share is not None
     assert share.committed
@@ -437,7 +441,7 @@ async def test_a_change_is_sent_in_the_place_that_it_took(made: Manager) -> None
         await send(made, b"change")
 
     with processing(made, 4):
-        made.send_soon(future(publish))
+        made._sends.send_soon(future(publish))
         await asyncio.wait_for(send(made, b"after"), 10.0)
     assert [(act[2], act[4]) for act in made.producer.acts] == [(b"change", ID), (b"after", ID)]
 
@@ -581,15 +585,15 @@ async def test_a_fence_gives_everything_up_once(made: Manager, caplog: Any) -> N
     for tp in (ORDERS, PAYMENTS):
         with processing(made, 4, tp):
             shares.append(made.share_at_hand())
-    made.hold_new_records(ID)
+    made.held.hold(ID)
     made.producer.commit_refusal = ProducerFenced()
     made.close(ID)
     assert not await made.commit({ORDERS: 5})
-    assert made._note_fence(OTHER, ProducerFenced())
+    assert made.note_fence(OTHER, ProducerFenced())
     assert made.is_fenced
     assert shares[1] is not None
     assert shares[1].abandoned
-    assert not made.holds_new_records(ID)
+    assert not made.held.holds(ID)
     assert made.consumer.lost == 1
     assert caplog.text.count("was fenced") == 1
 
@@ -598,7 +602,7 @@ async def test_a_fence_that_aiokafka_named_at_an_earlier_call_is_one(made: Manag
     """Later calls on the producer fail with their own errors."""
     client = made.producer._transaction_producers[ID]
     client.is_fatal, client.error = True, ProducerFenced()
-    assert made._note_fence(ID, RuntimeError("illegal operation"))
+    assert made.note_fence(ID, RuntimeError("illegal operation"))
     assert made.consumer.lost == 1
 
 
@@ -627,26 +631,26 @@ async def test_a_record_that_the_commit_has_to_wait_for_is_not_held_back(made: M
     """The record has sent; later records wait until a record among them has sent, too."""
     with processing(made, 4):
         await send(made)
-    made.hold_new_records(ID)
-    await asyncio.wait_for(made.wait_for_commit(Event(made.app, 4)), 5.0)
-    held = asyncio.ensure_future(made.wait_for_commit(Event(made.app, 5)))
-    later = asyncio.ensure_future(made.wait_for_commit(Event(made.app, 7)))
+    made.held.hold(ID)
+    await asyncio.wait_for(made.held.wait_for_commit(Event(made.app, 4)), 5.0)
+    held = asyncio.ensure_future(made.held.wait_for_commit(Event(made.app, 5)))
+    later = asyncio.ensure_future(made.held.wait_for_commit(Event(made.app, 7)))
     await asyncio.sleep(0.01)
     assert not held.done()
     with processing(made, 6):  # a later record of the same topic, which began before the commit
         await send(made)
     await asyncio.wait_for(held, 5.0)
     assert not later.done()
-    made.release_held(ID)
+    made.held.release(ID)
     await asyncio.wait_for(later, 5.0)
 
 
 async def test_records_of_other_transactions_are_not_held_back(made: Manager) -> None:
     """Each id has its own commit."""
-    made.hold_new_records(ID)
-    await asyncio.wait_for(made.wait_for_commit(Event(made.app, 9, PAYMENTS)), 5.0)
+    made.held.hold(ID)
+    await asyncio.wait_for(made.held.wait_for_commit(Event(made.app, 9, PAYMENTS)), 5.0)
     with processing(made, 9, PAYMENTS):
-        assert await asyncio.wait_for(made.hold_value("value"), 5.0) == "value"
+        assert await asyncio.wait_for(made.held.hold_value("value"), 5.0) == "value"
 
 
 async def test_a_batch_is_waited_for_where_a_record_in_it_has_sent(made: Manager) -> None:
@@ -654,11 +658,11 @@ async def test_a_batch_is_waited_for_where_a_record_in_it_has_sent(made: Manager
     with processing(made, 4):
         await send(made)
     sent, later = Event(made.app, 4), Event(made.app, 5)
-    assert not made.waits_for([sent])
-    made.hold_new_records(ID)
-    assert made.waits_for([later, sent])
-    assert not made.waits_for([later])
-    assert not made.waits_for([Event(made.app, 0, PAYMENTS)])
+    assert not made.held.waits_for([sent])
+    made.held.hold(ID)
+    assert made.held.waits_for([later, sent])
+    assert not made.held.waits_for([later])
+    assert not made.held.waits_for([Event(made.app, 0, PAYMENTS)])
 
 
 async def test_what_is_published_on_commit_is_of_the_closed_transaction_alone(
@@ -682,7 +686,7 @@ async def test_what_the_final_commit_left_open_is_aborted(made: Manager, fenced:
     """Held records continue; producers stop if a different worker has fenced them."""
     with processing(made, 4):
         share = made.share_at_hand()
-    made.hold_new_records(ID)
+    made.held.hold(ID)
     made.app._attachments._pending.append("attached")
     made.producer.have(OTHER, is_open=False)
     await made.abandon(fenced=fenced)
@@ -690,7 +694,7 @@ async def test_what_the_final_commit_left_open_is_aborted(made: Manager, fenced:
     assert share.abandoned
     assert made.sources() == {}
     assert made.app._attachments._pending == []
-    assert not made.holds_new_records(ID)
+    assert not made.held.holds(ID)
     stops = [("stop", ID), ("stop", OTHER)] if fenced else []
     assert sorted(made.producer.acts) == sorted([("abort", ID), *stops])
 

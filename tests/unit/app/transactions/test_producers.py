@@ -15,7 +15,7 @@ from aiokafka.errors import (
 from faust.exceptions import ProducerSendError
 from faust.types import TP
 
-from faust_assigner.app.transactions import manager as module
+from faust_assigner.app.transactions import producers as module
 from tests.unit.app.transactions.test_manager import (
     COPY,
     ID,
@@ -45,7 +45,7 @@ def test_the_driver_of_an_app_with_transactions_keeps_its_own_producers() -> Non
         manager: Any = Manager(app)
         is_own = producer._transaction_producers is not before._transaction_producers
         assert is_own is in_transaction
-        assert (vars(producer).get("send_soon") == manager.send_soon) is in_transaction
+        assert (vars(producer).get("send_soon") == manager._sends.send_soon) is in_transaction
         assert manager.is_fenced is False
 
 
@@ -100,10 +100,10 @@ async def test_producers_end_in_the_order_of_their_ids_also_one_that_never_began
 ) -> None:
     """Each producer is stopped; records held for the ended ids continue, and only these."""
     for one in (ID, OTHER):
-        made.hold_new_records(one)
+        made.held.hold(one)
     await made.end({"shop-3-1", ID})
     assert made.producer.acts == [("abort", ID), ("stop", ID), ("stop", "shop-3-1")]
-    assert (made.holds_new_records(ID), made.holds_new_records(OTHER)) == (False, True)
+    assert (made.held.holds(ID), made.held.holds(OTHER)) == (False, True)
 
 
 async def test_a_producer_that_finds_no_coordinator_is_made_again(
@@ -124,7 +124,7 @@ async def test_a_producer_that_finds_no_coordinator_is_made_again(
 
     monkeypatch.setattr(made.producer, "_new_producer", new)
     monkeypatch.setattr(made, "sleep", sleep, raising=False)
-    await made.begin({ID})
+    await made._producers.begin({ID})
     assert made.producer.acts == [("close", ID), ("start", ID), ("begin", ID)]
     assert len(slept) == 1
 
@@ -153,7 +153,7 @@ async def test_a_producer_whose_start_has_no_answer_is_made_again(
 
     monkeypatch.setattr(made.producer, "_new_producer", silent)
     monkeypatch.setattr(made, "sleep", sleep, raising=False)
-    await asyncio.wait_for(made.begin({ID}), 5.0)
+    await asyncio.wait_for(made._producers.begin({ID}), 5.0)
     assert made.producer.acts == [("close", ID), ("start", ID), ("begin", ID)]
     assert f"Begin of transaction {ID}: the broker has not answered" in caplog.text
 
@@ -197,17 +197,17 @@ async def test_what_is_sent_by_no_record_of_a_topic_is_in_no_transaction(
     )
     if source == "no record":
         await send(made)
-        made.send_soon("change")
+        made._sends.send_soon("change")
     else:
         tp = TP("in memory", 0) if source == "channel" else ORDERS
         with processing(made, 4, tp) as event:
             if source == "no message":
                 event.message = None
             await send(made)
-            made.send_soon("change")
+            made._sends.send_soon("change")
     assert made.producer.acts == ["loose"]
     assert soon == [(made.producer, "change")]
-    assert (made._shares, made._sending) == ({}, set())
+    assert (made._shares, made._sends._running) == ({}, set())
 
 
 async def test_the_share_of_a_partition_that_has_gone_is_void(made: Manager) -> None:
@@ -264,10 +264,10 @@ async def test_the_task_that_ends_a_worker_is_kept_until_it_has(made: Manager) -
         await send(made)
     made.producer.answers[0].set_exception(MessageSizeTooLargeError())
     await asyncio.sleep(0.01)
-    assert len(made._sending) == 1
+    assert len(made._sends._running) == 1
     gate.set()
     await asyncio.sleep(0.01)
-    assert (len(made._sending), len(made.crashes)) == (0, 1)
+    assert (len(made._sends._running), len(made.crashes)) == (0, 1)
 
 
 async def test_a_send_that_the_producer_refuses_is_the_callers_error(made: Manager) -> None:
@@ -287,10 +287,10 @@ async def test_a_send_that_the_producer_refuses_is_the_callers_error(made: Manag
 
 async def test_an_error_without_a_producer_of_that_id_is_no_fence(made: Manager) -> None:
     """The same holds for a producer with a different fatal error."""
-    assert not made._note_fence("unknown", RuntimeError("a bug"))
+    assert not made.note_fence("unknown", RuntimeError("a bug"))
     client = made.producer._transaction_producers[ID]
     client.is_fatal, client.error = True, RuntimeError("another")
-    assert not made._note_fence(ID, RuntimeError("a bug"))
+    assert not made.note_fence(ID, RuntimeError("a bug"))
     assert (made.is_fenced, made.consumer.lost) == (False, 0)
 
 
@@ -309,25 +309,25 @@ async def test_one_failed_id_fails_no_other(made: Manager) -> None:
 
 async def test_held_records_are_waited_for_by_their_own_commit(made: Manager) -> None:
     """A release of an id, or a second hold, does not affect the other id."""
-    made.hold_new_records(ID)
-    first = made._held[ID]
-    made.hold_new_records(ID)
-    assert made._held[ID] is first, "who waits already would wait for ever"
-    made.hold_new_records(OTHER)
+    made.held.hold(ID)
+    first = made.held._held[ID]
+    made.held.hold(ID)
+    assert made.held._held[ID] is first, "who waits already would wait for ever"
+    made.held.hold(OTHER)
     waiting = [
-        asyncio.ensure_future(made.wait_for_commit(Event(made.app, 5, tp)))
+        asyncio.ensure_future(made.held.wait_for_commit(Event(made.app, 5, tp)))
         for tp in (ORDERS, PAYMENTS)
     ]
     await asyncio.sleep(0)
-    made.release_held(OTHER)
-    made.release_held("unknown")
+    made.held.release(OTHER)
+    made.held.release("unknown")
     await asyncio.wait_for(waiting[1], 5.0)
     assert not waiting[0].done()
     with processing(made, 6, ORDERS):
-        value = asyncio.ensure_future(made.hold_value("value"))
+        value = asyncio.ensure_future(made.held.hold_value("value"))
         await asyncio.sleep(0.01)
     assert not value.done()
-    made.release_held(ID)
+    made.held.release(ID)
     await asyncio.wait_for(waiting[0], 5.0)
     assert await asyncio.wait_for(value, 5.0) == "value"
 
@@ -359,21 +359,23 @@ async def test_a_closed_transaction_without_sends_is_committed_and_its_next_one_
 
 async def test_the_first_record_of_a_log_is_held_back_as_any_other(made: Manager) -> None:
     """No commit waits for the record before its first send; a value without a record passes."""
-    made.hold_new_records(ID)
+    made.held.hold(ID)
     first = Event(made.app, 0)
-    assert not made.waits_for([first])
-    waiting = asyncio.ensure_future(made.wait_for_commit(first))
+    assert not made.held.waits_for([first])
+    waiting = asyncio.ensure_future(made.held.wait_for_commit(first))
     await asyncio.sleep(0.01)
     assert not waiting.done()
-    assert await asyncio.wait_for(made.hold_value("without a record"), 5.0) == "without a record"
+    assert (
+        await asyncio.wait_for(made.held.hold_value("without a record"), 5.0) == "without a record"
+    )
     with processing(made, 0) as event:
         event.message = None
-        assert await asyncio.wait_for(made.hold_value("no message"), 5.0) == "no message"
+        assert await asyncio.wait_for(made.held.hold_value("no message"), 5.0) == "no message"
     with processing(made, 0):
         await send(made)
     await asyncio.wait_for(waiting, 5.0)
-    assert made.waits_for([first])
-    assert not made.waits_for([])
+    assert made.held.waits_for([first])
+    assert not made.held.waits_for([])
 
 
 async def test_a_change_that_a_fence_keeps_from_being_published_ends_no_worker(
@@ -387,7 +389,7 @@ async def test_a_change_that_a_fence_keeps_from_being_published_ends_no_worker(
 
     channel = SimpleNamespace(publish_message=publish_message)
     with processing(made, 4):
-        made.send_soon(SimpleNamespace(message=SimpleNamespace(channel=channel)))
+        made._sends.send_soon(SimpleNamespace(message=SimpleNamespace(channel=channel)))
     await asyncio.sleep(0.01)
     assert made.crashes == []
     assert made.has_failed(ID)
@@ -406,7 +408,7 @@ async def test_a_commit_waits_for_the_answer_to_a_change_that_is_sent_late(made:
     made.producer.holds_answers = True
     channel = SimpleNamespace(publish_message=publish_message)
     with processing(made, 4):
-        made.send_soon(SimpleNamespace(message=SimpleNamespace(channel=channel)))
+        made._sends.send_soon(SimpleNamespace(message=SimpleNamespace(channel=channel)))
     made.close(ID)
     committing = asyncio.ensure_future(made.commit({ORDERS: 5}))
     await asyncio.sleep(0.01)
@@ -441,15 +443,15 @@ async def test_all_that_is_held_back_goes_on_when_transactions_are_abandoned(
 ) -> None:
     """This covers every id."""
     for one in (ID, OTHER):
-        made.hold_new_records(one)
+        made.held.hold(one)
     waiting = [
-        asyncio.ensure_future(made.wait_for_commit(Event(made.app, 5, tp)))
+        asyncio.ensure_future(made.held.wait_for_commit(Event(made.app, 5, tp)))
         for tp in (ORDERS, PAYMENTS)
     ]
     await asyncio.sleep(0)
     await made.abandon(fenced=False)
     await asyncio.wait_for(asyncio.gather(*waiting), 5.0)
-    assert made._held == {}
+    assert made.held._held == {}
 
 
 async def test_a_commit_of_one_id_waits_for_no_record_of_another(made: Manager) -> None:
@@ -457,6 +459,6 @@ async def test_a_commit_of_one_id_waits_for_no_record_of_another(made: Manager) 
     for offset, tp in ((4, ORDERS), (9, PAYMENTS)):
         with processing(made, offset, tp):
             await send(made)
-    made.hold_new_records(ID)
-    assert not made.waits_for([Event(made.app, 5, PAYMENTS), Event(made.app, 1, BILLS)])
-    assert made.waits_for([Event(made.app, 5, PAYMENTS), Event(made.app, 4)])
+    made.held.hold(ID)
+    assert not made.held.waits_for([Event(made.app, 5, PAYMENTS), Event(made.app, 1, BILLS)])
+    assert made.held.waits_for([Event(made.app, 5, PAYMENTS), Event(made.app, 4)])

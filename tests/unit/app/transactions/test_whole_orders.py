@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from aiokafka.errors import ProducerFenced, TransactionalIdAuthorizationFailed
 
-from faust_assigner.app.transactions.manager import TransactionsRefused
+from faust_assigner.app.transactions.producers import TransactionsRefused
 from tests.unit.app.transactions.test_manager import (
     ID,
     ORDERS,
@@ -27,7 +27,7 @@ async def test_each_send_of_a_share_waits_for_the_send_before_it(made: Manager) 
     places = []
     for offset, tp in ((4, ORDERS), (7, PAYMENTS), (5, ORDERS), (2, ORDERS)):
         with processing(made, offset, tp):
-            places.append(made._take_place())
+            places.append(made._sends._take_place())
     first, other, second, third = places
     assert first is not None
     assert other is not None
@@ -55,7 +55,7 @@ async def test_each_send_of_a_share_waits_for_the_send_before_it(made: Manager) 
 async def test_a_send_of_a_commit_follows_the_sends_of_the_closed_share(made: Manager) -> None:
     """Messages that are published on commit come after the records' own sends."""
     with processing(made, 4):
-        place = made._take_place()
+        place = made._sends._take_place()
     assert place is not None
     made.close(ID)
     with made.within(ORDERS):
@@ -77,13 +77,13 @@ async def test_a_fence_releases_the_held_records_of_all_ids_and_voids_all_shares
         with processing(made, 4, tp):
             shares.append(made.share_at_hand())
     for one in (ID, OTHER):
-        made.hold_new_records(one)
-    held = list(made._held.values())
-    assert made._note_fence(ID, ValueError("not a fence")) is False
+        made.held.hold(one)
+    held = list(made.held._held.values())
+    assert made.note_fence(ID, ValueError("not a fence")) is False
     assert [share.abandoned for share in shares if share] == [False, False]
     for one in (ID, OTHER):
-        assert made._note_fence(one, ProducerFenced()) is True
-    assert (made.is_fenced, made.consumer.lost, made._held) == (True, 1, {})
+        assert made.note_fence(one, ProducerFenced()) is True
+    assert (made.is_fenced, made.consumer.lost, made.held._held) == (True, 1, {})
     assert [event.is_set() for event in held] == [True, True]
     assert [share.abandoned for share in shares if share] == [True, True]
 
@@ -138,7 +138,7 @@ async def test_the_cause_of_a_refusal_is_the_broker_s_error(made: Manager) -> No
     made.producer._transaction_producers.clear()
     error = made.producer.start_refusal = TransactionalIdAuthorizationFailed()
     with pytest.raises(TransactionsRefused) as raised:
-        await made.begin({ID})
+        await made._producers.begin({ID})
     assert raised.value.__cause__ is error
 
 

@@ -11,7 +11,7 @@ from aiokafka.errors import TransactionalIdAuthorizationFailed
 from faust.types import TP
 
 from faust_assigner.app.transactions.ids import without
-from faust_assigner.app.transactions.manager import TransactionsRefused
+from faust_assigner.app.transactions.producers import TransactionsRefused
 from tests.unit.app.transactions.test_manager import (
     ID,
     ORDERS,
@@ -49,7 +49,7 @@ async def test_ids_end_and_begin_in_their_order(made: Manager) -> None:
     """The order does not depend on the order of a set."""
     for one in IDS:
         made.producer.have(one)
-    await made.begin(frozenset(IDS))
+    await made._producers.begin(frozenset(IDS))
     await made.end(frozenset(IDS))
     assert made.producer.acts == [
         *(("begin", one) for one in sorted(IDS)),
@@ -79,7 +79,7 @@ async def test_a_refusal_names_the_one_id_that_was_refused(made: Manager) -> Non
     made.producer._transaction_producers.clear()
     made.producer.start_refusal = TransactionalIdAuthorizationFailed()
     with pytest.raises(TransactionsRefused) as raised:
-        await made.begin({OTHER, ID})
+        await made._producers.begin({OTHER, ID})
     assert str(raised.value) == (
         "The broker refuses transactions: TransactionalIdAuthorizationFailed for the "
         "transactional id 'shop-1-0', and processing_guarantee='exactly_once' needs them. If the "
@@ -91,7 +91,7 @@ async def test_a_refusal_names_the_one_id_that_was_refused(made: Manager) -> Non
 async def test_a_transaction_begins_while_no_other_call_uses_its_producer(made: Manager) -> None:
     """A commit under way holds the lock of its id."""
     async with made.producer._trn_locks[ID]:
-        beginning = asyncio.ensure_future(made._begin(ID))
+        beginning = asyncio.ensure_future(made._producers._begin(ID))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert made.producer.acts == []
@@ -117,7 +117,7 @@ async def test_a_producer_that_works_is_kept_and_one_with_a_fatal_error_replaced
     broken: Client = made.producer._transaction_producers[OTHER]
     broken.is_fatal = True
     kept = made.producer._transaction_producers[ID]
-    await made.begin({ID, OTHER})
+    await made._producers.begin({ID, OTHER})
     assert made.producer.acts == [
         ("begin", ID),
         ("stop", OTHER),
@@ -139,10 +139,10 @@ async def test_a_change_is_published_without_a_wait_for_its_answer(made: Manager
         message=SimpleNamespace(channel=SimpleNamespace(publish_message=publish_message))
     )
     with processing(made, 4):
-        made.send_soon(change)
-    await asyncio.gather(*made._sending)
+        made._sends.send_soon(change)
+    await asyncio.gather(*made._sends._running)
     assert seen == [(change, False)]
-    assert made._sending == set()
+    assert made._sends._running == set()
 
 
 async def test_a_commit_of_which_one_id_was_given_up_is_not_whole(made: Manager) -> None:
@@ -195,7 +195,7 @@ async def test_offsets_without_an_id_are_committed_under_the_empty_id_and_first(
 async def test_a_turn_that_has_passed_on_is_not_passed_on_again(made: Manager) -> None:
     """A place within a closed transaction waits for, and completes, the same future."""
     with processing(made, 4):
-        place = made._take_place()
+        place = made._sends._take_place()
     assert place is not None
     errors: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: errors.append(context))

@@ -1,0 +1,145 @@
+"""The sends of records under ``exactly_once``: each goes, in its turn, into its record's transaction."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from faust.exceptions import ProducerSendError
+from faust.streams import current_event
+
+from faust_assigner.app.transactions.shares import Place, Share
+
+if TYPE_CHECKING:
+    from faust.types.core import HeadersArg
+    from faust.types.tuples import FutureMessage
+
+    from faust_assigner.app.transactions.manager import PartitionTransactions
+
+#: The place of the running task's sends, if the task has a fixed place.
+_place: ContextVar[Place | None] = ContextVar("place", default=None)
+
+
+@contextmanager
+def within(transactional_id: str, share: Share) -> Iterator[None]:
+    """Send everything in the block within ``share``, which is closed."""
+    token = _place.set(Place(transactional_id, share, share.tail, share.tail))
+    try:
+        yield
+    finally:
+        _place.reset(token)
+
+
+class RecordSends:
+    """The sends of the records of one worker.
+
+    ``_running`` references the tasks of running sends, so that no task is garbage-collected before its end.
+    """
+
+    def __init__(self, transactions: PartitionTransactions) -> None:
+        self._transactions = transactions
+        self._running: set[asyncio.Task[None]] = set()
+
+    def next_place(self) -> Place | None:
+        """The place of the next send; None if there is no current record."""
+        return _place.get() or self._take_place()
+
+    def _take_place(self) -> Place | None:
+        """The next place in the current record's transaction; None if there is no current record."""
+        share = self._transactions.share_at_hand()
+        if share is None:
+            return None
+        message = current_event().message
+        share.reached[message.tp] = max(message.offset, share.reached.get(message.tp, -1))
+        self._transactions.held.look_again(share.transactional_id)
+        before, share.tail = share.tail, asyncio.get_running_loop().create_future()
+        return Place(share.transactional_id, share, before, share.tail)
+
+    async def send(
+        self,
+        place: Place,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int | None,
+        timestamp: float | None,
+        headers: HeadersArg | None,
+    ) -> Awaitable[object]:
+        """Send at ``place``, to any topic; return the future of the broker's answer."""
+        transactions = self._transactions
+        try:
+            await asyncio.shield(place.before)
+            if place.share.abandoned or transactions.is_fenced:
+                raise ProducerSendError(
+                    f"The transaction of {place.transactional_id} was abandoned"
+                )
+            # None if the consumer does not know the topic: it requests metadata of its own topics only.
+            known = transactions.consumer.key_partition(topic, key, partition)
+            sent = cast(
+                "asyncio.Future[Any]",
+                await transactions.producer.send(
+                    topic,
+                    key,
+                    value,
+                    partition if known is None else known,
+                    timestamp,
+                    headers,
+                    transactional_id=place.transactional_id,
+                ),
+            )
+            place.share.sent()
+            sent.add_done_callback(partial(self._answered, place.share))
+            return sent
+        except Exception as exc:  # aiokafka's IllegalOperation is no KafkaError
+            if transactions.note_fence(place.transactional_id, exc):
+                raise ProducerSendError(f"{place.transactional_id} was fenced") from exc
+            raise
+        finally:
+            place.leave()
+
+    def send_soon(self, fut: FutureMessage) -> None:
+        """Publish ``fut`` in the transaction of the current record."""
+        place = self._take_place()
+        if place is None:
+            producer = self._transactions.producer
+            type(producer).send_soon(producer, fut)
+            return
+        task = asyncio.get_running_loop().create_task(self._publish(fut, place))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _publish(self, fut: FutureMessage, place: Place) -> None:
+        transactions = self._transactions
+        _place.set(place)
+        try:
+            await fut.message.channel.publish_message(fut, wait=False)
+        except Exception as exc:
+            place.share.error = exc
+            if not (place.share.abandoned or transactions.is_fenced):
+                await transactions.crash(exc)
+        finally:
+            place.leave()
+
+    def _answered(self, share: Share, sent: Any) -> None:
+        """End the worker if the broker refuses a record, such as one that is too large for its topic.
+
+        aiokafka commits a transaction without its refused records, unlike Kafka's own producer.
+        """
+        transactions = self._transactions
+        error = None if sent.cancelled() else sent.exception()
+        share.answer(error)
+        if (
+            error is None
+            or share.abandoned
+            or transactions.is_fenced
+            or transactions.app.should_stop
+        ):
+            return
+        if not transactions.note_fence(share.transactional_id, error):
+            task = asyncio.get_running_loop().create_task(transactions.crash(error))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
