@@ -135,9 +135,7 @@ def test_a_consumer_of_fausts_driver_gets_our_classes_once(
     monkeypatch.setattr(compose.produced_topics, "install", lambda one: acts.append(one))
     app: Any = SimpleNamespace(
         producer="producer",
-        transport=SimpleNamespace(
-            Consumer=driver.Consumer, TransactionManager=TransactionManager
-        ),
+        transport=SimpleNamespace(Consumer=driver.Consumer, TransactionManager=TransactionManager),
     )
     parts_of(app).update(parts)
 
