@@ -26,7 +26,8 @@ from faust_assigner.status.build import build
 from faust_assigner.status.evidence import Heard
 from faust_assigner.status.render import render
 from faust_assigner.status.report import ANSWERED
-from faust_assigner.wire.worker_status import decode_status, dumps, encode_document
+from faust_assigner.wire.documents import dumps
+from faust_assigner.wire.worker_status import decode_status, encode_document
 from tests.support.status import group
 
 SOURCES = ("orders", "customers")

@@ -17,7 +17,8 @@ from aiokafka.errors import KafkaError
 from faust_assigner.errors import FaustAssignerError
 from faust_assigner.status.build import build
 from faust_assigner.status.collect import Looks, Where
-from faust_assigner.wire.worker_status import Rounds, dumps, encode_document
+from faust_assigner.wire.documents import dumps
+from faust_assigner.wire.worker_status import Rounds, encode_document
 
 #: The pip requirement for the commands of :func:`further`; in a clone it is the source tree.
 EXTRA = "-e '.[ledger]'" if Path("setup.cfg").exists() else "'faust-assigner[ledger]'"

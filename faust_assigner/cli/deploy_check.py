@@ -246,7 +246,7 @@ def _reason(found: Report) -> str:
 
 def _show(found: Report, as_json: bool) -> NoReturn:
     if as_json:
-        from faust_assigner.wire.worker_status import dumps
+        from faust_assigner.wire.documents import dumps
 
         click.echo(dumps(found))
     else:

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import click
 
-from faust_assigner.wire.worker_status import printable
+from faust_assigner.wire.documents import printable
 
 
 def fail(message: object, code: int) -> NoReturn:

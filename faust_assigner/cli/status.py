@@ -119,7 +119,7 @@ def _show_saved(saved: Path, with_partitions: bool, as_json: bool) -> None:
 
 
 def _as_json(report: Report) -> str:
-    from faust_assigner.wire.worker_status import dumps
+    from faust_assigner.wire.documents import dumps
 
     return dumps(report)
 

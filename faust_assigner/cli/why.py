@@ -71,7 +71,7 @@ def why(
         else:
             answer = why_member(story, subject, at=moment)
     if as_json:
-        from faust_assigner.wire.worker_status import dumps
+        from faust_assigner.wire.documents import dumps
 
         click.echo(dumps(answer))
         return

@@ -31,7 +31,8 @@ from faust_assigner.status.asking import ask_ledgers, ask_peers, ask_rounds, ask
 from faust_assigner.status.described import DescribedGroup, decode_group, replaced_urls
 from faust_assigner.status.evidence import Evidence, Heard, Place
 from faust_assigner.status.report import NOT_ASKED
-from faust_assigner.wire.worker_status import Peer, RoundTold, printable
+from faust_assigner.wire.documents import printable
+from faust_assigner.wire.worker_status import Peer, RoundTold
 
 #: The retries of a coordinator that loads or moves, and the delay between them in seconds.
 TRIES, BETWEEN_S = 5, 0.3

@@ -19,8 +19,8 @@ from faust_assigner.errors import MetadataRefused
 from faust_assigner.model import Claims
 from faust_assigner.wire import join
 from faust_assigner.wire.answer import Answer, decode_answer, own_topics, read_directory
+from faust_assigner.wire.documents import printable
 from faust_assigner.wire.join import JoinData
-from faust_assigner.wire.worker_status import printable
 
 #: The kinds of members: cooperative, eager by setting, stock Faust, no Faust worker, unknown.
 COOPERATIVE, EAGER, STOCK, STRANGER, UNKNOWN = (

@@ -14,7 +14,8 @@ from typing import Final
 from faust_assigner.errors import ConfigError, MetadataRefused
 from faust_assigner.status.report import Report
 from faust_assigner.wire.bounded import read_json
-from faust_assigner.wire.worker_status import Rounds, RoundTold, of_json
+from faust_assigner.wire.documents import of_json
+from faust_assigner.wire.worker_status import Rounds, RoundTold
 
 #: The size limit of a line.
 LINE_BYTES: Final = 64 * 1024 * 1024

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from faust_assigner.status.render import span
 from faust_assigner.story.tell import Answer
-from faust_assigner.wire.worker_status import printable
+from faust_assigner.wire.documents import printable
 
 
 def render(answer: Answer) -> RenderableType:

@@ -7,16 +7,11 @@ member of the group advertised.
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from faust_assigner.errors import MetadataRefused
 from faust_assigner.wire.bounded import UNPACKED_BYTES, read_json
+from faust_assigner.wire.documents import dumps, of_json, read_text
 from faust_assigner.wire.outcome import Outcome
 
 #: The paths of the status document and of the list of all members on a worker's web server.
@@ -40,10 +35,6 @@ REASONS = {
 VERSION = 1
 #: The key in ``counters`` for corrupt table folders that were set aside since the worker started.
 CORRUPT_FOLDERS = "corrupt_folders"
-_TEXT_CHARS = 4096
-_BEYOND = 1 << 63
-
-T = TypeVar("T")
 
 #: Topic -> partition numbers.
 Numbers = Mapping[str, tuple[int, ...]]
@@ -207,11 +198,6 @@ class LedgerPage:
     cursor: str = ""
 
 
-def dumps(value: object) -> str:
-    """Encode dataclasses, nested and in plain containers, as JSON."""
-    return json.dumps(value, default=vars, separators=(",", ":"))
-
-
 def encode_document(value: WorkerStatus | Peers | Rounds) -> bytes:
     """Encode the document for the network."""
     return dumps({"version": VERSION, **vars(value)}).encode()
@@ -232,13 +218,6 @@ def decode_rounds(data: bytes) -> Rounds:
     return of_json(Rounds, read_json(data, limit=UNPACKED_BYTES))
 
 
-def of_json(kind: type[T], document: Mapping[str, object]) -> T:
-    """Convert the result of :func:`dumps` to a dataclass. Raises :class:`MetadataRefused`."""
-    read: _Read = _reader(cast(Any, kind))
-    found: T = read(document, "document")
-    return found
-
-
 def encode_ledger(page: LedgerPage) -> bytes:
     """Encode a JSON line about the page, then the unchanged ledger lines."""
     head = dumps({"version": VERSION, "app": page.app, "cursor": page.cursor}).encode()
@@ -250,99 +229,6 @@ def decode_ledger(data: bytes) -> LedgerPage:
     head, *lines = data.split(b"\n")
     found = read_json(head)
     app, cursor = found.get("app"), found.get("cursor", "")
-    return LedgerPage(app=_text(app, "app"), lines=tuple(lines), cursor=_text(cursor, "cursor"))
-
-
-def printable(text: str) -> str:
-    """Replace the characters that would move a terminal's cursor or hide text."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
-
-
-# -- one reader per field type of the documents
-
-_Read = Callable[[object, str], Any]
-
-
-@cache
-def _reader(kind: Any) -> _Read:
-    if dataclasses.is_dataclass(kind):
-        return _of_dataclass(kind)
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin in (types.UnionType, Union):
-        (inner,) = (argument for argument in arguments if argument is not type(None))
-        read = _reader(inner)
-        return lambda value, name: None if value is None else read(value, name)
-    if origin is tuple:
-        return _of_list(_reader(arguments[0]))
-    if origin is not None:
-        return _of_mapping(_reader(arguments[1]))
-    return _PLAIN[kind]
-
-
-def _of_dataclass(kind: Any) -> _Read:
-    hints = get_type_hints(kind)
-    readers = [(f.name, _reader(hints[f.name])) for f in dataclasses.fields(kind)]
-    needed = [
-        f.name
-        for f in dataclasses.fields(kind)
-        if f.default is f.default_factory is dataclasses.MISSING
-    ]
-
-    def read(value: object, name: str) -> Any:
-        if not isinstance(value, dict):
-            raise _refused(name, "an object", value)
-        missing = [key for key in needed if key not in value]
-        if missing:
-            raise MetadataRefused(f"{name} without {', '.join(missing)}")
-        return kind(**{key: read(value[key], key) for key, read in readers if key in value})
-
-    return read
-
-
-def _of_list(read_one: _Read) -> _Read:
-    def read(value: object, name: str) -> tuple[object, ...]:
-        if not isinstance(value, list):
-            raise _refused(name, "a list", value)
-        return tuple([read_one(entry, name) for entry in value])
-
-    return read
-
-
-def _of_mapping(read_one: _Read) -> _Read:
-    def read(value: object, name: str) -> dict[str, object]:
-        if not isinstance(value, dict):
-            raise _refused(name, "an object", value)
-        return {printable(key): read_one(entry, name) for key, entry in value.items()}
-
-    return read
-
-
-def _text(value: object, name: str) -> str:
-    if type(value) is not str:
-        raise _refused(name, "a text", value)
-    return printable(value[:_TEXT_CHARS])
-
-
-def _whole(value: object, name: str) -> int:
-    if type(value) is not int or abs(value) >= _BEYOND:
-        raise _refused(name, "a whole number", value)
-    return value
-
-
-def _number(value: Any, name: str) -> float:
-    if type(value) not in (int, float) or not -_BEYOND < value < _BEYOND:  # excludes NaN, too
-        raise _refused(name, "a number", value)
-    return float(value)
-
-
-def _switch(value: object, name: str) -> bool:
-    if type(value) is not bool:
-        raise _refused(name, "true or false", value)
-    return value
-
-
-_PLAIN: Mapping[Any, _Read] = {str: _text, int: _whole, float: _number, bool: _switch}
-
-
-def _refused(name: str, wanted: str, value: object) -> MetadataRefused:
-    return MetadataRefused(f"{name} is {type(value).__name__}, not {wanted}")
+    return LedgerPage(
+        app=read_text(app, "app"), lines=tuple(lines), cursor=read_text(cursor, "cursor")
+    )

@@ -96,7 +96,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> None:
         "faust_assigner.status.render.render",
         lambda report, **options: f"{report} {options}",
     )
-    monkeypatch.setattr("faust_assigner.wire.worker_status.dumps", lambda report: f"json {report}")
+    monkeypatch.setattr("faust_assigner.wire.documents.dumps", lambda report: f"json {report}")
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def explained(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             f"faust_assigner.story.tell.{name}",
             lambda story, subject, *, at, name=name: found.append((name, subject, at)) or name,
         )
-    monkeypatch.setattr("faust_assigner.wire.worker_status.dumps", lambda answer: f"json {answer}")
+    monkeypatch.setattr("faust_assigner.wire.documents.dumps", lambda answer: f"json {answer}")
     monkeypatch.setattr("faust_assigner.story.render.render", lambda answer: f"text {answer}")
     return found
 

@@ -24,7 +24,8 @@ from faust_assigner.deploy.render import render
 from faust_assigner.deploy.report import Report
 from faust_assigner.deploy.steps import Known
 from faust_assigner.status.evidence import Heard
-from faust_assigner.wire.worker_status import TableStatus, dumps
+from faust_assigner.wire.documents import dumps
+from faust_assigner.wire.worker_status import TableStatus
 from tests.support.coordination.transcript import shown
 from tests.support.status import LOG, MadeGroup
 from tests.unit.deploy.looks import SETTINGS, evidence, whole

@@ -15,7 +15,7 @@ from rich.console import Console
 from faust_assigner.deploy import page, report
 from faust_assigner.deploy.play import Question
 from faust_assigner.deploy.render import render
-from faust_assigner.wire.worker_status import dumps
+from faust_assigner.wire.documents import dumps
 from tests.unit.deploy.looks import SETTINGS, asked, at_rest, look
 
 CLASSES: dict[str, Any] = {

@@ -16,7 +16,8 @@ from faust_assigner.status.build import build
 from faust_assigner.status.render import render
 from faust_assigner.status.report import Report
 from faust_assigner.status.saved import read_saved
-from faust_assigner.wire.worker_status import Rounds, RoundTold, dumps, encode_document
+from faust_assigner.wire.documents import dumps
+from faust_assigner.wire.worker_status import Rounds, RoundTold, encode_document
 from tests.support.page import busy, fleet
 from tests.support.status import AT
 from tests.unit.status.test_schema import busy as with_all

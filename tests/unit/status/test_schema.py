@@ -14,7 +14,8 @@ from faust_assigner.status import page, report
 from faust_assigner.status.build import build
 from faust_assigner.status.evidence import Evidence
 from faust_assigner.warmup import WarmupPolicy
-from faust_assigner.wire.worker_status import Standstill, WaitUnderWay, dumps
+from faust_assigner.wire.documents import dumps
+from faust_assigner.wire.worker_status import Standstill, WaitUnderWay
 from tests.support.status import LOG, group
 from tests.unit.status.test_build import heard, rebalancing
 

@@ -27,6 +27,7 @@ from faust_assigner.status.report import (
 )
 from faust_assigner.status.saved import read_saved
 from faust_assigner.status.waiting import _largest
+from faust_assigner.wire.documents import dumps
 from faust_assigner.wire.worker_status import (
     CopyLag,
     Peer,
@@ -35,7 +36,6 @@ from faust_assigner.wire.worker_status import (
     Standstill,
     WaitUnderWay,
     WorkerStatus,
-    dumps,
     encode_document,
 )
 from tests.unit.status.test_members import answering, described, view

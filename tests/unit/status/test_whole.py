@@ -19,16 +19,11 @@ from faust_assigner.status.render import render
 from faust_assigner.status.report import ANSWERED, SILENT, UNREADABLE
 from faust_assigner.wire import join
 from faust_assigner.wire.answer import Answer
+from faust_assigner.wire.documents import dumps
 from faust_assigner.wire.join import JoinData
 from faust_assigner.wire.outcome import Outcome
 from faust_assigner.wire.runs import Runs
-from faust_assigner.wire.worker_status import (
-    CopyLag,
-    Standstill,
-    WaitUnderWay,
-    WorkerStatus,
-    dumps,
-)
+from faust_assigner.wire.worker_status import CopyLag, Standstill, WaitUnderWay, WorkerStatus
 
 RATES, TOTALS = "shop-rates-changelog", "shop-totals-changelog"
 OUTCOME = Outcome(
