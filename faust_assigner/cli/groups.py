@@ -15,7 +15,7 @@ from faust_assigner.cli.options import cluster, config_option
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from faust_assigner.clients.groups import GroupMemberView, GroupView
+    from faust_assigner.clients.group_views import GroupMemberView, GroupView
 
 NOTHING = "-"
 bootstrap_option = click.option(
@@ -184,7 +184,7 @@ def _print(group: GroupView) -> None:
 
 
 def _member_cells(member: GroupMemberView, *, in_consumer_group: bool) -> list[str]:
-    from faust_assigner.clients.groups import as_ranges
+    from faust_assigner.clients.group_views import as_ranges
 
     owned = (
         f"{member.shares} bytes"

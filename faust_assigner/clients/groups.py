@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.client import AIOKafkaClient, CoordinationType
-from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaConnectionError, for_code
 from kio.schema.leave_group.v4.request import MemberIdentity as MemberV4
 from kio.schema.leave_group.v5.request import MemberIdentity as MemberV5
 
-from faust_assigner.clients.kio_request import KioRequest
-from faust_assigner.errors import FaustAssignerError, MetadataRefused, TryAgain
-from faust_assigner.wire.answer import decode_answer
-from faust_assigner.wire.join import COOPERATIVE, EAGER
-
-Owned = frozenset[tuple[str, int]]
-CONSUMER_TYPE = (
-    "consumer"  # of a group: the protocol of KIP-848; as a protocol type: a group of consumers
+from faust_assigner.clients.group_views import (
+    CONSUMER_TYPE,
+    GroupView,
+    ListedGroup,
+    PartitionView,
+    classic_member,
+    consumer_member,
 )
-FAUST = frozenset({EAGER, COOPERATIVE})  # protocols whose members keep standbys
+from faust_assigner.clients.kio_request import KioRequest
+from faust_assigner.errors import FaustAssignerError, TryAgain
+
 _LIST, _DESCRIBE_CLASSIC, _DESCRIBE_CONSUMER, _OFFSETS, _LEAVE = 16, 15, 69, 9, 13
 RETIRED = "retired by faust-assigner groups retire"  # the reason (KIP-800), in the broker's log
 _NOT_FOUND = 69  # also the answer for a group of the other protocol
@@ -37,74 +37,6 @@ class GroupNotFound(FaustAssignerError):
 
 class NoBrokerAnswers(TryAgain):
     """None of the named brokers can be reached."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ListedGroup:
-    """A line of the list. ``group_type`` and ``state`` are empty if the cluster is too old to report them."""
-
-    group_id: str
-    group_type: str
-    protocol_type: str
-    state: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupMemberView:
-    """One member. ``epoch`` is None in a classic group. ``pending`` partitions will be assigned, ``revoking``
-    ones will be revoked.
-
-    ``standbys`` are partitions of other members whose table rows this Faust worker copies.
-
-    ``shares`` are the bytes of an assignment that is not a list of partitions, else None.
-    """
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    host: str
-    epoch: int | None
-    owned: Owned
-    pending: Owned = frozenset()
-    revoking: Owned = frozenset()
-    is_classic: bool = True
-    shares: int | None = None
-    standbys: Owned = frozenset()
-
-
-@dataclass(frozen=True, kw_only=True)
-class PartitionView:
-    """A partition with a committed offset, an owner or a standby.
-
-    ``lag`` is None without a committed offset.
-    """
-
-    topic: str
-    partition: int
-    committed: int | None
-    end: int
-    owner: str | None
-
-    @property
-    def lag(self) -> int | None:
-        """Records after the committed offset; if committed records were deleted, all remaining records."""
-        return None if self.committed is None else max(self.end - self.committed, 0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupView:
-    """A group as its coordinator describes it. Epochs are None in a classic group."""
-
-    group_id: str
-    group_type: str
-    protocol_type: str
-    state: str
-    assignor: str
-    coordinator: str
-    epoch: int | None = None
-    target_epoch: int | None = None
-    members: tuple[GroupMemberView, ...] = ()
-    partitions: tuple[PartitionView, ...] = field(default=())
 
 
 async def connected(connection: Mapping[str, Any]) -> AIOKafkaClient:
@@ -178,7 +110,7 @@ async def describe_group(connection: Mapping[str, object], group_id: str) -> Gro
         committed = await committed_offsets(client, node, group_id)
     if view.state == "Dead" and not committed:
         raise GroupNotFound(f"no group {group_id!r}")
-    return GroupView(**{**vars(view), "partitions": await _partitions(connection, view, committed)})
+    return replace(view, partitions=await _partitions(connection, view, committed))
 
 
 async def retire(
@@ -235,27 +167,7 @@ async def _consumer_group(
         coordinator=where,
         epoch=group.group_epoch,
         target_epoch=group.assignment_epoch,
-        members=tuple(sorted(map(_consumer_member, group.members), key=lambda m: m.member_id)),
-    )
-
-
-def _consumer_member(member: Any) -> GroupMemberView:
-    owned, target = (
-        frozenset(
-            (topic.topic_name, n) for topic in side.topic_partitions for n in topic.partitions
-        )
-        for side in (member.assignment, member.target_assignment)
-    )
-    return GroupMemberView(
-        member_id=member.member_id,
-        instance_id=member.instance_id,
-        client_id=member.client_id,
-        host=member.client_host,
-        epoch=member.member_epoch,
-        owned=owned,
-        pending=target - owned,
-        revoking=owned - target,
-        is_classic=getattr(member, "member_type", 1) == 0,
+        members=tuple(sorted(map(consumer_member, group.members), key=lambda m: m.member_id)),
     )
 
 
@@ -273,8 +185,7 @@ async def described(client: AIOKafkaClient, node: int, group_id: str) -> Any:
 async def _classic_group(client: AIOKafkaClient, node: int, group_id: str, where: str) -> GroupView:
     group = await described(client, node, group_id)
     members = (
-        _classic_member(member, group.protocol_type, group.protocol_data)
-        for member in group.members
+        classic_member(member, group.protocol_type, group.protocol_data) for member in group.members
     )
     return GroupView(
         group_id=group_id,
@@ -285,56 +196,6 @@ async def _classic_group(client: AIOKafkaClient, node: int, group_id: str, where
         coordinator=where,
         members=tuple(sorted(members, key=lambda m: m.member_id)),
     )
-
-
-def _classic_member(member: Any, protocol_type: str, protocol: str) -> GroupMemberView:
-    owned: Owned = frozenset()
-    standbys: Owned = frozenset()
-    shares: int | None = None
-    share: bytes = member.member_assignment or b""
-    if protocol_type != CONSUMER_TYPE:
-        shares = len(share)
-    elif share:
-        try:
-            decoded = ConsumerProtocolMemberAssignment.decode(share)
-            given = frozenset((tp.topic, tp.partition) for tp in decoded.partitions())
-            standbys = _standbys(given, decoded.user_data) if protocol in FAUST else frozenset()
-            owned = given - standbys
-        except Exception:  # foreign bytes: only their size is shown
-            shares = len(share)
-    return GroupMemberView(
-        member_id=member.member_id,
-        instance_id=getattr(member, "group_instance_id", None),
-        client_id=member.client_id,
-        host=member.client_host,
-        epoch=None,
-        owned=owned,
-        shares=shares,
-        standbys=standbys,
-    )
-
-
-def _standbys(given: Owned, user_data: bytes) -> Owned:
-    """Return the standby partitions of a Faust worker; empty if its answer is unreadable.
-
-    Faust assigns both kinds alike and names the active ones in the answer's user data. A global table's
-    changelog is active on every worker; the answer names the writers of its partitions.
-    """
-    try:
-        answer = decode_answer(user_data)
-    except MetadataRefused:
-        return frozenset()
-    if not answer.actives and not answer.standbys:
-        return frozenset()  # a different kind of answer
-    ours = answer.generation >= 0
-
-    def is_active(topic: str, number: int) -> bool:
-        if number not in answer.actives.get(topic, ()):
-            return False
-        is_global = ours and number in answer.standbys.get(topic, ())
-        return not is_global or number in answer.writes.get(topic, ())
-
-    return frozenset(tp for tp in given if not is_active(*tp))
 
 
 async def committed_offsets(
@@ -389,20 +250,3 @@ async def _end_offsets(
         return ends
     finally:
         await consumer.stop()
-
-
-def as_ranges(owned: Iterable[tuple[str, int]]) -> Iterator[str]:
-    """Yield ``orders 0-3,7`` for each topic, by name.
-
-    >>> list(as_ranges({("orders", 0), ("orders", 1), ("orders", 3)}))
-    ['orders 0-1,3']
-    """
-    topics: dict[str, list[list[int]]] = {}
-    for topic, number in sorted(owned):
-        runs = topics.setdefault(topic, [])
-        if runs and runs[-1][1] == number - 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    for topic, runs in topics.items():
-        yield f"{topic} " + ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from faust_assigner.clients.groups import as_ranges
+from faust_assigner.clients.group_views import as_ranges
 from faust_assigner.deploy.fleet import NotKnown
 from faust_assigner.deploy.play import (
     ROLLING,

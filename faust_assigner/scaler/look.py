@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from faust_assigner.clients.groups import as_ranges
+from faust_assigner.clients.group_views import as_ranges
 from faust_assigner.grouper import PartitionGrouper
 from faust_assigner.status.build import build, changelogs_of
 from faust_assigner.status.evidence import Evidence, Place

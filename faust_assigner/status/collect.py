@@ -14,8 +14,8 @@ from aiokafka.client import AIOKafkaClient, CoordinationType
 from aiokafka.errors import KafkaError
 from yarl import URL
 
+from faust_assigner.clients.group_views import CONSUMER_TYPE
 from faust_assigner.clients.groups import (
-    CONSUMER_TYPE,
     GroupNotFound,
     NoBrokerAnswers,
     committed_offsets,

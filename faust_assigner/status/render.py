@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from faust_assigner.clients.groups import as_ranges
+from faust_assigner.clients.group_views import as_ranges
 from faust_assigner.status.report import (
     ANSWERED,
     NOT_ASKED,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from faust_assigner.clients.groups import as_ranges
+from faust_assigner.clients.group_views import as_ranges
 from faust_assigner.status.described import DescribedGroup
 from faust_assigner.status.evidence import Place
 from faust_assigner.status.members import View, owners_of

@@ -294,8 +294,8 @@ def test_the_tests_of_a_file() -> None:
     assert "tests/unit/coordinator" in below
     assert "tests/unit" not in room_tests(ROOT, "faust_assigner/views/report.py")
     assert any(
-        test.endswith("[faust_assigner.clients.groups]")
-        for test in room_tests(ROOT, "faust_assigner/clients/groups.py")
+        test.endswith("[faust_assigner.clients.group_views]")
+        for test in room_tests(ROOT, "faust_assigner/clients/group_views.py")
     )
     for file in files_of(ROOT, "."):
         named = {test.partition("::")[0] for test in room_tests(ROOT, file)}

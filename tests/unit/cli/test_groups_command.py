@@ -12,7 +12,12 @@ from click.testing import CliRunner, Result
 from faust_assigner.cli import main
 from faust_assigner.clients import groups
 from faust_assigner.clients import rolls as rolls_of
-from faust_assigner.clients.groups import GroupMemberView, GroupView, ListedGroup, PartitionView
+from faust_assigner.clients.group_views import (
+    GroupMemberView,
+    GroupView,
+    ListedGroup,
+    PartitionView,
+)
 from faust_assigner.clients.rolls import Rolls, Worker
 
 BROKER = {"bootstrap_servers": ["a:1"], "security_protocol": "PLAINTEXT"}

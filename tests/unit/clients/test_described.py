@@ -16,8 +16,9 @@ from aiokafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
 from click.testing import CliRunner
 
 from faust_assigner.cli import main
-from faust_assigner.clients import groups
-from faust_assigner.clients.groups import GroupMemberView, GroupNotFound, GroupView
+from faust_assigner.clients import group_views, groups
+from faust_assigner.clients.group_views import GroupMemberView, GroupView
+from faust_assigner.clients.groups import GroupNotFound
 from faust_assigner.errors import FaustAssignerError, TryAgain
 
 CLASSIC, OFFSETS, LEAVE = 15, 9, 13
@@ -138,7 +139,7 @@ def test_what_is_to_come_is_told_from_what_is_to_go() -> None:
         member_id="m", instance_id=None, client_id="c", client_host="/h", member_epoch=3,
         assignment=side(0, 1), target_assignment=side(1, 2),
     )  # fmt: skip
-    view = groups._consumer_member(member)
+    view = group_views.consumer_member(member)
     assert (view.owned, view.pending, view.revoking) == (
         {("t", 0), ("t", 1)},
         {("t", 2)},
@@ -147,7 +148,7 @@ def test_what_is_to_come_is_told_from_what_is_to_go() -> None:
     assert not view.is_classic, "version 0 of the answer names no kind of member"
     for kind, is_classic in ((0, True), (1, False)):
         member.member_type = kind
-        assert groups._consumer_member(member).is_classic is is_classic
+        assert group_views.consumer_member(member).is_classic is is_classic
 
 
 def test_a_partition_that_is_only_copied_is_shown_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,9 +270,11 @@ def test_the_list_has_the_groups_of_all_nodes_by_id(monkeypatch: pytest.MonkeyPa
     client = Nodes(monkeypatch, {3: listed(c="Stable", a="Empty"), 5: old})
     found = asyncio.run(groups.list_groups(CONNECTION))
     assert found == [
-        groups.ListedGroup(group_id="a", group_type="consumer", protocol_type="t-a", state="Empty"),
-        groups.ListedGroup(group_id="b", group_type="", protocol_type="connect", state=""),
-        groups.ListedGroup(
+        group_views.ListedGroup(
+            group_id="a", group_type="consumer", protocol_type="t-a", state="Empty"
+        ),
+        group_views.ListedGroup(group_id="b", group_type="", protocol_type="connect", state=""),
+        group_views.ListedGroup(
             group_id="c", group_type="consumer", protocol_type="t-c", state="Stable"
         ),
     ]
@@ -350,10 +353,10 @@ def test_a_consumer_group_is_described_with_every_field(monkeypatch: pytest.Monk
             ),
         ),
         partitions=(
-            groups.PartitionView(topic="t", partition=0, committed=5, end=10, owner="m2"),
-            groups.PartitionView(topic="t", partition=1, committed=None, end=11, owner="m1"),
-            groups.PartitionView(topic="t", partition=2, committed=0, end=12, owner=None),
-            groups.PartitionView(topic="v", partition=4, committed=3, end=14, owner=None),
+            group_views.PartitionView(topic="t", partition=0, committed=5, end=10, owner="m2"),
+            group_views.PartitionView(topic="t", partition=1, committed=None, end=11, owner="m1"),
+            group_views.PartitionView(topic="t", partition=2, committed=0, end=12, owner=None),
+            group_views.PartitionView(topic="v", partition=4, committed=3, end=14, owner=None),
         ),
     )  # fmt: skip
     assert [one.lag for one in view.partitions] == [5, None, 12, 11]
@@ -512,5 +515,5 @@ def test_the_ends_of_existing_logs_are_asked_for_and_the_consumer_is_stopped(
 def test_partitions_are_shown_as_runs_by_topic() -> None:
     """A run with a single number is the number; topics and numbers ascend."""
     owned = [("b", 7), ("a", 3), ("a", 1), ("a", 0), ("b", 9), ("b", 8), ("a", 5)]
-    assert list(groups.as_ranges(owned)) == ["a 0-1,3,5", "b 7-9"]
-    assert list(groups.as_ranges([])) == []
+    assert list(group_views.as_ranges(owned)) == ["a 0-1,3,5", "b 7-9"]
+    assert list(group_views.as_ranges([])) == []

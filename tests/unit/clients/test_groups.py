@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 
-from faust_assigner.clients.groups import GroupMemberView, PartitionView, _classic_member
+from faust_assigner.clients.group_views import GroupMemberView, PartitionView, classic_member
 from faust_assigner.wire.answer import AnswerWriter
 from faust_assigner.wire.directory import Directory
 from faust_assigner.wire.join import COOPERATIVE, EAGER
@@ -23,7 +23,7 @@ def seen(user_data: bytes, protocol: str = EAGER) -> GroupMemberView:
     member = SimpleNamespace(
         member_id="m", client_id="c", client_host="/h", member_assignment=share
     )
-    return _classic_member(member, "consumer", protocol)
+    return classic_member(member, "consumer", protocol)
 
 
 def names(owned: frozenset[tuple[str, int]]) -> list[str]:
@@ -105,12 +105,12 @@ def test_a_member_of_a_consumer_group_is_seen_with_every_field() -> None:
         member_id="m", group_instance_id="i", client_id="c", client_host="/h",
         member_assignment=b"\xff" * 7,
     )  # fmt: skip
-    assert _classic_member(member, "consumer", EAGER) == GroupMemberView(
+    assert classic_member(member, "consumer", EAGER) == GroupMemberView(
         member_id="m", instance_id="i", client_id="c", host="/h", epoch=None, owned=frozenset(),
         shares=7,
     )  # fmt: skip
     member.member_assignment = None
-    view = _classic_member(member, "consumer", EAGER)
+    view = classic_member(member, "consumer", EAGER)
     assert (view.owned, view.shares, view.is_classic) == (frozenset(), None, True)
 
 

@@ -27,4 +27,4 @@ def test_examples_in_docstrings_are_true(module: str) -> None:
 
 def test_examples_are_found() -> None:
     """Modules and packages alike."""
-    assert {"faust_assigner", "faust_assigner.clients.groups"} <= set(WITH_EXAMPLES)
+    assert {"faust_assigner", "faust_assigner.clients.group_views"} <= set(WITH_EXAMPLES)
