@@ -31,12 +31,12 @@ from faust_assigner.service.client.commands import (
     Warm,
 )
 from faust_assigner.service.client.handlers import end
+from faust_assigner.service.client.worker import Worker
 
 log = logging.getLogger(__name__)
 
 Progress = Callable[[float], Awaitable[None]]
 POLL_MS: Final = 100
-COMMIT_S: Final = 2.0
 _EPOCH: Final = re.compile(r"epoch=(\d+)")
 
 
@@ -79,7 +79,7 @@ class Partitions:
         self._consumer = consumer
         self._work = work
         self._queued = queued
-        self._owned: dict[TopicPartition, _Owned] = {}
+        self._owned: dict[TopicPartition, Worker] = {}
         self._failed: asyncio.Future[None] | None = None
         self._covering = asyncio.Lock()
 
@@ -113,7 +113,7 @@ class Partitions:
         for grant in command.added:
             if (running := self._owned.get(grant.partition)) is not None:
                 await self._stop(running)
-            self._owned[grant.partition] = _Owned(grant, self, self._queued)
+            self._owned[grant.partition] = Worker(grant, self, self._queued)
 
     async def warm(self, command: Warm) -> None:
         """Build the state while the owner still works."""
@@ -150,13 +150,13 @@ class Partitions:
             await self._stop(owned)
             await self._work.drop(partition)
 
-    async def _stop(self, owned: _Owned) -> None:
+    async def _stop(self, owned: Worker) -> None:
         await owned.stop()
         if owned.fetched is not None:
             owned.fetched = None  # no more fetches for this partition
             self._consumer.pause(_kafka(owned.grant.partition))
 
-    async def begin(self, owned: _Owned) -> None:
+    async def begin(self, owned: Worker) -> None:
         """Open the partition, find its start offset, and resume its fetches."""
         partition = owned.grant.partition
         await self._cover(partition)
@@ -208,7 +208,7 @@ class Partitions:
         is_own = epoch is not None and int(epoch[1]) == grant.epoch
         return int(said.offset) if is_own or grant.start_offset is None else grant.start_offset
 
-    async def commit(self, owned: _Owned) -> None:
+    async def commit(self, owned: Worker) -> None:
         """Commit the processed records, if any, while this consumer may work on the partition."""
         partition, offset = owned.grant.partition, owned.next_offset
         if offset is None or offset == owned.committed or not self.may_work(partition):
@@ -250,80 +250,6 @@ class Partitions:
                 self._consumer.pause(_kafka(partition))
             elif not owned.is_full and _kafka(partition) in paused:
                 self._consumer.resume(_kafka(partition))
-
-
-class _Owned:
-    """One partition at work: its queue of records and its offsets.
-
-    ``fetched`` is the next offset to read, ``next_offset`` the next offset to process. Both are
-    None before the partition is opened.
-    """
-
-    def __init__(self, grant: Grant, partitions: Partitions, queued: int) -> None:
-        self.grant = grant
-        self.fetched: int | None = None
-        self.next_offset: int | None = None
-        self.committed: int | None = None
-        self._partitions = partitions
-        self._queued = queued
-        self._queue: asyncio.Queue[Any] = asyncio.Queue()
-        self._stopping = asyncio.Event()
-        self.task = asyncio.create_task(self._run(), name=f"assigner-{grant.partition}")
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the queue has reached its limit."""
-        return self._queue.qsize() >= self._queued
-
-    def take(self, records: list[Any]) -> None:
-        """Queue the records from the offset ``fetched`` on."""
-        for record in records:
-            if self.fetched is not None and record.offset >= self.fetched:
-                self._queue.put_nowait(record)
-                self.fetched = record.offset + 1
-
-    async def stop(self) -> None:
-        """End the work after the current record."""
-        self._stopping.set()
-        await asyncio.wait((self.task,))
-
-    async def _run(self) -> None:
-        stopping = asyncio.create_task(self._stopping.wait())
-        try:
-            await self._partitions.begin(self)
-            loop = asyncio.get_running_loop()
-            due = loop.time() + COMMIT_S
-            while not self._stopping.is_set():
-                if loop.time() >= due:
-                    await self._partitions.commit(self)
-                    due = loop.time() + COMMIT_S
-                if not self._queue.empty():
-                    record = self._queue.get_nowait()
-                elif (found := await self._next(stopping, due - loop.time())) is not None:
-                    record = found
-                else:
-                    continue
-                if not self._partitions.may_work(self.grant.partition):
-                    return
-                await self._partitions.process(record, self.grant)
-                self.next_offset = record.offset + 1
-        except Exception as error:
-            log.exception("work on %s ended", self.grant.partition)
-            self._partitions.fail(error)
-        finally:
-            stopping.cancel()
-
-    async def _next(self, stopping: asyncio.Task[bool], patience_s: float) -> Any | None:
-        getting = asyncio.create_task(self._queue.get())
-        try:
-            await asyncio.wait(
-                (getting, stopping),
-                timeout=max(patience_s, 0.0),
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            return getting.result() if getting.done() else None
-        finally:
-            getting.cancel()
 
 
 def _kafka(partition: TopicPartition) -> KafkaPartition:

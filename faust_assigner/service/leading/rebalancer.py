@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from faust_assigner.errors import PlanInputError
@@ -19,23 +19,16 @@ from faust_assigner.service.errors import QuotaExceeded, StoreError
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.heap import without_collections
 from faust_assigner.service.leading.advance import advance
-from faust_assigner.service.leading.bundles import (
-    COOLDOWN_LEASE,
-    EXPELLED_LEASE,
-    MAX_BUNDLE,
-    Bundle,
-    chunks,
-    lines,
-)
-from faust_assigner.service.leading.election import Deposed, Leadership
+from faust_assigner.service.leading.bundles import MAX_BUNDLE, Bundle, chunks
+from faust_assigner.service.leading.election import Leadership
 from faust_assigner.service.leading.moves import rebalance, tidy, waiting
 from faust_assigner.service.leading.record import NEUTRAL, Record, Suitability
 from faust_assigner.service.leading.targets import Targets, choose
+from faust_assigner.service.leading.writer import Writer
 from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.mirror import RETRY_S, Mirror
 from faust_assigner.service.questions import is_idle
-from faust_assigner.service.records import EXPELLED_S, Consumer
-from faust_assigner.service.store.base import Put, Write
+from faust_assigner.service.records import Consumer
 from faust_assigner.service.view import Change, Entry, View
 from faust_assigner.settings.service import ServiceSettings
 
@@ -61,6 +54,7 @@ class Rebalancer:
         self._settings = settings
         self._clock = clock
         self._metrics = metrics
+        self._writer = Writer(settings, metrics, refused=self._plan_again)
         self._wake = asyncio.Event()
         self._record = Record(settings)
         self._standing = NEUTRAL
@@ -207,8 +201,7 @@ class Rebalancer:
         ages = {at: self._record.age_s(at, now) for one in bundles for _, at in one.ended}
         try:
             for chunk in chunks(bundles, MAX_BUNDLE):
-                leased = await self._leased(term, chunk)
-                revision = max(revision, await self._apply(term, leased, ages))
+                revision = max(revision, await self._writer.write(term, chunk, ages))
         except QuotaExceeded as error:
             logger.error("%s", error)
             self._planned = -1
@@ -216,63 +209,12 @@ class Rebalancer:
         except StoreError as error:
             # The store may have carried out the write or not: the view shows which.
             logger.info("not written: %s", error)
-            self._plan_at, self._conflict = min(self._plan_at, self._clock.monotonic()), True
+            self._plan_again()
         await self._mirror.reached(revision)
 
-    async def _leased(self, term: Leadership, bundles: Sequence[Bundle]) -> Sequence[Bundle]:
-        """Replace the placeholders of leases by granted leases: the store ends these marks."""
-        times = {COOLDOWN_LEASE: self._settings.cooldown_s, EXPELLED_LEASE: EXPELLED_S}
-        wanted = {
-            write.lease for bundle in bundles for write in bundle.writes if isinstance(write, Put)
-        }
-        leases = {mark: await term.timed(times[mark]) for mark in sorted(wanted & times.keys())}
-        if not leases:
-            return bundles
-        return [
-            replace(bundle, writes=tuple(_bound(write, leases) for write in bundle.writes))
-            for bundle in bundles
-        ]
-
-    async def _apply(
-        self, term: Leadership, bundles: Sequence[Bundle], ages: Mapping[TopicPartition, float]
-    ) -> int:
-        """Write the bundles in one transaction; if the transaction fails, halve them and try again.
-
-        The halving isolates each bundle with a failed compare. ``ages``: the ages in seconds of the
-        hand-offs that end. Returns the revision of the last write.
-        """
-        result = await term.commit(
-            list(dict.fromkeys(compare for bundle in bundles for compare in bundle.compares)),
-            [write for bundle in bundles for write in bundle.writes],
-        )
-        if result.succeeded:
-            self._tell(bundles, ages)
-            return result.revision
-        if len(bundles) == 1:
-            # A different writer was faster, or the term is over. The view shows the writer's change
-            # when it has caught up with the store.
-            self._plan_at, self._conflict = min(self._plan_at, self._clock.monotonic()), True
-            await self._check(term)
-            return 0
-        half = len(bundles) // 2
-        first = await self._apply(term, bundles[:half], ages)
-        return max(first, await self._apply(term, bundles[half:], ages))
-
-    async def _check(self, term: Leadership) -> None:
-        """Raise Deposed if the leader's key is not this term's any more."""
-        if not (await term.commit([], [])).succeeded:
-            term.lease.give_up()
-            raise Deposed("another one leads")
-
-    def _tell(self, written: Sequence[Bundle], ages: Mapping[TopicPartition, float]) -> None:
-        """Log and count the written bundles."""
-        for line in lines(written):
-            logger.info("%s", line)
-        for bundle in written:
-            if bundle.warning:
-                logger.warning("%s", bundle.warning)
-            for outcome, at in bundle.ended:
-                self._metrics.handoff_ended(outcome, ages[at])
+    def _plan_again(self) -> None:
+        """Plan at the next pass: a write failed."""
+        self._plan_at, self._conflict = min(self._plan_at, self._clock.monotonic()), True
 
 
 @dataclass(frozen=True)
@@ -320,12 +262,6 @@ async def _beside(view: View, work: Callable[[View], T]) -> T:
         return work(view)
     with without_collections():
         return await asyncio.to_thread(work, view.frozen())
-
-
-def _bound(write: Write, leases: Mapping[int, int]) -> Write:
-    if isinstance(write, Put) and write.lease in leases:
-        return replace(write, lease=leases[write.lease])
-    return write
 
 
 def _asks_for_plan(change: Change) -> bool:

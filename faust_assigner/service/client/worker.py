@@ -1,0 +1,91 @@
+"""The work on one owned partition: its queue of records, its task and its offsets."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from faust_assigner.service.client.commands import Grant
+
+if TYPE_CHECKING:
+    from faust_assigner.service.client.partitions import Partitions
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two commits.
+COMMIT_S: Final = 2.0
+
+
+class Worker:
+    """Processes the records of one partition, one at a time.
+
+    ``fetched`` is the next offset to read, ``next_offset`` the next offset to process. Both are
+    None before the partition is opened.
+    """
+
+    def __init__(self, grant: Grant, partitions: Partitions, queued: int) -> None:
+        self.grant = grant
+        self.fetched: int | None = None
+        self.next_offset: int | None = None
+        self.committed: int | None = None
+        self._partitions = partitions
+        self._queued = queued
+        self._queue: asyncio.Queue[Any] = asyncio.Queue()
+        self._stopping = asyncio.Event()
+        self.task = asyncio.create_task(self._run(), name=f"assigner-{grant.partition}")
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the queue has reached its limit."""
+        return self._queue.qsize() >= self._queued
+
+    def take(self, records: list[Any]) -> None:
+        """Queue the records from the offset ``fetched`` on."""
+        for record in records:
+            if self.fetched is not None and record.offset >= self.fetched:
+                self._queue.put_nowait(record)
+                self.fetched = record.offset + 1
+
+    async def stop(self) -> None:
+        """End the work after the current record."""
+        self._stopping.set()
+        await asyncio.wait((self.task,))
+
+    async def _run(self) -> None:
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await self._partitions.begin(self)
+            loop = asyncio.get_running_loop()
+            due = loop.time() + COMMIT_S
+            while not self._stopping.is_set():
+                if loop.time() >= due:
+                    await self._partitions.commit(self)
+                    due = loop.time() + COMMIT_S
+                if not self._queue.empty():
+                    record = self._queue.get_nowait()
+                elif (found := await self._next(stopping, due - loop.time())) is not None:
+                    record = found
+                else:
+                    continue
+                if not self._partitions.may_work(self.grant.partition):
+                    return
+                await self._partitions.process(record, self.grant)
+                self.next_offset = record.offset + 1
+        except Exception as error:
+            log.exception("work on %s ended", self.grant.partition)
+            self._partitions.fail(error)
+        finally:
+            stopping.cancel()
+
+    async def _next(self, stopping: asyncio.Task[bool], patience_s: float) -> Any | None:
+        getting = asyncio.create_task(self._queue.get())
+        try:
+            await asyncio.wait(
+                (getting, stopping),
+                timeout=max(patience_s, 0.0),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            return getting.result() if getting.done() else None
+        finally:
+            getting.cancel()
