@@ -30,12 +30,12 @@ from faust_assigner.service.client.handlers import Handlers, Jobs, end
 from faust_assigner.service.client.heart import Heart
 from faust_assigner.service.client.holdings import Holdings
 from faust_assigner.service.client.inbox import Inbox
+from faust_assigner.service.client.leave import Leave
 from faust_assigner.service.client.registration import Registration, Retry
 from faust_assigner.service.client.requests import Requests
 from faust_assigner.service.client.session import Session
 from faust_assigner.service.client.streams import Streams
 from faust_assigner.service.errors import NotFound, ServiceRefused, WrongPhase
-from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -92,7 +92,7 @@ class AssignerClient:
             begun=self._begun,
         )
         self._heart = Heart(name, clock, **parts, streams=self._streams)
-        self._is_leaving = False
+        self._leave = Leave(name, clock, retry, self._start, **parts, streams=self._streams)
         self._beside: set[asyncio.Task[None]] = set()
 
     @property
@@ -221,78 +221,20 @@ class AssignerClient:
         consumer can take the partitions, :meth:`commands` ends at once, without a command: stop the
         work then, as :meth:`run` does. Raises :class:`ServiceRefused`.
         """
-        if not self._is_leaving:
-            self._is_leaving = True
-            self._start(self._leave_late())
-        try:
-            async with asyncio.timeout(self._retry.leave_s):
-                answer = await self._calls.retried("Deregister", self._requests.farewell())
-        except (TimeoutError, NotFound):
-            return False
-        if answer.action == pb.SHUTDOWN_NOW:
-            # A first registration under way may still succeed. It ends by _leave_again(), or after
-            # Retry.answer_s; otherwise the service would give partitions to a process that ended.
-            if self._session.is_alive or not self._streams.is_open:
-                self._inbox.put(None)
-            return False
-        return True
-
-    async def _leave_late(self) -> None:
-        """End a leave after ``Retry.leave_s``, or ``Retry.answer_s`` after the registration."""
-        try:
-            async with asyncio.timeout(self._retry.leave_s):
-                await self._dead()
-        except TimeoutError:
-            self._warn_of_the_rest()
-        else:
-            log.warning(
-                "%s: leaves without an answer: no registration lives, and no instance has "
-                "answered for %g s",
-                self.name,
-                self._retry.answer_s,
-            )
-        self._session.give_up()
-        self._inbox.put(None)
-
-    async def _dead(self) -> None:
-        """Return when no registration has lived for ``Retry.answer_s``."""
-        died_at = self._clock()
-        while self._clock() - died_at < self._retry.answer_s:
-            await asyncio.sleep(min(self._retry.answer_s, 1.0))
-            if self._session.is_alive:
-                died_at = self._clock()
-
-    def _warn_of_the_rest(self) -> None:
-        """Log the partitions that are not handed over after ``Retry.leave_s``."""
-        left = sorted(self.holdings.owned)
-        log.warning(
-            "%s: could not hand over all partitions within %g s: %d partitions (%s) go to other "
-            "consumers when this registration's time to live is over",
-            self.name,
-            self._retry.leave_s,
-            len(left),
-            ", ".join(map(str, left[:5])),
-        )
+        return await self._leave.ask()
 
     async def close(self) -> None:
         """Close the connection; without :meth:`leave` the session lives for its time to live."""
         await self._streams.close()
 
     def _begun(self) -> None:
-        if self._is_leaving:
-            self._start(self._leave_again())
+        if self._leave.is_begun:
+            self._start(self._leave.again())
 
     def _start(self, work: Coroutine[object, None, None]) -> None:
         job = asyncio.create_task(work)
         self._beside.add(job)
         job.add_done_callback(self._beside.discard)
-
-    async def _leave_again(self) -> None:
-        """Deregister again: the first Deregister went to a session that is over."""
-        with contextlib.suppress(ServiceRefused):
-            answer = await self._calls.retried("Deregister", self._requests.farewell())
-            if answer.action == pb.SHUTDOWN_NOW:
-                self._inbox.put(None)
 
     async def _acknowledge(self, method: str, request: Message, command: Warm | Release) -> bool:
         self._inbox.acknowledged(command, method, request)
