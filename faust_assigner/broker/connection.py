@@ -34,7 +34,7 @@ from faust_assigner.broker.security.gate import (
     SASL_AUTHENTICATE,
     Gate,
 )
-from faust_assigner.broker.security.listeners import PLAINTEXT, Listener
+from faust_assigner.broker.security.listeners import PLAINTEXT, Listener, mechanisms
 from faust_assigner.broker.wire import RequestHeader, read_header
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Connection(asyncio.Protocol):
         if self._listener.has_sasl:
             self.gate = Gate(
                 self._node.credentials,
-                self._node.settings.mechanisms(self._listener),
+                mechanisms(self._node.settings, self._listener),
                 self._node.failed_log_ins,
                 self.address,
                 self._node.aside,

@@ -12,7 +12,6 @@ MAX_PARTITIONS: Final = 200_000
 MAX_GROUPS: Final = 20_000
 MAX_GROUP_ID: Final = 1_024  # bytes
 MAX_OFFSETS_PER_GROUP: Final = 200_000
-MAX_PENDING_MEMBERS: Final = 10_000  # member ids of one group that are assigned but not used yet
 MAX_PRODUCERS_PER_PARTITION: Final = 10_000
 MAX_ACLS: Final = 10_000
 MAX_CREDENTIALS: Final = 20_000  # a user has one for each SCRAM mechanism
@@ -63,4 +62,4 @@ def topic_name_problem(name: str | None) -> str | None:
 
 def is_group_id(group_id: str | None) -> bool:
     """Whether a text is a valid group id: not empty, and at most MAX_GROUP_ID bytes long."""
-    return bool(group_id) and len(group_id.encode()) <= MAX_GROUP_ID if group_id else False
+    return group_id is not None and 0 < len(group_id.encode()) <= MAX_GROUP_ID

@@ -21,16 +21,16 @@ from faust_assigner.broker import limits
 from faust_assigner.broker.compaction import Compaction
 from faust_assigner.broker.groups import GroupService, Outcome, compute_now
 from faust_assigner.broker.groups.configs import GroupConfigs
-from faust_assigner.broker.groups.plug_ins import load_plug_ins
+from faust_assigner.broker.groups.plug_ins import load_plug_ins, names_in, places_in
 from faust_assigner.broker.groups.timers import GroupTimers, Key
 from faust_assigner.broker.groups.topic_notifier import TopicNotifier
 from faust_assigner.broker.metadata_cache import MetadataCache
 from faust_assigner.broker.security.acls import Acls
-from faust_assigner.broker.security.authorizer import Authorizer
+from faust_assigner.broker.security.authorizer import Authorizer, super_users
 from faust_assigner.broker.security.credentials import Credentials, read_users
 from faust_assigner.broker.security.gate import FailedLogIns
-from faust_assigner.broker.security.listeners import PLAINTEXT
-from faust_assigner.broker.settings import WILDCARDS, Settings
+from faust_assigner.broker.security.listeners import PLAINTEXT, WILDCARDS, advertised
+from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage import recovery
 from faust_assigner.broker.storage.flushing import Flushing
 from faust_assigner.broker.storage.rate_limited_log import RateLimitedLog
@@ -119,7 +119,7 @@ class Node:
 
     def _restore(self, progress: Callable[[], None]) -> None:
         settings = self.settings
-        load_plug_ins(settings.plug_ins)
+        load_plug_ins(places_in(settings.group_consumer_assignors))
         self.cluster_id = self._open_cluster()
         self.defaults = default_configs(settings)
         self.catalogue = Catalogue(self.store, settings, uuid.uuid4, progress=progress)
@@ -210,7 +210,7 @@ class Node:
             configs.number(group_id, "consumer.session.timeout.ms"),
             configs.number(group_id, "consumer.heartbeat.interval.ms"),
             settings.group_consumer_max_size,
-            settings.assignors,
+            names_in(settings.group_consumer_assignors),
             MigrationPolicy(settings.group_consumer_migration_policy),
             configs.number(group_id, "consumer.assignment.interval.ms"),
         )
@@ -264,9 +264,9 @@ class Node:
 
     def address_for(self, local_host: str, protocol: str = PLAINTEXT) -> tuple[str, int]:
         """Return the address to advertise to a client of ``protocol`` that connected to ``local_host``."""
-        advertised = self.settings.advertised(protocol)
-        if advertised is not None:
-            return advertised
+        given = advertised(self.settings, protocol)
+        if given is not None:
+            return given
         host, port = self._addresses.get(protocol, (self.host, self.port))
         return (local_host if host in WILDCARDS else host), port
 
@@ -395,7 +395,7 @@ def _authorizer(store: Store, settings: Settings) -> Authorizer | None:
     if not settings.authorizer_class_name:
         return None
     allows = settings.allow_everyone_if_no_acl_found
-    return Authorizer(Acls(store), settings.principals(), allows_without_acl=allows)
+    return Authorizer(Acls(store), super_users(settings.super_users), allows_without_acl=allows)
 
 
 def _group_limits(settings: Settings) -> GroupLimits:
@@ -404,5 +404,4 @@ def _group_limits(settings: Settings) -> GroupLimits:
         settings.group_max_session_timeout_ms,
         settings.group_initial_rebalance_delay_ms,
         settings.group_max_size,
-        limits.MAX_PENDING_MEMBERS,
     )

@@ -15,9 +15,9 @@ from faust_assigner.broker.limits import FRAME_TIMEOUT_S, MOST_UNSENT_BYTES
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.scheduler import Scheduler
 from faust_assigner.broker.security.gate import LOG_IN_TIMEOUT_S
-from faust_assigner.broker.security.listeners import Listener
+from faust_assigner.broker.security.listeners import WILDCARDS, Listener, listeners_of
 from faust_assigner.broker.security.tls import Certificates
-from faust_assigner.broker.settings import WILDCARDS, Settings
+from faust_assigner.broker.settings import Settings
 
 logger = logging.getLogger(__name__)
 SWEEP_INTERVAL_S: Final = 1.0
@@ -61,7 +61,7 @@ class BrokerServer:
         """
         loop = asyncio.get_running_loop()
         try:
-            for wanted in self.node.settings.where_to_listen(host, port):
+            for wanted in listeners_of(self.node.settings, host, port):
                 await self._listen(wanted)
         except BaseException:
             self._stop_listening()

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
+from faust_assigner.coordinator.settings import ConsumerLimits
 from faust_assigner.settings.schema import Kind, declared
 
 T = TypeVar("T")
@@ -13,7 +14,7 @@ T_co = TypeVar("T_co", covariant=True)
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7  # Kafka's numbers of config types
-BUILT_IN: Final = ("uniform", "range", "copartition")
+BUILT_IN: Final = ConsumerLimits().assignors
 _PLUG_IN: Final = re.compile(r"[A-Za-z0-9._-]+=[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
@@ -40,6 +41,11 @@ def as_text(value: object) -> str:
 def config(kind: ConfigKind[T], default: T, meaning: str) -> T:
     """Declare a setting of the broker."""
     return declared(kind, default, meaning, shown=as_text(default) or "(empty)")
+
+
+def kafka_name(field: str) -> str:
+    """Return Kafka's name of a setting: ``num_partitions`` -> ``num.partitions``."""
+    return field.replace("_", ".")
 
 
 def whole_number(text: str) -> int:
@@ -120,6 +126,7 @@ def _cleanup_policy(text: str) -> str:
     return text
 
 
+POSITIVE: Final = whole(1, INT32_MAX)
 TEXT: Final = ConfigKind("a text", str)
 TEXTS: Final = ConfigKind("texts, separated by commas", str, config_type=LIST)
 RATIO: Final = ConfigKind("a number from 0 to 1", _ratio, config_type=DOUBLE)

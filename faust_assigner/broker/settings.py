@@ -14,29 +14,34 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from faust_assigner.broker.security.listeners import PLAINTEXT, Listener, parse_listeners
+from faust_assigner.broker.setting_checks import check_together
 from faust_assigner.broker.setting_kinds import (
     ASSIGNORS,
-    BUILT_IN,
     FLAG,
     INT32_MAX,
     INT64_MAX,
     LIST,
+    POSITIVE,
     RATIO,
     TEXT,
     TEXTS,
     as_text,
     config,
+    kafka_name,
     one_of,
     some_of,
     whole,
 )
+from faust_assigner.coordinator.settings import ConsumerLimits, MigrationPolicy
+from faust_assigner.coordinator.states import GroupLimits
+from faust_assigner.coordinator.transactions import TransactionLimits
 from faust_assigner.errors import ConfigError
 from faust_assigner.settings.schema import declared_in, parse
 
 DAY_MS = 86_400_000
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-WILDCARDS = ("0.0.0.0", "::")  # valid for listening, but not as an address to connect to
+#: The defaults of the settings of groups and transactions.
+_CLASSIC, _CONSUMER, _TRANSACTION = GroupLimits(), ConsumerLimits(), TransactionLimits()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +123,8 @@ class Settings:
     max_incremental_fetch_session_cache_slots: int = config(
         whole(0, INT32_MAX), 1_000, "fetch sessions in all; further readers ask in full each time"
     )
-    max_connections: int = config(whole(1, INT32_MAX), 8_192, "connections in all")
-    max_connections_per_ip: int = config(whole(1, INT32_MAX), 2_048, "connections from one address")
+    max_connections: int = config(POSITIVE, 8_192, "connections in all")
+    max_connections_per_ip: int = config(POSITIVE, 2_048, "connections from one address")
     connections_max_idle_ms: int = config(
         whole(1_000, INT64_MAX), 600_000, "a silent connection is closed"
     )
@@ -178,49 +183,51 @@ class Settings:
         FLAG, False, "start although acknowledged data is damaged or missing, and log each loss"
     )
     group_initial_rebalance_delay_ms: int = config(
-        whole(0, 1_800_000), 3_000, "how long a new group waits for members"
+        whole(0, 1_800_000),
+        _CLASSIC.initial_rebalance_delay_ms,
+        "how long a new group waits for members",
     )
     group_min_session_timeout_ms: int = config(
-        whole(1, INT32_MAX), 6_000, "smallest session timeout a member may ask for"
+        POSITIVE,
+        _CLASSIC.min_session_timeout_ms,
+        "smallest session timeout a member may ask for",
     )
     group_max_session_timeout_ms: int = config(
-        whole(1, INT32_MAX), 1_800_000, "largest session timeout"
+        POSITIVE, _CLASSIC.max_session_timeout_ms, "largest session timeout"
     )
-    group_max_size: int = config(whole(1, INT32_MAX), INT32_MAX, "members in one group")
+    group_max_size: int = config(POSITIVE, _CLASSIC.max_size, "members in one group")
     group_coordinator_rebalance_protocols: str = config(
         some_of("classic", "consumer"), "classic,consumer", "group protocols that are served"
     )
     group_consumer_session_timeout_ms: int = config(
-        whole(1, INT32_MAX),
-        45_000,
+        POSITIVE,
+        _CONSUMER.session_timeout_ms,
         "a member of the consumer protocol that is silent for this time is removed",
     )
     group_consumer_min_session_timeout_ms: int = config(
-        whole(1, INT32_MAX), 45_000, "smallest session timeout a group's own config may set"
+        POSITIVE, 45_000, "smallest session timeout a group's own config may set"
     )
-    group_consumer_max_session_timeout_ms: int = config(whole(1, INT32_MAX), 60_000, "largest one")
+    group_consumer_max_session_timeout_ms: int = config(POSITIVE, 60_000, "largest one")
     group_consumer_heartbeat_interval_ms: int = config(
-        whole(1, INT32_MAX),
-        5_000,
+        POSITIVE,
+        _CONSUMER.heartbeat_interval_ms,
         "the interval of heartbeats for members of the consumer protocol",
     )
     group_consumer_min_heartbeat_interval_ms: int = config(
-        whole(1, INT32_MAX), 5_000, "smallest heartbeat interval a group's own config may set"
+        POSITIVE, 5_000, "smallest heartbeat interval a group's own config may set"
     )
-    group_consumer_max_heartbeat_interval_ms: int = config(
-        whole(1, INT32_MAX), 15_000, "largest one"
-    )
+    group_consumer_max_heartbeat_interval_ms: int = config(POSITIVE, 15_000, "largest one")
     group_consumer_max_size: int = config(
-        whole(1, INT32_MAX), INT32_MAX, "members in one group of the consumer protocol"
+        POSITIVE, _CONSUMER.max_size, "members in one group of the consumer protocol"
     )
     group_consumer_assignors: str = config(
         ASSIGNORS,
-        ",".join(BUILT_IN),
+        ",".join(_CONSUMER.assignors),
         "server-side assignors, own ones as NAME=MODULE:FUNCTION; the first is the default",
     )
     group_consumer_assignment_interval_ms: int = config(
         whole(0, INT32_MAX),
-        1_000,
+        _CONSUMER.assignment_interval_ms,
         "least time between two targets of one group (KIP-1263); 0 computes at once",
     )
     group_consumer_regex_refresh_interval_ms: int = config(
@@ -229,8 +236,8 @@ class Settings:
         "shown only: subscriptions by regex are resolved at once after changes of topics and rights",
     )
     group_consumer_migration_policy: str = config(
-        one_of("bidirectional", "upgrade", "downgrade", "disabled", "until-empty"),
-        "bidirectional",
+        one_of(*(policy.value for policy in MigrationPolicy)),
+        _CONSUMER.migration_policy.value,
         "which live groups change their protocol; disabled, until-empty: none, and no classic member joins",
     )
     offset_metadata_max_bytes: int = config(
@@ -240,7 +247,7 @@ class Settings:
         whole(1, 10_000), 50, "partitions of the empty topic __consumer_offsets that clients see"
     )
     offsets_retention_minutes: int = config(
-        whole(1, INT32_MAX), 10_080, "how long offsets outlive their use (KIP-211)"
+        POSITIVE, 10_080, "how long offsets outlive their use (KIP-211)"
     )
     offsets_retention_check_interval_ms: int = config(
         whole(10, INT64_MAX),
@@ -250,9 +257,10 @@ class Settings:
     producer_id_expiration_ms: int = config(
         whole(1, INT64_MAX), DAY_MS, "how long an idle producer id is remembered"
     )
-
     transaction_max_timeout_ms: int = config(
-        whole(1, INT32_MAX), 900_000, "largest transaction timeout a producer may ask for"
+        POSITIVE,
+        _TRANSACTION.max_timeout_ms,
+        "largest transaction timeout a producer may ask for",
     )
     transaction_state_log_num_partitions: int = config(
         whole(1, 10_000), 50, "partitions of the empty topic __transaction_state that clients see"
@@ -270,130 +278,23 @@ class Settings:
             if name not in known:
                 close = difflib.get_close_matches(name, known, 1)
                 hint = (
-                    f"; did you mean {close[0]!r}?"
-                    if close
-                    else f"; known names: {', '.join(known)}"
+                    f"did you mean {close[0]!r}?" if close else "known names: " + ", ".join(known)
                 )
-                raise ConfigError(f"unknown setting {name!r}{hint}")
+                raise ConfigError(f"unknown setting {name!r}; {hint}")
             field = known[name]
             values[field] = parse(SETTINGS[field], as_text(value).strip())
         settings = cls(**values)
-        settings._check_pairs()
+        check_together(settings)
         return settings
-
-    def where_to_listen(self, host: str, port: int) -> tuple[Listener, ...]:
-        """Return the listeners; without the setting, one PLAINTEXT listener at ``host``:``port``."""
-        given = parse_listeners("listeners", self.listeners)
-        return given or (Listener(PLAINTEXT, host, port),)
-
-    def advertised(self, protocol: str = PLAINTEXT) -> tuple[str, int] | None:
-        """Return the advertised address of a protocol, None if no setting has it. Raises ConfigError."""
-        for one in parse_listeners("advertised.listeners", self.advertised_listeners):
-            if one.port == 0 or one.host in WILDCARDS:
-                raise ConfigError(f"advertised.listeners: no client can connect to {one}")
-            if one.protocol == protocol:
-                return one.host, one.port
-        return None
-
-    def mechanisms(self, listener: Listener) -> tuple[str, ...]:
-        """Return the SASL mechanisms of a listener."""
-        names = self.sasl_enabled_mechanisms.split(",")
-        may_be_plain = listener.has_tls or self.sasl_plain_without_tls
-        return tuple(name for name in names if name != "PLAIN" or may_be_plain)
-
-    def principals(self) -> frozenset[str]:
-        """Return the super users. Raises ConfigError."""
-        names = [name.strip() for name in self.super_users.split(";") if name.strip()]
-        for name in names:
-            if not all(name.partition(":")):
-                raise ConfigError(
-                    f"super.users must be TYPE:NAME, separated by semicolons, not {name!r}"
-                )
-        return frozenset(names)
-
-    def _check_listeners(self) -> None:
-        listeners = self.where_to_listen("", 0)
-        for one in listeners:
-            self.advertised(one.protocol)
-            if one.has_tls and not self.ssl_keystore_location:
-                raise ConfigError(f"{one} needs ssl.keystore.location")
-            if one.has_sasl and not self.mechanisms(one):
-                raise ConfigError(
-                    f"{one} offers no mechanism: PLAIN without TLS needs sasl.plain.without.tls=true"
-                )
-        served = {one.protocol for one in listeners}
-        for one in parse_listeners("advertised.listeners", self.advertised_listeners):
-            if one.protocol not in served:
-                raise ConfigError(
-                    f"advertised.listeners has {one}, and listeners no {one.protocol}"
-                )
-        if self.ssl_client_auth != "none" and not self.ssl_truststore_location:
-            raise ConfigError(
-                f"ssl.client.auth={self.ssl_client_auth} needs ssl.truststore.location"
-            )
-
-    def _check_pairs(self) -> None:
-        self._check_listeners()
-        self.principals()
-        if self.queued_max_request_bytes < self.socket_request_max_bytes:
-            raise ConfigError(
-                f"queued.max.request.bytes ({self.queued_max_request_bytes}) is below "
-                f"socket.request.max.bytes ({self.socket_request_max_bytes})"
-            )
-        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
-            raise ConfigError(
-                f"group.min.session.timeout.ms ({self.group_min_session_timeout_ms}) is above "
-                f"group.max.session.timeout.ms ({self.group_max_session_timeout_ms})"
-            )
-        for what in ("session_timeout", "heartbeat_interval"):
-            self._check_between(f"group_consumer_{{}}{what}_ms")
-        if self.group_consumer_heartbeat_interval_ms >= self.group_consumer_session_timeout_ms:
-            raise ConfigError(
-                f"group.consumer.heartbeat.interval.ms ({self.group_consumer_heartbeat_interval_ms}) is not "
-                f"below group.consumer.session.timeout.ms ({self.group_consumer_session_timeout_ms})"
-            )
-        if self.message_max_bytes > self.socket_request_max_bytes:
-            raise ConfigError(
-                f"message.max.bytes ({self.message_max_bytes}) does not fit into "
-                f"socket.request.max.bytes ({self.socket_request_max_bytes})"
-            )
-
-    def _check_between(self, pattern: str) -> None:
-        name, least, most = (pattern.format(part) for part in ("", "min_", "max_"))
-        if not getattr(self, least) <= getattr(self, name) <= getattr(self, most):
-            shown = (f"{n.replace('_', '.')} ({getattr(self, n)})" for n in (name, least, most))
-            raise ConfigError("{} is not between {} and {}".format(*shown))
 
     @property
     def serves_consumer_protocol(self) -> bool:
         """Whether groups of the consumer protocol (KIP-848) are served."""
         return "consumer" in self.group_coordinator_rebalance_protocols.split(",")
 
-    @property
-    def assignors(self) -> tuple[str, ...]:
-        """Names of the server-side assignors, the default first."""
-        names = self.group_consumer_assignors.split(",")
-        return tuple(name.partition("=")[0] for name in names)
-
-    @property
-    def plug_ins(self) -> dict[str, str]:
-        """Server-side assignors of other packages: name -> ``MODULE:FUNCTION``."""
-        parts = [name.partition("=") for name in self.group_consumer_assignors.split(",")]
-        return {name: place for name, equals, place in parts if equals}
-
     def by_kafka_name(self) -> dict[str, str]:
         """Return all settings as DescribeConfigs shows them."""
         return {one.name: as_text(getattr(self, field)) for field, one in SETTINGS.items()}
-
-
-def kafka_name(field: str) -> str:
-    """Return Kafka's name of a setting: ``num_partitions`` -> ``num.partitions``."""
-    return field.replace("_", ".")
-
-
-def kafka_default(name: str) -> str:
-    """Return the default of a setting, by its Kafka name, as DescribeConfigs shows it."""
-    return next(as_text(one.default) for one in SETTINGS.values() if one.name == name)
 
 
 #: Field -> setting, under Kafka's name.

@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker import limits
 from faust_assigner.broker.setting_kinds import whole_number
-from faust_assigner.broker.settings import Settings, kafka_default
+from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage.store import Store
 from faust_assigner.broker.topics import Refused
 
@@ -52,7 +52,7 @@ class GroupConfigs:
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store = store
-        self._broker = settings.by_kafka_name()
+        self._broker, self._defaults = settings.by_kafka_name(), Settings().by_kafka_name()
         self._set: dict[str, dict[str, str]] = {
             key[len(PREFIX) :].decode(): json.loads(value) for key, value in store.scan(PREFIX)
         }
@@ -71,7 +71,7 @@ class GroupConfigs:
     def is_broker_default(self, name: str) -> bool:
         """Whether the broker setting behind a config has Kafka's default value."""
         fallback = GROUP_CONFIGS[name].fallback
-        return self._broker[fallback] == kafka_default(fallback)
+        return self._broker[fallback] == self._defaults[fallback]
 
     def configure(self, group_id: str, configs: Mapping[str, str], *, validate_only: bool) -> None:
         """Replace the explicit configs of a group. Raises Refused, StoreFailed."""

@@ -10,6 +10,17 @@ from faust_assigner.coordinator.catalogue import Topic, TopicId
 from faust_assigner.errors import ConfigError
 
 
+def names_in(text: str) -> tuple[str, ...]:
+    """Return the names of server-side assignors in the setting, the default first."""
+    return tuple(item.partition("=")[0] for item in text.split(","))
+
+
+def places_in(text: str) -> dict[str, str]:
+    """Return the assignors of other packages in the setting: name -> ``MODULE:FUNCTION``."""
+    parts = [item.partition("=") for item in text.split(",")]
+    return {name: place for name, equals, place in parts if equals}
+
+
 def load_plug_ins(places: Mapping[str, str]) -> None:
     """Import each function and register it under its name. Raises ConfigError that names both."""
     for name, place in places.items():

@@ -25,6 +25,7 @@ from faust_assigner.broker.security.acls import (
     Acl,
     Acls,
 )
+from faust_assigner.errors import ConfigError
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 EVERYBODY: Final = "User:*"
@@ -34,6 +35,17 @@ IMPLIED_BY: Final[Mapping[int, frozenset[int]]] = {
     DESCRIBE: frozenset((READ, WRITE, DELETE, ALTER)),
     DESCRIBE_CONFIGS: frozenset((ALTER_CONFIGS,)),
 }
+
+
+def super_users(text: str) -> frozenset[str]:
+    """Return the super users in a text ``TYPE:NAME;TYPE:NAME``. Raises ConfigError."""
+    names = [name.strip() for name in text.split(";") if name.strip()]
+    for name in names:
+        if not all(name.partition(":")):
+            raise ConfigError(
+                f"super.users must be TYPE:NAME, separated by semicolons, not {name!r}"
+            )
+    return frozenset(names)
 
 
 class Authorizer:

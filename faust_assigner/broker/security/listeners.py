@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from faust_assigner.errors import ConfigError
 
+if TYPE_CHECKING:
+    from faust_assigner.broker.settings import Settings
+
 PLAINTEXT: Final = "PLAINTEXT"
 PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+WILDCARDS: Final = ("0.0.0.0", "::")  # valid for listening, but not as an address to connect to
 _ADDRESS: Final = re.compile(r"(?:([A-Z_]+)://)?\[?([^\[\],/]*?)\]?:(\d{1,5})")
 
 
@@ -55,3 +59,26 @@ def parse_listeners(setting: str, text: str) -> tuple[Listener, ...]:
     if len({one.protocol for one in found}) < len(found):
         raise ConfigError(f"{setting} names a protocol twice: {text!r}")
     return tuple(found)
+
+
+def listeners_of(settings: Settings, host: str, port: int) -> tuple[Listener, ...]:
+    """Return the listeners; without the setting, one PLAINTEXT listener at ``host``:``port``."""
+    given = parse_listeners("listeners", settings.listeners)
+    return given or (Listener(PLAINTEXT, host, port),)
+
+
+def advertised(settings: Settings, protocol: str = PLAINTEXT) -> tuple[str, int] | None:
+    """Return the advertised address of a protocol, None if no setting has it. Raises ConfigError."""
+    for one in parse_listeners("advertised.listeners", settings.advertised_listeners):
+        if one.port == 0 or one.host in WILDCARDS:
+            raise ConfigError(f"advertised.listeners: no client can connect to {one}")
+        if one.protocol == protocol:
+            return one.host, one.port
+    return None
+
+
+def mechanisms(settings: Settings, listener: Listener) -> tuple[str, ...]:
+    """Return the SASL mechanisms of a listener."""
+    names = settings.sasl_enabled_mechanisms.split(",")
+    may_be_plain = listener.has_tls or settings.sasl_plain_without_tls
+    return tuple(name for name in names if name != "PLAIN" or may_be_plain)

@@ -9,7 +9,7 @@ import pytest
 from faust_assigner.broker.limits import MAX_ACLS
 from faust_assigner.broker.security import acls as a
 from faust_assigner.broker.security.acls import Acl, AclFilter, Acls
-from faust_assigner.broker.security.authorizer import Authorizer, distinguished_name
+from faust_assigner.broker.security.authorizer import Authorizer, distinguished_name, super_users
 from faust_assigner.broker.settings import STANDARD_AUTHORIZER, Settings
 from faust_assigner.broker.storage.store import MemoryStore
 from faust_assigner.errors import ConfigError
@@ -231,7 +231,7 @@ def test_super_users_are_separated_by_semicolons() -> None:
     parsed = Settings.parse(
         {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:CN=a,OU=b; User:c"}
     )
-    assert parsed.principals() == {"User:CN=a,OU=b", "User:c"}
+    assert super_users(parsed.super_users) == {"User:CN=a,OU=b", "User:c"}
     with pytest.raises(ConfigError, match="TYPE:NAME"):
         Settings.parse({"super.users": "admin"})
     with pytest.raises(ConfigError, match=r"authorizer\.class\.name"):

@@ -36,7 +36,7 @@ def test_the_limits_of_classic_groups_are_the_settings_each_in_its_place() -> No
         message_max_bytes=55,
         transaction_max_timeout_ms=66,
     )
-    assert found.groups._limits == GroupLimits(11, 22, 33, 44, limits.MAX_PENDING_MEMBERS)
+    assert found.groups._limits == GroupLimits(11, 22, 33, 44)
     assert found.groups._max_record_bytes == 55
     assert found.transactions._limits.max_timeout_ms == 66
     found.close()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.broker import EmbeddedBroker
-from faust_assigner.broker.groups.plug_ins import load_plug_ins
+from faust_assigner.broker.groups.plug_ins import load_plug_ins, names_in, places_in
 from faust_assigner.broker.settings import Settings
 from faust_assigner.coordinator.assignors import (
     ASSIGNORS,
@@ -112,10 +112,10 @@ def test_a_target_against_the_rules_is_refused_with_a_reason(function: str, word
 def test_a_plug_in_is_named_beside_the_assignors_of_the_broker() -> None:
     """Groups without a member's choice use the first name."""
     text = f"mine={__name__}:all_to_first,uniform"
-    settings = Settings.parse({"group.consumer.assignors": text})
-    assert settings.assignors == ("mine", "uniform")
-    assert settings.plug_ins == {"mine": f"{__name__}:all_to_first"}
-    assert Settings().plug_ins == {}
+    given = Settings.parse({"group.consumer.assignors": text}).group_consumer_assignors
+    assert names_in(given) == ("mine", "uniform")
+    assert places_in(given) == {"mine": f"{__name__}:all_to_first"}
+    assert places_in(Settings().group_consumer_assignors) == {}
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from faust_assigner.broker.security.credentials import (
     read_users,
 )
 from faust_assigner.broker.security.gate import FailedLogIns
-from faust_assigner.broker.security.listeners import Listener, parse_listeners
+from faust_assigner.broker.security.listeners import Listener, mechanisms, parse_listeners
 from faust_assigner.broker.server import warn_if_open
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
@@ -61,10 +61,10 @@ def test_plain_is_offered_over_tls_alone_unless_a_setting_says_so() -> None:
     }
     secure, open_one = parse_listeners("listeners", text)
     settings = Settings.parse(given)
-    assert settings.mechanisms(secure) == ("PLAIN", "SCRAM-SHA-256")
-    assert settings.mechanisms(open_one) == ("SCRAM-SHA-256",)
+    assert mechanisms(settings, secure) == ("PLAIN", "SCRAM-SHA-256")
+    assert mechanisms(settings, open_one) == ("SCRAM-SHA-256",)
     loose = Settings.parse(given | {"sasl.plain.without.tls": True})
-    assert loose.mechanisms(open_one) == ("PLAIN", "SCRAM-SHA-256")
+    assert mechanisms(loose, open_one) == ("PLAIN", "SCRAM-SHA-256")
 
 
 def test_a_credential_is_that_of_the_standard() -> None:

@@ -9,6 +9,7 @@ import pytest
 from faust_assigner.broker.api import APIS
 from faust_assigner.broker.limits import is_group_id, topic_name_problem
 from faust_assigner.broker.page import renewed
+from faust_assigner.broker.security.listeners import advertised
 from faust_assigner.broker.serve import parse_assignments
 from faust_assigner.broker.settings import SETTINGS, Settings
 from faust_assigner.broker.topic_configs import TOPIC_CONFIGS, check_configs, default_configs
@@ -159,7 +160,7 @@ def test_an_advertised_listener_is_a_host_and_a_port(
     text: str, address: tuple[str, int] | None
 ) -> None:
     """IPv6 addresses have brackets."""
-    assert Settings.parse({"advertised.listeners": text}).advertised() == address
+    assert advertised(Settings.parse({"advertised.listeners": text})) == address
 
 
 @pytest.mark.parametrize("text", ["kafka", "kafka:0", "kafka:65536", "SSL://kafka:1", "a:1,b:2"])
@@ -236,7 +237,7 @@ def test_an_advertised_address_is_one_that_clients_can_connect_to(
         with pytest.raises(ConfigError, match=r"advertised\.listeners"):
             Settings.parse({"advertised.listeners": text})
         return
-    assert Settings.parse({"advertised.listeners": text}).advertised() == address
+    assert advertised(Settings.parse({"advertised.listeners": text})) == address
 
 
 def test_each_topic_default_is_the_brokers_setting_of_its_own_name() -> None:

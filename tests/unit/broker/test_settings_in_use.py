@@ -39,7 +39,7 @@ def test_classic_groups_get_each_limit_from_its_own_setting() -> None:
         group_initial_rebalance_delay_ms=33,
         group_max_size=44,
     ).node
-    assert found.groups._limits == GroupLimits(11, 22, 33, 44, limits.MAX_PENDING_MEMBERS)
+    assert found.groups._limits == GroupLimits(11, 22, 33, 44)
     found.close()
 
 
