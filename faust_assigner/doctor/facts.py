@@ -1,9 +1,12 @@
-"""The doctor's facts about an app, as values."""
+"""The doctor's facts about an app and about a running group, as values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from faust_assigner.doctor.topics import TopicFacts
+from faust_assigner.status.evidence import Evidence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,3 +57,18 @@ class AppFacts:
     ledger: str | None = None
     disk_free_bytes: int | None = None
     stores_bytes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupFacts:
+    """The state of a group, and its ``later`` state; None if the group was read once.
+
+    ``topics`` are the group's topics in the cluster. ``record_bytes`` is the brokers' limit for
+    the group's record, and ``session_bounds_s`` their limits for sessions; None if not reported.
+    """
+
+    evidence: Evidence
+    later: Evidence | None = None
+    topics: Mapping[str, TopicFacts] = field(default_factory=dict)
+    record_bytes: int | None = None
+    session_bounds_s: tuple[float, float] | None = None

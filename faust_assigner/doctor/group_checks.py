@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from faust_assigner.app.host.check import in_range
 from faust_assigner.app.host.private_apis import VERSIONS
 from faust_assigner.doctor.codes import NOTE, WARNING, Finding, finding
+from faust_assigner.doctor.facts import GroupFacts
+from faust_assigner.doctor.table_checks import check_tables
 from faust_assigner.doctor.times import Times, check_grace, check_times
-from faust_assigner.doctor.topics import TopicFacts, check_changelog, check_partitions
 from faust_assigner.doctor.words import listed, size
 from faust_assigner.settings.places import is_loopback, is_loopback_url
 from faust_assigner.settings.table import (
@@ -21,11 +21,9 @@ from faust_assigner.settings.table import (
     REPAIRS,
 )
 from faust_assigner.status import described
-from faust_assigner.status.build import build, changelogs_of
-from faust_assigner.status.evidence import Evidence
+from faust_assigner.status.build import build
 from faust_assigner.status.members import View, views_of
 from faust_assigner.status.report import Report
-from faust_assigner.wire.worker_status import CORRUPT_FOLDERS, TableStatus
 
 #: Kafka's default size limit for a record, and so for a group's record.
 RECORD_BYTES = 1_048_588
@@ -43,21 +41,6 @@ _REPLICAS = "table_standby_replicas"
 _VERSION = "version of "
 
 
-@dataclass(frozen=True, kw_only=True)
-class GroupFacts:
-    """The state of a group, and its ``later`` state; None if the group was read once.
-
-    ``topics`` are the group's topics in the cluster. ``record_bytes`` is the brokers' limit for
-    the group's record, and ``session_bounds_s`` their limits for sessions; None if not reported.
-    """
-
-    evidence: Evidence
-    later: Evidence | None = None
-    topics: Mapping[str, TopicFacts] = field(default_factory=dict)
-    record_bytes: int | None = None
-    session_bounds_s: tuple[float, float] | None = None
-
-
 def check_group(facts: GroupFacts) -> tuple[Finding, ...]:
     """Return all findings."""
     views, report = views_of(facts.evidence), build(facts.evidence)
@@ -66,18 +49,14 @@ def check_group(facts: GroupFacts) -> tuple[Finding, ...]:
         *_instance_ids(facts, views),
         *_urls(views),
         *_loopback(views),
-        *_memory(views),
         *_times(views, facts.session_bounds_s),
-        *_topics(facts, views),
-        *_idle(facts, views),
+        *check_tables(facts, views),
         *_record(facts, views),
         *_differences(report),
         *_versions(views, report),
         *_eager(views),
         *_racks(views),
-        *_disk(views),
         *_ledger(views),
-        *_corrupt(views),
     )
 
 
@@ -96,11 +75,11 @@ def check_group_grace(facts: GroupFacts, grace_s: float) -> tuple[Finding, ...]:
 
 def _leave_s(view: View) -> float:
     """Return the limit of the hand-over at a stop; 0 for a worker that hands nothing over."""
-    settings = {} if view.status is None else view.status.settings
-    if view.kind != described.COOPERATIVE or view.instance_id or settings.get(REPAIRS.name) == "0":
+    has_repairs = view.settings.get(REPAIRS.name) != "0"
+    if view.kind != described.COOPERATIVE or view.instance_id or not has_repairs:
         return 0.0
     try:
-        return float(settings.get(LEAVE_S.name, ""))
+        return float(view.settings.get(LEAVE_S.name, ""))
     except ValueError:
         return 0.0
 
@@ -181,27 +160,10 @@ def _loopback(views: Sequence[View]) -> Iterator[Finding]:
             )
 
 
-def _tables(views: Sequence[View]) -> dict[str, tuple[TableStatus, list[str]]]:
-    """Return changelog -> its table, and the members with the table in memory."""
-    found: dict[str, tuple[TableStatus, list[str]]] = {}
-    for view in views:
-        for table in view.status.tables if view.status is not None else ():
-            _, names = found.setdefault(table.changelog, (table, []))
-            if table.store == "memory":
-                names.append(view.name)
-    return found
-
-
-def _memory(views: Sequence[View]) -> Iterator[Finding]:
-    for table, names in _tables(views).values():
-        if names:
-            yield finding("FA005", f"on {listed(names)}", subject=f"table {table.name}")
-
-
 def _times(views: Sequence[View], bounds_s: tuple[float, float] | None) -> Iterator[Finding]:
     alike: defaultdict[Times, list[str]] = defaultdict(list)
     for view in views:
-        times = None if view.status is None else _times_of(view.status.settings)
+        times = _times_of(view.settings)
         if times is not None:
             alike[times].append(view.name)
     for times, names in alike.items():
@@ -220,51 +182,14 @@ def _times_of(settings: Mapping[str, str]) -> Times | None:
         return None
 
 
-def _topics(facts: GroupFacts, views: Sequence[View]) -> Iterator[Finding]:
-    changelogs, tables = changelogs_of(facts.evidence, views), _tables(views)
-    sources = {
-        name: topic.partitions
-        for name, topic in facts.topics.items()
-        if name not in changelogs and not name.endswith("-__assignor-__leader")
-    }
-    for name in sorted(changelogs & facts.topics.keys()):
-        topic, known = facts.topics[name], tables.get(name)
-        if known is None:
-            continue
-        table = known[0]
-        yield from check_changelog(
-            name, topic, is_windowed=table.is_windowed, expires_s=table.expires_s
-        )
-        if not table.is_global:
-            yield from check_partitions(name, topic.partitions, sources)
-
-
-def _idle(facts: GroupFacts, views: Sequence[View]) -> Iterator[Finding]:
-    changelogs = changelogs_of(facts.evidence, views)
-    counts = {
-        topic.partitions
-        for name, topic in facts.topics.items()
-        if name not in changelogs and not name.endswith("-__assignor-__leader")
-    }
-    if counts and len(views) > sum(counts):
-        yield finding(
-            "FA010",
-            f"{len(views)} members for {sum(counts)} tasks: {len(views) - sum(counts)} own no task",
-        )
-
-
 def _record(facts: GroupFacts, views: Sequence[View]) -> Iterator[Finding]:
     taken = sum(view.member.record_bytes for view in views)
     limits = [facts.record_bytes or RECORD_BYTES]
     for view in views:
-        said = "" if view.status is None else view.status.settings.get(GROUP_RECORD_BYTES.name, "")
+        said = view.settings.get(GROUP_RECORD_BYTES.name, "")
         if said.isdecimal():
             limits.append(int(said))
-    left_out = [
-        view.name
-        for view in views
-        if view.status is not None and view.status.counters.get("directories_left_out")
-    ]
+    left_out = [view.name for view in views if view.counters.get("directories_left_out")]
     if taken > NEAR * min(limits):
         yield finding(
             "FA011", f"about {size(taken)} of {size(min(limits))}, with {len(views)} members"
@@ -311,10 +236,7 @@ def _eager(views: Sequence[View]) -> Iterator[Finding]:
     for view in views:
         if view.kind != described.EAGER:
             continue
-        settings = {} if view.status is None else view.status.settings
-        off = [
-            setting.name for setting in (COOPERATIVE, REPAIRS) if settings.get(setting.name) == "0"
-        ]
+        off = [one.name for one in (COOPERATIVE, REPAIRS) if view.settings.get(one.name) == "0"]
         why = f"off: {', '.join(off)}" if off else "its log says why, at its start"
         yield finding("FA014", why, subject=view.name)
 
@@ -328,38 +250,10 @@ def _racks(views: Sequence[View]) -> Iterator[Finding]:
     without = [view.name for view in ours if view.member.said and not view.member.said.rack_id]
     if without:
         yield finding("FA015", f"no rack: {listed(without)}; the other workers have a rack")
-    replicas = max(
-        (int(said) for view in ours if (said := _replicas(view)).isdecimal()), default=None
-    )
+    counts = [view.settings.get(_REPLICAS, "") for view in ours]
+    replicas = max((int(count) for count in counts if count.isdecimal()), default=None)
     if replicas and len(named) < replicas + 1:
         yield finding("FA015", f"{len(named)} racks for {replicas + 1} copies of each table")
-
-
-def _replicas(view: View) -> str:
-    return "" if view.status is None else view.status.settings.get(_REPLICAS, "")
-
-
-def _disk(views: Sequence[View]) -> Iterator[Finding]:
-    """Check the room for a lost worker's share, and for the largest single partition."""
-    stores = {
-        view.name: [count for table in view.status.tables for count in table.bytes.values()]
-        for view in views
-        if view.status is not None
-    }
-    sizes = [count for counts in stores.values() for count in counts]
-    if not sizes or len(views) < 2:
-        return
-    share = max(sum(counts) for counts in stores.values()) / (len(views) - 1)
-    needed = max(max(sizes), share)
-    for view in views:
-        free = None if view.status is None else view.status.disk_free_bytes
-        if free is not None and free < needed:
-            yield finding(
-                "FA016",
-                f"{size(free)} free; if the worker with the most state is lost, about {size(needed)} come "
-                "here",
-                subject=view.name,
-            )
 
 
 def _ledger(views: Sequence[View]) -> Iterator[Finding]:
@@ -370,14 +264,3 @@ def _ledger(views: Sequence[View]) -> Iterator[Finding]:
     ]
     if off:
         yield finding("FA017", f"on {listed(off)}")
-
-
-def _corrupt(views: Sequence[View]) -> Iterator[Finding]:
-    for view in views:
-        folders = 0 if view.status is None else view.status.counters.get(CORRUPT_FOLDERS, 0)
-        if folders:
-            yield finding(
-                "FA018",
-                f"{folders} set aside since its start, the worker continues with restored rows",
-                subject=view.name,
-            )

@@ -13,7 +13,7 @@ from kio.static.primitive import i8
 
 from faust_assigner.clients.groups import client_of
 from faust_assigner.clients.kio_request import KioRequest
-from faust_assigner.doctor.group_checks import GroupFacts
+from faust_assigner.doctor.facts import GroupFacts
 from faust_assigner.doctor.topics import TopicFacts
 from faust_assigner.status.collect import Looks, Where
 

@@ -19,7 +19,7 @@ from faust_assigner.status.described import (
 )
 from faust_assigner.status.evidence import Evidence, Heard, Place
 from faust_assigner.status.report import ANSWERED, NOT_ASKED, OTHER, SILENT, UNREACHABLE, Numbers
-from faust_assigner.wire.worker_status import Peer, WorkerStatus
+from faust_assigner.wire.worker_status import Peer, TableStatus, WorkerStatus
 
 #: The number of names in a sentence; further names are counted.
 MOST_NAMED = 5
@@ -42,6 +42,21 @@ class View:
     def status(self) -> WorkerStatus | None:
         """The worker's status, if the worker answered."""
         return self.heard.status
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """The worker's settings by name; empty without an answer."""
+        return {} if self.status is None else self.status.settings
+
+    @property
+    def tables(self) -> Sequence[TableStatus]:
+        """The worker's tables; empty without an answer."""
+        return () if self.status is None else self.status.tables
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """The worker's counters by name; empty without an answer."""
+        return {} if self.status is None else self.status.counters
 
     @property
     def does_answer(self) -> bool:

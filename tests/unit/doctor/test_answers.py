@@ -17,8 +17,8 @@ from rich.console import Console
 
 from faust_assigner.doctor.app_checks import Deployment, check_app
 from faust_assigner.doctor.codes import BY_CODE, LEVELS, Finding, finding
-from faust_assigner.doctor.facts import AppFacts, Table
-from faust_assigner.doctor.group_checks import GroupFacts, check_group, check_group_grace, unchecked
+from faust_assigner.doctor.facts import AppFacts, GroupFacts, Table
+from faust_assigner.doctor.group_checks import check_group, check_group_grace, unchecked
 from faust_assigner.doctor.render import render
 from faust_assigner.doctor.result import result
 from faust_assigner.doctor.topics import TopicFacts

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from faust_assigner.doctor.codes import CODES, GROUP, Finding
+from faust_assigner.doctor.facts import GroupFacts
 from faust_assigner.doctor.group_checks import (
-    GroupFacts,
     check_group,
     check_group_grace,
     unchecked,

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from faust_assigner.doctor.codes import Finding
-from faust_assigner.doctor.group_checks import GroupFacts, check_group, check_group_grace
+from faust_assigner.doctor.facts import GroupFacts
+from faust_assigner.doctor.group_checks import check_group, check_group_grace
 from faust_assigner.status.evidence import Evidence
 from tests.support.status import MadeGroup
 from tests.unit.doctor.test_group_checks import SETTINGS, facts
