@@ -99,8 +99,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "numbers and members of a pair are made together",
     ),
     Equivalent(
-        "faust_assigner/checks/invariants.py",
-        "_Case._even_standbys",
+        "faust_assigner/checks/spares.py",
+        "_check_even",
         "if not rows or max(loads) - min(loads) <= 1:",
         "if not rows or max(loads) - min(loads) <= 0:",
         "loads within one pass the check that follows, too",
@@ -113,10 +113,10 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "which numbers are tried after one that is taken matters to nobody",
     ),
     Equivalent(
-        "faust_assigner/checks/invariants.py",
-        "_Case._even_and_sticky",
-        "sizes = np.array([self.units[u].count for u in rows], dtype=np.int64)",
-        "sizes = np.array([self.units[u].count for u in rows])",
+        "faust_assigner/checks/owners.py",
+        "check_even_and_sticky",
+        "sizes = np.array([case.units[u].count for u in rows], dtype=np.int64)",
+        "sizes = np.array([case.units[u].count for u in rows])",
         "counts are never none, and integers are of 64 bits anyway",
     ),
     Equivalent(

@@ -11,7 +11,7 @@ import pytest
 from faust_assigner import Member, Plan, plan
 from faust_assigner.actives.counts import rates
 from faust_assigner.actives.semi_matching import Orphans
-from faust_assigner.checks.invariants import _Case
+from faust_assigner.checks.case import Case
 from faust_assigner.checks.reading import copies_of
 from faust_assigner.model import NOBODY
 from tests.property.instances import carried
@@ -48,9 +48,7 @@ def orphans_of(
     members: list[Member], partitions: dict[str, int], made: Plan, replicas: int
 ) -> tuple[Orphans, list[int]]:
     """Return the plan's orphans as an oracle's case, and their placement in the plan."""
-    case = _Case(
-        sorted(members, key=lambda m: m.member_id), partitions, LOGS, replicas, frozenset()
-    )
+    case = Case(sorted(members, key=lambda m: m.member_id), partitions, LOGS, replicas, frozenset())
     rows, width = [u for u, unit in enumerate(case.units) if unit.adds_load], len(members)
     settled = np.zeros((len(rows), width), dtype=np.int64)
     group, former, target, where, holders = [], [], [], [], []

@@ -12,7 +12,8 @@ from random import Random
 from typing import Any
 
 from faust_assigner import Member, Plan, plan
-from faust_assigner.checks.invariants import Violation, check
+from faust_assigner.checks.case import Violation
+from faust_assigner.checks.invariants import check
 from faust_assigner.warmup import WarmupPolicy
 
 TOPICS = ("clicks", "leader", "orders", "orders-log", "users", "users-log", "zips")
