@@ -15,10 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-import numpy as np
 import rocksdict
 
-from faust_assigner.snapshots.json_rows import AUTO, JSON, RAW, json_types, unreadable_rows
+from faust_assigner.snapshots.batches import JsonColumns, ascending, batch_of, last_per_key
+from faust_assigner.snapshots.json_rows import RAW
 from faust_assigner.snapshots.layers import DEFAULT_MAX_LAYERS, Base, Layers, Row, extend
 from faust_assigner.snapshots.sst import (
     MAX_FILE_BYTES,
@@ -38,8 +38,6 @@ DEFAULT_MEMORY_BYTES = 256 * 1024 * 1024
 _FOLD_BYTES = 16 * 1024 * 1024
 #: Held and waiting bytes together stay well below the 2 GiB limit of an Arrow column.
 _MOST_BYTES = 512 * 1024 * 1024
-#: Rows turned into Python objects at a time while a file is written.
-_ROWS = 8192
 #: Before each value of a run, since a run must also show deleted keys: their entry is empty.
 _LIVE = b"="
 
@@ -93,12 +91,7 @@ class Compactor:
         codecs: tuple[str, str] = (RAW, RAW),
     ) -> None:
         self._folder, self._base, self._max_layers = folder, base, max_layers
-        self._codecs = dict(zip(("key", "value"), codecs, strict=True))
-        #: By column: the types seen so far, for columns that must be JSON.
-        self._types: dict[str, set[str]] = {
-            column: set() for column, codec in self._codecs.items() if codec != RAW
-        }
-        self._unreadable = 0
+        self._json = JsonColumns(codecs)
         # A fold needs together: the held rows, the waiting rows, Arrow's copy of both, and their last values.
         self._share_bytes = min(memory_bytes // 6, _MOST_BYTES)
         self._max_file_bytes = max_file_bytes
@@ -132,7 +125,7 @@ class Compactor:
 
         Cost: about 0.1 us a record, as Arrow arrays; each record is folded about twice. Needs pyarrow.
         """
-        batch = _batch(keys, values)
+        batch = batch_of(keys, values)
         self._batches.append(batch)
         self._waiting_bytes += batch.nbytes
         # As many bytes wait as are held, so that a fold's cost is spread over as many new bytes.
@@ -146,8 +139,8 @@ class Compactor:
         """Write every live key, or with a base the changes, and Faust's offset key (``next_offset - 1``)."""
         self._fold()
         # Last, so that a record under the offset's key is overwritten.
-        offset = _batch([OFFSET_KEY], [str(next_offset - 1).encode()])
-        self._batches = [_last_per_key([*self._batches, offset])]
+        offset = batch_of([OFFSET_KEY], [str(next_offset - 1).encode()])
+        self._batches = [last_per_key([*self._batches, offset])]
         layers, keys = self._write_layers()
         sha256, size = digest_files(file.path for layer in layers for file in layer)
         return Compacted(
@@ -156,9 +149,9 @@ class Compactor:
             size,
             sha256,
             self._runs,
-            self._types_of("key"),
-            self._types_of("value"),
-            self._unreadable,
+            self._json.types_of("key"),
+            self._json.types_of("value"),
+            self._json.unreadable,
         )
 
     def _write_layers(self) -> tuple[Layers, int]:
@@ -186,62 +179,12 @@ class Compactor:
             elif tombstones:
                 yield key, None
 
-    def _types_of(self, column: str) -> frozenset[str] | None:
-        return frozenset(self._types[column]) if column in self._types else None
-
     def _fold(self) -> None:
-        new = self._batches[self._held :]
-        if new and AUTO in self._codecs.values():
-            self._choose(_last_per_key(new))
-        if new and self._types and not self._all_readable(_last_per_key(new)):
-            # Rare and slow: find the records, so that their predecessors count.
-            new = [self._readable(batch) for batch in new]
-            self._all_readable(_last_per_key(new))
-        folded = _last_per_key([*self._batches[: self._held], *new] or [_batch([], [])])
+        new = self._json.readable(self._batches[self._held :])
+        folded = last_per_key([*self._batches[: self._held], *new] or [batch_of([], [])])
         self._held = 1
         self._batches = [folded]
         self._folded_bytes, self._waiting_bytes = folded.nbytes, 0
-
-    def _choose(self, batch: pa.RecordBatch) -> None:
-        """Decide ``auto`` for each column, by the first rows."""
-        for column, codec in self._codecs.items():
-            if codec == AUTO and len(batch):
-                wrong = len(unreadable_rows(batch.column(column).to_pylist()))
-                self._codecs[column] = RAW if 2 * wrong > len(batch) else JSON
-                if self._codecs[column] == RAW:
-                    del self._types[column]
-
-    def _all_readable(self, batch: pa.RecordBatch) -> bool:
-        """Return whether all rows of a batch with unique keys are JSON; records the types if so."""
-        seen: dict[str, set[str]] = {}
-        for column, types in self._types.items():
-            seen[column] = set(types)
-            for start in range(0, len(batch), _ROWS):
-                payloads = batch.column(column).slice(start, _ROWS).drop_null().to_pylist()
-                found = json_types(payloads)
-                if found is None:
-                    return False
-                seen[column] |= found
-        self._types = seen
-        return True
-
-    def _readable(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows of ``batch`` that are JSON; the rest is counted."""
-        import pyarrow as pa
-
-        wrong = sorted(
-            {
-                row
-                for column in self._types
-                for row in unreadable_rows(batch.column(column).to_pylist())
-            }
-        )
-        if not wrong:
-            return batch
-        self._unreadable += len(wrong)
-        kept = np.ones(len(batch), bool)
-        kept[wrong] = False
-        return batch.filter(pa.array(kept))
 
     def _take(self, *, tombstones: bool) -> Iterator[Row]:
         """Yield the rows of the last fold, keys ascending."""
@@ -249,7 +192,7 @@ class Compactor:
         self._batches, self._folded_bytes, self._held = [], 0, 0
         if not tombstones and folded.column("value").null_count:
             folded = folded.filter(folded.column("value").is_valid())
-        return _ascending(folded)
+        return ascending(folded)
 
     def _ingest_run(self, scratch: rocksdict.Rdict) -> None:
         rows = self._take(tombstones=True)
@@ -263,41 +206,3 @@ class Compactor:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._scratch = self._exit.enter_context(scratch_database(self._folder))
         return self._scratch
-
-
-def _batch(keys: object, values: object) -> pa.RecordBatch:
-    """Two columns of bytes from Arrow arrays of any binary type, or from Python sequences."""
-    import pyarrow as pa
-
-    columns = [
-        (column if isinstance(column, pa.Array) else pa.array(column, pa.binary())).cast(
-            pa.binary()
-        )
-        for column in (keys, values)
-    ]
-    return pa.RecordBatch.from_arrays(columns, names=["key", "value"])
-
-
-def _last_per_key(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """The last row of each key, in order of first appearance; rows without a key are dropped."""
-    import pyarrow as pa
-
-    encoded = pa.concat_arrays([batch.column("key") for batch in batches]).dictionary_encode()
-    keys = encoded.dictionary
-    # A row without a key gets the code after the last. Where a code repeats, NumPy keeps the last row.
-    last = np.empty(len(keys) + 1, np.int64)
-    last[encoded.indices.fill_null(len(keys)).to_numpy()] = np.arange(len(encoded))
-    values = pa.chunked_array([batch.column("value") for batch in batches]).take(
-        pa.array(last[:-1])
-    )
-    value = values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays(values.chunks)
-    return pa.RecordBatch.from_arrays([keys, value], names=["key", "value"])
-
-
-def _ascending(batch: pa.RecordBatch) -> Iterator[Row]:
-    import pyarrow.compute as pc
-
-    order = pc.array_sort_indices(batch.column("key"))
-    for start in range(0, len(order), _ROWS):
-        rows = batch.take(order.slice(start, _ROWS))
-        yield from zip(*(column.to_pylist() for column in rows.columns), strict=True)

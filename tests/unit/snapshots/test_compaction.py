@@ -9,7 +9,7 @@ import rocksdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faust_assigner.snapshots import compaction
+from faust_assigner.snapshots import batches, compaction
 from faust_assigner.snapshots.compaction import Compacted, Compactor
 from faust_assigner.snapshots.json_rows import AUTO, JSON
 from faust_assigner.snapshots.layers import Base
@@ -327,9 +327,9 @@ def test_a_fold_waits_for_as_many_new_bytes_as_are_held(
 ) -> None:
     """Folding at every batch would fold each record once per batch."""
     monkeypatch.setattr(compaction, "_FOLD_BYTES", 1_000)
-    folds, fold = [], compaction._last_per_key
+    folds, fold = [], compaction.last_per_key
     monkeypatch.setattr(
-        compaction, "_last_per_key", lambda batches: folds.append(len(batches)) or fold(batches)
+        compaction, "last_per_key", lambda batches: folds.append(len(batches)) or fold(batches)
     )
     with Compactor(tmp_path) as compactor:
         for number in range(200):
@@ -344,10 +344,8 @@ def test_rows_that_are_held_are_not_read_again_with_the_next_batch(
     """The types of each payload are read once if all payloads are JSON."""
     monkeypatch.setattr(compaction, "_FOLD_BYTES", 0)
     asked: list[int] = []
-    types = compaction.json_types
-    monkeypatch.setattr(
-        compaction, "json_types", lambda rows: asked.append(len(rows)) or types(rows)
-    )
+    types = batches.json_types
+    monkeypatch.setattr(batches, "json_types", lambda rows: asked.append(len(rows)) or types(rows))
     with Compactor(tmp_path, codecs=(JSON, JSON)) as compactor:
         for number in range(20):
             compactor.add([b"%d" % number], [b"1"])
