@@ -24,7 +24,8 @@ from pathlib import Path
 import numpy as np
 from faust.stores.rocksdb import RocksDBOptions
 
-from faust_assigner.pipeline.snapshots.spans import Job, Span, SpanWriter, publish
+from faust_assigner.pipeline.snapshots.spans import Job, Span, publish
+from faust_assigner.pipeline.snapshots.writer import SpanWriter
 from faust_assigner.snapshots.catalog import Catalog
 from faust_assigner.snapshots.manifest import Manifest
 from faust_assigner.snapshots.sst import OFFSET_KEY, ingest

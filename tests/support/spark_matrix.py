@@ -269,7 +269,8 @@ def _snapshots(spark: Any, folder: Path) -> str:
         collect,
         compact_records,
     )
-    from faust_assigner.pipeline.snapshots.spans import Job, Span, SpanWriter, publish
+    from faust_assigner.pipeline.snapshots.spans import Job, Span, publish
+    from faust_assigner.pipeline.snapshots.writer import SpanWriter
 
     records = changelog(spark, keys=200, rounds=3, partitions=2).select(*RECORD)
     spans = (Span(0, 0, 300), Span(1, 0, 300))

@@ -19,16 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.progress import Progress
-from faust_assigner.pipeline.snapshots.spans import (
-    Job,
-    Part,
-    SpanWriter,
-    is_corrupt_base,
-    plan_job,
-    publish,
-    read_span,
-    run_here,
-)
+from faust_assigner.pipeline.snapshots.spans import Job, Part, is_corrupt_base, plan_job, publish
+from faust_assigner.pipeline.snapshots.writer import SpanWriter, read_span, run_here
 from faust_assigner.snapshots.changelog import Changelog, look_at
 from faust_assigner.snapshots.compaction import DEFAULT_MEMORY_BYTES
 from faust_assigner.snapshots.json_rows import AUTO

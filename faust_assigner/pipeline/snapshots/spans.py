@@ -3,27 +3,22 @@
     offsets, previous snapshots -> spans -> records -> SST files, uploaded -> manifests
 
 The process that reads a span uploads its files. The manifests are written after all partitions have
-succeeded, so readers never see the files of a killed run. ``run_here`` runs all spans in one process.
+succeeded, so readers never see the files of a killed run. ``writer.py`` has the steps between.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from aiokafka import TopicPartition
-
-from faust_assigner.snapshots.asking import Connection, ask
 from faust_assigner.snapshots.catalog import Catalog, SnapshotCorruptError
-from faust_assigner.snapshots.changelog import Changelog, Extent, read
-from faust_assigner.snapshots.compaction import DEFAULT_MEMORY_BYTES, Compactor
+from faust_assigner.snapshots.changelog import Changelog
+from faust_assigner.snapshots.compaction import DEFAULT_MEMORY_BYTES
 from faust_assigner.snapshots.json_rows import AUTO, JSON, RAW
-from faust_assigner.snapshots.layers import DEFAULT_MAX_LAYERS, Base
+from faust_assigner.snapshots.layers import DEFAULT_MAX_LAYERS
 from faust_assigner.snapshots.manifest import (
     LAYERED,
     WHOLE,
@@ -32,13 +27,8 @@ from faust_assigner.snapshots.manifest import (
     format_time_ms,
     snapshot_id,
 )
-from faust_assigner.snapshots.sst import SstFile
 from faust_assigner.snapshots.storage import open_storage
 from faust_assigner.snapshots.trust import Judge
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from aiokafka import ConsumerRecord
 
 logger = logging.getLogger(__name__)
 
@@ -160,13 +150,13 @@ def _unfit(manifest: Manifest, log_start: int, codecs: tuple[str, str]) -> str |
             f"it was read from offset {manifest.start_offset} on, but the changelog now begins "
             f"at {log_start}: the snapshot has rows that retention removed"
         )
-    found = _codecs_of(manifest)
+    found = codecs_of(manifest)
     if any(wanted not in (AUTO, codec) for wanted, codec in zip(codecs, found, strict=True)):
         return f"its keys and values were read as {found}, but {codecs} is requested"
     return None
 
 
-def _codecs_of(manifest: Manifest) -> tuple[str, str]:
+def codecs_of(manifest: Manifest) -> tuple[str, str]:
     """The snapshot's codecs of keys and values."""
     key, value = (
         RAW if types is None else JSON for types in (manifest.key_types, manifest.value_types)
@@ -181,108 +171,6 @@ def _damage(catalog: Catalog, manifest: Manifest) -> str | None:
     except (SnapshotError, OSError) as error:
         return str(error)
     return None
-
-
-class SpanWriter:
-    """Writes one partition's records to files and uploads them. A context manager: owns a scratch folder."""
-
-    def __init__(self, job: Job, span: Span) -> None:
-        self._job, self._span = job, span
-        self._catalog = Catalog(open_storage(job.url))
-        self._exit = contextlib.ExitStack()
-        self._folder = Path(
-            self._exit.enter_context(tempfile.TemporaryDirectory(prefix="faust-assigner-snapshot-"))
-        )
-        self._next = span.start
-        self._records = 0
-        try:
-            base = _on_this_machine(self._catalog, span.base, self._folder) if span.base else None
-            self._compactor = self._exit.enter_context(
-                Compactor(
-                    self._folder,
-                    base=base,
-                    max_layers=job.max_layers,
-                    memory_bytes=job.memory_bytes,
-                    codecs=_codecs_of(span.base) if span.base and span.base.keys else job.codecs,
-                )
-            )
-        except BaseException:
-            self._exit.close()
-            raise
-
-    def __enter__(self) -> SpanWriter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._exit.close()
-
-    def add(
-        self,
-        keys: pa.Array | Sequence[bytes | None],
-        values: pa.Array | Sequence[bytes | None],
-        *,
-        first_offset: int,
-        last_offset: int,
-    ) -> None:
-        """Add a batch; raises SnapshotError if its offsets do not follow the previous batch."""
-        if not self._next <= first_offset <= last_offset < self._span.end:
-            raise SnapshotError(
-                f"{self._job.topic}-{self._span.partition}: offsets {first_offset}..{last_offset} after "
-                f"{self._next - 1}, expected ascending ones below {self._span.end}"
-            )
-        self._next = last_offset + 1
-        self._records += len(keys)
-        self._compactor.add(keys, values)
-
-    def finish(self) -> Part:
-        """Write and upload the files."""
-        span = self._span
-        if span.base is not None and span.base.next_offset == span.end:
-            # No new records: the new manifest names the same files, which were checked by the fetch.
-            base = span.base
-            return Part(
-                span.partition,
-                span.end,
-                base.keys,
-                base.bytes,
-                base.sha256,
-                base.files,
-                0,
-                0,
-                base.key_types,
-                base.value_types,
-                layers=base.layers,
-            )
-        done = self._compactor.finish(span.end)
-        names = self._catalog.upload(self._job.topic, span.partition, span.end, done.files)
-        return Part(
-            span.partition,
-            span.end,
-            done.keys,
-            done.bytes,
-            done.sha256,
-            names,
-            self._records,
-            done.runs,
-            _types(done.key_types, span.base.key_types if span.base else ()),
-            _types(done.value_types, span.base.value_types if span.base else ()),
-            done.unreadable,
-            None if done.is_whole else tuple(map(len, done.layers)),
-            sum(file.size for file in done.files if "/" not in file.name),
-        )
-
-
-def _on_this_machine(catalog: Catalog, manifest: Manifest, folder: Path) -> Base:
-    paths = catalog.fetch(manifest, folder / "base")
-    files = [
-        SstFile(name, path, path.stat().st_size, keys=0)
-        for name, path in zip(manifest.paths, paths, strict=True)
-    ]
-    return Base(manifest.by_layer(files), manifest.keys)
-
-
-def _types(found: frozenset[str] | None, base: Sequence[str] | None) -> tuple[str, ...] | None:
-    return None if found is None else tuple(sorted(found.union(base or ())))
 
 
 def publish(job: Job, parts: Sequence[Part]) -> list[Manifest]:
@@ -342,31 +230,6 @@ def refuse_unreadable(job: Job, parts: Sequence[Part]) -> None:
             "published. If the table has a different serializer, give --key-codec raw or "
             "--value-codec raw"
         )
-
-
-def run_here(job: Job, connection: Connection) -> list[Part]:
-    """Read the spans one by one in this process. Cost: about 0.3M records/s."""
-    return [read_span(job, span, connection) for span in job.spans]
-
-
-def read_span(job: Job, span: Span, connection: Connection) -> Part:
-    """Read one span with aiokafka."""
-    with SpanWriter(job, span) as writer:
-
-        def take(
-            _: TopicPartition, records: Sequence[ConsumerRecord[bytes, bytes]], __: int
-        ) -> None:
-            if records:
-                writer.add(
-                    [record.key for record in records],
-                    [record.value for record in records],
-                    first_offset=records[0].offset,
-                    last_offset=records[-1].offset,
-                )
-
-        tp = TopicPartition(job.topic, span.partition)
-        ask(connection, read(connection, {tp: Extent(span.start, span.end)}, take))
-        return writer.finish()
 
 
 def is_corrupt_base(error: BaseException) -> bool:

@@ -25,7 +25,8 @@ from faust_assigner.app.recovery.bring_up import (
     bring_up,
 )
 from faust_assigner.app.recovery.decoding import ANYTHING
-from faust_assigner.pipeline.snapshots.spans import plan_job, publish, run_here
+from faust_assigner.pipeline.snapshots.spans import plan_job, publish
+from faust_assigner.pipeline.snapshots.writer import run_here
 from faust_assigner.snapshots.catalog import folder_of
 from faust_assigner.snapshots.changelog import look_at
 from faust_assigner.snapshots.manifest import Manifest

@@ -20,13 +20,8 @@ from pyspark.sql import SparkSession
 from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.snapshots import run as snapshot_run
 from faust_assigner.pipeline.snapshots.run import take_snapshot
-from faust_assigner.pipeline.snapshots.spans import (
-    Job,
-    is_corrupt_base,
-    plan_job,
-    publish,
-    run_here,
-)
+from faust_assigner.pipeline.snapshots.spans import Job, is_corrupt_base, plan_job, publish
+from faust_assigner.pipeline.snapshots.writer import run_here
 from faust_assigner.snapshots.catalog import Catalog, folder_of
 from faust_assigner.snapshots.changelog import Extent, look_at
 from faust_assigner.snapshots.manifest import MANIFEST_NAME, Manifest, format_time_ms
@@ -363,16 +358,16 @@ def test_a_failing_partition_publishes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A snapshot of only some partitions would look complete."""
-    from faust_assigner.pipeline.snapshots import spans
+    from faust_assigner.pipeline.snapshots import spans, writer
 
-    read: Callable[..., spans.Part] = spans.read_span
+    read: Callable[..., spans.Part] = writer.read_span
 
     def broken(job: spans.Job, span: spans.Span, connection: Mapping[str, object]) -> spans.Part:
         if span.partition == 2:
             raise OSError(28, os.strerror(28))
         return read(job, span, connection)
 
-    monkeypatch.setattr(spans, "read_span", broken)
+    monkeypatch.setattr(writer, "read_span", broken)
     with pytest.raises(OSError, match="No space"):
         take_snapshot(Cluster(settled.bootstrap), settled.topic, str(tmp_path))
     assert not list(tmp_path.rglob(MANIFEST_NAME))

@@ -16,8 +16,9 @@ from faust_assigner.pipeline.cluster import _authorities, _login, _ssl_context
 from faust_assigner.pipeline.failure import TRY_AGAIN, _lineage, verdict
 from faust_assigner.pipeline.one_writer import FolderInUse, only_writer
 from faust_assigner.pipeline.sinks import Folder
-from faust_assigner.pipeline.snapshots import spans
-from faust_assigner.pipeline.snapshots.spans import Job, Span, SpanWriter, _damage
+from faust_assigner.pipeline.snapshots import writer
+from faust_assigner.pipeline.snapshots.spans import Job, Span, _damage
+from faust_assigner.pipeline.snapshots.writer import SpanWriter
 from faust_assigner.snapshots.manifest import SnapshotError
 
 JAAS = """org.example.Login required username="of jaas" password='secret of jaas';"""
@@ -173,7 +174,7 @@ def test_a_writer_that_cannot_start_removes_its_scratch_folder(
         seen.append(folder)
         raise SnapshotError("gone")
 
-    monkeypatch.setattr(spans, "_on_this_machine", fail)
+    monkeypatch.setattr(writer, "_on_this_machine", fail)
     base: Any = SimpleNamespace(keys=3)
     span = Span(4, 10, 20, base)
     with pytest.raises(SnapshotError, match="gone") as error:

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.pipeline.snapshots.spans import Job, Span, SpanWriter, plan_job, publish
+from faust_assigner.pipeline.snapshots.spans import Job, Span, plan_job, publish
+from faust_assigner.pipeline.snapshots.writer import SpanWriter
 from faust_assigner.snapshots.catalog import Catalog, SnapshotCorruptError, folder_of
 from faust_assigner.snapshots.changelog import Changelog, Extent
 from faust_assigner.snapshots.manifest import MANIFEST_NAME, Manifest, SnapshotError

@@ -12,10 +12,11 @@ import pytest
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.snapshots import run as snapshot_run
-from faust_assigner.pipeline.snapshots import spans
+from faust_assigner.pipeline.snapshots import spans, writer
 from faust_assigner.pipeline.snapshots.job import SnapshotOptions, duration_ms, run
 from faust_assigner.pipeline.snapshots.run import refuse_recreated, take_snapshot
-from faust_assigner.pipeline.snapshots.spans import Job, Part, Span, SpanWriter, publish
+from faust_assigner.pipeline.snapshots.spans import Job, Part, Span, publish
+from faust_assigner.pipeline.snapshots.writer import SpanWriter
 from faust_assigner.snapshots.catalog import SnapshotCorruptError
 from faust_assigner.snapshots.changelog import Changelog, Extent
 from faust_assigner.snapshots.lease import lease_paths
@@ -56,8 +57,8 @@ def test_records_that_come_twice_or_from_beyond_are_an_error(tmp_path: Path) -> 
 
 def test_a_snapshot_has_the_types_of_its_base_too() -> None:
     """The snapshot includes the base's rows, whatever records follow."""
-    assert spans._types(frozenset({"str"}), ("int",)) == ("int", "str")
-    assert spans._types(None, ("int",)) is None
+    assert writer._types(frozenset({"str"}), ("int",)) == ("int", "str")
+    assert writer._types(None, ("int",)) is None
 
 
 def test_every_span_is_published_once_and_with_its_topics_id(tmp_path: Path) -> None:
@@ -142,14 +143,14 @@ def test_an_empty_base_says_nothing_of_the_codecs(
 ) -> None:
     """A base with rows requires its codecs: rows of both kinds cannot be mixed."""
     seen: list[Any] = []
-    compactor = spans.Compactor
+    compactor = writer.Compactor
 
     def noted(*arguments: Any, **more: Any) -> Any:
         seen.append(more["codecs"])
         return compactor(*arguments, **more)
 
-    monkeypatch.setattr(spans, "Compactor", noted)
-    monkeypatch.setattr(spans, "_on_this_machine", lambda *_: None)
+    monkeypatch.setattr(writer, "Compactor", noted)
+    monkeypatch.setattr(writer, "_on_this_machine", lambda *_: None)
     base: Any = SimpleNamespace(keys=keys, key_types=None, value_types=None)
     given = replace(job(tmp_path, 5), codecs=("json", "json"))
     with SpanWriter(given, replace(given.spans[0], base=base)):

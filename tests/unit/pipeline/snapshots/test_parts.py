@@ -6,7 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from faust_assigner.pipeline.snapshots.spans import Job, Part, Span, SpanWriter
+from faust_assigner.pipeline.snapshots.spans import Job, Part, Span
+from faust_assigner.pipeline.snapshots.writer import SpanWriter
 from faust_assigner.snapshots.compaction import Compacted
 from faust_assigner.snapshots.sst import SstFile
 

@@ -15,7 +15,7 @@ from faust_assigner.pipeline import jars, session
 from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.progress import Progress
 from faust_assigner.pipeline.snapshots import run as run_module
-from faust_assigner.pipeline.snapshots import spans
+from faust_assigner.pipeline.snapshots import writer
 from faust_assigner.pipeline.snapshots.job import SnapshotOptions, run
 from faust_assigner.pipeline.snapshots.run import (
     PART_SCHEMA,
@@ -26,13 +26,8 @@ from faust_assigner.pipeline.snapshots.run import (
     refuse_recreated,
     take_snapshot,
 )
-from faust_assigner.pipeline.snapshots.spans import (
-    Job,
-    Part,
-    Span,
-    SpanWriter,
-    run_here,
-)
+from faust_assigner.pipeline.snapshots.spans import Job, Part, Span
+from faust_assigner.pipeline.snapshots.writer import SpanWriter, run_here
 from faust_assigner.snapshots.changelog import Changelog, Extent
 from faust_assigner.snapshots.manifest import SnapshotError
 
@@ -416,5 +411,5 @@ def test_each_partition_is_fetched_by_a_task_of_its_own(monkeypatch: pytest.Monk
     connection = CLUSTER.connection()
     assert asked == [(made, span, connection) for span in JOB.spans]
     assert spark.calls == [("range", 0, 3, 1, 3)]
-    monkeypatch.setattr(spans, "read_span", read)
+    monkeypatch.setattr(writer, "read_span", read)
     assert [part.partition for part in run_here(made, connection)] == [4, 1, 0]

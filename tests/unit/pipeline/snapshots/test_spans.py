@@ -15,12 +15,12 @@ from faust_assigner.pipeline.snapshots.spans import (
     Job,
     Part,
     Span,
-    SpanWriter,
     is_corrupt_base,
     plan_job,
     publish,
     refuse_unreadable,
 )
+from faust_assigner.pipeline.snapshots.writer import SpanWriter
 from faust_assigner.snapshots.catalog import SnapshotCorruptError
 from faust_assigner.snapshots.changelog import Changelog, Extent
 from faust_assigner.snapshots.manifest import Manifest, SnapshotError
