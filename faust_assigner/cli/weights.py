@@ -109,13 +109,13 @@ def weights(
     with reported_errors():
         from datetime import UTC, datetime
 
+        from faust_assigner.pipeline.console import show_weights
         from faust_assigner.pipeline.ledgers.period import Period
         from faust_assigner.pipeline.ledgers.refusals import Tolerance
         from faust_assigner.pipeline.progress import Progress, shown
-        from faust_assigner.pipeline.simulate.console import show_weights
         from faust_assigner.pipeline.weights import job
         from faust_assigner.pipeline.weights.drift import parse_share
-        from faust_assigner.weights.document import Limits
+        from faust_assigner.weights.limits import Limits
 
         request = job.Request(
             ledgers,

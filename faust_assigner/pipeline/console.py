@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rich.console import Console
 from rich.table import Table
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from faust_assigner.snapshots.upkeep import Removal, Verdict
 
 Lines = Sequence[Sequence[str]]
+#: The head of each column, and the text of its cell for a row.
+Columns: TypeAlias = Sequence[tuple[str, Callable[[Any], str]]]
 #: The most rows of a table that are printed; the Parquet folders hold all rows.
 ROWS_PRINTED = 20
 
@@ -38,6 +40,17 @@ def show(title: str, heads: Sequence[str], rows: Lines, console: Console | None 
         for row in (heads, *rows)
     ]
     print("\n".join([title, *lines]))
+
+
+def show_rows(title: str, columns: Columns, rows: Iterable[Any]) -> None:
+    """Print a titled table of ``rows``, with one cell per column."""
+    cells = [[text(row) for _, text in columns] for row in rows]
+    show(title, [head for head, _ in columns], cells)
+
+
+def cell(name: str, form: str = "") -> Callable[[Mapping[str, Any]], str]:
+    """A column's text: the field ``name`` of a row in the format ``form``."""
+    return lambda row: format(row[name], form)
 
 
 def show_history(report: Report, out: str) -> None:
@@ -163,3 +176,45 @@ def show_removals(removals: Sequence[Removal], *, dry_run: bool, as_json: bool =
         return
     rows = [(each.path, f"{each.size:,}", each.reason) for each in removals]
     show(f"{'Would remove' if dry_run else 'Removed'} {len(rows)}", ("path", "bytes", "why"), rows)
+
+
+def show_weights(report: Mapping[str, Any]) -> None:
+    """Print the learned weights per group, and how the newest decisions would have been with them."""
+    show_rows(f"Weights version {report['version']}, by {report['by']}", _WEIGHTS, report["groups"])
+    if report["shadow"]:
+        print()
+        show_rows(
+            "In shadow: the newest decisions again, counted and weighted (loads are relative to the mean)",
+            _SHADOW,
+            report["shadow"],
+        )
+    if report["quarantined"]:
+        print(f"\n{report['quarantined']} lines refused; `faust-assigner history` says why")
+    if report["stale_samples"]:
+        print(f"\nThe newest sample is from {report['newest_sample']}: are samples still written?")
+    targets = (report["out"], report["topic"] and f"topic {report['topic']}")
+    print(f"\nWritten to {' and '.join(target for target in targets if target)}")
+
+
+_WEIGHTS: Columns = (
+    ("group", cell("group_id")),
+    ("partitions", cell("partitions")),
+    ("samples", cell("samples")),
+    ("lowest", cell("lowest", ".2f")),
+    ("highest", cell("highest", ".2f")),
+    ("heaviest partition", cell("heaviest_partition")),
+    ("confidence median", cell("confidence_median", ".0%")),
+    ("lowest", cell("confidence_lowest", ".0%")),
+    ("oldest", lambda group: f"{group['oldest_s'] / 3600:.1f} h"),
+    ("drift", lambda group: "-" if group["drift"] is None else f"{group['drift']:.0%}"),
+)
+_SHADOW: Columns = (
+    ("group", cell("group_id")),
+    ("decision", lambda found: str(found["ts"][:16])),
+    ("heaviest now", cell("before", ".2f")),
+    ("counted", cell("counted", ".2f")),
+    ("weighted", cell("weighted", ".2f")),
+    ("tasks moved counted", cell("counted_moves")),
+    ("tasks moved weighted", cell("weighted_moves")),
+    ("weighted / counted", cell("ratio", ".2f")),
+)

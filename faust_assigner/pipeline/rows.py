@@ -5,6 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NotRequired, TypedDict
 
+#: The end of a changelog topic's name.
+CHANGELOG_SUFFIX = "-changelog"
+
 
 class MemberRow(TypedDict):
     """A member in a decision; ledgers of older writers have no ``instance_id``."""

@@ -16,6 +16,7 @@ from faust_assigner.pipeline.ledgers.files import absolute, file_system, is_loca
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from fsspec import AbstractFileSystem
 
 
 class Folder:
@@ -76,19 +77,23 @@ class Folder:
         self._create(buffer.getvalue(), *names)
 
     def _create(self, content: bytes, *names: str) -> None:
-        target = self._at(*names)
-        if not self._is_local:
-            self._fs.pipe_file(target, content)
-            return
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        beside = f"{os.path.dirname(target)}/.{uuid.uuid4().hex}"
-        try:
-            with open(beside, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(beside, target)
-        except BaseException:
-            if os.path.exists(beside):
-                os.unlink(beside)
-            raise
+        write_whole(self._fs, self._at(*names), content)
+
+
+def write_whole(fs: AbstractFileSystem, target: str, content: bytes) -> None:
+    """Write or replace a file in one step: a reader sees the old or the new content."""
+    if not is_local(fs):
+        fs.pipe_file(target, content)
+        return
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    beside = f"{os.path.dirname(target)}/.{uuid.uuid4().hex}"
+    try:
+        with open(beside, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, target)
+    except BaseException:
+        if os.path.exists(beside):
+            os.unlink(beside)
+        raise

@@ -1,11 +1,11 @@
-"""Partition weights: a versioned document, its validation, and the limits of a weight.
+"""Partition weights: a versioned document and its validation.
 
 A weight is the load of a partition relative to an ordinary partition (1.0). Spark or plain Python computes
 the weights (pipeline/), a file or a compacted topic carries them, the assignor reads them (app/weights).
 The rules that keep a bad document from harming a group are in this module, which does no I/O:
 
 * a weight is clamped to 0.25-4 times the median of its group by the writer and by the reader
-  (or to the limits that the operator of the group sets in both places);
+  (or to the limits that the operator of the group sets in both places: ``limits.py``);
 * a missing, stale or invalid document means 1.0 for every partition, with the reason;
 * a partition outside the document weighs 1.0.
 
@@ -26,17 +26,14 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from faust_assigner.errors import ConfigError, FaustAssignerError
-from faust_assigner.model import Floats
-from faust_assigner.settings.schema import SPAN
-from faust_assigner.settings.table import WEIGHTS_CLAMP, WEIGHTS_MAX_AGE_S
+from faust_assigner.errors import FaustAssignerError
+from faust_assigner.settings.table import WEIGHTS_MAX_AGE_S
+from faust_assigner.weights.limits import DEFAULT_LIMITS, Limits, clamp_to_median
 
 FORMAT = "faust-assigner-weights"
 FORMAT_VERSION = 1
 
-NEUTRAL = 1.0
 #: Weights older than this do not describe today's load.
 MAX_AGE_S = WEIGHTS_MAX_AGE_S.default
 #: The clocks of two machines may differ by this much; beyond, a document is "computed in the future".
@@ -48,27 +45,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 class WeightsRefused(FaustAssignerError, ValueError):
     """A weights document was refused; the message is the reason for the log."""
-
-
-class Limits(NamedTuple):
-    """The lowest and highest weight as multiples of the median: one bad sample must not fill a worker.
-
-    A steep load needs wider limits: under a Zipf law the heaviest of 100 partitions is 50 times the median.
-    """
-
-    lowest: float = WEIGHTS_CLAMP.default[0]
-    highest: float = WEIGHTS_CLAMP.default[1]
-
-    @classmethod
-    def parse(cls, text: str) -> Limits:
-        """Parse ``0.25:4`` as limits; raises ConfigError unless 0 < lowest <= 1 <= highest."""
-        try:
-            return cls(*SPAN.parse(text))
-        except ValueError:
-            raise ConfigError(f"limits of weights must be {SPAN.words}, got {text!r}") from None
-
-
-DEFAULT_LIMITS = Limits()
 
 
 class WeightRow(NamedTuple):
@@ -166,25 +142,6 @@ class WeightsDocument:
                 }
             ),
         )
-
-
-def clamp_to_median(costs: npt.ArrayLike, limits: Limits = DEFAULT_LIMITS) -> Floats:
-    """Return float64[n]: each cost over the median of the known positive costs, clamped to ``limits``.
-
-    An unknown cost (NaN) weighs 1.0. Without a positive cost every entry weighs 1.0.
-
-    >>> clamp_to_median([10, 20, 30, 1000, 0, float("nan")]).tolist()
-    [0.4, 0.8, 1.2, 4.0, 0.25, 1.0]
-    """
-    values = np.asarray(costs, float)
-    known = np.isfinite(values)
-    positive = values[known & (values > 0)]
-    if not positive.size:
-        return np.full(len(values), NEUTRAL)
-    with np.errstate(over="ignore"):  # infinity is clamped like any other cost
-        relative = np.where(known, values, np.nan) / np.median(positive)
-    clamped: Floats = np.where(known, np.clip(relative, *limits), NEUTRAL)
-    return clamped
 
 
 def encode(

@@ -28,15 +28,14 @@ from faust_assigner.errors import ConfigError, FaustAssignerError
 from faust_assigner.planner import Plan
 from faust_assigner.settings import table
 from faust_assigner.weights.document import (
-    DEFAULT_LIMITS,
     MAX_AGE_S,
-    Limits,
     WeightsDocument,
     WeightSet,
     WeightsRefused,
     decode,
     neutral,
 )
+from faust_assigner.weights.limits import DEFAULT_LIMITS, Limits
 from faust_assigner.weights.trial import TrialScore, score
 
 if TYPE_CHECKING:

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from faust_assigner.ledger import WEIGHTLESS, Row
 from faust_assigner.model import Member
-from faust_assigner.pipeline.rows import DecisionRow, PlacementRow
+from faust_assigner.pipeline.rows import CHANGELOG_SUFFIX, DecisionRow, PlacementRow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-CHANGELOG_SUFFIX = "-changelog"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: (group id, decision id)
 Key: TypeAlias = tuple[str, str]

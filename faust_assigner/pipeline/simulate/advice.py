@@ -14,8 +14,9 @@ from dataclasses import replace
 import numpy as np
 
 from faust_assigner.pipeline.simulate.events import recorded_arm
+from faust_assigner.pipeline.simulate.facts import Facts
 from faust_assigner.pipeline.simulate.policies import arms, load
-from faust_assigner.pipeline.simulate.recorded import DAY_S, Facts, Week
+from faust_assigner.pipeline.simulate.recorded import DAY_S, Week
 from faust_assigner.pipeline.simulate.run import Run
 from faust_assigner.pipeline.simulate.settings import CHANGE
 from faust_assigner.simulation.fleet import Arm, Kind, Scenario

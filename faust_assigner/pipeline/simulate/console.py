@@ -1,45 +1,36 @@
-"""The output of ``simulate`` and ``weights``: distributions, the settings table, the learned weights."""
+"""The output of ``simulate``: distributions, the settings table, and the effect of one change."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from faust_assigner.pipeline.console import show
+from faust_assigner.pipeline.console import Columns, cell, show_rows
 from faust_assigner.pipeline.simulate.events import EventRow
-from faust_assigner.pipeline.simulate.run import REPLAYED
 from faust_assigner.pipeline.simulate.settings import ALL_FLEETS, STOPPED
 
 #: The most recorded rebalances that are printed; report.json holds all.
 EVENTS_PRINTED = 20
-
-_METRICS = (
-    ("moved", "tasks moved"),
-    ("cold_moves", "of them cold"),
-    ("unavailable_s_per_partition", "s stopped/partition"),
-    ("worst_gap_s", "worst gap s"),
-    ("worst_load", "worst load"),
-)
 
 
 def show_simulation(report: Mapping[str, Any], out: str) -> None:
     """Print each policy's p50/p90/p99 over all fleets, then the recommended settings."""
     options = report["options"]
     everywhere = [found for found in report["sim_summary"] if found["state"] == ALL_FLEETS]
-    show(
+    show_rows(
         f"{options['scenarios']} scenarios, seed {options['seed']}; p50 / p90 / p99",
-        ("policy", "standbys", *(title for _, title in _METRICS)),
-        [
-            (
-                found["policy"],
-                str(found["standbys"]),
-                *(_spread(found, metric) for metric, _ in _METRICS),
-            )
-            for found in everywhere
-        ],
+        _DISTRIBUTIONS,
+        everywhere,
     )
     print()
-    _show_settings(report["sim_settings"])
+    show_rows(
+        "Settings: the fewest standbys and switches within 10% of the calmest and the evenest; p90 and its "
+        "95% interval, in other scenarios than those they were chosen on; beside it the best other policy "
+        "under the same conditions, and what the settings predict of the recorded time / what was recorded",
+        _SETTINGS,
+        report["sim_settings"],
+    )
     for told in report["advice"]:
         old, new = told["recorded"], told["recommended"]
         print(
@@ -54,66 +45,16 @@ def show_simulation(report: Mapping[str, Any], out: str) -> None:
     print(f"\nWritten to {out}: sim_result, report.json")
 
 
-def _show_settings(lines: Sequence[Mapping[str, Any]]) -> None:
-    """Print the recommended settings of each class of fleet, beside the best other policy."""
-    show(
-        "Settings: the fewest standbys and switches within 10% of the calmest and the evenest; p90 and its "
-        "95% interval, in other scenarios than those they were chosen on; beside it the best other policy "
-        "under the same conditions, and what the settings predict of the recorded time / what was recorded",
-        (
-            "state",
-            "racks",
-            "scenarios",
-            "policy",
-            "standbys",
-            "s stopped/partition",
-            "worst load",
-            "other policy",
-            "its s stopped/partition",
-            "less it, paired",
-            "verdict",
-            "rebalances",
-            "moved",
-            "cold",
-        ),
-        [
-            (
-                line["state"],
-                line["racks"],
-                str(line["scenarios"]),
-                line["policy"],
-                str(line["standbys"]),
-                _within(line[STOPPED], line["intervals"][STOPPED]),
-                _within(line["worst_load_p90"], line["intervals"]["worst_load_p90"], digits=2),
-                line["instead_of"],
-                _within(line[f"its_{STOPPED}"], line["its_interval"]),
-                _within(line["difference_s"], line["difference_interval"]),
-                line["verdict"],
-                *(_predicted(line.get("replay"), name) for name in REPLAYED),
-            )
-            for line in lines
-        ],
-    )
-
-
 def _show_events(events: Sequence[EventRow]) -> None:
     """Print predicted / recorded figures of the recorded rebalances: those that differ most."""
     ordered = sorted(events, key=lambda row: (-_missed(row), row["ts"]))[:EVENTS_PRINTED]
     exact = sum(_missed(row) == 0 for row in events)
-    show(
+    show_rows(
         f"The recorded rebalances again, predicted / recorded: {exact} of {len(events)} with equal moves; "
         f"{'the largest differences' if len(events) > len(ordered) else 'all'}, with "
         f"{events[0]['policy']}, standbys {events[0]['standbys']}",
-        ("time", "group", "trigger", "rebalances", "moved", "cold"),
-        [
-            (
-                row["ts"][:19].replace("T", " "),
-                row["group_id"],
-                row["trigger"],
-                *(f"{row['predicted'][name]} / {row['recorded'][name]}" for name in REPLAYED),
-            )
-            for row in sorted(ordered, key=lambda row: (row["group_id"], row["ts"]))
-        ],
+        _EVENTS,
+        sorted(ordered, key=lambda row: (row["group_id"], row["ts"])),
     )
 
 
@@ -127,131 +68,22 @@ def _missed(row: EventRow) -> int:
 def show_what_if(report: Mapping[str, Any]) -> None:
     """Print the effect of one change with each number of standbys, and the load per rack afterwards."""
     rows = report["what_if"]
-    show(
+    show_rows(
         f"Group {report['group_id']}, {report['members']} members, then {rows[0]['members']}",
-        (
-            "standbys",
-            "tasks moved",
-            "warm",
-            "cold",
-            "MB to restore",
-            "s stopped at most",
-            "s until restored",
-            "peak lag",
-            "idle members",
-            "pairs in one rack",
-        ),
-        [
-            (
-                str(row["standbys"]),
-                str(row["moves"]),
-                str(row["warm"]),
-                str(row["cold"]),
-                f"{row['bytes_to_restore'] / 1e6:.1f}",
-                f"{row['stopped_s']:.1f}",
-                f"{row['restored_s']:.1f}",
-                str(row["peak_lag"]),
-                str(row["idle_members"]),
-                str(row["colocated_pairs"]),
-            )
-            for row in rows
-        ],
+        _WHAT_IF,
+        rows,
     )
     print()
-    show(
-        "Racks: actives / standbys",
-        ("standbys", *rows[0]["actives_per_rack"]),
-        [
-            (
-                str(row["standbys"]),
-                *(
-                    f"{row['actives_per_rack'][rack]} / {row['standbys_per_rack'][rack]}"
-                    for rack in row["actives_per_rack"]
-                ),
-            )
-            for row in rows
-        ],
-    )
+    racks = [(rack, partial(_per_rack, rack)) for rack in rows[0]["actives_per_rack"]]
+    show_rows("Racks: actives / standbys", (("standbys", cell("standbys")), *racks), rows)
 
 
-def show_weights(report: Mapping[str, Any]) -> None:
-    """Print the learned weights per group, and their effect on the newest decisions."""
-    show(
-        f"Weights version {report['version']}, by {report['by']}",
-        (
-            "group",
-            "partitions",
-            "samples",
-            "lowest",
-            "highest",
-            "heaviest partition",
-            "confidence median",
-            "lowest",
-            "oldest",
-            "drift",
-        ),
-        [
-            (
-                group["group_id"],
-                str(group["partitions"]),
-                str(group["samples"]),
-                f"{group['lowest']:.2f}",
-                f"{group['highest']:.2f}",
-                group["heaviest_partition"],
-                f"{group['confidence_median']:.0%}",
-                f"{group['confidence_lowest']:.0%}",
-                f"{group['oldest_s'] / 3600:.1f} h",
-                "-" if group["drift"] is None else f"{group['drift']:.0%}",
-            )
-            for group in report["groups"]
-        ],
-    )
-    if report["shadow"]:
-        print()
-        _show_shadow(report["shadow"])
-    if report["quarantined"]:
-        print(f"\n{report['quarantined']} lines refused; `faust-assigner history` says why")
-    if report["stale_samples"]:
-        print(f"\nThe newest sample is from {report['newest_sample']}: are samples still written?")
-    targets = [
-        target
-        for target in (report["out"], report["topic"] and f"topic {report['topic']}")
-        if target
-    ]
-    print(f"\nWritten to {' and '.join(targets)}")
+def _per_rack(rack: str, row: Mapping[str, Any]) -> str:
+    return f"{row['actives_per_rack'][rack]} / {row['standbys_per_rack'][rack]}"
 
 
-def _show_shadow(scores: Sequence[Mapping[str, Any]]) -> None:
-    """Print how the newest decisions would have been with these weights."""
-    show(
-        "In shadow: the newest decisions again, counted and weighted (loads are relative to the mean)",
-        (
-            "group",
-            "decision",
-            "heaviest now",
-            "counted",
-            "weighted",
-            "tasks moved counted",
-            "tasks moved weighted",
-            "weighted / counted",
-        ),
-        [
-            (
-                found["group_id"],
-                found["ts"][:16],
-                f"{found['before']:.2f}",
-                f"{found['counted']:.2f}",
-                f"{found['weighted']:.2f}",
-                str(found["counted_moves"]),
-                str(found["weighted_moves"]),
-                f"{found['ratio']:.2f}",
-            )
-            for found in scores
-        ],
-    )
-
-
-def _spread(found: Mapping[str, Any], metric: str) -> str:
+def _spread(metric: str, found: Mapping[str, Any]) -> str:
+    """The percentiles of a metric: ``p50 / p90 / p99``."""
     digits = 2 if metric == "worst_load" else 0 if metric in ("moved", "cold_moves") else 1
     return " / ".join(
         f"{found[f'{metric}_p{percentile}']:.{digits}f}" for percentile in (50, 90, 99)
@@ -268,6 +100,64 @@ def _within(value: float | None, interval: Sequence[float] | None, *, digits: in
     )
 
 
-def _predicted(replay: Mapping[str, Mapping[str, int]] | None, name: str) -> str:
-    """``predicted / recorded``; empty without a replayed ledger."""
-    return f"{replay['predicted'][name]} / {replay['recorded'][name]}" if replay else ""
+def _predicted(name: str, found: Mapping[str, Any]) -> str:
+    """``predicted / recorded`` of a figure."""
+    return f"{found['predicted'][name]} / {found['recorded'][name]}"
+
+
+def _replayed(name: str, line: Mapping[str, Any]) -> str:
+    """``predicted / recorded`` of the recorded time; empty without a replayed ledger."""
+    return _predicted(name, line["replay"]) if line.get("replay") else ""
+
+
+_DISTRIBUTIONS: Columns = (
+    ("policy", cell("policy")),
+    ("standbys", cell("standbys")),
+    ("tasks moved", partial(_spread, "moved")),
+    ("of them cold", partial(_spread, "cold_moves")),
+    ("s stopped/partition", partial(_spread, "unavailable_s_per_partition")),
+    ("worst gap s", partial(_spread, "worst_gap_s")),
+    ("worst load", partial(_spread, "worst_load")),
+)
+_SETTINGS: Columns = (
+    ("state", cell("state")),
+    ("racks", cell("racks")),
+    ("scenarios", cell("scenarios")),
+    ("policy", cell("policy")),
+    ("standbys", cell("standbys")),
+    ("s stopped/partition", lambda line: _within(line[STOPPED], line["intervals"][STOPPED])),
+    (
+        "worst load",
+        lambda line: _within(line["worst_load_p90"], line["intervals"]["worst_load_p90"], digits=2),
+    ),
+    ("other policy", cell("instead_of")),
+    ("its s stopped/partition", lambda line: _within(line[f"its_{STOPPED}"], line["its_interval"])),
+    (
+        "less it, paired",
+        lambda line: _within(line["difference_s"], line["difference_interval"]),
+    ),
+    ("verdict", cell("verdict")),
+    ("rebalances", partial(_replayed, "rebalances")),
+    ("moved", partial(_replayed, "moved")),
+    ("cold", partial(_replayed, "cold_moves")),
+)
+_EVENTS: Columns = (
+    ("time", lambda row: str(row["ts"][:19].replace("T", " "))),
+    ("group", cell("group_id")),
+    ("trigger", cell("trigger")),
+    ("rebalances", partial(_predicted, "rebalances")),
+    ("moved", partial(_predicted, "moved")),
+    ("cold", partial(_predicted, "cold_moves")),
+)
+_WHAT_IF: Columns = (
+    ("standbys", cell("standbys")),
+    ("tasks moved", cell("moves")),
+    ("warm", cell("warm")),
+    ("cold", cell("cold")),
+    ("MB to restore", lambda row: f"{row['bytes_to_restore'] / 1e6:.1f}"),
+    ("s stopped at most", cell("stopped_s", ".1f")),
+    ("s until restored", cell("restored_s", ".1f")),
+    ("peak lag", cell("peak_lag")),
+    ("idle members", cell("idle_members")),
+    ("pairs in one rack", cell("colocated_pairs")),
+)

@@ -13,8 +13,9 @@ from typing import TypedDict
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.rows import DecisionRow
+from faust_assigner.pipeline.simulate.facts import Facts
 from faust_assigner.pipeline.simulate.policies import arms, load
-from faust_assigner.pipeline.simulate.recorded import Facts, Week
+from faust_assigner.pipeline.simulate.recorded import Week
 from faust_assigner.pipeline.simulate.run import Run
 from faust_assigner.simulation.fleet import Arm
 from faust_assigner.simulation.simulator import Rebalance, simulate

@@ -1,172 +1,209 @@
-"""The facts of a ledger that a replay needs, computed on Spark; ``recorded.py`` does so without Spark."""
+"""The facts of a ledger that a replay needs, in plain Python; ``on_spark.py`` computes them on Spark."""
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import bisect
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import NamedTuple
 
-from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
-
-from faust_assigner.ledger import WEIGHTLESS
-from faust_assigner.pipeline.ledgers.on_spark import actives, outcomes, rows
-from faust_assigner.pipeline.ledgers.on_spark import decisions as told_decisions
-from faust_assigner.pipeline.rows import DecisionRow
+from faust_assigner.ledger import WEIGHTLESS, Row
+from faust_assigner.pipeline.rows import DecisionRow, PlacementRow, RecoveryRow, SampleRow
 from faust_assigner.pipeline.simulate.measured import RecoveryFact
-from faust_assigner.pipeline.simulate.recorded import Facts, TopicFact, decision_at, decision_times
-from faust_assigner.pipeline.weights.rates import NO_DECAY, PartitionRate
-from faust_assigner.pipeline.weights.transforms import collect_rates
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from pyspark.sql import DataFrame
-
-EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-#: The entries of a decision's config that a replay needs.
-REPLAYED_CONFIG = (WEIGHTLESS, "replicas")
-WHO = ("group_id", "decision_id", "member_id")
+from faust_assigner.pipeline.weights.rates import NO_DECAY, PartitionRate, rates_of
 
 
-def facts_on_spark(parsed: DataFrame) -> Facts:
-    """:func:`faust_assigner.pipeline.simulate.recorded.facts_of`, of a ledger of any size.
+class TopicFact(NamedTuple):
+    """A topic, derived from assignments and recoveries."""
 
-    The driver collects the decisions, one row per topic and per partition, and two rows per decision and
-    member.
-    """
-    decisions = _decisions(parsed)
+    group_id: str
+    topic: str
+    partitions: int
+    carries_state: bool
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The facts of a ledger that a replay needs; their size does not grow with the number of samples."""
+
+    decisions: tuple[DecisionRow, ...]
+    topics: tuple[TopicFact, ...]
+    rates: tuple[PartitionRate, ...]
+    recoveries: tuple[RecoveryFact, ...] = ()
+    #: (group, decision, member) -> the time of the last sample of the member's partitions before the next
+    #: decision. A long time without samples indicates a crash.
+    last_seen: Mapping[tuple[str, str, str], datetime] = field(default_factory=dict)
+    #: (group, decision) -> (the number of tasks that the decision moved, the number of cold moves).
+    outcomes: Mapping[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    #: The rates of the first half of the samples' time, from which weights are learned, and the rates of the
+    #: second half, by which the weights are scored.
+    before: tuple[PartitionRate, ...] = ()
+    after: tuple[PartitionRate, ...] = ()
+
+    def recorded(self) -> dict[str, int]:
+        """The number of rebalances, moved tasks and cold moves after each group's first decision."""
+        seen: set[str] = set()
+        later = []
+        for each in self.decisions:
+            if each["group_id"] in seen:
+                later.append((each["group_id"], each["decision_id"]))
+            seen.add(each["group_id"])
+        found = [self.outcomes.get(key, (0, 0)) for key in later]
+        return {
+            "rebalances": len(later),
+            "moved": sum(moved for moved, _ in found),
+            "cold_moves": sum(cold for _, cold in found),
+        }
+
+    def of_group(self, group_id: str | None) -> Facts:
+        """The facts of one group; None: of all."""
+        if group_id is None:
+            return self
+        return replace(
+            self,
+            decisions=tuple(each for each in self.decisions if each["group_id"] == group_id),
+            topics=tuple(each for each in self.topics if each.group_id == group_id),
+            rates=tuple(each for each in self.rates if each.group_id == group_id),
+            recoveries=tuple(each for each in self.recoveries if each.group_id == group_id),
+            before=tuple(each for each in self.before if each.group_id == group_id),
+            after=tuple(each for each in self.after if each.group_id == group_id),
+        )
+
+
+def facts_of(rows: Iterable[Row]) -> Facts:
+    """The facts in accepted ledger lines; a decision that was read twice counts once."""
+    decisions: dict[tuple[str, str], DecisionRow] = {}
+    topics: dict[tuple[str, str], tuple[int, bool]] = {}
+    samples: list[SampleRow] = []
+    recoveries: list[RecoveryRow] = []
+    placed: list[PlacementRow] = []
+    for row in rows:
+        values = row.values
+        if row.table == "decision":
+            key = (values["group_id"], values["decision_id"])
+            decisions[key] = min(values, decisions.get(key, values), key=lambda v: v["ts"])
+        elif row.table == "partition_sample":
+            samples.append(values)
+        else:
+            (recoveries if row.table == "recovery" else placed).append(values)
+            stateful = row.table == "recovery" or values["role"] != "active"
+            count, known = topics.get((values["group_id"], values["topic"]), (0, False))
+            topics[values["group_id"], values["topic"]] = (
+                max(count, values["partition"] + 1),
+                known or stateful,
+            )
+    ordered = sorted(decisions.values(), key=lambda v: (v["ts"], v["group_id"], v["decision_id"]))
     return Facts(
-        tuple(decisions),
-        tuple(_topics(parsed)),
-        tuple(collect_rates(rows(parsed, "partition_sample"), half_life_s=NO_DECAY)),
-        tuple(_recoveries(parsed)),
-        _last_seen(parsed, decisions),
-        _outcomes(parsed),
-        *_halves(parsed),
+        tuple(ordered),
+        tuple(TopicFact(*key, *topics[key]) for key in sorted(topics)),
+        tuple(rates_of(samples, half_life_s=NO_DECAY)),
+        tuple(_recoveries(recoveries)),
+        _last_seen(ordered, placed, samples),
+        _outcomes(ordered, placed),
+        *_halves(samples),
     )
-
-
-def _outcomes(parsed: DataFrame) -> dict[tuple[str, str], tuple[int, int]]:
-    told = outcomes(told_decisions(parsed), actives(parsed)).where("dt is not null")
-    found = told.select("group_id", "decision_id", "tasks_moved", "tasks_cold").collect()
-    return {
-        (row.group_id, row.decision_id): (row.tasks_moved, row.tasks_cold)
-        for row in found
-        if row.tasks_moved
-    }
 
 
 def _halves(
-    parsed: DataFrame,
+    samples: Sequence[SampleRow],
 ) -> tuple[tuple[PartitionRate, ...], tuple[PartitionRate, ...]]:
     """The rates before and after the middle of the samples' time."""
-    samples = rows(parsed, "partition_sample")
-    at = F.unix_micros("ts")
-    low, high = samples.agg(F.min(at), F.max(at)).collect()[0]
-    if low is None:
+    if not samples:
         return (), ()
-    middle = low + (high - low) / 2
+    moments = [row["ts"] for row in samples]
+    middle = min(moments) + (max(moments) - min(moments)) / 2
     return (
-        tuple(collect_rates(samples.where(at < middle))),
-        tuple(collect_rates(samples.where(at >= middle), half_life_s=NO_DECAY)),
+        tuple(rates_of(row for row in samples if row["ts"] < middle)),
+        tuple(rates_of((row for row in samples if row["ts"] >= middle), half_life_s=NO_DECAY)),
     )
 
 
-def _recoveries(parsed: DataFrame) -> list[RecoveryFact]:
+def _outcomes(
+    decisions: Sequence[DecisionRow], placed: Iterable[PlacementRow]
+) -> dict[tuple[str, str], tuple[int, int]]:
+    """(group, decision) -> (moved, cold moves), in tasks: topics of one partition count move together."""
+    idle = {
+        (each["group_id"], topic)
+        for each in decisions
+        for topic in each["config"].get(WEIGHTLESS, "").split()
+    }
+    actives = [
+        row
+        for row in placed
+        if row["role"] == "active" and (row["group_id"], row["topic"]) not in idle
+    ]
+    counts: dict[tuple[str, str], int] = {}
+    for row in actives:
+        topic = (row["group_id"], row["topic"])
+        counts[topic] = max(counts.get(topic, 0), row["partition"] + 1)
+    moved: dict[tuple[str, str], set[tuple[int, int]]] = {}
+    cold: dict[tuple[str, str], set[tuple[int, int]]] = {}
+    for row in actives:
+        key = (row["group_id"], row["decision_id"])
+        task = (counts[row["group_id"], row["topic"]], row["partition"])
+        if row["moved"]:
+            moved.setdefault(key, set()).add(task)
+            if row["cold"]:
+                cold.setdefault(key, set()).add(task)
+    return {key: (len(tasks), len(cold.get(key, ()))) for key, tasks in moved.items()}
+
+
+def _recoveries(rows: Iterable[RecoveryRow]) -> list[RecoveryFact]:
     """One fact per decision and member; a duplicate row counts once."""
-    micros = F.unix_micros(F.max("ended")) - F.unix_micros(F.min("started"))
-    told = rows(parsed, "recovery").dropDuplicates()
-    found = (
-        told.groupBy(*WHO)
-        .agg(
-            (micros / F.lit(1e6)).alias("seconds"),
-            F.sum("records").alias("records"),
-            F.max(F.col("source") == "replay").alias("cold"),
+    found: dict[tuple[str, str, str], list[RecoveryRow]] = {}
+    for row in {tuple(sorted(each.items())): each for each in rows}.values():
+        found.setdefault((row["group_id"], row["decision_id"], row["member_id"]), []).append(row)
+    facts = []
+    for key, mine in sorted(found.items()):
+        took = max(row["ended"] for row in mine) - min(row["started"] for row in mine)
+        facts.append(
+            RecoveryFact(
+                *key,
+                took.total_seconds(),
+                sum(row["records"] for row in mine),
+                any(row["source"] == "replay" for row in mine),
+            )
         )
-        .collect()
-    )
-    return sorted(RecoveryFact(**row.asDict()) for row in found)
+    return facts
 
 
 def _last_seen(
-    parsed: DataFrame,
-    decisions: list[DecisionRow],
-) -> dict[tuple[str, str, str], dt.datetime]:
-    """The last sample of each owner's partitions; a sample belongs to the newest decision at its time."""
-    times = decision_times(decisions)
-
-    def dated(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        for frame in frames:
-            moments = [EPOCH + dt.timedelta(milliseconds=at) for at in frame["at_ms"].tolist()]
-            names = [
-                decision_at(times.get(group, ((), ())), at)
-                for group, at in zip(frame["group_id"], moments, strict=True)
-            ]
-            yield frame.assign(decision_id=names)
-
-    samples = rows(parsed, "partition_sample").select(
-        "group_id", "topic", "partition", F.unix_millis("ts").alias("at_ms")
-    )
-    samples = samples.mapInPandas(
-        dated, "group_id string, topic string, partition int, at_ms long, decision_id string"
-    )
-    task = ("group_id", "decision_id", "topic", "partition")
-    owners = (
-        rows(parsed, "assignment").where("role = 'active'").select(*task, "member_id").distinct()
-    )
-    latest = samples.groupBy(*task).agg(F.max("at_ms").alias("at_ms")).join(owners, list(task))
-    found = latest.groupBy(*WHO).agg(F.max("at_ms").alias("at_ms")).collect()
-    return {
-        (row.group_id, row.decision_id, row.member_id): EPOCH + dt.timedelta(milliseconds=row.at_ms)
-        for row in found
+    decisions: Sequence[DecisionRow],
+    placed: Iterable[PlacementRow],
+    samples: Iterable[SampleRow],
+) -> dict[tuple[str, str, str], datetime]:
+    owners = {
+        (row["group_id"], row["decision_id"], row["topic"], row["partition"]): row["member_id"]
+        for row in placed
+        if row["role"] == "active"
     }
+    times = decision_times(decisions)
+    found: dict[tuple[str, str, str], datetime] = {}
+    for row in samples:
+        name = decision_at(times.get(row["group_id"], ([], [])), row["ts"])
+        owner = owners.get((row["group_id"], name, row["topic"], row["partition"]))
+        if owner is not None:
+            key = (row["group_id"], name, owner)
+            found[key] = max(row["ts"], found.get(key, row["ts"]))
+    return found
 
 
-def _decisions(parsed: DataFrame) -> list[DecisionRow]:
-    """Each decision once, in order of time; of several rows with one id the earliest is taken."""
-    # The earliest is a minimum, and Spark cannot order maps. A replay needs no other entries of the config.
-    config = F.struct(*(F.col("config").getItem(name).alias(name) for name in REPLAYED_CONFIG))
-    told = F.struct(
-        F.unix_millis("ts").alias("at_ms"),
-        "trigger",
-        "members",
-        "session_timeout_s",
-        config.alias("config"),
-    )
-    found = (
-        rows(parsed, "decision")
-        .groupBy("group_id", "decision_id")
-        .agg(F.min(told).alias("said"))
-        .select("group_id", "decision_id", "said.*")
-        .collect()
-    )
-    return [
-        {
-            "group_id": row.group_id,
-            "decision_id": row.decision_id,
-            "trigger": row.trigger,
-            "session_timeout_s": row.session_timeout_s,
-            "ts": EPOCH + dt.timedelta(milliseconds=row.at_ms),
-            "members": [member.asDict() for member in row.members],
-            "config": {
-                name: value for name, value in row.config.asDict().items() if value is not None
-            },
-        }
-        for row in sorted(found, key=lambda row: (row.at_ms, row.group_id, row.decision_id))
-    ]
+#: A group's decisions in order of time: their times and their ids.
+Times = tuple[Sequence[datetime], Sequence[str]]
 
 
-def _topics(parsed: DataFrame) -> list[TopicFact]:
-    """One row per topic: its highest named partition plus one, and whether the topic carries state."""
-    placed = rows(parsed, "assignment").select(
-        "group_id", "topic", "partition", (F.col("role") != "active").alias("stateful")
-    )
-    recovered = rows(parsed, "recovery").select(
-        "group_id", "topic", "partition", F.lit(True).alias("stateful")
-    )
-    found = (
-        placed.unionByName(recovered)
-        .groupBy("group_id", "topic")
-        .agg((F.max("partition") + 1).alias("partitions"), F.max("stateful").alias("stateful"))
-        .collect()
-    )
-    return sorted(TopicFact(row.group_id, row.topic, row.partitions, row.stateful) for row in found)
+def decision_times(decisions: Sequence[DecisionRow]) -> dict[str, Times]:
+    """Group -> its decisions' times and ids; ``decisions`` are in order of time."""
+    found: dict[str, tuple[list[datetime], list[str]]] = {}
+    for decision in decisions:
+        moments, names = found.setdefault(decision["group_id"], ([], []))
+        moments.append(decision["ts"])
+        names.append(decision["decision_id"])
+    return {group: (moments, names) for group, (moments, names) in found.items()}
+
+
+def decision_at(times: Times, moment: datetime) -> str:
+    """The id of the newest decision at ``moment``; empty before the first decision."""
+    at = bisect.bisect_right(times[0], moment)
+    return times[1][at - 1] if at else ""

@@ -17,16 +17,14 @@ import numpy as np
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.model import Member
-from faust_assigner.planner import plan
 from faust_assigner.simulation.fleet import Arm, PlanLike, Policy, Weights
-from faust_assigner.warmup import WarmupPolicy
 
 if TYPE_CHECKING:
     from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 
 #: name -> (the policy's path, whether its starting workers claim the state on their disks).
 BUILT_IN: Mapping[str, tuple[str, bool]] = {
-    "ours": ("faust_assigner.pipeline.simulate.policies:ours", True),
+    "ours": ("faust_assigner.planner:plan", True),
     "stock": ("faust_assigner.app.stock:stock_plan", False),
     "aiokafka-roundrobin": ("faust_assigner.pipeline.simulate.policies:aiokafka_roundrobin", False),
     "aiokafka-sticky": ("faust_assigner.pipeline.simulate.policies:aiokafka_sticky", False),
@@ -135,26 +133,6 @@ def _try_out(name: str, policy: Policy) -> None:
 
 def _one_line(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
-
-
-def ours(
-    members: Sequence[Member],
-    partitions: Mapping[str, int],
-    *,
-    replicas: int,
-    changelogs: Sequence[str],
-    weights: Weights | None,
-    warmups: WarmupPolicy | None = None,
-) -> PlanLike:
-    """This package's planner."""
-    return plan(
-        members,
-        partitions,
-        replicas=replicas,
-        changelogs=changelogs,
-        weights=weights,
-        warmups=warmups,
-    )
 
 
 class _Cluster:

@@ -13,7 +13,7 @@ import numpy as np
 
 from faust_assigner.model import Floats, Ints
 from faust_assigner.simulation.fleet import Event, Kind, Scenario, TaskGroup, Worker
-from faust_assigner.weights.document import clamp_to_median
+from faust_assigner.weights.limits import clamp_to_median
 
 #: The ``dt`` of generated scenarios in the table: virtual time has no date.
 GENERATED_DT = "2000-01-01"

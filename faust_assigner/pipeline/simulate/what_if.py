@@ -163,14 +163,29 @@ def _row(
         changelogs=current.changelogs,
         weightless=current.weightless,
     )
-    tally = _tally(
-        current, made, load, {member.member_id: member.rack_id or NO_RACK for member in members}
-    )
-    slowest = max(tally.replay.values(), default=0.0) / costs.replay_records_per_s
+    racks_of = {member.member_id: member.rack_id or NO_RACK for member in members}
+    tally = _tally(current, made, load, racks_of)
+    racks = sorted(set(racks_of.values()))
+    return {
+        "standbys": replicas,
+        "members": len(members),
+        "moves": tally.moves,
+        "warm": tally.moves - tally.cold,
+        "cold": tally.cold,
+        "bytes_to_restore": int(tally.bytes_to_restore),
+        **_waits(made, tally, load, costs),
+        "idle_members": sum(not made.actives(name) for name in made.member_ids),
+        "actives_per_rack": {rack: tally.actives[rack] for rack in racks},
+        "standbys_per_rack": {rack: tally.standbys[rack] for rack in racks},
+        "colocated_pairs": tally.colocated,
+    }
+
+
+def _waits(made: Plan, tally: _Tally, load: Load, costs: Costs) -> dict[str, object]:
+    """The seconds of replay, and the records that wait meanwhile."""
+    speed = costs.replay_records_per_s
     stopped = {
-        name: costs.rebalance_pause_s
-        + costs.warm_takeover_s
-        + tally.replay[name] / costs.replay_records_per_s
+        name: costs.rebalance_pause_s + costs.warm_takeover_s + tally.replay[name] / speed
         for name in made.member_ids
     }
     waiting = [
@@ -179,24 +194,11 @@ def _row(
         for topic in group.topics
         for number in range(group.partitions)
     ]
-    restored = max(
-        (tally.replay[name] + tally.refill[name] for name in made.member_ids), default=0.0
-    )
-    racks = sorted({member.rack_id or NO_RACK for member in members})
+    restored = max(tally.replay[name] + tally.refill[name] for name in made.member_ids)
     return {
-        "standbys": replicas,
-        "members": len(members),
-        "moves": tally.moves,
-        "warm": tally.moves - tally.cold,
-        "cold": tally.cold,
-        "bytes_to_restore": int(tally.bytes_to_restore),
-        "stopped_s": costs.rebalance_pause_s + costs.warm_takeover_s + slowest,
-        "restored_s": restored / costs.replay_records_per_s,
+        "stopped_s": max(stopped.values()),
+        "restored_s": restored / speed,
         "peak_lag": int(max(waiting, default=0.0)),
-        "idle_members": sum(not made.actives(name) for name in made.member_ids),
-        "actives_per_rack": {rack: tally.actives[rack] for rack in racks},
-        "standbys_per_rack": {rack: tally.standbys[rack] for rack in racks},
-        "colocated_pairs": tally.colocated,
     }
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 from faust_assigner.errors import ConfigError, FaustAssignerError
 from faust_assigner.pipeline.cluster import Cluster
+from faust_assigner.pipeline.ledgers.files import file_system
 from faust_assigner.pipeline.weights.publish import published_records
 from faust_assigner.weights.document import WeightRow, WeightsRefused, decode
 
@@ -62,12 +62,8 @@ def published(
 
 
 def _file(out: str) -> list[bytes]:
-    if "://" in out:
-        from faust_assigner.pipeline.ledgers.files import file_system
-
-        fs, inside = file_system(out)
-        return [fs.cat_file(inside)] if fs.exists(inside) else []
-    return [Path(out).read_bytes()] if Path(out).exists() else []
+    fs, inside = file_system(out)
+    return [fs.cat_file(inside)] if fs.exists(inside) else []
 
 
 def drift(before: Iterable[Mapping[str, Any]], rows: Sequence[WeightRow]) -> dict[str, float]:

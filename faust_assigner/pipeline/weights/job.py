@@ -19,15 +19,10 @@ from faust_assigner.pipeline.progress import Progress
 from faust_assigner.pipeline.snapshots.job import duration_ms
 from faust_assigner.pipeline.weights.drift import MAX_DRIFT, check, drift, published
 from faust_assigner.pipeline.weights.publish import publish, write_file
-from faust_assigner.pipeline.weights.rates import HALF_LIFE_S, PartitionRate, rates_of, weigh
-from faust_assigner.weights.document import (
-    DEFAULT_LIMITS,
-    MAX_AGE_S,
-    Limits,
-    WeightRow,
-    decode,
-    encode,
-)
+from faust_assigner.pipeline.weights.rates import HALF_LIFE_S, PartitionRate, rates_of
+from faust_assigner.pipeline.weights.weighing import weigh
+from faust_assigner.weights.document import MAX_AGE_S, WeightRow, decode, encode
+from faust_assigner.weights.limits import DEFAULT_LIMITS, Limits
 from faust_assigner.weights.trial import score
 
 if TYPE_CHECKING:
@@ -96,7 +91,7 @@ def learn_on_spark(
     from faust_assigner.pipeline.ledgers.current import current_on_spark
     from faust_assigner.pipeline.ledgers.on_spark import rows
     from faust_assigner.pipeline.ledgers.sources import read_checked
-    from faust_assigner.pipeline.weights.transforms import collect_rates
+    from faust_assigner.pipeline.weights.on_spark import collect_rates
 
     progress = progress or Progress()
     progress.enter("reading the lines")

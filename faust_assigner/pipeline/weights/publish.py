@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -13,6 +12,8 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from faust_assigner.errors import FaustAssignerError
 from faust_assigner.pipeline.cluster import Cluster
+from faust_assigner.pipeline.ledgers.files import file_system
+from faust_assigner.pipeline.sinks import write_whole
 from faust_assigner.snapshots.asking import Connection, ask
 from faust_assigner.snapshots.changelog import STALL_S
 from faust_assigner.weights.document import WeightRow, compress, encode
@@ -31,31 +32,9 @@ def write_file(path: str | Path, document: bytes) -> None:
     Raises NotPublished.
     """
     try:
-        _write_file(path, document)
+        write_whole(*file_system(str(path)), document)
     except (OSError, ImportError, ValueError) as error:
         raise NotPublished(f"{path}: {error}") from error
-
-
-def _write_file(path: str | Path, document: bytes) -> None:
-    if "://" in str(path):
-        from faust_assigner.pipeline.ledgers.files import file_system
-
-        fs, inside = file_system(str(path))
-        if "file" not in fs.protocol:
-            fs.pipe_file(inside, document)  # an object store shows complete objects only
-            return
-        path = inside
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    fresh = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        with open(fresh, "wb") as stream:
-            stream.write(document)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(fresh, target)
-    finally:
-        fresh.unlink(missing_ok=True)
 
 
 def publish(

@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 
 from faust_assigner.pipeline.ledgers.rows import accepted_rows
+from faust_assigner.pipeline.simulate.facts import facts_of
 from faust_assigner.pipeline.simulate.measured import calibrated
 from faust_assigner.pipeline.simulate.policies import arms, load
-from faust_assigner.pipeline.simulate.recorded import facts_of, week
+from faust_assigner.pipeline.simulate.recorded import week
 from faust_assigner.simulation.fleet import Costs, Kind
 from faust_assigner.simulation.simulator import simulate
 from faust_assigner.testing.broker import broker_process

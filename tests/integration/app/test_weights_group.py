@@ -23,10 +23,12 @@ from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.ledgers.rows import accepted_rows
 from faust_assigner.pipeline.weights.job import Request, learn_here
 from faust_assigner.pipeline.weights.publish import publish, published_records, write_file
-from faust_assigner.pipeline.weights.rates import rates_of, weigh
+from faust_assigner.pipeline.weights.rates import rates_of
+from faust_assigner.pipeline.weights.weighing import weigh
 from faust_assigner.testing.broker import broker_process
-from faust_assigner.weights.document import Limits, WeightRow, decode
+from faust_assigner.weights.document import WeightRow, decode
 from faust_assigner.weights.document import encode as encode_document
+from faust_assigner.weights.limits import Limits
 from tests.support.faust_group import WireGroup, make_app
 from tests.support.workers.fleet import Fleet
 from tests.support.workers.load import Load

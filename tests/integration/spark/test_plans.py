@@ -21,7 +21,7 @@ from faust_assigner.pipeline.schema import parsed_schema
 from faust_assigner.pipeline.simulate.run import Run, play_on_spark
 from faust_assigner.pipeline.snapshots.run import PART_SCHEMA, RECORD, compact_records
 from faust_assigner.pipeline.snapshots.spans import Job, Span
-from faust_assigner.pipeline.weights.transforms import rates
+from faust_assigner.pipeline.weights.on_spark import rates
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -13,8 +13,9 @@ from pyspark.sql import SparkSession
 from faust_assigner.ledger import encode
 from faust_assigner.pipeline.schema import TABLES, spark_schema
 from faust_assigner.pipeline.weights.job import Request, learn_here, learn_on_spark
-from faust_assigner.pipeline.weights.rates import rates_of, weigh
-from faust_assigner.pipeline.weights.transforms import collect_rates
+from faust_assigner.pipeline.weights.on_spark import collect_rates
+from faust_assigner.pipeline.weights.rates import rates_of
+from faust_assigner.pipeline.weights.weighing import weigh
 from faust_assigner.weights.document import WeightRow
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

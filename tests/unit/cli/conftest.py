@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.cli import deploy_check, scaler, status
+from faust_assigner.pipeline import console as pipeline_console
 from faust_assigner.pipeline.simulate import console as simulate_console
 from faust_assigner.pipeline.simulate import job as simulate_job
 from faust_assigner.pipeline.weights import job as weights_job
@@ -64,7 +65,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(weights_job, "learn_here", note)
     monkeypatch.setattr(simulate_job, "simulate_here", note)
     monkeypatch.setattr(simulate_job, "what_if_here", lambda *asked: note(asked))
-    for name in ("show_weights", "show_what_if"):
-        monkeypatch.setattr(simulate_console, name, lambda report: print("shown", report))
+    for module, name in ((pipeline_console, "show_weights"), (simulate_console, "show_what_if")):
+        monkeypatch.setattr(module, name, lambda report: print("shown", report))
     monkeypatch.setattr(simulate_console, "show_simulation", lambda *told: print("shown", *told))
     return found

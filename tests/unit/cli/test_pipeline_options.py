@@ -24,7 +24,7 @@ from faust_assigner.pipeline.simulate.scenarios import Shape
 from faust_assigner.pipeline.simulate.what_if import Change
 from faust_assigner.pipeline.weights import job as weights_job
 from faust_assigner.simulation.fleet import Costs
-from faust_assigner.weights.document import Limits
+from faust_assigner.weights.limits import Limits
 from tests.unit.cli.looks import KAFKA, run
 
 pytestmark = pytest.mark.usefixtures("home")

@@ -15,15 +15,14 @@ from faust_assigner.errors import ConfigError
 from faust_assigner.weights import document as weights_document
 from faust_assigner.weights.document import (
     MAX_AGE_S,
-    Limits,
     WeightRow,
     WeightsRefused,
-    clamp_to_median,
     compress,
     decode,
     encode,
     millis,
 )
+from faust_assigner.weights.limits import Limits, clamp_to_median
 
 NOON = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)
 

@@ -9,15 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from faust_assigner.weights.document import (
-    Limits,
-    WeightsDocument,
-    WeightsRefused,
-    clamp_to_median,
-    decode,
-    encode,
-    neutral,
-)
+from faust_assigner.weights.document import WeightsDocument, WeightsRefused, decode, encode, neutral
+from faust_assigner.weights.limits import Limits, clamp_to_median
 from faust_assigner.weights.trial import task_costs
 
 from .test_document import NOON, document, weight_row

@@ -36,7 +36,8 @@ from faust_assigner.app.weights.provider import (
 from faust_assigner.app.weights.sources import FileSource, Found, NoWeights, TopicSource
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.weights.publish import write_file
-from faust_assigner.weights.document import Limits, WeightRow, encode
+from faust_assigner.weights.document import WeightRow, encode
+from faust_assigner.weights.limits import Limits
 from faust_assigner.weights.trial import TrialScore
 
 NOW = dt.datetime.now(dt.UTC)

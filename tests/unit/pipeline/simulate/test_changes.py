@@ -12,15 +12,15 @@ import pytest
 from faust_assigner import Member
 from faust_assigner.errors import ConfigError
 from faust_assigner.ledger import Row
+from faust_assigner.pipeline.console import show_weights
 from faust_assigner.pipeline.ledgers.current import Current
 from faust_assigner.pipeline.progress import Progress
-from faust_assigner.pipeline.simulate import console, job
+from faust_assigner.pipeline.simulate import console, job, output
+from faust_assigner.pipeline.simulate import report as report_module
 from faust_assigner.pipeline.simulate.console import show_simulation
+from faust_assigner.pipeline.simulate.facts import facts_of
 from faust_assigner.pipeline.simulate.job import Request
-from faust_assigner.pipeline.simulate.recorded import (
-    UnknownGroup,
-    facts_of,
-)
+from faust_assigner.pipeline.simulate.recorded import UnknownGroup
 from faust_assigner.pipeline.simulate.settings import summarise
 from faust_assigner.pipeline.simulate.what_if import Change, Load, changed, load_of, what_if
 from faust_assigner.pipeline.weights.rates import PartitionRate
@@ -168,12 +168,12 @@ def test_rows_and_reports_may_go_to_another_file_system(tmp_path: Path) -> None:
 
     fs = fsspec.filesystem("memory")
     fs.pipe_file("/sim/out/sim_result/part-00009.parquet", b"old")
-    job._put_rows([result(1, "ours", 1, 2.0)], "memory://sim/out/")
-    job._write_text("memory://sim/out/report.json", "{}")
+    output.put_rows([result(1, "ours", 1, 2.0)], "memory://sim/out/")
+    output.put_report({}, "memory://sim/out/", "report.json")
     found = sorted(fs.find("/sim/out"))
     assert found == ["/sim/out/report.json", "/sim/out/sim_result/part-00000.parquet"]
-    job._put_rows([result(1, "ours", 1, 2.0)], f"{tmp_path}/a/b")
-    job._write_text(f"{tmp_path}/c/d/report.json", json.dumps({"a": 1}))
+    output.put_rows([result(1, "ours", 1, 2.0)], f"{tmp_path}/a/b")
+    output.put_report({"a": 1}, f"{tmp_path}/c/d", "report.json")
     assert (tmp_path / "a/b/sim_result/part-00000.parquet").exists()
     assert json.loads((tmp_path / "c/d/report.json").read_text()) == {"a": 1}
 
@@ -208,7 +208,9 @@ def test_the_heads_of_a_table_are_in_the_order_of_its_cells(
 ) -> None:
     """A value below another head would be read as the wrong figure."""
     shown: list[Any] = []
-    monkeypatch.setattr(console, "show", lambda title, heads, rows: shown.append(heads))
+    monkeypatch.setattr(
+        "faust_assigner.pipeline.console.show", lambda title, heads, rows: shown.append(heads)
+    )
     if which == "what if":
         row = dict.fromkeys(("standbys", "members", "moves", "warm", "cold", "peak_lag"), 1)
         row |= dict.fromkeys(("bytes_to_restore", "stopped_s", "restored_s", "idle_members"), 2)
@@ -219,14 +221,17 @@ def test_the_heads_of_a_table_are_in_the_order_of_its_cells(
         wanted += "s until restored, peak lag, idle members, pairs in one rack"
     elif which == "weights":
         report_ = {"version": 1, "by": "cpu", "groups": [], "shadow": [], "quarantined": 0}
-        console.show_weights({**report_, "stale_samples": False, "out": "w", "topic": None})
+        show_weights({**report_, "stale_samples": False, "out": "w", "topic": None})
         wanted = "group, partitions, samples, lowest, highest, heaviest partition, "
         wanted += "confidence median, lowest, oldest, drift"
     else:
-        console._show_shadow([])
+        report_ = {"version": 1, "by": "cpu", "groups": [], "quarantined": 0, "topic": None}
+        scores = [{"group_id": "g", "ts": "2026", "counted_moves": 1, "weighted_moves": 1}]
+        scores[0] |= dict.fromkeys(("before", "counted", "weighted", "ratio"), 1.0)
+        show_weights({**report_, "stale_samples": False, "out": "w", "shadow": scores})
         wanted = "group, decision, heaviest now, counted, weighted, tasks moved counted, "
         wanted += "tasks moved weighted, weighted / counted"
-    assert ", ".join(shown[0]) == wanted
+    assert ", ".join(shown[which == "shadow"]) == wanted
 
 
 def test_the_slowest_worker_decides_how_long_a_change_stops_the_group() -> None:
@@ -314,10 +319,9 @@ def test_a_report_of_a_ledger_has_its_replay_its_events_and_its_advice(
         {"policy": policy, "standbys": count, "predicted": {"rebalances": 10 * count}}
         for policy, count in (("ours+static", 1), ("ours+static", 0), ("stock", 1))
     ]
-    monkeypatch.setattr(job, "replayed", note("replayed", replay))
-    monkeypatch.setattr(job, "event_rows", note("events", ["event"]))
-    monkeypatch.setattr(job, "advice", note("advice", [{"verdict": "keep: worse"}]))
-    monkeypatch.setattr(job, "_write_text", lambda *_: None)
+    monkeypatch.setattr(report_module, "replayed", note("replayed", replay))
+    monkeypatch.setattr(report_module, "event_rows", note("events", ["event"]))
+    monkeypatch.setattr(report_module, "advice", note("advice", [{"verdict": "keep: worse"}]))
     rows = [
         result(n, policy, count, 50.0 + 10 * count, racks=1 + n % 2)
         for n in range(4)
@@ -326,7 +330,7 @@ def test_a_report_of_a_ledger_has_its_replay_its_events_and_its_advice(
     policies = ("ours+static", "stock")
     request = Request(2, 5, "out", policies, (0, 1), ledgers=("l",), group_id="g")
     run, measured = job._run(request, facts)
-    found = job._finish(request, run, measured, lambda part: summarise(rows), facts)
+    found = report_module.report_of(request, run, measured, lambda part: summarise(rows), facts)
     mine = facts.of_group("g")
     recorded = {"rebalances": 2, "moved": 3, "cold_moves": 1}
     assert asked == [

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.pipeline.simulate import console
+from faust_assigner.pipeline.console import show_weights
 from faust_assigner.pipeline.simulate.console import (
     EVENTS_PRINTED,
     _within,
     show_simulation,
-    show_weights,
     show_what_if,
 )
 
@@ -25,7 +24,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         lists = [list(zip(heads, row, strict=True)) for row in rows]
         found.append({"title": title, "rows": lists})
 
-    monkeypatch.setattr(console, "show", show)
+    monkeypatch.setattr("faust_assigner.pipeline.console.show", show)
     return found
 
 

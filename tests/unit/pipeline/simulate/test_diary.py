@@ -15,8 +15,8 @@ from faust_assigner.cli import main
 from faust_assigner.ledger import encode
 from faust_assigner.pipeline.ledgers.rows import accepted_rows
 from faust_assigner.pipeline.simulate.diary import BRIEF_S, Diary
+from faust_assigner.pipeline.simulate.facts import facts_of
 from faust_assigner.pipeline.simulate.measured import RecoveryFact, calibrated
-from faust_assigner.pipeline.simulate.recorded import facts_of
 from faust_assigner.simulation.fleet import Costs, Event, Kind
 
 MONDAY = datetime(2026, 11, 16, tzinfo=UTC)

@@ -18,8 +18,9 @@ from faust_assigner.pipeline.simulate.advice import (
     whole_weeks,
 )
 from faust_assigner.pipeline.simulate.events import event_rows, nearest, recorded_arm
+from faust_assigner.pipeline.simulate.facts import Facts, facts_of
 from faust_assigner.pipeline.simulate.policies import arms, load
-from faust_assigner.pipeline.simulate.recorded import DAY_S, Facts, _periods, facts_of, week
+from faust_assigner.pipeline.simulate.recorded import DAY_S, _periods, week
 from faust_assigner.pipeline.simulate.run import Run
 from faust_assigner.simulation.fleet import Event, Kind, Scenario, TaskGroup, Worker
 from faust_assigner.simulation.simulator import Rebalance, simulate

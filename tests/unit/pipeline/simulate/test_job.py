@@ -12,10 +12,12 @@ import pytest
 
 from faust_assigner.pipeline.ledgers.refusals import Tolerance
 from faust_assigner.pipeline.progress import Progress
-from faust_assigner.pipeline.simulate import job
-from faust_assigner.pipeline.simulate.job import LEAST_OF_A_PART, Request
+from faust_assigner.pipeline.simulate import job, output
+from faust_assigner.pipeline.simulate import report as report_module
+from faust_assigner.pipeline.simulate.facts import Facts
+from faust_assigner.pipeline.simulate.job import Request
 from faust_assigner.pipeline.simulate.measured import RecoveryFact
-from faust_assigner.pipeline.simulate.recorded import Facts
+from faust_assigner.pipeline.simulate.report import LEAST_OF_A_PART
 from faust_assigner.pipeline.simulate.what_if import Change
 from faust_assigner.simulation.fleet import Costs
 
@@ -68,12 +70,10 @@ def test_settings_are_judged_on_other_scenarios_if_there_are_enough(
         asked.append((chosen, policy, judged))
         return []
 
-    monkeypatch.setattr(job, "recommend", recommend)
-    written: list[Any] = []
-    monkeypatch.setattr(job, "_write_text", lambda url, text: written.append((url, text)))
+    monkeypatch.setattr(report_module, "recommend", recommend)
     request = replace(REQUEST, scenarios=scenarios, out="out/", policies=("ours+static", "stock"))
     run, _ = job._run(request, None)
-    found = job._finish(request, run, ("a",), lambda part: [f"part {part}"], None)  # type: ignore
+    found = report_module.report_of(request, run, ("a",), lambda part: [f"part {part}"], None)  # type: ignore
     wanted = (["part 0"], "ours", ["part 1"]) if is_judged else (["part None"], "ours", ())
     assert asked == [wanted]
     assert (found["sim_summary"], found["events"], found["replay"]) == (["part None"], [], [])
@@ -82,8 +82,6 @@ def test_settings_are_judged_on_other_scenarios_if_there_are_enough(
     assert (options["policies"], options["replicas"]) == (["ours+static", "stock"], [0, 1])
     assert options["shape"]["members"] == REQUEST.shape.members
     assert (options["measured_costs"], options["ledgers"]) == (["a"], [])
-    [(url, text)] = written
-    assert (url, json.loads(text)["options"]["seed"]) == ("out/report.json", 5)
 
 
 def test_the_rows_of_a_simulation_replace_the_former_ones(tmp_path: Path) -> None:
@@ -92,7 +90,7 @@ def test_the_rows_of_a_simulation_replace_the_former_ones(tmp_path: Path) -> Non
     folder.mkdir()
     (folder / "part-00007.parquet").touch()
     (tmp_path / "report.json").touch()
-    job.write_rows([], folder)
+    output.write_rows([], folder)
     assert [path.name for path in folder.iterdir()] == ["part-00000.parquet"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.json", "sim_result"]
 

@@ -24,9 +24,10 @@ from faust_assigner.pipeline.simulate.advice import (
 )
 from faust_assigner.pipeline.simulate.diary import BRIEF_S, RETURN_S, SILENT_SHARE, Diary
 from faust_assigner.pipeline.simulate.events import event_rows, nearest, recorded_arm
+from faust_assigner.pipeline.simulate.facts import Facts, facts_of
 from faust_assigner.pipeline.simulate.measured import LEAST_RECORDS, RecoveryFact, calibrated
 from faust_assigner.pipeline.simulate.policies import arms
-from faust_assigner.pipeline.simulate.recorded import Facts, facts_of, week
+from faust_assigner.pipeline.simulate.recorded import week
 from faust_assigner.pipeline.simulate.run import Run
 from faust_assigner.pipeline.simulate.settings import difference, quantile_interval
 from faust_assigner.pipeline.simulate.what_if import Change, Load, changed, what_if

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -16,13 +15,9 @@ from faust_assigner.pipeline.simulate import events as events_module
 from faust_assigner.pipeline.simulate import policies
 from faust_assigner.pipeline.simulate.advice import WEEK_S, advice, verdict, whole_weeks
 from faust_assigner.pipeline.simulate.events import event_rows, recorded_arm
-from faust_assigner.pipeline.simulate.policies import Placement, arms, ours
-from faust_assigner.pipeline.simulate.recorded import (
-    Facts,
-    Week,
-    facts_of,
-    week,
-)
+from faust_assigner.pipeline.simulate.facts import Facts, facts_of
+from faust_assigner.pipeline.simulate.policies import Placement, arms
+from faust_assigner.pipeline.simulate.recorded import Week, week
 from faust_assigner.pipeline.simulate.run import Run, play, to_frame
 from faust_assigner.pipeline.simulate.scenarios import scenario_seed
 from faust_assigner.pipeline.simulate.settings import _calmer, in_order, recommend, summarise
@@ -194,18 +189,6 @@ def test_an_arm_has_the_settings_of_its_policy_and_its_switches() -> None:
         ("stock", 0, False, True, False, False),
         ("aiokafka-roundrobin", 0, False, False, False, False),
     ]
-
-
-def test_our_policy_passes_its_arguments_to_the_planner(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each argument keeps its name."""
-    asked: list[Any] = []
-    monkeypatch.setattr(policies, "plan", lambda *given, **more: asked.append((given, more)))
-    members: Sequence[Any] = ("member",)
-    warmups: Any = "warmups"
-    weights = {("t", 0): 2.0}
-    ours(members, {"t": 1}, replicas=3, changelogs=("c",), weights=weights, warmups=warmups)
-    more = {"replicas": 3, "changelogs": ("c",), "weights": weights, "warmups": warmups}
-    assert asked == [((members, {"t": 1}), more)]
 
 
 @pytest.mark.parametrize("policy", [policies.aiokafka_roundrobin, policies.aiokafka_sticky])

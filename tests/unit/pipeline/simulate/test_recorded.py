@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from faust_assigner.ledger import Row
+from faust_assigner.pipeline.simulate.facts import decision_at, facts_of
 from faust_assigner.pipeline.simulate.measured import LEAST_TAKEOVERS, RecoveryFact, calibrated
-from faust_assigner.pipeline.simulate.recorded import Week, decision_at, facts_of, week
+from faust_assigner.pipeline.simulate.recorded import Week, week
 from faust_assigner.pipeline.simulate.scenarios import Shape, generate, scenario_seed
 from faust_assigner.pipeline.simulate.settings import _calmer, comparable, difference
 from faust_assigner.simulation.fleet import Costs, Event, Kind, Scenario, TaskGroup, Worker

@@ -12,15 +12,9 @@ import pytest
 from faust_assigner.ledger import Row
 from faust_assigner.pipeline.simulate import recorded
 from faust_assigner.pipeline.simulate.diary import Diary
+from faust_assigner.pipeline.simulate.facts import TopicFact, facts_of
 from faust_assigner.pipeline.simulate.measured import RecoveryFact, calibrated
-from faust_assigner.pipeline.simulate.recorded import (
-    DAY_S,
-    TopicFact,
-    UnknownGroup,
-    Week,
-    facts_of,
-    week,
-)
+from faust_assigner.pipeline.simulate.recorded import DAY_S, UnknownGroup, Week, week
 from faust_assigner.simulation.fleet import Costs, Event, Kind, Scenario, TaskGroup, Worker
 
 START = datetime(2026, 11, 16, tzinfo=UTC)

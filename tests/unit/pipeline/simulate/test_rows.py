@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from faust_assigner.pipeline.simulate.job import write_rows
+from faust_assigner.pipeline.simulate.output import write_rows
 from faust_assigner.pipeline.simulate.run import SimRow
 
 DAY = dt.date(2026, 11, 21)

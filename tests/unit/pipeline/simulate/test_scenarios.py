@@ -16,7 +16,8 @@ from click.testing import CliRunner
 from faust_assigner.cli import main
 from faust_assigner.ledger import encode
 from faust_assigner.pipeline.ledgers.rows import Refused, accepted_rows
-from faust_assigner.pipeline.simulate.recorded import NothingRecorded, facts_of, week
+from faust_assigner.pipeline.simulate.facts import facts_of
+from faust_assigner.pipeline.simulate.recorded import NothingRecorded, week
 from faust_assigner.pipeline.simulate.scenarios import Shape, generate, scenario_seed, zipf_shares
 from faust_assigner.simulation.fleet import Event, Kind
 

@@ -180,7 +180,7 @@ def leaves(*_args: Any, **_said: Any) -> None:
 
 def test_a_policy_may_be_any_callable_of_the_callers() -> None:
     """``package.module:callable`` is loaded by its path."""
-    assert load("faust_assigner.pipeline.simulate.policies:ours") is load("ours")
+    assert load("faust_assigner.planner:plan") is load("ours")
 
 
 def test_processes_and_a_loop_give_identical_rows() -> None:

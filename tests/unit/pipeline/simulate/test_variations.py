@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from faust_assigner.pipeline.simulate.facts import _halves, facts_of
 from faust_assigner.pipeline.simulate.recorded import (
     DAY_S,
     NOMINAL_RECORDS,
     _groups,
-    _halves,
     _load,
     _periods,
     _varied,
-    facts_of,
     week,
 )
 from faust_assigner.pipeline.weights.rates import NO_DECAY, rates_of

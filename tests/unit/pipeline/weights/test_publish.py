@@ -15,7 +15,8 @@ from faust_assigner.pipeline.progress import Progress
 from faust_assigner.pipeline.weights import job, publish
 from faust_assigner.pipeline.weights.job import Learned, Request
 from faust_assigner.pipeline.weights.publish import NotPublished, write_file
-from faust_assigner.pipeline.weights.rates import NO_DECAY, PartitionRate, rates_of, weigh
+from faust_assigner.pipeline.weights.rates import NO_DECAY, PartitionRate, rates_of
+from faust_assigner.pipeline.weights.weighing import weigh
 from faust_assigner.weights.document import MAX_AGE_S, decode
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -44,10 +45,10 @@ def test_a_reader_finds_the_old_file_or_the_new_one(
         seen.append(path.read_bytes())
         replace(source, target)
 
-    monkeypatch.setattr(publish.os, "replace", watched)
+    monkeypatch.setattr(os, "replace", watched)
     write_file(path, b"new")
     assert (seen, path.read_bytes()) == ([b"old"], b"new")
-    monkeypatch.setattr(publish.os, "replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
     with pytest.raises(NotPublished):
         write_file(path, b"newer")
     assert [each.name for each in tmp_path.iterdir()] == ["weights.json"]

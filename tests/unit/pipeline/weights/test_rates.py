@@ -19,10 +19,11 @@ from faust_assigner.pipeline.weights.rates import (
     NOMINAL_RECORD_BYTES,
     rates_of,
     records_kept,
-    weigh,
 )
-from faust_assigner.weights.document import Limits, decode
+from faust_assigner.pipeline.weights.weighing import weigh
+from faust_assigner.weights.document import decode
 from faust_assigner.weights.document import encode as encode_weights
+from faust_assigner.weights.limits import Limits
 
 WIDE = Limits(0.02, 50)
 NOON = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)

@@ -26,13 +26,10 @@ from faust_assigner.pipeline.weights.job import (
     half_life_s,
     learn_here,
 )
-from faust_assigner.pipeline.weights.rates import (
-    PartitionRate,
-    rates_of,
-    records_kept,
-    weigh,
-)
-from faust_assigner.weights.document import Limits, WeightRow, compress, decode, encode
+from faust_assigner.pipeline.weights.rates import PartitionRate, rates_of, records_kept
+from faust_assigner.pipeline.weights.weighing import weigh
+from faust_assigner.weights.document import WeightRow, compress, decode, encode
+from faust_assigner.weights.limits import Limits
 from tests.integration.spark.ledgers import ASSIGNMENT, DECISION, SAMPLE, Ledger, bad, good, stamp
 
 NOON = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from faust_assigner.pipeline.weights.drift import drift
-from faust_assigner.pipeline.weights.rates import PartitionRate, _costs
+from faust_assigner.pipeline.weights.rates import PartitionRate
+from faust_assigner.pipeline.weights.weighing import _costs
 from faust_assigner.weights.document import WeightRow
 
 NOON = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 KEY = ("group_id", "topic", "partition")
+#: The columns that are summed with the samples' weights.
+SUMS = ("covered_ms", "records_in", "bytes_in", "cpu_ms", "arrived")
 AMOUNTS = ("records_in", "bytes_in", "cpu_ms", "state_bytes", "end_offset")
 
 
@@ -72,15 +74,31 @@ def covered(distinct: DataFrame, half_life_s: float = HALF_LIFE_S) -> DataFrame:
 
 def rates(samples: DataFrame, half_life_s: float = HALF_LIFE_S) -> DataFrame:
     """One row per partition with the fields of :class:`PartitionRate`; ``newest`` in milliseconds."""
-    sums = ("covered_ms", "records_in", "bytes_in", "cpu_ms", "arrived")
-    timed = covered(distinct_samples(samples), half_life_s)
+    return (
+        _by_hour(covered(distinct_samples(samples), half_life_s))
+        .groupBy(*KEY)
+        .agg(
+            F.sum("samples").alias("samples"),
+            *(F.sum(name).alias(name) for name in SUMS),
+            (F.max("high") - F.min("low")).alias("moved"),
+            F.max_by("state_bytes", "newest").alias("state_bytes"),
+            F.max("newest").alias("newest"),
+            F.max_by("end_offset", "newest").alias("end_offset"),
+            F.count("*").alias("hours"),
+            _error().alias("error"),
+        )
+    )
+
+
+def _by_hour(timed: DataFrame) -> DataFrame:
+    """One row per partition and hour; ``mine`` are its decayed records, ``all`` those of its group."""
     flow = F.greatest("arrived", F.col("records_in").cast("double"))
     hours = (
         timed.withColumn("hour", F.floor(F.col("at_ms") / HOUR_MS))
         .groupBy(*KEY, "hour")
         .agg(
             F.count("*").alias("samples"),
-            *(F.sum(F.col("counts") * F.col(name)).alias(name) for name in sums),
+            *(F.sum(F.col("counts") * F.col(name)).alias(name) for name in SUMS),
             F.sum(F.col("counts") * flow).alias("mine"),
             F.max("end_offset").alias("high"),
             F.min("end_offset").alias("low"),
@@ -90,7 +108,11 @@ def rates(samples: DataFrame, half_life_s: float = HALF_LIFE_S) -> DataFrame:
         )
     )
     # A window instead of a join: a join would compute the hours twice.
-    hours = hours.withColumn("all", F.sum("mine").over(Window.partitionBy("group_id", "hour")))
+    return hours.withColumn("all", F.sum("mine").over(Window.partitionBy("group_id", "hour")))
+
+
+def _error() -> Column:
+    """The relative standard error over the hours of a partition, as ``rates`` computes it."""
     count, total = F.count("*"), F.sum("mine")
     # Some versions of Spark raise an error for a division by zero.
     above_zero = F.lit(5e-324)
@@ -102,19 +124,7 @@ def rates(samples: DataFrame, half_life_s: float = HALF_LIFE_S) -> DataFrame:
     )
     spread = F.greatest(squares, F.lit(0.0)) * count / F.greatest(count - 1, F.lit(1))
     error = F.sqrt(spread) / F.greatest(total, above_zero)
-    return hours.groupBy(*KEY).agg(
-        F.sum("samples").alias("samples"),
-        *(F.sum(name).alias(name) for name in sums),
-        (F.max("high") - F.min("low")).alias("moved"),
-        F.max_by("state_bytes", "newest").alias("state_bytes"),
-        F.max("newest").alias("newest"),
-        F.max_by("end_offset", "newest").alias("end_offset"),
-        count.alias("hours"),
-        F.when(count < 2, F.lit(math.inf))
-        .when(total == 0, F.lit(0.0))
-        .otherwise(error)
-        .alias("error"),
-    )
+    return F.when(count < 2, F.lit(math.inf)).when(total == 0, F.lit(0.0)).otherwise(error)
 
 
 def collect_rates(samples: DataFrame, *, half_life_s: float = HALF_LIFE_S) -> list[PartitionRate]:
