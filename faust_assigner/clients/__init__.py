@@ -12,14 +12,8 @@ with needs("clients"):
         PlannedAssignor,
         StickyAssignor,
     )
-    from faust_assigner.clients.member import (
-        GroupMember,
-        GroupRefused,
-        NotInGroup,
-        Share,
-        Strategy,
-        Work,
-    )
+    from faust_assigner.clients.exchange import GroupRefused, Share, Strategy
+    from faust_assigner.clients.member import GroupMember, NotInGroup, Work
     from faust_assigner.clients.preferred import MetadataAssignor, RackAwareAssignor
     from faust_assigner.clients.redundant import RedundantAssignor
 

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.broker import EmbeddedBroker
-from faust_assigner.clients import GroupMember, GroupRefused, NotInGroup, Share
-from faust_assigner.clients import member as clients_member
+from faust_assigner.clients import GroupMember, GroupRefused, NotInGroup, Share, exchange
 
 DEADLINE_S = 60.0
 
@@ -134,7 +133,7 @@ class Crowd:
     async def die(self, name: str) -> None:
         """Stop a member without a LeaveGroup."""
         member = self.members.pop(name)
-        member._member_id = ""
+        member._exchange.member_id = ""
         await member.stop()
 
 
@@ -337,14 +336,14 @@ async def test_who_stops_while_it_joins_is_in_no_round(
     bootstrap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its connection waits in JoinGroup, so the leave takes another connection."""
-    monkeypatch.setattr(clients_member, "GOODBYE_S", 1.5)
+    monkeypatch.setattr(exchange, "GOODBYE_S", 1.5)
     async with Crowd(bootstrap) as crowd:
         await crowd.join("a")
         await crowd.greeted("a")
         crowd.diaries["a"].slow_s = 4.0  # the next round waits for it, longer than a leave may take
         late = await crowd.join("late", session_timeout_s=60.0)
         await until("the round began", lambda: crowd.members["a"].share is None)
-        await until("the newcomer has its id", lambda: bool(late._member_id))
+        await until("the newcomer has its id", lambda: bool(late._exchange.member_id))
         await crowd.members.pop("late").stop()
         await crowd.greeted("a")
         assert [share.state for share in crowd.diaries["a"].shares] == [b"a", b"a"]

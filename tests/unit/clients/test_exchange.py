@@ -17,7 +17,7 @@ from aiokafka.errors import (
 )
 
 from faust_assigner.clients import GroupMember, Share
-from faust_assigner.clients import member as room
+from faust_assigner.clients import exchange as room
 from tests.unit.clients.test_member import play
 
 MEMBER_ID_REQUIRED, REBALANCE, UNKNOWN_MEMBER = 79, 27, 25

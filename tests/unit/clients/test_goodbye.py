@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.clients import GroupMember
-from faust_assigner.clients import member as room
+from faust_assigner.clients import exchange as room
 from faust_assigner.clients.member import NotInGroup
 from tests.unit.clients.test_member import (
     REBALANCE,

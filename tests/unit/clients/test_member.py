@@ -14,7 +14,7 @@ import pytest
 from aiokafka.errors import GroupAuthorizationFailedError, KafkaError
 
 from faust_assigner.clients import GroupMember, GroupRefused, NotInGroup, Share
-from faust_assigner.clients import member as room
+from faust_assigner.clients import exchange as room
 
 SESSION_S, BEAT_S = 6.0, 1.9
 UNKNOWN_MEMBER, REBALANCE, TOO_LARGE, NOT_AUTHORIZED = 25, 27, 10, 30

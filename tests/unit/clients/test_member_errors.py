@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.clients import GroupMember, GroupRefused
-from faust_assigner.clients import member as room
+from faust_assigner.clients import exchange as room
 from tests.unit.clients.test_member import (
     BEAT_S,
     REBALANCE,
