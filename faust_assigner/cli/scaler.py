@@ -13,7 +13,7 @@ from faust_assigner.cli.failure import fail, quiet_kafka, reported_errors
 from faust_assigner.cli.looking import look_options, where_of
 
 if TYPE_CHECKING:
-    from faust_assigner.scaler.recommend import Recommendation
+    from faust_assigner.scaler.case import Recommendation
     from faust_assigner.scaler.settings import Settings
     from faust_assigner.status.collect import Where
 

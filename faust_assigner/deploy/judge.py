@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from faust_assigner.clients.group_views import as_ranges
 from faust_assigner.deploy.fleet import NotKnown
 from faust_assigner.deploy.play import (
     ROLLING,
@@ -15,6 +14,7 @@ from faust_assigner.deploy.play import (
     play,
     stopped_by,
 )
+from faust_assigner.deploy.present import at_rest, complete, problems
 from faust_assigner.deploy.read import Seen
 from faust_assigner.deploy.report import (
     CANNOT_TELL,
@@ -30,9 +30,7 @@ from faust_assigner.deploy.report import (
     Step,
 )
 from faust_assigner.deploy.steps import Known, shown_bytes, size_of, step_of
-from faust_assigner.settings import table
 from faust_assigner.status.members import listed
-from faust_assigner.status.report import ANSWERED, MemberReport
 
 #: Names of checks.
 COPIES = "every task has a caught-up copy elsewhere"
@@ -65,8 +63,8 @@ def judge(seen: Seen, question: Question, budget: Budget, known: Known) -> Repor
     steps = tuple(step_of(seen, one, known) for one in played)
     gone = stopped if question.kind != ROLLING else frozenset()
     checks = (
-        *_complete(seen, budget.members),
-        *_at_rest(seen, gone),
+        *complete(seen, budget.members),
+        *at_rest(seen, gone),
         *_planned(seen, missing, steps, played),
         *_within(steps, budget, missing),
     )
@@ -86,83 +84,13 @@ def judge(seen: Seen, question: Question, budget: Budget, known: Known) -> Repor
         later_moves=sum(step.later_moves for step in steps),
         pause_s=max(known_pauses) if known_pauses and None not in pauses else None,
         steps=steps,
-        problems=tuple(_problems(seen)),
+        problems=tuple(problems(seen)),
     )
 
 
 def _verdict(checks: Sequence[Check]) -> str:
     states = {check.state for check in checks}
     return NOT_SAFE if FAILED in states else CANNOT_TELL if UNKNOWN in states else SAFE
-
-
-# -- the group now
-
-
-def _complete(seen: Seen, wanted: int | None) -> Iterator[Check]:
-    found = seen.status.totals.members
-    if wanted is not None:
-        yield Check(
-            name=f"{wanted} members",
-            state=OK if found == wanted else FAILED,
-            text=f"{found} are there",
-        )
-
-
-def _at_rest(seen: Seen, gone: Collection[str]) -> Iterator[Check]:
-    status = seen.status
-    staying = [member for member in status.members if member.name not in gone]
-    silent = [m.name for m in staying if m.answer != ANSWERED]
-    yield Check(
-        name="workers answer",
-        state=UNKNOWN if silent else OK,
-        text=f"no answer from {listed(silent)}" if silent else f"{len(staying)} of {len(staying)}",
-    )
-    yield _round(seen)
-    busy = [
-        f"{m.name} ({m.restore_remaining_records:,} records)"
-        for m in staying
-        if m.restore_remaining_records
-    ]
-    warming = [f"{m.name} warms up {_partitions(m)}" for m in staying if m.warmups]
-    unready = [
-        f"{m.name}: {(*m.not_live, *m.not_ready)[0]}" for m in staying if m.not_ready or m.not_live
-    ]
-    found = [f"restoring: {listed(busy)}"] * bool(busy) + [listed(warming)] * bool(warming)
-    found += [f"not ready: {listed(unready)}"] * bool(unready)
-    yield Check(
-        name="nothing is restoring",
-        state=FAILED if found else UNKNOWN if len(silent) == len(staying) else OK,
-        text="; ".join(found) or "no table, copy or warm-up",
-    )
-
-
-def _partitions(member: MemberReport) -> str:
-    places = [(topic, n) for topic, numbers in member.warmups.items() for n in numbers]
-    return ", ".join(as_ranges(places))
-
-
-def _round(seen: Seen) -> Check:
-    status = seen.status
-    leaving = [member.name for member in status.members if member.is_leaving]
-    second = [
-        view.name
-        for view in seen.views
-        if view.member.given is not None and view.member.given.among
-    ]
-    if not status.members:
-        state, text = FAILED, "the group has no members"
-    elif not status.is_settled:
-        state, text = FAILED, f"a rebalance is in progress ({status.state})"
-    elif second:
-        state, text = FAILED, "the second of two rounds is about to begin"
-    elif leaving:
-        state, text = FAILED, f"another worker stops now: {listed(leaving)}"
-    else:
-        state, text = OK, "the group is stable"
-    return Check(name="no round is under way", state=state, text=text)
-
-
-# -- the event
 
 
 def _planned(
@@ -254,9 +182,6 @@ def _named(place: tuple[str, int]) -> str:
     return f"{place[0]}/{place[1]}"
 
 
-# -- the budgets
-
-
 def _within(steps: Sequence[Step], budget: Budget, missing: str) -> Iterator[Check]:
     if budget.cold is not None and not missing:
         count = sum(step.cold + step.behind for step in steps)
@@ -284,27 +209,3 @@ def _pause_within(steps: Sequence[Step], limit_s: float, missing: str) -> Check:
         return Check(name=name, state=UNKNOWN, text=f"{dark[0].event}: {dark[0].pause}")
     longest = max((step.pause_s or 0.0 for step in steps), default=0.0)
     return Check(name=name, state=OK, text=f"{longest:.1f} s expected")
-
-
-def _problems(seen: Seen) -> Iterator[str]:
-    yield from seen.status.problems
-    place = seen.settings.get(table.WEIGHTS.name)
-    if place and seen.settings.get(table.WEIGHTS_MODE.name) == "on":
-        yield (
-            f"Workers weigh partitions by {place}, which is not read here: the later moves may "
-            "differ from the shown moves"
-        )
-    differing = {difference.name for difference in seen.status.differences}
-    if used := sorted(differing & _PLANNED_WITH):
-        yield f"Workers differ in {listed(used)}: a different leader would plan differently"
-
-
-_PLANNED_WITH = {
-    "table_standby_replicas",
-    table.WARMUPS.name,
-    table.FOLLOW_UP_S.name,
-    table.ACCEPTABLE_RECOVERY_LAG.name,
-    table.ACCEPTABLE_FROM_NOTHING.name,
-    table.MAX_WARMUPS.name,
-    table.MAX_GROUP_WARMUPS.name,
-}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from faust_assigner.app.rebalance.table_facts import TableFacts
@@ -57,6 +57,37 @@ def _settings(status: Report, views: Sequence[View]) -> Mapping[str, str]:
 
 
 def _fleet(evidence: Evidence, views: Sequence[View], status: Report) -> Fleet:
+    """Return the group as input of the planner. Raises NotKnown."""
+    settings = _settings(status, views)
+    _check_known(evidence, views, settings)
+    everywhere = {
+        topic: full
+        for view in views
+        if view.member.said is not None
+        for topic, full in view.member.said.globals_.items()
+    }
+    facts = TableFacts(changelogs_of(evidence, views), everywhere)
+    lags = _lags_of(status)
+    fleet = Fleet(
+        group_id=evidence.group.group_id,
+        workers={
+            view.name: _worker(view, lags.get(view.name, {}), facts, evidence.ends)
+            for view in views
+        },
+        partitions=_counts(evidence.ends),
+        facts=facts,
+        replicas=_number(settings, "table_standby_replicas", 0),
+        policy={
+            is_cooperative: policy_of(settings, is_cooperative) for is_cooperative in (False, True)
+        },
+        generation=max(view.member.given.generation for view in views if view.member.given),
+        ends=evidence.ends,
+    )
+    return replace(fleet, owner=fleet.owners())
+
+
+def _check_known(evidence: Evidence, views: Sequence[View], settings: Mapping[str, str]) -> None:
+    """Raise NotKnown if the next round cannot be planned from this look."""
     if not views:
         raise NotKnown("the group has no members")
     if not evidence.group.is_settled:
@@ -69,42 +100,28 @@ def _fleet(evidence: Evidence, views: Sequence[View], status: Report) -> Fleet:
     unread = [view.name for view in views if view.member.given is None]
     if unread:
         raise NotKnown(f"the assignment is unreadable of {listed(unread)}")
-    settings = _settings(status, views)
     if "table_standby_replicas" not in settings:
         raise NotKnown("no worker answered, so the number of standbys is unknown")
     if not evidence.ends:
         raise NotKnown("the brokers did not return end offsets")
-    everywhere = {
-        topic: full
-        for view in views
-        if view.member.said is not None
-        for topic, full in view.member.said.globals_.items()
-    }
-    facts = TableFacts(changelogs_of(evidence, views), everywhere)
+
+
+def _lags_of(status: Report) -> dict[str, dict[Place, int]]:
+    """Return member -> changelog partition -> the records that its copy lags behind."""
     lags: dict[str, dict[Place, int]] = {}
     for one in status.partitions:
         for copy in one.copies:
             if copy.lag is not None:
                 lags.setdefault(copy.member, {})[one.topic, one.partition] = copy.lag
-    partitions: dict[str, int] = {}
-    for topic, number in evidence.ends:
-        partitions[topic] = max(partitions.get(topic, 0), number + 1)
-    fleet = Fleet(
-        group_id=evidence.group.group_id,
-        workers={
-            view.name: _worker(view, lags.get(view.name, {}), facts, evidence.ends)
-            for view in views
-        },
-        partitions=partitions,
-        facts=facts,
-        replicas=_number(settings, "table_standby_replicas", 0),
-        policy={
-            is_cooperative: policy_of(settings, is_cooperative) for is_cooperative in (False, True)
-        },
-        generation=max(view.member.given.generation for view in views if view.member.given),
-        ends=evidence.ends,
-    )
-    return replace(fleet, owner=fleet.owners())
+    return lags
+
+
+def _counts(ends: Iterable[Place]) -> dict[str, int]:
+    """Return topic -> the number of its partitions."""
+    counts: dict[str, int] = {}
+    for topic, number in ends:
+        counts[topic] = max(counts.get(topic, 0), number + 1)
+    return counts
 
 
 def _worker(

@@ -11,9 +11,10 @@ from typing import Final
 
 from faust_assigner.errors import TryAgain
 from faust_assigner.pipeline.failure import verdict
+from faust_assigner.scaler.case import HOLD, Recommendation
 from faust_assigner.scaler.look import Look, look_of
 from faust_assigner.scaler.memory import Memory
-from faust_assigner.scaler.recommend import HOLD, Recommendation, recommend
+from faust_assigner.scaler.recommend import recommend
 from faust_assigner.scaler.settings import Settings
 from faust_assigner.status.evidence import Evidence
 

@@ -6,14 +6,7 @@ import dataclasses
 import json
 from collections.abc import Iterator
 
-from faust_assigner.scaler.recommend import (
-    GROW,
-    HOLD,
-    SHRINK,
-    SLEEP,
-    STAY,
-    Recommendation,
-)
+from faust_assigner.scaler.case import GROW, HOLD, SHRINK, SLEEP, STAY, Recommendation
 
 #: The version of the JSON document; a later version only adds keys.
 VERSION = 1

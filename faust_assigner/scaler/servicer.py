@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import grpc
 
 from faust_assigner.errors import ConfigError, TryAgain
+from faust_assigner.scaler.case import Recommendation
 from faust_assigner.scaler.proto import externalscaler_pb2 as pb
-from faust_assigner.scaler.recommend import Recommendation
 from faust_assigner.scaler.recommender import Recommender
 from faust_assigner.scaler.settings import Settings, read_metadata
 

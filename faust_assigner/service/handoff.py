@@ -30,7 +30,10 @@ class Phase(Enum):
 
 
 class TopicPartition(NamedTuple):
-    """A partition of a topic. A tuple, because plans compare and hash hundreds of thousands."""
+    """A partition of a topic. A tuple, because plans compare and hash hundreds of thousands.
+
+    Equal to aiokafka's and kafka-python's of the same topic and number.
+    """
 
     topic: str
     partition: int

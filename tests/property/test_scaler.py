@@ -7,7 +7,7 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faust_assigner.scaler.recommend import GROW, HOLD, SHRINK, SLEEP
+from faust_assigner.scaler.case import GROW, HOLD, SHRINK, SLEEP
 from faust_assigner.scaler.sizes import most_tasks, useful_sizes
 from tests.support.examples import examples
 from tests.unit.scaler.made import Group, group

@@ -13,12 +13,12 @@ with needs("service"):
         Lost,
         Release,
         Standbys,
-        TopicPartition,
         Warm,
     )
     from faust_assigner.service.client.handlers import Handlers
     from faust_assigner.service.client.registration import Registration, Retry
     from faust_assigner.service.client.router import Route, Router
+    from faust_assigner.service.handoff import TopicPartition
 
 __all__ = [
     "AbortWarm",

@@ -25,7 +25,7 @@ import grpc.aio
 
 from faust_assigner.service.client.calls import Calls
 from faust_assigner.service.client.channel import Access, seconds
-from faust_assigner.service.client.commands import Command, Release, TopicPartition, Warm
+from faust_assigner.service.client.commands import Command, Release, Warm
 from faust_assigner.service.client.handlers import Handlers, Jobs, end
 from faust_assigner.service.client.heart import Heart
 from faust_assigner.service.client.holdings import Holdings
@@ -36,6 +36,7 @@ from faust_assigner.service.client.requests import Requests
 from faust_assigner.service.client.session import Session
 from faust_assigner.service.client.streams import Streams
 from faust_assigner.service.errors import NotFound, ServiceRefused, WrongPhase
+from faust_assigner.service.handoff import TopicPartition
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
-
-class TopicPartition(NamedTuple):
-    """A topic's partition; equal to aiokafka's and kafka-python's of the same topic and number."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}/{self.partition}"
+from faust_assigner.service.handoff import TopicPartition
 
 
 @dataclass(frozen=True)

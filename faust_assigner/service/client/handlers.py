@@ -15,10 +15,10 @@ from faust_assigner.service.client.commands import (
     Lost,
     Release,
     Standbys,
-    TopicPartition,
     Warm,
 )
 from faust_assigner.service.errors import ServiceRefused
+from faust_assigner.service.handoff import TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from faust_assigner.service.client.commands import Assigned, Grant, Lost, Release, TopicPartition
+from faust_assigner.service.client.commands import Assigned, Grant, Lost, Release
 from faust_assigner.service.digest import Held, held
+from faust_assigner.service.handoff import TopicPartition
 
 
 class Holdings:

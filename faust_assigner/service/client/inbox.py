@@ -6,17 +6,10 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from faust_assigner.service.client.commands import (
-    AbortWarm,
-    Command,
-    Lost,
-    Release,
-    Standbys,
-    TopicPartition,
-    Warm,
-)
+from faust_assigner.service.client.commands import AbortWarm, Command, Lost, Release, Standbys, Warm
 from faust_assigner.service.client.holdings import Holdings
 from faust_assigner.service.client.messages import grants_of, other_command, partition_of
+from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 
 if TYPE_CHECKING:

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from faust_assigner.service.client.commands import (
-    AbortWarm,
-    Grant,
-    Release,
-    TopicPartition,
-    Warm,
-)
+from faust_assigner.service.client.commands import AbortWarm, Grant, Release, Warm
+from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 
 

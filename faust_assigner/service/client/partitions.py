@@ -27,11 +27,11 @@ from faust_assigner.service.client.commands import (
     Lost,
     Release,
     Standbys,
-    TopicPartition,
     Warm,
 )
 from faust_assigner.service.client.handlers import end
 from faust_assigner.service.client.worker import Worker
+from faust_assigner.service.handoff import TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from faust_assigner.service.client.commands import TopicPartition
 from faust_assigner.service.client.messages import by_topic
+from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 
 #: Most former partitions in a registration: a hint that must not make the request too long.

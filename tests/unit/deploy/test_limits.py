@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
+from faust_assigner.deploy import present
 from faust_assigner.deploy.judge import (
     Budget,
-    _at_rest,
     _bad,
     _copies,
     _pause_within,
     _planned,
-    _round,
     _some,
     _within,
 )
 from faust_assigner.deploy.play import Played, _by_number, _named, _stateless
+from faust_assigner.deploy.present import _round
 from faust_assigner.deploy.render import _move, _moves, _pause
 from faust_assigner.deploy.report import FAILED, OK, UNKNOWN
 from faust_assigner.deploy.steps import Known, step_of
@@ -128,7 +128,7 @@ def test_a_group_at_rest_has_three_checks_about_the_members_that_stay() -> None:
         )
     ]
     busy = replace(found, status=replace(found.status, members=tuple(members)))
-    assert told(_at_rest(busy, {"c"}))[::2] == [
+    assert told(present.at_rest(busy, {"c"}))[::2] == [
         ("workers answer", OK, "3 of 3"),
         (
             "nothing is restoring",
@@ -137,7 +137,9 @@ def test_a_group_at_rest_has_three_checks_about_the_members_that_stay() -> None:
         ),
     ]
     quiet = replace(busy, status=replace(busy.status, members=(members[2],)))
-    assert [one[1:] for one in told(_at_rest(quiet, ()))][:1] == [(UNKNOWN, "no answer from c")]
+    assert [one[1:] for one in told(present.at_rest(quiet, ()))][:1] == [
+        (UNKNOWN, "no answer from c")
+    ]
 
 
 def test_the_first_reason_against_a_stop_is_shown() -> None:

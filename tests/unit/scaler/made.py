@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from faust_assigner.scaler.case import Recommendation
 from faust_assigner.scaler.look import Look, Source
 from faust_assigner.scaler.memory import Memory
-from faust_assigner.scaler.recommend import Recommendation, recommend
+from faust_assigner.scaler.recommend import recommend
 from faust_assigner.scaler.settings import Settings
 
 #: Seconds between two looks, as in Kubernetes.

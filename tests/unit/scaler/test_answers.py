@@ -14,8 +14,8 @@ import pytest
 
 from faust_assigner.errors import ConfigError, TryAgain
 from faust_assigner.scaler import servicer
+from faust_assigner.scaler.case import GROW, HOLD, Recommendation
 from faust_assigner.scaler.proto import externalscaler_pb2 as pb
-from faust_assigner.scaler.recommend import GROW, HOLD, Recommendation
 from faust_assigner.scaler.recommender import NoRecommendation
 from faust_assigner.scaler.render import as_json, as_text
 from faust_assigner.scaler.servicer import ExternalScaler

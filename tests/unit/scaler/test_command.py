@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from faust_assigner.cli import main
 from faust_assigner.scaler import render
-from faust_assigner.scaler.recommend import GROW, Recommendation
+from faust_assigner.scaler.case import GROW, Recommendation
 
 NOWHERE = ("--bootstrap", "127.0.0.1:1", "--group", "shop")
 FOUND = Recommendation(

@@ -7,17 +7,10 @@ from typing import Any
 
 import pytest
 
+from faust_assigner.scaler.case import GROW, HOLD, SHRINK, SLEEP, STAY, Recommendation
 from faust_assigner.scaler.look import Look, Source
 from faust_assigner.scaler.memory import Memory, Sample, observed
-from faust_assigner.scaler.recommend import (
-    GROW,
-    HOLD,
-    SHRINK,
-    SLEEP,
-    STAY,
-    Recommendation,
-    recommend,
-)
+from faust_assigner.scaler.recommend import recommend
 from faust_assigner.scaler.settings import Settings
 
 NOW = 5_000.0

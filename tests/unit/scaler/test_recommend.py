@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from faust_assigner.scaler.case import GROW, HOLD, SHRINK, SLEEP, STAY, Case
+from faust_assigner.scaler.change import _falls_behind, _obstacle, _why_more
 from faust_assigner.scaler.look import Look, Source
 from faust_assigner.scaler.memory import Memory, Sample
-from faust_assigner.scaler.recommend import GROW, HOLD, SHRINK, SLEEP, STAY, _Case, recommend
+from faust_assigner.scaler.recommend import _has_nothing_to_do, recommend
 from faust_assigner.scaler.settings import Settings
 from tests.unit.scaler.made import EVERY_S, group
 
@@ -420,9 +422,9 @@ def test_a_size_that_is_not_followed_is_given_up_after_its_time() -> None:
     assert (memory.size, memory.parted_at, memory.changed_at) == (3, None, 300)
 
 
-def case(*samples: Sample, members: int = 4, **settings: object) -> _Case:
+def case(*samples: Sample, members: int = 4, **settings: object) -> Case:
     """Return a decision for 12 tasks at 1000 s."""
-    return _Case(
+    return Case(
         look=look(1000, members),
         settings=Settings(**settings),  # type: ignore[arg-type]
         memory=Memory(samples=samples, tasks=12),
@@ -471,7 +473,7 @@ def waited(*backlogs: int, busy_at: float | None = None, changed_at: float | Non
     )
     found = case(*samples)
     memory = replace(found.memory, busy_at=busy_at, changed_at=changed_at)
-    return replace(found, memory=memory)._falls_behind()
+    return _falls_behind(replace(found, memory=memory))
 
 
 def test_a_backlog_that_has_not_shrunk_for_two_minutes_falls_behind() -> None:
@@ -508,15 +510,15 @@ def test_the_look_that_was_furthest_above_its_limit_is_the_obstacle() -> None:
         Sample(at=980, backlog=200, arrival=1.0),
         Sample(at=1000, arrival=1.0),
     )
-    assert "200 records waited 20 s ago" in case(*samples, down_s=600.0)._obstacle(3)
+    assert "200 records waited 20 s ago" in _obstacle(case(*samples, down_s=600.0), 3)
 
 
 def test_a_group_above_its_measured_limit_says_so_only_at_the_largest_size() -> None:
     """4 workers are too few for 5,000 records/s, but 6 is not the largest size."""
     found = case(worker_rate=100.0)
     load = Sample(at=1000, arrival=5000.0)
-    assert not any("no larger size" in why for why in found._why_more(6, load, 100.0))
-    assert any("no larger size" in why for why in found._why_more(12, load, 100.0))
+    assert not any("no larger size" in why for why in _why_more(found, 6, load, 100.0))
+    assert any("no larger size" in why for why in _why_more(found, 12, load, 100.0))
 
 
 def test_a_sleeping_group_with_waiting_records_wakes() -> None:
@@ -533,7 +535,7 @@ def test_a_group_whose_size_was_changed_may_sleep_after_idle_looks() -> None:
     idle = tuple(Sample(at=at, arrival=0.0) for at in range(600, 1001, 20))
     found = case(*idle, least=0, down_s=300.0)
     changed = replace(found, memory=replace(found.memory, changed_at=900.0))
-    assert changed.has_nothing_to_do()
+    assert _has_nothing_to_do(changed)
     waiting = (*idle[:-1], replace(idle[-1], backlog=1))
-    assert not case(*waiting, least=0, down_s=300.0).has_nothing_to_do()
-    assert not case(*idle, least=1, down_s=300.0).has_nothing_to_do()
+    assert not _has_nothing_to_do(case(*waiting, least=0, down_s=300.0))
+    assert not _has_nothing_to_do(case(*idle, least=1, down_s=300.0))

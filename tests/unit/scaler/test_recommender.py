@@ -10,7 +10,7 @@ import pytest
 
 from faust_assigner.errors import TryAgain
 from faust_assigner.scaler import recommender as under_test
-from faust_assigner.scaler.recommend import HOLD, STAY
+from faust_assigner.scaler.case import HOLD, STAY
 from faust_assigner.scaler.recommender import MOST_ASKERS, NoRecommendation, Recommender
 from faust_assigner.scaler.settings import Settings
 from faust_assigner.status.evidence import Evidence

@@ -15,9 +15,10 @@ from grpc_health.v1 import health_pb2
 from faust_assigner.errors import ConfigError
 from faust_assigner.scaler import recommender as recommender_module
 from faust_assigner.scaler import render, server
+from faust_assigner.scaler.case import HOLD, SLEEP, STAY, Recommendation
 from faust_assigner.scaler.look import Look, Source
 from faust_assigner.scaler.memory import Memory
-from faust_assigner.scaler.recommend import HOLD, SLEEP, STAY, Recommendation, recommend
+from faust_assigner.scaler.recommend import recommend
 from faust_assigner.scaler.server import Listening, ScalerServer
 from faust_assigner.scaler.settings import Settings, read_settings
 from faust_assigner.status.collect import Where

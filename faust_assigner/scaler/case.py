@@ -1,0 +1,123 @@
+"""One decision's figures: the useful sizes, the rates, the allowed backlog; and its answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from faust_assigner.scaler.look import Look
+from faust_assigner.scaler.memory import Memory, Sample, rate_at_work
+from faust_assigner.scaler.settings import Settings
+from faust_assigner.scaler.sizes import capacity, useful_sizes
+
+#: The decisions about the size.
+HOLD, GROW, SHRINK, STAY, SLEEP = "hold", "grow", "shrink", "stay", "sleep"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recommendation:
+    """A size with its reasons.
+
+    ``decision`` is ``hold`` (the group is not at rest), ``grow``, ``shrink``, ``stay`` or ``sleep``; the size
+    changes from ``present`` to ``size`` workers. ``useful`` are the useful sizes. ``arrival`` and
+    ``worker_rate`` are in records per second, None if not yet known; ``backlog`` is in records.
+    ``notes`` are sentences about missing data.
+    """
+
+    size: int
+    present: int
+    decision: str
+    reasons: tuple[str, ...]
+    is_active: bool = True
+    tasks: int = 0
+    useful: tuple[int, ...] = ()
+    arrival: float | None = None
+    backlog: int = 0
+    worker_rate: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A decision; ``present`` is the size to start from."""
+
+    look: Look
+    settings: Settings
+    memory: Memory
+    present: int
+
+    @property
+    def floor(self) -> int:
+        """The minimum number of workers: one, plus one per standby of a table."""
+        return max(self.settings.least, 1 + self.memory.standbys)
+
+    @property
+    def useful(self) -> tuple[int, ...]:
+        """The allowed sizes."""
+        tasks = self.memory.tasks
+        most = tasks if self.settings.most is None else min(self.settings.most, tasks)
+        floor = self.floor if self.settings.most is None else min(self.floor, self.settings.most)
+        return useful_sizes(tasks, floor, most)
+
+    @property
+    def rate(self) -> float | None:
+        """A worker's maximum rate; with a large backlog at least its current rate."""
+        found = self.memory.worker_rate(self.settings)
+        if found is None and self.is_behind(self.memory.samples[-1]):
+            found = rate_at_work(self.memory, self.look.members)
+        return found
+
+    def answer(
+        self, size: int, decision: str, *reasons: str, is_active: bool | None = None
+    ) -> Recommendation:
+        """Return the recommendation of ``size`` workers, with the figures that led to it."""
+        samples = self.memory.samples
+        return Recommendation(
+            size=size,
+            present=self.present,
+            decision=decision,
+            reasons=reasons,
+            is_active=size > 0 if is_active is None else is_active,
+            tasks=self.memory.tasks,
+            useful=self.useful if self.memory.tasks else (),
+            arrival=samples[-1].arrival if samples else None,
+            backlog=self.look.backlog,
+            worker_rate=self.memory.worker_rate(self.settings),
+            notes=self.look.notes,
+        )
+
+    def target(self, sample: Sample) -> float:
+        """Return the allowed backlog in records."""
+        if self.settings.target_lag is not None:
+            return self.settings.target_lag * max(1, self.look.members)
+        return self.settings.target_lag_s * (sample.arrival or 0.0)
+
+    def is_behind(self, sample: Sample) -> bool:
+        """Return whether the backlog exceeds the allowed backlog."""
+        return sample.backlog > self.target(sample)
+
+    def required(self, sample: Sample) -> float:
+        """Return the required rate of the group, in records per second."""
+        arrival = sample.arrival or 0.0
+        if not self.is_behind(sample):
+            return arrival
+        return arrival + sample.backlog / self.settings.catch_up_s
+
+    def needed(self, sample: Sample, rate: float) -> int:
+        """Return the smallest useful size with the required rate; the largest size if none has it."""
+        arrival, required = sample.arrival or 0.0, self.required(sample)
+        tasks = self.memory.tasks
+        return next(
+            (
+                n
+                for n in self.useful
+                if self.limit(rate, n) >= arrival and capacity(rate, tasks, n) >= required
+            ),
+            self.useful[-1],
+        )
+
+    def limit(self, rate: float, size: int) -> float:
+        """Return the rate above which ``size`` workers are too few: a part of their rate, and at most
+        the rate without the spare workers."""
+        left = size - self.settings.spare
+        without = capacity(rate, self.memory.tasks, left) if left > 0 else 0.0
+        return min(capacity(rate, self.memory.tasks, size) * self.settings.grow_at, without)
