@@ -176,34 +176,38 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
             del self._inputs[tp]  # of other topics, or of partitions revoked meanwhile
         cpu_ms = self._share_cpu()
         at = time.time()
-        rows: list[TableRow] = []
-        for tp in actives:
-            end, found = ends.get(tp) or 0, self._inputs[tp]
-            records, arrived = found.records, found.received_bytes
-            if tp.topic in tables:
-                # No agent reads a changelog here; its input is the difference of its end offsets.
-                records, arrived = end - self._changelog_ends.get(tp, end), found.sent_bytes
-                self._changelog_ends[tp] = end
-            found.clear()
-            committed = consumer._committed_offset.get(tp)
-            rows.append(
-                (
-                    "partition_sample",
-                    {
-                        "group_id": app.conf.id,
-                        "ts": at,
-                        "topic": tp.topic,
-                        "partition": tp.partition,
-                        "end_offset": end,
-                        "committed_offset": -1 if committed is None else committed,
-                        "bytes_in": arrived,
-                        "records_in": max(0, records),
-                        "cpu_ms": round(cpu_ms.get(tp, 0.0), 3),
-                        "state_bytes": sizes.get(tp, 0),
-                    },
-                )
+        return [
+            (
+                "partition_sample",
+                {
+                    "group_id": app.conf.id,
+                    "ts": at,
+                    "topic": tp.topic,
+                    "partition": tp.partition,
+                    **self._sample_one(tp, ends.get(tp) or 0, is_changelog=tp.topic in tables),
+                    "cpu_ms": round(cpu_ms.get(tp, 0.0), 3),
+                    "state_bytes": sizes.get(tp, 0),
+                },
             )
-        return rows
+            for tp in actives
+        ]
+
+    def _sample_one(self, tp: TP, end: int, *, is_changelog: bool) -> dict[str, int]:
+        """The offsets and the input of one partition; the next sample of its input begins."""
+        found = self._inputs[tp]
+        records, arrived = found.records, found.received_bytes
+        if is_changelog:
+            # No agent reads a changelog here; its input is the difference of its end offsets.
+            records, arrived = end - self._changelog_ends.get(tp, end), found.sent_bytes
+            self._changelog_ends[tp] = end
+        found.clear()
+        committed = self.app.consumer._committed_offset.get(tp)
+        return {
+            "end_offset": end,
+            "committed_offset": -1 if committed is None else committed,
+            "bytes_in": arrived,
+            "records_in": max(0, records),
+        }
 
     def _share_cpu(self) -> dict[object, float]:
         """The loop thread's CPU milliseconds since the last call, by partition and held time."""

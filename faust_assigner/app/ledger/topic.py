@@ -24,19 +24,16 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
     KafkaError,
     MessageSizeTooLargeError,
     RecordListTooLargeError,
-    TopicAlreadyExistsError,
-    for_code,
 )
 from aiokafka.partitioner import DefaultPartitioner
 from mode import get_logger
 
 from faust_assigner.app.ledger.pages import Tail
+from faust_assigner.app.ledger.topic_setup import TopicSetup
 from faust_assigner.app.ledger.writer import MOST_WAITING, LedgerWriter, Work
 from faust_assigner.ledger import MAX_LINE_BYTES
 from faust_assigner.settings.table import LEDGER_BYTES, LEDGER_FILE_BYTES
@@ -48,11 +45,6 @@ T = TypeVar("T")
 #: aiokafka's keywords for a connection; called when the first row is sent.
 Connection = Callable[[], Mapping[str, object]]
 
-#: Partitions, most replicas (at most one per broker) and retention of a topic that the ledger
-#: makes.
-PARTITIONS, MOST_REPLICAS, RETENTION_MS = 4, 3, 30 * 86_400_000
-#: Kafka's smallest and largest segment size.
-SEGMENT_BYTES = 1024 * 1024, 2**31 - 1
 #: Seconds for all attempts to send rows, for one attempt, between two attempts, and without
 #: attempts after a failure.
 SEND_S, ATTEMPT_S, BETWEEN_S, REST_S = 30.0, 10.0, 1.0, 30.0
@@ -62,8 +54,6 @@ STOP_S = 0.5
 BATCH_BYTES = 512 * 1024
 #: Bytes of a record beside its key and value; a batch needs as many again.
 RECORD_BYTES = 128
-#: Kafka's default for max.message.bytes, used if the broker does not report it.
-MESSAGE_BYTES = 1_048_588
 
 
 @dataclass(frozen=True)
@@ -78,7 +68,7 @@ class _Link:
 class LedgerTopic(LedgerWriter):
     """Sends rows to ``topic`` under the key ``name``; makes the topic if it is missing.
 
-    A topic made here deletes rows by age (``RETENTION_MS``) and by size (``total_bytes`` in all its
+    A topic made here deletes rows by age (30 days) and by size (``total_bytes`` in all its
     partitions together, in segments of ``segment_bytes``). An existing topic is used without
     changes.
     """
@@ -97,9 +87,9 @@ class LedgerTopic(LedgerWriter):
         self.topic = topic
         self._key = name.encode("utf-8", "replace")
         self._connection = connection
-        self._retention_bytes = max(SEGMENT_BYTES[0], total_bytes // PARTITIONS)
-        least, most = SEGMENT_BYTES
-        self._segment_bytes = max(least, min(segment_bytes, self._retention_bytes, most))
+        self._setup = TopicSetup(
+            topic, segment_bytes=segment_bytes, total_bytes=total_bytes, log_once=self._log_once
+        )
         self._tail = Tail()
         self._runner: asyncio.Runner | None = None
         self._link: _Link | None = None
@@ -246,7 +236,7 @@ class LedgerTopic(LedgerWriter):
             "request_timeout_ms": round(ATTEMPT_S * 800),  # clearer errors than our deadline's
             "retry_backoff_ms": 500,  # aiokafka logs each try
         }
-        message_bytes = await self._prepare(connection)
+        message_bytes = await self._setup.prepare(connection)
         producer = AIOKafkaProducer(
             **connection,
             acks="all",
@@ -269,47 +259,6 @@ class LedgerTopic(LedgerWriter):
         await asyncio.wait({sending})
         sending.result()
 
-    async def _prepare(self, connection: Mapping[str, object]) -> int:
-        """Make the topic if it is missing; returns the bytes of its largest batch."""
-        admin = AIOKafkaAdminClient(**connection)
-        try:
-            await admin.start()
-            if self.topic not in await admin.list_topics():
-                await self._create(admin)
-            config = await _topic_config(admin, self.topic)
-        finally:
-            await admin.close()
-        if "compact" in config.get("cleanup.policy", ""):
-            self._log_once(
-                "compacted",
-                f"Topic {self.topic} of the ledger is compacted: newer rows of a worker replace its older "
-                "ones. Set its cleanup.policy to delete",
-            )
-        return int(config.get("max.message.bytes", MESSAGE_BYTES))
-
-    async def _create(self, admin: AIOKafkaAdminClient) -> None:
-        brokers = len((await admin.describe_cluster())["brokers"])
-        answer = await admin.create_topics(
-            [
-                NewTopic(
-                    self.topic,
-                    PARTITIONS,
-                    min(MOST_REPLICAS, brokers),
-                    topic_configs={
-                        "cleanup.policy": "delete",
-                        "retention.ms": str(RETENTION_MS),
-                        "retention.bytes": str(self._retention_bytes),
-                        "segment.bytes": str(self._segment_bytes),
-                    },
-                )
-            ]
-        )
-        for _, code, *words in answer.topic_errors:
-            error = for_code(code)
-            # A different worker may have made the topic in the meantime.
-            if code and error is not TopicAlreadyExistsError:
-                raise error(f"it is not there and cannot be created: {words[0] if words else ''}")
-
 
 async def _stop(producer: AIOKafkaProducer) -> None:
     """Stop the producer, then close its connections, even if a broker does not answer."""
@@ -317,21 +266,6 @@ async def _stop(producer: AIOKafkaProducer) -> None:
         await asyncio.wait_for(producer.stop(), STOP_S)
     with contextlib.suppress(Exception):
         await asyncio.wait_for(producer.client.close(), STOP_S)
-
-
-async def _topic_config(admin: AIOKafkaAdminClient, topic: str) -> dict[str, str]:
-    """The topic's settings that matter here; empty if the broker does not describe them."""
-    wanted = dict.fromkeys(("max.message.bytes", "cleanup.policy"))
-    answers = await admin.describe_configs(
-        [ConfigResource(ConfigResourceType.TOPIC, topic, dict(wanted))]
-    )
-    return {
-        entry[0]: entry[1]
-        for answer in answers
-        for error, _, _, _, entries, *_ in answer.resources
-        for entry in (entries if error == 0 else ())
-        if entry[0] in wanted and entry[1] is not None
-    }
 
 
 def _may_pass(error: BaseException) -> bool:

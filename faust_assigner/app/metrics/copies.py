@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from faust_assigner.app.queries.freshness import Look, Marks
-from faust_assigner.app.rebalance import follow_up
+from faust_assigner.app.rebalance import copy_offsets
 
 if TYPE_CHECKING:
     from faust.types.app import AppT
@@ -34,8 +34,8 @@ class Copies:
         if not tps or app._consumer is None:
             return
         asked_at = self._clock()
-        ends = await follow_up.ends_of(app, tps)
-        self._read = await follow_up.read_to(app, ends)
+        ends = await copy_offsets.ends_of(app, tps)
+        self._read = await copy_offsets.read_to(app, ends)
         for tp, end in ends.items():
             self._marks.setdefault(tp, Marks()).note(Look(asked_at, end))
             self._fresh_at.setdefault(tp, asked_at)

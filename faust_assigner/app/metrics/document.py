@@ -80,10 +80,8 @@ def status_of(
     ``disk`` is the free room and the size of the file system of the tables, ``sizes`` the bytes of
     each changelog partition kept here.
     """
-    assignor, conf = app.assignor, app.conf
-    answer = assignor._memory.answer
-    progress = getattr(app.tables.recovery, "progress", None)
-    figures = None if progress is None else progress.figures()
+    assignor, conf, answer = app.assignor, app.conf, app.assignor._memory.answer
+    remaining, remaining_s = _left_to_restore(app)
     return WorkerStatus(
         app=str(conf.id),
         member_id=kafka_member_id(app),
@@ -111,42 +109,63 @@ def status_of(
         awaited=_numbers(assignor.awaited.tps),
         promised={} if answer is None else {t: tuple(runs) for t, runs in answer.promised.items()},
         global_changelogs=tuple(sorted(facts_of(app).globals_)),
-        standing=tuple(
-            Standstill(
-                topic=one.tp.topic,
-                partition=one.tp.partition,
-                reason=one.reason,
-                seconds=round(now - one.since, 1),
-            )
-            for one in still
-        ),
-        copies=tuple(
-            CopyLag(
-                topic=tp.topic,
-                partition=tp.partition,
-                records=records,
-                # After the first measurement the age of a copy's lag is not known.
-                seconds=round(age, 1) if age or not records else None,
-            )
-            for tp, (records, age) in sorted(lags.items())
-        ),
-        waits=tuple(
-            WaitUnderWay(what=wait.what, step=wait.step, seconds=round(wait.total_s, 1))
-            for wait in waits_of(app).under_way()
-        ),
-        restore_remaining_records=0 if figures is None else figures.remaining,
-        restore_remaining_s=None if figures is None or not figures.remaining else figures.eta_s,
+        standing=_standing(still, now),
+        copies=_copies(lags),
+        waits=_waits(app),
+        restore_remaining_records=remaining,
+        restore_remaining_s=remaining_s,
         disk_free_bytes=None if disk is None else disk[0],
         disk_size_bytes=None if disk is None else disk[1],
         tables=_tables(app, sizes),
         settings=settings_of(app),
-        counters={
-            name: int(count)
-            for name, count in sorted(
-                {**assignor.counters, CORRUPT_FOLDERS: corrupt_folders(app)}.items()
-            )
-        },
+        counters=_counters(app),
     )
+
+
+def _standing(still: Sequence[StalledPartition], now: float) -> tuple[Standstill, ...]:
+    return tuple(
+        Standstill(
+            topic=one.tp.topic,
+            partition=one.tp.partition,
+            reason=one.reason,
+            seconds=round(now - one.since, 1),
+        )
+        for one in still
+    )
+
+
+def _copies(lags: Mapping[TP, Lag]) -> tuple[CopyLag, ...]:
+    return tuple(
+        CopyLag(
+            topic=tp.topic,
+            partition=tp.partition,
+            records=records,
+            # After the first measurement the age of a copy's lag is not known.
+            seconds=round(age, 1) if age or not records else None,
+        )
+        for tp, (records, age) in sorted(lags.items())
+    )
+
+
+def _waits(app: AppT) -> tuple[WaitUnderWay, ...]:
+    return tuple(
+        WaitUnderWay(what=wait.what, step=wait.step, seconds=round(wait.total_s, 1))
+        for wait in waits_of(app).under_way()
+    )
+
+
+def _left_to_restore(app: AppT) -> tuple[int, float | None]:
+    """Return the records that a recovery still reads, and the expected seconds if there are any."""
+    progress = getattr(app.tables.recovery, "progress", None)
+    figures = None if progress is None else progress.figures()
+    if figures is None or not figures.remaining:
+        return 0, None
+    return figures.remaining, figures.eta_s
+
+
+def _counters(app: AppT) -> dict[str, int]:
+    found = {**app.assignor.counters, CORRUPT_FOLDERS: corrupt_folders(app)}
+    return {name: int(count) for name, count in sorted(found.items())}
 
 
 @cache

@@ -41,58 +41,14 @@ def say(found: Round, counters: Counter[str], own: TableFacts) -> None:
     """
     counters["assignments"] += 1
     logger.info("%s", outcome(found))
-    if found.failure is not None:
-        counters["fallbacks"] += 1
-        logger.error(
-            "The planner failed; partitions are assigned without regard to their former owners: %r",
-            found.failure,
-            exc_info=found.failure,
-        )
+    _say_failure(found, counters)
     _say_refused(found, counters)
-    if found.missing:
-        counters["missing_topics"] += len(found.missing)
-        logger.warning(
-            "Topics without partitions are left out: %s. Their records are not processed, and tables with "
-            "such a changelog are not restored; create the topics",
-            _named(found.missing),
-        )
-    if found.claimed.beyond:
-        counters["shrunk_topics"] += len(found.claimed.beyond)
-        logger.warning(
-            "Claims on partitions that no longer exist are ignored; check whether a topic was "
-            "deleted and created again: %s",
-            _named(f"{t} ({n})" for t, n in sorted(found.claimed.beyond.items())),
-        )
-    if disbelieved := found.plan.onward.disbelieved if found.plan and found.plan.onward else {}:
-        counters["disbelieved_positions"] += sum(disbelieved.values())
-        logger.warning(
-            "Copies beyond the end of their changelog count as empty; check whether a topic was "
-            "deleted and created again: %s",
-            _named(f"{t} ({n})" for t, n in sorted(disbelieved.items())),
-        )
+    _say_topics(found, counters)
     if line := why_eager(found):
         logger.info("%s", line)
-    for url, members in sorted(found.shared_urls.items())[:MOST_NAMED]:
-        logger.warning(
-            "%d members report the same URL %s; requests may reach the wrong member: %s",
-            len(members),
-            url,
-            _named(members),
-        )
-    counters["duplicate_urls"] += len(found.shared_urls)
-    if unknown := sorted(found.tables.changelogs - own.changelogs):
-        counters["unknown_tables"] += len(unknown)
-        logger.warning(
-            "The leader's code lacks the tables of these changelogs, as in a rolling deploy: %s",
-            _named(unknown),
-        )
-    if found.oversize:
-        counters["directories_left_out"] += 1
-        logger.warning(
-            "The group's record would be %d bytes or more; requests cannot be routed by key until "
-            "it fits (FAUST_ASSIGNER_GROUP_RECORD_BYTES)",
-            found.oversize,
-        )
+    _say_shared_urls(found, counters)
+    _say_unknown_tables(found, counters, own)
+    _say_oversize(found, counters)
 
 
 def outcome(found: Round) -> str:
@@ -160,6 +116,16 @@ def taken(memory: Memory, claimed: JoinData | None, own: TableFacts) -> str:
     )
 
 
+def _say_failure(found: Round, counters: Counter[str]) -> None:
+    if found.failure is not None:
+        counters["fallbacks"] += 1
+        logger.error(
+            "The planner failed; partitions are assigned without regard to their former owners: %r",
+            found.failure,
+            exc_info=found.failure,
+        )
+
+
 def _say_refused(found: Round, counters: Counter[str]) -> None:
     refused = sorted(found.refused.items())
     counters["refused_members"] += len(refused)
@@ -175,6 +141,60 @@ def _say_refused(found: Round, counters: Counter[str]) -> None:
             "Generation %d: the claims of %d more members are refused",
             found.inputs.generation,
             len(refused) - MOST_NAMED,
+        )
+
+
+def _say_topics(found: Round, counters: Counter[str]) -> None:
+    if found.missing:
+        counters["missing_topics"] += len(found.missing)
+        logger.warning(
+            "Topics without partitions are left out: %s. Their records are not processed, and tables with "
+            "such a changelog are not restored; create the topics",
+            _named(found.missing),
+        )
+    if found.claimed.beyond:
+        counters["shrunk_topics"] += len(found.claimed.beyond)
+        logger.warning(
+            "Claims on partitions that no longer exist are ignored; check whether a topic was "
+            "deleted and created again: %s",
+            _named(f"{t} ({n})" for t, n in sorted(found.claimed.beyond.items())),
+        )
+    if disbelieved := found.plan.onward.disbelieved if found.plan and found.plan.onward else {}:
+        counters["disbelieved_positions"] += sum(disbelieved.values())
+        logger.warning(
+            "Copies beyond the end of their changelog count as empty; check whether a topic was "
+            "deleted and created again: %s",
+            _named(f"{t} ({n})" for t, n in sorted(disbelieved.items())),
+        )
+
+
+def _say_shared_urls(found: Round, counters: Counter[str]) -> None:
+    for url, members in sorted(found.shared_urls.items())[:MOST_NAMED]:
+        logger.warning(
+            "%d members report the same URL %s; requests may reach the wrong member: %s",
+            len(members),
+            url,
+            _named(members),
+        )
+    counters["duplicate_urls"] += len(found.shared_urls)
+
+
+def _say_unknown_tables(found: Round, counters: Counter[str], own: TableFacts) -> None:
+    if unknown := sorted(found.tables.changelogs - own.changelogs):
+        counters["unknown_tables"] += len(unknown)
+        logger.warning(
+            "The leader's code lacks the tables of these changelogs, as in a rolling deploy: %s",
+            _named(unknown),
+        )
+
+
+def _say_oversize(found: Round, counters: Counter[str]) -> None:
+    if found.oversize:
+        counters["directories_left_out"] += 1
+        logger.warning(
+            "The group's record would be %d bytes or more; requests cannot be routed by key until "
+            "it fits (FAUST_ASSIGNER_GROUP_RECORD_BYTES)",
+            found.oversize,
         )
 
 

@@ -17,19 +17,19 @@ leader looks for a different task to move.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from faust.types.tuples import TP
 from mode import Service, get_logger
 
 from faust_assigner.app import settings
+from faust_assigner.app.rebalance import copy_offsets
 from faust_assigner.app.rebalance.positions import is_doubtful
 from faust_assigner.settings.table import FOLLOW_UP_S, WARMUP_DEADLINE_S, WARMUPS
 
 if TYPE_CHECKING:
-    from aiokafka import AIOKafkaConsumer
     from faust.types.app import AppT
 
 logger = get_logger(__name__)
@@ -40,13 +40,9 @@ LOOK_INTERVAL_S = 1.0
 COOPERATIVE_S, EAGER_S = 5.0, 30.0
 #: Seconds between two log lines about the awaited standbys.
 TELL_S = 60.0
-#: A request to the consumer about one partition; the result is None if the consumer does not know.
-Ask: TypeAlias = Callable[["AIOKafkaConsumer", TP], Coroutine[object, None, int | None]]
 MARK = "_faust_assigner_follow_up"
 #: After this many cool-downs the caught-up standbys no longer wait for the rest.
 PATIENCE = 4
-#: Seconds to wait for the ends and positions of changelogs.
-ASK_S = 2.0
 #: A requested round that changes nothing doubles the wait before the next, up to this factor.
 MOST_PATIENCE = 32
 
@@ -215,8 +211,8 @@ class FollowUp(Service):  # type: ignore[misc]
         The current end is no criterion, because it keeps moving.
         """
         ends = self._ends or {}
-        read = await read_to(self.app, ends)
-        self._ends = await ends_of(self.app, sorted(awaited.tps))
+        read = await copy_offsets.read_to(self.app, ends)
+        self._ends = await copy_offsets.ends_of(self.app, sorted(awaited.tps))
         recovery = self.app.tables.recovery
         done = {
             tp: read[tp]
@@ -257,64 +253,6 @@ class FollowUp(Service):  # type: ignore[misc]
             f"; {len(late)} took too long and are no longer awaited" if late else "",
         )
         return True
-
-
-async def ends_of(app: AppT, tps: Sequence[TP]) -> dict[TP, int]:
-    """Return the end offset of each partition in ``tps`` whose broker answers in time."""
-    return await _ask_of_each(app, _end_of, tps)
-
-
-async def read_to(app: AppT, ends: Mapping[TP, int]) -> dict[TP, int]:
-    """Return the offset up to which each copy has been read.
-
-    Offsets before the end that hold no record, such as transaction markers, count as read.
-    """
-    tables = app.tables
-    offsets = tables.recovery.standby_offsets
-    read = {tp: 0 if (offset := offsets.get(tp)) is None else offset + 1 for tp in ends}
-    positions = await _ask_of_each(
-        app, _position_of, [tp for tp, end in ends.items() if read[tp] < end]
-    )
-    # The position does not count while fetched records of the same partition wait in the queue.
-    waiting = {event.message.tp for event in tables.changelog_queue._queue} if positions else ()
-    for tp, position in positions.items():
-        if tp not in waiting:
-            read[tp] = max(read[tp], position)
-    return read
-
-
-async def _ask_of_each(app: AppT, ask: Ask, tps: Sequence[TP]) -> dict[TP, int]:
-    """Run ``ask`` on the consumer's thread per partition; return the answers that arrive in time.
-
-    Does not use call_thread(), which serves only two calls at a time, including commits.
-    """
-    if not tps:
-        return {}
-    thread = app.consumer._thread
-    asked = asyncio.run_coroutine_threadsafe(_known(ask, thread._consumer, tps), thread.thread_loop)
-    return await asyncio.wrap_future(asked)
-
-
-async def _known(ask: Ask, consumer: AIOKafkaConsumer, tps: Sequence[TP]) -> dict[TP, int]:
-    """Send one request per partition; return the answers that arrive in time.
-
-    A joint request to aiokafka waits until all partitions answer. A deleted partition never answers
-    a request for its end or position.
-    """
-    asked = {tp: asyncio.ensure_future(ask(consumer, tp)) for tp in tps}
-    _, late = await asyncio.wait(asked.values(), timeout=ASK_S)
-    for task in late:
-        task.cancel()
-    told = await asyncio.gather(*asked.values(), return_exceptions=True)
-    return {tp: answer for tp, answer in zip(asked, told, strict=True) if isinstance(answer, int)}
-
-
-async def _end_of(consumer: AIOKafkaConsumer, tp: TP) -> int | None:
-    return (await consumer.end_offsets([tp]))[tp]  # type: ignore[no-any-return]
-
-
-async def _position_of(consumer: AIOKafkaConsumer, tp: TP) -> int | None:
-    return await consumer.position(tp)  # type: ignore[no-any-return]
 
 
 async def _rejoin(app: AppT, generation: int, read: Mapping[TP, int]) -> bool:

@@ -107,25 +107,10 @@ def said_by(
     partitions are its own. ``holds``: this member keeps processing its partitions. ``leaves``: it
     gives them away.
     """
-    on_disk: dict[str, list[int]] = {}
-    actives: Mapping[str, Runs] = {}
-    standbys: Mapping[str, Runs] = {}
-    before = former()
-    stores = {t: table for t, table in app.tables._changelogs.items() if t not in tables.globals_}
-    if memory.answer is None:
-        on_disk = partitions_on_disk(app, stores)
-    else:
-        # Promised partitions arrive with the second round; until then the files of these count.
-        promised = memory.answer.promised
-        on_disk = {
-            t: here
-            for t, numbers in partitions_on_disk(
-                app, {t: stores[t] for t in stores.keys() & promised.keys()}
-            ).items()
-            if (here := [p for p in numbers if p in promised[t]])
-        }
-        actives = memory.owned(tables)
-        standbys = {t: runs for t, runs in memory.standbys.items() if t in tables.stateful}
+    before, answer = former(), memory.answer
+    on_disk = _on_disk(app, answer, tables)
+    actives = {} if answer is None else memory.owned(tables)
+    standbys = {t: runs for t, runs in memory.standbys.items() if t in tables.stateful}
     return JoinData(
         str(app.conf.canonical_url),
         actives,
@@ -136,8 +121,8 @@ def said_by(
         holds=holds,
         leaves=leaves,
         cooperative=cooperative,
-        promised=memory.answer.promised if memory.answer is not None else {},
-        among=memory.answer.among if memory.answer is not None else 0,
+        promised={} if answer is None else answer.promised,
+        among=0 if answer is None else answer.among,
         generation=memory.generation,
         instance_id=settings.or_default(settings.instance_id, app, None),
         rack_id=settings.read_or_default(app, table.RACK),
@@ -150,9 +135,24 @@ def said_by(
         positions=_positions(app, (actives, standbys, on_disk), tables.stateful & set(topics))
         if takes_part(app)
         else None,
-        awaited=memory.answer.awaited if memory.answer is not None else {},
+        awaited={} if answer is None else answer.awaited,
         overdue=overdue or {},
     )
+
+
+def _on_disk(app: AppT, answer: Answer | None, tables: TableFacts) -> dict[str, list[int]]:
+    """Return the partitions with files that count: all before the first answer, then promised ones."""
+    stores = {t: table for t, table in app.tables._changelogs.items() if t not in tables.globals_}
+    if answer is None:
+        return partitions_on_disk(app, stores)
+    # Promised partitions arrive with the second round; until then the files of these count.
+    promised = answer.promised
+    found = partitions_on_disk(app, {t: stores[t] for t in stores.keys() & promised.keys()})
+    return {
+        t: here
+        for t, numbers in found.items()
+        if (here := [p for p in numbers if p in promised[t]])
+    }
 
 
 def _positions(app: AppT, claims: tuple[Claims, ...], changelogs: Collection[str]) -> Any:

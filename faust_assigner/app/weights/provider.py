@@ -8,9 +8,7 @@ partition weighs 1.0, and the reason is logged once.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import datetime as dt
-import gc
 import threading
 import weakref
 from collections.abc import Callable, Mapping
@@ -23,8 +21,9 @@ from mode import Service, get_logger
 from faust_assigner.app.membership.watchdog import must_run
 from faust_assigner.app.rebalance.observers import DecisionInputs
 from faust_assigner.app.settings import read
+from faust_assigner.app.weights.follower import CLOSE_S, Follower
 from faust_assigner.app.weights.sources import FileSource, Found, Source, TopicSource
-from faust_assigner.errors import ConfigError, FaustAssignerError
+from faust_assigner.errors import ConfigError
 from faust_assigner.planner import Plan
 from faust_assigner.settings import table
 from faust_assigner.weights.document import (
@@ -46,9 +45,6 @@ logger = get_logger(__name__)
 #: Seconds between two checks of a file, and the longest wait for a topic's records between two
 #: checks.
 POLL_S = 2.0
-
-#: Seconds that a source has to close its resources.
-CLOSE_S = 2.5
 
 Clock: TypeAlias = Callable[[], dt.datetime]
 
@@ -98,7 +94,7 @@ class WeightsProvider:
         self._said: tuple[int | None, str | None] = (None, "loading")
         self._closed = False
         self._first_look = threading.Event()
-        self._follower: _Follower | None = None
+        self._follower: Follower | None = None
 
     def __call__(self) -> PartitionWeights | None:
         """Return the current weights; None means that every partition weighs 1.0. Never waits."""
@@ -117,7 +113,7 @@ class WeightsProvider:
             logger.error(
                 "The thread that follows %s has ended; it is started again", self.wanted.source
             )
-        self._follower = _Follower(weakref.ref(self), self.wanted)
+        self._follower = Follower(weakref.ref(self), self.wanted.source, self.wanted.poll_s)
         weakref.finalize(self, self._follower.close)
         self._follower.start()
 
@@ -198,84 +194,6 @@ class WeightsProvider:
                 self.wanted.source,
                 self.current.reason,
             )
-
-
-class _Follower:
-    """A thread with its own event loop; refers to the provider only while it delivers a result."""
-
-    def __init__(self, provider: weakref.ref[WeightsProvider], wanted: WeightSettings) -> None:
-        self.provider, self.wanted = provider, wanted
-        self._closing = asyncio.Event()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="assignor-weights", daemon=True)
-
-    def start(self) -> None:
-        """Start the thread; return at once."""
-        self._thread.start()
-
-    @property
-    def runs(self) -> bool:
-        """Return whether the thread is alive."""
-        return self._thread.is_alive()
-
-    def close(self, wait_s: float = 0.0) -> bool:
-        """End the tasks, the sockets and the thread; return whether it ended within ``wait_s``."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed already
-            self._loop.call_soon_threadsafe(self._closing.set)
-        if wait_s and self._thread is not threading.current_thread():
-            self._thread.join(wait_s)
-        return not self._thread.is_alive()
-
-    def _run(self) -> None:
-        # The runner cancels all remaining tasks and closes the loop, which closes the sockets.
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(self._until_closed())
-        # aiokafka drops a connection that is cancelled during its setup; only the finaliser closes
-        # its socket.
-        gc.collect()
-
-    async def _until_closed(self) -> None:
-        work, closed = (
-            asyncio.ensure_future(self._follow()),
-            asyncio.ensure_future(self._closing.wait()),
-        )
-        await asyncio.wait({work, closed}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (work, closed):
-            task.cancel()
-        await asyncio.wait({work, closed}, timeout=CLOSE_S)
-        await asyncio.sleep(
-            0.01
-        )  # a transport closes its socket one iteration of the loop after close()
-
-    async def _follow(self) -> None:
-        while not self._closing.is_set():
-            try:
-                async with contextlib.aclosing(
-                    self.wanted.source.follow(self.wanted.poll_s)
-                ) as changes:
-                    async for found in changes:
-                        if not self._hand_over(found):
-                            return
-            # The thread must survive every error of a source. When a consumer stops, aiokafka's own
-            # cancelled tasks raise here as well. Only the cancellation of this task must end it.
-            except (Exception, asyncio.CancelledError) as error:
-                task = asyncio.current_task()
-                if task is not None and task.cancelling():
-                    raise
-                if not self._hand_over(WeightsUnreachable(f"{type(error).__name__}: {error}")):
-                    return
-                await asyncio.sleep(self.wanted.poll_s)
-
-    def _hand_over(self, found: Found) -> bool:
-        """Deliver a result; return whether the provider still exists."""
-        provider = self.provider()
-        if provider is not None and not self._closing.is_set():
-            provider.take(found)
-        return provider is not None
-
-
-class WeightsUnreachable(FaustAssignerError):
-    """A source could not be read; the reading is tried again."""
 
 
 def configured(app: AppT) -> WeightSettings | None:

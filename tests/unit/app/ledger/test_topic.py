@@ -163,7 +163,7 @@ def test_the_topic_is_made_with_bounds_in_time_and_bytes(
     assert config["retention.bytes"] == "10000000"
     assert config["segment.bytes"] == "4000000"
     tiny = ledger(total_bytes=1000, segment_bytes=10**12)
-    assert (tiny._retention_bytes, tiny._segment_bytes) == (1024 * 1024, 1024 * 1024)
+    assert (tiny._setup._retention_bytes, tiny._setup._segment_bytes) == (1024 * 1024, 1024 * 1024)
 
 
 def test_a_topic_that_is_there_is_used_as_it_is_and_a_compacted_one_is_named(

@@ -55,7 +55,7 @@ def ledger(monkeypatch: pytest.MonkeyPatch) -> LedgerTopic:
         prepared.append(connection)
         return 700
 
-    monkeypatch.setattr(made, "_prepare", prepare)
+    monkeypatch.setattr(made._setup, "prepare", prepare)
     vars(made)["prepared"] = prepared
     return made
 

@@ -20,6 +20,7 @@ from aiokafka.errors import (
 )
 
 from faust_assigner.app.ledger import topic as module
+from faust_assigner.app.ledger import topic_setup
 from faust_assigner.app.ledger.topic import RECORD_BYTES, LedgerTopic
 from faust_assigner.app.ledger.writer import Counts
 
@@ -287,8 +288,10 @@ class Admin:
 
 def prepared(monkeypatch: pytest.MonkeyPatch, admin: Admin, **options: Any) -> int:
     """Let a ledger check its topic; return the maximum batch size."""
-    monkeypatch.setattr(module, "AIOKafkaAdminClient", lambda **connection: admin)
-    return asyncio.run(LedgerTopic("ledger", "w", dict, **options)._prepare({"client_id": "x"}))
+    monkeypatch.setattr(topic_setup, "AIOKafkaAdminClient", lambda **connection: admin)
+    return asyncio.run(
+        LedgerTopic("ledger", "w", dict, **options)._setup.prepare({"client_id": "x"})
+    )
 
 
 def test_a_missing_topic_is_made_with_replicas_on_every_broker(
@@ -298,7 +301,7 @@ def test_a_missing_topic_is_made_with_replicas_on_every_broker(
     for brokers, replicas in ((1, 1), (3, 3), (5, 3)):
         admin = Admin("other", brokers=brokers)
         found = prepared(monkeypatch, admin, total_bytes=40_000_000, segment_bytes=3_000_000)
-        assert found == module.MESSAGE_BYTES
+        assert found == topic_setup.MESSAGE_BYTES
         config = {
             "cleanup.policy": "delete",
             "retention.ms": "2592000000",
@@ -315,7 +318,10 @@ def test_a_topic_that_cannot_be_made_is_an_error_and_one_that_exists_is_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The admin client is closed in every case."""
-    assert prepared(monkeypatch, Admin(code=TopicAlreadyExistsError.errno)) == module.MESSAGE_BYTES
+    assert (
+        prepared(monkeypatch, Admin(code=TopicAlreadyExistsError.errno))
+        == topic_setup.MESSAGE_BYTES
+    )
     admin = Admin(code=29)
     with pytest.raises(for_code(29), match="cannot be created: not here"):
         prepared(monkeypatch, admin)
@@ -335,7 +341,7 @@ def test_a_compacted_topic_is_named(
             entries = [("cleanup.policy", policy), ("max.message.bytes", None)]
             return [SimpleNamespace(resources=[(0, None, 2, "ledger", entries)])]
 
-    assert prepared(monkeypatch, Compacted("ledger")) == module.MESSAGE_BYTES
+    assert prepared(monkeypatch, Compacted("ledger")) == topic_setup.MESSAGE_BYTES
     assert ("Topic ledger of the ledger is compacted" in caplog.text) is is_named
 
 
@@ -353,5 +359,5 @@ def test_segments_fit_into_a_partition_and_into_kafka(
 ) -> None:
     """All partitions together have the total size."""
     it = LedgerTopic("ledger", "w", dict, total_bytes=total, segment_bytes=segment)
-    assert (it._retention_bytes, it._segment_bytes) == found
+    assert (it._setup._retention_bytes, it._setup._segment_bytes) == found
     assert it.place == "topic ledger"

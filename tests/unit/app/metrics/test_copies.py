@@ -9,7 +9,7 @@ import pytest
 from faust.types import TP
 
 from faust_assigner.app.metrics.copies import Copies
-from faust_assigner.app.rebalance import follow_up
+from faust_assigner.app.rebalance import copy_offsets
 
 A, B, C = (TP("log", number) for number in (2, 0, 1))
 
@@ -31,8 +31,8 @@ class Worker:
             _consumer="a consumer",
         )
         self.copies = Copies(self.app, lambda: self.now)
-        monkeypatch.setattr(follow_up, "ends_of", self._ends_of)
-        monkeypatch.setattr(follow_up, "read_to", self._read_to)
+        monkeypatch.setattr(copy_offsets, "ends_of", self._ends_of)
+        monkeypatch.setattr(copy_offsets, "read_to", self._read_to)
 
     async def _ends_of(self, app: Any, tps: list[TP]) -> dict[TP, int]:
         self.asked.append(tps)

@@ -16,7 +16,7 @@ from faust_assigner.app.consumer.waits import COMMIT, waits_of
 from faust_assigner.app.metrics import document
 from faust_assigner.app.metrics.install import install
 from faust_assigner.app.metrics.sensor import ASK_S, MetricsSensor
-from faust_assigner.app.rebalance import follow_up
+from faust_assigner.app.rebalance import copy_offsets
 from faust_assigner.errors import MetadataRefused
 from faust_assigner.wire.worker_status import (
     Standstill,
@@ -137,8 +137,8 @@ async def test_a_copy_s_lag_is_asked_for_when_the_document_is(
     async def read(app: Any, found: Any) -> dict[Any, int]:
         return dict.fromkeys(found, 4)
 
-    monkeypatch.setattr(follow_up, "ends_of", ends)
-    monkeypatch.setattr(follow_up, "read_to", read)
+    monkeypatch.setattr(copy_offsets, "ends_of", ends)
+    monkeypatch.setattr(copy_offsets, "read_to", read)
     worker.app.assignor._standby_tps = {TP("shop-totals-changelog", 5)}
     worker.recovery.standby_offsets = {}
     (copy,) = (await worker.sensor.document()).copies
@@ -165,7 +165,7 @@ async def test_a_broker_that_does_not_answer_does_not_hold_up_the_document(
         await asyncio.Event().wait()
         return {}
 
-    monkeypatch.setattr(follow_up, "ends_of", never)
+    monkeypatch.setattr(copy_offsets, "ends_of", never)
     monkeypatch.setattr("faust_assigner.app.metrics.sensor.DOCUMENT_ASK_S", 0.01)
     worker.app.assignor._standby_tps = {TP("shop-totals-changelog", 5)}
     assert (await worker.sensor.document()).copies == ()

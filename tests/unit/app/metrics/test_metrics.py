@@ -30,7 +30,7 @@ from faust_assigner.app.metrics.figures import (
 )
 from faust_assigner.app.metrics.install import install
 from faust_assigner.app.metrics.sensor import MetricsSensor
-from faust_assigner.app.rebalance import follow_up
+from faust_assigner.app.rebalance import copy_offsets
 from faust_assigner.model import NOBODY, Member
 from faust_assigner.wire.worker_status import REASONS
 from tests.support.faust_group import WireGroup, make_app
@@ -220,8 +220,8 @@ async def test_ten_rebalances_leave_no_label_of_a_partition_that_went(
     async def read_to(app: Any, ends: dict[TP, int]) -> dict[TP, int]:
         return dict.fromkeys(ends, 20)
 
-    monkeypatch.setattr(follow_up, "ends_of", ends_of)
-    monkeypatch.setattr(follow_up, "read_to", read_to)
+    monkeypatch.setattr(copy_offsets, "ends_of", ends_of)
+    monkeypatch.setattr(copy_offsets, "read_to", read_to)
     a = shop.start("a")
     a.app._consumer = consumer()
     seen = set()
@@ -256,8 +256,8 @@ async def test_a_lag_in_seconds_is_since_the_copy_had_everything(
     async def read_to(app: Any, of: dict[TP, int]) -> dict[TP, int]:
         return dict.fromkeys(of, at[0])
 
-    monkeypatch.setattr(follow_up, "ends_of", ends_of)
-    monkeypatch.setattr(follow_up, "read_to", read_to)
+    monkeypatch.setattr(copy_offsets, "ends_of", ends_of)
+    monkeypatch.setattr(copy_offsets, "read_to", read_to)
     a = shop.start("a")
     a.app._consumer = consumer()
     tp = TP(LOG, 0)
@@ -294,8 +294,8 @@ async def test_the_ends_of_changelogs_are_asked_for_before_anybody_looks(
     async def read_to(app: Any, of: dict[TP, int]) -> dict[TP, int]:
         return {tp: end - 10 for tp, end in of.items()}
 
-    monkeypatch.setattr(follow_up, "ends_of", ends_of)
-    monkeypatch.setattr(follow_up, "read_to", read_to)
+    monkeypatch.setattr(copy_offsets, "ends_of", ends_of)
+    monkeypatch.setattr(copy_offsets, "read_to", read_to)
     a = shop.start("a")
     a.app._consumer = consumer()
     a.app.assignor._standby_tps = {TP(LOG, 0)}
@@ -326,8 +326,8 @@ async def test_the_lag_in_seconds_of_a_copy_that_comes_back_begins_anew(
     async def read_to(app: Any, of: dict[TP, int]) -> dict[TP, int]:
         return dict.fromkeys(of, 100)
 
-    monkeypatch.setattr(follow_up, "ends_of", ends_of)
-    monkeypatch.setattr(follow_up, "read_to", read_to)
+    monkeypatch.setattr(copy_offsets, "ends_of", ends_of)
+    monkeypatch.setattr(copy_offsets, "read_to", read_to)
     a = shop.start("a")
     a.app._consumer = consumer()
     tp = TP(LOG, 0)

@@ -21,7 +21,7 @@ from faust_assigner.app.consumer.waits import COMMIT, Wait, waits_of
 from faust_assigner.app.membership.fence import HeartbeatFence
 from faust_assigner.app.metrics import page, readings
 from faust_assigner.app.metrics.figures import FIGURES, HISTOGRAM, PREFIX
-from faust_assigner.app.rebalance import follow_up, leader
+from faust_assigner.app.rebalance import copy_offsets, leader
 from tests.support.promql import Scrape, evaluate
 from tests.unit.app.metrics.test_metrics import Scraped, Shop, consumer
 
@@ -146,8 +146,8 @@ async def slow_copy(bench: Bench) -> None:
     async def read_to(app: Any, of: dict[TP, int]) -> dict[TP, int]:
         return dict.fromkeys(of, 500)
 
-    bench.patch.setattr(follow_up, "ends_of", ends_of)
-    bench.patch.setattr(follow_up, "read_to", read_to)
+    bench.patch.setattr(copy_offsets, "ends_of", ends_of)
+    bench.patch.setattr(copy_offsets, "read_to", read_to)
     for _ in range(2):
         await bench.a.sensor._copies.look()
         bench.a.clock.now += 301
@@ -242,8 +242,8 @@ async def healthy(shop: Shop, patch: pytest.MonkeyPatch) -> Bench:
     async def ends_of(app: Any, tps: list[TP]) -> dict[TP, int]:
         return dict.fromkeys(tps, 500)
 
-    patch.setattr(follow_up, "ends_of", ends_of)
-    patch.setattr(follow_up, "read_to", ends_of)
+    patch.setattr(copy_offsets, "ends_of", ends_of)
+    patch.setattr(copy_offsets, "read_to", ends_of)
     a, b = shop.start("a"), shop.start("b")
     for one in (a, b):
         one.app._consumer = consumer(

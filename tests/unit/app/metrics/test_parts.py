@@ -21,7 +21,7 @@ from faust_assigner.app.metrics.figures import PREFIX
 from faust_assigner.app.metrics.probes import Restores
 from faust_assigner.app.metrics.recent_rounds import RecentRounds
 from faust_assigner.app.metrics.sensor import ASK_S, IDLE_ASK_S, WATCHED_S
-from faust_assigner.app.rebalance import follow_up
+from faust_assigner.app.rebalance import copy_offsets
 from faust_assigner.app.rebalance.observers import DecisionInputs
 from faust_assigner.model import Member
 from faust_assigner.planner import plan
@@ -79,8 +79,8 @@ class Lagging:
             tables=SimpleNamespace(recovery=self.recovery),
         )
         self.copies = Copies(self.app, self.clock)
-        monkeypatch.setattr(follow_up, "ends_of", self._ends)
-        monkeypatch.setattr(follow_up, "read_to", self._read_to)
+        monkeypatch.setattr(copy_offsets, "ends_of", self._ends)
+        monkeypatch.setattr(copy_offsets, "read_to", self._read_to)
 
     async def _ends(self, app: Any, tps: list[Any]) -> dict[Any, int]:
         self.clock.now += 5

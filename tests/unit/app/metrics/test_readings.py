@@ -24,7 +24,7 @@ from faust_assigner.app.metrics.probes import Restores, ready_problems
 from faust_assigner.app.metrics.recent_rounds import RecentRounds
 from faust_assigner.app.metrics.sensor import BRIDGED_LOOKS, MetricsSensor
 from faust_assigner.app.metrics.stalled import RECORD_S, StalledPartition, StalledPartitions
-from faust_assigner.app.rebalance import follow_up
+from faust_assigner.app.rebalance import copy_offsets
 from faust_assigner.model import NOBODY, Member
 from faust_assigner.views.placed import RULES
 from faust_assigner.warmup import WarmupPolicy
@@ -374,8 +374,8 @@ async def test_each_copy_has_its_own_lag(monkeypatch: pytest.MonkeyPatch, app: A
         assert (given, found.keys()) == (app, held)
         return {tp: at[tp] for tp in found}
 
-    monkeypatch.setattr(follow_up, "ends_of", ends_of)
-    monkeypatch.setattr(follow_up, "read_to", read_to)
+    monkeypatch.setattr(copy_offsets, "ends_of", ends_of)
+    monkeypatch.setattr(copy_offsets, "read_to", read_to)
     app.recovery.standby_offsets = {LOGS[3]: 39, LOGS[4]: None}
     app.recovery.progress = SimpleNamespace(
         next_offset=lambda tp: {LOGS[4]: 5, LOGS[3]: 1}.get(tp, 0)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from faust_assigner.app.rebalance import follow_up
+from faust_assigner.app.rebalance import copy_offsets, follow_up
 from faust_assigner.app.rebalance.follow_up import Awaited, FollowUp
 
 A, B = TP("log", 0), TP("log", 1)
@@ -366,7 +366,7 @@ async def test_those_that_are_done_do_not_wait_for_ever() -> None:
 
 async def test_a_changelog_that_is_gone_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker reports all other ends; the changelog's copy is overdue after the deadline."""
-    monkeypatch.setattr(follow_up, "ASK_S", 0.01)
+    monkeypatch.setattr(copy_offsets, "ASK_S", 0.01)
     app = App({A: 10}, {A: 9})
     app.assignor.awaited = Awaited(GENERATION, frozenset({A, B}))
     watch = warming(app, 600.0)
@@ -383,7 +383,7 @@ async def test_a_position_that_is_never_known_ends_with_its_look(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """aiokafka waits for ever for a position that cannot be looked up."""
-    monkeypatch.setattr(follow_up, "ASK_S", 0.01)
+    monkeypatch.setattr(copy_offsets, "ASK_S", 0.01)
     app = App({A: 10, B: 10}, {A: 9, B: 3})
     ended: list[TP] = []
 
@@ -592,8 +592,8 @@ async def test_a_broker_that_refuses_one_end_hides_no_other() -> None:
     assert await looks(watch, 0, 31, 119) == 0
     assert await looks(watch, 120) == 1
     assert app.assignor.read_to == {B: 5}
-    assert await follow_up.ends_of(app, [A, B]) == {B: 5}
-    assert await follow_up.ends_of(app, []) == {}
+    assert await copy_offsets.ends_of(app, [A, B]) == {B: 5}
+    assert await copy_offsets.ends_of(app, []) == {}
 
 
 async def test_copies_are_read_as_far_as_the_best_of_what_is_known() -> None:
@@ -604,8 +604,8 @@ async def test_copies_are_read_as_far_as_the_best_of_what_is_known() -> None:
     app.tables.changelog_queue.put_nowait(SimpleNamespace(message=SimpleNamespace(tp=c)))
     e = TP("log", 4)
     app.ends[e], app.tables.recovery.standby_offsets[e], app.positions[e] = 10, 1, 6
-    assert await follow_up.read_to(app, app.ends) == {A: 8, B: 7, c: 0, d: 10, e: 6}
-    assert await follow_up.read_to(app, {}) == {}
+    assert await copy_offsets.read_to(app, app.ends) == {A: 8, B: 7, c: 0, d: 10, e: 6}
+    assert await copy_offsets.read_to(app, {}) == {}
 
 
 def test_partitions_are_claimed_by_topic_in_order() -> None:
@@ -633,7 +633,7 @@ async def test_each_request_that_takes_too_long_ends_with_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No request outlives its look; answers in time count."""
-    monkeypatch.setattr(follow_up, "ASK_S", 0.02)
+    monkeypatch.setattr(copy_offsets, "ASK_S", 0.02)
     c = TP("log", 2)
     app, ended = App({A: 10, B: 5, c: 7}, {}), list[TP]()
 
@@ -646,7 +646,7 @@ async def test_each_request_that_takes_too_long_ends_with_the_others(
         return {c: 7}
 
     app.asked.end_offsets = end_offsets
-    assert await follow_up.ends_of(app, [A, B, c]) == {c: 7}
+    assert await copy_offsets.ends_of(app, [A, B, c]) == {c: 7}
     assert sorted(ended) == [A, B]
 
 

@@ -1,0 +1,76 @@
+"""The ends of changelogs at their brokers, and the offsets up to which this worker's copies are read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from faust.types.tuples import TP
+
+if TYPE_CHECKING:
+    from aiokafka import AIOKafkaConsumer
+    from faust.types.app import AppT
+
+#: A request to the consumer about one partition; the result is None if the consumer does not know.
+Ask: TypeAlias = Callable[["AIOKafkaConsumer", TP], Coroutine[object, None, int | None]]
+#: Seconds to wait for the ends and positions of changelogs.
+ASK_S = 2.0
+
+
+async def ends_of(app: AppT, tps: Sequence[TP]) -> dict[TP, int]:
+    """Return the end offset of each partition in ``tps`` whose broker answers in time."""
+    return await _ask_of_each(app, _end_of, tps)
+
+
+async def read_to(app: AppT, ends: Mapping[TP, int]) -> dict[TP, int]:
+    """Return the offset up to which each copy has been read.
+
+    Offsets before the end that hold no record, such as transaction markers, count as read.
+    """
+    tables = app.tables
+    offsets = tables.recovery.standby_offsets
+    read = {tp: 0 if (offset := offsets.get(tp)) is None else offset + 1 for tp in ends}
+    positions = await _ask_of_each(
+        app, _position_of, [tp for tp, end in ends.items() if read[tp] < end]
+    )
+    # The position does not count while fetched records of the same partition wait in the queue.
+    waiting = {event.message.tp for event in tables.changelog_queue._queue} if positions else ()
+    for tp, position in positions.items():
+        if tp not in waiting:
+            read[tp] = max(read[tp], position)
+    return read
+
+
+async def _ask_of_each(app: AppT, ask: Ask, tps: Sequence[TP]) -> dict[TP, int]:
+    """Run ``ask`` on the consumer's thread per partition; return the answers that arrive in time.
+
+    Does not use call_thread(), which serves only two calls at a time, including commits.
+    """
+    if not tps:
+        return {}
+    thread = app.consumer._thread
+    asked = asyncio.run_coroutine_threadsafe(_known(ask, thread._consumer, tps), thread.thread_loop)
+    return await asyncio.wrap_future(asked)
+
+
+async def _known(ask: Ask, consumer: AIOKafkaConsumer, tps: Sequence[TP]) -> dict[TP, int]:
+    """Send one request per partition; return the answers that arrive in time.
+
+    A joint request to aiokafka waits until all partitions answer. A deleted partition never answers
+    a request for its end or position.
+    """
+    asked = {tp: asyncio.ensure_future(ask(consumer, tp)) for tp in tps}
+    _, late = await asyncio.wait(asked.values(), timeout=ASK_S)
+    for task in late:
+        task.cancel()
+    told = await asyncio.gather(*asked.values(), return_exceptions=True)
+    return {tp: answer for tp, answer in zip(asked, told, strict=True) if isinstance(answer, int)}
+
+
+async def _end_of(consumer: AIOKafkaConsumer, tp: TP) -> int | None:
+    return (await consumer.end_offsets([tp]))[tp]  # type: ignore[no-any-return]
+
+
+async def _position_of(consumer: AIOKafkaConsumer, tp: TP) -> int | None:
+    return await consumer.position(tp)  # type: ignore[no-any-return]
