@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from faust_assigner.coordinator.effects import MemberRecord
 from faust_assigner.coordinator.events import JoinGroup, Protocol, Token
+
+#: Copies of one parked request; beyond, the oldest copy is answered with a retriable error.
+PARKED_DUPLICATES: Final = 8
 
 
 @dataclass(slots=True)

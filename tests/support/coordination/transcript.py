@@ -119,7 +119,9 @@ def timers(group: Group) -> str:
     known: Any = group
     found = [f"{Purpose(p).name} {m} {at}" for (p, m), at in known.timers._deadlines.items()]
     if isinstance(group, ClassicGroup):
-        found += [f"join phase {group._join_deadline_ms}, sync phase {group._sync_deadline_ms}"]
+        found += [
+            f"join phase {group.join_phase.deadline_ms}, sync phase {group.sync_phase.deadline_ms}"
+        ]
     return ", ".join(sorted(found))
 
 

@@ -78,7 +78,7 @@ def test_no_move_outside_the_table_is_possible() -> None:
                 group = ClassicGroup("g", NO_DELAY, 0)
                 group.state = state
                 with pytest.raises(CoordinatorBug):
-                    group._move(cause)
+                    group.move(cause)
 
 
 def test_every_state_answers_every_event() -> None:

@@ -71,10 +71,10 @@ def look_at_classic(group: ClassicGroup) -> None:
     assert roster.members.keys() - parked <= timed <= roster.members.keys()
     waits = {member for purpose, member in timers._deadlines if purpose == Purpose.PENDING.value}
     assert waits == roster.pending
-    assert (group._join_deadline_ms is None) == (group.state is not State.PREPARING)
-    assert group._initial_wait_ms is None or group.state is State.PREPARING
-    assert (group._sync_deadline_ms is None) == (not group._unsynced)
-    assert group._unsynced <= roster.members.keys()
+    assert (group.join_phase.deadline_ms is None) == (group.state is not State.PREPARING)
+    assert group.join_phase.initial_wait_ms is None or group.state is State.PREPARING
+    assert (group.sync_phase.deadline_ms is None) == (not group.sync_phase.missing)
+    assert group.sync_phase.missing <= roster.members.keys()
     assert group.state not in (State.EMPTY, State.DEAD) or not len(roster)
     assert not any(m.sync_tokens for m in roster) or group.state is State.COMPLETING
     assert len(group._saves) <= 2  # the leader may repeat its assignment
