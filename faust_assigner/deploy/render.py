@@ -21,7 +21,7 @@ from faust_assigner.deploy.report import (
     Step,
 )
 from faust_assigner.deploy.steps import shown_bytes
-from faust_assigner.status.render import span, table_of
+from faust_assigner.status.words import span, table_of
 
 #: The number of listed moves per event; further moves are counted.
 MOST_MOVES = 8

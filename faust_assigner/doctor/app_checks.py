@@ -9,9 +9,9 @@ from faust_assigner.doctor.codes import ERROR, WARNING, Finding, finding
 from faust_assigner.doctor.facts import AppFacts
 from faust_assigner.doctor.times import Times, check_grace, check_times
 from faust_assigner.doctor.topics import TopicFacts, check_changelog, check_partitions
-from faust_assigner.doctor.words import size
 from faust_assigner.settings.places import is_loopback, is_loopback_url
 from faust_assigner.settings.table import COOPERATIVE, REPAIRS
+from faust_assigner.status.words import size
 
 
 @dataclass(frozen=True, kw_only=True)

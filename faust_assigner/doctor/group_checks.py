@@ -11,7 +11,6 @@ from faust_assigner.doctor.codes import NOTE, WARNING, Finding, finding
 from faust_assigner.doctor.facts import GroupFacts
 from faust_assigner.doctor.table_checks import check_tables
 from faust_assigner.doctor.times import Times, check_grace, check_times
-from faust_assigner.doctor.words import listed, size
 from faust_assigner.settings.places import is_loopback, is_loopback_url
 from faust_assigner.settings.table import (
     COOPERATIVE,
@@ -24,6 +23,7 @@ from faust_assigner.status import described
 from faust_assigner.status.build import build
 from faust_assigner.status.members import View, views_of
 from faust_assigner.status.report import Report
+from faust_assigner.status.words import listed, size
 
 #: Kafka's default size limit for a record, and so for a group's record.
 RECORD_BYTES = 1_048_588

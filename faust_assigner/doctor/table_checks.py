@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from faust_assigner.doctor.codes import Finding, finding
 from faust_assigner.doctor.facts import GroupFacts
 from faust_assigner.doctor.topics import TopicFacts, check_changelog, check_partitions
-from faust_assigner.doctor.words import listed, size
 from faust_assigner.status.build import changelogs_of
 from faust_assigner.status.members import View
+from faust_assigner.status.words import listed, size
 from faust_assigner.wire.worker_status import CORRUPT_FOLDERS, TableStatus
 
 

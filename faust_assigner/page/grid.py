@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from faust_assigner.page.tasks import Family, Task, natural
-from faust_assigner.status.render import condition, span
 from faust_assigner.status.report import Copy, MemberReport, Report
+from faust_assigner.status.words import condition, span
 
 #: The upper lag limits of the shades, in records: 0, 100, 1,000, 10,000, more.
 BOUNDS: Final = (0, 100, 1_000, 10_000)

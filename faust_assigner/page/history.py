@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from faust_assigner.page.tasks import Family
-from faust_assigner.status.render import named, names_of, why
 from faust_assigner.status.report import Decision, Report
+from faust_assigner.status.words import named, names_of, why
 from faust_assigner.wire.worker_status import RoundTold
 
 #: Looks are kept for an hour, at most one per five seconds; then the limits of rounds, moves and names.

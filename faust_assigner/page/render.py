@@ -18,8 +18,8 @@ from faust_assigner.page.history import History
 from faust_assigner.page.story import story_of
 from faust_assigner.page.tasks import Family
 from faust_assigner.page.timeline import HEIGHT, LEFT, RIGHT, WIDTH, ago, chart_of
-from faust_assigner.status.render import NOTHING, condition, named, number, span, why
 from faust_assigner.status.report import ANSWERED, NOT_ASKED, Report
+from faust_assigner.status.words import NOTHING, condition, named, number, span, why
 
 #: The number of listed lines, and of listed rounds.
 MOST_LINES: Final = 60

@@ -9,8 +9,8 @@ from faust_assigner.page.grid import lag_of, shade_of
 from faust_assigner.page.history import History, Move, RoundSeen
 from faust_assigner.page.tasks import Family, Task, task_of
 from faust_assigner.page.timeline import ago
-from faust_assigner.status.render import span
 from faust_assigner.status.report import Partition, Report
+from faust_assigner.status.words import span
 from faust_assigner.wire.worker_status import REASONS
 
 #: The planner's rule for a move -> the reason as text.

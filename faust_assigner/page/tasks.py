@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from faust_assigner.status.build import known_sum
-from faust_assigner.status.render import table_of
+from faust_assigner.status.member_reports import known_sum
 from faust_assigner.status.report import Copy, Partition, Report
+from faust_assigner.status.words import table_of
 
 #: The number of named topics of a family; further topics are counted.
 _NAMED = 3

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from faust_assigner.page.history import RoundSeen, Sample
-from faust_assigner.status.render import span
+from faust_assigner.status.words import span
 
 WIDTH: Final = 960
 LEFT, RIGHT = 104, 14

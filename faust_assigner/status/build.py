@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -10,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from faust_assigner.claims import offsets_at
-from faust_assigner.settings.table import CAPACITY, RACK, SETTINGS
+from faust_assigner.settings.table import SETTINGS
 from faust_assigner.status.described import COOPERATIVE
 from faust_assigner.status.evidence import Evidence, Place
+from faust_assigner.status.member_reports import reports_of
 from faust_assigner.status.members import View, owners_of, views_of
 from faust_assigner.status.report import (
     Copy,
@@ -38,7 +38,7 @@ def build(evidence: Evidence) -> Report:
     partitions = _partitions(views, copies, evidence)
     differences = _differences(views)
     decision = _decision(views)
-    members = _members(views, partitions, differences, decision)
+    members = reports_of(views, partitions, differences, decision)
     return Report(
         group=evidence.group.group_id,
         state=evidence.group.state,
@@ -181,18 +181,6 @@ def _compared(status: Any) -> Iterator[tuple[str, str]]:
     yield from ((n, value) for n, value in status.settings.items() if n not in _OF_WORKER)
 
 
-def _unusual(differences: Sequence[Difference]) -> dict[str, dict[str, str]]:
-    """Return member -> its settings that differ from the largest set of equal workers."""
-    found: defaultdict[str, dict[str, str]] = defaultdict(dict)
-    for difference in differences:
-        usual = max(difference.values, key=lambda value: (len(difference.values[value]), value))
-        for value, members in difference.values.items():
-            if value != usual:
-                for member in members:
-                    found[member][difference.name] = value
-    return found
-
-
 def _decision(views: Sequence[View]) -> Decision | None:
     """Return the newest decision known to any member; the leader's own answer has most details."""
     told = [
@@ -227,99 +215,6 @@ def _decision(views: Sequence[View]) -> Decision | None:
         warming=outcome.warming,
         is_planned=outcome.is_planned,
     )
-
-
-def _members(
-    views: Sequence[View],
-    partitions: Sequence[Partition],
-    differences: Sequence[Difference],
-    decision: Decision | None,
-) -> tuple[MemberReport, ...]:
-    sources: defaultdict[str, list[int | None]] = defaultdict(list)
-    held: defaultdict[tuple[str, bool], list[Copy]] = defaultdict(list)
-    for partition in partitions:
-        if partition.owner is not None:
-            sources[partition.owner].append(partition.lag)
-        for copy in partition.copies:
-            held[copy.member, copy.is_warmup].append(copy)
-    unusual = _unusual(differences)
-    return tuple(
-        _member(
-            view,
-            sources[view.name],
-            held[view.name, False],
-            held[view.name, True],
-            unusual.get(view.name, {}),
-            is_leader=decision is not None and decision.leader == view.name,
-        )
-        for view in views
-    )
-
-
-def _member(
-    view: View,
-    sources: Sequence[int | None],
-    standbys: Sequence[Copy],
-    warmups: Sequence[Copy],
-    unusual: Mapping[str, str],
-    *,
-    is_leader: bool,
-) -> MemberReport:
-    member, said, status = view.member, view.member.said, view.status
-    ages = [copy.seconds for copy in standbys if copy.seconds is not None]
-    offered = None if said is None or not said.is_ours else said
-    capacity, rack = (None, None) if offered is None else (offered.capacity, offered.rack_id)
-    if offered is None and status is not None:
-        rack = status.settings.get(RACK.name) or None
-        capacity = _number(status.settings.get(CAPACITY.name, ""))
-    dates = [given.generation for given in (member.given, status) if given is not None]
-    return MemberReport(
-        name=view.name,
-        member_id=member.member_id,
-        instance_id=view.instance_id,
-        client_id=member.client_id,
-        address=member.address,
-        host=None if status is None else status.host,
-        url=view.url,
-        version=offered.software if offered else status.software if status else "",
-        kind=view.kind,
-        capacity=capacity,
-        rack=rack,
-        is_leader=is_leader,
-        generation=max(dates) if dates and max(dates) >= 0 else None,
-        answer=view.heard.answer,
-        detail=view.heard.detail,
-        ready=None if status is None else not status.not_ready and not status.not_live,
-        not_ready=() if status is None else status.not_ready,
-        not_live=() if status is None else status.not_live,
-        is_leaving=status.is_leaving if status is not None else bool(said and said.leaves),
-        actives=view.actives,
-        standbys=view.standbys,
-        warmups=view.warmups,
-        lag=known_sum(sources),
-        standby_lag=known_sum([copy.lag for copy in standbys]),
-        warmup_lag=known_sum([copy.lag for copy in warmups]),
-        standby_lag_s=max(ages, default=None),
-        restore_remaining_records=None if status is None else status.restore_remaining_records,
-        restore_remaining_s=None if status is None else status.restore_remaining_s,
-        disk_free_bytes=None if status is None else status.disk_free_bytes,
-        disk_size_bytes=None if status is None else status.disk_size_bytes,
-        settings=unusual,
-    )
-
-
-def _number(text: str) -> float | None:
-    try:
-        found = float(text)
-    except ValueError:
-        return None
-    return found if math.isfinite(found) else None  # JSON has neither NaN nor Infinity
-
-
-def known_sum(lags: Sequence[int | None]) -> int | None:
-    """Return the sum of the known lags; None if no lag is known."""
-    known = [lag for lag in lags if lag is not None]
-    return sum(known) if known else None
 
 
 def _totals(

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import TypeVar
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -23,28 +22,20 @@ from faust_assigner.clients.groups import (
     described,
 )
 from faust_assigner.errors import FaustAssignerError, TryAgain
-from faust_assigner.pipeline.ledgers.topic_source import read_story_lines
 from faust_assigner.settings.places import allowed
-from faust_assigner.settings.schema import TOPIC
-from faust_assigner.settings.table import LEDGER
-from faust_assigner.status.asking import ask_ledgers, ask_peers, ask_rounds, ask_status
+from faust_assigner.status.asking import ask_peers, ask_rounds, ask_status
 from faust_assigner.status.described import DescribedGroup, decode_group, replaced_urls
 from faust_assigner.status.evidence import Evidence, Heard, Place
+from faust_assigner.status.ledgers import LEDGER_PAGES, read_ledgers
 from faust_assigner.status.report import NOT_ASKED
-from faust_assigner.wire.documents import printable
 from faust_assigner.wire.worker_status import Peer, RoundTold
 
 #: The retries of a coordinator that loads or moves, and the delay between them in seconds.
 TRIES, BETWEEN_S = 5, 0.3
 #: The number of threads that resolve host names.
 MOST_LOOKUPS = 128
-#: The number of pages read from each worker's ledger, about a MiB each.
-LEDGER_PAGES = 64
 #: The time limit of the coordinator, over all retries, in seconds.
 GROUP_S = 20.0
-
-#: The number of records per page from a ledger topic, and the time limit in seconds.
-RECORDS_A_PAGE, TOPIC_S = 65_536, 60.0
 
 T = TypeVar("T")
 
@@ -82,12 +73,7 @@ class Looks:
         asyncio.get_running_loop().set_default_executor(lookups)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -136,39 +122,13 @@ class Looks:
     async def ledgers(
         self, evidence: Evidence, *, most_pages: int = LEDGER_PAGES
     ) -> tuple[list[bytes], tuple[str, ...]]:
-        """Return the distinct lines of all workers' ledgers, and sentences about missing ledgers.
-
-        Besides the workers, the workers' ledger topics are read: they have the rows of departed
-        workers and of earlier processes.
-        """
-        answered = [url for url, one in evidence.heard.items() if one.status is not None]
-        told = await ask_ledgers(answered, deadline_s=self._where.deadline_s, most_pages=most_pages)
-        silent = [
-            f"{one.detail}: its ledger is missing"
-            for one in evidence.heard.values()
-            if one.status is None
-        ]
-        lines = [line for url in sorted(told) for line in told[url][0]]
-        missing = [*silent, *(why for _, (_, why) in sorted(told.items()) if why)]
-        for topic in ledger_topics(evidence):
-            found, why = await self._ledger_topic(topic, most_pages * RECORDS_A_PAGE)
-            lines += found
-            missing += [why] if why else []
-        return list(dict.fromkeys(lines)), tuple(missing)
-
-    async def _ledger_topic(self, topic: str, most_records: int) -> tuple[list[bytes], str]:
-        """Return the group's lines in a topic, and the reason if the topic is unreadable."""
-        where = self._where
-        try:
-            return await read_story_lines(
-                where.connection,
-                topic,
-                where.group_id,
-                most_records=most_records,
-                seconds=TOPIC_S,
-            )
-        except (FaustAssignerError, KafkaError, OSError, TimeoutError) as error:
-            return [], f"the ledger topic {printable(topic)} is unreadable: {error}"
+        """Return :func:`~faust_assigner.status.ledgers.read_ledgers` of the group."""
+        return await read_ledgers(
+            evidence,
+            self._where.connection,
+            deadline_s=self._where.deadline_s,
+            most_pages=most_pages,
+        )
 
     # -- the group
 
@@ -333,13 +293,3 @@ async def _in_time(work: Awaitable[T], seconds: float, who: str) -> T:
         return await asyncio.wait_for(work, seconds)
     except TimeoutError:
         raise TryAgain(f"{who} did not answer within {seconds:g} s") from None
-
-
-def ledger_topics(evidence: Evidence) -> tuple[str, ...]:
-    """Return the ledger topics of the workers that answered."""
-    places = {
-        one.status.settings.get(LEDGER.name, "")
-        for one in evidence.heard.values()
-        if one.status is not None
-    }
-    return tuple(sorted(p.removeprefix(TOPIC) for p in places if p.startswith(TOPIC)))

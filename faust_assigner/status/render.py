@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from rich.box import SIMPLE
 from rich.console import Group, RenderableType
@@ -15,25 +14,24 @@ from faust_assigner.clients.group_views import as_ranges
 from faust_assigner.status.report import (
     ANSWERED,
     NOT_ASKED,
-    Decision,
     MemberReport,
     Numbers,
     Partition,
     Report,
 )
-
-NOTHING = "-"
-#: The number of topics named in a cell; further topics are counted.
-MOST_TOPICS = 4
-#: Trigger of a round -> the reason as text.
-TRIGGERS: Mapping[str, str] = {
-    "first": "it was the group's first",
-    "join": "members joined",
-    "leave": "members left",
-    "subscription": "subscriptions changed",
-    "partitions": "topics got other partition counts",
-    "rejoin": "a member requested it",
-}
+from faust_assigner.status.words import (
+    NOTHING,
+    behind,
+    condition,
+    count_of,
+    listed,
+    named,
+    names_of,
+    number,
+    span,
+    table_of,
+    why,
+)
 
 
 def render(
@@ -60,7 +58,7 @@ def _head(report: Report) -> Iterator[Text]:
     line = Text.assemble("group ", (report.group, "bold"), ": ")
     line.append(report.state, style="green" if report.is_settled else "yellow")
     line.append(
-        f", {_count(totals.members, 'member')}, {totals.answered} answered, {totals.ready} ready; "
+        f", {count_of(totals.members, 'member')}, {totals.answered} answered, {totals.ready} ready; "
     )
     line.append(f"{report.rounds} rebalances; coordinator {report.coordinator or NOTHING}")
     yield line
@@ -71,7 +69,7 @@ def _head(report: Report) -> Iterator[Text]:
     heard = "" if totals.answered == totals.members else " by the workers that answered"
     line = Text(f"{_lag(report)}, copies {totals.standby_lag:,} behind; ")
     processed = (
-        f"{_count(still, 'partition')} not processed" if still else "all partitions processed"
+        f"{count_of(still, 'partition')} not processed" if still else "all partitions processed"
     )
     yield line.append(processed + heard, style="yellow" if still else "")
 
@@ -81,7 +79,7 @@ def _lag(report: Report) -> str:
     dark = [one for one in sources if one.lag is None]
     if dark and len(dark) == len(sources):
         return "lag not known"
-    more = f" (not known of {_count(len(dark), 'partition')})" if dark else ""
+    more = f" (not known of {count_of(len(dark), 'partition')})" if dark else ""
     return f"lag {report.totals.lag:,} records{more}"
 
 
@@ -98,37 +96,12 @@ def _decision(report: Report) -> Text:
             "the planner failed; partitions were assigned without regard to their former owners",
             style="red",
         )
-    line.append(f"{_count(decision.tasks, 'task')}, {decision.moved} moved, ")
+    line.append(f"{count_of(decision.tasks, 'task')}, {decision.moved} moved, ")
     line.append(f"{decision.cold} cold", style="yellow" if decision.cold else "")
     line.append(f", {decision.off_target} off target")
     if decision.warming:
         line.append(f", {decision.warming} warming up")
     return line
-
-
-def names_of(report: Report) -> dict[str, str]:
-    """Return URL of a member -> its name."""
-    return {member.url.rstrip("/"): member.name for member in report.members if member.url}
-
-
-def named(decision: Decision, names: Mapping[str, str]) -> Decision:
-    """Return the decision with members' names instead of their URLs, as far as known."""
-    joined, left = (
-        tuple(names.get(url.rstrip("/"), url) for url in urls)
-        for urls in (decision.joined, decision.left)
-    )
-    return replace(decision, joined=joined, left=left)
-
-
-def why(decision: Decision) -> str:
-    """Return the reason of a round, with joined or left members as far as the leader named them."""
-    named = {"join": decision.joined, "leave": decision.left}
-    reasons = []
-    for trigger in (decision.completes or decision.trigger).split("+"):
-        urls = named.get(trigger, ())
-        reasons.append(TRIGGERS.get(trigger, trigger) + (f" ({', '.join(urls)})" if urls else ""))
-    second = " (second of two rounds)" if decision.completes else ""
-    return " and ".join(reasons) + second
 
 
 # -- members
@@ -150,7 +123,7 @@ def _members(report: Report, rows: int | None) -> Iterator[RenderableType]:
             partitions(member.actives, report.group),
             number(member.lag),
             partitions(member.standbys, report.group),
-            _behind(member.standby_lag, member.standby_lag_s),
+            behind(member.standby_lag, member.standby_lag_s),
         ]
         if has_warmups:
             cells += [partitions(member.warmups, report.group), number(member.warmup_lag)]
@@ -184,22 +157,6 @@ def _rank(member: MemberReport) -> int:
     )
 
 
-def condition(member: MemberReport) -> tuple[str, str]:
-    """Return (``good``, ``changing``, ``bad`` or ``unknown``; the member's state in words)."""
-    if member.answer != ANSWERED:
-        return "unknown" if member.answer == NOT_ASKED else "bad", member.answer
-    if member.is_leaving:
-        return "changing", "stops"
-    if member.not_live:
-        return "bad", f"not live: {member.not_live[0]}"
-    if member.not_ready:
-        return "bad", f"not ready: {member.not_ready[0]}"
-    if member.restore_remaining_records:
-        left = _behind(member.restore_remaining_records, member.restore_remaining_s)
-        return "changing", f"ready, restores {left}"
-    return "good", "ready"
-
-
 _STYLES: Mapping[str, str] = {
     "good": "green",
     "changing": "yellow",
@@ -211,12 +168,6 @@ _STYLES: Mapping[str, str] = {
 def _state(member: MemberReport) -> Text:
     level, words = condition(member)
     return Text(words, style=_STYLES[level])
-
-
-def _behind(records: int | None, seconds: float | None) -> str:
-    if records and seconds:
-        return f"{records:,} ({span(seconds)})"
-    return number(records)
 
 
 _COLUMNS: Mapping[str, Callable[[MemberReport], str]] = {
@@ -252,25 +203,12 @@ def partitions(numbers: Numbers, group: str) -> str:
         tables = [table_of(topic, group) for topic in topics]
         sources = [topic for topic, table in zip(topics, tables, strict=True) if not table]
         named = [table for table in tables if table]
-        words = [_listed(sources)] if sources else []
+        words = [listed(sources)] if sources else []
         if named:
-            words.append(f"table{'s' * (len(named) > 1)} {_listed(named)}")
+            words.append(f"table{'s' * (len(named) > 1)} {listed(named)}")
         (ranges,) = as_ranges(("", number) for number in held)
         lines.append(f"{ranges.strip()} of {', '.join(words)}")
     return "\n".join(lines) or NOTHING
-
-
-def table_of(topic: str, group: str) -> str:
-    """Return the table behind a changelog by Faust's naming convention; "" for any other topic."""
-    prefix, suffix = f"{group}-", "-changelog"
-    if topic.startswith(prefix) and topic.endswith(suffix):
-        return topic[len(prefix) : -len(suffix)]
-    return ""
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_TOPICS} more" if len(names) > MOST_TOPICS else ""
-    return ", ".join(names[:MOST_TOPICS]) + more
 
 
 # -- the rest
@@ -292,7 +230,7 @@ def _differences(report: Report) -> Iterator[Text]:
         line = Text(f"{difference.name}: ")
         values = sorted(difference.values.items(), key=lambda item: (-len(item[1]), item[0]))
         line.append(
-            "; ".join(f"{value or 'not set'} on {_listed(names)}" for value, names in values)
+            "; ".join(f"{value or 'not set'} on {listed(names)}" for value, names in values)
         )
         yield line
 
@@ -304,7 +242,7 @@ def _partitions(partitions: Iterable[Partition]) -> Table:
         copies = [
             f"{copy.member}{' (warm-up)' * copy.is_warmup}: "
             f"{'' if copy.is_measured or copy.lag is None else 'at most '}"
-            f"{_behind(copy.lag, copy.seconds)}"
+            f"{behind(copy.lag, copy.seconds)}"
             for copy in one.copies
         ]
         table.add_row(
@@ -323,33 +261,3 @@ def _table(*heads: str, numbers: Sequence[int] = ()) -> Table:
     for at, head in enumerate(heads):
         table.add_column(head, justify="right" if at in numbers else "left", overflow="fold")
     return table
-
-
-def number(value: int | None) -> str:
-    """Format a count, or :data:`NOTHING` for an unknown count."""
-    return NOTHING if value is None else f"{value:,}"
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'s' * (count != 1)}"
-
-
-def span(seconds: float) -> str:
-    """Format a duration in one or two units.
-
-    >>> [span(s) for s in (0.4, 59, 61, 3600, 90000)]
-    ['0.4 s', '59 s', '1 min 1 s', '1 h', '1 d 1 h']
-    """
-    if seconds < 60:
-        return (
-            f"{seconds:.1f} s" if seconds < 10 and seconds != int(seconds) else f"{seconds:.0f} s"
-        )
-    for size, unit, small, below in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if seconds >= size:
-            whole, rest = divmod(int(seconds), size)
-            return f"{whole} {unit}" + (f" {rest // small} {below}" if rest // small else "")
-    raise AssertionError("not reached")

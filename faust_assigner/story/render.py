@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from faust_assigner.status.render import span
+from faust_assigner.status.words import span
 from faust_assigner.story.tell import Answer
 from faust_assigner.wire.documents import printable
 

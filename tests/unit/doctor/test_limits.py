@@ -12,8 +12,8 @@ from faust_assigner.doctor.facts import AppFacts, Table
 from faust_assigner.doctor.group_checks import _record, _times_of, check_group_grace
 from faust_assigner.doctor.times import Times, check_grace, check_times
 from faust_assigner.doctor.topics import TopicFacts, check_changelog, check_partitions
-from faust_assigner.doctor.words import listed, size
 from faust_assigner.status.members import views_of
+from faust_assigner.status.words import listed, size
 from tests.support.status import LOG, MadeGroup, group
 from tests.unit.doctor.test_group_checks import SETTINGS, facts, of, settings
 

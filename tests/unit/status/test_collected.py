@@ -13,8 +13,8 @@ from aiokafka import TopicPartition
 
 from faust_assigner.clients.groups import GroupNotFound
 from faust_assigner.errors import TryAgain
-from faust_assigner.status import collect
-from faust_assigner.status.collect import RECORDS_A_PAGE, TOPIC_S, Looks, Where, _topics
+from faust_assigner.status import collect, ledgers
+from faust_assigner.status.collect import Looks, Where, _topics
 from faust_assigner.status.evidence import Evidence, Heard
 from faust_assigner.status.members import listed
 from faust_assigner.status.report import ANSWERED, NOT_ASKED, SILENT
@@ -119,8 +119,8 @@ async def test_ledgers_are_those_of_answering_workers_and_of_all_their_topics(
             raise TryAgain("it loads")
         return [b"2", b"4"], "t is long"
 
-    monkeypatch.setattr(collect, "ask_ledgers", ask_ledgers)
-    monkeypatch.setattr(collect, "read_story_lines", read_story_lines)
+    monkeypatch.setattr(ledgers, "ask_ledgers", ask_ledgers)
+    monkeypatch.setattr(ledgers, "read_story_lines", read_story_lines)
     looks = Looks(Where(connection={"x": 1}, group_id="shop", deadline_s=4.0), lambda: 0.0)
     heard = {
         "http://b": answered(settings={LEDGER: "topic:u"}),
@@ -138,7 +138,7 @@ async def test_ledgers_are_those_of_answering_workers_and_of_all_their_topics(
         "t is long",
         "the ledger topic u is unreadable: it loads",
     )
-    limits = {"most_records": 3 * RECORDS_A_PAGE, "seconds": TOPIC_S}
+    limits = {"most_records": 3 * ledgers.RECORDS_A_PAGE, "seconds": ledgers.TOPIC_S}
     assert asked == [
         (["http://a", "http://b"], 4.0, 3),
         ({"x": 1}, "t", "shop", limits),

@@ -11,9 +11,10 @@ from aiokafka import AIOKafkaProducer
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.clients.groups import NoBrokerAnswers
 from faust_assigner.errors import TryAgain
-from faust_assigner.status import collect
-from faust_assigner.status.collect import Looks, Where, ledger_topics
+from faust_assigner.status import collect, ledgers
+from faust_assigner.status.collect import Looks, Where
 from faust_assigner.status.evidence import Evidence
+from faust_assigner.status.ledgers import ledger_topics
 from tests.support.status import AT, group
 from tests.unit.app.ledger.test_pages import line, sample
 
@@ -39,7 +40,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[list[bytes], str]]
     async def ask_ledgers(*_: Any, **__: Any) -> dict[str, tuple[list[bytes], str]]:
         return found
 
-    monkeypatch.setattr(collect, "ask_ledgers", ask_ledgers)
+    monkeypatch.setattr(ledgers, "ask_ledgers", ask_ledgers)
     return found
 
 
@@ -75,7 +76,7 @@ async def test_of_a_long_topic_as_much_is_read_as_of_pages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The newest rows are returned, and a sentence mentions the older rows."""
-    monkeypatch.setattr(collect, "RECORDS_A_PAGE", 2)
+    monkeypatch.setattr(ledgers, "RECORDS_A_PAGE", 2)
     async with AIOKafkaProducer(bootstrap_servers=embedded_broker.bootstrap) as producer:
         for number in range(9):
             await producer.send_and_wait("ledger", line(number).rstrip())

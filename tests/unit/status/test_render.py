@@ -11,8 +11,9 @@ import pytest
 from rich.console import Console
 
 from faust_assigner.status.build import build
-from faust_assigner.status.render import partitions, render, span, why
+from faust_assigner.status.render import partitions, render
 from faust_assigner.status.report import Decision, Report
+from faust_assigner.status.words import span, why
 from tests.support.status import LOG, group
 from tests.unit.status.test_build import heard, rebalancing
 from tests.unit.status.test_schema import busy

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from faust_assigner.status.build import build
-from faust_assigner.status.render import condition, render, span
+from faust_assigner.status.render import render
 from faust_assigner.status.report import (
     NOT_ASKED,
     SILENT,
@@ -20,6 +20,7 @@ from faust_assigner.status.report import (
     MemberReport,
     Report,
 )
+from faust_assigner.status.words import condition, span
 from tests.unit.status.test_several import moving, status
 
 

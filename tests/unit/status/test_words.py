@@ -11,7 +11,6 @@ from rich.console import Console
 
 from faust_assigner.status.build import build
 from faust_assigner.status.render import (
-    _behind,
     _columns,
     _decision,
     _differences,
@@ -21,13 +20,7 @@ from faust_assigner.status.render import (
     _partitions,
     _rank,
     _waits,
-    condition,
-    named,
-    names_of,
     partitions,
-    span,
-    table_of,
-    why,
 )
 from faust_assigner.status.report import (
     Copy,
@@ -37,6 +30,7 @@ from faust_assigner.status.report import (
     Standstill,
     Waiting,
 )
+from faust_assigner.status.words import behind, condition, named, names_of, span, table_of, why
 from tests.support.status import group
 
 REPORT = build(group(1).evidence())
@@ -268,7 +262,7 @@ def test_times_and_lags_change_their_form_at_their_limits() -> None:
         "23 h 59 min", "1 d", "1 d 1 h",
     ]  # fmt: skip
     lags = ((None, None), (None, 3.0), (0, 3.0), (5, 0.0), (5_000, 3.0))
-    assert [_behind(*one) for one in lags] == ["-", "-", "0", "5", "5,000 (3 s)"]
+    assert [behind(*one) for one in lags] == ["-", "-", "0", "5", "5,000 (3 s)"]
 
 
 @pytest.mark.parametrize(
