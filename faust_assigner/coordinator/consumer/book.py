@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from typing import Final, TypeVar
 
 from faust_assigner.coordinator.catalogue import Partitions, TopicId
-from faust_assigner.coordinator.consumer.partitions import pairs
+from faust_assigner.coordinator.consumer.partitions import pairs, plain
 from faust_assigner.coordinator.consumer.reconcile import is_settled
 from faust_assigner.coordinator.errors import CoordinatorBug
+from faust_assigner.coordinator.group import MemberView
 from faust_assigner.coordinator.records import (
     CurrentAssignment,
     GroupEpoch,
@@ -174,6 +175,33 @@ class Book:
                 f" and was to be assigned to {member_id}"
             )
         holders[number] = member_id
+
+    def view(self, member_id: str) -> MemberView:
+        """Return the administrator's view of a member."""
+        said, stood = self.members[member_id], self.at(member_id)
+        target = self.target.get(member_id, {})
+        pending: dict[bytes, list[int]] = {}
+        for topic_id, number in pairs(target):
+            if self.owner(topic_id, number) not in (None, member_id):
+                pending.setdefault(topic_id, []).append(number)
+        return MemberView(
+            member_id,
+            said.instance_id,
+            said.client_id,
+            said.client_host,
+            "consumer" if said.classic is None else "classic",
+            stood.epoch,
+            said.rebalance_timeout_ms,
+            said.rack_id,
+            stood.state.value,
+            tuple(sorted(said.topic_names)),
+            said.topic_regex,
+            said.server_assignor,
+            plain(stood.assigned),
+            plain(stood.revoking),
+            {topic_id: tuple(numbers) for topic_id, numbers in pending.items()},
+            target,
+        )
 
     def _is_behind(self, member_id: str) -> bool:
         return not is_settled(self.at(member_id), self.target_epoch)

@@ -14,29 +14,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Self
 
 from faust_assigner.coordinator import effects as fx
+from faust_assigner.coordinator import events as ev
 from faust_assigner.coordinator.absent import answer_absent
 from faust_assigner.coordinator.catalogue import Catalogue
 from faust_assigner.coordinator.consumer.heartbeat import AWAY
 from faust_assigner.coordinator.consumer.migration import Migration
-from faust_assigner.coordinator.consumer.partitions import pairs, plain
+from faust_assigner.coordinator.consumer.offset_checks import check_commit, check_fetch
 from faust_assigner.coordinator.consumer.subscriptions import Topics
 from faust_assigner.coordinator.errors import Code, CoordinatorBug
-from faust_assigner.coordinator.events import (
-    CatalogueChanged,
-    CommitOffsets,
-    ConsumerGroupHeartbeat,
-    DeleteGroup,
-    Event,
-    FetchOffsets,
-    Heartbeat,
-    JoinGroup,
-    LeaveGroup,
-    Saved,
-    SyncGroup,
-    TargetComputed,
-    Tick,
-)
-from faust_assigner.coordinator.group import GroupType, GroupView, MemberView, Retention
+from faust_assigner.coordinator.group import GroupType, GroupView, Retention
 from faust_assigner.coordinator.protocol import CONSUMER_PROTOCOL_TYPE
 from faust_assigner.coordinator.records import MemberState, Record
 from faust_assigner.coordinator.settings import ConsumerLimits
@@ -147,42 +133,18 @@ class ConsumerGroup(Migration):
             self.book.epoch,
             self.book.target_epoch,
             "",
-            tuple(self._view(member_id) for member_id in self.book.members),
-        )
-
-    def _view(self, member_id: str) -> MemberView:
-        said, stood = self.book.members[member_id], self.book.at(member_id)
-        target = self.book.target.get(member_id, {})
-        pending: dict[bytes, list[int]] = {}
-        for topic_id, number in pairs(target):
-            if self.book.owner(topic_id, number) not in (None, member_id):
-                pending.setdefault(topic_id, []).append(number)
-        return MemberView(
-            member_id,
-            said.instance_id,
-            said.client_id,
-            said.client_host,
-            "consumer" if said.classic is None else "classic",
-            stood.epoch,
-            said.rebalance_timeout_ms,
-            said.rack_id,
-            stood.state.value,
-            tuple(sorted(said.topic_names)),
-            said.topic_regex,
-            said.server_assignor,
-            plain(stood.assigned),
-            plain(stood.revoking),
-            {topic_id: tuple(numbers) for topic_id, numbers in pending.items()},
-            target,
+            tuple(map(self.book.view, self.book.members)),
         )
 
     # -- events ----------------------------------------------------------------------------------
 
-    def step(self, event: Event, now_ms: int, wall_ms: int | None = None) -> tuple[fx.Effect, ...]:
+    def step(
+        self, event: ev.Event, now_ms: int, wall_ms: int | None = None
+    ) -> tuple[fx.Effect, ...]:
         """Apply one event at time ``now_ms``; return the effects in order."""
         self._now, self._wall = now_ms, now_ms if wall_ms is None else wall_ms
         self._out = []
-        if isinstance(event, Saved):
+        if isinstance(event, ev.Saved):
             self._saved(event)
         elif self._saving is not None:
             raise CoordinatorBug(
@@ -192,13 +154,13 @@ class ConsumerGroup(Migration):
             self._handle(event)
         return tuple(self._out)
 
-    def take_first(self, event: ConsumerGroupHeartbeat, now_ms: int) -> tuple[fx.Effect, ...]:
+    def take_first(self, event: ev.ConsumerGroupHeartbeat, now_ms: int) -> tuple[fx.Effect, ...]:
         """Apply the first event of a machine that is saved as a whole; return the effects after the save."""
         self.step(event, now_ms)
-        self._saved(Saved(self._save_counter))
+        self._saved(ev.Saved(self._save_counter))
         return tuple(effect for effect in self._out if not isinstance(effect, fx.SaveRecords))
 
-    def _handle(self, event: Event) -> None:
+    def _handle(self, event: ev.Event) -> None:
         self._rang = set()
         self._computed_before_ms = self._computed_at_ms
         if self.is_dead:
@@ -213,7 +175,7 @@ class ConsumerGroup(Migration):
         self._held, self._out = self._out, [fx.SaveRecords(tuple(self._batch), self._save_counter)]
         self._batch = []
 
-    def _saved(self, event: Saved) -> None:
+    def _saved(self, event: ev.Saved) -> None:
         if event.save_id != self._saving:
             return
         held, undo, successor = self._held, self._undo, self._successor
@@ -240,7 +202,7 @@ class ConsumerGroup(Migration):
 
     # -- time and topics -------------------------------------------------------------------------
 
-    def _tick(self, event: Tick) -> None:
+    def _tick(self, event: ev.Tick) -> None:
         while self._successor is None and (due := self.timers.pop_due(self._now)) is not None:
             purpose, member_id = due
             match purpose:
@@ -278,7 +240,7 @@ class ConsumerGroup(Migration):
         if said.classic is None and revokes:
             self.timers.set(Purpose.REBALANCE, member_id, self._now + said.rebalance_timeout_ms)
 
-    def _catalogue_changed(self, event: CatalogueChanged) -> None:
+    def _catalogue_changed(self, event: ev.CatalogueChanged) -> None:
         self.catalogue = event.catalogue
         self.topics = Topics(event.catalogue)
         self._look_at_topics()
@@ -286,51 +248,13 @@ class ConsumerGroup(Migration):
 
     # -- offsets and the end ---------------------------------------------------------------------
 
-    def _commit(self, event: CommitOffsets) -> None:
-        self._emit(fx.CommitReply(event.token, self._check_commit(event)))
+    def _commit(self, event: ev.CommitOffsets) -> None:
+        self._emit(fx.CommitReply(event.token, check_commit(self.book, self.catalogue, event)))
 
-    def _check_commit(self, event: CommitOffsets) -> Code:
-        outsider = not event.member_id and event.instance_id is None
-        if event.generation < 0 and not self.book.members:
-            return Code.NONE
-        if event.transactional and event.generation == -1 and outsider:
-            return Code.NONE  # a producer without the group metadata of its consumer
-        if event.member_id not in self.book.members:
-            return Code.UNKNOWN_MEMBER_ID
-        classic = event.member_id in self.book.classic_members
-        if not classic and event.api_version < 9 and not event.transactional:
-            return Code.UNSUPPORTED_VERSION
-        if event.generation == self.book.at(event.member_id).epoch or self._may_commit_late(event):
-            return Code.NONE
-        return Code.ILLEGAL_GENERATION if classic else Code.STALE_MEMBER_EPOCH
+    def _fetch(self, event: ev.FetchOffsets) -> None:
+        self._emit(fx.FetchReply(event.token, check_fetch(self.book, event)))
 
-    def _may_commit_late(self, event: CommitOffsets) -> bool:
-        """Return whether an older epoch may commit its partitions from that epoch or before (KIP-1251)."""
-        stood = self.book.at(event.member_id)
-        if event.generation > stood.epoch:
-            return False
-        for name, number in event.partitions:
-            topic_id = (
-                self.catalogue.by_name[name].topic_id if name in self.catalogue.by_name else b""
-            )
-            since = stood.assigned.get(topic_id, {}).get(
-                number, stood.revoking.get(topic_id, {}).get(number)
-            )
-            if since is None or since > event.generation:
-                return False
-        return True
-
-    def _fetch(self, event: FetchOffsets) -> None:
-        error = Code.NONE
-        if event.member_id is not None or event.epoch >= 0:
-            if event.member_id not in self.book.members:
-                error = Code.UNKNOWN_MEMBER_ID
-            elif event.epoch != self.book.at(event.member_id).epoch:
-                classic = event.member_id in self.book.classic_members
-                error = Code.ILLEGAL_GENERATION if classic else Code.STALE_MEMBER_EPOCH
-        self._emit(fx.FetchReply(event.token, error))
-
-    def _delete(self, event: DeleteGroup) -> None:
+    def _delete(self, event: ev.DeleteGroup) -> None:
         if self.book.members:
             self._emit(fx.DeleteReply(event.token, Code.NON_EMPTY_GROUP))
             return
@@ -338,7 +262,7 @@ class ConsumerGroup(Migration):
         self._emit(fx.DropGroup(self.group_id, tuple(record.key for record in self.book.records())))
         self._emit(fx.DeleteReply(event.token, Code.NONE))
 
-    def _answer_dead(self, event: Event) -> None:
+    def _answer_dead(self, event: ev.Event) -> None:
         if hasattr(event, "token"):
             self._emit(answer_absent(event, Code.COORDINATOR_NOT_AVAILABLE))
 
@@ -352,15 +276,15 @@ EXPIRED: Final[Mapping[Purpose, str]] = {
 
 G = ConsumerGroup
 RULES: Final[Mapping[type[Any], Callable[[ConsumerGroup, Any], None]]] = {
-    ConsumerGroupHeartbeat: G._heartbeat_848,
-    JoinGroup: G._join,
-    SyncGroup: G._sync_classic,
-    Heartbeat: G._heartbeat_classic,
-    LeaveGroup: G._leave_classic,
-    CommitOffsets: G._commit,
-    FetchOffsets: G._fetch,
-    DeleteGroup: G._delete,
-    Tick: G._tick,
-    CatalogueChanged: G._catalogue_changed,
-    TargetComputed: G._target_computed,
+    ev.ConsumerGroupHeartbeat: G._heartbeat_848,
+    ev.JoinGroup: G._join,
+    ev.SyncGroup: G._sync_classic,
+    ev.Heartbeat: G._heartbeat_classic,
+    ev.LeaveGroup: G._leave_classic,
+    ev.CommitOffsets: G._commit,
+    ev.FetchOffsets: G._fetch,
+    ev.DeleteGroup: G._delete,
+    ev.Tick: G._tick,
+    ev.CatalogueChanged: G._catalogue_changed,
+    ev.TargetComputed: G._target_computed,
 }

@@ -13,7 +13,7 @@ value afterwards. If the write fails, the broker keeps the old value.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from faust_assigner.coordinator.errors import Code
@@ -36,32 +36,12 @@ from faust_assigner.coordinator.transactions.state import (
     LAST_EPOCH,
     NO_EPOCH,
     NO_TIME,
-    Place,
+    Decision,
+    Marker,
     State,
     Transaction,
     TransactionLimits,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Marker:
-    """The end of a transaction, to write into each partition and to apply to each group's offsets."""
-
-    producer_id: int
-    epoch: int
-    commits: bool
-    partitions: frozenset[Place]
-    groups: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The answer, the new value (None: unchanged), and the marker for the same write."""
-
-    error: Code
-    transaction: Transaction | None = None
-    marker: Marker | None = None
-
 
 Rule = Callable[[Transaction, Any, int], Decision]
 _DONE: Final = Decision(Code.NONE)
@@ -297,26 +277,23 @@ def _ended(known: Transaction, now_ms: int, *, epoch: int, last: int, commits: b
     return Decision(Code.NONE, done, marker)
 
 
-_E, _O, _C, _A = State.EMPTY, State.ONGOING, State.COMPLETE_COMMIT, State.COMPLETE_ABORT
-RULES: Final[Mapping[tuple[State, type[Any]], Rule]] = {
-    (_E, InitProducer): _init,              (_O, InitProducer): _init_over_open,
-    (_C, InitProducer): _init,              (_A, InitProducer): _init,
-    (_E, AddPartitions): _add_partitions,   (_O, AddPartitions): _add_partitions,
-    (_C, AddPartitions): _add_partitions,   (_A, AddPartitions): _add_partitions,
-    (_E, AddGroup): _add_group,             (_O, AddGroup): _add_group,
-    (_C, AddGroup): _add_group,             (_A, AddGroup): _add_group,
-    (_E, WriteRecords): _not_open,          (_O, WriteRecords): _write_records,
-    (_C, WriteRecords): _not_open,          (_A, WriteRecords): _not_open,
-    (_E, WriteOffsets): _not_open,          (_O, WriteOffsets): _write_offsets,
-    (_C, WriteOffsets): _not_open,          (_A, WriteOffsets): _not_open,
-    (_E, EndTransaction): _end_nothing,     (_O, EndTransaction): _end,
-    (_C, EndTransaction): _end_committed,   (_A, EndTransaction): _end_aborted,
-    (_E, AddAndWriteRecords): _add_place,   (_O, AddAndWriteRecords): _add_place,
-    (_C, AddAndWriteRecords): _add_place,   (_A, AddAndWriteRecords): _add_place,
-    (_E, AddAndWriteOffsets): _add_group,   (_O, AddAndWriteOffsets): _add_group,
-    (_C, AddAndWriteOffsets): _add_group,   (_A, AddAndWriteOffsets): _add_group,
-    (_E, EndAndBump): _abort_nothing,       (_O, EndAndBump): _end_and_bump,
-    (_C, EndAndBump): _repeat_commit,       (_A, EndAndBump): _repeat_abort,
-    (_E, Tick): _nothing_due,               (_O, Tick): _tick,
-    (_C, Tick): _nothing_due,               (_A, Tick): _nothing_due,
-}  # fmt: skip
+# fmt: off
+#: A row for each event: the rules in Empty, Ongoing, CompleteCommit and CompleteAbort.
+_ROWS: Final[Mapping[type[Any], tuple[Rule, Rule, Rule, Rule]]] = {
+    InitProducer:       (_init, _init_over_open, _init, _init),
+    AddPartitions:      (_add_partitions, _add_partitions, _add_partitions, _add_partitions),
+    AddGroup:           (_add_group, _add_group, _add_group, _add_group),
+    WriteRecords:       (_not_open, _write_records, _not_open, _not_open),
+    WriteOffsets:       (_not_open, _write_offsets, _not_open, _not_open),
+    EndTransaction:     (_end_nothing, _end, _end_committed, _end_aborted),
+    AddAndWriteRecords: (_add_place, _add_place, _add_place, _add_place),
+    AddAndWriteOffsets: (_add_group, _add_group, _add_group, _add_group),
+    EndAndBump:         (_abort_nothing, _end_and_bump, _repeat_commit, _repeat_abort),
+    Tick:               (_nothing_due, _tick, _nothing_due, _nothing_due),
+}
+# fmt: on
+RULES: Final = {
+    (state, event): rule
+    for event, rules in _ROWS.items()
+    for state, rule in zip(State, rules, strict=True)
+}

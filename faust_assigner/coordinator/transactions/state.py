@@ -1,10 +1,12 @@
-"""The state of a transactional id. A value: every change creates a new value."""
+"""The state of a transactional id, and a decision on it. Values: every change creates a new value."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from faust_assigner.coordinator.errors import Code
 
 #: A partition by topic id (16 bytes) and number: a recreated topic has different partitions.
 Place = tuple[bytes, int]
@@ -64,3 +66,23 @@ class Transaction:
     def aborts_at_ms(self) -> int | None:
         """When an open transaction times out; None without an open transaction."""
         return self.started_ms + self.timeout_ms if self.state is State.ONGOING else None
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """The end of a transaction, to write into each partition and to apply to each group's offsets."""
+
+    producer_id: int
+    epoch: int
+    commits: bool
+    partitions: frozenset[Place]
+    groups: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The answer, the new value (None: unchanged), and the marker for the same write."""
+
+    error: Code
+    transaction: Transaction | None = None
+    marker: Marker | None = None
