@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from faust_assigner.page.history import History
-from faust_assigner.page.render import Look, Problem
+from faust_assigner.page.look import Look, Problem
 from faust_assigner.page.scrub import scrubbed
 from faust_assigner.page.tasks import families_of
 from faust_assigner.status.report import Report

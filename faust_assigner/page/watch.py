@@ -20,9 +20,8 @@ from typing import Final, Protocol
 
 from faust_assigner.clients.groups import GroupNotFound
 from faust_assigner.page.history import History
+from faust_assigner.page.look import Look, Problem, looking, no_answer, no_group, our_bug
 from faust_assigner.page.render import (
-    Look,
-    Problem,
     page_of,
     parts_of,
     story_page,
@@ -237,7 +236,7 @@ class Watch:
             shown = self._drawn(report, problem, version)
         except Exception:
             logger.exception("Could not render the page of group %s", self.group)
-            shown = self._drawn(None, _ours("Could not render the page"), version)
+            shown = self._drawn(None, our_bug("Could not render the page"), version)
         self.shown = shown
         with self._lock:
             listeners = tuple(self._listeners)
@@ -255,13 +254,13 @@ class Watch:
             await self._ask_rounds(looks, evidence, report)
             return report, None
         except GroupNotFound:
-            return None, _no_group(self.group)
+            return None, no_group(self.group)
         except Exception as error:
             before, said = self.shown.look.report, verdict(error)
             if said is None:
                 logger.exception("Could not look at the group %s for its page", self.group)
-                return before, _ours("Could not look at the group")
-            return before, _no_answer(text_of(said[0]), before is not None)
+                return before, our_bug("Could not look at the group")
+            return before, no_answer(text_of(said[0]), before is not None)
 
     async def _ask_rounds(self, looks: Looker, evidence: Evidence, report: Report) -> None:
         """Request the workers' rounds after a new round, or if a further worker answers."""
@@ -283,7 +282,7 @@ class Watch:
                 report=report,
                 families=families,
                 history=self._history,
-                problem=problem if version else _looking(),
+                problem=problem if version else looking(),
                 every_s=self._every_s,
             )
             shown = self._tagged(look, version)
@@ -293,36 +292,3 @@ class Watch:
 
     def _tagged(self, look: Look, version: int) -> Shown:
         return Shown(look, version, f'"{self._started}-{version}"')
-
-
-def _looking() -> Problem:
-    return Problem(
-        title="Looking at the group",
-        text="The page queries the brokers and the workers. This takes up to a few seconds.",
-        level="changing",
-    )
-
-
-def _no_group(group: str) -> Problem:
-    return Problem(
-        title="No such group",
-        text=f"The cluster has no group named {group}. A group of Faust workers is named after the app's id, "
-        "and exists while a worker runs or offsets are kept.",
-        steps=(
-            "Compare the name with the app's id: faust.App(ID), and its version where that is above 1.",
-            "List all groups of the cluster: faust-assigner groups list",
-            "Start a worker. This page keeps looking.",
-        ),
-    )
-
-
-def _no_answer(said: str, has_report: bool) -> Problem:
-    kept = " The last known state is shown below." if has_report else ""
-    return Problem(
-        title="The brokers do not answer",
-        text=f"{said}.{kept} This page keeps looking.",
-    )
-
-
-def _ours(what: str) -> Problem:
-    return Problem(title=what, text="This is a bug in faust-assigner; its log has the reason.")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from faust_assigner.page.history import History
-from faust_assigner.page.render import Look, Problem
+from faust_assigner.page.look import Look, Problem
 from faust_assigner.page.scrub import scrubbed
 from faust_assigner.page.tasks import families_of
 from faust_assigner.status.build import build

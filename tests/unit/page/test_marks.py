@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.page.grid import Grid, Head, Mark, Row, _head, _listed, grid_of, packed
-from faust_assigner.page.render import (
-    _drawn,
-)
+from faust_assigner.page.render import _drawn
 from faust_assigner.page.tasks import Family, Task
 from faust_assigner.status.build import build
 from faust_assigner.status.report import Partition

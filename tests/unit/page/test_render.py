@@ -10,15 +10,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from faust_assigner.page.render import (
-    Look,
-    Problem,
-    page_of,
-    parts_of,
-    story_page,
-    story_part,
-    title_of,
-)
+from faust_assigner.page.look import Look, Problem
+from faust_assigner.page.render import page_of, parts_of, story_page, story_part, title_of
 from faust_assigner.status.build import build
 from faust_assigner.status.report import Difference, Report, Waiting
 from tests.support.page import busy, fleet, look_at

@@ -8,18 +8,10 @@ from typing import Any
 
 import pytest
 
+from faust_assigner.page.head import Line, Tile, decision_of, lines_of, tiles_of
 from faust_assigner.page.history import Move
-from faust_assigner.page.render import (
-    Line,
-    Look,
-    Problem,
-    Tile,
-    _decision,
-    _lines,
-    _tiles,
-    _values,
-    title_of,
-)
+from faust_assigner.page.look import Look, Problem
+from faust_assigner.page.render import _values, title_of
 from faust_assigner.page.story import Event, _copies, _events, _if_lost, _standing, _state
 from faust_assigner.page.tasks import Task
 from faust_assigner.status.build import build
@@ -42,7 +34,7 @@ def with_totals(silent: int = 0, **totals: int) -> Report:
 
 def tile(report: Report, name: str) -> Tile:
     """Return the tile with this name."""
-    (found,) = [one for one in _tiles(report) if one.name == name]
+    (found,) = [one for one in tiles_of(report) if one.name == name]
     return found
 
 
@@ -125,7 +117,7 @@ def test_tasks_off_their_target_are_counted(off_target: int, note: str, level: s
     report = replace(REPORT, decision=decided(off_target=off_target, tasks=1_234))
     wanted = Tile(name="Off target", value=str(off_target), of="of 1,234", note=note, level=level)
     assert tile(report, "Off target") == wanted
-    assert "Off target" not in [one.name for one in _tiles(replace(REPORT, decision=None))]
+    assert "Off target" not in [one.name for one in tiles_of(replace(REPORT, decision=None))]
 
 
 @pytest.mark.parametrize(
@@ -150,17 +142,17 @@ def test_the_last_round_has_its_age_its_leader_and_its_reason(
     """Unknown facts are left out, and members have their names."""
     counts = {"generation": 7, "moved": 1_000, "tasks": 2_000, "cold": 3}
     report = replace(REPORT, decision=decided(**counts, is_planned=True, **more))
-    said = _decision(report, {"http://w9:1": "w9"})
+    said = decision_of(report, {"http://w9:1": "w9"})
     assert said == f"{words}1,000 of 2,000 tasks moved, 3 without their state."
     failed = replace(report, decision=decided(**counts, is_planned=False, **more))
-    assert _decision(failed, {"http://w9:1": "w9"}).startswith(f"{words}the planner failed, ")
+    assert decision_of(failed, {"http://w9:1": "w9"}).startswith(f"{words}the planner failed, ")
 
 
 def test_without_a_decision_the_members_are_asked_for_it() -> None:
     """In a group without members, the missing round is normal."""
     report = replace(REPORT, decision=None)
-    assert _decision(report, {}) == "No member reported the last round."
-    assert _decision(replace(report, members=()), {}) == ""
+    assert decision_of(report, {}) == "No member reported the last round."
+    assert decision_of(replace(report, members=()), {}) == ""
 
 
 def test_lines_in_trouble_are_the_worst_first_and_one_for_each_silent_worker() -> None:
@@ -177,7 +169,7 @@ def test_lines_in_trouble_are_the_worst_first_and_one_for_each_silent_worker() -
         Waiting(kind="standing", member=None, text="stands", seconds=0.0),
     )
     report = replace(REPORT, members=members, waits=waits, problems=("no end offsets",))
-    assert _lines(report) == [
+    assert lines_of(report) == [
         Line(level="bad", member=third.name, text="unreachable."),
         Line(level="bad", member=second.name, text="does not answer"),
         Line(level="bad", member=None, text="stands"),

@@ -8,21 +8,10 @@ from typing import Any
 import pytest
 
 from faust_assigner.page.grid import Mark, grid_of
+from faust_assigner.page.head import Line, decision_of, lines_of, tiles_of
 from faust_assigner.page.history import History
-from faust_assigner.page.render import (
-    Line,
-    Look,
-    Problem,
-    _decision,
-    _drawn,
-    _empty,
-    _grid_values,
-    _lines,
-    _round_values,
-    _tiles,
-    _values,
-    title_of,
-)
+from faust_assigner.page.look import Look, Problem, no_members
+from faust_assigner.page.render import _drawn, _grid_values, _round_values, _values, title_of
 from faust_assigner.page.tasks import Family, Task
 from faust_assigner.status.build import build
 from faust_assigner.status.report import Decision, Report, Waiting
@@ -54,7 +43,7 @@ REPORT = replace(
 
 def tiles(report: Report) -> dict[str, tuple[Any, ...]]:
     """Name of a tile -> (value, note, of, level)."""
-    return {one.name: astuple(one)[1:] for one in _tiles(report)}
+    return {one.name: astuple(one)[1:] for one in tiles_of(report)}
 
 
 def answering(*answers: str) -> Report:
@@ -140,18 +129,18 @@ def test_tiles_of_a_group_without_trouble_and_of_an_unknown_group() -> None:
 def test_the_last_round_is_one_sentence(more: dict[str, Any], text: str) -> None:
     """The URL of a departed member has the name of an earlier look."""
     report = replace(REPORT, taken_at=AT, decision=replace(DECISION, **more))
-    assert _decision(report, {"http://n:1": "nine"}) == text
+    assert decision_of(report, {"http://n:1": "nine"}) == text
 
 
 def test_a_missing_round_is_named_only_for_a_group_with_members() -> None:
     """An empty group has a problem of its own."""
     none = replace(REPORT, decision=None)
-    assert _decision(none, {}) == "No member reported the last round."
-    assert _decision(replace(none, members=()), {}) == ""
-    problem = _empty(replace(none, members=(), is_settled=False))
+    assert decision_of(none, {}) == "No member reported the last round."
+    assert decision_of(replace(none, members=()), {}) == ""
+    problem = no_members(replace(none, members=(), is_settled=False))
     assert problem is not None
     assert (problem.title, problem.level) == ("The group has no members", "changing")
-    assert _empty(None) is _empty(none) is None
+    assert no_members(None) is no_members(none) is None
 
 
 def test_the_lines_of_trouble_are_the_worst_first_in_their_order() -> None:
@@ -171,7 +160,7 @@ def test_the_lines_of_trouble_are_the_worst_first_in_their_order() -> None:
         Waiting(kind="step", member="d", text="flush", seconds=0.0),
     )
     report = replace(REPORT, members=members, waits=waits, problems=("half", "dark"))
-    assert [astuple(one) for one in _lines(report)] == [
+    assert [astuple(one) for one in lines_of(report)] == [
         ("bad", "unreadable.", "b", ""),
         ("bad", "not live: loop stands.", "e", ""),
         ("bad", "gone", "a", ""),
@@ -181,7 +170,7 @@ def test_the_lines_of_trouble_are_the_worst_first_in_their_order() -> None:
         ("unknown", "half", None, ""),
         ("unknown", "dark", None, ""),
     ]
-    assert isinstance(_lines(report)[0], Line)
+    assert isinstance(lines_of(report)[0], Line)
 
 
 def mark(**more: Any) -> Mark:

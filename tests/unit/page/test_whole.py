@@ -16,7 +16,8 @@ import pytest
 from faust_assigner import __version__
 from faust_assigner.page.grid import Grid, grid_of, packed
 from faust_assigner.page.history import History
-from faust_assigner.page.render import Look, parts_of, story_part
+from faust_assigner.page.look import Look
+from faust_assigner.page.render import parts_of, story_part
 from faust_assigner.page.tasks import families_of
 from faust_assigner.page.timeline import chart_of
 from faust_assigner.status.build import build

@@ -1,0 +1,83 @@
+"""The content of a page: the report of a look, or the problem that prevents or outdates the report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from faust_assigner.page.history import History
+from faust_assigner.page.tasks import Family
+from faust_assigner.status.report import Report
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """The reason for a missing or outdated report; ``level`` is ``bad`` or ``changing``."""
+
+    title: str
+    text: str
+    steps: tuple[str, ...] = ()
+    level: str = "bad"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """The content of a page. ``report`` is free of secrets; None before the first report.
+
+    ``every_s`` are the seconds between two looks, None if no further look follows.
+    """
+
+    group: str
+    report: Report | None
+    families: tuple[Family, ...]
+    history: History
+    problem: Problem | None
+    every_s: float | None
+
+
+def looking() -> Problem:
+    """Return the notice of the first look."""
+    return Problem(
+        title="Looking at the group",
+        text="The page queries the brokers and the workers. This takes up to a few seconds.",
+        level="changing",
+    )
+
+
+def no_group(group: str) -> Problem:
+    """Return the problem of a group that the cluster does not know."""
+    return Problem(
+        title="No such group",
+        text=f"The cluster has no group named {group}. A group of Faust workers is named after the app's id, "
+        "and exists while a worker runs or offsets are kept.",
+        steps=(
+            "Compare the name with the app's id: faust.App(ID), and its version where that is above 1.",
+            "List all groups of the cluster: faust-assigner groups list",
+            "Start a worker. This page keeps looking.",
+        ),
+    )
+
+
+def no_answer(said: str, has_report: bool) -> Problem:
+    """Return the problem of silent brokers; ``has_report``: the page still shows an earlier report."""
+    kept = " The last known state is shown below." if has_report else ""
+    return Problem(
+        title="The brokers do not answer",
+        text=f"{said}.{kept} This page keeps looking.",
+    )
+
+
+def our_bug(title: str) -> Problem:
+    """Return the problem of an unexpected error."""
+    return Problem(title=title, text="This is a bug in faust-assigner; its log has the reason.")
+
+
+def no_members(report: Report | None) -> Problem | None:
+    """Return the problem of a group without members; None if the report has members."""
+    if report is None or report.members:
+        return None
+    return Problem(
+        title="The group has no members",
+        text="The group has no workers now. Its committed offsets are kept, and the first worker to join gets"
+        " all tasks.",
+        level="changing",
+    )
