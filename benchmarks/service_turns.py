@@ -90,7 +90,7 @@ class Group:
         await self.join(self._names)
         await asyncio.sleep(part_s / 15)
         said.append(f"all register again {turns.look()}")
-        await self._node._store.revoke(view.consumers[self._names[0]].kv.lease)
+        await self._node._mirror._store.revoke(view.consumers[self._names[0]].kv.lease)
         await asyncio.sleep(part_s / 3)
         said.append(f"one dies {turns.look()}")
         await self.join(["new"])

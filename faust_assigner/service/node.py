@@ -10,7 +10,6 @@ from faust_assigner.service.clock import Clock, SystemClock
 from faust_assigner.service.condition import Condition
 from faust_assigner.service.digest import Held
 from faust_assigner.service.errors import NotFound, StoreUnavailable, expelled
-from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.keys import (
     Keys,
     checked_consumer,
@@ -24,10 +23,7 @@ from faust_assigner.service.leading.overview import Overview
 from faust_assigner.service.leading.rebalancer import Rebalancer
 from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.mirror import Mirror
-from faust_assigner.service.records import (
-    Action,
-    Consumer,
-)
+from faust_assigner.service.records import Action, Consumer
 from faust_assigner.service.serving.acks import Acks
 from faust_assigner.service.serving.beats import Beats
 from faust_assigner.service.serving.callers import Callers
@@ -48,6 +44,9 @@ logger = logging.getLogger(__name__)
 
 class AssignerNode:
     """One instance: start the node, register consumers, pass on their answers, stop the node.
+
+    ``acks`` takes the answers to hand-offs, ``orders`` an operator's orders; ``overview`` shows the
+    group, and ``condition`` the instance's own state.
 
     ``node_id`` names the instance in the leader's key. The instance writes new ``topics`` at its
     start. ``count_partitions`` asks Kafka; without ``count_partitions`` the service knows only
@@ -70,7 +69,6 @@ class AssignerNode:
         self.settings = settings
         self.node_id = node_id
         self.keys = Keys(settings.prefix)
-        self._store = store
         self._clock = clock = clock or SystemClock()
         self._metrics = metrics = metrics or Metrics()
         self._mirror = Mirror(store, self.keys, clock, reconcile_s=settings.reconcile_s)
@@ -78,7 +76,7 @@ class AssignerNode:
             store, self.keys, settings, clock, self._mirror, topics or {}, count_partitions
         )
         self._callers = Callers(store, self.keys, self._mirror)
-        self._acks = Acks(store, self.keys, clock)
+        self.acks = Acks(store, self.keys, clock, self._mirror, self._callers)
         self._registered = Registered(store, self.keys, self._mirror)
         self.orders = Orders(store, self.keys, clock, self._mirror, self._registered)
         self._beats = Beats(store, self.keys, settings, clock, self._mirror, metrics)
@@ -214,104 +212,6 @@ class AssignerNode:
                 raise expelled(consumer_name, incarnation)
         return lives_s
 
-    async def partition_ready(
-        self,
-        consumer_name: str,
-        at: TopicPartition,
-        *,
-        handoff_id: int | None = None,
-        identity: str = "",
-        incarnation: str = "",
-    ) -> int:
-        """Record that the new owner is warm; return a revision that has the answer.
-
-        Revisions count on the scale of epochs: every message with this revision or a later one
-        describes a state with the answer. Clients of the first Kafka Assigner may leave out ``handoff_id``.
-        """
-        async with self._callers.asking(consumer_name, identity, incarnation):
-            return self._dated(await self._acks.ready(consumer_name, at, handoff_id, incarnation))
-
-    async def partition_released(
-        self,
-        consumer_name: str,
-        at: TopicPartition,
-        *,
-        handoff_id: int | None = None,
-        offset: int | None = None,
-        identity: str = "",
-        incarnation: str = "",
-    ) -> int:
-        """Record that the old owner released the partition; return as :meth:`partition_ready`.
-
-        In strict mode the old owner has drained, and ``offset`` is the next offset to process.
-        """
-        async with self._callers.asking(consumer_name, identity, incarnation):
-            return self._dated(
-                await self._acks.released(consumer_name, at, handoff_id, offset, incarnation)
-            )
-
-    async def release_failed(
-        self,
-        consumer_name: str,
-        at: TopicPartition,
-        *,
-        reason: str,
-        handoff_id: int | None = None,
-        epoch: int | None = None,
-        identity: str = "",
-        incarnation: str = "",
-    ) -> int:
-        """Record that the old owner cannot release the partition: strict mode expels it at once.
-
-        Returns as :meth:`partition_ready`.
-        ``epoch``: the epoch of the old owner's grant, if the old owner knows it.
-        """
-        granted = None if epoch is None else epoch - self._mirror.view.base
-        async with self._callers.asking(consumer_name, identity, incarnation):
-            return self._dated(
-                await self._acks.release_failed(
-                    consumer_name, at, handoff_id, reason, incarnation, granted
-                )
-            )
-
-    async def warm_failed(
-        self,
-        consumer_name: str,
-        at: TopicPartition,
-        *,
-        reason: str,
-        handoff_id: int | None = None,
-        identity: str = "",
-        incarnation: str = "",
-    ) -> int:
-        """Record that the new owner cannot warm the partition; return as :meth:`partition_ready`.
-
-        The leader chooses a different consumer during the cool-down.
-        """
-        async with self._callers.asking(consumer_name, identity, incarnation):
-            return self._dated(
-                await self._acks.failed(consumer_name, at, handoff_id, reason, incarnation)
-            )
-
-    async def progress(
-        self,
-        consumer_name: str,
-        at: TopicPartition,
-        fraction: float,
-        *,
-        handoff_id: int | None = None,
-        identity: str = "",
-        incarnation: str = "",
-    ) -> int:
-        """Record the new owner's progress, 0..1. The service ignores too frequent reports.
-
-        Returns as :meth:`partition_ready`; for an ignored report, a revision with the recorded one.
-        """
-        async with self._callers.asking(consumer_name, identity, incarnation):
-            return self._dated(
-                await self._acks.progress(consumer_name, at, handoff_id, fraction, incarnation)
-            )
-
     async def holds(
         self,
         consumer_name: str,
@@ -322,7 +222,7 @@ class AssignerNode:
     ) -> int:
         """Record the replicas that the consumer keeps warm: topic -> partitions.
 
-        Returns as :meth:`partition_ready`.
+        Returns a revision that has the record, on the scale of epochs.
         """
         held = {
             checked_topic(topic): tuple(sorted(set(numbers))) for topic, numbers in replicas.items()
@@ -371,13 +271,6 @@ class AssignerNode:
     def _dated(self, revision: int) -> int:
         """Return a revision of the store on the scale of epochs."""
         return self._mirror.view.base + revision
-
-    async def abort_warm(self, at: TopicPartition, *, handoff_id: int | None = None) -> int:
-        """Abort a hand-off; the leader does not ask its new owner again during the cool-down.
-
-        Returns as :meth:`partition_ready`.
-        """
-        return self._dated(await self._acks.abort(at, handoff_id))
 
     async def set_topic(self, topic: str, partition_count: int) -> int:
         """Add a topic to the service, or set its new partition count.

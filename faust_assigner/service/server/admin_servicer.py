@@ -158,8 +158,8 @@ class AdminServicer:
         """Give a handoff up."""
         async with spoken(context):
             node = self._asked(request, context)
-            revision = await node.abort_warm(
-                partition_of(request.partition), handoff_id=request.handoff_id or None
+            revision = await node.acks.abort(
+                partition_of(request.partition), request.handoff_id or None
             )
         return pb.AbortHandoffResponse(revision=revision)
 

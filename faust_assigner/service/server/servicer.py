@@ -27,6 +27,7 @@ from faust_assigner.service.server.convert import messages_of, routed
 from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.limits import check_counts
 from faust_assigner.service.server.requests import by_topic, consumer_of, partition_of
+from faust_assigner.service.serving.acks import Acks, Answer
 from faust_assigner.service.serving.registry import Stream
 
 if TYPE_CHECKING:
@@ -67,6 +68,14 @@ class OfConsumer(Protocol):
 
     consumer_name: str
     group: str
+
+
+class OfHandoff(OfConsumer, Protocol):
+    """An answer of one consumer about a hand-off."""
+
+    partition: pb.TopicPartition
+    handoff_id: int
+    incarnation: str
 
 
 class ConsumerServicer:
@@ -157,92 +166,61 @@ class ConsumerServicer:
             return pb.HeartbeatResponse(known=False, revision=revision)
         return pb.HeartbeatResponse(known=True, lives_ms=_ms(lives_s), revision=revision)
 
+    @contextlib.asynccontextmanager
+    async def _answering(
+        self, request: OfHandoff, context: Context
+    ) -> AsyncIterator[tuple[Acks, Answer]]:
+        """Yield the node's part for answers, and the answer of the request."""
+        async with spoken(context):
+            node, identity = self._asked(request, context)
+            yield (
+                node.acks,
+                Answer(
+                    request.consumer_name,
+                    partition_of(request.partition),
+                    request.handoff_id or None,
+                    identity,
+                    request.incarnation,
+                ),
+            )
+
     async def PartitionReady(
-        self,
-        request: pb.PartitionReadyRequest,
-        context: Context,
+        self, request: pb.PartitionReadyRequest, context: Context
     ) -> pb.PartitionReadyResponse:
         """Record that the new owner is warm."""
-        async with spoken(context):
-            node, identity = self._asked(request, context)
-            revision = await node.partition_ready(
-                request.consumer_name,
-                partition_of(request.partition),
-                handoff_id=request.handoff_id or None,
-                identity=identity,
-                incarnation=request.incarnation,
-            )
-        return pb.PartitionReadyResponse(revision=revision)
+        async with self._answering(request, context) as (acks, answer):
+            return pb.PartitionReadyResponse(revision=await acks.ready(answer))
 
     async def PartitionReleased(
-        self,
-        request: pb.PartitionReleasedRequest,
-        context: Context,
+        self, request: pb.PartitionReleasedRequest, context: Context
     ) -> pb.PartitionReleasedResponse:
         """Record that the old owner released the partition."""
-        async with spoken(context):
-            node, identity = self._asked(request, context)
+        async with self._answering(request, context) as (acks, answer):
             offset = request.final_offset if request.HasField("final_offset") else None
-            revision = await node.partition_released(
-                request.consumer_name,
-                partition_of(request.partition),
-                handoff_id=request.handoff_id or None,
-                offset=offset,
-                identity=identity,
-                incarnation=request.incarnation,
-            )
-        return pb.PartitionReleasedResponse(revision=revision)
+            return pb.PartitionReleasedResponse(revision=await acks.released(answer, offset))
 
     async def ReleaseFailed(
         self, request: pb.ReleaseFailedRequest, context: Context
     ) -> pb.ReleaseFailedResponse:
         """Record that the old owner cannot release the partition."""
-        async with spoken(context):
-            node, identity = self._asked(request, context)
-            revision = await node.release_failed(
-                request.consumer_name,
-                partition_of(request.partition),
-                reason=request.reason[:1000],
-                handoff_id=request.handoff_id or None,
-                epoch=request.epoch or None,
-                identity=identity,
-                incarnation=request.incarnation,
-            )
-        return pb.ReleaseFailedResponse(revision=revision)
+        async with self._answering(request, context) as (acks, answer):
+            revision = await acks.release_failed(answer, request.reason, request.epoch or None)
+            return pb.ReleaseFailedResponse(revision=revision)
 
     async def WarmFailed(
         self, request: pb.WarmFailedRequest, context: Context
     ) -> pb.WarmFailedResponse:
         """Record that the new owner cannot warm the partition."""
-        async with spoken(context):
-            node, identity = self._asked(request, context)
-            revision = await node.warm_failed(
-                request.consumer_name,
-                partition_of(request.partition),
-                reason=request.reason[:1000],
-                handoff_id=request.handoff_id or None,
-                identity=identity,
-                incarnation=request.incarnation,
-            )
-        return pb.WarmFailedResponse(revision=revision)
+        async with self._answering(request, context) as (acks, answer):
+            return pb.WarmFailedResponse(revision=await acks.warm_failed(answer, request.reason))
 
     async def ReportProgress(
-        self,
-        request: pb.ReportProgressRequest,
-        context: Context,
+        self, request: pb.ReportProgressRequest, context: Context
     ) -> pb.ReportProgressResponse:
         """Record the progress of the new owner's warm-up."""
-        async with spoken(context):
-            node, identity = self._asked(request, context)
-            revision = await node.progress(
-                request.consumer_name,
-                partition_of(request.partition),
-                request.progress,
-                handoff_id=request.handoff_id or None,
-                identity=identity,
-                incarnation=request.incarnation,
-            )
-        return pb.ReportProgressResponse(revision=revision)
+        async with self._answering(request, context) as (acks, answer):
+            revision = await acks.progress(answer, request.progress)
+            return pb.ReportProgressResponse(revision=revision)
 
     async def ReportReplicas(
         self,

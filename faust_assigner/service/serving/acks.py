@@ -1,38 +1,22 @@
-"""Consumers' answers about hand-offs: the caller, the hand-off's id and its state are checked.
+"""Consumers' answers about hand-offs: the caller is checked, and each answer has a revision.
 
-Answers are idempotent. Each answer is one transaction on the hand-off's own revision. So an answer
-neither recreates a deleted hand-off nor returns an advanced hand-off to an earlier state.
+Revisions count on the scale of epochs: every message with the returned revision or a later one
+describes a state with the answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from faust_assigner.service import values as codec
 from faust_assigner.service.clock import Clock
-from faust_assigner.service.errors import (
-    BadRequest,
-    NotFound,
-    ServiceRefused,
-    WrongCaller,
-    WrongPhase,
-    expelled,
-    replaced,
-)
-from faust_assigner.service.handoff import (
-    Handoff,
-    HandoffEvent,
-    State,
-    TopicPartition,
-    advanced,
-    state_of,
-    step,
-)
+from faust_assigner.service.errors import BadRequest, WrongPhase
+from faust_assigner.service.handoff import HandoffEvent, State, TopicPartition, state_of
 from faust_assigner.service.keys import Keys, one_line
-from faust_assigner.service.records import names_itself
-from faust_assigner.service.store.base import Delete, KeyValue, Put, Store, Write
-from faust_assigner.service.store.rewrite import rewritten
+from faust_assigner.service.mirror import Mirror
+from faust_assigner.service.serving.answering import Answering, Decide, said
+from faust_assigner.service.serving.callers import Callers
+from faust_assigner.service.store.base import Store
 
 #: Least seconds between two stored progress reports of one consumer on one partition.
 PROGRESS_EVERY_S = 5.0
@@ -40,159 +24,99 @@ PROGRESS_EVERY_S = 5.0
 MOST_SAID = 500
 NO_REASON = "no reason given"
 
-_S, _H = State, HandoffEvent
-#: The states after an answer: the same answer is accepted again and changes nothing.
-SAID: dict[HandoffEvent, frozenset[State]] = {
-    _H.WARM: frozenset({_S.READY, _S.RELEASING, _S.RELEASED, _S.COMPLETE, _S.HANDED}),
-    _H.LET_GO: frozenset({_S.RELEASED, _S.HANDED}),
-    _H.CANNOT: frozenset({_S.UNRELEASED}),
-    _H.GAVE_UP: frozenset({_S.FAILED}),
-}
-#: The answers of the old owner; all other answers are the new owner's.
-OF_OLD_OWNER = frozenset({_H.LET_GO, _H.CANNOT})
 
-#: Returns the hand-off to write, a State to delete the hand-off, or ``None`` to write nothing.
-Decide = Callable[[Handoff], "Handoff | State | None"]
+@dataclass(frozen=True)
+class Answer:
+    """The sender of an answer, and the hand-off that the answer is about.
+
+    ``handoff_id`` clients of the first Kafka Assigner may leave it out
+    ``identity``   the authenticated name of the caller
+    """
+
+    name: str
+    at: TopicPartition
+    handoff_id: int | None = None
+    identity: str = ""
+    incarnation: str = ""
 
 
 class Acks:
-    """Answers to hand-offs, from any instance."""
+    """Answers to hand-offs, from any instance.
 
-    def __init__(self, store: Store, keys: Keys, clock: Clock) -> None:
+    Every method raises :class:`ServiceRefused` for a refused answer, and ``StoreError`` if the
+    store does not answer.
+    """
+
+    def __init__(
+        self, store: Store, keys: Keys, clock: Clock, mirror: Mirror, callers: Callers
+    ) -> None:
         self._store = store
         self._keys = keys
         self._clock = clock
+        self._mirror = mirror
+        self._callers = callers
+        self._answering = Answering(store, keys)
         #: (partition, consumer) -> the time of the stored report, its revision
         self._reported: dict[tuple[TopicPartition, str], tuple[float, int]] = {}
         self._tidied_at = -float("inf")
 
-    async def ready(
-        self, name: str, at: TopicPartition, handoff_id: int | None, incarnation: str = ""
-    ) -> int:
-        """Record that the new owner is warm; return a revision of the store that has the answer.
+    async def ready(self, answer: Answer) -> int:
+        """Record that the new owner is warm; return a revision that has the answer."""
+        return await self._said(answer, HandoffEvent.WARM)
 
-        Raises NotFound, WrongCaller, WrongPhase, Replaced or Expelled.
+    async def released(self, answer: Answer, offset: int | None = None) -> int:
+        """Record that the old owner released the partition; return as :meth:`ready`.
+
+        In strict mode the old owner has drained, and ``offset`` is the next offset to process.
         """
-        return await self._answer(
-            (name, incarnation),
-            at,
-            handoff_id,
-            HandoffEvent.WARM,
-            lambda h: _said(h, HandoffEvent.WARM),
-        )
+        return await self._said(answer, HandoffEvent.LET_GO, offset=offset)
 
-    async def released(
-        self,
-        name: str,
-        at: TopicPartition,
-        handoff_id: int | None,
-        offset: int | None,
-        incarnation: str = "",
-    ) -> int:
-        """Record that the old owner released the partition.
+    async def release_failed(self, answer: Answer, reason: str, epoch: int | None = None) -> int:
+        """Record that the old owner cannot release the partition: strict mode expels it at once.
 
-        Returns and raises as :meth:`ready`, and BadRequest for an offset out of range.
+        Returns as :meth:`ready`. ``epoch``: the epoch of the old owner's grant, if known.
         """
-        if offset is not None and not 0 <= offset <= codec.MAX_OFFSET:
-            raise BadRequest(f"{at}: an offset is 0 to {codec.MAX_OFFSET}, got {offset}")
-        return await self._answer(
-            (name, incarnation),
-            at,
-            handoff_id,
-            HandoffEvent.LET_GO,
-            lambda h: _said(h, HandoffEvent.LET_GO, offset=offset),
-        )
+        return await self._said(answer, HandoffEvent.CANNOT, reason=reason, epoch=epoch)
 
-    async def release_failed(
-        self,
-        name: str,
-        at: TopicPartition,
-        handoff_id: int | None,
-        reason: str,
-        incarnation: str = "",
-        granted: int | None = None,
-    ) -> int:
-        """Record that the old owner cannot release.
+    async def warm_failed(self, answer: Answer, reason: str) -> int:
+        """Record that the new owner cannot warm the partition; return as :meth:`ready`.
 
-        ``granted`` is the revision of the grant to which the answer refers.
-
-        Returns and raises as :meth:`ready`.
+        The leader chooses a different consumer during the cool-down.
         """
-        if granted is not None:
-            kv = await self._store.get(self._keys.assignment(at))
-            if kv is None or kv.mod_revision != granted:
-                raise WrongPhase(f"{at}: this epoch has ended")
-        return await self._answer(
-            (name, incarnation),
-            at,
-            handoff_id,
-            HandoffEvent.CANNOT,
-            lambda h: _said(
-                h, HandoffEvent.CANNOT, reason=one_line(reason, MOST_SAID) or NO_REASON
-            ),
-        )
-
-    async def failed(
-        self,
-        name: str,
-        at: TopicPartition,
-        handoff_id: int | None,
-        reason: str,
-        incarnation: str = "",
-    ) -> int:
-        """Record that the new owner cannot warm the partition.
-
-        Returns and raises as :meth:`ready`.
-        """
-        return await self._answer(
-            (name, incarnation),
-            at,
-            handoff_id,
-            HandoffEvent.GAVE_UP,
-            lambda h: _said(
-                h, HandoffEvent.GAVE_UP, reason=one_line(reason, MOST_SAID) or NO_REASON
-            ),
-        )
+        return await self._said(answer, HandoffEvent.GAVE_UP, reason=reason)
 
     async def abort(self, at: TopicPartition, handoff_id: int | None) -> int:
-        """Give the hand-off up by an operator's order. Returns as :meth:`ready`.
+        """Give the hand-off up by an operator's order; return as :meth:`ready`.
 
-        Raises NotFound or WrongPhase.
+        The leader does not ask its new owner again during the cool-down.
         """
-        return await self._answer(
-            None,
-            at,
-            handoff_id,
-            HandoffEvent.GAVE_UP,
-            lambda h: _said(h, HandoffEvent.GAVE_UP, reason="ended by an operator"),
+        event = HandoffEvent.GAVE_UP
+        revision = await self._answering.take(
+            None, at, handoff_id, event, lambda h: said(h, event, reason="ended by an operator")
         )
+        return self._mirror.view.base + revision
 
-    async def progress(
-        self,
-        name: str,
-        at: TopicPartition,
-        handoff_id: int | None,
-        fraction: float,
-        incarnation: str = "",
-    ) -> int:
+    async def progress(self, answer: Answer, fraction: float) -> int:
         """Store the warm-up's progress, 0 to 1, at most every :data:`PROGRESS_EVERY_S` seconds.
 
-        Return a revision of the store that has the newest stored report. Raises as :meth:`ready`.
+        Return a revision that has the newest stored report.
         """
-        now = self._clock.monotonic()
-        when, revision = self._reported.get((at, name), (-float("inf"), 0))
+        async with self._callers.asking(answer.name, answer.identity, answer.incarnation):
+            return self._mirror.view.base + await self._progressed(answer, fraction)
+
+    async def _progressed(self, answer: Answer, fraction: float) -> int:
+        now, reporter = self._clock.monotonic(), (answer.at, answer.name)
+        when, revision = self._reported.get(reporter, (-float("inf"), 0))
         if now - when < PROGRESS_EVERY_S:
             return revision
-        said = min(max(0.0, fraction), 1.0)  # in this order, NaN becomes 0
-        revision = await self._answer(
-            (name, incarnation),
-            at,
-            handoff_id,
+        stored = min(max(0.0, fraction), 1.0)  # in this order, NaN becomes 0
+        revision = await self._taken(
+            answer,
             HandoffEvent.WARM,
-            lambda h: replace(h, progress=said) if state_of(h) is State.WARMING else None,
+            lambda h: replace(h, progress=stored) if state_of(h) is State.WARMING else None,
         )
         # Remember accepted reports only: reports on invented partitions do not fill the memory.
-        self._reported[at, name] = now, revision
+        self._reported[reporter] = now, revision
         if now - self._tidied_at >= PROGRESS_EVERY_S:
             self._tidied_at = now
             self._reported = {
@@ -200,111 +124,33 @@ class Acks:
             }
         return revision
 
-    async def _answer(
+    async def _said(
         self,
-        caller: tuple[str, str] | None,
-        at: TopicPartition,
-        handoff_id: int | None,
+        answer: Answer,
         event: HandoffEvent,
-        decide: Decide,
+        *,
+        offset: int | None = None,
+        reason: str = "",
+        epoch: int | None = None,
     ) -> int:
-        key = self._keys.handoff(at)
-        unless: dict[str, Exception] = {}
-        shown = 0
+        """Check the caller and its values, and write the answer; return its dated revision."""
+        async with self._callers.asking(answer.name, answer.identity, answer.incarnation):
+            if offset is not None and not 0 <= offset <= codec.MAX_OFFSET:
+                raise BadRequest(f"{answer.at}: an offset is 0 to {codec.MAX_OFFSET}, got {offset}")
+            if epoch is not None:
+                await self._check_grant(answer.at, epoch - self._mirror.view.base)
+            why = one_line(reason, MOST_SAID) or NO_REASON
+            revision = await self._taken(
+                answer, event, lambda h: said(h, event, offset=offset, reason=why)
+            )
+            return self._mirror.view.base + revision
 
-        async def answered(kv: KeyValue | None) -> Write | None:
-            nonlocal shown
-            handoff = codec.readable(codec.load_handoff, kv)
-            if kv is None or handoff is None:
-                shown = await self._afterwards(caller, at, event)
-                return None
-            if handoff_id is not None and handoff_id != kv.create_revision:
-                raise WrongPhase(
-                    f"{at}: hand-off {handoff_id} has ended; the current hand-off is "
-                    f"{kv.create_revision}"
-                )
-            if caller is not None:
-                name, incarnation = _asked(handoff, event)
-                if not _is(caller, name, incarnation):
-                    raise await self._stranger(at, caller, name, incarnation)
-                unless[self._keys.expelled(name, incarnation)] = expelled(name, incarnation)
-            after = decide(handoff)
-            if after is None:
-                await self._check_not_expelled(caller)
-                return None
-            return Delete(key) if isinstance(after, State) else Put(key, codec.dump_handoff(after))
-
-        return max(await rewritten(self._store, key, answered, unless=unless), shown)
-
-    async def _stranger(
-        self, at: TopicPartition, caller: tuple[str, str], expected: str, incarnation: str
-    ) -> ServiceRefused:
-        """Return the refusal of a caller that is not the expected process.
-
-        The registered process is a successor, not replaced: Replaced would end its work.
-        """
-        if caller[0] != expected:
-            return WrongCaller(f"{at}: {expected} is asked, not {caller[0]}")
-        kv = await self._store.get(self._keys.consumer(expected))
-        registered = codec.readable(codec.load_consumer, kv)
-        if registered is not None and _is(caller, expected, registered.incarnation):
-            return WrongPhase(f"{at}: this hand-off is with an earlier process of {expected}")
-        return replaced(*caller, incarnation)
-
-    async def _check_not_expelled(self, caller: tuple[str, str] | None) -> None:
-        """Raise Expelled if the caller is expelled.
-
-        Without a write, no transaction compares the mark of an expelled process.
-        """
-        if caller is not None and await self._store.get(self._keys.expelled(*caller)) is not None:
-            raise expelled(*caller)
-
-    async def _afterwards(
-        self, caller: tuple[str, str] | None, at: TopicPartition, event: HandoffEvent
-    ) -> int:
-        """Accept an answer without a hand-off if the assignment already shows its result.
-
-        Return the assignment's revision. Raises NotFound and Expelled.
-        """
+    async def _check_grant(self, at: TopicPartition, granted: int) -> None:
+        """Raise WrongPhase unless the partition's grant still is of the revision ``granted``."""
         kv = await self._store.get(self._keys.assignment(at))
-        said = codec.readable(lambda value: codec.load_assigned(value, 0), kv)
-        is_owner = (
-            said is not None and caller is not None and _is(caller, said.owner, said.incarnation)
-        )
-        if kv is None or caller is None or said is None or is_owner != (event is HandoffEvent.WARM):
-            raise NotFound(f"{at}: no hand-off")
-        await self._check_not_expelled(caller)
-        return kv.mod_revision
+        if kv is None or kv.mod_revision != granted:
+            raise WrongPhase(f"{at}: this epoch has ended")
 
-
-def _is(caller: tuple[str, str], name: str, incarnation: str) -> bool:
-    """Return whether the caller is the process ``name``, ``incarnation``.
-
-    The name is enough if the process sends no incarnation itself.
-    """
-    return caller[0] == name and (
-        caller[1] == incarnation or (caller[1] == "" and not names_itself(incarnation))
-    )
-
-
-def _asked(handoff: Handoff, event: HandoffEvent) -> tuple[str, str]:
-    """Return the process that may give this answer, as (name, incarnation)."""
-    if event in OF_OLD_OWNER:
-        return handoff.old_owner, handoff.old_incarnation
-    return handoff.new_owner, handoff.new_incarnation
-
-
-def _said(
-    handoff: Handoff, event: HandoffEvent, *, offset: int | None = None, reason: str = ""
-) -> Handoff | State | None:
-    state = state_of(handoff)
-    if state in SAID[event]:
-        return None
-    after = step(state, event, strict=handoff.strict)
-    if after is None:
-        raise WrongPhase(f"{handoff.at}: {event.value}, but the hand-off is {state.value}")
-    return (
-        after[0]
-        if after[0] is State.GONE
-        else advanced(handoff, after[0], offset=offset, reason=reason)
-    )
+    async def _taken(self, answer: Answer, event: HandoffEvent, decide: Decide) -> int:
+        process = (answer.name, answer.incarnation)
+        return await self._answering.take(process, answer.at, answer.handoff_id, event, decide)

@@ -52,7 +52,7 @@ async def grown(b: Bench, server: EtcdServer) -> None:
 async def closed(b: Bench) -> None:
     """Close the connections that the test opened."""
     for node in b.nodes:
-        await node._store.close()
+        await node._mirror._store.close()
 
 
 async def reconnecting(b: Bench) -> None:

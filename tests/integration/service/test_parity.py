@@ -9,6 +9,7 @@ from faust_assigner.service.commands import Assignment, Release, Warm
 from faust_assigner.service.handoff import Phase, TopicPartition
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.records import Action, Consumer, Ended, Leader
+from faust_assigner.service.serving.acks import Answer
 from faust_assigner.service.store.base import Delete, Put
 from tests.integration.service.conftest import Stores, on_both, on_both_always
 from tests.support.assigning.consumers import Bench, eventually
@@ -70,12 +71,12 @@ async def test_a_whole_handoff_is_warming_ready_complete_gone(stores: Stores) ->
         [under_way] = await node.overview.handoffs()
         assert (under_way.handoff.phase, under_way.handoff.old_owner) == (Phase.WARMING, "c0")
         assert node._mirror.view.assignments[warm.at].value.owner == "c0"
-        await node.partition_ready("c1", warm.at, handoff_id=warm.handoff_id)
+        await node.acks.ready(Answer("c1", warm.at, handoff_id=warm.handoff_id))
         await eventually(lambda: old.of(Release))
         [under_way] = await node.overview.handoffs()
         assert under_way.handoff.phase is Phase.COMPLETE
         assert node._mirror.view.assignments[warm.at].value.owner == "c1"
-        await node.partition_released("c0", warm.at, handoff_id=warm.handoff_id)
+        await node.acks.released(Answer("c0", warm.at, handoff_id=warm.handoff_id))
         old.owned.pop(warm.at, None)
         await b.settles(1, 1)
 
@@ -239,7 +240,7 @@ async def test_a_consumer_drains_though_its_connection_breaks(stores: Stores) ->
         again = await b.consumer(node, "c0")
         await eventually(lambda: len(taking.of(Warm)) >= 2)
         for warm in {warm.at: warm for warm in taking.of(Warm)}.values():
-            await node.partition_ready("c1", warm.at, handoff_id=warm.handoff_id)
+            await node.acks.ready(Answer("c1", warm.at, handoff_id=warm.handoff_id))
         await eventually(lambda: again.ended is Ended.DRAINED)
         assert {release.at.partition for release in again.of(Release)} == {0, 1}
 

@@ -15,6 +15,7 @@ from faust_assigner.service.errors import Expelled, Replaced, ServiceRefused, St
 from faust_assigner.service.handoff import HandoffEvent, TopicPartition
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.records import HEARTBEATS, Action, Consumer, Ended
+from faust_assigner.service.serving.acks import Answer
 from faust_assigner.service.serving.registry import Stream
 from tests.property.service_sim.process import Process
 from tests.property.service_sim.sink import Sink
@@ -301,19 +302,12 @@ class SimConsumer:
         """Send an answer once; return whether the instance refused."""
         name, sent = name or self.name, self.process.monotonic()
         node, own = instance.node, self.incarnation if incarnation is None else incarnation
-        calls: dict[HandoffEvent, Callable[[], Awaitable[None]]] = {
-            HandoffEvent.WARM: lambda: node.partition_ready(
-                name, at, handoff_id=handoff_id, incarnation=own
-            ),
-            HandoffEvent.LET_GO: lambda: node.partition_released(
-                name, at, handoff_id=handoff_id, offset=offset, incarnation=own
-            ),
-            HandoffEvent.CANNOT: lambda: node.release_failed(
-                name, at, reason="no", handoff_id=handoff_id, incarnation=own
-            ),
-            HandoffEvent.GAVE_UP: lambda: node.warm_failed(
-                name, at, reason="no", handoff_id=handoff_id, incarnation=own
-            ),
+        answer = Answer(name, at, handoff_id=handoff_id, incarnation=own)
+        calls: dict[HandoffEvent, Callable[[], Awaitable[object]]] = {
+            HandoffEvent.WARM: lambda: node.acks.ready(answer),
+            HandoffEvent.LET_GO: lambda: node.acks.released(answer, offset),
+            HandoffEvent.CANNOT: lambda: node.acks.release_failed(answer, "no"),
+            HandoffEvent.GAVE_UP: lambda: node.acks.warm_failed(answer, "no"),
         }
         refused = False
         try:

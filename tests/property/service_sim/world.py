@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from faust_assigner.service.errors import ServiceRefused
 from faust_assigner.service.handoff import HandoffEvent, TopicPartition
 from faust_assigner.service.node import AssignerNode
-from faust_assigner.service.serving.acks import OF_OLD_OWNER
+from faust_assigner.service.serving.answering import OF_OLD_OWNER
 from faust_assigner.settings.service import ServiceSettings
 from tests.property.service_sim.acts import Act, Setting
 from tests.property.service_sim.book import must
@@ -273,7 +273,7 @@ class World:
         if found := sorted(self.promises.view.handoffs):
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(3.0):
-                    await self._node(act).node.abort_warm(found[act.who % len(found)])
+                    await self._node(act).node.acks.abort(found[act.who % len(found)], None)
 
     async def _lie(self, act: Act) -> None:
         """C5: send an answer for the wrong consumer, an old hand-off or none, or too early."""

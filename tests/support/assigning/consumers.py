@@ -14,6 +14,7 @@ from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.records import Consumer, Ended
+from faust_assigner.service.serving.acks import Answer
 from faust_assigner.service.serving.registry import Stream
 from faust_assigner.service.store.base import Store
 from faust_assigner.settings.service import ServiceSettings
@@ -103,27 +104,21 @@ class Helper:
         await asyncio.sleep(self.warm_s or 0)
         with contextlib.suppress(ServiceRefused):
             if self.fails:
-                await self.node.warm_failed(
-                    self.name,
-                    warm.at,
-                    reason="no",
-                    handoff_id=warm.handoff_id,
-                    incarnation=self.incarnation,
-                )
+                await self.node.acks.warm_failed(self._answer(warm), "no")
             else:
-                await self.node.partition_ready(
-                    self.name, warm.at, handoff_id=warm.handoff_id, incarnation=self.incarnation
-                )
+                await self.node.acks.ready(self._answer(warm))
+
+    def _answer(self, command: Warm | Release) -> Answer:
+        return Answer(
+            self.name,
+            command.at,
+            handoff_id=command.handoff_id,
+            incarnation=self.incarnation,
+        )
 
     async def _release(self, release: Release) -> None:
         with contextlib.suppress(ServiceRefused):
-            await self.node.partition_released(
-                self.name,
-                release.at,
-                handoff_id=release.handoff_id,
-                offset=7,
-                incarnation=self.incarnation,
-            )
+            await self.node.acks.released(self._answer(release), 7)
 
     def of(self, kind: type[Command]) -> list[Any]:
         """Return all received commands of a kind."""
@@ -132,7 +127,7 @@ class Helper:
     async def expire(self) -> None:
         """Revoke the consumer's lease now."""
         [entry] = [e for n, e in self.node._mirror.view.consumers.items() if n == self.name]
-        await self.node._store.revoke(entry.kv.lease)
+        await self.node._mirror._store.revoke(entry.kv.lease)
 
     async def disconnect(self) -> None:
         """Break the connection without a message."""

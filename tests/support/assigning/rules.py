@@ -9,7 +9,7 @@ from faust_assigner.service.handoff import Handoff, HandoffEvent, TopicPartition
 from faust_assigner.service.handoff import state_of as where
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.records import Assigned, names_itself
-from faust_assigner.service.serving.acks import OF_OLD_OWNER, SAID
+from faust_assigner.service.serving.answering import OF_OLD_OWNER, SAID
 from faust_assigner.service.store.base import Compare, Field, Put, Write
 from faust_assigner.service.view import Entry
 

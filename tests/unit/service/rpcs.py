@@ -41,7 +41,7 @@ class Node:
     def __init__(self, answer: Any = 42) -> None:
         self.calls: list[Any] = []
         self.answer = answer
-        self.orders = self
+        self.orders = self.acks = self
 
     def __getattr__(self, name: str) -> Any:
         async def call(*given: Any, **more: Any) -> Any:

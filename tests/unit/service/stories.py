@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 from faust_assigner.service import values as codec
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.records import Assigned, Consumer, TopicConfig
+from faust_assigner.service.serving.acks import Acks
+from faust_assigner.service.serving.callers import Callers
 from faust_assigner.service.store.base import (
     Event,
     KeyValue,
@@ -27,6 +31,12 @@ HANDOFF = Handoff(AT, "old", "new", Phase.WARMING, 1_000.0)
 def store() -> MemoryStore:
     """A store on the loop's time."""
     return MemoryStore(clock=LoopClock())
+
+
+def acks_of(kept: Any, clock: Any = None, kind: type[Acks] = Acks) -> Acks:
+    """The handler of answers of an instance that knows no consumer and has no base of epochs."""
+    mirror: Any = SimpleNamespace(view=View(ALL))
+    return kind(kept, ALL, clock or LoopClock(), mirror, Callers(kept, ALL, mirror))
 
 
 async def put(kept: MemoryStore, key: str, value: bytes) -> KeyValue:

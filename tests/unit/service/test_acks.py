@@ -10,11 +10,11 @@ from faust_assigner.service import values as codec
 from faust_assigner.service.errors import NotFound, Replaced, ServiceRefused, WrongPhase
 from faust_assigner.service.handoff import Handoff, Phase
 from faust_assigner.service.records import Assigned, Consumer
-from faust_assigner.service.serving.acks import PROGRESS_EVERY_S, Acks
+from faust_assigner.service.serving.acks import PROGRESS_EVERY_S, Acks, Answer
 from faust_assigner.service.store.base import Put
 from faust_assigner.service.store.memory import MemoryStore
 from tests.support.assigning.consumers import LoopClock, virtually
-from tests.unit.service.stories import ALL, AT, HANDOFF, put, store
+from tests.unit.service.stories import ALL, AT, HANDOFF, acks_of, put, store
 
 READY = replace(HANDOFF, phase=Phase.READY)
 RELEASING = replace(READY, strict=True)
@@ -28,7 +28,7 @@ async def kept_with(handoff: Handoff | None, owner: str = "old") -> tuple[Memory
     await put(kept, ALL.assignment(AT), codec.dump_assigned(Assigned(AT, owner)))
     if handoff is not None:
         await put(kept, ALL.handoff(AT), codec.dump_handoff(handoff))
-    return kept, Acks(kept, ALL, LoopClock())
+    return kept, acks_of(kept)
 
 
 async def written(kept: MemoryStore) -> Handoff:
@@ -44,7 +44,7 @@ def test_an_owner_lets_go_at_any_offset_from_0_or_at_none(offset: int | None) ->
 
     async def story() -> None:
         kept, acks = await kept_with(RELEASING)
-        await acks.released("old", AT, None, offset)
+        await acks.released(Answer("old", AT), offset)
         assert await written(kept) == replace(RELEASED, offset=offset)
 
     virtually(story)
@@ -56,7 +56,7 @@ def test_a_release_that_is_said_again_changes_nothing(handoff: Handoff) -> None:
 
     async def story() -> None:
         kept, acks = await kept_with(handoff)
-        await acks.released("old", AT, None, 9)
+        await acks.released(Answer("old", AT), 9)
         assert await written(kept) == handoff
 
     virtually(story)
@@ -70,7 +70,7 @@ def test_readiness_that_is_said_again_changes_nothing(handoff: Handoff) -> None:
 
     async def story() -> None:
         kept, acks = await kept_with(handoff)
-        await acks.ready("new", AT, None)
+        await acks.ready(Answer("new", AT))
         assert await written(kept) == handoff
 
     virtually(story)
@@ -81,8 +81,8 @@ def test_a_failure_that_is_said_again_keeps_its_first_reason() -> None:
 
     async def story() -> None:
         kept, acks = await kept_with(HANDOFF)
-        await acks.failed("new", AT, None, "")
-        await acks.failed("new", AT, None, "no space")
+        await acks.warm_failed(Answer("new", AT), "")
+        await acks.warm_failed(Answer("new", AT), "no space")
         assert (await written(kept)).failed == "no reason given"
 
     virtually(story)
@@ -98,7 +98,7 @@ def test_only_the_process_that_is_meant_may_answer(wanted: str, said: str, is_ta
     async def story() -> None:
         kept, acks = await kept_with(replace(HANDOFF, new_incarnation=wanted))
         try:
-            await acks.ready("new", AT, None, said)
+            await acks.ready(Answer("new", AT, incarnation=said))
         except Replaced:
             assert (await written(kept)).phase is Phase.WARMING
             assert not is_taken
@@ -117,9 +117,9 @@ def test_the_successor_of_the_process_that_is_meant_is_not_replaced() -> None:
         successor = Consumer(name="new", session="s", incarnation="p2", replaced=("p1",))
         await kept.txn([], [Put(ALL.consumer("new"), codec.dump_consumer(successor))])
         with pytest.raises(WrongPhase, match="an earlier process of new"):
-            await acks.ready("new", AT, None, "p2")
+            await acks.ready(Answer("new", AT, incarnation="p2"))
         with pytest.raises(Replaced, match="p0"):
-            await acks.ready("new", AT, None, "p0")
+            await acks.ready(Answer("new", AT, incarnation="p0"))
         assert (await written(kept)).phase is Phase.WARMING
 
     virtually(story)
@@ -139,9 +139,9 @@ def test_an_answer_after_the_end_is_taken_where_it_came_true(
         _, acks = await kept_with(None, owner="old")
         try:
             if what == "ready":
-                await acks.ready(caller, AT, None)
+                await acks.ready(Answer(caller, AT))
             else:
-                await acks.released(caller, AT, None, None)
+                await acks.released(Answer(caller, AT))
         except NotFound:
             assert not is_taken
         else:
@@ -155,9 +155,9 @@ def test_progress_of_two_consumers_is_timed_apart() -> None:
 
     async def story() -> None:
         kept, acks = await kept_with(HANDOFF)
-        await acks.progress("new", AT, None, 0.25)
+        await acks.progress(Answer("new", AT), 0.25)
         with pytest.raises(ServiceRefused):
-            await acks.progress("old", AT, None, 0.5)
+            await acks.progress(Answer("old", AT), 0.5)
         assert (await written(kept)).progress == 0.25
 
     virtually(story)
@@ -169,7 +169,7 @@ def test_progress_is_from_0_to_1(fraction: float, progress: float) -> None:
 
     async def story() -> None:
         kept, acks = await kept_with(replace(HANDOFF, progress=0.5))
-        await acks.progress("new", AT, None, fraction)
+        await acks.progress(Answer("new", AT), fraction)
         assert (await written(kept)).progress == progress
 
     virtually(story)
@@ -181,12 +181,12 @@ def test_progress_is_written_every_few_seconds_also_after_the_others_were_tidied
     async def story() -> None:
         kept, acks = await kept_with(HANDOFF)
         clock = LoopClock()
-        await acks.progress("new", AT, None, 0.1)
-        await acks.progress("new", AT, None, 0.2)
+        await acks.progress(Answer("new", AT), 0.1)
+        await acks.progress(Answer("new", AT), 0.2)
         assert (await written(kept)).progress == 0.1
         await clock.sleep(PROGRESS_EVERY_S)
-        await acks.progress("new", AT, None, 0.3)
-        await acks.progress("new", AT, None, 0.4)
+        await acks.progress(Answer("new", AT), 0.3)
+        await acks.progress(Answer("new", AT), 0.4)
         assert (await written(kept)).progress == 0.3
 
     virtually(story)

@@ -19,11 +19,11 @@ from faust_assigner.service.errors import (
 )
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
 from faust_assigner.service.records import Consumer
-from faust_assigner.service.serving.acks import PROGRESS_EVERY_S, Acks
+from faust_assigner.service.serving.acks import PROGRESS_EVERY_S, Acks, Answer
 from faust_assigner.service.store.base import Delete, Put
 from tests.support.assigning.consumers import LoopClock, virtually
 from tests.unit.service.followed import Followed
-from tests.unit.service.stories import ALL
+from tests.unit.service.stories import ALL, acks_of
 
 AT, OTHER = TopicPartition("t", 3), TopicPartition("t", 4)
 WARMING = Handoff(
@@ -52,10 +52,10 @@ NAMES = {
 
 Say = Callable[[Acks], Awaitable[int]]
 SAY: dict[str, Say] = {
-    "ready": lambda acks: acks.ready("new", AT, None, "n1"),
-    "released": lambda acks: acks.released("old", AT, None, 41, "o1"),
-    "cannot": lambda acks: acks.release_failed("old", AT, None, "why", "o1"),
-    "gave up": lambda acks: acks.failed("new", AT, None, "why", "n1"),
+    "ready": lambda acks: acks.ready(Answer("new", AT, incarnation="n1")),
+    "released": lambda acks: acks.released(Answer("old", AT, incarnation="o1"), 41),
+    "cannot": lambda acks: acks.release_failed(Answer("old", AT, incarnation="o1"), "why"),
+    "gave up": lambda acks: acks.warm_failed(Answer("new", AT, incarnation="n1"), "why"),
     "aborted": lambda acks: acks.abort(AT, None),
 }
 GONE = "gone"
@@ -95,7 +95,7 @@ async def test_each_answer_in_each_state_changes_or_keeps_or_is_refused(
     """A repeated answer writes nothing and returns the hand-off's revision."""
     store = Followed()
     before = await store.handoff(NAMES[state])
-    acks = Acks(store, ALL, LoopClock())
+    acks = acks_of(store)
     if (state, answer) not in AFTER:
         with pytest.raises(
             WrongPhase, match=f"t/3: .*, but the hand-off is {state.replace('strict', 'warming')}"
@@ -110,12 +110,14 @@ async def test_each_answer_in_each_state_changes_or_keeps_or_is_refused(
 
 
 SAY_OF: dict[str, Callable[[Acks, int | None], Awaitable[int]]] = {
-    "ready": lambda acks, one: acks.ready("new", AT, one, "n1"),
-    "released": lambda acks, one: acks.released("old", AT, one, 41, "o1"),
-    "cannot": lambda acks, one: acks.release_failed("old", AT, one, "why", "o1"),
-    "gave up": lambda acks, one: acks.failed("new", AT, one, "why", "n1"),
+    "ready": lambda acks, one: acks.ready(Answer("new", AT, one, incarnation="n1")),
+    "released": lambda acks, one: acks.released(Answer("old", AT, one, incarnation="o1"), 41),
+    "cannot": lambda acks, one: acks.release_failed(
+        Answer("old", AT, one, incarnation="o1"), "why"
+    ),
+    "gave up": lambda acks, one: acks.warm_failed(Answer("new", AT, one, incarnation="n1"), "why"),
     "aborted": lambda acks, one: acks.abort(AT, one),
-    "progress": lambda acks, one: acks.progress("new", AT, one, 0.75, "n1"),
+    "progress": lambda acks, one: acks.progress(Answer("new", AT, one, incarnation="n1"), 0.75),
 }
 
 
@@ -131,7 +133,7 @@ async def test_an_answer_with_an_id_is_for_that_hand_off_alone(
     handoff = RELEASING if answer in ("released", "cannot") else WARMING
     await store.handoff(replace(handoff, progress=0.0))
     await store.handoff(handoff)
-    acks = Acks(store, ALL, LoopClock())
+    acks = acks_of(store)
     if is_taken:
         assert await SAY_OF[answer](acks, handoff_id) == 103
         assert await stored(store) != handoff
@@ -169,13 +171,13 @@ async def test_each_answer_is_taken_from_its_side_alone(
     await store.consumer(Consumer(name="new", incarnation="n2"))
     handoff = RELEASING if answer in ("released", "cannot") else WARMING
     await store.handoff(handoff)
-    acks = Acks(store, ALL, LoopClock())
+    acks = acks_of(store)
     calls: dict[str, Callable[[], Awaitable[int]]] = {
-        "ready": lambda: acks.ready(name, AT, None, incarnation),
-        "released": lambda: acks.released(name, AT, None, 5, incarnation),
-        "cannot": lambda: acks.release_failed(name, AT, None, "w", incarnation),
-        "gave up": lambda: acks.failed(name, AT, None, "w", incarnation),
-        "progress": lambda: acks.progress(name, AT, None, 0.75, incarnation),
+        "ready": lambda: acks.ready(Answer(name, AT, incarnation=incarnation)),
+        "released": lambda: acks.released(Answer(name, AT, incarnation=incarnation), 5),
+        "cannot": lambda: acks.release_failed(Answer(name, AT, incarnation=incarnation), "w"),
+        "gave up": lambda: acks.warm_failed(Answer(name, AT, incarnation=incarnation), "w"),
+        "progress": lambda: acks.progress(Answer(name, AT, incarnation=incarnation), 0.75),
     }
     if error is None:
         await calls[answer]()
@@ -194,13 +196,13 @@ async def test_only_an_expelled_process_is_refused_as_expelled(state: str, marke
     store = Followed()
     await store.handoff(NAMES[state])
     await store.put(ALL.expelled("new", marked), b"x")
-    acks = Acks(store, ALL, LoopClock())
+    acks = acks_of(store)
     if marked == "n1":
         with pytest.raises(Expelled, match="new: incarnation n1"):
-            await acks.ready("new", AT, None, "n1")
+            await acks.ready(Answer("new", AT, incarnation="n1"))
         assert await stored(store) == NAMES[state]
     else:
-        await acks.ready("new", AT, None, "n1")
+        await acks.ready(Answer("new", AT, incarnation="n1"))
         assert await stored(store) == READY
 
 
@@ -208,13 +210,13 @@ async def test_an_answer_beside_a_change_is_decided_again() -> None:
     """An ended hand-off is not recreated; an advanced hand-off advances from its new state."""
     store = Followed()
     await store.handoff(WARMING)
-    acks = Acks(store, ALL, LoopClock())
+    acks = acks_of(store)
     store.meanwhile = [[Delete(ALL.handoff(AT))]]
     with pytest.raises(NotFound, match="t/3: no hand-off"):
-        await acks.ready("new", AT, None, "n1")
+        await acks.ready(Answer("new", AT, incarnation="n1"))
     await store.handoff(RELEASING)
     store.meanwhile = [[Put(ALL.handoff(AT), codec.dump_handoff(replace(RELEASING, progress=0.5)))]]
-    await acks.released("old", AT, None, 0, "o1")
+    await acks.released(Answer("old", AT, incarnation="o1"), 0)
     assert await stored(store) == replace(RELEASED, progress=0.5, offset=0)
 
 
@@ -240,7 +242,7 @@ async def test_an_answer_after_the_end_is_taken_if_the_owner_shows_its_result(
     store = Followed()
     revision = await store.owner(AT, *owner)
     await store.put("/g/later", b"x")
-    acks = Acks(store, ALL, LoopClock())
+    acks = acks_of(store)
     if is_taken:
         assert await SAY[answer](acks) == revision
     else:
@@ -259,11 +261,11 @@ async def test_an_answer_without_hand_off_and_owner_is_refused(
     if assignment is not None:
         await store.put(ALL.assignment(AT), assignment)
     with pytest.raises(NotFound):
-        await SAY[answer](Acks(store, ALL, LoopClock()))
+        await SAY[answer](acks_of(store))
     if answer == "aborted":
         await store.owner(AT, "third")
         with pytest.raises(NotFound):
-            await SAY[answer](Acks(store, ALL, LoopClock()))
+            await SAY[answer](acks_of(store))
 
 
 @pytest.mark.parametrize("is_later", [True, False])
@@ -278,7 +280,7 @@ async def test_an_answer_beside_an_unreadable_hand_off_has_the_later_revision(
     if not is_later:
         revision = await store.put(ALL.handoff(AT), b"?")
     await store.put("/g/later", b"x")
-    assert await Acks(store, ALL, LoopClock()).ready("new", AT, None, "n1") == revision
+    assert await acks_of(store).ready(Answer("new", AT, incarnation="n1")) == revision
 
 
 async def test_an_expelled_process_is_refused_after_the_end_too() -> None:
@@ -287,7 +289,7 @@ async def test_an_expelled_process_is_refused_after_the_end_too() -> None:
     await store.owner(AT, "new", "n1")
     await store.put(ALL.expelled("new", "n1"), b"x")
     with pytest.raises(Expelled):
-        await Acks(store, ALL, LoopClock()).ready("new", AT, None, "n1")
+        await acks_of(store).ready(Answer("new", AT, incarnation="n1"))
 
 
 @pytest.mark.parametrize(("offset", "is_good"), [(2**63 - 1, True), (2**63, False), (-1, False)])
@@ -295,13 +297,13 @@ async def test_an_offset_has_63_bits(offset: int, is_good: bool) -> None:
     """A wrong offset is refused before any request to the store."""
     store = Followed()
     await store.handoff(RELEASING)
-    acks = Acks(store, ALL, LoopClock())
+    acks = acks_of(store)
     if is_good:
-        await acks.released("old", AT, None, offset, "o1")
+        await acks.released(Answer("old", AT, incarnation="o1"), offset)
         assert (await stored(store)).offset == offset
     else:
         with pytest.raises(BadRequest, match=f"t/3: .* got {offset}"):
-            await acks.released("old", AT, None, offset, "o1")
+            await acks.released(Answer("old", AT, incarnation="o1"), offset)
 
 
 @pytest.mark.parametrize(("granted", "is_taken"), [(None, True), (101, True), (100, False)])
@@ -312,15 +314,15 @@ async def test_a_failed_release_may_name_the_grant_to_which_it_refers(
     store = Followed()
     await store.owner(AT, "old", "o1")
     await store.handoff(RELEASING)
-    acks = Acks(store, ALL, LoopClock())
+    acks = acks_of(store)
     if is_taken:
-        await acks.release_failed("old", AT, None, "w", "o1", granted)
+        await acks.release_failed(Answer("old", AT, incarnation="o1"), "w", granted)
     else:
         with pytest.raises(WrongPhase, match="this epoch has ended"):
-            await acks.release_failed("old", AT, None, "w", "o1", granted)
+            await acks.release_failed(Answer("old", AT, incarnation="o1"), "w", granted)
         await store.txn([], [Delete(ALL.assignment(AT))])
         with pytest.raises(WrongPhase, match="this epoch has ended"):
-            await acks.release_failed("old", AT, None, "w", "o1", 101)
+            await acks.release_failed(Answer("old", AT, incarnation="o1"), "w", 101)
 
 
 @pytest.mark.parametrize("kind", ["cannot", "gave up"])
@@ -334,12 +336,12 @@ async def test_a_reason_is_one_printable_line_of_at_most_500_characters(
     """The reasons of both owners are cleaned in the same way."""
     store = Followed()
     await store.handoff(RELEASING)
-    acks = Acks(store, ALL, LoopClock())
+    acks = acks_of(store)
     if kind == "cannot":
-        await acks.release_failed("old", AT, None, reason, "o1")
+        await acks.release_failed(Answer("old", AT, incarnation="o1"), reason)
         assert (await stored(store)).unreleased == said
     else:
-        await acks.failed("new", AT, None, reason, "n1")
+        await acks.warm_failed(Answer("new", AT, incarnation="n1"), reason)
         assert (await stored(store)).failed == said
 
 
@@ -348,23 +350,23 @@ def test_progress_is_stored_every_five_seconds_for_each_partition_and_consumer()
 
     async def story() -> None:
         store, clock = Followed(), LoopClock()
-        acks = Acks(store, ALL, clock)
+        acks = acks_of(store, clock)
         await store.handoff(WARMING)
         await store.handoff(replace(WARMING, at=OTHER))
-        first = await acks.progress("new", AT, None, 0.5, "n1")
+        first = await acks.progress(Answer("new", AT, incarnation="n1"), 0.5)
         await clock.sleep(1.0)
-        other = await acks.progress("new", OTHER, None, 0.625, "n1")
+        other = await acks.progress(Answer("new", OTHER, incarnation="n1"), 0.625)
         assert (first, other) == (103, 104)
         await clock.sleep(PROGRESS_EVERY_S - 1.125)
-        assert await acks.progress("new", AT, None, 0.75, "n1") == first
+        assert await acks.progress(Answer("new", AT, incarnation="n1"), 0.75) == first
         assert (await stored(store)).progress == 0.5
         await clock.sleep(0.125)
-        assert await acks.progress("new", AT, None, 0.75, "n1") == 105
-        assert await acks.progress("new", OTHER, None, 0.75, "n1") == other
+        assert await acks.progress(Answer("new", AT, incarnation="n1"), 0.75) == 105
+        assert await acks.progress(Answer("new", OTHER, incarnation="n1"), 0.75) == other
         assert [(await stored(store, at)).progress for at in (AT, OTHER)] == [0.75, 0.625]
         await clock.sleep(PROGRESS_EVERY_S)
         ready = await store.handoff(READY)
-        assert await acks.progress("new", AT, None, 0.875, "n1") == ready
+        assert await acks.progress(Answer("new", AT, incarnation="n1"), 0.875) == ready
         assert await stored(store) == READY
         await store.close()
 
@@ -376,11 +378,11 @@ def test_a_refused_report_of_progress_is_not_remembered() -> None:
 
     async def story() -> None:
         store = Followed()
-        acks = Acks(store, ALL, LoopClock())
+        acks = acks_of(store)
         with pytest.raises(NotFound):
-            await acks.progress("new", AT, None, 0.5, "n1")
+            await acks.progress(Answer("new", AT, incarnation="n1"), 0.5)
         await store.handoff(WARMING)
-        await acks.progress("new", AT, None, 0.5, "n1")
+        await acks.progress(Answer("new", AT, incarnation="n1"), 0.5)
         assert (await stored(store)).progress == 0.5
         await store.close()
 
@@ -397,12 +399,12 @@ async def test_a_process_with_an_incarnation_does_not_answer_for_one_without(
     """The name alone is enough only if neither side has an incarnation."""
     store = Followed()
     await store.handoff(replace(WARMING, new_incarnation=expected))
-    acks = Acks(store, ALL, LoopClock())
+    acks = acks_of(store)
     if is_taken:
-        await acks.ready("new", AT, None, said)
+        await acks.ready(Answer("new", AT, incarnation=said))
     else:
         with pytest.raises(Replaced):
-            await acks.ready("new", AT, None, said)
+            await acks.ready(Answer("new", AT, incarnation=said))
 
 
 def test_reports_of_progress_are_forgotten_after_their_time() -> None:
@@ -410,10 +412,10 @@ def test_reports_of_progress_are_forgotten_after_their_time() -> None:
 
     async def story() -> None:
         store, clock = Followed(), LoopClock()
-        acks = Acks(store, ALL, clock)
+        acks = acks_of(store, clock)
         for number in range(20):
             await store.handoff(replace(WARMING, at=TopicPartition("t", number)))
-            await acks.progress("new", TopicPartition("t", number), None, 0.5, "n1")
+            await acks.progress(Answer("new", TopicPartition("t", number), incarnation="n1"), 0.5)
             await clock.sleep(2.0)
         assert len(acks._reported) <= 5
         await store.close()

@@ -12,6 +12,7 @@ from faust_assigner.service.commands import AbortWarm, Release, Warm
 from faust_assigner.service.errors import Expelled, WrongPhase
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.records import Consumer, Ended
+from faust_assigner.service.serving.acks import Answer
 from faust_assigner.service.store.base import Batch
 from faust_assigner.service.store.memory import MemoryStore
 from tests.support.assigning.consumers import Bench, Helper, eventually, virtually
@@ -99,13 +100,10 @@ def test_a_release_that_fails_is_not_waited_for() -> None:
         new = await begin(b, node, "b", "x")
         await eventually(lambda: old.of(Release))
         asked = old.of(Release)[0]
-        await node.release_failed(
-            "a",
-            asked.at,
-            reason="disk full",
-            handoff_id=asked.handoff_id,
-            epoch=old.owned[asked.at],
-            incarnation="one",
+        await node.acks.release_failed(
+            Answer("a", asked.at, handoff_id=asked.handoff_id, incarnation="one"),
+            "disk full",
+            old.owned[asked.at],
         )
         await asyncio.sleep(1.0)
         assert old.ended is Ended.EXPELLED
@@ -128,8 +126,8 @@ def test_a_release_that_failed_under_an_older_epoch_is_refused() -> None:
         await eventually(lambda: old.of(Release))
         at = old.of(Release)[0].at
         with pytest.raises(WrongPhase, match="epoch"):
-            await node.release_failed(
-                "a", at, reason="no", epoch=old.owned[at] - 1, incarnation="one"
+            await node.acks.release_failed(
+                Answer("a", at, incarnation="one"), "no", old.owned[at] - 1
             )
         await asyncio.sleep(1.0)
         assert old.ended is None
@@ -186,8 +184,8 @@ def test_of_partitions_that_travel_together_none_is_given_up() -> None:
         new = await begin(b, node, "b", "x")
         await eventually(lambda: len(old.of(Release)) == 2)
         first = old.of(Release)[0]
-        await node.partition_released(
-            "a", first.at, handoff_id=first.handoff_id, offset=7, incarnation="one"
+        await node.acks.released(
+            Answer("a", first.at, handoff_id=first.handoff_id, incarnation="one"), 7
         )
         await eventually(lambda: old.ended is Ended.EXPELLED)
         await asyncio.sleep(32.0)
@@ -203,14 +201,14 @@ def _says(node: AssignerNode, old: Helper) -> dict[str, Callable[[], Any]]:
     at = {**who, "handoff_id": asked.handoff_id}
     other = next(at for at in old.owned if at not in (asked.at, second.at))
     return {
-        "released": lambda: node.partition_released("a", asked.at, **at),
-        "released another": lambda: node.partition_released(
-            "a", second.at, handoff_id=second.handoff_id, **who
+        "released": lambda: node.acks.released(Answer("a", asked.at, **at)),
+        "released another": lambda: node.acks.released(
+            Answer("a", second.at, handoff_id=second.handoff_id, **who)
         ),
-        "release failed": lambda: node.release_failed("a", asked.at, reason="no", **at),
-        "ready": lambda: node.partition_ready("a", other, **who),
-        "failed": lambda: node.warm_failed("a", other, reason="no", **who),
-        "progress": lambda: node.progress("a", other, 0.5, **who),
+        "release failed": lambda: node.acks.release_failed(Answer("a", asked.at, **at), "no"),
+        "ready": lambda: node.acks.ready(Answer("a", other, **who)),
+        "failed": lambda: node.acks.warm_failed(Answer("a", other, **who), "no"),
+        "progress": lambda: node.acks.progress(Answer("a", other, **who), 0.5),
         "replicas": lambda: node.holds("a", {"t": [0]}, **who),
         "heartbeat": lambda: node.heartbeat("a", old.stream.session, **who),  # type: ignore[union-attr]
         "deregister": lambda: node.deregister("a", **who),
@@ -363,7 +361,7 @@ def test_without_strict_mode_a_release_that_fails_expels_nobody() -> None:
         new = await begin(b, node, "b", "x")
         await eventually(lambda: old.of(Release))
         asked = old.of(Release)[0]
-        await node.release_failed("a", asked.at, reason="no", incarnation="one")
+        await node.acks.release_failed(Answer("a", asked.at, incarnation="one"), "no")
         await asyncio.sleep(20.0)
         assert (old.ended, len(new.owned), b.open_handoffs()) == (None, 1, 0)
 

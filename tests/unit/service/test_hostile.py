@@ -23,12 +23,12 @@ from faust_assigner.service.server.options import Options
 from faust_assigner.service.server.requests import partition_of
 from faust_assigner.service.server.serve import _open_store
 from faust_assigner.service.server.servicer import ConsumerServicer
-from faust_assigner.service.serving.acks import PROGRESS_EVERY_S, Acks
+from faust_assigner.service.serving.acks import PROGRESS_EVERY_S, Answer
 from faust_assigner.service.store.base import Event, KeyValue, Put
 from faust_assigner.service.store.memory import MemoryStore
 from faust_assigner.service.view import View
 from tests.support.assigning.consumers import Bench, LoopClock, eventually, virtually
-from tests.unit.service.stories import ALL, AT, HANDOFF, put, store
+from tests.unit.service.stories import ALL, AT, HANDOFF, acks_of, put, store
 
 
 class _Context:
@@ -273,13 +273,13 @@ def test_progress_that_is_no_number_is_none() -> None:
     async def story() -> None:
         kept = store()
         await put(kept, ALL.handoff(AT), codec.dump_handoff(HANDOFF))
-        acks = Acks(kept, ALL, LoopClock())
-        await acks.progress("new", AT, None, float("nan"))
+        acks = acks_of(kept)
+        await acks.progress(Answer("new", AT), float("nan"))
         found = await kept.get(ALL.handoff(AT))
         assert found is not None
         assert b"NaN" not in found.value
         with pytest.raises(NotFound):
-            await acks.progress("new", TopicPartition("made up", 1), None, 0.5)
+            await acks.progress(Answer("new", TopicPartition("made up", 1)), 0.5)
         assert list(acks._reported) == [(AT, "new")]
 
     virtually(story)
@@ -293,10 +293,10 @@ def test_reports_of_progress_are_forgotten_when_their_time_is_over() -> None:
         kept, clock = store(), LoopClock()
         for at in (AT, other):
             await put(kept, ALL.handoff(at), codec.dump_handoff(replace(HANDOFF, at=at)))
-        acks = Acks(kept, ALL, clock)
-        await acks.progress("new", AT, None, 0.1)
+        acks = acks_of(kept, clock)
+        await acks.progress(Answer("new", AT), 0.1)
         await clock.sleep(PROGRESS_EVERY_S)
-        await acks.progress("new", other, None, 0.1)
+        await acks.progress(Answer("new", other), 0.1)
         assert list(acks._reported) == [(other, "new")]
 
     virtually(story)
@@ -308,7 +308,7 @@ def test_an_offset_that_kafka_does_not_have_is_refused(offset: int) -> None:
 
     async def story() -> None:
         with pytest.raises(BadRequest):
-            await Acks(store(), ALL, LoopClock()).released("old", AT, None, offset)
+            await acks_of(store()).released(Answer("old", AT), offset)
 
     virtually(story)
 
@@ -354,7 +354,7 @@ def test_no_call_takes_an_incarnation_that_is_no_part_of_a_key(incarnation: str)
             await b.consumer(node, "a")
             for call in (
                 node.heartbeat("a", "no session", incarnation=incarnation),
-                node.partition_ready("a", AT, incarnation=incarnation),
+                node.acks.ready(Answer("a", AT, incarnation=incarnation)),
                 node.deregister("a", incarnation=incarnation),
             ):
                 with pytest.raises(BadRequest) as refused:
@@ -387,7 +387,7 @@ def test_a_reason_forges_no_line_of_the_log() -> None:
         kept = store()
         await put(kept, ALL.handoff(AT), codec.dump_handoff(HANDOFF))
         said = "no disk\n2026 ERROR\x1b[31m forged" + "x" * 1_000
-        await Acks(kept, ALL, LoopClock()).failed("new", AT, None, said)
+        await acks_of(kept).warm_failed(Answer("new", AT), said)
         found = await kept.get(ALL.handoff(AT))
         assert found is not None
         reason = codec.load_handoff(found.value).failed

@@ -15,6 +15,7 @@ from faust_assigner.service.errors import BadRequest, Replaced, ServiceRefused
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.records import HEARTBEATS, Action, Consumer, Ended, Status
 from faust_assigner.service.server.servicer import ENDED
+from faust_assigner.service.serving.acks import Answer
 from tests.support.assigning.consumers import Bench, Helper, eventually, virtually
 from tests.unit.service.stories import AT, store
 
@@ -137,10 +138,10 @@ def _says(node: AssignerNode, handoff_id: int, incarnation: str) -> dict[str, An
     who: dict[str, Any] = {"incarnation": incarnation}
     at = {**who, "handoff_id": handoff_id}
     return {
-        "ready": lambda: node.partition_ready("b", AT, **at),
-        "released": lambda: node.partition_released("b", AT, **at),
-        "failed": lambda: node.warm_failed("b", AT, reason="no", **at),
-        "progress": lambda: node.progress("b", AT, 0.5, **at),
+        "ready": lambda: node.acks.ready(Answer("b", AT, **at)),
+        "released": lambda: node.acks.released(Answer("b", AT, **at)),
+        "failed": lambda: node.acks.warm_failed(Answer("b", AT, **at), "no"),
+        "progress": lambda: node.acks.progress(Answer("b", AT, **at), 0.5),
         "replicas": lambda: node.holds("b", {"t": [0]}, **who),
         "deregister": lambda: node.deregister("b", **who),
         "register": lambda: node.register(process("b", incarnation)),
@@ -198,7 +199,7 @@ def test_a_handoff_begins_anew_when_its_new_owner_is_another_process() -> None:
         first, second = old.of(Warm)[0], new.of(Warm)[0]
         assert second.handoff_id != first.handoff_id
         with contextlib.suppress(ServiceRefused):
-            await node.partition_ready("b", first.at, handoff_id=first.handoff_id)
+            await node.acks.ready(Answer("b", first.at, handoff_id=first.handoff_id))
         await asyncio.sleep(1.0)
         assert not new.owned
 

@@ -20,9 +20,10 @@ from faust_assigner.service.errors import (
     WrongCaller,
     WrongPhase,
 )
-from faust_assigner.service.handoff import TopicPartition
+from faust_assigner.service.handoff import HandoffEvent, TopicPartition
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.records import Action, Consumer
+from faust_assigner.service.serving.acks import Answer
 from faust_assigner.service.serving.callers import Callers
 from faust_assigner.service.store.base import Event, KeyValue
 from faust_assigner.settings.service import ServiceSettings
@@ -60,29 +61,29 @@ def made(answer: Any = 5) -> tuple[AssignerNode, Part, Followed]:
     ):
         node.view.apply(Event(key, revision, KeyValue(key, value, revision, revision)))
     part: Any = Part(answer)
-    node._acks = node._beats = node._registered = node._catalogue = node._sessions = part
+    node.acks._answering = part
+    node._beats = node._registered = node._catalogue = node._sessions = part
     return node, part, store
 
 
 ID: dict[str, str] = {"identity": "me", "incarnation": "a2"}
 Call = Callable[[AssignerNode], Awaitable[Any]]
+OPEN = (("a", "a2"), AT, 7)
 CALLS: dict[str, tuple[Call, tuple[Any, ...]]] = {
     "ready": (
-        lambda n: n.partition_ready("a", AT, handoff_id=7, **ID), ("ready", "a", AT, 7, "a2")),
+        lambda n: n.acks.ready(Answer("a", AT, 7, **ID)), ("take", *OPEN, HandoffEvent.WARM)),
     "released": (
-        lambda n: n.partition_released("a", AT, handoff_id=7, offset=0, **ID),
-        ("released", "a", AT, 7, 0, "a2")),
+        lambda n: n.acks.released(Answer("a", AT, 7, **ID), 0),
+        ("take", *OPEN, HandoffEvent.LET_GO)),
     "release failed": (
-        lambda n: n.release_failed("a", AT, reason="why", handoff_id=7, epoch=1_009, **ID),
-        ("release_failed", "a", AT, 7, "why", "a2", 9)),
-    "release failed without an epoch": (
-        lambda n: n.release_failed("a", AT, reason="why", **ID),
-        ("release_failed", "a", AT, None, "why", "a2", None)),
+        lambda n: n.acks.release_failed(Answer("a", AT, **ID), "why"),
+        ("take", ("a", "a2"), AT, None, HandoffEvent.CANNOT)),
     "warm failed": (
-        lambda n: n.warm_failed("a", AT, reason="why", handoff_id=7, **ID),
-        ("failed", "a", AT, 7, "why", "a2")),
+        lambda n: n.acks.warm_failed(Answer("a", AT, 7, **ID), "why"),
+        ("take", *OPEN, HandoffEvent.GAVE_UP)),
     "progress": (
-        lambda n: n.progress("a", AT, 0.5, handoff_id=7, **ID), ("progress", "a", AT, 7, 0.5, "a2")),
+        lambda n: n.acks.progress(Answer("a", AT, 7, **ID), 0.5),
+        ("take", *OPEN, HandoffEvent.WARM)),
     "holds": (
         lambda n: n.holds("a", {"t": [3, 1, 3], "u": []}, **ID),
         ("hold", "a", "a2", {"t": (1, 3), "u": ()})),
@@ -96,7 +97,18 @@ async def test_an_answer_reaches_its_part_and_returns_a_revision_above_the_base(
     """Each field is passed on."""
     node, part, _ = made()
     assert await call(node) == 1_005
-    assert part.calls == [expected]
+    assert [one[: len(expected)] for one in part.calls] == [expected]
+
+
+async def test_the_epoch_of_a_failed_release_is_a_revision_above_the_base() -> None:
+    """The base is 1,000, and the grant's revision 101."""
+    node, part, store = made()
+    assert await store.owner(AT, "a", "a2") == 101
+    answer = Answer("a", AT, 7, **ID)
+    with pytest.raises(WrongPhase, match="this epoch has ended"):
+        await node.acks.release_failed(answer, "why", 1_100)
+    assert part.calls == []
+    assert await node.acks.release_failed(answer, "why", 1_101) == 1_005
 
 
 @pytest.mark.parametrize(("call", "_"), CALLS.values(), ids=CALLS)
@@ -159,13 +171,18 @@ async def test_an_operators_calls_reach_their_parts() -> None:
     """Invalid topics are refused before."""
     node, part, _ = made()
     found = [
-        await node.abort_warm(AT, handoff_id=7),
+        await node.acks.abort(AT, 7),
         await node.set_topic("t", 9),
         await node.remove_topic("t"),
         await node.drain("a"),
     ]
     assert found == [1_005, 1_005, 1_005, 5]
-    assert part.calls == [("abort", AT, 7), ("set", "t", 9), ("remove", "t"), ("drain", "a")]
+    assert [one[:5] for one in part.calls] == [
+        ("take", None, AT, 7, HandoffEvent.GAVE_UP),
+        ("set", "t", 9),
+        ("remove", "t"),
+        ("drain", "a"),
+    ]
     for call in (
         node.set_topic("a b", 9),
         node.remove_topic("a b"),

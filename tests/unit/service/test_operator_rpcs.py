@@ -45,12 +45,12 @@ from tests.unit.service.rpcs import (
         (
             "AbortHandoff",
             pb.AbortHandoffRequest(partition=PLACE, handoff_id=7, group="g"),
-            ("abort_warm", (AT,), {"handoff_id": 7}),
+            ("abort", (AT, 7), {}),
         ),
         (
             "AbortHandoff",
             pb.AbortHandoffRequest(partition=PLACE, group="g"),
-            ("abort_warm", (AT,), {"handoff_id": None}),
+            ("abort", (AT, None), {}),
         ),
         (
             "SetTopic",

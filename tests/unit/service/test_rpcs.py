@@ -15,6 +15,7 @@ from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.records import Action, Consumer, Ended
 from faust_assigner.service.server import limits
 from faust_assigner.service.server.auth import Caller
+from faust_assigner.service.serving.acks import Answer
 from faust_assigner.service.serving.routes import Route, RouteUpdate
 from tests.unit.service.rpcs import (
     AT,
@@ -29,45 +30,42 @@ from tests.unit.service.rpcs import (
 )
 
 HANDOFF = {**WHO, "partition": PLACE, "handoff_id": 7}
+ANSWER = Answer("c", AT, 7, **OF)
 
 
 @pytest.mark.parametrize(
     ("rpc", "request_", "call"),
     [
-        (
-            "PartitionReady",
-            pb.PartitionReadyRequest(**HANDOFF),
-            ("partition_ready", ("c", AT), {"handoff_id": 7}),
-        ),
+        ("PartitionReady", pb.PartitionReadyRequest(**HANDOFF), ("ready", (ANSWER,), {})),
         (
             "PartitionReleased",
             pb.PartitionReleasedRequest(**HANDOFF, final_offset=0),
-            ("partition_released", ("c", AT), {"handoff_id": 7, "offset": 0}),
+            ("released", (ANSWER, 0), {}),
         ),
         (
             "PartitionReleased",
-            pb.PartitionReleasedRequest(**WHO, partition=PLACE),
-            ("partition_released", ("c", AT), {"handoff_id": None, "offset": None}),
+            pb.PartitionReleasedRequest(**HANDOFF),
+            ("released", (ANSWER, None), {}),
         ),
         (
             "ReleaseFailed",
-            pb.ReleaseFailedRequest(**HANDOFF, reason="r" * 1001, epoch=9),
-            ("release_failed", ("c", AT), {"handoff_id": 7, "reason": "r" * 1000, "epoch": 9}),
+            pb.ReleaseFailedRequest(**HANDOFF, reason="r", epoch=9),
+            ("release_failed", (ANSWER, "r", 9), {}),
         ),
         (
             "ReleaseFailed",
-            pb.ReleaseFailedRequest(**WHO, partition=PLACE),
-            ("release_failed", ("c", AT), {"handoff_id": None, "reason": "", "epoch": None}),
+            pb.ReleaseFailedRequest(**HANDOFF),
+            ("release_failed", (ANSWER, "", None), {}),
         ),
         (
             "WarmFailed",
             pb.WarmFailedRequest(**HANDOFF, reason="r"),
-            ("warm_failed", ("c", AT), {"handoff_id": 7, "reason": "r"}),
+            ("warm_failed", (ANSWER, "r"), {}),
         ),
         (
             "ReportProgress",
             pb.ReportProgressRequest(**HANDOFF, progress=0.5),
-            ("progress", ("c", AT, 0.5), {"handoff_id": 7}),
+            ("progress", (ANSWER, 0.5), {}),
         ),
         (
             "ReportReplicas",
@@ -76,7 +74,7 @@ HANDOFF = {**WHO, "partition": PLACE, "handoff_id": 7}
                 replicas=[PLACE],
                 replicas_by_topic=[{"topic": "u", "partitions": [2, 1]}],
             ),
-            ("holds", ("c", {"t": (3,), "u": (1, 2)}), {}),
+            ("holds", ("c", {"t": (3,), "u": (1, 2)}), OF),
         ),
     ],
 )
@@ -86,8 +84,7 @@ async def test_a_consumers_answer_reaches_the_node_field_by_field(
     """A call without a hand-off's id is for any open one; the revision is the node's answer."""
     node = Node()
     answer = await getattr(consumers(node), rpc)(request_, Context())
-    name, given, more = call
-    assert node.calls == [(name, given, {**more, **OF})]
+    assert node.calls == [call]
     assert answer.revision == 42
 
 
@@ -95,6 +92,8 @@ async def test_a_consumers_answer_reaches_the_node_field_by_field(
     ("rpc", "kind"),
     [
         ("PartitionReady", pb.PartitionReadyRequest),
+        ("PartitionReleased", pb.PartitionReleasedRequest),
+        ("ReleaseFailed", pb.ReleaseFailedRequest),
         ("WarmFailed", pb.WarmFailedRequest),
         ("ReportProgress", pb.ReportProgressRequest),
     ],
@@ -103,7 +102,7 @@ async def test_an_answer_without_a_handoffs_id_is_for_any(rpc: str, kind: Any) -
     """An unset field has the value zero."""
     node = Node()
     await getattr(consumers(node), rpc)(kind(**WHO, partition=PLACE), Context())
-    assert node.calls[0][2]["handoff_id"] is None
+    assert node.calls[0][1][0].handoff_id is None
 
 
 @pytest.mark.parametrize(("name", "may"), [("g/c", True), ("c", True), ("other/c", False)])

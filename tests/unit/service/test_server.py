@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -14,13 +12,11 @@ from faust_assigner.service.client import Access
 from faust_assigner.service.client.operator import Operator
 from faust_assigner.service.faults import Unauthenticated
 from faust_assigner.service.node import AssignerNode
-from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.server import server as server_module
 from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.options import Options
 from faust_assigner.service.server.serve import running
 from faust_assigner.service.server.server import AssignerServer, _spoken, channel_options
-from faust_assigner.service.server.servicer import ConsumerServicer
 from faust_assigner.service.store.memory import MemoryStore
 from tests.support.assigning.instances import calls_ended
 
@@ -101,22 +97,3 @@ async def test_a_running_service_takes_tokens_from_a_changed_file(
             with pytest.raises(Unauthenticated):
                 await old.state()
     await calls_ended()
-
-
-@pytest.mark.parametrize("asked", [1_000, 1_001])
-async def test_a_reason_is_kept_up_to_a_thousand_characters(asked: int) -> None:
-    """A consumer gives the reason of a failed warm-up; a whole traceback would fill the store."""
-    told: dict[str, Any] = {}
-
-    async def warm_failed(*_: object, **said: Any) -> None:
-        told.update(said)
-
-    caller = SimpleNamespace(acting_as=lambda name, group: name)
-    servicer = ConsumerServicer(
-        Groups.of_one(SimpleNamespace(warm_failed=warm_failed)),  # type: ignore[arg-type]
-        SimpleNamespace(caller=lambda context: caller),  # type: ignore[arg-type]
-    )
-    at = pb.TopicPartition(topic="orders", partition=0)
-    request = pb.WarmFailedRequest(consumer_name="a", partition=at, reason="x" * asked)
-    await servicer.WarmFailed(request, None)
-    assert told["reason"] == "x" * 1_000

@@ -16,6 +16,7 @@ from faust_assigner.service.leading.record import Record, unreserved
 from faust_assigner.service.leading.targets import Targets
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.records import Consumer, Ended, Status
+from faust_assigner.service.serving.acks import Answer
 from faust_assigner.service.store.base import KeyValue
 from faust_assigner.service.view import Change, Entry
 from tests.support.assigning.consumers import Bench, Helper, eventually, virtually
@@ -250,7 +251,7 @@ def test_a_slow_consumer_that_reports_progress_is_counted_on() -> None:
         for _ in range(20):
             for warm in new.of(Warm):
                 if (at := warm.at) not in new.owned:
-                    await node.progress("new", at, 0.1, handoff_id=warm.handoff_id)
+                    await node.acks.progress(Answer("new", at, handoff_id=warm.handoff_id), 0.1)
             await asyncio.sleep(6.0)
         assert new.of(AbortWarm) == []
         assert len(new.owned) >= 2

@@ -13,6 +13,7 @@ from faust_assigner.service.errors import NotFound
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.records import Action, Assigned, Consumer, OpenHandoff
 from faust_assigner.service.server.convert import messages_of, states
+from faust_assigner.service.serving.acks import Answer
 from faust_assigner.service.serving.relay import snapshot
 from faust_assigner.service.store.base import Event, KeyValue
 from faust_assigner.service.view import Entry
@@ -50,10 +51,10 @@ def test_a_consumer_registers_over_what_nobody_can_read(garbage: bytes) -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        lambda node: node.partition_ready("a", AT),
-        lambda node: node.partition_released("a", AT),
-        lambda node: node.warm_failed("a", AT, reason="no"),
-        lambda node: node.abort_warm(AT),
+        lambda node: node.acks.ready(Answer("a", AT)),
+        lambda node: node.acks.released(Answer("a", AT)),
+        lambda node: node.acks.warm_failed(Answer("a", AT), "no"),
+        lambda node: node.acks.abort(AT, None),
     ],
 )
 def test_an_answer_to_what_nobody_can_read_is_refused(

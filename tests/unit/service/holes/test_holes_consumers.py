@@ -19,7 +19,7 @@ from faust_assigner.service.errors import NotFound, ServiceRefused, WrongCaller,
 from faust_assigner.service.handoff import Phase, TopicPartition
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.records import Assigned, Consumer, Ended
-from faust_assigner.service.serving.acks import Acks
+from faust_assigner.service.serving.acks import Acks, Answer
 from faust_assigner.service.serving.registry import Registry, Stream
 from faust_assigner.service.store.base import (
     Delete,
@@ -28,7 +28,7 @@ from faust_assigner.service.store.base import (
 )
 from faust_assigner.service.store.memory import MemoryStore
 from tests.support.assigning.consumers import Bench, LoopClock, virtually
-from tests.unit.service.stories import ALL, AT, HANDOFF, put, store
+from tests.unit.service.stories import ALL, AT, HANDOFF, acks_of, put, store
 
 # -- 8: answers that check neither caller nor phase --------------------------------------------------------
 
@@ -36,16 +36,16 @@ from tests.unit.service.stories import ALL, AT, HANDOFF, put, store
 class _NaiveAcks(Acks):
     """Like the first assigner: read, set the phase, write; a release deletes the hand-off."""
 
-    async def ready(self, name: str, at: TopicPartition, handoff_id: int | None) -> None:
-        kv = await self._store.get(self._keys.handoff(at))
+    async def ready(self, answer: Answer) -> int:
+        kv = await self._store.get(self._keys.handoff(answer.at))
         assert kv is not None
         handoff = replace(codec.load_handoff(kv.value), phase=Phase.READY)
-        await self._store.txn([], [Put(kv.key, codec.dump_handoff(handoff))])
+        written = await self._store.txn([], [Put(kv.key, codec.dump_handoff(handoff))])
+        return written.revision
 
-    async def released(
-        self, name: str, at: TopicPartition, handoff_id: int | None, offset: int | None
-    ) -> None:
-        await self._store.txn([], [Delete(self._keys.handoff(at))])
+    async def released(self, answer: Answer, offset: int | None = None) -> int:
+        written = await self._store.txn([], [Delete(self._keys.handoff(answer.at))])
+        return written.revision
 
 
 async def _phase(kept: MemoryStore) -> str | None:
@@ -73,13 +73,13 @@ def test_8_an_answer_counts_only_from_the_right_one_for_this_handoff_in_its_phas
         kept = store()
         await put(kept, ALL.assignment(AT), codec.dump_assigned(Assigned(AT, "old")))
         kv = await put(kept, ALL.handoff(AT), codec.dump_handoff(replace(HANDOFF, phase=phase)))
-        acks, this = kind(kept, ALL, LoopClock()), kv.create_revision
+        acks, this = acks_of(kept, kind=kind), kv.create_revision
         calls: dict[str, Callable[[], Any]] = {
-            "late ready": lambda: acks.ready("new", AT, this),
-            "ready of another": lambda: acks.ready("old", AT, this),
-            "ready of an older one": lambda: acks.ready("new", AT, this - 1),
-            "released too early": lambda: acks.released("old", AT, this, None),
-            "released by another": lambda: acks.released("new", AT, this, None),
+            "late ready": lambda: acks.ready(Answer("new", AT, this)),
+            "ready of another": lambda: acks.ready(Answer("old", AT, this)),
+            "ready of an older one": lambda: acks.ready(Answer("new", AT, this - 1)),
+            "released too early": lambda: acks.released(Answer("old", AT, this)),
+            "released by another": lambda: acks.released(Answer("new", AT, this)),
         }
         with contextlib.suppress(ServiceRefused):
             await calls[answer]()
@@ -114,7 +114,7 @@ def test_8_an_answer_does_not_bring_back_a_handoff_that_was_deleted(
             ],
         )
         with contextlib.suppress(ServiceRefused):
-            await kind(kept, ALL, LoopClock()).ready("new", AT, None)
+            await acks_of(kept, kind=kind).ready(Answer("new", AT))
         assert bool((await kept.list("/g/handoffs/")).items) is resurrects
 
     virtually(story)
@@ -125,17 +125,17 @@ def test_8_what_is_refused_is_told_apart() -> None:
 
     async def story() -> None:
         kept = store()
-        acks = Acks(kept, ALL, LoopClock())
+        acks = acks_of(kept)
         with pytest.raises(NotFound):
-            await acks.ready("new", AT, None)
+            await acks.ready(Answer("new", AT))
         await put(kept, ALL.assignment(AT), codec.dump_assigned(Assigned(AT, "old")))
         kv = await put(kept, ALL.handoff(AT), codec.dump_handoff(HANDOFF))
         with pytest.raises(WrongCaller):
-            await acks.ready("old", AT, kv.create_revision)
+            await acks.ready(Answer("old", AT, kv.create_revision))
         with pytest.raises(WrongPhase):
-            await acks.released("old", AT, kv.create_revision, None)
-        await acks.ready("new", AT, None)
-        await acks.ready("new", AT, kv.create_revision)
+            await acks.released(Answer("old", AT, kv.create_revision))
+        await acks.ready(Answer("new", AT))
+        await acks.ready(Answer("new", AT, kv.create_revision))
         assert await _phase(kept) == "Ready"
 
     virtually(story)
@@ -281,7 +281,7 @@ def test_10_in_strict_mode_the_new_owner_starts_only_when_the_old_one_has_draine
             [release] = [c for c in old.told if type(c).__name__ == "Release"]
             assert release.strict is strict
             epoch = old.owned.pop(release.at)
-            await node.partition_released("a", release.at, handoff_id=release.handoff_id, offset=41)
+            await node.acks.released(Answer("a", release.at, handoff_id=release.handoff_id), 41)
             await asyncio.sleep(1.0)
             told = {owned.at: owned for c in new.of(Assignment) for owned in c.assigned}[release.at]
             assert told.epoch > epoch
@@ -329,7 +329,7 @@ def test_an_identity_is_not_taken_over_by_another_one() -> None:
             with pytest.raises(WrongCaller):
                 await node.deregister("a", identity="spiffe://b")
             with pytest.raises(WrongCaller):
-                await node.partition_ready("a", AT, identity="")
+                await node.acks.ready(Answer("a", AT, identity=""))
         await kept.close()
 
     virtually(story)

@@ -15,6 +15,7 @@ from faust_assigner.service.commands import Warm
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.leading.targets import Targets, choose
 from faust_assigner.service.records import Consumer
+from faust_assigner.service.serving.acks import Answer
 from faust_assigner.service.view import View
 from tests.support.assigning.consumers import Bench, eventually, virtually
 from tests.unit.service.stories import store, view_of
@@ -133,9 +134,9 @@ def test_11_partitions_that_travel_together_are_handed_over_together_or_not_at_a
             for warm in new.of(Warm):
                 await asyncio.sleep(1.0)
                 if fails and warm.at.topic == "b":
-                    await node.warm_failed("y", warm.at, reason="no")
+                    await node.acks.warm_failed(Answer("y", warm.at), "no")
                 else:
-                    await node.partition_ready("y", warm.at)
+                    await node.acks.ready(Answer("y", warm.at))
             await asyncio.sleep(2.0)
             assert split == []
             assert len(new.owned) == (0 if fails else 4)
