@@ -98,7 +98,7 @@ class RepairedThread(AssigningThread):
         fetcher.is_wanted, fetcher.is_hurried = consumer.is_wanted, listener.is_taking_on
         fetcher.counters = app.assignor.counters
         consumer.fetcher = fetcher
-        app.flow_control.must_stand_still = coordinator.must_stand_still
+        app.flow_control.must_stand_still = coordinator.membership.must_stand_still
 
     def verify_event_path(self, now: float, tp: TP) -> None:
         """Report a partition whose records do not arrive, if the consumer wants them."""

@@ -22,6 +22,7 @@ from aiokafka.protocol.commit import OffsetCommitRequest
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 from aiokafka.structs import OffsetAndMetadata
 
+from faust_assigner.app.membership.beside_round import _commit_once
 from faust_assigner.broker import EmbeddedBroker
 from tests.support.coordination.cooperative_members import TOPIC, Member, Plan
 from tests.support.waiting import until
@@ -187,7 +188,7 @@ async def test_a_commit_of_what_went_in_the_round_is_left_out() -> None:
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a") as (_, (a,)):
         coordinator, sent = a.coordinator, list[set[int]]()
-        assignment = coordinator._own()
+        assignment = coordinator.membership.own()
         whole, real = assignment._topic_partitions, coordinator._do_commit_offsets
 
         async def refused_once(own: Any, offsets: Any) -> None:
@@ -205,7 +206,7 @@ async def test_a_commit_of_what_went_in_the_round_is_left_out() -> None:
         )
         await until(lambda: len(sent) == 1, "the commit to be refused")
         assignment._topic_partitions = frozenset({TopicPartition(TOPIC, 0)})
-        coordinator._end_round()
+        coordinator.membership.end_round()
         await commit
         assignment._topic_partitions = whole
         assert sent == [{0, 1}, {0}]
@@ -232,7 +233,7 @@ async def test_only_a_commit_that_is_lost_is_said(
             coordinator.membership.round = asyncio.get_running_loop().create_future()
         committing = asyncio.create_task(a.commit(0, 5))
         await until(lambda: bool(refused), "the commit to be refused")
-        coordinator._end_round()
+        coordinator.membership.end_round()
         assert await committing == in_round
         assert "will rejoin" not in caplog.text
         assert caplog.text.count("so the commit is dropped") == (not in_round)
@@ -254,14 +255,14 @@ async def test_a_refused_commit_of_an_old_generation_loses_no_membership() -> No
         coordinator._do_commit_offsets = refused
 
         async def commit(refusal: str) -> asyncio.Task[None]:
-            task = asyncio.create_task(coordinator._commit_once(coordinator._own(), {}))
+            task = asyncio.create_task(_commit_once(coordinator, coordinator.membership.own(), {}))
             await asyncio.sleep(0.01)
             refusals.put_nowait(refusal)
             return task
 
         member.round = asyncio.get_running_loop().create_future()
         await (await commit("in a round"))
-        coordinator._end_round()
+        coordinator.membership.end_round()
         old = await commit("")
         coordinator.generation += 1
         await old
@@ -453,29 +454,31 @@ async def test_who_stood_still_for_a_moment_reads_again_what_was_passed_over() -
     async with group(plan, "a") as (_, (a,)):
         told = len(a.told)
         a.fence._heard_at -= 100.0
-        assert a.coordinator.must_stand_still()
+        assert a.coordinator.membership.must_stand_still()
         a.fence.hear(time.monotonic())
-        assert a.coordinator.must_stand_still(), "until what was passed over is read again"
+        assert a.coordinator.membership.must_stand_still(), (
+            "until what was passed over is read again"
+        )
         assert not await a.commit(0, 3)
         await until(
             lambda: ("assigned", frozenset({0, 1, 2, 3})) in a.told[told:], "to begin again"
         )
         assert [what for what, _ in a.told[told:]] == ["stand still", "given up", "assigned"]
-        assert not a.coordinator.must_stand_still()
+        assert not a.coordinator.membership.must_stand_still()
 
 
 async def test_only_heartbeats_renew_a_fence_that_a_freeze_has_closed() -> None:
     """A coordinator also answers OffsetFetch from members that it has removed."""
     plan = Plan({"a": {0, 1, 2, 3}})
     async with group(plan, "a", heartbeat_interval_ms=2_000) as (_, (a,)):
-        assert (a.coordinator.is_overdue(), a.fence.is_sure()) == (False, True)
+        assert (a.coordinator.membership.is_overdue(), a.fence.is_sure()) == (False, True)
         # On a slow machine the watching task would give all partitions up before the answer.
         a.coordinator.membership.watching.cancel()
         a.fence._heard_at -= 60.0
         await a.coordinator.fetch_committed_offsets([TopicPartition(TOPIC, 0)])
-        assert (a.coordinator.is_overdue(), a.fence.is_sure()) == (True, False)
+        assert (a.coordinator.membership.is_overdue(), a.fence.is_sure()) == (True, False)
         assert await a.coordinator._do_heartbeat()
-        assert (a.coordinator.is_overdue(), a.fence.is_sure()) == (False, True)
+        assert (a.coordinator.membership.is_overdue(), a.fence.is_sure()) == (False, True)
 
 
 async def test_each_round_renews_the_fence() -> None:

@@ -17,8 +17,10 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 from aiokafka.structs import TopicPartition
 
+from faust_assigner.app.membership import beside_round
 from faust_assigner.app.membership import coordinator as ours
-from faust_assigner.app.membership.coordinator import CooperativeCoordinator, CooperativeMember
+from faust_assigner.app.membership.cooperative_member import CooperativeMember
+from faust_assigner.app.membership.coordinator import CooperativeCoordinator
 from faust_assigner.wire.join import COOPERATIVE, EAGER
 
 A, B, C = (TopicPartition("orders", number) for number in range(3))
@@ -155,18 +157,23 @@ class Made:
             _records={}, _wait_consume_future=None, _notify=lambda future: None
         )
         self.listener, self.assignor, self.fence = Listener(acts), Assignor(acts), Fence()
-        self.member = CooperativeMember(fetcher, self.assignor, self.listener, self.fence)  # type: ignore[arg-type]
-        self.member.chosen = COOPERATIVE
         self.own = Assignment({A, B})
-        made: Any = CooperativeCoordinator.__new__(CooperativeCoordinator)
-        made.membership = self.member
-        made._subscription = SimpleNamespace(
+        subscription: Any = SimpleNamespace(
             subscription=SimpleNamespace(topics={"orders"}, assignment=self.own),
             _notify_assignment_waiters=lambda: None,
         )
+        self.member = CooperativeMember(
+            subscription,
+            fetcher,  # type: ignore[arg-type]
+            self.assignor,
+            self.listener,
+            self.fence,  # type: ignore[arg-type]
+        )
+        self.member.chosen = COOPERATIVE
+        made: Any = CooperativeCoordinator.__new__(CooperativeCoordinator)
+        made.membership = self.member
         made.generation, made.member_id, made.coordinator_id = 6, "m-1", 1
-        made._heartbeat_interval_ms = made._retry_backoff_ms = 10
-        made._commit_lock = asyncio.Lock()
+        made.heartbeat_s = 0.01
         made._closing = asyncio.get_running_loop().create_future()
         made._performed_join_prepare, made._group_subscription = True, "subscription"
         made._client = SimpleNamespace(send=self._send)
@@ -525,7 +532,7 @@ async def test_an_answer_to_a_subscription_that_is_over_changes_nothing(made: Ma
     """The subscription changed during the revocation."""
 
     async def revoke(revoked: Any) -> None:
-        made.it._subscription.subscription.assignment = Assignment({C})
+        made.member.subscription.subscription.assignment = Assignment({C})
 
     made.listener.revoke = revoke  # type: ignore[method-assign]
     await made.complete(A)
@@ -605,8 +612,8 @@ async def test_a_commit_that_meets_a_round_is_sent_again_after_it(made: Made) ->
     for _ in range(50):  # turns of the loop, regardless of their duration
         await asyncio.sleep(0)
     assert made.acts == [("commit", {A: 5, B: 6})]
-    ours.change_assignment(made.own, {A}, made.it._subscription, made.member.fetcher)
-    made.it._end_round()
+    ours.change_assignment(made.own, {A}, made.member.subscription, made.member.fetcher)
+    made.member.end_round()
     await first
     assert made.acts == [("commit", {A: 5, B: 6}), ("commit", {A: 5})]
 
@@ -678,11 +685,11 @@ async def test_a_commit_that_is_sent_is_not_cancelled_with_whoever_waits(made: M
 
 async def beside(made: Made, what: str, *, generation: int = 6) -> None:
     """Call aiokafka's reaction to a refusal, within a commit of ``generation``."""
-    token = ours._BESIDE.set(generation)
+    token = beside_round.BESIDE.set(generation)
     try:
         getattr(made.it, what)()
     finally:
-        ours._BESIDE.reset(token)
+        beside_round.BESIDE.reset(token)
 
 
 @pytest.mark.parametrize(
@@ -729,11 +736,11 @@ async def test_a_commit_that_meets_a_round_asks_for_no_other(
 
 async def test_what_stood_still_once_stands_until_all_is_given_up(made: Made) -> None:
     """The streams skipped records meanwhile; a later answer does not restore the records."""
-    assert not made.it.must_stand_still()
+    assert not made.member.must_stand_still()
     made.fence.sure = False
-    assert made.it.must_stand_still()
+    assert made.member.must_stand_still()
     made.fence.sure = True
-    assert made.it.must_stand_still()
+    assert made.member.must_stand_still()
 
 
 @pytest.mark.parametrize("reason", ["gave up", "nothing"])
@@ -743,8 +750,8 @@ async def test_a_member_that_owns_nothing_is_not_overdue(made: Made, reason: str
     if reason == "gave up":
         made.member.gave_up = True
     else:
-        made.it._subscription.subscription = None
-    assert not made.it.is_overdue()
+        made.member.subscription.subscription = None
+    assert not made.member.is_overdue()
 
 
 async def test_a_silent_coordinator_is_noted_once_and_joined_anew(
@@ -792,7 +799,7 @@ async def test_a_member_without_a_subscription_sends_no_heartbeats_beside_its_ro
     made: Made,
 ) -> None:
     """Such a member processes no partitions."""
-    made.it._subscription.subscription = None
+    made.member.subscription.subscription = None
     made.it._client.send = lambda *_, **__: asyncio.sleep(0.05)
     await made.it._send_req(request_of(JoinGroupRequest))
     assert made.acts == []
@@ -804,7 +811,7 @@ async def test_a_member_has_given_up_before_it_waits_for_its_app(made: Made) -> 
     made.member.lost, made.fence.sure = True, False
     preparing = asyncio.ensure_future(made.it._on_join_prepare(made.own))
     await asyncio.sleep(0)
-    assert ("gives up" in made.acts, made.it.is_overdue()) == (False, False)
+    assert ("gives up" in made.acts, made.member.is_overdue()) == (False, False)
     await preparing
     assert made.acts[-2:] == ["gives up", "_on_join_prepare"]
 
@@ -880,12 +887,12 @@ def test_a_line_about_a_round_is_dropped_beside_a_round_alone(
     text: str, in_round: bool, is_logged: bool
 ) -> None:
     """During a round the line is false; other lines inform the operator."""
-    token = ours._BESIDE.set(6 if in_round else None)
+    token = beside_round.BESIDE.set(6 if in_round else None)
     try:
         record = logging.LogRecord("aiokafka", logging.INFO, "", 1, text, ("g",), None)
-        assert ours._is_worth_saying(record) is is_logged
+        assert beside_round._is_worth_saying(record) is is_logged
     finally:
-        ours._BESIDE.reset(token)
+        beside_round.BESIDE.reset(token)
 
 
 async def test_kept_torn_lost_and_new_partitions_are_told_apart(made: Made, caplog: Any) -> None:
@@ -908,7 +915,7 @@ async def test_kept_torn_lost_and_new_partitions_are_told_apart(made: Made, capl
         ),
     ):
         caplog.clear()
-        made.it._subscription.subscription.assignment = made.own = Assignment({A, B, C, d})
+        made.member.subscription.subscription.assignment = made.own = Assignment({A, B, C, d})
         made.assignor.follows, made.assignor.actives = follows, {A, B, d, e}
         made.assignor.changed_ids = frozenset({B, C, d, other})
         packed = ConsumerProtocolMemberAssignment(
@@ -931,8 +938,8 @@ async def test_a_consumer_that_has_started_gets_our_fetcher_and_coordinator(
     class Coordinator:
         """Note the membership."""
 
-        def __init__(self, client: Any, *, membership: CooperativeMember) -> None:
-            self.client, self.membership = client, membership
+        def __init__(self, client: Any, *, member: Any) -> None:
+            self.client, self.membership = client, member("subscription")
 
         async def _watch(self) -> None:
             acts.append("watching")
@@ -960,7 +967,8 @@ async def test_a_consumer_that_has_started_gets_our_fetcher_and_coordinator(
         )
         member = made.membership
         assert made.client == "consumer"
-        assert (member.fetcher, member.assignor) == ("fetcher", assignor)
+        assert (member.subscription, member.fetcher) == ("subscription", "fetcher")
+        assert member.assignor == assignor
         assert (member.listener, member.fence) == (listener, fence)
         assert (member.offers, assignor.cooperative, member.chosen) == (offers, offers, EAGER)
         await member.watching
@@ -982,7 +990,7 @@ async def test_a_commit_that_passes_waits_between_its_tries_and_is_repeated_whol
     made.refusals = [errors.RequestTimedOutError(), errors.NodeNotReadyError()]
     await commit(made, a=5, b=6)
     assert made.acts == [("commit", {A: 5, B: 6})] * 3
-    assert slept == [0.01, 0.01]
+    assert slept == [beside_round.RETRY_S] * 2
     made.refusals = [errors.RequestTimedOutError()]
     made.meanwhile = lambda: setattr(made.member, "lost", True)
     with pytest.raises(errors.CommitFailedError):
@@ -996,8 +1004,8 @@ async def test_a_commit_of_partitions_that_all_went_in_the_round_is_over(made: M
     made.refusals = [errors.UnknownMemberIdError()]
     waiting = asyncio.ensure_future(commit(made, a=5))
     await until(lambda: bool(made.acts))
-    ours.change_assignment(made.own, {B}, made.it._subscription, made.member.fetcher)
-    made.it._end_round()
+    ours.change_assignment(made.own, {B}, made.member.subscription, made.member.fetcher)
+    made.member.end_round()
     await waiting
     assert made.acts == [("commit", {A: 5})]
 
@@ -1014,19 +1022,19 @@ async def test_the_first_generation_of_a_group_is_one(made: Made, what: str) -> 
 async def test_a_commit_is_marked_with_its_generation_for_its_own_task_alone(made: Made) -> None:
     """Heartbeats beside a round are marked as well; the round itself is not."""
     marks: list[int | None] = []
-    made.meanwhile = lambda: marks.append(ours._BESIDE.get())
+    made.meanwhile = lambda: marks.append(beside_round.BESIDE.get())
     await commit(made, a=5)
     assert marks == [6]
-    assert ours._BESIDE.get() is None
+    assert beside_round.BESIDE.get() is None
     made.beats = 1
     beat = GroupCoordinator._do_heartbeat
 
     async def noted(coordinator: Any) -> Any:
-        marks.append(ours._BESIDE.get())
+        marks.append(beside_round.BESIDE.get())
         return await beat(coordinator)
 
     GroupCoordinator._do_heartbeat = noted  # monkeypatch restores the original
     await made.it._send_req(request_of(SyncGroupRequest))
     assert set(marks) == {6}
     assert len(marks) >= 2
-    assert ours._BESIDE.get() is None
+    assert beside_round.BESIDE.get() is None

@@ -23,7 +23,7 @@ async def test_each_heartbeat_beside_a_round_finds_the_coordinator_first(
         made.acts.append("find")
 
     monkeypatch.setattr(GroupCoordinator, "ensure_coordinator_known", known)
-    made.beats, made.it._heartbeat_interval_ms = 2, 1
+    made.beats, made.it.heartbeat_s = 2, 0.001
     request = JoinGroupRequest.__new__(JoinGroupRequest)
     request._group_protocols = []
     await made.it._send_req(request)

@@ -9,13 +9,10 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.app.membership.coordinator import (
-    COOPERATIVE,
-    EAGER,
-    CooperativeCoordinator,
-    CooperativeMember,
-)
+from faust_assigner.app.membership.cooperative_member import CooperativeMember
+from faust_assigner.app.membership.coordinator import CooperativeCoordinator
 from faust_assigner.app.membership.leave import hand_over, install, is_to_retire, stop
+from faust_assigner.wire.join import COOPERATIVE, EAGER
 
 
 class Coordinator(CooperativeCoordinator):
@@ -23,7 +20,7 @@ class Coordinator(CooperativeCoordinator):
 
     def __init__(self, assignor: Any, instance_id: str | None, chosen: str) -> None:
         self._group_instance_id, self.asked = instance_id, 0
-        self.membership = CooperativeMember(None, assignor, None, None, chosen=chosen)  # type: ignore[arg-type]
+        self.membership = CooperativeMember(None, None, assignor, None, None, chosen=chosen)  # type: ignore[arg-type]
 
     def request_rejoin(self) -> None:
         """Count the request."""

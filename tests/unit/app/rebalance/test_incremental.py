@@ -531,7 +531,7 @@ async def test_a_client_that_has_started_is_told_whom_to_ask(
     """The fetcher gets ``is_wanted`` and ``is_hurried``; the flow gets ``must_stand_still``."""
     fetcher = SimpleNamespace()
     coordinator = SimpleNamespace(
-        must_stand_still="still", membership=SimpleNamespace(fetcher=fetcher)
+        membership=SimpleNamespace(fetcher=fetcher, must_stand_still="still")
     )
 
     taken: list[Any] = []

@@ -1,0 +1,86 @@
+"""Commits beside a round, and the mark of all requests whose answers do not affect the round."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from aiokafka import errors
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from mode import get_logger
+
+if TYPE_CHECKING:
+    from aiokafka.consumer.subscription_state import Assignment
+    from faust.types.tuples import TP
+
+    from faust_assigner.app.membership.coordinator import CooperativeCoordinator
+
+logger = get_logger(__name__)
+
+#: The generation in which the current task commits or sends a heartbeat beside a round; else None.
+BESIDE: ContextVar[int | None] = ContextVar("beside", default=None)
+#: Seconds between two attempts of a commit, as in aiokafka.
+RETRY_S = 0.1
+
+
+def _is_worth_saying(record: logging.LogRecord) -> bool:
+    """Whether to log a line of aiokafka; "will rejoin" is false for commits and heartbeats beside a round."""
+    return BESIDE.get() is None or not str(record.msg).endswith(
+        ("will rejoin", "because it is rebalancing")
+    )
+
+
+logging.getLogger(GroupCoordinator.__module__).addFilter(_is_worth_saying)
+
+
+async def commit(
+    coordinator: CooperativeCoordinator, assignment: Assignment, offsets: Mapping[TP, object]
+) -> None:
+    """Commit; if a round interrupts the commit, repeat it after the round for partitions still owned."""
+    member = coordinator.membership
+    while offsets:
+        await coordinator.ensure_coordinator_known()
+        # Check after the lookup, which may take as long as the broker is away.
+        if member.lost or member.must_stand_still():
+            raise errors.CommitFailedError("Could not commit: the group has already rebalanced")
+        generation = coordinator.generation
+        try:
+            await _commit_once(coordinator, assignment, offsets)
+            return
+        except (
+            errors.UnknownMemberIdError,
+            errors.IllegalGenerationError,
+            errors.RebalanceInProgressError,
+        ) as error:
+            under_way = member.round
+            if member.lost or (under_way is None and generation == coordinator.generation):
+                logger.warning(
+                    "The group has rebalanced without this worker, so the commit is dropped: %s",
+                    error,
+                )
+                raise errors.CommitFailedError("The group has already rebalanced") from error
+            if under_way is not None:
+                await asyncio.shield(under_way)
+            offsets = {tp: offset for tp, offset in offsets.items() if tp in assignment.tps}
+        except errors.KafkaError as error:
+            if not error.retriable:
+                raise
+            await asyncio.sleep(RETRY_S)
+
+
+async def _commit_once(
+    coordinator: CooperativeCoordinator, assignment: object, offsets: Mapping[TP, object]
+) -> None:
+    async with coordinator.membership.committing:
+        await asyncio.shield(_commit_alone(coordinator, assignment, offsets))
+
+
+async def _commit_alone(
+    coordinator: CooperativeCoordinator, assignment: object, offsets: Mapping[TP, object]
+) -> None:
+    """Commit in a separate task, marked by ``BESIDE``: a round may fail at the same time."""
+    BESIDE.set(coordinator.generation)
+    await coordinator._do_commit_offsets(assignment, offsets)

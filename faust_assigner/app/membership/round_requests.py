@@ -1,0 +1,74 @@
+"""JoinGroup and SyncGroup, which wait for other members: on their own connection, with heartbeats beside."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from aiokafka import errors
+from aiokafka.protocol.group import JoinGroupRequest
+from aiokafka.util import create_task
+from mode import get_logger
+
+from faust_assigner.app.membership.beside_round import BESIDE
+from faust_assigner.wire.join import COOPERATIVE, EAGER
+
+if TYPE_CHECKING:
+    from aiokafka.protocol.api import Request, RequestStruct, Response
+
+    from faust_assigner.app.membership.coordinator import CooperativeCoordinator
+
+logger = get_logger(__name__)
+
+#: The connection for JoinGroup and SyncGroup. Kafka answers the requests of one connection in turn, so
+#: commits and heartbeats on the same connection would wait until the round is over.
+_ROUNDS = "rounds"
+
+
+async def send_in_round(
+    coordinator: CooperativeCoordinator, request: Request[RequestStruct]
+) -> Response:
+    """Send a request that waits for other members, with heartbeats beside it while partitions are kept.
+
+    KIP-429: kept partitions are processed while the round waits. An answered heartbeat shows that the
+    group still has this member. Without an answer for a session timeout the streams stop.
+    """
+    if coordinator.coordinator_id is None:
+        raise errors.GroupCoordinatorNotAvailableError
+    if isinstance(request, JoinGroupRequest):
+        # aiokafka sends one JoinGroup for each assignor name; put both names into one request.
+        said = [metadata for name, metadata in request._group_protocols if name == EAGER]
+        names = (COOPERATIVE, EAGER) if coordinator.membership.offers else (EAGER,)
+        if said:  # else a class of the app has a name of its own, whose rounds are eager
+            request._group_protocols = [(name, said[0]) for name in names]
+    kind = type(request).__name__.removesuffix("Request")
+    beating = create_task(_beat(coordinator))
+    try:
+        with coordinator.membership.listener.waiting(f"the answer to {kind}"):
+            return await coordinator._client.send(
+                coordinator.coordinator_id, request, group=_ROUNDS
+            )
+    except errors.KafkaError as error:
+        logger.error(
+            "Error sending %s to node %s [%s]: looking for the coordinator again",
+            type(request).__name__,
+            coordinator.coordinator_id,
+            error,
+        )
+        coordinator.coordinator_dead()
+        raise
+    finally:
+        beating.cancel()
+        await asyncio.gather(beating, return_exceptions=True)
+
+
+async def _beat(coordinator: CooperativeCoordinator) -> None:
+    """Send heartbeats while partitions are kept; their answers do not affect the round."""
+    member = coordinator.membership
+    BESIDE.set(coordinator.generation)
+    while member.own() is not None and not member.gave_up:
+        await asyncio.sleep(coordinator.heartbeat_s)
+        with contextlib.suppress(errors.KafkaError):
+            await coordinator.ensure_coordinator_known()
+            await coordinator._do_heartbeat()
