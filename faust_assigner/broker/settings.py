@@ -188,9 +188,7 @@ class Settings:
         "how long a new group waits for members",
     )
     group_min_session_timeout_ms: int = config(
-        POSITIVE,
-        _CLASSIC.min_session_timeout_ms,
-        "smallest session timeout a member may ask for",
+        POSITIVE, _CLASSIC.min_session_timeout_ms, "smallest session timeout a member may ask for"
     )
     group_max_session_timeout_ms: int = config(
         POSITIVE, _CLASSIC.max_session_timeout_ms, "largest session timeout"
@@ -258,9 +256,7 @@ class Settings:
         whole(1, INT64_MAX), DAY_MS, "how long an idle producer id is remembered"
     )
     transaction_max_timeout_ms: int = config(
-        POSITIVE,
-        _TRANSACTION.max_timeout_ms,
-        "largest transaction timeout a producer may ask for",
+        POSITIVE, _TRANSACTION.max_timeout_ms, "largest transaction timeout a producer may ask for"
     )
     transaction_state_log_num_partitions: int = config(
         whole(1, 10_000), 50, "partitions of the empty topic __transaction_state that clients see"
