@@ -10,6 +10,7 @@ from typing import Final, Protocol, TypeVar
 
 from faust_assigner.broker.storage import clean_writes
 from faust_assigner.broker.storage.cleaning import KEY_COST, Cleanable, Rules, cleanable
+from faust_assigner.broker.storage.disk_space import DiskSpace
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.topics import Catalogue, Topic
@@ -25,15 +26,13 @@ class Host(Protocol):
     catalogue: Catalogue
     clock: Callable[[], int]
     counters: Counter[str]
+    space: DiskSpace
 
     def config(self, topic: Topic, name: str) -> str:
         """Return the effective value of a topic's config."""
 
     def aside(self, work: Callable[[], T]) -> Awaitable[T]:
         """Run work in a thread."""
-
-    def freed(self) -> None:
-        """Record that deleted data still takes disk space."""
 
 
 class Compaction:
@@ -80,7 +79,7 @@ class Compaction:
             except Exception as error:
                 failed.append((f"{topic.name}-{log.number}", error))
         if freed:
-            self._host.freed()
+            self._host.space.freed()
         if failed:
             name, first = failed[0]
             if isinstance(first, StoreFailed):

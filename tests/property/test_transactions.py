@@ -154,7 +154,7 @@ class Game:
             return
         offset = self.draw.randrange(1_000)
         changes = {("t", 0): Committed(offset)}
-        if self.node.groups.commit_later(name, known.producer_id, changes) is Code.NONE:
+        if self.node.groups.books.commit_later(name, known.producer_id, changes) is Code.NONE:
             self.open[name].offset = offset
 
     def end(self, name: str) -> None:
@@ -218,10 +218,10 @@ class Game:
             seen = committed_view(log, self.draw.choice((100, 10**6)))
             assert seen == sorted(self.committed[number] - beyond)
         for name in PRODUCERS:
-            ((_, entry),) = self.node.groups.offsets(name).read([("t", 0)])
+            ((_, entry),) = self.node.groups.books.offsets(name).read([("t", 0)])
             assert entry.offset == self.offsets.get(name, -1)
             waits = name in self.open and self.open[name].offset is not None
-            assert self.node.groups.pending.is_pending(name, ("t", 0)) == waits
+            assert self.node.groups.books.pending.is_pending(name, ("t", 0)) == waits
 
 
 def committed_view(log: PartitionLog, max_bytes: int) -> list[int]:

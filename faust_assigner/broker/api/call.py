@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from faust_assigner.broker.group_quota import GroupCreator
+from faust_assigner.broker.groups.admission import GroupCreator
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.security.gate import Gate
 from faust_assigner.broker.throttle import Throttle

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -14,6 +14,7 @@ from faust_assigner.broker.topics import Topic
 from faust_assigner.broker.wire import milliseconds
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import CommitOffsets, FetchOffsets
+from faust_assigner.coordinator.group import Group
 from faust_assigner.coordinator.offsets import Committed, TopicPartition
 from faust_assigner.coordinator.protocol import CONSUMER_PROTOCOL_TYPE
 
@@ -129,7 +130,9 @@ async def _commit(call: Call, group_id: str, changes: dict[TopicPartition, Commi
     """Store the offsets in slices; stop at the first error and return it."""
     entries = list(changes.items())
     for first in range(0, len(entries), COMMITTED_AT_ONCE):
-        stored = call.node.groups.commit(group_id, dict(entries[first : first + COMMITTED_AT_ONCE]))
+        stored = call.node.groups.books.commit(
+            group_id, dict(entries[first : first + COMMITTED_AT_ONCE])
+        )
         if stored is not Code.NONE:
             return stored
         await call.throttle.turn()
@@ -173,7 +176,7 @@ async def _committed(
     wanted: dict[Any, dict[int, None]] = {}
     for topics in asked_for:
         if topics is None:
-            for name, partition in call.node.groups.offsets(group_id).entries:
+            for name, partition in call.node.groups.books.offsets(group_id).entries:
                 if call.may(DESCRIBE, TOPIC, name):
                     wanted.setdefault(name, {})[partition] = None
                 await call.throttle.turn()
@@ -216,8 +219,8 @@ def _absent(partition: int, error: ErrorCode) -> Values:
 async def _topic_answer(
     call: Call, group_id: str, name: str, partitions: Iterable[int], stable: bool
 ) -> Values:
-    pending = call.node.groups.pending
-    book = call.node.groups.offsets(group_id)
+    pending = call.node.groups.books.pending
+    book = call.node.groups.books.offsets(group_id)
     topic = call.node.catalogue.get(name)
     names = {"name": name, "topic_id": topic.topic_id if topic is not None else None}
     if not call.may(DESCRIBE, TOPIC, name):
@@ -242,6 +245,14 @@ async def _topic_answer(
     return names | {"partitions": answers}
 
 
+def subscribed(group: Group) -> Callable[[str], bool]:
+    """Return a test whether members of the group read a topic (KIP-496); true if unknown."""
+    if group.state_name == "Empty":
+        return lambda topic: False
+    topics = group.subscribed_topics()
+    return lambda topic: topics is None or topic in topics
+
+
 async def offset_delete(call: Call, request: OffsetDeleteRequest) -> Values:
     """Delete offsets of topics to which no current member subscribes (KIP-496)."""
     group = call.node.groups.get(request.group_id)
@@ -252,7 +263,7 @@ async def offset_delete(call: Call, request: OffsetDeleteRequest) -> Values:
         }
     if group.state_name != "Empty" and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return {"error_code": ErrorCode.non_empty_group}
-    is_read = call.node.groups.subscribed(group)
+    is_read = subscribed(group)
     answers: list[Values] = []
     for wanted in request.topics:
         topic = call.node.catalogue.get(wanted.name)
@@ -262,7 +273,7 @@ async def offset_delete(call: Call, request: OffsetDeleteRequest) -> Values:
         numbers = [p.partition_index for p in wanted.partitions]
         if not in_use:
             gone = [(wanted.name, n) for n in numbers if n in held]
-            call.node.groups.delete_offsets(request.group_id, gone)
+            call.node.groups.books.delete_offsets(request.group_id, gone)
         parts = [
             {
                 "partition_index": n,

@@ -171,7 +171,7 @@ async def _append(
         # For a repeated batch, too: the first wait for the disk may have failed.
         await flush(node, log, int(node.config(topic, "flush.messages")))
     except StoreFailed as failed:
-        node.give_back()
+        node.space.give_back()
         raise BadBatch(str(failed), ErrorCode.kafka_storage_error) from failed
     return base, stamped
 

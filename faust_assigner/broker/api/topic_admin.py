@@ -157,10 +157,10 @@ async def delete_topics(call: Call, request: Any) -> Values:
         answer = {"name": name, "topic_id": topic_id, **_attempt(delete, name, topic_id)}
         answers.append(answer)
         if answer["error_code"] is ErrorCode.none:
-            for _ in call.node.groups.topic_deleted(answer["name"]):
+            for _ in call.node.groups.books.topic_deleted(answer["name"]):
                 await call.throttle.turn()
         await call.throttle.turn()
-    call.node.freed()
+    call.node.space.freed()
     return {"responses": answers}
 
 
@@ -218,7 +218,7 @@ async def delete_records(call: Call, request: DeleteRecordsRequest) -> Values:
             answers.append(_trim(call, name, part))
             await call.throttle.turn()
         topics.append({"name": name, "partitions": answers})
-    call.node.freed()
+    call.node.space.freed()
     return {"topics": topics}
 
 

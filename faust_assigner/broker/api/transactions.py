@@ -205,7 +205,7 @@ async def _flush(call: Call, transactional_id: str) -> ErrorCode:
             if not log.deleted:
                 await flush(node, log, int(node.config(topic, "flush.messages")))
     except StoreFailed:
-        node.give_back()
+        node.space.give_back()
         return ErrorCode.coordinator_not_available
     node.transactions.flushed(transactional_id)
     return ErrorCode.none
@@ -258,7 +258,9 @@ async def _carry_out(
         error = _may_write(call, request)
         if error is Code.NONE:
             slice_ = dict(entries[first : first + COMMITTED_AT_ONCE])
-            error = call.node.groups.commit_later(request.group_id, request.producer_id, slice_)
+            error = call.node.groups.books.commit_later(
+                request.group_id, request.producer_id, slice_
+            )
         if error is not Code.NONE:
             break
         await call.throttle.turn()

@@ -1,5 +1,5 @@
 """The groups of one broker around the pure state machines: events, effects, offsets, configs, metrics."""
 
-from faust_assigner.broker.groups.service import GroupService, Outcome, compute_now
+from faust_assigner.broker.groups.service import GroupService
 
-__all__ = ["GroupService", "Outcome", "compute_now"]
+__all__ = ["GroupService"]

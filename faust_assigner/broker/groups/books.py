@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from faust_assigner.broker import limits
 from faust_assigner.broker.groups.pending import PendingOffsets
+from faust_assigner.broker.groups.saving import delete_quietly
 from faust_assigner.broker.storage import group_store
-from faust_assigner.broker.storage.store import Range, Store, StoreFailed
+from faust_assigner.broker.storage.store import Store, StoreFailed
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.group import Group
 from faust_assigner.coordinator.offsets import Committed, OffsetBook, TopicPartition
@@ -90,6 +91,14 @@ class GroupBooks:
             return False
         return True
 
+    def __iter__(self) -> Iterator[str]:
+        """Return the groups with offsets or pending offsets, each once."""
+        return iter(dict.fromkeys((*self._books, *self.pending)))
+
+    def has_any(self, group_id: str) -> bool:
+        """Whether a group has offsets or pending ones."""
+        return bool(self._books.get(group_id)) or bool(self.pending.count(group_id))
+
     def offsets(self, group_id: str) -> OffsetBook:
         """Return a group's offsets; an empty book for an unknown group."""
         return self._books.get(group_id) or OffsetBook()
@@ -109,7 +118,7 @@ class GroupBooks:
         pending = self.pending.drop(group_id, is_pending)
         stored = [group_store.offset_key(group_id, *key) for key in gone]
         if stored or pending:
-            self._write_quietly([], [*stored, *pending])
+            delete_quietly(self._store, [*stored, *pending])
 
     def topic_deleted(self, topic: str) -> Iterator[str]:
         """Delete the offsets of a deleted topic, which are invalid for a new one; yield each group."""
@@ -118,7 +127,7 @@ class GroupBooks:
             self._drop_offsets(group_id, named, lambda key: key[0] == topic)
             yield group_id
 
-    def _close_book(self, group_id: str) -> list[bytes]:
+    def close(self, group_id: str) -> list[bytes]:
         """Forget all offsets of a group; return their keys for deletion."""
         book = self._books.pop(group_id, OffsetBook())
         for topic in {topic for topic, _ in book.entries}:
@@ -126,7 +135,7 @@ class GroupBooks:
         pending = self.pending.drop(group_id)
         return [*(group_store.offset_key(group_id, *key) for key in book.entries), *pending]
 
-    def _expire(self, group: Group, retention_ms: int) -> tuple[TopicPartition, ...]:
+    def expire(self, group: Group, retention_ms: int) -> tuple[TopicPartition, ...]:
         """Apply KIP-211 to one group; return the expired partitions."""
         book = self.offsets(group.group_id)
         old = book.expired(group, retention_ms=retention_ms, now_ms=self._clock())
@@ -134,20 +143,6 @@ class GroupBooks:
         self.delete_offsets(group.group_id, expired)
         self._counters["offsets_expired"] += len(expired)
         return expired
-
-    def _write_quietly(
-        self,
-        puts: Iterable[tuple[bytes, bytes]],
-        deletes: Iterable[bytes],
-        ranges: Iterable[Range] = (),
-    ) -> None:
-        try:
-            self._store.write(puts, deletes, ranges=ranges)
-        except StoreFailed as error:
-            logger.error(
-                "could not update the groups on disk; the next start sees their old state: %s",
-                error,
-            )
 
 
 def _pairs(group_id: str, changes: Mapping[TopicPartition, Committed]) -> list[tuple[bytes, bytes]]:

@@ -13,10 +13,13 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker import limits
+from faust_assigner.broker.groups.plug_ins import names_in
 from faust_assigner.broker.setting_kinds import whole_number
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage.store import Store
 from faust_assigner.broker.topics import Refused
+from faust_assigner.coordinator.settings import ConsumerLimits, MigrationPolicy
+from faust_assigner.coordinator.states import GroupLimits
 
 PREFIX: Final = b"c\0"
 
@@ -47,11 +50,22 @@ GROUP_CONFIGS: Final[Mapping[str, GroupConfig]] = {
 }
 
 
+def classic_limits(settings: Settings) -> GroupLimits:
+    """Return the limits of classic groups, which have no configs of their own."""
+    return GroupLimits(
+        settings.group_min_session_timeout_ms,
+        settings.group_max_session_timeout_ms,
+        settings.group_initial_rebalance_delay_ms,
+        settings.group_max_size,
+    )
+
+
 class GroupConfigs:
     """The explicit configs of all groups, restored from the store and written to it."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store = store
+        self._settings = settings
         self._broker, self._defaults = settings.by_kafka_name(), Settings().by_kafka_name()
         self._set: dict[str, dict[str, str]] = {
             key[len(PREFIX) :].decode(): json.loads(value) for key, value in store.scan(PREFIX)
@@ -67,6 +81,18 @@ class GroupConfigs:
     def number(self, group_id: str, name: str) -> int:
         """Return the effective value for a group; cost O(1)."""
         return int(self.explicit(group_id).get(name) or self._broker[GROUP_CONFIGS[name].fallback])
+
+    def consumer_limits(self, group_id: str) -> ConsumerLimits:
+        """Return the limits of a consumer group: its own configs, else the broker's settings."""
+        settings = self._settings
+        return ConsumerLimits(
+            self.number(group_id, "consumer.session.timeout.ms"),
+            self.number(group_id, "consumer.heartbeat.interval.ms"),
+            settings.group_consumer_max_size,
+            names_in(settings.group_consumer_assignors),
+            MigrationPolicy(settings.group_consumer_migration_policy),
+            self.number(group_id, "consumer.assignment.interval.ms"),
+        )
 
     def is_broker_default(self, name: str) -> bool:
         """Whether the broker setting behind a config has Kafka's default value."""

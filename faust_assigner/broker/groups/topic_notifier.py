@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from faust_assigner.broker.security.acls import DESCRIBE, TOPIC
 from faust_assigner.broker.security.authorizer import EVERYBODY, Authorizer
+from faust_assigner.broker.throttle import HandlerQueue, Throttle
 from faust_assigner.broker.topics import Catalogue as BrokerCatalogue
 from faust_assigner.coordinator.catalogue import Catalogue, Hidden, Topic, nothing_hidden
 
+TELL_AFTER_S: Final = 0.01  # changes of topics within this time reach the groups together
+
 
 class TopicNotifier:
-    """The topics of one broker as one value per change; a change costs a copy of O(topics), one digest."""
+    """The topics of one broker as one value per change; a change costs a copy of O(topics), one digest.
+
+    After :meth:`start` each change is passed on to the groups; close changes share one update.
+    """
 
     def __init__(self, catalogue: BrokerCatalogue, authorizer: Authorizer | None = None) -> None:
         self._catalogue = catalogue
         self._authorizer = authorizer
+        self._start_update: Callable[[], asyncio.Task[None]] | None = None
+        self.update: asyncio.Task[None] | None = None  # that waits for further changes
         self._value = Catalogue.of(
             Topic(t.name, t.topic_id.bytes, len(t.partitions)) for t in catalogue
         )
@@ -29,10 +39,43 @@ class TopicNotifier:
     def changed(self, name: str) -> None:
         """Record that a topic was created, deleted or extended."""
         self._changed.add(name)
+        self._update_soon()
 
     def rights_changed(self) -> None:
-        """Record that the access control lists have changed: the topics are the same, their readers not."""
+        """Record that the access control lists have changed: each client has other hidden topics."""
         self._value = replace(self._value, hidden_from=self._rights(self._value))
+        self._update_soon()
+
+    def start(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        line: HandlerQueue,
+        tell_groups: Callable[[], Iterable[object]],
+    ) -> None:
+        """Pass on changes from now on; ``tell_groups`` informs the groups, one at a time."""
+        self._start_update = lambda: loop.create_task(self._update_groups(line, tell_groups))
+
+    def close(self) -> None:
+        """Pass on no further change."""
+        self._start_update = None
+        if self.update is not None:
+            self.update.cancel()
+
+    def _update_soon(self) -> None:
+        if self._start_update is not None and self.update is None:
+            self.update = self._start_update()
+
+    async def _update_groups(
+        self, line: HandlerQueue, tell_groups: Callable[[], Iterable[object]]
+    ) -> None:
+        throttle = Throttle(line, timeout_s=math.inf)
+        try:
+            await asyncio.sleep(TELL_AFTER_S)
+            self.update = None  # later changes are for the next update
+            for _ in tell_groups():
+                await throttle.turn()
+        finally:
+            throttle.end()
 
     def _rights(self, value: Catalogue) -> Hidden:
         return nothing_hidden if self._authorizer is None else HiddenTopics(self._authorizer, value)

@@ -1,4 +1,4 @@
-"""Check at a start that all acknowledged data is present, before the broker serves.
+"""Check the store at a start, before the broker serves: its format, and that no acknowledged data is missing.
 
 There are three sources: the count of writes in the write audit, the end of each partition in the write
 audit, and the store's checksums of every value. Damage ends the start with an error that names the loss.
@@ -8,7 +8,9 @@ With
 
 from __future__ import annotations
 
+import base64
 import logging
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -16,11 +18,12 @@ from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.losses import accept_losses, unexplained_holes, unreadable
 from faust_assigner.broker.storage.rocks_store import RocksStore
-from faust_assigner.broker.storage.store import Store, StoreFailed
+from faust_assigner.broker.storage.store import FORMAT, FORMAT_VERSIONS, Store, StoreFailed
 from faust_assigner.broker.topics import Catalogue
 
 logger = logging.getLogger(__name__)
 CHECK_BYTES = 4 * 2**20  # read in one step
+CLUSTER = b"cluster"  # the key of the cluster's id
 NAMED = 20  # the most losses in one message
 
 
@@ -42,11 +45,26 @@ class Loss:
         return f"{self.name}: offsets {self.first} to {self.beyond - 1}"
 
 
-def refuse_empty_after_loss(store: Store, settings: Settings) -> None:
-    """Refuse a store without any of its data, before the broker initialises it as a new store."""
-    lost = (
-        store.lost_writes if isinstance(store, RocksStore) and store.get(b"cluster") is None else 0
-    )
+def open_cluster(store: Store, settings: Settings) -> str:
+    """Return the id of the cluster; initialise a new store. Raises StoreFailed for an unknown format."""
+    _refuse_empty_after_loss(store, settings)
+    version = store.get(FORMAT)
+    if version not in (None, *FORMAT_VERSIONS):
+        raise StoreFailed(
+            f"data format {version!r} is not one of {FORMAT_VERSIONS!r}; another version of "
+            "the broker wrote the data"
+        )
+    saved = store.get(CLUSTER)
+    if saved is not None:
+        return saved.decode()
+    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    store.write([(CLUSTER, cluster_id.encode()), (FORMAT, FORMAT_VERSIONS[0])])
+    return cluster_id
+
+
+def _refuse_empty_after_loss(store: Store, settings: Settings) -> None:
+    """Refuse a store without any of its data, before it is initialised as a new store."""
+    lost = store.lost_writes if isinstance(store, RocksStore) and store.get(CLUSTER) is None else 0
     if lost and not settings.log_recovery_accept_loss:
         raise StoreDamaged(_sentence(lost, []))
 

@@ -73,7 +73,7 @@ def test_deleting_works_on_a_full_disk_and_gives_its_space_back(small_disk: Path
         again = 0
         for _ in range(20):  # until the disk has freed the deleted data
             again += fill(client, "b")
-            while broker.call(lambda node: node._reclaiming is not None):
+            while broker.call(lambda node: node.space.reclaiming is not None):
                 pass
         assert again > first // 2
 

@@ -36,7 +36,7 @@ class Offsets:
     def check(self, service: GroupService) -> None:
         """B4: exactly the acknowledged commits exist."""
         for group in ("g", "tool"):
-            held, expected = service.offsets(group).entries, self.of(group)
+            held, expected = service.books.offsets(group).entries, self.of(group)
             must(held == expected, f"B4: the offsets of {group}", held, expected)
 
     def committed(

@@ -5,7 +5,6 @@ The real group service and handlers run on a store in memory, with virtual time.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Coroutine
 from dataclasses import replace
 from datetime import timedelta
@@ -16,6 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api import group_admin, group_offsets
 from faust_assigner.broker.groups import GroupService
+from faust_assigner.broker.housekeeping import expire_offsets
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.classic import GroupLimits, State
@@ -28,6 +28,7 @@ from tests.property.classic_sim.offsets import Offsets, is_there
 from tests.property.classic_sim.promises import Promises
 from tests.property.classic_sim.seen import GroupSeen, look
 from tests.property.lives import Violation, must
+from tests.support.broker_groups import group_service_of
 from tests.support.stores import WeakStore
 
 GROUP = "g"
@@ -79,13 +80,12 @@ class Trial:
 
     def _open(self) -> None:
         self.alarms: dict[str, int] = {}
-        self.service = Service(
+        self.service = group_service_of(
+            Service,
             self.store,
-            self.limits,
-            lambda: self.now,
-            max_record_bytes=10**6,
+            group_limits=self.limits,
+            clock=lambda: self.now,
             set_timer=self._set_timer,
-            counters=Counter(),
         )
         catalogue = {
             name: SimpleNamespace(name=name, partitions=range(n)) for name, n in TOPICS.items()
@@ -144,7 +144,7 @@ class Trial:
             case acts.DeleteOffsets():
                 self._delete_offsets(act)
             case acts.DropTopic(topic):
-                list(self.service.topic_deleted(topic))
+                list(self.service.books.topic_deleted(topic))
                 self.offsets.drop_topic(topic)
         self.offsets.check(self.service)
         return replies
@@ -294,7 +294,7 @@ class Trial:
     def _sweep(self, retention_ms: int) -> None:
         seen, book = self.look(), self.promises.book
         expired = self.offsets.expired(seen, book.empty_since, retention_ms, self.now)
-        count = sum(self.service.expire_offsets(retention_ms))
+        count = sum(expire_offsets(self.service, retention_ms))
         must(count == len(expired), "another number of offsets expired", count, expired)
         self.offsets.forget(expired)
         empty = seen.state is State.EMPTY and not seen.pending and not self.offsets.of(GROUP)

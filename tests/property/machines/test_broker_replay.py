@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.broker.groups import GroupService
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage.records import parse_batch
 from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
@@ -25,6 +24,7 @@ from faust_assigner.coordinator.events import (
     SyncGroup,
 )
 from faust_assigner.coordinator.offsets import Committed
+from tests.support.broker_groups import group_service
 from tests.support.clients.raw_client import batch, one_record
 from tests.support.logs import read_log
 from tests.support.stores import MortalStore
@@ -50,14 +50,7 @@ class Life:
         self.catalogue = Catalogue(
             self.store, Settings(), lambda: uuid.UUID(int=self.random.getrandbits(128))
         )
-        self.groups = GroupService(
-            self.store,
-            LIMITS,
-            lambda: 1_000,
-            max_record_bytes=10**6,
-            set_timer=lambda *_: None,
-            counters=Counter(),
-        )
+        self.groups = group_service(self.store)
 
     def work(self) -> None:
         """Do a random operation."""
@@ -71,7 +64,7 @@ class Life:
             offset = self.random.randrange(1_000)
             key = ("g", name, self.random.randrange(2))
             self.groups.ask("g", CommitOffsets, lambda reply: None)
-            if self.groups.commit("g", {key[1:]: Committed(offset)}) is not Code.NONE:
+            if self.groups.books.commit("g", {key[1:]: Committed(offset)}) is not Code.NONE:
                 raise StoreFailed("dead")
             self.commits[key] = offset
         elif action == "member":
@@ -81,7 +74,7 @@ class Life:
         elif action == "delete":
             self.catalogue.delete(topic)
             del self.topics[name]
-            list(self.groups.topic_deleted(name))
+            list(self.groups.books.topic_deleted(name))
             self.commits = {k: v for k, v in self.commits.items() if k[1] != name}
         elif action == "grow":
             self.catalogue.grow(topic, len(topic.partitions) + 1)
@@ -130,7 +123,7 @@ class Life:
         """Take the stored state as the model after a crash."""
         self.topics = {t.name: t.topic_id for t in self.catalogue}
         self.commits = {
-            ("g", *key): e.offset for key, e in self.groups.offsets("g").entries.items()
+            ("g", *key): e.offset for key, e in self.groups.books.offsets("g").entries.items()
         }
         for topic in self.catalogue:
             for number, log in enumerate(topic.partitions):
@@ -147,7 +140,7 @@ class Life:
             for number, log in enumerate(topic.partitions):
                 self.check_log(log, (topic_id, number), name)
         for (group, name, partition), offset in self.commits.items():
-            found = self.groups.offsets(group).entries.get((name, partition))
+            found = self.groups.books.offsets(group).entries.get((name, partition))
             if name not in self.unsure:
                 assert found is not None
                 assert found.offset == offset
@@ -211,11 +204,11 @@ def facts(life: Life) -> list[Any]:
         (g.group_id, g.generation, g.record() if g.state in (State.STABLE, State.EMPTY) else None)
         for g in sorted(life.groups, key=lambda g: g.group_id)
         if g.state is not State.PREPARING
-        and (g.generation or life.groups.offsets(g.group_id).entries)
+        and (g.generation or life.groups.books.offsets(g.group_id).entries)
     ]
     logs = [
         (t.name, t.topic_id, n, log.start_offset, log.end_offset, log.size)
         for t in sorted(life.catalogue, key=lambda t: t.name)
         for n, log in enumerate(t.partitions)
     ]
-    return [groups, logs, sorted(life.groups.offsets("g").entries.items())]
+    return [groups, logs, sorted(life.groups.books.offsets("g").entries.items())]

@@ -6,7 +6,6 @@ is held twice, no epoch falls, and no member rejoins without need in Kafka (B1, 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -16,10 +15,8 @@ from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberMetadata,
 )
 
-from faust_assigner.broker.groups import GroupService
 from faust_assigner.broker.storage.store import MemoryStore, Range
 from faust_assigner.coordinator.catalogue import Catalogue, Topic
-from faust_assigner.coordinator.classic import GroupLimits
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import (
     ConsumerGroupHeartbeat,
@@ -33,6 +30,7 @@ from faust_assigner.coordinator.events import (
     Token,
 )
 from faust_assigner.coordinator.settings import ConsumerLimits
+from tests.support.broker_groups import group_service
 
 TOPIC_ID = b"0123456789abcdef"
 Owned = frozenset[int]
@@ -257,13 +255,9 @@ class World:
 
     def _boot(self) -> None:
         self.topics = Catalogue.of([Topic("a", TOPIC_ID, self.partitions)])
-        self.service = GroupService(
+        self.service = group_service(
             self.store,
-            GroupLimits(initial_rebalance_delay_ms=0),
-            lambda: self.now,
-            max_record_bytes=10**6,
-            set_timer=lambda group, when: None,
-            counters=Counter(),
+            clock=lambda: self.now,
             consumer_limits=lambda group: ConsumerLimits(assignment_interval_ms=0),
             catalogue=lambda: self.topics,
         )

@@ -113,7 +113,7 @@ async def test_the_space_is_given_back_where_bytes_went(
 ) -> None:
     """A pass without removed bytes returns no space; removed bytes are counted and returned."""
     freed: list[int] = []
-    monkeypatch.setattr(node, "freed", lambda: freed.append(1))
+    monkeypatch.setattr(node.space, "freed", lambda: freed.append(1))
     found = topic(node)
     log = write(found, b"a", b"b", b"z")
     assert await node.compaction.clean_all() == 0
@@ -172,7 +172,7 @@ async def test_a_partition_that_cannot_be_compacted_does_not_stop_the_others(
     with pytest.raises(type(error)) as raised:
         await node.compaction.clean_all()
     assert [list(log.index.bases) for log in logs] == [[0, 1, 2], [1, 2]]
-    assert node._owes_space, "the space of the other partition is given back"
+    assert node.space.is_owed, "the space of the other partition is given back"
     assert "bad-0" in "".join([str(raised.value), *getattr(raised.value, "__notes__", ())])
 
 

@@ -54,7 +54,7 @@ def left_in(service: GroupService, group_id: str) -> list[str]:
     parts = {
         "machine": service._groups,
         "topics": service._told,
-        "offsets": service._books,
+        "offsets": service.books._books,
         "account": service._quota._entries,
         "meter": service.meter._unsettled,
     }
@@ -98,7 +98,7 @@ def test_a_deleted_group_leaves_nothing_in_memory_or_on_disk(kind: str) -> None:
     else:
         desk.ask(heartbeat)
         desk.ask(lambda t: heartbeat(t, -1))
-    desk.service.commit("g", {("t", 0): Committed(1)})
+    desk.service.books.commit("g", {("t", 0): Committed(1)})
     assert left_in(desk.service, "g")[:3] == ["machine", "topics", "offsets"]
     assert desk.ask(DeleteGroup)[0].error is Code.NONE
     assert left_in(desk.service, "g") == []
@@ -158,8 +158,8 @@ def test_a_classic_record_counts_with_its_own_size_in_a_change_of_several_record
     size = group_store.record_size(record)
     desk = Desk(MemoryStore(), max_record_bytes=size + spare)
     records = (Record(Key(Kind.EPOCH, "g"), None), Record(Key(Kind.CLASSIC, "g"), record))
-    saved = desk.service._save("g", records)
-    assert (saved, desk.service._save_group(record)) == (error, error)
+    assert desk.service._saver.save("g", records) is error
+    assert desk.service._saver.save("g", records[1:]) is error
 
 
 def test_a_record_counts_every_text_and_the_bytes_of_the_chosen_protocol() -> None:
@@ -188,7 +188,7 @@ def test_a_restored_group_with_members_is_no_group_of_offsets_alone() -> None:
     desk = Desk(store)
     desk.stable()
     desk.ask(CommitOffsets, "offsets")
-    desk.service.commit("offsets", {("t", 0): Committed(1)})
+    desk.service.books.commit("offsets", {("t", 0): Committed(1)})
     again = Desk(store)
     kinds = {name: entry.is_simple for name, entry in again.service._quota._entries.items()}
     assert kinds == {"g": False, "offsets": True}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.broker import limits
+from faust_assigner.broker.api.group_offsets import subscribed
 from faust_assigner.broker.groups import GroupService
 from faust_assigner.broker.groups.pending import PendingOffsets
 from faust_assigner.broker.storage import group_store
@@ -33,7 +34,7 @@ from tests.unit.broker.test_transactions import Bench
 
 def read(service: GroupService, group_id: str) -> dict[tuple[str, int], int]:
     """Return the committed offsets of a group."""
-    return {key: entry.offset for key, entry in service.offsets(group_id).entries.items()}
+    return {key: entry.offset for key, entry in service.books.offsets(group_id).entries.items()}
 
 
 # -- topics ------------------------------------------------------------------------------------
@@ -131,13 +132,13 @@ def test_a_group_whose_topics_are_unknown_is_taken_to_read_all_of_them() -> None
     desk.stable(metadata=b"opaque")
     group = desk.service.get("g")
     assert group is not None
-    assert desk.service.subscribed(group)("any")
+    assert subscribed(group)("any")
     desk.ask(lambda token: LeaveGroup(token, (Leaver("m"),)))
-    assert not desk.service.subscribed(group)("any")
+    assert not subscribed(group)("any")
     desk.ask(lambda token: heartbeat(token), "consumers")
     consumers = desk.service.get("consumers")
     assert consumers is not None
-    assert [desk.service.subscribed(consumers)(name) for name in "tu"] == [True, False]
+    assert [subscribed(consumers)(name) for name in "tu"] == [True, False]
 
 
 # -- offsets -------------------------------------------------------------------------------------
@@ -148,17 +149,19 @@ def test_offsets_of_several_groups_go_with_their_topic_alone() -> None:
     store = MemoryStore()
     desk = Desk(store)
     for number, group_id in enumerate("gh"):
-        desk.service.commit(group_id, {("t", 0): Committed(number), ("u", 1): Committed(5)})
-        desk.service.commit_later(group_id, 7, {("t", 2): Committed(8), ("u", 3): Committed(9)})
-    desk.service.commit("i", {("u", 0): Committed(1)})
-    assert sorted(desk.service.topic_deleted("t")) == ["g", "h"]
-    assert list(desk.service.topic_deleted("t")) == []
+        desk.service.books.commit(group_id, {("t", 0): Committed(number), ("u", 1): Committed(5)})
+        desk.service.books.commit_later(
+            group_id, 7, {("t", 2): Committed(8), ("u", 3): Committed(9)}
+        )
+    desk.service.books.commit("i", {("u", 0): Committed(1)})
+    assert sorted(desk.service.books.topic_deleted("t")) == ["g", "h"]
+    assert list(desk.service.books.topic_deleted("t")) == []
     for service in (desk.service, Desk(store).service):
         assert [read(service, group_id) for group_id in "ghi"] == [
             {("u", 1): 5}, {("u", 1): 5}, {("u", 0): 1}
         ]  # fmt: skip
-        pending = [service.pending.is_pending("g", key) for key in (("t", 2), ("u", 3))]
-        assert (pending, service.pending.count("h")) == ([False, True], 1)
+        pending = [service.books.pending.is_pending("g", key) for key in (("t", 2), ("u", 3))]
+        assert (pending, service.books.pending.count("h")) == ([False, True], 1)
 
 
 def test_a_closed_group_leaves_the_readers_of_its_topics_to_the_other_groups() -> None:
@@ -166,10 +169,10 @@ def test_a_closed_group_leaves_the_readers_of_its_topics_to_the_other_groups() -
     desk = Desk(MemoryStore())
     for group_id in "gh":
         desk.ask(CommitOffsets, group_id)
-        desk.service.commit(group_id, {("t", 0): Committed(1)})
+        desk.service.books.commit(group_id, {("t", 0): Committed(1)})
     desk.ask(DeleteGroup, "g")
     assert (read(desk.service, "g"), read(desk.service, "h")) == ({}, {("t", 0): 1})
-    assert list(desk.service.topic_deleted("t")) == ["h"]
+    assert list(desk.service.books.topic_deleted("t")) == ["h"]
     assert read(desk.service, "h") == {}
 
 
@@ -182,10 +185,10 @@ def test_a_commit_outside_outdates_the_pending_offsets_of_every_transaction_for_
     for producer_id in (7, 8):
         for group_id in "gh":
             changes = {("t", n): Committed(10 * producer_id + n) for n in (0, 1)}
-            assert desk.service.commit_later(group_id, producer_id, changes) is Code.NONE
+            assert desk.service.books.commit_later(group_id, producer_id, changes) is Code.NONE
     for offset in (3, 4):
-        assert desk.service.commit("g", {("t", 0): Committed(offset)}) is Code.NONE
-    for pending in (desk.service.pending, PendingOffsets(store)):
+        assert desk.service.books.commit("g", {("t", 0): Committed(offset)}) is Code.NONE
+    for pending in (desk.service.books.pending, PendingOffsets(store)):
         found = {
             (group_id, producer_id): {
                 key: entry.offset for key, entry in pending.ending(group_id, producer_id)[0].items()
@@ -206,10 +209,10 @@ def test_a_commit_outside_outdates_the_pending_offsets_of_every_transaction_for_
 def test_an_offset_is_pending_while_any_of_several_transactions_may_change_it() -> None:
     """Each transaction ends alone; a deletion removes the named partitions of all transactions."""
     desk = Desk(MemoryStore())
-    pending = desk.service.pending
+    pending = desk.service.books.pending
     for producer_id, numbers in ((7, (0, 1)), (8, (1, 2)), (9, (3,))):
         changes = {("t", number): Committed(producer_id) for number in numbers}
-        assert desk.service.commit_later("g", producer_id, changes) is Code.NONE
+        assert desk.service.books.commit_later("g", producer_id, changes) is Code.NONE
 
     def waiting() -> list[int]:
         assert not pending.is_pending("h", ("t", 0))
@@ -231,21 +234,21 @@ def test_an_offset_is_pending_while_any_of_several_transactions_may_change_it() 
 def test_offsets_that_the_store_refuses_change_nothing(later: bool) -> None:
     """Neither committed nor pending offsets change, and none is outdated."""
     desk = Desk(MemoryStore())
-    desk.service.commit("g", {("t", 0): Committed(1)})
-    desk.service.commit_later("g", 7, {("t", 0): Committed(2)})
+    desk.service.books.commit("g", {("t", 0): Committed(1)})
+    desk.service.books.commit_later("g", 7, {("t", 0): Committed(2)})
 
     def full(*arguments: object, **more: object) -> None:
         raise StoreFailed("no space")
 
-    desk.service._store.write = full  # type: ignore[method-assign]
+    desk.service._saver.store.write = full  # type: ignore[method-assign]
     changes = {("t", 0): Committed(5), ("t", 1): Committed(6)}
     commits = {
-        True: lambda: desk.service.commit_later("g", 8, changes),
-        False: lambda: desk.service.commit("g", changes),
+        True: lambda: desk.service.books.commit_later("g", 8, changes),
+        False: lambda: desk.service.books.commit("g", changes),
     }
     assert commits[later]() is Code.NOT_COORDINATOR
     assert read(desk.service, "g") == {("t", 0): 1}
-    pending = desk.service.pending
+    pending = desk.service.books.pending
     assert (pending.count("g"), pending.ending("g", 8)[0]) == (1, {})
     assert pending.ending("g", 7)[0] == {("t", 0): Committed(2)}
 
@@ -259,14 +262,14 @@ def test_a_group_has_room_for_exactly_so_many_offsets(monkeypatch: pytest.Monkey
         return {("t", number): Committed(number) for number in numbers}
 
     codes = [
-        service.commit("g", many(0, 1)),
-        service.commit_later("g", 7, many(2)),
-        service.commit("g", many(3, 4)),
-        service.commit("g", many(3)),
-        service.commit_later("g", 7, many(5)),
-        service.commit("g", many(0, 1, 3)),
-        service.commit("g", many(0, 5)),
-        service.commit("h", many(0, 1, 2, 3)),
+        service.books.commit("g", many(0, 1)),
+        service.books.commit_later("g", 7, many(2)),
+        service.books.commit("g", many(3, 4)),
+        service.books.commit("g", many(3)),
+        service.books.commit_later("g", 7, many(5)),
+        service.books.commit("g", many(0, 1, 3)),
+        service.books.commit("g", many(0, 5)),
+        service.books.commit("h", many(0, 1, 2, 3)),
     ]
     refused = Code.INVALID_REQUEST
     assert codes == [
@@ -302,7 +305,7 @@ def test_the_end_of_a_transaction_is_carried_out_in_all_its_partitions_and_group
     producer = bench.of("tx").producer_id
     assert bench.end("tx", commits=commits) is Code.NONE
     assert [bench.offset(group_id) for group_id in "gh"] == ([5, 6] if commits else [-1, -1])
-    pending = bench.node.groups.pending
+    pending = bench.node.groups.books.pending
     assert [pending.ending(group_id, producer) for group_id in "gh"] == [({}, [])] * 2
     assert [pending.count(group_id) for group_id in "gh"] == [1, 1]
     assert [log.end_offset for log in bench.topic.partitions] == [3, 3]

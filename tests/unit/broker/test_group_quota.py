@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from faust_assigner.broker import limits
-from faust_assigner.broker.group_quota import GroupQuota
+from faust_assigner.broker.groups.admission import GroupQuota
 from faust_assigner.broker.storage.store import MemoryStore
 from faust_assigner.coordinator.effects import Reply
 from faust_assigner.coordinator.errors import Code
@@ -43,7 +43,7 @@ def commit(desk: Desk, peer: Peer, group_id: str) -> Code:
     answers: list[Reply] = []
     desk.service.ask(group_id, lambda t: CommitOffsets(t, "", -1), answers.append, peer)
     if answers[0].error is Code.NONE:  # type: ignore[union-attr]
-        assert desk.service.commit(group_id, {("t", 0): Committed(1)}) is Code.NONE
+        assert desk.service.books.commit(group_id, {("t", 0): Committed(1)}) is Code.NONE
     return answers[0].error  # type: ignore[union-attr, no-any-return]
 
 
@@ -99,9 +99,9 @@ def test_a_group_whose_offsets_were_deleted_makes_room_before_one_that_has_offse
     peer = Peer("10.0.0.1")
     for name in ("pending", "emptied", "kept"):
         assert commit(desk, peer, name) is Code.NONE
-    desk.service.commit_later("pending", 7, {("t", 1): Committed(2)})
+    desk.service.books.commit_later("pending", 7, {("t", 1): Committed(2)})
     for name in ("pending", "emptied"):
-        desk.service.delete_offsets(name, [("t", 0)])
+        desk.service.books.delete_offsets(name, [("t", 0)])
     flood(desk, "10.0.0.2", by_commit=True)
     flood(desk, "10.0.0.3", by_commit=True)
     assert desk.service.get("emptied") is None
@@ -116,11 +116,11 @@ def test_acknowledged_offsets_outlive_every_flood() -> None:
     assert commit(desk, kept, "kept") is Code.NONE
     for by_commit in (True, False):
         flood(desk, "10.0.0.1", by_commit=by_commit)
-    assert desk.service.offsets("kept").entries == {("t", 0): Committed(1)}
-    stored = {g.group_id for g in Desk(desk.service._store).service}
+    assert desk.service.books.offsets("kept").entries == {("t", 0): Committed(1)}
+    stored = {g.group_id for g in Desk(desk.service._saver.store).service}
     assert (
         stored
-        >= {g.group_id for g in desk.service if desk.service.offsets(g.group_id).entries}
+        >= {g.group_id for g in desk.service if desk.service.books.offsets(g.group_id).entries}
         > {"kept"}
     )
 
@@ -186,7 +186,7 @@ def test_offsets_from_before_a_start_count() -> None:
     desk = Desk(MemoryStore())
     for number in range(CAP // 2):
         assert commit(desk, Peer(f"10.0.3.{number}"), f"simple-{number}") is Code.NONE
-    again = Desk(desk.service._store)
+    again = Desk(desk.service._saver.store)
     assert commit(again, Peer("10.0.4.1"), "one more") is Code.GROUP_MAX_SIZE_REACHED
     assert join(again, Peer("10.0.4.1"), "mine") is not Code.GROUP_MAX_SIZE_REACHED
 
@@ -274,7 +274,9 @@ def test_a_group_that_waits_for_the_end_of_a_transaction_does_not_make_room() ->
         desk = Desk(MemoryStore())
         assert join(desk, Peer(), "first", known=False) is Code.MEMBER_ID_REQUIRED
         if waits:
-            assert desk.service.commit_later("first", 7, {("t", 0): Committed(1)}) is Code.NONE
+            assert (
+                desk.service.books.commit_later("first", 7, {("t", 0): Committed(1)}) is Code.NONE
+            )
         for number in range(CAP):
             join(desk, Peer(), f"g-{number}", known=False)
         left.append(desk.service.get("first") is not None)

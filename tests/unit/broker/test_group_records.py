@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
 
 from faust_assigner.broker.groups import GroupService
+from faust_assigner.broker.housekeeping import expire_offsets
 from faust_assigner.broker.storage.group_records import as_writes, load_records
 from faust_assigner.broker.storage.store import MemoryStore, Range, StoreFailed
 from faust_assigner.coordinator.catalogue import Catalogue, Topic
@@ -29,6 +29,7 @@ from faust_assigner.coordinator.records import (
     TargetEpoch,
 )
 from faust_assigner.coordinator.settings import ConsumerLimits
+from tests.support.broker_groups import group_service
 
 TOPIC, OTHER = b"0123456789abcdef", b"fedcba9876543210"
 # A release without the consumer protocol wrote these bytes.
@@ -65,13 +66,9 @@ def service(
     store: MemoryStore, topics: Catalogue = EMPTY, clock: Callable[[], int] = lambda: 1_000
 ) -> GroupService:
     """Return the groups of a store."""
-    return GroupService(
+    return group_service(
         store,
-        GroupLimits(initial_rebalance_delay_ms=0),
-        clock,
-        max_record_bytes=10**6,
-        set_timer=lambda group, when: None,
-        counters=Counter(),
+        clock=clock,
         consumer_limits=lambda group: ConsumerLimits(assignment_interval_ms=0),
         catalogue=lambda: topics,
     )
@@ -151,8 +148,8 @@ def test_a_store_of_the_earlier_broker_is_read() -> None:
     assert (old.roster["m-1"].assignment, old.subscribed_topics()) == (b"\0\1\2", frozenset("a"))
     assert (begun.state, begun.generation) == (State.PREPARING, 3)
     assert (alone.state, alone.is_unproven) == (State.EMPTY, True)
-    assert groups.offsets("old").entries == {("a", 2): Committed(41, 3, "note", 77, None)}
-    assert groups.offsets("alone").entries == {("a", 0): Committed(5, -1, "", 78, 1_000)}
+    assert groups.books.offsets("old").entries == {("a", 2): Committed(41, 3, "note", 77, None)}
+    assert groups.books.offsets("alone").entries == {("a", 0): Committed(5, -1, "", 78, 1_000)}
 
 
 class CountingStore(MemoryStore):
@@ -214,7 +211,7 @@ def test_a_deleted_consumer_group_leaves_nothing() -> None:
     store = MemoryStore()
     groups = service(store, Catalogue.of([Topic("a", TOPIC, 3)]))
     _join(groups, "one")
-    groups.commit("g", {("a", 0): Committed(1)})
+    groups.books.commit("g", {("a", 0): Committed(1)})
     groups.ask("g", lambda token: ConsumerGroupHeartbeat(token, "one", -1), lambda reply: None)
     groups.ask("g", DeleteGroup, lambda reply: None)
     assert groups.get("g") is None
@@ -235,16 +232,18 @@ def test_offsets_of_a_consumer_group_age_from_their_commit_once_nobody_reads_the
     now = [1_000]
     groups = service(MemoryStore(), Catalogue.of([Topic("a", TOPIC, 3)]), lambda: now[0])
     _join(groups, "one")
-    groups.commit("g", {(topic, 0): Committed(1, committed_at_ms=1_000) for topic in ("a", "b")})
+    groups.books.commit(
+        "g", {(topic, 0): Committed(1, committed_at_ms=1_000) for topic in ("a", "b")}
+    )
     now[0] += 20_000
-    assert sum(groups.expire_offsets(10_000)) == 1
-    assert groups.offsets("g").entries.keys() == {("a", 0)}
-    groups.commit("g", {("a", 0): Committed(3, committed_at_ms=now[0])})
+    assert sum(expire_offsets(groups, 10_000)) == 1
+    assert groups.books.offsets("g").entries.keys() == {("a", 0)}
+    groups.books.commit("g", {("a", 0): Committed(3, committed_at_ms=now[0])})
     groups.ask("g", lambda token: ConsumerGroupHeartbeat(token, "one", -1), lambda reply: None)
     now[0] += 9_999
-    assert sum(groups.expire_offsets(10_000)) == 0
+    assert sum(expire_offsets(groups, 10_000)) == 0
     now[0] += 1
-    assert sum(groups.expire_offsets(10_000)) == 1
+    assert sum(expire_offsets(groups, 10_000)) == 1
     assert groups.get("g") is None
 
 
@@ -266,13 +265,9 @@ def test_a_join_that_cannot_be_stored_is_refused() -> None:
 def test_a_heartbeat_knows_the_topics_of_this_moment() -> None:
     """A client that created a topic gets its partitions with its next heartbeat."""
     topics = [Catalogue()]
-    groups = GroupService(
+    groups = group_service(
         MemoryStore(),
-        GroupLimits(),
-        lambda: 1_000,
-        max_record_bytes=10**6,
-        set_timer=lambda group, when: None,
-        counters=Counter(),
+        group_limits=GroupLimits(),
         consumer_limits=lambda group: ConsumerLimits(assignment_interval_ms=0),
         catalogue=lambda: topics[0],
     )

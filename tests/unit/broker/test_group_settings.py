@@ -161,7 +161,7 @@ def test_a_deleted_topic_takes_the_offsets_of_those_groups_that_are_left() -> No
     found = books()
     for group in ("gone", "left"):
         found.commit(group, {("t", 0): Committed(1), ("u", 0): Committed(1)})
-    found._close_book("gone")
+    found.close("gone")
     assert list(found.topic_deleted("t")) == ["left"]
     assert list(found.offsets("left").entries) == [("u", 0)]
 

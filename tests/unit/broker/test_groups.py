@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.broker import limits
-from faust_assigner.broker.groups import GroupService
+from faust_assigner.broker.housekeeping import expire_offsets
 from faust_assigner.broker.storage.group_records import dump_record
 from faust_assigner.broker.storage.group_store import dump_group, load_groups
 from faust_assigner.broker.storage.rocks_store import RocksStore
@@ -33,6 +33,7 @@ from faust_assigner.coordinator.events import (
     Token,
 )
 from faust_assigner.coordinator.offsets import Committed
+from tests.support.broker_groups import group_service
 
 LIMITS = GroupLimits(initial_rebalance_delay_ms=0)
 
@@ -45,10 +46,9 @@ class Desk:
         self.timer = timer
         self.alarms: list[tuple[str, int]] = []
         self.counters: Counter[str] = Counter()
-        self.service = GroupService(
+        self.service = group_service(
             store,
-            LIMITS,
-            lambda: self.now,
+            clock=lambda: self.now,
             timer=lambda: self.timer,
             max_record_bytes=max_record_bytes,
             set_timer=lambda group, when: self.alarms.append((group, when)),
@@ -85,7 +85,7 @@ def test_groups_and_offsets_come_back_from_disk(tmp_path: Path) -> None:
     store = RocksStore(tmp_path)
     desk = Desk(store)
     assert desk.stable()[0].assignment == b"all"
-    assert desk.service.commit("g", {("t", 3): Committed(7, 2, "note", 5, None)}) is Code.NONE
+    assert desk.service.books.commit("g", {("t", 3): Committed(7, 2, "note", 5, None)}) is Code.NONE
     store.close()
     again = Desk(RocksStore(tmp_path))
     group = again.service.get("g")
@@ -95,7 +95,7 @@ def test_groups_and_offsets_come_back_from_disk(tmp_path: Path) -> None:
         1,
         b"all",
     )
-    assert again.service.offsets("g").entries == {("t", 3): Committed(7, 2, "note", 5, None)}
+    assert again.service.books.offsets("g").entries == {("t", 3): Committed(7, 2, "note", 5, None)}
     assert again.ask(lambda t: CommitOffsets(t, "m", 0))[0].error is Code.ILLEGAL_GENERATION
     assert again.ask(lambda t: CommitOffsets(t, "m", 1))[0].error is Code.NONE
     assert again.alarms, "the restored member's session runs"
@@ -124,8 +124,8 @@ def test_a_group_that_cannot_be_written_is_not_acknowledged() -> None:
 
     store.write = full  # type: ignore[method-assign]
     assert desk.stable()[0].error is Code.NOT_COORDINATOR
-    assert desk.service.commit("g", {("t", 0): Committed(1)}) is Code.NOT_COORDINATOR
-    assert desk.service.offsets("g").entries == {}
+    assert desk.service.books.commit("g", {("t", 0): Committed(1)}) is Code.NOT_COORDINATOR
+    assert desk.service.books.offsets("g").entries == {}
     store.write = write  # type: ignore[method-assign]
     joined = desk.join("m")
     assert desk.ask(lambda t: SyncGroup(t, "m", joined[0].generation))[0].error is Code.NONE
@@ -145,11 +145,11 @@ def test_offsets_of_groups_with_similar_names_stay_apart(tmp_path: Path) -> None
     store = RocksStore(tmp_path)
     desk = Desk(store)
     for group, topic, offset in (("a", "bc", 1), ("ab", "c", 2)):
-        desk.service.commit(group, {(topic, 0): Committed(offset)})
+        desk.service.books.commit(group, {(topic, 0): Committed(offset)})
     store.close()
     again = Desk(RocksStore(tmp_path)).service
-    assert again.offsets("a").entries.keys() == {("bc", 0)}
-    assert again.offsets("ab").entries.keys() == {("c", 0)}
+    assert again.books.offsets("a").entries.keys() == {("bc", 0)}
+    assert again.books.offsets("ab").entries.keys() == {("c", 0)}
 
 
 def test_an_expired_group_is_gone_from_disk_too() -> None:
@@ -157,9 +157,9 @@ def test_an_expired_group_is_gone_from_disk_too() -> None:
     store = MemoryStore()
     desk = Desk(store)
     assert desk.ask(lambda t: CommitOffsets(t))[0].error is Code.NONE
-    desk.service.commit("g", {("t", 0): Committed(1, committed_at_ms=desk.now)})
+    desk.service.books.commit("g", {("t", 0): Committed(1, committed_at_ms=desk.now)})
     desk.now += 500
-    assert sum(desk.service.expire_offsets(500)) == 1
+    assert sum(expire_offsets(desk.service, 500)) == 1
     assert desk.service.get("g") is None
     assert list(store.scan(b"")) == []
 
@@ -169,15 +169,15 @@ def test_the_age_of_an_empty_group_is_kept_over_a_start_with_another_timer() -> 
     store = MemoryStore()
     desk = Desk(store, timer=5_000_000)
     desk.stable()
-    desk.service.commit("g", {("t", 0): Committed(5, committed_at_ms=1_000)})
+    desk.service.books.commit("g", {("t", 0): Committed(5, committed_at_ms=1_000)})
     desk.now = 20_000
     desk.ask(lambda t: LeaveGroup(t, (Leaver("m"),)))
     desk.service.tick("g")
     again = Desk(store, timer=3)
     again.now = 29_999
-    assert sum(again.service.expire_offsets(10_000)) == 0
+    assert sum(expire_offsets(again.service, 10_000)) == 0
     again.now = 30_000
-    assert sum(again.service.expire_offsets(10_000)) == 1
+    assert sum(expire_offsets(again.service, 10_000)) == 1
 
 
 def test_sessions_of_a_restored_group_run_by_the_timers_clock() -> None:
@@ -192,10 +192,10 @@ def test_an_empty_group_without_offsets_goes_with_the_next_look() -> None:
     """The duration of the empty state does not matter: the group has no data."""
     desk = Desk(MemoryStore())
     desk.stable()
-    assert list(desk.service.expire_offsets(10**9)) == [0]
+    assert list(expire_offsets(desk.service, 10**9)) == [0]
     assert desk.service.get("g") is not None
     desk.ask(lambda t: LeaveGroup(t, (Leaver("m"),)))
-    assert list(desk.service.expire_offsets(10**9)) == [0]
+    assert list(expire_offsets(desk.service, 10**9)) == [0]
     assert desk.service.get("g") is None
 
 
@@ -204,7 +204,7 @@ def test_a_deleted_group_leaves_no_offsets_on_disk() -> None:
     store = MemoryStore()
     desk = Desk(store)
     desk.ask(CommitOffsets)
-    desk.service.commit("g", {("t", 0): Committed(1)})
+    desk.service.books.commit("g", {("t", 0): Committed(1)})
     assert desk.ask(DeleteGroup)[0].error is Code.NONE
     assert list(store.scan(b"")) == []
 
@@ -213,9 +213,11 @@ def test_a_deleted_topic_takes_its_offsets_from_every_group() -> None:
     """Offsets of other topics stay."""
     desk = Desk(MemoryStore())
     for group in ("g1", "g2"):
-        desk.service.commit(group, {("gone", 0): Committed(1), ("stays", 0): Committed(1)})
-    list(desk.service.topic_deleted("gone"))
-    assert [list(desk.service.offsets(g).entries) for g in ("g1", "g2")] == [[("stays", 0)]] * 2
+        desk.service.books.commit(group, {("gone", 0): Committed(1), ("stays", 0): Committed(1)})
+    list(desk.service.books.topic_deleted("gone"))
+    assert [list(desk.service.books.offsets(g).entries) for g in ("g1", "g2")] == [
+        [("stays", 0)]
+    ] * 2
 
 
 @pytest.mark.parametrize("is_parked", [False, True])
@@ -249,9 +251,9 @@ def test_the_number_of_groups_and_of_offsets_is_capped(monkeypatch: pytest.Monke
     assert {g.group_id for g in desk.service} == {"a", "b"}
     assert desk.join(group_id="c")[0].error is Code.GROUP_MAX_SIZE_REACHED
     first = {("t", 0): Committed(1), ("t", 1): Committed(1)}
-    assert desk.service.commit("a", first) is Code.NONE
-    assert desk.service.commit("a", {("t", 2): Committed(1)}) is Code.INVALID_REQUEST
-    assert desk.service.commit("a", {("t", 1): Committed(9)}) is Code.NONE
+    assert desk.service.books.commit("a", first) is Code.NONE
+    assert desk.service.books.commit("a", {("t", 2): Committed(1)}) is Code.INVALID_REQUEST
+    assert desk.service.books.commit("a", {("t", 1): Committed(9)}) is Code.NONE
 
 
 def test_a_refused_first_join_leaves_no_group_behind() -> None:

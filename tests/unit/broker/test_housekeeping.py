@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from faust_assigner.broker import limits
+from faust_assigner.broker.groups.computing import TargetComputer
+from faust_assigner.broker.housekeeping import repeat, retain
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.security.acls import ALLOW, DESCRIBE, GROUP, LITERAL, TOPIC, Acl
 from faust_assigner.broker.settings import STANDARD_AUTHORIZER, Settings
@@ -43,7 +45,7 @@ def test_a_topic_that_is_deleted_during_retention_leaves_nothing_behind() -> Non
     for name in ("a", "b"):
         append_to = found.catalogue.create(name, 1, {"retention.ms": "1"})
         append(found, append_to.name)
-    chore = found._retain()
+    chore = retain(found)
     assert next(chore) == 1
     gone = found.catalogue.get("b")
     assert gone is not None
@@ -68,7 +70,7 @@ def test_a_chore_that_fails_gives_its_place_in_line_back() -> None:
             failures += 1
             raise StoreFailed("no space")
 
-        task = asyncio.create_task(found._repeat(1, chore))
+        task = asyncio.create_task(repeat(found.line, 1, chore))
         while failures < LONG_AT_A_TIME + 2:
             await asyncio.sleep(0.001)
         task.cancel()
@@ -86,16 +88,16 @@ def test_freed_space_is_reclaimed_once_where_it_is_short(tmp_path: Path, is_low:
     async def story() -> list[int]:
         found = node(tmp_path)
         store: Any = found.store
-        found._loop = asyncio.get_running_loop()
+        found.space.is_open = True
         reclaimed: list[None] = []
         store.reclaim = lambda: reclaimed.append(None)
         store.is_low = is_low
         counts = []
         for _ in range(2):
-            found.freed()
+            found.space.freed()
             await asyncio.sleep(0.1)
             counts.append(len(reclaimed))
-        found.give_back()
+        found.space.give_back()
         await asyncio.sleep(0.1)
         counts.append(len(reclaimed))
         found.close()
@@ -109,7 +111,6 @@ def test_a_topic_that_comes_while_groups_are_told_is_told_too() -> None:
 
     async def story() -> list[int]:
         found = node()
-        found._loop = asyncio.get_running_loop()
         told: list[int] = []
 
         def telling() -> Iterator[str]:
@@ -118,7 +119,7 @@ def test_a_topic_that_comes_while_groups_are_told_is_told_too() -> None:
                 found.catalogue.create("b", 1, {})
             yield "g"
 
-        found.groups.catalogue_changed = telling  # type: ignore[method-assign]
+        found._topic_notifier.start(asyncio.get_running_loop(), found.line, telling)
         found.catalogue.create("a", 1, {})
         for _ in range(50):
             await asyncio.sleep(0.01)
@@ -233,7 +234,7 @@ def test_retention_deletes_by_the_configs_of_each_topic_and_owes_its_space_once(
     """A topic's two partitions expire by age, a topic by size, and the last topic keeps all records."""
     found = node()
     freed: list[None] = []
-    found.freed = lambda: freed.append(None)  # type: ignore[method-assign]
+    found.space.freed = lambda: freed.append(None)  # type: ignore[method-assign]
     size = len(batch())
     configs = {
         "age": {"retention.ms": "999999"},
@@ -246,7 +247,7 @@ def test_retention_deletes_by_the_configs_of_each_topic_and_owes_its_space_once(
             for time_ in times:
                 data = batch(timestamp=time_)
                 topic.partitions[number].append(parse_batch(data), data, 0)
-    assert list(found._retain()) == [2, 1, 1, 1, 0, 0]
+    assert list(retain(found)) == [2, 1, 1, 1, 0, 0]
     assert (len(freed), found.counters["records_deleted"]) == (1, 5)
     starts = {t.name: [log.start_offset for log in t.partitions] for t in found.catalogue}
     assert starts == {"age": [2, 1], "size": [1, 1], "all": [0, 0]}
@@ -258,7 +259,7 @@ def test_space_that_is_freed_while_the_disk_is_busy_is_reclaimed_afterwards(tmp_
     found = node(tmp_path)
     store: Any = found.store
     store.is_low = True
-    found._loop = Any  # type: ignore[assignment]
+    found.space.is_open = True
     running: list[asyncio.Future[None]] = []
     loop = asyncio.new_event_loop()
 
@@ -267,25 +268,24 @@ def test_space_that_is_freed_while_the_disk_is_busy_is_reclaimed_afterwards(tmp_
         running.append(loop.create_future())
         return running[-1]
 
-    found.aside = aside  # type: ignore[method-assign, assignment]
+    found.space._aside = aside
 
     async def turn() -> None:
         await asyncio.sleep(0)
 
-    found.freed()
-    found.freed()
+    found.space.freed()
+    found.space.freed()
     assert len(running) == 1, "one at a time"
     running[0].set_exception(StoreFailed("busy"))
     loop.run_until_complete(turn())
     assert len(running) == 2, "the second deletion came after the first reclaim had begun"
     running[1].set_result(None)
     loop.run_until_complete(turn())
-    found.give_back()
+    found.space.give_back()
     assert len(running) == 2
-    found.freed()
+    found.space.freed()
     assert len(running) == 3
     loop.close()
-    found._loop = None
     found.close()
 
 
@@ -348,8 +348,8 @@ def test_the_limits_of_a_group_are_its_own_configs_and_the_brokers_settings() ->
     }
     found.group_configs.configure("g", own, validate_only=False)
     more = 17, ("range", "uniform"), MigrationPolicy.UPGRADE
-    assert found.consumer_limits("g") == ConsumerLimits(47_000, 7_000, *more, 0)
-    assert found.consumer_limits("h") == ConsumerLimits(46_000, 6_000, *more, 123)
+    assert found.group_configs.consumer_limits("g") == ConsumerLimits(47_000, 7_000, *more, 0)
+    assert found.group_configs.consumer_limits("h") == ConsumerLimits(46_000, 6_000, *more, 123)
     found.close()
 
 
@@ -377,24 +377,22 @@ def test_a_start_that_is_broken_off_leaves_the_data_to_the_next_one(
 
 def test_a_computation_that_ends_with_the_broker_changes_no_group() -> None:
     """The store is closed by then; before that the outcome reaches the group unchanged."""
-    found = node()
+    computer = TargetComputer()
     loop = asyncio.new_event_loop()
     futures = [loop.create_future(), loop.create_future()]
     waiting = iter(futures)
-    found._loop = SimpleNamespace(  # type: ignore[assignment]
-        run_in_executor=lambda pool, work: next(waiting)
+    computer._loop = SimpleNamespace(  # type: ignore[assignment]
+        run_in_executor=lambda pool, work, spec: next(waiting)
     )
     outcomes: list[Any] = []
     loop.set_exception_handler(lambda _, context: outcomes.append(context))
     for _ in range(2):
-        found._compute_target(Any, lambda target, why: outcomes.append((target, why)))  # type: ignore[arg-type]
+        computer.compute(Any, lambda target, why: outcomes.append((target, why)))  # type: ignore[arg-type]
     futures[0].set_result((None, "a bug of the assignor"))
     futures[1].cancel()
     loop.run_until_complete(asyncio.sleep(0))
     loop.close()
     assert outcomes == [(None, "a bug of the assignor")]
-    found._loop = None
-    found.close()
 
 
 def test_changed_rules_are_changed_topics_to_the_groups() -> None:

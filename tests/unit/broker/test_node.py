@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from faust_assigner.broker import EmbeddedBroker, answers
+from faust_assigner.broker.housekeeping import retain
 from faust_assigner.broker.metadata_cache import MetadataCache
 from faust_assigner.broker.node import Node, wall_ms
 from faust_assigner.broker.settings import Settings
@@ -118,7 +119,7 @@ def test_topics_without_delete_keep_every_record_whatever_their_age() -> None:
         topic = node.catalogue.create(policy.replace(",", "-") or "none", 1, configs)
         data = batch(one_record(), timestamp=1)
         topic.partitions[0].append(parse_batch(data), data, 0)
-        node.apply_retention()
+        sum(retain(node))
         assert topic.partitions[0].end_offset - topic.partitions[0].start_offset == left
     node.close()
 
@@ -257,7 +258,7 @@ async def test_a_closed_node_tells_the_groups_of_no_change() -> None:
     node = Node(Settings.parse({}))
     node.start(asyncio.get_running_loop())
     node.catalogue.create("t", 1, {})
-    telling = node._telling
+    telling = node._topic_notifier.update
     assert telling is not None
     node.close()
     await asyncio.wait([telling], timeout=10)
@@ -285,7 +286,7 @@ def test_changes_of_topics_within_one_wait_reach_the_groups_in_one_update(
             for name in names:
                 node.catalogue.create(name, 1, {})
                 await asyncio.sleep(0)
-            while (telling := node._telling) is not None:
+            while (telling := node._topic_notifier.update) is not None:
                 await telling
         node.close()
         return told

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from faust_assigner.broker import limits
+from faust_assigner.broker import housekeeping, limits
 from faust_assigner.broker.node import TRANSACTION, Node
 from faust_assigner.broker.security.acls import ALLOW, DESCRIBE, GROUP, LITERAL, READ, TOPIC, Acl
 from faust_assigner.broker.security.credentials import MECHANISMS
@@ -37,7 +37,7 @@ def test_the_limits_of_classic_groups_are_the_settings_each_in_its_place() -> No
         transaction_max_timeout_ms=66,
     )
     assert found.groups._limits == GroupLimits(11, 22, 33, 44)
-    assert found.groups._max_record_bytes == 55
+    assert found.groups._saver.max_record_bytes == 55
     assert found.transactions._limits.max_timeout_ms == 66
     found.close()
 
@@ -97,7 +97,7 @@ def test_groups_are_told_soon_of_a_changed_topic_and_of_changed_rights() -> None
     rule = Acl(TOPIC, "t", LITERAL, "User:a", "*", DESCRIBE, ALLOW)
     acls.add([rule])
     found.catalogue.create("t", 1, {})
-    assert found._telling is None
+    assert found._topic_notifier.update is None
     tasks: list[Any] = []
 
     class Loop:
@@ -108,7 +108,8 @@ def test_groups_are_told_soon_of_a_changed_topic_and_of_changed_rights() -> None
             tasks.append(work)
             return tasks[-1]
 
-    found._loop = Loop()  # type: ignore[assignment]
+    notifier = found._topic_notifier
+    notifier.start(cast(Any, Loop()), found.line, lambda: ())
     changes = (
         (lambda: acls.add([rule._replace(resource_type=GROUP)]), 0),
         (lambda: acls.add([rule._replace(name="u")]), 1),
@@ -118,36 +119,40 @@ def test_groups_are_told_soon_of_a_changed_topic_and_of_changed_rights() -> None
     )
     for number, (change, told) in enumerate(changes):
         if told:
-            found._telling = None
+            notifier.update = None
         before = len(tasks)
         change()
         assert len(tasks) - before == told, number
-    found._telling = found._loop = None
+    notifier.update = None
     found.close()
 
 
-async def test_each_chore_has_the_interval_of_its_own_setting() -> None:
+async def test_each_chore_has_the_interval_of_its_own_setting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The chores are compaction and two retentions; a stop cancels all of them."""
     found = node(
         log_cleaner_backoff_ms=11_000,
         log_retention_check_interval_ms=22_000,
         offsets_retention_check_interval_ms=33_000,
     )
-    chores: list[tuple[int, str]] = []
+    chores: list[tuple[int, object]] = []
 
-    async def repeat(interval_ms: int, chore: Any) -> None:
-        chores.append((interval_ms, chore.__name__))
+    async def repeat(line: Any, interval_ms: int, chore: Any) -> None:
+        chores.append((interval_ms, chore()))
         await asyncio.sleep(3_600)
 
     async def run(backoff_ms: int) -> None:
         chores.append((backoff_ms, "compaction"))
         await asyncio.sleep(3_600)
 
-    found._repeat = repeat  # type: ignore[method-assign]
+    monkeypatch.setattr(housekeeping, "repeat", repeat)
+    for name in ("retain", "expire"):
+        monkeypatch.setattr(housekeeping, name, lambda node, name=name: name)
     found.compaction.run = run  # type: ignore[method-assign]
     found.start(asyncio.get_running_loop())
     await asyncio.sleep(0)
-    assert sorted(chores) == [(11_000, "compaction"), (22_000, "_retain"), (33_000, "_expire")]
+    assert chores == [(11_000, "compaction"), (22_000, "retain"), (33_000, "expire")]
     tasks = list(found._chores)
     found.close()
     await asyncio.gather(*tasks, return_exceptions=True)

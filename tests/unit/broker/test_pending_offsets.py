@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from faust_assigner.broker import limits
+from faust_assigner.broker.housekeeping import expire
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import CommitOffsets, DeleteGroup
 from faust_assigner.coordinator.offsets import Committed
@@ -35,7 +36,7 @@ def test_pending_offsets_count_against_the_limit_of_a_group(
     """A transaction cannot exceed MAX_OFFSETS_PER_GROUP."""
     monkeypatch.setattr(limits, "MAX_OFFSETS_PER_GROUP", 2)
     bench = waiting()
-    commit = bench.node.groups.commit
+    commit = bench.node.groups.books.commit
     assert commit("g", {("t", 1): Committed(1)}) is Code.NONE
     assert commit("g", {("u", 1): Committed(1)}) is Code.INVALID_REQUEST
     bench.node.close()
@@ -45,10 +46,10 @@ def test_a_group_with_pending_offsets_alone_is_kept() -> None:
     """Its transaction may commit later; after an abort the next cleanup removes the group."""
     bench = waiting()
     bench.node.groups.ask("g", CommitOffsets, lambda reply: None)
-    bench.node.expire_offsets()
+    sum(expire(bench.node))
     assert bench.node.groups.get("g") is not None
     assert bench.end(commits=False) is Code.NONE
-    bench.node.expire_offsets()
+    sum(expire(bench.node))
     assert bench.node.groups.get("g") is None
     bench.node.close()
 
@@ -57,14 +58,16 @@ def test_an_offset_that_a_transaction_may_change_does_not_expire() -> None:
     """The offset's age counts after the end of the transaction; each expired offset is counted."""
     bench = Bench()
     bench.node.groups.ask("g", CommitOffsets, lambda reply: None)
-    assert bench.node.groups.commit("g", {PLACE: Committed(5, committed_at_ms=0)}) is Code.NONE
+    assert (
+        bench.node.groups.books.commit("g", {PLACE: Committed(5, committed_at_ms=0)}) is Code.NONE
+    )
     bench.begin()
     bench.commit(7)
     bench.now += 30 * DAY_MS
-    assert bench.node.expire_offsets() == 0
+    assert sum(expire(bench.node)) == 0
     assert bench.offset() == 5
     assert bench.end(commits=False) is Code.NONE
-    assert bench.node.expire_offsets() == 1
+    assert sum(expire(bench.node)) == 1
     assert bench.offset() == -1
     assert bench.node.counters["offsets_expired"] == 1
     bench.node.close()
@@ -73,9 +76,9 @@ def test_an_offset_that_a_transaction_may_change_does_not_expire() -> None:
 def test_a_deleted_topic_takes_the_offsets_of_open_transactions_along() -> None:
     """A new topic of the same name must not begin at the old topic's offset."""
     bench = waiting()
-    list(bench.node.groups.topic_deleted("t"))
+    list(bench.node.groups.books.topic_deleted("t"))
     assert pending_on_disk(bench) == 0
-    assert list(bench.node.groups.pending) == [], "the group has none any more"
+    assert list(bench.node.groups.books.pending) == [], "the group has none any more"
     assert bench.end(commits=True) is Code.NONE
     assert bench.offset() == -1
     bench.node.close()
@@ -84,10 +87,10 @@ def test_a_deleted_topic_takes_the_offsets_of_open_transactions_along() -> None:
 def test_another_topics_deletion_leaves_the_offsets_of_open_transactions() -> None:
     """Only the deleted topic's offsets are removed."""
     bench = waiting()
-    bench.node.groups.commit_later("g", bench.of("tx").producer_id, {("u", 0): Committed(1)})
-    list(bench.node.groups.topic_deleted("u"))
+    bench.node.groups.books.commit_later("g", bench.of("tx").producer_id, {("u", 0): Committed(1)})
+    list(bench.node.groups.books.topic_deleted("u"))
     assert bench.end(commits=True) is Code.NONE
-    assert (bench.offset(), len(bench.node.groups.offsets("g"))) == (7, 1)
+    assert (bench.offset(), len(bench.node.groups.books.offsets("g"))) == (7, 1)
     bench.node.close()
 
 
@@ -110,11 +113,11 @@ def test_a_deleted_group_leaves_no_pending_offset(tmp_path: Path) -> None:
 def test_a_commit_outside_of_the_transaction_counts_at_once_and_stays() -> None:
     """The commit also holds before a restart, and only for its own partition."""
     bench = waiting()
-    bench.node.groups.commit_later("g", bench.of("tx").producer_id, {("t", 1): Committed(8)})
-    assert bench.node.groups.commit("g", {PLACE: Committed(99)}) is Code.NONE
+    bench.node.groups.books.commit_later("g", bench.of("tx").producer_id, {("t", 1): Committed(8)})
+    assert bench.node.groups.books.commit("g", {PLACE: Committed(99)}) is Code.NONE
     assert bench.offset() == 99
     assert bench.end(commits=True) is Code.NONE
-    entries = bench.node.groups.offsets("g").entries
+    entries = bench.node.groups.books.offsets("g").entries
     assert {key: entry.offset for key, entry in entries.items()} == {PLACE: 99, ("t", 1): 8}
     bench.node.close()
 
@@ -122,7 +125,7 @@ def test_a_commit_outside_of_the_transaction_counts_at_once_and_stays() -> None:
 def test_a_later_offset_of_a_transaction_counts_after_a_commit_outside() -> None:
     """The commit before it no longer replaces the transaction's newer offset."""
     bench = waiting()
-    assert bench.node.groups.commit("g", {PLACE: Committed(99)}) is Code.NONE
+    assert bench.node.groups.books.commit("g", {PLACE: Committed(99)}) is Code.NONE
     bench.commit(100)
     assert bench.end(commits=True) is Code.NONE
     assert bench.offset() == 100
@@ -133,10 +136,12 @@ def test_the_end_of_one_transaction_leaves_the_offsets_of_another() -> None:
     """Two producers of a group have their own pending offsets."""
     bench = waiting()
     bench.begin("other")
-    bench.node.groups.commit_later("g", bench.of("other").producer_id, {("t", 1): Committed(3)})
+    bench.node.groups.books.commit_later(
+        "g", bench.of("other").producer_id, {("t", 1): Committed(3)}
+    )
     assert bench.end(commits=False) is Code.NONE
-    assert bench.node.groups.pending.is_pending("g", ("t", 1))
+    assert bench.node.groups.books.pending.is_pending("g", ("t", 1))
     assert bench.end("other", commits=True) is Code.NONE
-    assert list(bench.node.groups.offsets("g").entries) == [("t", 1)]
-    assert list(bench.node.groups.pending) == []
+    assert list(bench.node.groups.books.offsets("g").entries) == [("t", 1)]
+    assert list(bench.node.groups.books.pending) == []
     bench.node.close()

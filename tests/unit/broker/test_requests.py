@@ -215,7 +215,7 @@ def test_offsets_of_partitions_that_were_not_named_are_kept() -> None:
         )
         named = [{"name": "t", "partitions": [{"partition_index": 1}]}]
         await ask(hall, OFFSET_DELETE, 0, group_id="g", topics=named)
-        return [number for _, number in hall.node.groups.offsets("g").entries]
+        return [number for _, number in hall.node.groups.books.offsets("g").entries]
 
     assert in_hall(story) == [0]
 

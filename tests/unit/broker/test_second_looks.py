@@ -106,7 +106,7 @@ def test_a_node_asks_for_a_loss_before_it_makes_a_new_cluster(
     def refuse(*_: object) -> None:
         raise StoreDamaged("all is lost")
 
-    monkeypatch.setattr("faust_assigner.broker.storage.recovery.refuse_empty_after_loss", refuse)
+    monkeypatch.setattr("faust_assigner.broker.storage.recovery._refuse_empty_after_loss", refuse)
     with pytest.raises(StoreDamaged, match="all is lost"):
         Node(Settings.parse({}), tmp_path)
     store = RocksStore(tmp_path)  # the failed start has closed it

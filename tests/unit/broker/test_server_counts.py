@@ -148,5 +148,5 @@ async def test_a_listener_that_cannot_be_opened_closes_those_before_it(
     with pytest.raises(type(error)):
         await hall.server.start()
     assert closed == opened == ["PLAINTEXT", "SASL_PLAINTEXT"]
-    assert (hall.server._listening, hall.server._sweeper, hall.node._loop) == ([], None, None)
+    assert (hall.server._listening, hall.server._sweeper, hall.node._chores) == ([], None, [])
     hall.node.close()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.broker import limits
+from faust_assigner.broker.housekeeping import expire, retain
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage.records import Rules, parse_batch
@@ -56,7 +57,7 @@ def test_consumer_groups_get_each_limit_from_its_own_setting_or_config() -> None
     found.group_configs.configure("own", own, validate_only=False)
 
     def numbers(group_id: str) -> tuple[Any, ...]:
-        given: ConsumerLimits = found.consumer_limits(group_id)
+        given: ConsumerLimits = found.group_configs.consumer_limits(group_id)
         return (
             given.session_timeout_ms,
             given.heartbeat_interval_ms,
@@ -118,11 +119,11 @@ def test_offsets_of_a_group_without_members_expire_after_so_many_minutes() -> No
     """offsets.retention.minutes counts to the exact millisecond."""
     clock = Clock(offsets_retention_minutes=2)
     clock.node.groups.ask("g", CommitOffsets, lambda reply: None)
-    clock.node.groups.commit("g", {("t", 0): Committed(5, committed_at_ms=clock.now)})
+    clock.node.groups.books.commit("g", {("t", 0): Committed(5, committed_at_ms=clock.now)})
     clock.now += 2 * MINUTE_MS - 1
-    assert clock.node.expire_offsets() == 0
+    assert sum(expire(clock.node)) == 0
     clock.now += 1
-    assert clock.node.expire_offsets() == 1
+    assert sum(expire(clock.node)) == 1
     clock.node.close()
 
 
@@ -133,10 +134,10 @@ def test_idle_producers_are_forgotten_by_the_round_that_applies_retention() -> N
     data = batch(producer_id=7, epoch=0, sequence=0, timestamp=START_MS)
     log.append(parse_batch(data), data, clock.now)
     clock.now += 1_000
-    clock.node.apply_retention()
+    sum(retain(clock.node))
     assert len(log.producers) == 1
     clock.now += 1
-    clock.node.apply_retention()
+    sum(retain(clock.node))
     assert len(log.producers) == 0
     clock.node.close()
 
@@ -149,7 +150,7 @@ def test_retention_counts_the_records_that_it_deletes() -> None:
     for log in topic.partitions:
         log.append(parse_batch(data), data, clock.now)
     clock.now += 11
-    assert clock.node.apply_retention() == 6
+    assert sum(retain(clock.node)) == 6
     assert clock.node.counters["records_deleted"] == 6
     clock.node.close()
 
@@ -166,7 +167,7 @@ def test_size_and_age_of_retention_are_those_of_the_topic_or_else_of_the_broker(
     log = clock.node.catalogue.create("t", 1, configs).partitions[0]
     for _ in range(3):
         log.append(parse_batch(data), data, clock.now)
-    assert clock.node.apply_retention() == 2
+    assert sum(retain(clock.node)) == 2
     assert log.start_offset == 2
     clock.node.close()
 

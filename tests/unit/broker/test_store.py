@@ -32,7 +32,7 @@ from faust_assigner.broker.storage.records import (
 from faust_assigner.broker.storage.recovery import (
     StoreDamaged,
     examine,
-    refuse_empty_after_loss,
+    open_cluster,
 )
 from faust_assigner.broker.storage.rocks_store import RecentBatches, RocksStore
 from faust_assigner.broker.storage.store import MemoryStore, prefix_range
@@ -205,11 +205,12 @@ def test_a_power_loss_excuses_no_end_where_synced_writes_are_missing(tmp_path: P
 def test_an_empty_store_that_lacks_writes_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
     """The check precedes every write; an accepted loss allows the start."""
     store = RocksStore(tmp_path)
-    refuse_empty_after_loss(store, Settings.parse({}))
     store.lost_writes = 5
     with pytest.raises(StoreDamaged, match="5 acknowledged writes"):
-        refuse_empty_after_loss(store, Settings.parse({}))
-    refuse_empty_after_loss(store, Settings.parse({"log.recovery.accept.loss": "true"}))
+        open_cluster(store, Settings.parse({}))
+    assert list(store.scan(b"")) == []
+    open_cluster(store, Settings.parse({"log.recovery.accept.loss": "true"}))
+    open_cluster(store, Settings.parse({}))
     store.close()
 
 

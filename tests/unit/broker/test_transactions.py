@@ -16,6 +16,7 @@ from kio.schema.errors import ErrorCode
 from faust_assigner.broker.api import fetch
 from faust_assigner.broker.api.fetch import Want
 from faust_assigner.broker.api.transactions import init_producer_id
+from faust_assigner.broker.housekeeping import expire
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage.log import PartitionLog
@@ -92,7 +93,7 @@ class Bench:
     def commit(self, offset: int, name: str = "tx", group: str = "g") -> None:
         """Commit an offset that waits for the end."""
         changes = {("t", 0): Committed(offset)}
-        later = self.node.groups.commit_later
+        later = self.node.groups.books.commit_later
         assert later(group, self.of(name).producer_id, changes) is Code.NONE
 
     def end(self, name: str = "tx", *, commits: bool) -> Code:
@@ -107,7 +108,7 @@ class Bench:
 
     def offset(self, group: str = "g") -> int:
         """Return the committed offset of partition 0."""
-        return next(iter(self.node.groups.offsets(group).read([("t", 0)])))[1].offset
+        return next(iter(self.node.groups.books.offsets(group).read([("t", 0)])))[1].offset
 
 
 @pytest.mark.parametrize("commits", [True, False])
@@ -141,7 +142,7 @@ def test_an_end_that_cannot_be_stored_has_not_happened() -> None:
     assert bench.end(commits=True) is Code.COORDINATOR_NOT_AVAILABLE
     assert bench.of("tx") == before
     assert (bench.log.end_offset, bench.log.stable_offset, bench.offset()) == (1, 0, -1)
-    assert bench.node.groups.pending.is_pending("g", ("t", 0))
+    assert bench.node.groups.books.pending.is_pending("g", ("t", 0))
     bench.node.store.write = write  # type: ignore[method-assign]
     assert bench.end(commits=True) is Code.NONE
     assert (bench.log.end_offset, bench.log.stable_offset, bench.offset()) == (2, 2, 5)
@@ -197,7 +198,7 @@ def test_everything_of_transactions_is_there_after_a_restart(tmp_path: Path) -> 
     assert {name: bench.of(name) for name in before} == before
     assert (bench.log.stable_offset, bench.log.end_offset) == (2, 3)
     assert bench.aborted(0, 3) == [(0, 1)]
-    assert bench.node.groups.pending.is_pending("g", ("t", 0))
+    assert bench.node.groups.books.pending.is_pending("g", ("t", 0))
     assert bench.node.groups.get("g") is not None
     bench.write("open", sequence=1)
     assert bench.end("open", commits=True) is Code.NONE
@@ -207,7 +208,7 @@ def test_everything_of_transactions_is_there_after_a_restart(tmp_path: Path) -> 
     bench.node.close()
     bench = Bench(tmp_path)
     assert (bench.log.stable_offset, bench.offset()) == (5, 7)
-    assert not bench.node.groups.pending.is_pending("g", ("t", 0))
+    assert not bench.node.groups.books.pending.is_pending("g", ("t", 0))
     bench.node.close()
 
 
@@ -281,7 +282,7 @@ def test_a_topic_that_is_deleted_leaves_nothing_and_its_transaction_ends(tmp_pat
     bench.write()
     bench.commit(3)
     bench.node.catalogue.delete(bench.topic)
-    list(bench.node.groups.topic_deleted("t"))
+    list(bench.node.groups.books.topic_deleted("t"))
     assert [list(bench.node.store.scan(kind)) for kind in (b"u", b"a", b"w")] == [[], [], []]
     assert bench.end(commits=True) is Code.NONE
     assert bench.offset() == -1
@@ -293,13 +294,13 @@ def test_a_later_commit_outside_of_the_transaction_stays(tmp_path: Path) -> None
     bench = Bench(tmp_path)
     bench.begin()
     bench.commit(5)
-    assert bench.node.groups.commit("g", {("t", 0): Committed(99)}) is Code.NONE
+    assert bench.node.groups.books.commit("g", {("t", 0): Committed(99)}) is Code.NONE
     bench.node.close()
     bench = Bench(tmp_path)
-    assert bench.node.groups.pending.is_pending("g", ("t", 0))
+    assert bench.node.groups.books.pending.is_pending("g", ("t", 0))
     assert bench.end(commits=True) is Code.NONE
     assert bench.offset() == 99
-    assert not bench.node.groups.pending.is_pending("g", ("t", 0))
+    assert not bench.node.groups.books.pending.is_pending("g", ("t", 0))
     bench.node.close()
 
 
@@ -332,10 +333,10 @@ def test_idle_transactional_ids_expire_and_open_ones_do_not() -> None:
     bench.begin("idle")
     assert bench.end("idle", commits=True) is Code.NONE
     bench.now += 7 * 86_400_000 - 1
-    bench.node.expire_offsets()
+    sum(expire(bench.node))
     assert bench.of("idle") is not None
     bench.now += 1
-    bench.node.expire_offsets()
+    sum(expire(bench.node))
     assert (bench.of("idle"), bench.of("open").state) == (None, State.ONGOING)
 
 
@@ -420,8 +421,8 @@ def test_deleted_offsets_are_not_brought_back_by_a_transaction(tmp_path: Path) -
     bench = Bench(tmp_path)
     bench.begin()
     bench.commit(7)
-    bench.node.groups.delete_offsets("g", [("t", 0)])
-    assert not bench.node.groups.pending.is_pending("g", ("t", 0))
+    bench.node.groups.books.delete_offsets("g", [("t", 0)])
+    assert not bench.node.groups.books.pending.is_pending("g", ("t", 0))
     bench.node.close()
     bench = Bench(tmp_path)
     assert bench.end(commits=True) is Code.NONE

@@ -10,6 +10,7 @@ import cramjam
 import pytest
 
 from faust_assigner.broker import EmbeddedBroker
+from faust_assigner.broker.housekeeping import retain
 from faust_assigner.broker.storage.records import ZSTD
 from faust_assigner.broker.storage.store import StoreFailed
 from tests.integration.broker.apis.calls import (
@@ -212,7 +213,7 @@ def test_retention_deletes_by_the_topics_settings() -> None:
             )
             client.produce(name, 0, batch(timestamp=now[0]))
         now[0] += 1_001
-        assert broker.call(lambda node: node.apply_retention()) == 1
+        assert broker.call(lambda node: sum(retain(node))) == 1
         assert fetch(client, 0).error_code == 1
         assert fetch(client, 1).log_start_offset == 1
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.broker import EmbeddedBroker
-from faust_assigner.broker.groups import service
+from faust_assigner.broker.groups import computing
 from tests.support.clients.raw_client import RawClient
 from tests.support.coordination.raw_consumer_group import ConsumerScript
 
@@ -16,7 +16,7 @@ from tests.support.coordination.raw_consumer_group import ConsumerScript
 def test_heartbeats_go_on_while_a_large_target_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     """2,100 partitions: only the member waits for its share."""
     began, may_go_on, threads = threading.Event(), threading.Event(), []
-    real = service.compute
+    real = computing.compute
 
     def slow(spec: Any) -> Any:
         threads.append(threading.current_thread().name)
@@ -24,7 +24,7 @@ def test_heartbeats_go_on_while_a_large_target_is_computed(monkeypatch: pytest.M
         assert may_go_on.wait(30)
         return real(spec)
 
-    monkeypatch.setattr(service, "compute", slow)
+    monkeypatch.setattr(computing, "compute", slow)
     with EmbeddedBroker() as broker, ConsumerScript(broker.bootstrap) as s:
         s.topic("a", 2_100)
         s.go_on("one")

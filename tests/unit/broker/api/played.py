@@ -37,8 +37,8 @@ NOW: Final = 1_700_000_000_000
 JOIN_GROUP: Final = 11
 #: The calls of a node's parts that a line of effects names.
 NAMED: Final = (
-    ("", "freed"),
-    ("", "give_back"),
+    ("space", "freed"),
+    ("space", "give_back"),
     ("", "crunch"),
     ("", "aside"),
     ("groups", "limits_changed"),

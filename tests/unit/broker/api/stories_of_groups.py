@@ -115,19 +115,19 @@ def _offsets(version: int, *groups: tuple[str, Any], stable: bool = False) -> As
 
 
 def _pending(hall: Hall) -> None:
-    hall.node.groups.commit_later("g", 7, {("t", 2): Committed(99)})
+    hall.node.groups.books.commit_later("g", 7, {("t", 2): Committed(99)})
 
 
 def _anew(hall: Hall) -> None:
-    hall.node.groups.commit("g", {("u", 1): Committed(66)})
-    hall.node.groups.commit_later("g", 8, {("u", 1): Committed(77)})
+    hall.node.groups.books.commit("g", {("u", 1): Committed(66)})
+    hall.node.groups.books.commit_later("g", 8, {("u", 1): Committed(77)})
     topic = hall.node.catalogue.get("u")
     assert topic is not None
     hall.node.catalogue.delete(topic)
-    assert list(hall.node.groups.topic_deleted("u")) == ["g"]
-    assert list(hall.node.groups.topic_deleted("u")) == []
+    assert list(hall.node.groups.books.topic_deleted("u")) == ["g"]
+    assert list(hall.node.groups.books.topic_deleted("u")) == []
     hall.node.catalogue.create("u", 2, {})
-    hall.node.groups.commit("g", {("u", 0): Committed(18)})
+    hall.node.groups.books.commit("g", {("u", 0): Committed(18)})
 
 
 def _forget(*asked: tuple[str, tuple[int, ...]], group: str = "g") -> Ask:

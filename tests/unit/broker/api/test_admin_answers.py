@@ -312,7 +312,7 @@ def test_a_partition_that_a_commit_names_twice_has_its_last_offset() -> None:
             group_instance_id=None, topics=topics,
         )  # fmt: skip
         errors = [[int(p.error_code) for p in t.partitions] for t in answer.topics]
-        return errors, hall.node.groups.offsets("g").entries
+        return errors, hall.node.groups.books.offsets("g").entries
 
     errors, entries = in_hall(story)
     assert errors == [[0, UNKNOWN_PARTITION, 0], [UNKNOWN_ID] * 3]
@@ -332,7 +332,7 @@ def test_an_offset_may_have_an_age_of_its_own(retention_ms: int, expires: int | 
             retention_time=datetime.timedelta(milliseconds=retention_ms),
             topics=[{"name": "t", "partitions": [part]}],
         )  # fmt: skip
-        return hall.node.groups.offsets("g").entries[("t", 0)]
+        return hall.node.groups.books.offsets("g").entries[("t", 0)]
 
     assert in_hall(story) == Committed(5, -1, "", 5_000, expires)
 
@@ -346,7 +346,7 @@ def test_committed_offsets_are_read_with_every_field_by_the_rights_of_the_client
         for group_id, offset in (("g", 5), ("h", 6)):
             for name in "tu":
                 hall.node.groups.ask(group_id, CommitOffsets, lambda reply: None)
-                hall.node.groups.commit(group_id, {(name, 2): Committed(offset, 3, "note")})
+                hall.node.groups.books.commit(group_id, {(name, 2): Committed(offset, 3, "note")})
         with_rules(hall, (DESCRIBE, GROUP, "g"), (DESCRIBE, TOPIC, "t"))
         groups = [{"group_id": one, "topics": None} for one in "gh"]
         named = [

@@ -127,7 +127,7 @@ def test_each_record_of_a_group_counts_for_itself_against_the_largest_message() 
         hall.node.catalogue.create("t", 4, {})
         found = []
         for largest, group in ((50, "small"), (400, "g")):
-            hall.node.groups._max_record_bytes = largest
+            hall.node.groups._saver.max_record_bytes = largest
             found.append(await beats(hall, "m1", 0, group_id=group))
         written = [len(value) for _, value in hall.node.store.scan(b"m")]
         assert max(written) <= 400 < sum(written)

@@ -344,7 +344,7 @@ def test_every_slice_of_a_long_commit_is_stored() -> None:
     async def story(hall: Hall) -> int:
         hall.node.catalogue.create("t", count, {})
         assert await committed(hall, 8, *[""] * count) == {0}
-        return len(hall.node.groups.offsets("g"))
+        return len(hall.node.groups.books.offsets("g"))
 
     assert in_hall(story) == count
 
@@ -359,7 +359,7 @@ def test_an_offset_that_may_change_is_unstable_for_those_alone_who_ask(
     async def story(hall: Hall) -> list[tuple[int, int]]:
         hall.node.catalogue.create("t", 2, {})
         await committed(hall, 8, "", "")
-        hall.node.groups.commit_later("g", 7, {("t", 0): Committed(9)})
+        hall.node.groups.books.commit_later("g", 7, {("t", 0): Committed(9)})
         group = {"group_id": "g", "topics": [{"name": "t", "partition_indexes": (0, 1)}]}
         values = {"groups": [group]} if version >= 8 else group
         answer = await ask(hall, FETCH_OFFSETS, version, require_stable=stable, **values)

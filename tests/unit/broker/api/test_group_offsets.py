@@ -149,7 +149,7 @@ def test_a_clients_own_retention_is_kept_with_the_offset(
         span = datetime.timedelta(milliseconds=retention_ms)
         part = {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}
         assert await committed(hall, part, version=2, retention_time=span) == [0]
-        (entry,) = hall.node.groups.offsets("g").entries.values()
+        (entry,) = hall.node.groups.books.offsets("g").entries.values()
         return entry.committed_at_ms, entry.expires_at_ms
 
     assert in_hall(story) == (NOW, expires)
@@ -352,6 +352,6 @@ def test_offsets_of_a_group_that_never_had_members_are_deleted() -> None:
         hall.node.catalogue.create("t", 3, {})
         await committed(hall, *map(place, range(3)))
         outcome = await deleted(hall, "t", 2, 0, 3)
-        return outcome, list(hall.node.groups.offsets("g").entries)
+        return outcome, list(hall.node.groups.books.offsets("g").entries)
 
     assert in_hall(story) == ((0, [0, 0, UNKNOWN_PARTITION]), [("t", 1)])

@@ -238,7 +238,7 @@ def test_each_slice_of_a_long_commit_has_its_own_offsets(monkeypatch: pytest.Mon
             slices.append([number for _, number in changes])
             return verdicts[len(slices) - 1]
 
-        hall.node.groups.commit = commit  # type: ignore[method-assign]
+        hall.node.groups.books.commit = commit  # type: ignore[method-assign]
         found = []
         for _ in range(2):
             parts = [

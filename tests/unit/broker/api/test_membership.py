@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.broker import limits
+from faust_assigner.broker.housekeeping import expire
 from tests.support.asking import ask
 from tests.support.hall import Hall, in_hall
 
@@ -88,7 +89,7 @@ def test_a_group_that_handed_out_an_id_waits_for_its_member_to_come_back() -> No
 
     async def story(hall: Hall) -> list[int]:
         first = await joined(hall, 5, group_instance_id=None)
-        hall.node.expire_offsets()
+        sum(expire(hall.node))
         again = await joined(hall, 5, member_id=first.member_id, group_instance_id=None)
         return [int(first.error_code), int(again.error_code)]
 

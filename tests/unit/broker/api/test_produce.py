@@ -48,7 +48,7 @@ def test_a_record_that_finds_no_space_asks_for_what_deletions_freed() -> None:
     async def story(hall: Hall) -> tuple[int, int]:
         hall.node.catalogue.create("t", 1, {})
         asked: list[None] = []
-        hall.node.give_back = lambda: asked.append(None)  # type: ignore[method-assign]
+        hall.node.space.give_back = lambda: asked.append(None)  # type: ignore[method-assign]
 
         def full(*arguments: object, **more: object) -> None:
             raise StoreFailed("no space")

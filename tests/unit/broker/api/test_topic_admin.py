@@ -112,7 +112,7 @@ def test_deletions_give_their_space_back(api: int) -> None:
         hall.node.catalogue.create("t", 1, {})
         await ask(hall, PRODUCE, 9, **to_topic(batch()))
         freed: list[None] = []
-        hall.node.freed = lambda: freed.append(None)  # type: ignore[method-assign]
+        hall.node.space.freed = lambda: freed.append(None)  # type: ignore[method-assign]
         if api == DELETE:
             await ask(hall, DELETE, 5, topic_names=("t",))
         else:
@@ -186,7 +186,7 @@ def test_a_topic_takes_the_offsets_that_groups_committed_for_it_along(version: i
             await ask(hall, DELETE, 6, topics=[{"name": None, "topic_id": topic.topic_id}])
         else:
             await ask(hall, DELETE, 5, topic_names=("t",))
-        return len(hall.node.groups.offsets("g").entries)
+        return len(hall.node.groups.books.offsets("g").entries)
 
     assert in_hall(story) == 0
 

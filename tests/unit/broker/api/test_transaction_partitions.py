@@ -68,7 +68,7 @@ def test_a_commit_of_a_transaction_carries_the_member_since_version_3(
         hall.node.groups.ask = asked  # type: ignore[method-assign]
         member = {"member_id": "m", "generation_id": 4, "group_instance_id": "i"}
         codes = await producer.commit(version, count=2, **(member if version >= 3 else {}))
-        return events, codes, hall.node.groups.pending.count("g")
+        return events, codes, hall.node.groups.books.pending.count("g")
 
     who = ("m", 4, "i") if version >= 3 else ("", -1, None)
     event = CommitOffsets(

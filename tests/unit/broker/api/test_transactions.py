@@ -235,9 +235,12 @@ def test_offsets_count_from_the_commit_of_their_transaction_on(commits: bool) ->
         producer = await begun(hall, room.COMMITTED_AT_ONCE + 1)
         await producer.add_group()
         assert await producer.commit(count=room.COMMITTED_AT_ONCE + 1) == {0}
-        found = [len(hall.node.groups.offsets("g")), hall.node.groups.pending.count("g")]
+        found = [
+            len(hall.node.groups.books.offsets("g")),
+            hall.node.groups.books.pending.count("g"),
+        ]
         assert (await producer.end(commits=commits)).error_code == 0
-        return [*found, len(hall.node.groups.offsets("g"))]
+        return [*found, len(hall.node.groups.books.offsets("g"))]
 
     every = room.COMMITTED_AT_ONCE + 1
     assert in_hall(story) == [0, every, every if commits else 0]
@@ -249,7 +252,7 @@ def test_a_transaction_that_ends_between_two_slices_takes_no_further_offset() ->
     async def story(hall: Hall) -> tuple[set[int], int]:
         producer = await begun(hall, room.COMMITTED_AT_ONCE + 1)
         await producer.add_group()
-        later = hall.node.groups.commit_later
+        later = hall.node.groups.books.commit_later
 
         def then_end(*arguments: Any) -> Code:
             found = later(*arguments)
@@ -259,9 +262,9 @@ def test_a_transaction_that_ends_between_two_slices_takes_no_further_offset() ->
             hall.node.transactions.tick("tx")
             return found
 
-        hall.node.groups.commit_later = then_end  # type: ignore[method-assign]
+        hall.node.groups.books.commit_later = then_end  # type: ignore[method-assign]
         errors = await producer.commit(count=room.COMMITTED_AT_ONCE + 1)
-        return errors, hall.node.groups.pending.count("g")
+        return errors, hall.node.groups.books.pending.count("g")
 
     errors, pending = in_hall(story)
     assert 0 not in errors
@@ -380,7 +383,7 @@ def test_an_end_waits_for_the_disk_where_a_topic_asks_for_it() -> None:
         await producer.add(0)
         outcomes: list[Any] = []
         freed: list[None] = []
-        hall.node.give_back = lambda: freed.append(None)  # type: ignore[method-assign]
+        hall.node.space.give_back = lambda: freed.append(None)  # type: ignore[method-assign]
 
         async def flushed() -> None:
             outcomes.append(None)

@@ -334,7 +334,7 @@ def test_a_topic_that_a_fetch_of_offsets_names_twice_is_answered_once_with_all_i
     async def story(hall: Hall) -> Any:
         hall.node.catalogue.create("t", 4, {})
         hall.node.groups.ask("g", CommitOffsets, lambda reply: None)
-        hall.node.groups.commit("g", {("t", n): Committed(n + 5) for n in (0, 1, 3)})
+        hall.node.groups.books.commit("g", {("t", n): Committed(n + 5) for n in (0, 1, 3)})
         topics = [
             {"name": name, "partition_indexes": numbers}
             for name, numbers in (("t", (3, 0)), ("u", (0,)), ("t", (1, 3)))
@@ -385,7 +385,7 @@ def test_an_unknown_partition_has_its_own_error_in_a_commit_of_a_transaction(fen
             topics = [{"name": "t", "partitions": chosen}]
             answer = await ask(hall, TXN_COMMIT, 3, **values, topics=topics)
             found.append([int(p.error_code) for p in answer.topics[0].partitions])
-        return found, hall.node.groups.pending.count("g")
+        return found, hall.node.groups.books.pending.count("g")
 
     error = int(Code.INVALID_PRODUCER_EPOCH) if fences else 0
     found, pending = in_hall(story)
@@ -408,7 +408,7 @@ def test_a_slice_of_offsets_that_is_not_stored_fails_the_request_and_ends_it(
             slices.append([number for _, number in changes])
             return Code.NOT_COORDINATOR if len(slices) == 2 else Code.NONE
 
-        hall.node.groups.commit_later = later  # type: ignore[method-assign]
+        hall.node.groups.books.commit_later = later  # type: ignore[method-assign]
         return await producer.commit(count=6), slices
 
     assert in_hall(story) == ({int(Code.NOT_COORDINATOR)}, [[0, 1], [2, 3]])

@@ -1,4 +1,6 @@
-"""The account of which peer created which group, so that no peer uses up the broker's limit of groups.
+"""Which requests may create a group, and the account of which peer created which group.
+
+The account lets no peer use up the broker's limit of groups.
 
 An address may create a group while it has fewer groups than remain free. The same rule holds for each of its
 connections, within the address's remaining share. Groups that hold only committed offsets are limited to half
@@ -14,6 +16,37 @@ from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from faust_assigner.broker import limits
+from faust_assigner.coordinator.absent import refuse_join
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.events import (
+    CommitOffsets,
+    ConsumerGroupHeartbeat,
+    Event,
+    JoinGroup,
+)
+from faust_assigner.coordinator.states import GroupLimits
+
+
+def creates_group(event: Event) -> bool:
+    """Whether an event may create a missing group."""
+    match event:
+        case JoinGroup():
+            return not event.member_id
+        case CommitOffsets():
+            return event.generation < 0
+        case ConsumerGroupHeartbeat():
+            return event.member_epoch == 0
+        case _:
+            return False
+
+
+def creation_error(group_id: str, event: Event, group_limits: GroupLimits) -> Code:
+    """Return the reason why an event cannot create the group, or NONE; the quota is not part of it."""
+    # Kafka allows commits under an empty name. A machine refuses such a heartbeat with Kafka's message.
+    may_be_nameless = isinstance(event, CommitOffsets | ConsumerGroupHeartbeat)
+    if not limits.is_group_id(group_id) and (group_id or not may_be_nameless):
+        return Code.INVALID_GROUP_ID
+    return refuse_join(event, group_limits, group_id) if isinstance(event, JoinGroup) else Code.NONE
 
 
 class GroupCreator(Protocol):
@@ -36,9 +69,8 @@ class GroupQuota:
         self._entries: dict[str, _Entry] = {}
         self._standing: Counter[str] = Counter()  # by address
         self._simple: Counter[str] = Counter()  # groups with only committed offsets, by address
-        self._fresh: dict[
-            tuple[str, bool], dict[str, None]
-        ] = {}  # (address, simple) -> groups, oldest first
+        #: (address, simple) -> groups, oldest first
+        self._fresh: dict[tuple[str, bool], dict[str, None]] = {}
 
     def note(self, group_id: str, creator: GroupCreator | None, *, is_simple: bool) -> None:
         """Record a new group; ``creator`` is None for a group restored from the store."""

@@ -1,0 +1,58 @@
+"""Compute the target of a group with its assignor: at once, or in a thread beside the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from faust_assigner.coordinator.assignors import GroupSpec, Target, compute
+
+logger = logging.getLogger(__name__)
+Outcome = Callable[[Target | None, str], None]  # the target, or None and the reason
+Compute = Callable[[GroupSpec, Outcome], None]
+
+
+def compute_now(spec: GroupSpec, done: Outcome) -> None:
+    """Compute a target synchronously. An assignor's exception is an outcome: the group keeps its target."""
+    done(*_computed(spec))
+
+
+def _computed(spec: GroupSpec) -> tuple[Target | None, str]:
+    try:
+        return compute(spec), ""
+    except Exception as error:
+        logger.exception("assignor %r failed", spec.assignor)
+        return None, repr(error)
+
+
+class TargetComputer:
+    """Computes in a thread once an event loop runs, one target at a time; before, at once."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "broker-assign")
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start the thread; from now on the outcomes arrive on ``loop``."""
+        self._loop = loop
+        self._thread.submit(int)
+
+    def compute(self, spec: GroupSpec, done: Outcome) -> None:
+        """Compute a target, and call ``done`` with it, unless the computer is closed before."""
+        if self._loop is None:
+            compute_now(spec, done)
+            return
+
+        def finished(future: asyncio.Future[tuple[Target | None, str]]) -> None:
+            if not future.cancelled():
+                done(*future.result())
+
+        work = self._loop.run_in_executor(self._thread, _computed, spec)
+        work.add_done_callback(finished)
+
+    def close(self) -> None:
+        """Cancel the waiting computations and wait for the one that runs."""
+        self._loop = None
+        self._thread.shutdown(cancel_futures=True)

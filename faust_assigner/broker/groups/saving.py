@@ -1,0 +1,66 @@
+"""The records of groups in the store, with Kafka's limit on their size and its error codes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from faust_assigner.broker.storage import group_records, group_store
+from faust_assigner.broker.storage.store import Range, Store, StoreFailed, prefix_range
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.records import GroupRecord, Kind, Record
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class GroupSaver:
+    """Loads, writes and deletes the records of all groups of one store."""
+
+    store: Store
+    max_record_bytes: int
+
+    def load(self, group_ids: Iterable[str]) -> dict[str, list[Record]]:
+        """Return the records of every group, and no records for further ``group_ids``."""
+        found: dict[str, list[Record]] = {group_id: [] for group_id in group_ids}
+        for record in group_records.load_records(self.store):
+            found.setdefault(record.key.group_id, []).append(record)
+        return found
+
+    def save(self, group_id: str, records: Sequence[Record]) -> Code:
+        """Write records of a group, all or nothing; of records with equal keys the last one counts."""
+        puts, deletes = group_records.as_writes(records)
+        classic = (record.value for record in records if record.key.kind is Kind.CLASSIC)
+        sizes = [group_store.record_size(one) for one in classic if isinstance(one, GroupRecord)]
+        sizes += [len(value) for key, value in puts if key[:1] == b"m"]
+        size = max(sizes, default=0)
+        if size > self.max_record_bytes:
+            logger.warning(
+                "group %s: its record has %d bytes, message.max.bytes is %d",
+                group_id,
+                size,
+                self.max_record_bytes,
+            )
+            return Code.UNKNOWN_SERVER_ERROR  # Kafka's answer for a group record that is too large
+        try:
+            self.store.write(puts, deletes)
+        except StoreFailed as error:
+            logger.error("group %s could not be stored: %s", group_id, error)
+            return Code.NOT_COORDINATOR
+        return Code.NONE
+
+    def drop(self, group_id: str, offsets: Iterable[bytes]) -> None:
+        """Delete the records of a group, and the keys of its ``offsets``."""
+        records = prefix_range(group_records.records_prefix(group_id))
+        delete_quietly(self.store, [*offsets, group_store.group_key(group_id)], [records])
+
+
+def delete_quietly(store: Store, deletes: Iterable[bytes], ranges: Iterable[Range] = ()) -> None:
+    """Delete keys of groups; log a failure, which leaves them to the next start."""
+    try:
+        store.write((), deletes, ranges=ranges)
+    except StoreFailed as error:
+        logger.error(
+            "could not update the groups on disk; the next start sees their old state: %s", error
+        )

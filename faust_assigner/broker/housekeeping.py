@@ -1,0 +1,87 @@
+"""The regular chores of a broker: retention, expiry of offsets and transactional ids, compaction."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from faust_assigner.broker.groups import GroupService
+from faust_assigner.broker.storage.store import StoreFailed
+from faust_assigner.broker.throttle import HandlerQueue, Throttle
+from faust_assigner.coordinator.classic import ClassicGroup
+from faust_assigner.coordinator.events import DeleteGroup
+
+if TYPE_CHECKING:
+    from faust_assigner.broker.node import Node
+
+logger = logging.getLogger(__name__)
+
+
+def start_chores(node: Node, loop: asyncio.AbstractEventLoop) -> list[asyncio.Task[None]]:
+    """Start the chores of a node, each at the interval of its own setting."""
+    settings = node.settings
+    retention_ms = settings.log_retention_check_interval_ms
+    expiry_ms = settings.offsets_retention_check_interval_ms
+    return [
+        loop.create_task(node.compaction.run(settings.log_cleaner_backoff_ms)),
+        loop.create_task(repeat(node.line, retention_ms, lambda: retain(node))),
+        loop.create_task(repeat(node.line, expiry_ms, lambda: expire(node))),
+    ]
+
+
+async def repeat(line: HandlerQueue, interval_ms: int, chore: Callable[[], Iterator[int]]) -> None:
+    """Run a chore at an interval, in slices between other work; log a failure and retry later."""
+    while True:
+        await asyncio.sleep(interval_ms / 1000)
+        try:
+            throttle = Throttle(line, timeout_s=math.inf)
+            for _ in chore():
+                await throttle.turn()
+        except StoreFailed as error:
+            logger.error("housekeeping failed; it is tried again later: %s", error)
+        except Exception:
+            logger.exception(
+                "a bug in this broker stopped the housekeeping; it is tried again later"
+            )
+        finally:
+            throttle.end()
+
+
+def retain(node: Node) -> Iterator[int]:
+    """Delete batches past retention.ms or over retention.bytes if cleanup.policy has 'delete'.
+
+    Yields the number of deleted records, partition by partition.
+    """
+    now = node.clock()
+    for topic in list(node.catalogue):
+        deletes = "delete" in node.config(topic, "cleanup.policy")
+        retention_ms = int(node.config(topic, "retention.ms"))
+        retention_bytes = int(node.config(topic, "retention.bytes"))
+        for log in topic.partitions:
+            log.expire_producers(now - node.settings.producer_id_expiration_ms)
+            if deletes and not log.deleted:
+                gone = log.retain(now, retention_ms=retention_ms, retention_bytes=retention_bytes)
+                node.counters["records_deleted"] += gone
+                yield gone
+    node.space.freed()
+
+
+def expire(node: Node) -> Iterator[int]:
+    """Apply offsets.retention.minutes, and forget idle transactional ids; yield the expired offsets."""
+    yield from expire_offsets(node.groups, node.settings.offsets_retention_minutes * 60_000)
+    for _ in node.transactions.expire(node.settings.transactional_id_expiration_ms):
+        yield 0
+
+
+def expire_offsets(groups: GroupService, retention_ms: int) -> Iterator[int]:
+    """Apply KIP-211; yield each group's number of expired offsets. Deletes empty groups without any."""
+    for group in list(groups):
+        expired = groups.books.expire(group, retention_ms)
+        waited_for = isinstance(group, ClassicGroup) and group.roster.pending
+        has_any = groups.books.has_any(group.group_id)
+        if group.state_name == "Empty" and not has_any and not waited_for:
+            groups.ask(group.group_id, DeleteGroup, lambda reply: None)
+        yield len(expired)
