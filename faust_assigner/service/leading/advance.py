@@ -24,7 +24,7 @@ from faust_assigner.service.leading.bundles import (
     owner,
     still_gone,
 )
-from faust_assigner.service.leading.targets import bound_topics, copartitioned_with
+from faust_assigner.service.leading.copartitioned import bound_topics, copartitioned_with
 from faust_assigner.service.records import Status, names_itself
 from faust_assigner.service.store.base import Delete, Put, Write
 from faust_assigner.service.view import Entry, View

@@ -15,15 +15,11 @@ from faust_assigner.service.handoff import (
 )
 from faust_assigner.service.leading.advance import moved
 from faust_assigner.service.leading.bundles import Bundle, joined, owner, still_gone
+from faust_assigner.service.leading.copartitioned import bound_topics, copartitioned_with
+from faust_assigner.service.leading.corrections import pinned
 from faust_assigner.service.leading.record import NEUTRAL, Suitability
 from faust_assigner.service.leading.slots import beginning
-from faust_assigner.service.leading.targets import (
-    Targets,
-    bound_topics,
-    copartitioned_with,
-    hinted,
-    pinned,
-)
+from faust_assigner.service.leading.targets import Targets, hinted
 from faust_assigner.service.questions import awaited, has_more, waits_in_vain
 from faust_assigner.service.records import FORGOTTEN, PlannedMove
 from faust_assigner.service.store.base import Compare, Delete, Put, Write

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Set
 
 from faust_assigner.service.handoff import Phase, TopicPartition
+from faust_assigner.service.leading.copartitioned import copartitioned_with
 from faust_assigner.service.leading.record import Suitability, unreserved
-from faust_assigner.service.leading.targets import copartitioned_with
 from faust_assigner.service.view import View
 from faust_assigner.settings.service import ServiceSettings
 

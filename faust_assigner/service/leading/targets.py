@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from faust_assigner.grouper import bonds
 from faust_assigner.model import Member
 from faust_assigner.planner import Plan, plan
 from faust_assigner.service.handoff import Phase, TopicPartition
+from faust_assigner.service.leading.copartitioned import bound_topics
+from faust_assigner.service.leading.corrections import avoid, pin, pinned
 from faust_assigner.service.leading.record import NEUTRAL, Suitability
 from faust_assigner.service.records import KEEPS_REPLICAS, Consumer
 from faust_assigner.service.view import View
@@ -64,29 +65,6 @@ def hinted(view: View, names: Collection[str]) -> dict[TopicPartition, str]:
     }
 
 
-def bound_topics(view: View) -> dict[str, tuple[str, ...]]:
-    """Map each topic to its co-partitioned topics of equal partition count, including itself."""
-    roots = bonds(
-        topics for entry in view.consumers.values() for topics in entry.value.co_partitioned
-    )
-    copartitioned_groups: dict[tuple[str, int], list[str]] = {}
-    for topic in sorted(view.topics):
-        count = view.topics[topic].value.partition_count
-        copartitioned_groups.setdefault((roots.get(topic, topic), count), []).append(topic)
-    return {
-        topic: tuple(copartitioned)
-        for copartitioned in copartitioned_groups.values()
-        for topic in copartitioned
-    }
-
-
-def copartitioned_with(
-    at: TopicPartition, bound: Mapping[str, tuple[str, ...]]
-) -> tuple[TopicPartition, ...]:
-    """Return the partitions that are co-partitioned with this partition, including itself."""
-    return tuple(TopicPartition(topic, at.partition) for topic in bound.get(at.topic, (at.topic,)))
-
-
 def choose(
     view: View, consumers: Sequence[Consumer], *, replicas: int, standing: Suitability = NEUTRAL
 ) -> Targets:
@@ -124,79 +102,9 @@ def choose(
     passed_over = standing.stuck | standing.crowding
     for at in _of_leaving_consumers(view):
         barred |= {(at, n) for n in passed_over if mine.get(at) != n or n in standing.overtaken}
-    _avoid(owner, barred, by_name, mine, bound, view.handoffs.keys())
-    _pin(owner, pins, barred, by_name, mine, bound)
+    avoid(owner, barred, by_name, mine, bound, view.handoffs.keys())
+    pin(owner, pins, barred, by_name, mine, bound)
     return Targets(owner, _replicas(made, by_name))
-
-
-def pinned(
-    view: View, consumers: Mapping[str, Consumer], bound: Mapping[str, tuple[str, ...]]
-) -> dict[TopicPartition, str]:
-    """Map each pinned partition, and those co-partitioned with it, to the consumer of the operator's order.
-
-    A pin has no effect while its consumer is not among ``consumers``. The same holds while the
-    consumer does not subscribe to a co-partitioned topic, or cools down for one of its partitions.
-    """
-    found: dict[TopicPartition, str] = {}
-    for at, entry in sorted(view.pins.items()):
-        name, copartitioned = entry.value.consumer, copartitioned_with(at, bound)
-        if (
-            name in consumers
-            and view.exists(at)
-            and all(consumers[name].wants(one.topic) for one in copartitioned)
-            and not any((one, name) in view.cooldowns for one in copartitioned)
-        ):
-            found |= {one: found.get(one, name) for one in copartitioned}
-    return found
-
-
-def _pin(
-    owner: dict[TopicPartition, str],
-    pins: Mapping[TopicPartition, str],
-    barred: Collection[tuple[TopicPartition, str]],
-    consumers: Mapping[str, Consumer],
-    mine: Mapping[TopicPartition, str],
-    bound: Mapping[str, tuple[str, ...]],
-) -> None:
-    """Put each pinned partition on its consumer, in place.
-
-    To keep the loads even, the consumer gives an equal number of partitions to the previous target.
-    The consumer prefers to give partitions that it does not own yet.
-    """
-    held: dict[str, list[TopicPartition]] = {}
-    for at, name in owner.items() if pins else ():
-        held.setdefault(name, []).append(at)
-    for at, name in sorted(pins.items()):
-        displaced = owner.get(at)
-        if displaced == name:
-            continue
-        copartitioned = copartitioned_with(at, bound)
-        owner.update(dict.fromkeys(copartitioned, name))
-        if displaced is None:
-            continue
-        others = (copartitioned_with(one, bound) for one in held.get(name, ()))
-        back = min(
-            (
-                other
-                for other in others
-                if len(other) == len(copartitioned)
-                and all(
-                    owner.get(one) == name
-                    and one not in pins
-                    and (one, displaced) not in barred
-                    and consumers[displaced].wants(one.topic)
-                    for one in other
-                )
-            ),
-            default=(),
-            key=lambda other: (
-                mine.get(other[0]) == name,
-                mine.get(other[0]) != displaced,
-                other[0].topic != at.topic,
-                other,
-            ),
-        )
-        owner.update(dict.fromkeys(back, displaced))
 
 
 def _of_leaving_consumers(view: View) -> Iterator[TopicPartition]:
@@ -240,54 +148,6 @@ def _weights(
                 if 0 <= number < counts[topic] and 0 <= weight < float("inf"):
                     found[topic, number] = max(weight, found.get((topic, number), 0.0))
     return found
-
-
-def _avoid(
-    owner: dict[TopicPartition, str],
-    barred: Collection[tuple[TopicPartition, str]],
-    consumers: Mapping[str, Consumer],
-    mine: Mapping[TopicPartition, str],
-    bound: Mapping[str, tuple[str, ...]],
-    moving: Collection[TopicPartition] = (),
-) -> None:
-    """Change each ``barred`` pair of partition and target, in place.
-
-    The least loaded allowed consumer becomes the target; without an allowed consumer the target
-    stays. A partition in ``moving`` stays with the new owner of its hand-off, if that owner is
-    allowed.
-    """
-    load = dict.fromkeys(consumers, 0)
-    for name in owner.values():
-        load[name] += 1
-    for at in sorted(at for at, name in barred if owner.get(at) == name):
-        name = owner[at]
-        copartitioned = [
-            other for other in copartitioned_with(at, bound) if owner.get(other) == name
-        ]
-        if (at, name) not in barred:
-            continue
-        load[name] -= len(copartitioned)
-        others = [
-            other
-            for other, consumer in consumers.items()
-            if all(
-                (one, other) not in barred and consumer.wants(one.topic) for one in copartitioned
-            )
-        ]
-        holder = mine.get(at)
-        best = min(
-            others,
-            default=name,
-            key=lambda other: (load[other] / consumers[other].capacity, other != holder, other),
-        )
-        stays = holder in others and (
-            at in moving
-            or (load[best] + len(copartitioned)) / consumers[best].capacity
-            > load[holder] / consumers[holder].capacity
-        )
-        chosen = holder if stays and holder is not None else best
-        owner.update(dict.fromkeys(copartitioned, chosen))
-        load[chosen] += len(copartitioned)
 
 
 def _replicas(

@@ -12,15 +12,9 @@ from faust_assigner.model import Member
 from faust_assigner.service import values as codec
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
 from faust_assigner.service.leading import targets
+from faust_assigner.service.leading.copartitioned import bound_topics, copartitioned_with
 from faust_assigner.service.leading.record import Suitability
-from faust_assigner.service.leading.targets import (
-    Targets,
-    bound_topics,
-    choose,
-    claimants,
-    copartitioned_with,
-    hinted,
-)
+from faust_assigner.service.leading.targets import Targets, choose, claimants, hinted
 from faust_assigner.service.records import KEEPS_REPLICAS, Consumer, Pin, Status
 from faust_assigner.service.store.base import Event, KeyValue
 from faust_assigner.service.view import View

@@ -5,13 +5,8 @@ from __future__ import annotations
 import pytest
 
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
-from faust_assigner.service.leading.targets import (
-    KEEPS_REPLICAS,
-    _avoid,
-    _weights,
-    choose,
-    claimants,
-)
+from faust_assigner.service.leading.corrections import avoid
+from faust_assigner.service.leading.targets import KEEPS_REPLICAS, _weights, choose, claimants
 from faust_assigner.service.records import Consumer
 from tests.unit.service.stories import view_of
 
@@ -53,7 +48,7 @@ def test_where_the_target_cools_down_the_one_with_the_most_room_gets_it() -> Non
         TopicPartition("t", 2): "large",
         TopicPartition("t", 3): "small",
     }
-    _avoid(owner, {(AT, "cools")}, named, {}, {})
+    avoid(owner, {(AT, "cools")}, named, {}, {})
     assert owner[AT] == "large"
     assert [owner[TopicPartition("t", p)] for p in (1, 2, 3)] == ["large", "large", "small"]
 
@@ -64,7 +59,7 @@ def test_what_is_on_its_way_to_somebody_who_may_have_it_goes_on() -> None:
     others = {TopicPartition("t", n): "holder" for n in (1, 2, 3)}
     for moving, chosen in ((set(), "idle"), ({AT}, "holder")):
         owner = {AT: "cools", **others}
-        _avoid(owner, {(AT, "cools")}, named, {AT: "holder"}, {}, moving)
+        avoid(owner, {(AT, "cools")}, named, {AT: "holder"}, {}, moving)
         assert owner[AT] == chosen
 
 
@@ -76,7 +71,7 @@ def test_a_holder_with_room_for_its_capacity_keeps_what_its_target_cannot_take(
     named = {name: Consumer(name=name) for name in ("cools", "idle")}
     named["holder"] = Consumer(name="holder", capacity=capacity)
     owner = {AT: "cools"} | {TopicPartition("t", n): "holder" for n in (1, 2, 3)}
-    _avoid(owner, {(AT, "cools")}, named, {AT: "holder"}, {})
+    avoid(owner, {(AT, "cools")}, named, {AT: "holder"}, {})
     assert owner[AT] == chosen
 
 
@@ -86,7 +81,7 @@ def test_a_target_with_room_for_its_capacity_takes_it_from_a_small_holder() -> N
     named["large"] = Consumer(name="large", capacity=4.0)
     owner = {AT: "cools"} | {TopicPartition("t", n): "large" for n in (1, 2, 3)}
     owner |= {TopicPartition("t", n): "holder" for n in (4, 5)}
-    _avoid(owner, {(AT, "cools")}, named, {AT: "holder"}, {})
+    avoid(owner, {(AT, "cools")}, named, {AT: "holder"}, {})
     assert owner[AT] == "large"
 
 
@@ -98,7 +93,7 @@ def test_a_holder_keeps_a_partition_only_if_its_load_is_lower_afterwards(
     named = {name: Consumer(name=name) for name in ("cools", "holder", "idle")}
     owner = {AT: "cools", TopicPartition("u", 0): "idle"}
     owner |= {TopicPartition("t", n + 1): "holder" for n in range(held)}
-    _avoid(owner, {(AT, "cools")}, named, {AT: "holder"}, {})
+    avoid(owner, {(AT, "cools")}, named, {AT: "holder"}, {})
     assert owner[AT] == chosen
 
 
