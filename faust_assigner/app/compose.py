@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from faust.streams import Stream
 from faust.tables.manager import TableManager
-from faust.tables.recovery import Recovery
 from faust.transport import by_url
 from faust.transport.drivers import aiokafka as driver
 from faust.types.enums import ProcessingGuarantee
@@ -103,14 +102,10 @@ def _new_thread(ours: type, consumer: driver.Consumer) -> driver.AIOKafkaConsume
     return over(ours, theirs)(consumer, loop=consumer.loop, beacon=consumer.beacon)
 
 
-class RepairedRecovery(PartitionRecovery, Recovery):  # type: ignore[misc]
-    """The recovery, repaired: separately for each partition, in batches and from snapshots."""
-
-
 class RepairedTables(RecoveringTables, Watched, TableManager):  # type: ignore[misc]
     """The table manager, repaired."""
 
-    recovery_class = RepairedRecovery
+    recovery_class = PartitionRecovery
 
 
 class TimelyStream(BatchesInTime, Stream):  # type: ignore[misc]

@@ -7,7 +7,6 @@ Faust's own types, without annotations.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -211,16 +210,9 @@ class RecoveryBase(Protocol):
     standby_tps: set[TP]
     active_offsets: MutableMapping[TP, int | None]
     standby_offsets: MutableMapping[TP, int | None]
-    num_samples_required_for_estimate: int
     _generation_id: int
-    _recovery_started_at: float | None
     _last_flush_at: float | None
-    _last_active_event_processed_at: float | None
     _active_events_received_at: MutableMapping[TP, float]
-    _standby_events_received_at: MutableMapping[TP, float]
-    _processing_times: deque[float]
-    _actives_span: Any
-    _standbys_span: Any
     _recovery_span: Any
     active_highwaters: MutableMapping[TP, int]
     standby_highwaters: MutableMapping[TP, int]

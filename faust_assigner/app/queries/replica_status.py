@@ -155,7 +155,7 @@ class ReplicaStatus(Service):  # type: ignore[misc]
             began = (
                 app.assignor.generation,
                 app.consumer_generation_id,
-                recovery._recovery_started_at,
+                recovery.replays,
             )
             out, applied = self._handed_out.get(tp), self._applied(tp)
             if out is not None and (out.began != began or applied is None):

@@ -14,8 +14,9 @@ leader, or ``acks=1``, may report an older high watermark for a moment.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from faust.exceptions import ConsistencyError
@@ -23,12 +24,17 @@ from faust.types.tuples import TP
 from mode import get_logger
 
 from faust_assigner.app.recovery.restore_settings import connection_of
+from faust_assigner.app.retry import retry
+from faust_assigner.app.tables import write_behind as overlay
 from faust_assigner.app.tables.disk import known
+from faust_assigner.app.tables.files import store_of
 from faust_assigner.snapshots.changelog import extents_of
 
 if TYPE_CHECKING:
     from faust.types.app import AppT
     from faust.types.tables import CollectionT
+
+    from faust_assigner.app.host.bases import RecoveryBase
 
 logger = get_logger(__name__)
 
@@ -105,6 +111,48 @@ class Consistency:
             raise ConsistencyError(str(found[0]))
         return frozenset(one.tp for one in found)
 
+    async def reset_ahead(
+        self, tables: Mapping[TP, CollectionT], tps: Collection[TP]
+    ) -> frozenset[TP]:
+        """Compare the open files of ``tps`` while streams run; returns those that begin anew.
+
+        Raises ConsistencyError if the app checks.
+        """
+        offsets = {
+            tp: table.persisted_offset(tp)
+            for tp, table in tables.items()
+            if tp in tps and tp.partition in getattr(store_of(table), "_dbs", ())
+        }
+        if not offsets:
+            return frozenset()
+        consumer = self._app.consumer
+        ahead = await self.ahead(tables, offsets, await consumer.highwaters(*offsets))
+        if ahead:
+            firsts = await consumer.earliest_offsets(*ahead)
+            overlay.hold(self._app)
+            for tp in sorted(ahead):
+                _begin_anew(tables[tp], tp, firsts[tp])
+                self.doubted.pop(tp, None)
+        return ahead
+
+    async def refuse_ahead(
+        self,
+        recovery: RecoveryBase,
+        offsets: MutableMapping[TP, int | None],
+        ends: Mapping[TP, int],
+        firsts: Mapping[TP, int],
+    ) -> None:
+        """Raise ConsistencyError for tables ahead of ``ends``; without the check reset ``offsets``."""
+        tables = recovery.tp_to_table
+        ahead = await retry(
+            recovery,
+            "The end offsets of changelogs that tables are ahead of",
+            partial(self.ahead, tables, offsets, ends),
+        )
+        for tp in ahead:
+            _begin_anew(tables[tp], tp, firsts[tp])
+            offsets[tp] = firsts[tp] - 1
+
     async def _ends_before(
         self, offsets: Mapping[TP, int | None], ends: Mapping[TP, int]
     ) -> dict[TP, int]:
@@ -137,6 +185,6 @@ class Consistency:
             )
 
 
-def begin_anew(table: CollectionT, tp: TP, first: int) -> None:
+def _begin_anew(table: CollectionT, tp: TP, first: int) -> None:
     """Set the stored offset of ``tp`` to the one before ``first``, where its changelog begins."""
     table.data.set_persisted_offset(tp, first - 1)

@@ -1,37 +1,44 @@
-"""Repair of Faust's recovery loop: every readable changelog record is applied, and no other."""
+"""Faust's recovery loop, repaired: every readable changelog record is applied, and no other.
+
+Its parts: the tables' databases (``databases.py``), the comparison of tables with their changelogs
+(``consistency.py``), the end of a replay (``replay_end.py``) and the spans (``spans.py``).
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import MutableMapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from faust.exceptions import ConsistencyError
-from faust.tables.recovery import ServiceStopped
+from faust.exceptions import ConsistencyError, DecodeError
 from mode import Service, get_logger
 
-from faust_assigner.app.recovery.consistency import COMPARE_S, Consistency, begin_anew
-from faust_assigner.app.recovery.replay_loop import ReplayLoop
-from faust_assigner.app.retry import pause_s, retry
+from faust_assigner.app.recovery.consistency import COMPARE_S, Consistency
+from faust_assigner.app.recovery.databases import TableDatabases
+from faust_assigner.app.recovery.replay_end import ReplayEnd
+from faust_assigner.app.recovery.spans import RecoverySpans
+from faust_assigner.app.recovery.unreadable import unreadable_of
+from faust_assigner.app.retry import RateLimitedLog, pause_s
 from faust_assigner.app.tables import window_closing as windows
 from faust_assigner.app.tables import write_behind as overlay
-from faust_assigner.app.tables.files import (
-    TableStore,
-    is_storage_error,
-    store_of,
-)
+from faust_assigner.app.tables.files import is_storage_error
 
 if TYPE_CHECKING:
     from faust.types.events import EventT
     from faust.types.tables import CollectionT
-    from faust.types.tuples import TP
+    from faust.types.tuples import TP, Message
     from mode.services import WaitArgT
     from mode.utils.times import Seconds
 
+    from faust_assigner.app.host.bases import RecoveryBase as Recovery
+else:
+    from faust.tables.recovery import Recovery
+
 logger = get_logger(__name__)
+
+#: Seconds without a changelog record after which the loop checks whether more are to come.
+IDLE_S = 0.25
 
 #: Seconds between two writes of a standby's records to its database; a kill loses at most as much.
 STANDBY_FLUSH_INTERVAL_S = 1.0
@@ -43,22 +50,27 @@ TRUSTED_AFTER_S = 60.0
 PATIENCE_S = 10.0
 
 
-class RecoveryLoop(ReplayLoop):
-    """The repaired recovery loop: sources resume after their seek, and each recovery ends."""
+class RecoveryLoop(Recovery):
+    """Faust's recovery with a loop that ends, and that begins again when a table has failed."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         #: The step that the loop waits for, and when the wait began; None without a wait.
         self.waiting_for: tuple[str, float] | None = None
         #: The generation whose recovery completed last.
         self.completed_generation: int | None = None
+        #: The number of replays that have begun; it tells one from the next.
+        self.replays = 0
         #: Whether the loop waits for a recovery to begin.
         self.idle = False
         self._tables_failed = asyncio.Event()
-        #: Changelog partitions whose database could not be written or opened, and is opened anew.
-        self._reopen: frozenset[TP] = frozenset()
         self._troubles, self._last_trouble = 0, 0.0
+        self._said = RateLimitedLog()
         super().__init__(*args, **kwargs)
+        self.databases = TableDatabases(self.app, self.tp_to_table)
         self.consistency = Consistency(self.app)
+        self.unreadable = unreadable_of(self.app)
+        self.spans = RecoverySpans(self.app)
+        self._end = ReplayEnd(self.app, self.unreadable)
 
     def revoke(self, tp: TP) -> None:
         """Forget the partition's offset and its windows."""
@@ -67,7 +79,17 @@ class RecoveryLoop(ReplayLoop):
 
     def is_doubtful(self, tp: TP) -> bool:
         """Whether its database may lack records that count as read; it is opened and read anew."""
-        return tp in self._reopen
+        return tp in self.databases.doubtful
+
+    def _add(self, table: CollectionT, tp: TP, offsets: MutableMapping[TP, int | None]) -> None:
+        """Note the partition, and the offset in its database if the database can be opened."""
+        try:
+            super()._add(table, tp, offsets)
+        except Exception as error:
+            if not is_storage_error(error):
+                raise
+            offsets.setdefault(tp, None)
+            self.databases.doubt({tp})
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _keep_standbys_on_disk(self) -> None:
@@ -77,49 +99,6 @@ class RecoveryLoop(ReplayLoop):
             between = self.app.consumer.between_generations
             if not self.in_recovery and not between and any(self.buffers.values()):
                 self.flush_buffers()
-
-    # -- a broker that does not answer
-
-    async def _wait(self, coro: object, timeout: object = None) -> None:
-        """Wait without a time limit until the step is done, the service stops or a recovery begins.
-
-        Faust treats a timeout as a stop of the service. Each request has its own timeout and is
-        repeated.
-        """
-        with self._waits_for(coro):
-            await super()._wait(coro, timeout=None)
-
-    @contextmanager
-    def _waits_for(self, coro: object) -> Iterator[None]:
-        before = self.waiting_for
-        name = getattr(coro, "__qualname__", type(coro).__name__).rpartition(".")[2].strip("_")
-        self.waiting_for = (name.replace("_", " "), monotonic())
-        try:
-            yield
-        finally:
-            self.waiting_for = before
-
-    async def wait_for_stopped(
-        self, *coros: WaitArgT | asyncio.Event, timeout: Seconds | None = None
-    ) -> bool:
-        """Wait as Faust does, and note in ``idle`` a wait for the next recovery."""
-        if coros != (self.signal_recovery_start,):
-            return bool(await super().wait_for_stopped(*coros, timeout=timeout))
-        self.idle = True
-        try:
-            return bool(await super().wait_for_stopped(*coros, timeout=timeout))
-        finally:
-            self.idle = False
-
-    async def _ahead(
-        self, offsets: Mapping[TP, int | None], ends: Mapping[TP, int]
-    ) -> frozenset[TP]:
-        """The partitions of tables ahead of changelogs; raises ConsistencyError if checked."""
-        return await retry(
-            self,
-            "The end offsets of changelogs that tables are ahead of",
-            partial(self.consistency.ahead, self.tp_to_table, offsets, ends),
-        )
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _compare_beside_streams(self) -> None:
@@ -142,28 +121,104 @@ class RecoveryLoop(ReplayLoop):
 
     async def _compare_files(self) -> None:
         """Compare all open files of this worker; begin the recovery again if some are ahead."""
-        offsets = {
-            tp: table.persisted_offset(tp)
-            for tp, table in self.tp_to_table.items()
-            if tp in self.active_tps | self.standby_tps
-            and tp.partition in getattr(store_of(table), "_dbs", ())
-        }
-        if not offsets:
-            return
-        consumer = self.app.consumer
-        ends = await consumer.highwaters(*offsets)
-        ahead = await self.consistency.ahead(self.tp_to_table, offsets, ends)
-        if not ahead:
-            return
-        firsts = await consumer.earliest_offsets(*ahead)
-        overlay.hold(self.app)
-        for tp in sorted(ahead):
-            begin_anew(self.tp_to_table[tp], tp, firsts[tp])
-            self.consistency.doubted.pop(tp, None)
-        self._reopen |= ahead
-        self.begin_again()
+        tps = self.active_tps | self.standby_tps
+        if ahead := await self.consistency.reset_ahead(self.tp_to_table, tps):
+            self.databases.doubt(ahead)
+            self.begin_again()
 
-    # -- tables that cannot be read or written
+    # -- a broker that does not answer
+
+    async def _wait(self, coro: object, timeout: object = None) -> None:
+        """Wait without a time limit until the step is done, the service stops or a recovery begins.
+
+        Faust treats a timeout as a stop of the service. Each request has its own timeout and is
+        repeated.
+        """
+        before = self.waiting_for
+        name = getattr(coro, "__qualname__", type(coro).__name__).rpartition(".")[2].strip("_")
+        self.waiting_for = (name.replace("_", " "), monotonic())
+        try:
+            await super()._wait(coro, timeout=None)
+        finally:
+            self.waiting_for = before
+
+    async def wait_for_stopped(
+        self, *coros: WaitArgT | asyncio.Event, timeout: Seconds | None = None
+    ) -> bool:
+        """Wait as Faust does, and note in ``idle`` a wait for the next recovery."""
+        if coros != (self.signal_recovery_start,):
+            return bool(await super().wait_for_stopped(*coros, timeout=timeout))
+        self.idle = True
+        try:
+            return bool(await super().wait_for_stopped(*coros, timeout=timeout))
+        finally:
+            self.idle = False
+
+    # -- records
+
+    def _set_recovery_started(self) -> None:
+        super()._set_recovery_started()
+        self.replays += 1
+        self._end.begin()
+        # Faust clears the event before each record, and so loses an end that no task awaits yet.
+        self.signal_recovery_end.clear()
+
+    @Service.task  # type: ignore[untyped-decorator]
+    async def _slurp_changelogs(self) -> None:
+        """Apply records as they arrive; between two records the loop has no unfinished work."""
+        queue = self.tables.changelog_queue
+        while not self.should_stop:
+            try:
+                async with asyncio.timeout(IDLE_S):
+                    event = await queue.get()
+            except TimeoutError:
+                if self.in_recovery:
+                    await self._end.look(self.active_stats(), self.active_offsets)
+            except DecodeError:
+                pass  # reported where it was decoded, see name_unreadable()
+            else:
+                await self._take(event)
+            self._maybe_end()
+
+    async def _take(self, event: EventT[object]) -> None:
+        message, tp = event.message, event.message.tp
+        active = tp in self.active_tps
+        offsets = self.active_offsets if active else self.standby_offsets
+        if active:
+            self._active_events_received_at[tp] = monotonic()
+        seen = offsets.get(tp)
+        if seen is not None and message.offset <= seen:
+            return
+        table, buffer = self.tp_to_table[tp], self.buffers[self.tp_to_table[tp]]
+        offsets[tp] = message.offset
+        buffer.append(event)
+        try:
+            await table.on_changelog_event(event)
+        except Exception as error:  # the app's own callback
+            if self._said.due(table.name):
+                logger.exception("Table %s: on_changelog_event: %r", table.name, error)
+        if len(buffer) >= (table.recovery_buffer_size if active else table.standby_buffer_size):
+            self.flush_buffers()
+
+    async def name_unreadable(self, error: Exception, message: Message) -> None:
+        """Report a changelog record that did not decode."""
+        self.unreadable(message.tp, [(message.offset, message.key, message.value, error)])
+
+    def _maybe_end(self) -> None:
+        if self.in_recovery and not self.need_recovery():
+            self.flush_buffers()
+        # Not after a failed flush, which begins the recovery again.
+        if self.in_recovery and not self.need_recovery():
+            self._set_recovery_ended()
+            self.signal_recovery_end.set()
+        if (
+            (self.spans.has_standbys or not self.tables.standbys_ready)
+            and self.standby_tps
+            and not self.in_recovery
+            and not self.standby_remaining_total()
+        ):
+            self.spans.end_standbys()
+            self.tables.on_standbys_ready()
 
     def flush_buffers(self) -> None:
         """Write replayed records; after a failed write, replay again from the database's offset."""
@@ -190,6 +245,8 @@ class RecoveryLoop(ReplayLoop):
                 message = event.message
                 self.unreadable(message.tp, [(message.offset, message.key, message.value, error)])
 
+    # -- tables that cannot be read or written
+
     def tables_failed(self, table: str, error: BaseException) -> None:
         """Stop the streams at once, and repeat this generation's recovery as soon as tables work.
 
@@ -199,7 +256,7 @@ class RecoveryLoop(ReplayLoop):
         self.buffers.clear()
         # After a failed write RocksDB accepts none, and other databases on a full disk may fail
         # too.
-        self._reopen = frozenset(self.tp_to_table)
+        self.databases.doubt(self.tp_to_table)
         overlay.hold(self.app)
         if self._said.due("tables"):
             logger.error(
@@ -238,59 +295,6 @@ class RecoveryLoop(ReplayLoop):
         """Recover this generation once more, unless the next generation is about to begin."""
         if not self.should_stop and not self.app.consumer.between_generations:
             self.signal_recovery_start.set()
-
-    async def _open_tables(self) -> None:
-        """Open every database, after a failure anew; retry until all are open (full disk, say)."""
-        attempt = 0
-        while failed := self._open_each():
-            if self._said.due("open"):
-                logger.error(
-                    "The tables' files cannot be opened yet; the tables wait for them: %s", failed
-                )
-            await self.sleep(pause_s(attempt))
-            attempt += 1
-            if self.should_stop:
-                raise ServiceStopped
-        anew = self._reopen & self._to_open()
-        self._reopen -= anew
-        for tps, offsets in (
-            (self.active_tps, self.active_offsets),
-            (self.standby_tps, self.standby_offsets),
-        ):
-            for tp in sorted(tps & anew):
-                offsets.pop(tp, None)
-                self._add(self.tp_to_table[tp], tp, offsets)
-
-    def _to_open(self) -> set[TP]:
-        """The partitions under recovery, whose databases are opened."""
-        return self.active_tps | self.standby_tps
-
-    def _open_each(self) -> str | None:
-        """The error of the first database that does not open; None when all are open."""
-        stores = {
-            tp: store
-            for tp in sorted(self._to_open())
-            if isinstance(store := store_of(self.tp_to_table[tp]), TableStore)
-        }
-        for tp in stores.keys() & self._reopen:
-            stores[tp].close_partition(tp.partition)
-        for tp, store in stores.items():
-            try:
-                store._db_for_partition(tp.partition)
-            except Exception as error:
-                self._reopen |= {tp}
-                return f"{tp.topic}-{tp.partition}: {error}"
-        return None
-
-    def _add(self, table: CollectionT, tp: TP, offsets: MutableMapping[TP, int | None]) -> None:
-        """Note the partition, and the offset in its database if the database can be opened."""
-        try:
-            super()._add(table, tp, offsets)
-        except Exception as error:
-            if not is_storage_error(error):
-                raise
-            offsets.setdefault(tp, None)
-            self._reopen |= {tp}
 
 
 async def _raise(error: BaseException) -> None:

@@ -5,21 +5,47 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from faust.tables.recovery import Recovery
+from mode.utils.queues import ThrowableQueue
 
 from faust_assigner.app.host.mixing import over
-from faust_assigner.app.recovery.replay_loop import ChangelogQueue
 from faust_assigner.app.tables import window_closing as windows
 from faust_assigner.app.tables.files import take_care_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from faust.types.app import AppT
+    from faust.types.events import EventT
     from faust.types.tables import CollectionT
-    from faust.types.tuples import TP
+    from faust.types.tuples import TP, Message
 
     from faust_assigner.app.host.bases import TablesBase as TableManager
 else:
     TableManager = object
+
+
+class ChangelogQueue(ThrowableQueue):  # type: ignore[misc]
+    """The queue of changelog records; records of a former generation are left out.
+
+    Their offsets would count as progress of this generation, and earlier records as applied.
+    """
+
+    def __init__(self, app: AppT, **kwargs: object) -> None:
+        self.app = app
+        super().__init__(**kwargs)
+
+    async def get(self) -> EventT[object]:
+        """The next record of this generation for a partition this worker replays."""
+        while True:
+            event: EventT[object] = await super().get()
+            if self._belongs(event.message):
+                return event
+
+    def _belongs(self, message: Message) -> bool:
+        recovery = self.app.tables.recovery
+        return message.generation_id in (None, self.app.consumer_generation_id) and (
+            message.tp in recovery.active_tps or message.tp in recovery.standby_tps
+        )
 
 
 class RecoveringTables(TableManager):

@@ -22,7 +22,7 @@ from faust_assigner.app.recovery.bring_up import (
     sweep_scratch,
 )
 from faust_assigner.app.recovery.decoding import decoding_of
-from faust_assigner.app.recovery.restoring import _replace_database
+from faust_assigner.app.recovery.exchange import _replace_database
 from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.snapshots.run import take_snapshot
 from faust_assigner.pipeline.snapshots.spans import plan_job

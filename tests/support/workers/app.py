@@ -292,15 +292,15 @@ async def tell_assignment(app: Any, assigned: Any, **_: Any) -> None:
             return build(consumer, tps, offsets, title)
 
         recovery._build_offsets = telling
-    if hasattr(recovery, "_restore_actives") and "_in_batches" not in vars(recovery):
-        bring_up = recovery._in_batches
+    if hasattr(recovery, "actives") and "restore" not in vars(recovery.actives._batches):
+        bring_up = recovery.actives._batches.restore
 
         def telling_too(tps: Any, offsets: Any, highwaters: Any, stop: Any) -> Any:
             if recovery.is_flowing and offsets is recovery.active_offsets:
                 tell_replay(tps, offsets, highwaters)
             return bring_up(tps, offsets, highwaters, stop)
 
-        recovery._in_batches = telling_too
+        recovery.actives._batches.restore = telling_too
 
 
 @app.on_partitions_revoked.connect

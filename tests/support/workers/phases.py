@@ -16,7 +16,7 @@ from aiokafka.protocol.group import JoinGroupRequest, SyncGroupRequest
 
 from faust_assigner.app.membership.coordinator import CooperativeCoordinator
 from faust_assigner.app.rebalance.incremental import IncrementalRebalance
-from faust_assigner.app.recovery.by_partition import PartitionRecovery
+from faust_assigner.app.recovery.actives import ActiveRestore
 from tests.support.workers.app import JOURNAL, app, journal
 from tests.support.workers.places import BETWEEN, JOINED, LETTING_GO, RESTORING
 
@@ -63,15 +63,11 @@ def before_commit(consumer: Any, *args: Any, **kwargs: Any) -> str | None:
 
 def make_holdable() -> None:
     """Make every place holdable."""
-    coordinator, consumer, recovery = (
-        CooperativeCoordinator,
-        IncrementalRebalance,
-        PartitionRecovery,
-    )
+    coordinator, consumer = CooperativeCoordinator, IncrementalRebalance
     coordinator._send_req = holding(coordinator._send_req, before_request)  # type: ignore[method-assign]
     coordinator._take = holding(coordinator._take, before_answer)  # type: ignore[method-assign]
-    recovery._restore_actives = holding(  # type: ignore[method-assign]
-        recovery._restore_actives, lambda _, pending: RESTORING if pending else None
+    ActiveRestore.restore = holding(  # type: ignore[method-assign]
+        ActiveRestore.restore, lambda _, pending: RESTORING if pending else None
     )
 
     async def commit(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -208,11 +208,11 @@ class OwnSets(SetTable):  # type: ignore[misc]
 @pytest.mark.parametrize(
     ("installed", "tables", "recovery", "consumer"),
     [
-        (("repairs",), "RepairedTables", "RepairedRecovery", "RepairedConsumer"),
+        (("repairs",), "RepairedTables", "PartitionRecovery", "RepairedConsumer"),
         (
             ("repairs", "driver_assignor"),
             "RepairedTables",
-            "RepairedRecovery",
+            "PartitionRecovery",
             "RepairedConsumer",
         ),
         (("driver_assignor",), None, None, "AssigningConsumer"),

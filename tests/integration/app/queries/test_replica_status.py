@@ -23,14 +23,14 @@ def restored(worker: Any) -> list[int]:
 
 def hold_up(worker: CooperativeWorker) -> asyncio.Event:
     """Make each later restore wait until the returned event is set."""
-    recovery, go = worker.app.tables.recovery, asyncio.Event()
-    restore = recovery._restore_actives
+    actives, go = worker.app.tables.recovery.actives, asyncio.Event()
+    restore = actives.restore
 
     async def late(pending: set[Any]) -> None:
         await go.wait()
         await restore(pending)
 
-    recovery._restore_actives = late
+    actives.restore = late
     return go
 
 

@@ -130,9 +130,9 @@ async def test_after_an_eager_round_without_partitions_nothing_is_restored() -> 
 async def test_the_databases_of_kept_partitions_are_not_opened_anew() -> None:
     """A second attempt closes the databases first, and agents write to kept partitions."""
     async with worker_of([0]) as worker:
-        recovery, opened = worker.app.tables.recovery, set[Any]()
-        open_each = recovery._open_each
-        recovery._open_each = lambda: opened.update(recovery._to_open()) or open_each()
+        databases, opened = worker.app.tables.recovery.databases, set[Any]()
+        open_each = databases._open_each
+        databases._open_each = lambda tps: opened.update(tps) or open_each(tps)
         await worker.give([0, 1])
         assert await worker.until(lambda: worker.at_rest)
         assert opened == {worker.changelog(1)}

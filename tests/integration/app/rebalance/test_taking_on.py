@@ -17,15 +17,15 @@ async def test_what_is_taken_over_flows_before_the_files_of_copies_are_open() ->
     """No active partition waits for a standby; the standby is followed afterwards."""
     async with worker_of([0]) as worker:
         recovery, may_open, waiting = worker.app.tables.recovery, asyncio.Event(), list[int]()
-        open_ = recovery._open
+        open_ = recovery.databases.open_beside_streams
 
-        async def late(tps: Any, **how: Any) -> None:
+        async def late(tps: Any, *given: Any, **how: Any) -> None:
             if any(tp.partition == 2 for tp in tps):
                 waiting.append(2)
                 await may_open.wait()
-            await open_(tps, **how)
+            await open_(tps, *given, **how)
 
-        recovery._open = late
+        recovery.databases.open_beside_streams = late
         worker.send_changelog(20, partition=1)
         worker.send_changelog(20, partition=2)
         worker.send_orders(3, partition=1)

@@ -94,7 +94,7 @@ async def test_what_a_standby_has_fetched_is_not_applied_once_it_becomes_active(
     """Those records would follow the replayed rows and hide the records in between."""
     async with worker_of([0]) as worker:
         recovery, may_ask = worker.app.tables.recovery, Event()
-        log, ask = worker.changelog(1), recovery._ends
+        log, ask = worker.changelog(1), recovery.actives._extents.ends
 
         async def ask_late(tps: Any) -> Any:
             await may_ask.wait()
@@ -105,7 +105,7 @@ async def test_what_a_standby_has_fetched_is_not_applied_once_it_becomes_active(
         worker.replay_delay_s = 0.1
         worker.send_changelog(8, partition=1)
         assert await worker.until(lambda: recovery.standby_offsets.get(log) == 1)
-        recovery._ends = ask_late
+        recovery.actives._extents.ends = ask_late
         await worker.give([0, 1])
         assert await worker.until(lambda: log in recovery.active_tps)
         worker.replay_delay_s = 0.0
@@ -179,7 +179,8 @@ async def test_a_round_that_comes_while_tables_are_restored_anew_is_the_one_that
             Event(),
             Event(),
         )
-        seek, ask = recovery._seek_offsets, recovery._ends
+        extents = recovery.actives._extents
+        seek, ask = recovery._seek_offsets, extents.ends
 
         async def seek_late(*args: Any) -> None:
             seeks.append(True)
@@ -190,7 +191,7 @@ async def test_a_round_that_comes_while_tables_are_restored_anew_is_the_one_that
             await may_ask.wait()
             return await ask(tps)
 
-        recovery._seek_offsets, recovery._ends = seek_late, ask_late
+        recovery._seek_offsets, extents.ends = seek_late, ask_late
         worker.send_orders(3)
         recovery.tables_failed("counts", OSError("no space"))
         if when == "within":

@@ -160,7 +160,8 @@ async def test_a_gained_partition_flows_only_after_its_transaction_has_begun() -
     worker = Passing(partitions=3)
     async with owning(worker, [0]):
         recovery, restored, began = worker.app.tables.recovery, asyncio.Event(), asyncio.Event()
-        ends, create = recovery._ends, worker.app.producer._new_producer
+        extents = recovery.actives._extents
+        ends, create = extents.ends, worker.app.producer._new_producer
 
         async def late_ends(tps: Any) -> Any:
             await restored.wait()
@@ -171,7 +172,7 @@ async def test_a_gained_partition_flows_only_after_its_transaction_has_begun() -
             producer.start = began.wait
             return producer
 
-        recovery._ends = late_ends
+        extents.ends = late_ends
         await worker.give([0, 1])
         worker.app.producer._new_producer = late_producer
         worker.send_orders(10, 2)

@@ -23,7 +23,7 @@ class Following:
 
     def __init__(self) -> None:
         recovery: Any = SimpleNamespace(
-            _recovery_started_at=1.0, buffers={}, tp_to_table={COPY: "table"}
+            replays=1, buffers={}, tp_to_table={COPY: "table"}
         )
 
         async def position(tp: TP) -> int:
@@ -71,7 +71,7 @@ async def test_what_was_handed_out_before_proves_nothing_of_what_began_since(beg
         case "generation":
             it.app.assignor.generation += 1
         case "recovery":
-            it.app.tables.recovery._recovery_started_at += 1.0
+            it.app.tables.recovery.replays += 1
         case _:
             it.app.consumer_generation_id += 1
     assert await it.look() is None
@@ -285,7 +285,7 @@ async def test_a_copy_that_leaves_while_the_broker_is_asked_holds_up_no_other(
     it.app.assignor.is_standby = lambda tp: tp == stays or not it.asked
     it.ends[stays] = 7
     it.app.assignor.generation = it.app.consumer_generation_id = 3
-    it.recovery._recovery_started_at = 1.0
+    it.recovery.replays = 1
 
     async def position(tp: TP) -> int:
         passed.append(tp)

@@ -9,31 +9,28 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from faust_assigner.app.recovery import following
+from faust_assigner.app.recovery import changelog_extents, following
 from faust_assigner.app.recovery.bring_up import Stop
+from faust_assigner.app.recovery.changelog_extents import ChangelogExtents
 from faust_assigner.app.recovery.following import StandbyFollower
-from faust_assigner.app.recovery.restoring import RestoringRecovery
 
 A, B = (TP("app-table-changelog", number) for number in range(2))
 
 
-class Base(RestoringRecovery):  # type: ignore[misc]
-    """A stub of the base recovery."""
+class Recovery:
+    """A stub of the recovery and of its restores in batches."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
         self.standby_offsets: dict[TP, int | None] = {A: 3, B: None}
         self.standby_highwaters = {A: 9, B: 9}
         self.tp_to_table = {A: "table a", B: "table b"}
-        self.ahead: set[TP] = set()
         self.error: Exception | None = None
 
-    async def _ahead(self, offsets: Any, ends: Any) -> set[TP]:
-        return {tp for tp in self.ahead if tp in ends}
-
-    async def _in_batches(
+    async def restore(
         self, tps: Any, offsets: Any, highwaters: Any, stop: Any
     ) -> AsyncGenerator[TP, None]:
+        """Restore the partitions; fail afterwards if there is an error."""
         assert offsets is self.standby_offsets
         assert highwaters is self.standby_highwaters
         assert isinstance(stop, Stop)
@@ -43,10 +40,6 @@ class Base(RestoringRecovery):  # type: ignore[misc]
             yield tp
         if self.error is not None:
             raise self.error
-
-
-class Made(StandbyFollower, Base):  # type: ignore[misc]
-    """Our follower over the stub."""
 
 
 class App:
@@ -88,40 +81,30 @@ class App:
 @pytest.fixture
 def it() -> Any:
     """A recovery that follows standbys."""
-    return Made(App())
+    recovery: Any = Recovery(App())
+    recovery.extents = ChangelogExtents(recovery)
+    recovery.standbys = StandbyFollower(recovery, recovery.extents, recovery, Any)  # type: ignore[arg-type]
+    return recovery
 
 
 async def test_ends_and_beginnings_are_asked_for_in_order(it: Any) -> None:
     """The answer covers the named partitions; without partitions there is no request."""
-    assert await it._ends({B, A}) == {A: ("end", 0), B: ("end", 1)}
-    assert await it._firsts([B]) == {B: ("first", 1)}
-    assert await it._ends([]) == {}
+    assert await it.extents.ends({B, A}) == {A: ("end", 0), B: ("end", 1)}
+    assert await it.extents.firsts([B]) == {B: ("first", 1)}
+    assert await it.extents.ends([]) == {}
     assert it.app.acts == [("end", [A, B]), ("first", [B])]
-
-
-async def test_a_table_ahead_of_its_changelog_begins_at_the_first_record(
-    it: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """This holds with the check off; other partitions keep their offsets."""
-    begun: list[Any] = []
-    monkeypatch.setattr(following, "begin_anew", lambda *table: begun.append(table))
-    it.ahead = {B}
-    offsets = {A: 3, B: 50}
-    await it._refuse_ahead(offsets, {A: 9, B: 9}, {A: 1, B: 5})
-    assert offsets == {A: 3, B: 4}
-    assert begun == [("table b", B, 5)]
 
 
 async def test_each_standby_is_followed_from_where_its_batches_ended(it: Any) -> None:
     """It seeks to the next record, or to the first record for an empty standby."""
-    await it._catch_up([A, B])
+    await it.standbys._catch_up([A, B])
     assert it.app.acts == [
         ("seek", {A: 9}),
         ("resume", {A}),
         ("seek", {B: 0}),
         ("resume", {B}),
     ]
-    assert it._followed == {A, B}
+    assert it.standbys.followed == {A, B}
 
 
 async def test_a_question_is_repeated_under_its_name(
@@ -134,10 +117,10 @@ async def test_a_question_is_repeated_under_its_name(
         asked.append((service, what))
         return await ask()
 
-    monkeypatch.setattr(following, "retry", retry)
+    monkeypatch.setattr(changelog_extents, "retry", retry)
     tps = [TP("t", number) for number in (3, 0, 2, 1)]
-    assert await it._ends(tps) == {tp: ("end", tp.partition) for tp in tps}
-    assert await it._firsts(tps[:2]) == {tp: ("first", tp.partition) for tp in tps[:2]}
+    assert await it.extents.ends(tps) == {tp: ("end", tp.partition) for tp in tps}
+    assert await it.extents.firsts(tps[:2]) == {tp: ("first", tp.partition) for tp in tps[:2]}
     assert it.app.acts == [("end", sorted(tps)), ("first", sorted(tps[:2]))]
     assert asked == [(it, "Ends of changelogs"), (it, "Beginnings of changelogs")]
 
@@ -149,11 +132,11 @@ async def test_a_copy_is_followed_once_its_seek_is_done(
     asked: list[Any] = []
 
     async def retry(service: Any, what: str, ask: Any) -> Any:
-        asked.append((what, set(it._followed)))
+        asked.append((what, set(it.standbys.followed)))
         return await ask()
 
     monkeypatch.setattr(following, "retry", retry)
-    await it._catch_up([B, A])
+    await it.standbys._catch_up([B, A])
     assert asked == [
         ("Seek in a standby changelog", set()),
         ("Seek in a standby changelog", {B}),
@@ -164,5 +147,5 @@ async def test_a_copy_is_followed_once_its_seek_is_done(
 async def test_an_error_while_catching_up_ends_a_worker_that_goes_on(it: Any, stops: bool) -> None:
     """Its standbys would stop unnoticed; a stopping worker needs no standbys."""
     it.error, it.app.should_stop = ValueError("a bug"), stops
-    await it._catch_up([A])
+    await it.standbys._catch_up([A])
     assert it.app.acts[2:] == ([] if stops else [("crash", it.error)])

@@ -13,18 +13,23 @@ import pytest
 from faust.types import TP
 from yarl import URL
 
-from faust_assigner.app.recovery import by_partition as by_state
-from faust_assigner.app.recovery.by_partition import PartitionRecovery
-from faust_assigner.app.recovery.restoring import RestoringRecovery
+from faust_assigner.app.recovery import actives, books, databases
+from faust_assigner.app.recovery.by_partition import SHARED, PartitionRecovery
+from faust_assigner.app.recovery.loop import RecoveryLoop
+from faust_assigner.app.recovery.spans import RecoverySpans
+from faust_assigner.app.tables import write_behind as overlay
 
 A, B, C, D = (TP("log", number) for number in range(4))
 SOURCES = [TP("orders", number) for number in range(4)]
 
 
-class Host(RestoringRecovery):  # type: ignore[misc]
+class Host(RecoveryLoop):  # type: ignore[misc]
     """A stub of Faust's and our base recovery; ``acts`` records every call."""
 
+    signal_recovery_start: Any = None
+
     def __init__(self, app: Any, table: Any) -> None:
+        self.tp_to_table: dict[TP, Any] = {}
         self.app, self.acts = app, app.acts
         self.tables = app.tables
         self.active_tps, self.standby_tps = set[TP](), set[TP]()
@@ -34,19 +39,20 @@ class Host(RestoringRecovery):  # type: ignore[misc]
         self.actives_for_table: Any = defaultdict(set)
         self.standbys_for_table: Any = defaultdict(set)
         #: Spans of begun restores, and reported positions.
-        self.spans: list[dict[TP, tuple[int, int]]] = []
+        self.begun: list[dict[TP, tuple[int, int]]] = []
         self.moves: list[tuple[TP, int]] = []
         self.progress = SimpleNamespace(
-            begin=self.spans.append,
+            begin=self.begun.append,
             give_up=lambda: None,
             move=lambda tp, at: self.moves.append((tp, at)),
             finish=lambda tp: self.acts.append(("finished", tp)),
         )
         self.restored: dict[TP, int] = {}
-        self._actives_span = self._standbys_span = None
-        self._reopen = frozenset[TP]()
+        self._recovery_span = None
+        self.spans, self.databases = RecoverySpans(app), Databases(app, {})
+        self.consistency = SimpleNamespace(refuse_ahead=self._refuse_nothing)  # type: ignore[assignment]
         self.completed = asyncio.Event()
-        self.signal_recovery_start = asyncio.Event()  # type: ignore[misc]
+        self.signal_recovery_start = asyncio.Event()
         self.lacking = 0
 
     def add_active(self, table: Any, tp: TP) -> None:
@@ -62,16 +68,6 @@ class Host(RestoringRecovery):  # type: ignore[misc]
         """Record a revocation by Faust."""
         self.acts.append(("revoke", tp))
 
-    def _to_open(self) -> set[TP]:
-        return {A, B, C}
-
-    async def _open_tables(self) -> None:
-        self.acts.append(("open tables", set(PartitionRecovery._to_open(self))))  # type: ignore[arg-type]
-
-    async def stop_and_wait(self) -> None:
-        """Record a stop of our restores."""
-        self.acts.append("stop_and_wait")
-
     def begin_again(self) -> None:
         """Record a restart of the recovery."""
         self._note_end("begin_again")
@@ -80,8 +76,8 @@ class Host(RestoringRecovery):  # type: ignore[misc]
         """Record a failed table."""
         self._note_end("tables_failed")
 
-    async def _ahead(self, offsets: Any, ends: Any) -> frozenset[TP]:
-        return frozenset()
+    async def _refuse_nothing(self, *_: Any) -> None:
+        """Return at once: no table is ahead."""
 
     async def on_stop(self) -> None:
         """Record Faust's stop."""
@@ -111,6 +107,15 @@ class Host(RestoringRecovery):  # type: ignore[misc]
 
     def _set_recovery_ended(self) -> None:
         self.acts.append("ended")
+
+
+class Databases(databases.TableDatabases):
+    """The tables' databases; a recovery's opening is recorded."""
+
+    async def open_all(self, tps: Any, sleep: Any, stopped: Any) -> frozenset[TP]:
+        """Record the partitions."""
+        self._app.acts.append(("open tables", set(tps)))  # type: ignore[attr-defined]
+        return frozenset()
 
 
 class Recovery(PartitionRecovery, Host):  # type: ignore[misc]
@@ -175,17 +180,15 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Any:
     async def insisted(service: Any, what: str, ask: Any) -> None:
         await ask()
 
-    monkeypatch.setattr(by_state, "retry", insisted)
-    monkeypatch.setattr(by_state, "is_writable", lambda store: recovery.writable)
-    monkeypatch.setattr(by_state, "store_of", lambda table: table.data)
-    monkeypatch.setattr(by_state, "close_all", lambda databases: acts.append(("close", *databases)))
-    monkeypatch.setattr(
-        by_state.overlay, "keep", lambda app, *tps: acts.append(("keep", *map(set, tps)))
-    )
-    monkeypatch.setattr(
-        by_state.overlay, "resume", lambda app, tps: acts.append(("resume", set(tps)))
-    )
-    monkeypatch.setattr(by_state, "LOOK_S", 0)
+    recovery.threads.stop_and_wait = note("stop_and_wait")
+    monkeypatch.setattr(actives, "retry", insisted)
+    for module in (books, databases):
+        monkeypatch.setattr(module, "is_writable", lambda store: recovery.writable)
+        monkeypatch.setattr(module, "store_of", lambda table: table.data)
+    monkeypatch.setattr(databases, "close_all", lambda dbs: acts.append(("close", *dbs)))
+    monkeypatch.setattr(overlay, "keep", lambda app, *tps: acts.append(("keep", *map(set, tps))))
+    monkeypatch.setattr(overlay, "resume", lambda app, tps: acts.append(("resume", set(tps))))
+    monkeypatch.setattr(actives, "LOOK_S", 0)
     return recovery
 
 
@@ -205,20 +208,28 @@ class Tables(dict):  # type: ignore[type-arg]
 
 async def test_who_is_what_is_noted_before_anything_is_restored(made: Any) -> None:
     """A is kept, B turns from standby to active, C is a new standby, D is revoked."""
-    made._complete, made._followed, made._replayed = {A, D}, {B}, frozenset({B})
+    made.actives.complete, made.standbys.followed, made.actives.replayed = (
+        {A, D},
+        {B},
+        frozenset({B}),
+    )
     made.active_tps, made.standby_tps = {A, D}, {B}
     made.active_offsets.update({A: 5, D: 6, B: 2})
     made.standby_offsets.update({B: 40, D: 7, C: 3})
     met: list[Any] = []
     made.meter = SimpleNamespace(begin=lambda *tps: met.append(tps))
-    assert await made._take_roles(frozenset({A, B}), frozenset({C})) == ({B}, {C})
+    assert await made.books.take(frozenset({A, B}), frozenset({C})) == ({B}, {C})
     assert made.acts == [
         ("keep", {A, B}, {A}),
         ("hold back", {B, C}),
         "flush",
         ("open tables", {B}),
     ]
-    assert (made._complete, made._followed, made._replayed) == ({A}, set(), frozenset())
+    assert (made.actives.complete, made.standbys.followed, made.actives.replayed) == (
+        {A},
+        set(),
+        frozenset(),
+    )
     assert (made.active_tps, made.standby_tps) == ({A, B}, {C})
     table = made.tables._changelogs[C.topic]
     assert made.standbys_for_table == {table: {C}}
@@ -231,26 +242,26 @@ async def test_who_is_what_is_noted_before_anything_is_restored(made: Any) -> No
 
 async def test_a_table_of_which_all_write_is_read_to_its_end_once_more(made: Any) -> None:
     """An active that stops being followed may lack the last changes of other workers."""
-    made._complete, made._followed = {A, B}, {A, B}
-    assert await made._take_roles(frozenset({A, B}), frozenset({B})) == ({A}, set())
-    assert made._complete == made._followed == {B}
+    made.actives.complete, made.standbys.followed = {A, B}, {A, B}
+    assert await made.books.take(frozenset({A, B}), frozenset({B})) == ({A}, set())
+    assert made.actives.complete == made.standbys.followed == {B}
 
 
 @pytest.mark.parametrize("writable", [True, False])
 async def test_what_went_is_closed_after_what_waits_was_written(made: Any, writable: bool) -> None:
     """A flush would reopen a closed database, so it runs first; a foreign store is rebalanced."""
-    made._complete, made._followed, made.writable = {A, B}, {A, C}, writable
+    made.actives.complete, made.standbys.followed, made.writable = {A, B}, {A, C}, writable
     (table,) = made.tables.values()
     table.data._dbs = {0: "database"}
     made._roles = frozenset({A, B}), frozenset({C})
-    await made._tell_stores({B, C, SOURCES[1]}, {A, SOURCES[0]})
-    assert (made._complete, made._followed) == ({B}, {C})
+    await made._release({B, C, SOURCES[1]}, {A, SOURCES[0]})
+    assert (made.actives.complete, made.standbys.followed) == ({B}, {C})
     assert made.acts[0] == "flush"
     assert set(made.acts[1:3]) == {("revoke", A), ("revoke", SOURCES[0])}
     assert made.acts[3:] == [
         ("close", "database") if writable else ("rebalance", {B, C, SOURCES[1]}, {A}, set(), 7)
     ]
-    await made._tell_stores({B, C}, {SOURCES[0]})
+    await made._release({B, C}, {SOURCES[0]})
     assert len(made.acts) == 6, "no table's"
 
 
@@ -258,7 +269,7 @@ async def test_what_went_is_closed_after_what_waits_was_written(made: Any, writa
 async def test_a_store_that_is_not_ours_is_told_of_what_came(made: Any, writable: bool) -> None:
     """A foreign store opens its partitions at the rebalance; our store opens at the restore."""
     made._roles, made.writable = (frozenset({A}), frozenset()), writable
-    await made._tell_stores({A, B, C}, set())
+    await made._release({A, B, C}, set())
     told = [act for act in made.acts if act[0] == "rebalance"]
     assert told == ([] if writable else [("rebalance", {A, B, C}, set(), {B, C}, 7)])
 
@@ -278,7 +289,7 @@ async def test_an_app_s_own_table_is_told_of_a_round_s_partitions(made: Any) -> 
     """The table's on_rebalance is called although the store is ours."""
     own_class(made, "on_rebalance")
     made._roles, made.writable = (frozenset({A}), frozenset()), True
-    await made._tell_stores({B}, {A})
+    await made._release({B}, {A})
     assert made.acts[-1] == ("own", {B}, {A}, {B}, 7)
 
 
@@ -287,9 +298,9 @@ async def test_an_app_s_own_table_is_told_of_the_end_of_its_recovery(made: Any) 
     own_class(made, "on_recovery_completed")
     (table,) = made.tables.values()
     made.actives_for_table[table], made.standbys_for_table[table] = {A}, {C}
-    made._callbacks.owe([table])
-    made._begin_callbacks(set())
-    await made._callbacks.over()
+    made.actives.callbacks.owe([table])
+    made.actives.begin_callbacks(set())
+    await made.actives.callbacks.over()
     assert made.acts == [("own", {A, C}, {C})]
 
 
@@ -332,12 +343,12 @@ async def test_whatever_begins_everything_anew_stops_what_is_restored_first(
     )
     if ended is not None:
         await ended
-    assert made.acts == [(end, False, False)]
+    assert made.acts == ["stop_and_wait"] * (end == "on_stop") + [(end, False, False)]
     if end in ("begin_again", "on_rebalance"):
         assert made._roles == (frozenset({A}), frozenset())
         assert made.active_tps == set()
     if end == "on_rebalance":
-        assert made._before == (frozenset({A}), frozenset())
+        assert made.books._before == (frozenset({A}), frozenset())
 
 
 @pytest.mark.parametrize("stops", [False, True])
@@ -354,8 +365,8 @@ async def test_streams_do_not_wait_for_copies(made: Any, stops: bool, caplog: An
 
         return stepping
 
-    made._take_roles, made._restore_actives = step("roles", ({A}, {C})), step("restore")
-    made._finish, made._open_copies, made._follow = (
+    made.books.take, made.actives.restore = step("roles", ({A}, {C})), step("restore")
+    made._finish, made.books.open_copies, made.standbys.follow = (
         step("finish"),
         step("open copies"),
         step("follow"),
@@ -380,8 +391,8 @@ async def test_what_was_taken_on_is_logged_if_it_is_anything(
     async def nothing(*_: Any) -> None:
         """Return at once."""
 
-    made._take_roles, made._restore_actives, made._finish = roles, nothing, nothing
-    made._open_copies = made._follow = nothing
+    made.books.take, made.actives.restore, made._finish = roles, nothing, nothing
+    made.books.open_copies = made.standbys.follow = nothing
     await made._take_on(frozenset(), frozenset())
     line = f"Assigned {actives} active and {copies} standby changelogs in"
     told = [message.rpartition(" in ")[0] + " in" for message in caplog.messages]
@@ -390,7 +401,7 @@ async def test_what_was_taken_on_is_logged_if_it_is_anything(
 
 def test_what_is_about_to_go_is_not_restored(made: Any) -> None:
     """A leaving partition and a recovery without flow count as unrestored."""
-    made._complete, made.app.consumer.leaving = {A, B}, frozenset({B})
+    made.actives.complete, made.app.consumer.leaving = {A, B}, frozenset({B})
     assert [tp for tp in (A, B, C) if made.is_restored(tp)] == [A]
     made.is_flowing = False
     assert not made.is_restored(A)
@@ -403,11 +414,13 @@ def test_only_the_recovery_of_the_present_generation_lets_flow(
     made: Any, generation: int, between: bool, flows: bool
 ) -> None:
     """A recovery of the present generation starts with no restored and no followed partitions."""
-    made.is_flowing, made._complete, made._followed = False, {A}, {B}
+    made.is_flowing, made.actives.complete, made.standbys.followed = False, {A}, {B}
     made.app.consumer.between_generations = between
     made._flows(generation)
     assert made.is_flowing == flows
-    assert (made._complete, made._followed) == ((set(), set()) if flows else ({A}, {B}))
+    assert (made.actives.complete, made.standbys.followed) == (
+        (set(), set()) if flows else ({A}, {B})
+    )
 
 
 @pytest.mark.parametrize("is_flowing", [True, False])
@@ -432,7 +445,7 @@ async def test_roles_are_of_changelogs_and_taken_on_where_streams_flow(
 
 async def test_only_what_is_being_read_is_applied(made: Any) -> None:
     """A record fetched for a former role is older than the rows."""
-    made._followed, made._replayed = {A}, frozenset({B})
+    made.standbys.followed, made.actives.replayed = {A}, frozenset({B})
     for tp in (A, B, C):
         await made._take(SimpleNamespace(message=SimpleNamespace(tp=tp)))
     assert made.acts == [("take", A), ("take", B)]
@@ -444,7 +457,7 @@ async def test_what_is_ready_is_sought_and_resumed(
 ) -> None:
     """Only sources are resumed here; the restore itself resumes changelogs."""
     sources = {SOURCES[number] for number in ready}
-    await made._let_flow(pending, frozenset())
+    await made.actives._let_flow(pending, frozenset())
     assert made.acts == [("seek", sources), ("resume", sources)]
 
 
@@ -453,9 +466,9 @@ async def test_a_table_is_told_of_its_part_and_of_its_end(made: Any) -> None:
     (table,) = made.tables.values()
     made.actives_for_table[table], made.standbys_for_table[table] = {A, B}, {C}
     for chunk, pending in (({A}, {B}), ({B}, {TP("other", 0)}), ({TP("other", 0)}, set())):
-        await made._tell_tables(chunk)
-        made._begin_callbacks(pending)
-        await made._callbacks.over()
+        await made.actives._tell_tables(chunk)
+        made.actives.begin_callbacks(pending)
+        await made.actives.callbacks.over()
     assert made.acts == [*[("recovered", {A, B, C}, {C})] * 2, "callbacks"]
 
 
@@ -476,13 +489,13 @@ async def test_whoever_waits_for_all_actives_is_told(made: Any, standbys: set[TP
 async def test_a_replay_reads_its_part_alone_and_leaves_it_paused(made: Any) -> None:
     """The changelogs are paused again, so that sources are fetched."""
     made.active_offsets, made.active_highwaters, made.lacking = {A: 4, B: None}, {A: 9, B: 9}, 1
-    await made._replay(frozenset({A, B}))
+    await made.actives._replay(frozenset({A, B}))
     assert made.acts[:2] == [("seek to", {A: 5, B: 0}), ("resume", {A, B})]
     assert set(made.acts[2:4]) == {("finished", A), ("finished", B)}
     assert made.acts[4:] == ["flush", "ended", ("pause", {A, B})]
     assert not made.app.in_recovery
-    assert made._replayed == frozenset()
-    assert made.spans == [{A: (5, 10), B: (0, 10)}]
+    assert made.actives.replayed == frozenset()
+    assert made.begun == [{A: (5, 10), B: (0, 10)}]
     assert set(made.moves) == {(A, 5), (B, 0)}
 
 
@@ -492,8 +505,8 @@ async def test_the_owners_of_the_round_before_an_eager_one_are_told_to_the_meter
     """An eager round clears the books, so kept partitions would count as restored."""
     met: list[Any] = []
     made.meter = SimpleNamespace(begin=lambda *tps: met.append(tps))
-    made._before = frozenset({A}), frozenset({B})
-    await made._take_roles(frozenset({A, B}), frozenset())
+    made.books._before = frozenset({A}), frozenset({B})
+    await made.books.take(frozenset({A, B}), frozenset())
     assert met == [({A, B}, {A}, {B})]
 
 
@@ -505,7 +518,7 @@ async def test_the_meter_measures_each_part_from_its_offsets_to_its_tables(made:
         note_start=lambda tps, restored: made.acts.append(("start", set(tps), dict(restored))),
         finish=lambda tps: made.acts.append(("finish", set(tps))),
     )
-    await made._restore_actives({A, B})
+    await made.actives.restore({A, B})
     kinds = ("start", "recovered", "finish")
     assert [act[:2] for act in made.acts if act[0] in kinds and act[0] != "recovered"] == [
         ("start", {A}),
@@ -515,7 +528,7 @@ async def test_the_meter_measures_each_part_from_its_offsets_to_its_tables(made:
     ]
     assert [act[0] for act in made.acts if act[0] in kinds] == [*kinds, *kinds]
     assert [act[2] for act in made.acts if act[0] == "start"] == [{}, {}], "of this restore alone"
-    assert made.spans == [{A: (0, 4), B: (0, 4)}]
+    assert made.begun == [{A: (0, 4), B: (0, 4)}]
 
 
 @pytest.mark.parametrize("by_all", [False, True])
@@ -536,15 +549,20 @@ async def test_each_part_flows_as_soon_as_it_is_restored(made: Any, by_all: bool
         return dict.fromkeys(tps, 4)
 
     tags = list[Any]()
-    made._brought_up, made._ends, made._firsts, made._tag_actives = (
+    (
+        made.actives._brought_up,
+        made.actives._extents.ends,
+        made.actives._extents.firsts,
+        made.spans.tag_actives,
+    ) = (
         brought_up,
         ends,
         firsts,
         tags.append,
     )
-    made.restored, made._complete, made.active_offsets = {C: 1}, {C}, {A: None, B: 7}
+    made.restored, made.actives.complete, made.active_offsets = {C: 1}, {C}, {A: None, B: 7}
     made.app.consumer._paused_partitions = {SOURCES[0], SOURCES[1], SOURCES[2]}
-    await made._restore_actives({A, B})
+    await made.actives.restore({A, B})
     assert tags == [{A: (9, 3, 6), B: (9, 7, 2)}], "the tag of the restore's span"
     flows = [act for act in made.acts if act[0] == "resume"]
     assert flows == (
@@ -558,7 +576,7 @@ async def test_each_part_flows_as_soon_as_it_is_restored(made: Any, by_all: bool
             ("resume", set(SOURCES[:3])),
         ]
     )
-    assert made._complete == {A, B, C}
+    assert made.actives.complete == {A, B, C}
     assert made.restored == {A: 3, B: 3, C: 1}
     assert made.active_offsets == {A: 3, B: 7}
     assert made.active_highwaters == {A: 9}
@@ -582,20 +600,24 @@ async def test_who_is_interrupted_before_a_table_knows_what_it_has_restores_it_a
         return dict.fromkeys(tps, 4)
 
     table.data.on_recovery_completed = told
-    made._brought_up, made._ends, made._firsts = brought_up, at, at
-    restoring = asyncio.ensure_future(made._restore_actives({A}))
+    made.actives._brought_up, made.actives._extents.ends, made.actives._extents.firsts = (
+        brought_up,
+        at,
+        at,
+    )
+    restoring = asyncio.ensure_future(made.actives.restore({A}))
     await reached.wait()
     restoring.cancel()
     await asyncio.wait({restoring})
-    assert made._complete == set()
+    assert made.actives.complete == set()
     assert ("resume", {A}) not in made.acts
 
 
 async def test_every_flow_owes_the_callbacks_of_every_table(made: Any) -> None:
     """A table without a partition on this worker gets its callbacks too, as in Faust."""
     made._flows(7)
-    made._callbacks.begin(lambda table: True)
-    await made._callbacks.over()
+    made.actives.callbacks.begin(lambda table: True)
+    await made.actives.callbacks.over()
     assert made.acts == ["callbacks"]
 
 
@@ -611,8 +633,8 @@ async def test_no_callback_outlives_the_recovery(made: Any) -> None:
 
     (table,) = made.tables.values()
     table.call_recover_callbacks = callback
-    made._callbacks.owe([table])
-    made._callbacks.begin(lambda table: True)
+    made.actives.callbacks.owe([table])
+    made.actives.callbacks.begin(lambda table: True)
     await asyncio.sleep(0)
     await made.on_stop()
     assert ended == ["cancelled"]
@@ -629,33 +651,33 @@ async def test_a_table_in_memory_goes_on_from_the_later_of_its_two_offsets(
     made: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The partition was active, then standby, and is active again."""
-    made._followed = {B}
+    made.standbys.followed = {B}
     made.standby_offsets.update({B: 40})
 
-    async def opened(_: Any) -> None:
+    async def opened(*_: Any) -> frozenset[TP]:
         made.active_offsets[B] = 60
+        return frozenset()
 
-    monkeypatch.setattr(Host, "_open_tables", opened)
-    await made._take_roles(frozenset({B}), frozenset())
+    monkeypatch.setattr(Databases, "open_all", opened)
+    await made.books.take(frozenset({B}), frozenset())
     assert made.active_offsets[B] == 60
 
 
 async def test_a_copy_in_memory_that_lost_records_to_a_failed_table_is_read_anew(made: Any) -> None:
     """The failure dropped buffered records that already counted as read."""
     made.standby_offsets.update({A: 30, B: 40})
-    made._reopen = frozenset({B})
-    await made._take_roles(frozenset({A, B}), frozenset())
+    made.databases.doubtful = frozenset({B})
+    await made.books.take(frozenset({A, B}), frozenset())
     assert (made.active_offsets[A], made.active_offsets[B]) == (30, None)
-    made._reopen = frozenset()
-    await made._take_roles(frozenset({A, B}), frozenset())
+    made.databases.doubtful = frozenset()
+    await made.books.take(frozenset({A, B}), frozenset())
     assert made.active_offsets[B] is None, "after an interrupt, too"
 
 
 async def test_copies_are_opened_apart_from_what_is_kept(made: Any) -> None:
     """Agents write the kept actives; opening standbys must not close those databases."""
     made.add_standby = lambda table, tp: made.standby_tps.add(tp)
-    made._taken = frozenset({A})
-    await made._open_copies({B})
+    await made.books.open_copies({B})
     assert made.acts == [("open tables", {B})]
 
 
@@ -669,7 +691,7 @@ class Callback:
         self.made, self.began, self.may_end = made, asyncio.Event(), asyncio.Event()
         (table,) = made.tables.values()
         table.call_recover_callbacks = self
-        made._callbacks.owe([table])
+        made.actives.callbacks.owe([table])
 
     async def __call__(self) -> None:
         """Wait for ``may_end``."""
@@ -695,7 +717,11 @@ def restores(made: Any, *tps: TP) -> None:
     async def firsts(tps: Any) -> dict[TP, int]:
         return dict.fromkeys(tps, 0)
 
-    made._brought_up, made._ends, made._firsts = brought_up, ends, firsts
+    made.actives._brought_up, made.actives._extents.ends, made.actives._extents.firsts = (
+        brought_up,
+        ends,
+        firsts,
+    )
     made.app.consumer._paused_partitions = {SOURCES[tp.partition] for tp in {*tps, C}}
 
 
@@ -703,7 +729,7 @@ async def test_a_partition_flows_once_the_callback_of_its_table_has_returned(mad
     """The callback may fill a cache that streams read."""
     callback = Callback(made)
     restores(made, A)
-    restoring = asyncio.ensure_future(made._restore_actives({A}))
+    restoring = asyncio.ensure_future(made.actives.restore({A}))
     await callback.began.wait()
     await asyncio.sleep(0)
     assert SOURCES[0] not in {tp for flow in callback.flows for tp in flow}
@@ -716,8 +742,8 @@ async def test_what_was_restored_before_waits_for_a_callback_that_runs(made: Any
     """The restored partition resumes after the callback, even if no restore follows."""
     callback = Callback(made)
     restores(made)
-    made._complete = {C}
-    restoring = asyncio.ensure_future(made._restore_actives(set()))
+    made.actives.complete = {C}
+    restoring = asyncio.ensure_future(made.actives.restore(set()))
     await callback.began.wait()
     await asyncio.sleep(0)
     assert callback.flows == []
@@ -734,17 +760,17 @@ async def test_each_restored_part_renews_the_time_and_opens_windows_anew(
 
     class Time:
         def __init__(self, seconds: float | None) -> None:
-            assert seconds == 300.0 * by_state.SILENT_SHARE
+            assert seconds == 300.0 * actives.SILENT_SHARE
 
         def renew(self) -> None:
             renewed.append("x")
 
     restored: list[Any] = []
-    monkeypatch.setattr(by_state, "Stop", Time)
-    monkeypatch.setattr(by_state.windows, "restored", lambda _, tps: restored.append(set(tps)))
+    monkeypatch.setattr(actives, "Stop", Time)
+    monkeypatch.setattr(actives.windows, "restored", lambda _, tps: restored.append(set(tps)))
     made.app.conf.broker_max_poll_interval = 300.0
     restores(made, A, B)
-    await made._restore_actives({A, B})
+    await made.actives.restore({A, B})
     assert renewed == ["x", "x"]
     assert restored == [{A}, {B}]
 
@@ -787,8 +813,8 @@ async def test_tables_in_a_shared_database_are_neither_restored_nor_followed(mad
     async def ask(tps: Any = None) -> None:
         asked.append(tps)
 
-    made.app.conf.store = by_state.SHARED
-    made._restore_actives = made._open_copies = made._follow = made._finish = ask
+    made.app.conf.store = SHARED
+    made.actives.restore = made.books.open_copies = made.standbys.follow = made._finish = ask
     await made._take_on(frozenset({A}), frozenset({B}))
     assert asked == [set(), None, set(), set()]
     assert (made.active_tps, made.standby_tps) == ({A}, set())
@@ -900,22 +926,22 @@ async def test_each_table_closes_its_own_databases_in_order(made: Any) -> None:
     second, made.writable = second_table(made), True
     first.data._dbs = {0: "log 0", 2: "log 2", 3: "log 3"}
     second.data._dbs = {0: "sums 0", 1: "sums 1", 2: "sums 2"}
-    made._complete, made._followed = {A, E1, E2}, {C, D}
-    await made._tell_stores({D, E2}, [C, A, B, E1])
+    made.actives.complete, made.standbys.followed = {A, E1, E2}, {C, D}
+    await made._release({D, E2}, [C, A, B, E1])
     assert [act for act in made.acts if act[0] in ("close", "revoke")] == [
         *(("revoke", tp) for tp in (C, A, B, E1)),
         ("close", "log 0", None, "log 2"),
         ("close", "sums 1"),
     ]
     assert (first.data._dbs, second.data._dbs) == ({3: "log 3"}, {0: "sums 0", 2: "sums 2"})
-    assert (made._complete, made._followed) == ({E2}, {D})
+    assert (made.actives.complete, made.standbys.followed) == ({E2}, {D})
 
 
 async def test_each_foreign_store_is_told_of_its_own_partitions(made: Any) -> None:
     """A partition with a former role is not reported as new."""
     second_table(made)
     made._roles, made.app.consumer_generation_id = (frozenset({A}), frozenset({E1})), 12
-    await made._tell_stores({A, B, E1, E2}, {C})
+    await made._release({A, B, E1, E2}, {C})
     assigned = {A, B, E1, E2}
     assert made.acts == [
         "flush",
@@ -928,29 +954,28 @@ async def test_each_foreign_store_is_told_of_its_own_partitions(made: Any) -> No
 async def test_roles_of_two_tables_are_booked_apart(made: Any, monkeypatch: Any) -> None:
     """Each new active continues at its standby's offset, unless its file stores the offset."""
     first, second = made.tables["totals"], second_table(made)
-    monkeypatch.setattr(by_state, "is_writable", lambda store: store is second.data)
+    monkeypatch.setattr(books, "is_writable", lambda store: store is second.data)
     opened: list[Any] = []
 
-    async def open_(tps: Any, *, breath: float = 0.0) -> None:
-        opened.append((set(tps), breath, list(made.acts)))
+    async def open_(tps: Any, in_thread: Any) -> None:
+        opened.append((set(tps), list(made.acts)))
 
-    made._open = open_
-    made._complete, made._followed = {A}, {D}
+    made.databases.open_beside_streams = open_
+    made.actives.complete, made.standbys.followed = {A}, {D}
     made.active_tps, made.standby_tps = {A}, {B, E1, D}
     made.active_offsets.update({A: 5, E2: 9})
     made.standby_offsets.update({B: 40, E1: 41, D: 42, C: 43, E2: 44})
-    made._reopen = frozenset({C, E2})
-    found = await made._take_roles(frozenset({A, B, E1}), frozenset({C, D}))
+    made.databases.doubtful = frozenset({C, E2})
+    found = await made.books.take(frozenset({A, B, E1}), frozenset({C, D}))
     assert found == ({B, E1}, {C})
     held = ("hold back", {B, C, E1})
-    assert opened == [({B, E1}, 0.0, [("keep", {A, B, E1}, {A}), held, "flush"])]
-    assert made.acts[3:] == [("open tables", {B})]
+    assert opened == [({B, E1}, [("keep", {A, B, E1}, {A}), held, "flush"])]
+    assert made.acts[3:] == [("open tables", {B, E1})]
     assert made.actives_for_table == {first: {A, B}, second: {E1}}
     assert made.standbys_for_table == {first: {C, D}}
     assert (made.active_tps, made.standby_tps) == ({A, B, E1}, {C, D})
     assert dict(made.active_offsets) == {A: 5, B: 40}
     assert dict(made.standby_offsets) == {B: 40, E1: 41, D: 42}
-    assert made._taken == frozenset({B, E1})
 
 
 async def test_copies_are_opened_with_pauses_and_booked_in_order(made: Any) -> None:
@@ -958,16 +983,15 @@ async def test_copies_are_opened_with_pauses_and_booked_in_order(made: Any) -> N
     first, second = made.tables["totals"], second_table(made)
     opened: list[Any] = []
 
-    async def open_(tps: Any, *, breath: float = 0.0) -> None:
+    async def open_(tps: Any, in_thread: Any, *, breath: float) -> None:
         opened.append((set(tps), breath))
 
     added: list[Any] = []
-    made._open, made.add_standby = open_, lambda *given: added.append(given)
-    await made._open_copies({E1, C, A})
+    made.databases.open_beside_streams, made.add_standby = open_, lambda *given: added.append(given)
+    await made.books.open_copies({E1, C, A})
     assert opened == [({A, C, E1}, 3.0)]
     assert added == [(first, A), (first, C), (second, E1)]
-    assert made.acts == [("open tables", {A, C})]
-    assert made._taken == frozenset({A, C, E1})
+    assert made.acts == [("open tables", {A, C, E1})]
 
 
 async def test_databases_are_opened_one_after_the_other(
@@ -975,7 +999,7 @@ async def test_databases_are_opened_one_after_the_other(
 ) -> None:
     """Open databases and foreign stores are skipped; after a failure the next database opens."""
     first, second = made.tables["totals"], second_table(made)
-    monkeypatch.setattr(by_state, "is_writable", lambda store: store is first.data)
+    monkeypatch.setattr(databases, "is_writable", lambda store: store is first.data)
     first.data._dbs = {1: "open"}
     now, acts = 100.0, list[Any]()
 
@@ -989,14 +1013,13 @@ async def test_databases_are_opened_one_after_the_other(
     async def sleep(seconds: float) -> None:
         acts.append(seconds)
 
-    monkeypatch.setattr(by_state, "monotonic", lambda: now)
-    monkeypatch.setattr(by_state.asyncio, "sleep", sleep)
-    made._in_thread = in_thread
-    await made._open({D, E1, B, C, A}, breath=3.0)
+    monkeypatch.setattr(databases, "monotonic", lambda: now)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    await made.databases.open_beside_streams({D, E1, B, C, A}, in_thread, breath=3.0)
     assert acts == [
         step
         for number in (0, 2, 3)
-        for step in ((by_state.open_for_streams, first.data, number), 1.5)
+        for step in ((databases.open_for_streams, first.data, number), 1.5)
     ]
     assert "log-2: no space" in caplog.text
     assert second.data._dbs == {}
@@ -1013,7 +1036,7 @@ async def test_a_restore_begins_where_its_changelogs_do(
         calls.append((name, set(tps)))
         return {tp: answer[tp] for tp in tps}
 
-    async def refuse(*given: Any) -> None:
+    async def refuse(_: Any, *given: Any) -> None:
         calls.append(("refuse", *given))
 
     async def flow(pending: Any, alone: Any) -> None:
@@ -1030,13 +1053,14 @@ async def test_a_restore_begins_where_its_changelogs_do(
     async def replay(chunk: Any) -> None:
         calls.append(("replay", chunk))
 
-    made._ends = lambda tps: told("ends", tps, ends)
-    made._firsts = lambda tps: told("firsts", tps, firsts)
-    made._refuse_ahead, made._let_flow, made._brought_up = refuse, flow, brought_up
-    made._replay, made.lacking = replay, 1
+    made.actives._extents.ends = lambda tps: told("ends", tps, ends)
+    made.actives._extents.firsts = lambda tps: told("firsts", tps, firsts)
+    made.consistency.refuse_ahead, made.actives._let_flow = refuse, flow
+    made.actives._brought_up = brought_up
+    made.actives._replay, made.lacking = replay, 1
     made.active_offsets = {A: 9, B: None, E1: 12}
     made.active_highwaters = {C: 3}
-    await made._restore_actives({A, B, E1})
+    await made.actives.restore({A, B, E1})
     highwaters = {A: 49, B: 6, E1: 89}
     alone = frozenset({"sums"})
     left = {A: 40, B: 1, E1: 77}
@@ -1054,19 +1078,19 @@ async def test_a_restore_begins_where_its_changelogs_do(
         ("flow", set(), alone),
         ("highwaters", {A: 49, B: 6}),
     ]
-    assert made.spans == [{A: (10, 50), B: (6, 7), E1: (13, 90)}]
-    assert made._complete == {A, B, E1}
+    assert made.begun == [{A: (10, 50), B: (6, 7), E1: (13, 90)}]
+    assert made.actives.complete == {A, B, E1}
 
 
 async def test_only_partitions_that_lack_records_are_in_the_tag(made: Any) -> None:
     """The progress lists every partition, with its next offset and its end."""
     tags = list[Any]()
-    made._tag_actives = tags.append
+    made.spans.tag_actives = tags.append
     made.active_offsets = {A: 4, B: 9, C: None}
-    made._report_begin({C: 3, A: 5, B: 0}, {A: 9, B: 9, C: 2})
+    made.actives._report_begin({C: 3, A: 5, B: 0}, {A: 9, B: 9, C: 2})
     assert tags == [{A: (9, 4, 5), C: (2, -1, 3)}]
-    assert made.spans == [{A: (5, 10), B: (10, 10), C: (0, 3)}]
-    assert list(made.spans[0]) == [A, B, C]
+    assert made.begun == [{A: (5, 10), B: (10, 10), C: (0, 3)}]
+    assert list(made.begun[0]) == [A, B, C]
 
 
 @pytest.mark.parametrize("has_pending", [True, False])
@@ -1076,7 +1100,7 @@ async def test_a_restore_of_actives_is_traced_and_others_are_not(
     """The span ends before the recovery reports its completion."""
 
     @contextmanager
-    def trace() -> Iterator[None]:
+    def trace(parent: Any) -> Iterator[None]:
         made.acts.append("span")
         yield
         made.acts.append("span ends")
@@ -1091,9 +1115,9 @@ async def test_a_restore_of_actives_is_traced_and_others_are_not(
 
         return stepping
 
-    made._trace_actives, made._take_roles = trace, roles
-    made._restore_actives, made._finish = step("restore"), step("finish")
-    made._open_copies, made._follow = step("open copies"), step("follow")
+    made.spans.actives, made.books.take = trace, roles
+    made.actives.restore, made._finish = step("restore"), step("finish")
+    made.books.open_copies, made.standbys.follow = step("open copies"), step("follow")
     await made._take_on(frozenset({A, B}), frozenset({C, D}))
     pending = {A} if has_pending else set()
     assert made.acts == [
@@ -1110,7 +1134,7 @@ async def test_a_restore_of_actives_is_traced_and_others_are_not(
 async def test_nothing_is_left_in_the_books_of_a_recovery_that_begins_again(made: Any) -> None:
     """Otherwise Faust's recovery would restore the partitions in these six books."""
     table = made.tables["totals"]
-    for forget in (made.begin_again, made._clear_books):
+    for forget in (made.begin_again, made.books.clear):
         made.active_tps, made.standby_tps = {A}, {B}
         made.active_highwaters, made.standby_highwaters = {A: 3}, {B: 4}
         made.actives_for_table[table], made.standbys_for_table[table] = {A}, {B}
@@ -1139,7 +1163,7 @@ async def test_an_eager_round_remembers_the_owners_before_it(
 
     monkeypatch.setattr(Host, "on_rebalance", book)
     await made.on_rebalance({D}, {A}, {D}, 9)
-    assert made._before == (frozenset({A, B}), frozenset({C}))
+    assert made.books._before == (frozenset({A, B}), frozenset({C}))
     assert made._roles == (frozenset({D}), frozenset({B}))
     assert (made.active_tps, made.standby_tps) == (set(), set())
 
@@ -1157,7 +1181,7 @@ async def test_both_tasks_of_a_round_end_with_it(made: Any, waits: bool) -> None
             ended.append(name)
 
     tasks = [asyncio.ensure_future(work(name)) for name in ("actives", "standbys")]
-    made._taking_on, made._catching_up = tasks
+    made._taking_on, made.standbys.catching_up = tasks
     await asyncio.sleep(0)
     if waits:
         await made.interrupt()
@@ -1166,7 +1190,7 @@ async def test_both_tasks_of_a_round_end_with_it(made: Any, waits: bool) -> None
         made.stop_assigning()
         await asyncio.wait(tasks)
     assert [task.cancelled() for task in tasks] == [True, True]
-    assert (made._taking_on, made._catching_up) == (None, None)
+    assert (made._taking_on, made.standbys.catching_up) == (None, None)
 
 
 async def test_a_restore_that_has_ended_is_not_under_way(made: Any) -> None:
@@ -1188,11 +1212,11 @@ async def test_a_single_record_is_brought_up_and_ready_parts_come_in_turn(made: 
         for tp in (D, A):
             yield tp
 
-    made._in_batches = in_batches
+    made.actives._batches.restore = in_batches
     parts = [frozenset({A}), frozenset({B}), frozenset({C}), frozenset({A, D})]
     stop: Any = object()
     left = {A: 1, B: 0, C: -3, D: 2}
-    found = [part async for part in made._brought_up(list(parts), left, {A: 5}, stop)]
+    found = [part async for part in made.actives._brought_up(list(parts), left, {A: 5}, stop)]
     assert found == [parts[1], parts[2], parts[0], parts[3]]
     assert asked == [([A, A, D], True, {A: 5}, stop)]
 
@@ -1201,21 +1225,21 @@ async def test_a_replay_moves_step_by_step(made: Any, monkeypatch: pytest.Monkey
     """The replay seeks first, then checks at intervals and reports each position."""
     made.active_offsets, made.active_highwaters = {A: 4, B: None}, {A: 9, B: 6}
     offsets, looks = [(6, 1), (9, 6)], list[float]()
-    monkeypatch.setattr(by_state, "LOOK_S", 0.125)
+    monkeypatch.setattr(actives, "LOOK_S", 0.125)
 
     def started() -> None:
         made.acts.append("started")
         made.app.in_recovery = True
 
     async def sleep(seconds: float) -> None:
-        assert made._replayed == {A, B}
+        assert made.actives.replayed == {A, B}
         assert not made.app.in_recovery
         looks.append(seconds)
         made.active_offsets[A], made.active_offsets[B] = offsets.pop(0)
 
     made._set_recovery_started, made.need_recovery = started, lambda: bool(offsets)
-    monkeypatch.setattr(by_state.asyncio, "sleep", sleep)
-    await made._replay(frozenset({A, B}))
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    await made.actives._replay(frozenset({A, B}))
     assert made.acts[:3] == [("seek to", {A: 5, B: 0}), "started", ("resume", {A, B})]
     assert looks == [0.125, 0.125]
     assert sorted(made.moves) == [(A, 7), (A, 10), (B, 2), (B, 7)]
@@ -1226,19 +1250,19 @@ async def test_each_table_of_a_part_is_told_of_all_that_it_has_here(made: Any) -
     first, second = made.tables["totals"], second_table(made)
     made.actives_for_table.update({first: {A}, second: {E1, E2}})
     made.standbys_for_table.update({first: {C}})
-    await made._tell_tables(frozenset({E1}))
-    await made._tell_tables(frozenset({A, E2}))
+    await made.actives._tell_tables(frozenset({E1}))
+    await made.actives._tell_tables(frozenset({A, E2}))
     assert made.acts == [
         ("sums recovered", {E1, E2}, set()),
         ("recovered", {A, C}, {C}),
         ("sums recovered", {E1, E2}, set()),
     ]
     made.acts.clear()
-    made._begin_callbacks({E1})
-    await made._callbacks.over()
+    made.actives.begin_callbacks({E1})
+    await made.actives.callbacks.over()
     assert made.acts == ["callbacks"]
-    made._begin_callbacks({A})
-    await made._callbacks.over()
+    made.actives.begin_callbacks({A})
+    await made.actives.callbacks.over()
     assert made.acts == ["callbacks", ("sums callbacks",)]
 
 
@@ -1250,15 +1274,15 @@ async def test_restored_partitions_of_a_table_with_a_callback_are_held(made: Any
         await may_end.wait()
 
     second.call_recover_callbacks = callback
-    made._complete = {A, E1, E2}
-    made._callbacks.owe(made.tables.values())
-    made._begin_callbacks(set())
+    made.actives.complete = {A, E1, E2}
+    made.actives.callbacks.owe(made.tables.values())
+    made.actives.begin_callbacks(set())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert made._called_back() == {E1, E2}
+    assert made.actives._called_back() == {E1, E2}
     may_end.set()
-    await made._callbacks.over()
-    assert made._called_back() == set()
+    await made.actives.callbacks.over()
+    assert made.actives._called_back() == set()
 
 
 async def test_sources_are_sought_through_the_broker_s_silence(
@@ -1271,21 +1295,21 @@ async def test_sources_are_sought_through_the_broker_s_silence(
         asked.append((service, what))
         await ask()
 
-    monkeypatch.setattr(by_state, "retry", retry)
-    await made._let_flow({A, TP("sums", 2)}, frozenset())
+    monkeypatch.setattr(actives, "retry", retry)
+    await made.actives._let_flow({A, TP("sums", 2)}, frozenset())
     flowing = {SOURCES[1], SOURCES[3]}
     assert made.acts == [("seek", flowing), ("resume", flowing)]
     assert asked == [(made, "Committed offsets")]
-    await made._let_flow({E1}, frozenset({"sums"}))
+    await made.actives._let_flow({E1}, frozenset({"sums"}))
     assert (len(made.acts), len(asked)) == (2, 1)
 
 
 async def test_a_recovery_of_a_former_generation_restores_nothing(made: Any) -> None:
     """The present generation's streams have not resumed, and no partition of it is complete."""
     made.is_flowing, made._roles = False, (frozenset({A}), frozenset())
-    made._complete, made.restored = {B}, {B: 1}
+    made.actives.complete, made.restored = {B}, {B: 1}
     await made._resume_streams(6)
-    assert (made._complete, made.is_flowing, made.restored) == ({B}, False, {B: 1})
+    assert (made.actives.complete, made.is_flowing, made.restored) == ({B}, False, {B: 1})
     assert made.acts == [("resumed", 6), "subscribe"]
 
 
@@ -1293,15 +1317,15 @@ async def test_a_partition_restored_again_has_its_new_result(made: Any) -> None:
     """The results of partitions outside this round's restore stay."""
     restores(made, A)
     made.restored = {A: "old", C: "kept"}
-    brought_up = made._brought_up
+    brought_up = made.actives._brought_up
 
     async def noting(*given: Any) -> AsyncGenerator[frozenset[TP], None]:
         async for part in brought_up(*given):
             made.restored[A] = "new"
             yield part
 
-    made._brought_up = noting
-    await made._restore_actives({A})
+    made.actives._brought_up = noting
+    await made.actives.restore({A})
     assert made.restored == {A: "new", C: "kept"}
 
 
@@ -1315,16 +1339,16 @@ async def test_callbacks_end_before_the_recovery_does(made: Any) -> None:
             made.acts.append("cancelled")
 
     made.tables["totals"].call_recover_callbacks = callback
-    made._callbacks.owe(made.tables.values())
-    made._begin_callbacks(set())
+    made.actives.callbacks.owe(made.tables.values())
+    made.actives.begin_callbacks(set())
     await asyncio.sleep(0)
     await made.on_stop()
-    assert made.acts == ["cancelled", ("on_stop", False, False)]
+    assert made.acts == ["cancelled", "stop_and_wait", ("on_stop", False, False)]
 
 
 async def test_a_new_recovery_lets_nothing_flow(made: Any) -> None:
     """Before its first round it has no partitions and restores none."""
     fresh = Recovery(made.app, made.tables["totals"])
     assert (fresh.is_flowing, fresh.is_taking_on, fresh.meter) == (False, False, None)
-    assert fresh._roles == fresh._before == (frozenset(), frozenset())
+    assert fresh._roles == fresh.books._before == (frozenset(), frozenset())
     assert not fresh.is_restored(A)

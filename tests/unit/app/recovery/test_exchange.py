@@ -9,25 +9,28 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from faust_assigner.app.recovery import restoring as recovery
+from faust_assigner.app.recovery import exchange as recovery
 from faust_assigner.app.recovery.bring_up import SNAPSHOT
-from faust_assigner.app.recovery.restoring import RestoringRecovery
+from faust_assigner.app.recovery.exchange import StandbyExchange
+from faust_assigner.app.recovery.restoring import RestoreThreads
 
 HERE = TP("log", 0)
 
 
-class Exchanging(RestoringRecovery):
+class Exchanging(StandbyExchange):
     """The recovery of a standby; ``meanwhile`` runs during the build of its database."""
 
     def __init__(self, meanwhile: Any) -> None:
         self.meanwhile = meanwhile
+        threads: Any = RestoreThreads()
+        threads.run = lambda *given: self._in_thread(*given)
+        super().__init__(self, threads, lambda tp, found: self.restored.update({tp: found}))  # type: ignore[arg-type]
         self.seeks: list[Any] = []
         self.app = SimpleNamespace(
             consumer_generation_id=3, consumer=SimpleNamespace(seek_wait=self._seek)
         )
         self.standby_tps, self.standby_offsets, self.restored = {HERE}, {HERE: 0}, {}
         self.tp_to_table = {HERE: SimpleNamespace(data=None)}
-        self._stop = recovery.Stop()
 
     async def _seek(self, offsets: Any) -> None:
         self.seeks.append(offsets)
@@ -51,7 +54,7 @@ def overtake(one: Any) -> None:
         (lambda one: None, True),
         (overtake, False),
         (lambda one: one.standby_tps.clear(), False),
-        (lambda one: one.stop_restoring(), False),
+        (lambda one: one._threads.stop_signal.set(), False),
         (lambda one: one.standby_offsets.update({HERE: 99_990}), False),
     ],
     ids=[
@@ -200,10 +203,13 @@ async def test_a_snapshot_is_worth_an_exchange_from_the_least_gap_on(
         assert bool(one.restored) == is_exchanged
 
 
-class Standbys(RestoringRecovery):
+class Standbys(StandbyExchange):
     """A recovery with these standbys' highwaters and offsets; records the exchanges."""
 
     def __init__(self, **standbys: tuple[int | None, int | None]) -> None:
+        threads: Any = RestoreThreads()
+        threads.run = lambda *given: self._in_thread(*given)
+        super().__init__(self, threads, lambda tp, found: None)  # type: ignore[arg-type]
         self.app = SimpleNamespace(consumer_generation_id=3)
         self.standby_highwaters, self.standby_offsets, self.tp_to_table = {}, {}, {}
         for name, (highwater, offset) in standbys.items():
@@ -222,7 +228,11 @@ class Standbys(RestoringRecovery):
         if self.error is not None:
             raise self.error
         settings, behind, stop = arguments
-        assert (function, settings, stop) == (recovery.Finder, "settings", self._stop)
+        assert (function, settings, stop) == (
+            recovery.Finder,
+            "settings",
+            self._threads.stop_signal,
+        )
         self.looked_for.append([tp.topic for tp in behind])
         return "finder"
 
@@ -230,7 +240,7 @@ class Standbys(RestoringRecovery):
         assert (settings, finder) == ("settings", "finder")
         self.exchanged.append(tp.topic)
         if tp.topic == "c-stops":
-            self.stop_restoring()
+            self._threads.stop_signal.set()
 
 
 @pytest.fixture
@@ -248,7 +258,7 @@ async def test_standbys_far_behind_are_exchanged_in_order() -> None:
     """
     far = {"b": (150, 50), "a": (1000, -1), "callback": (1000, 0)}
     one = Standbys(**far, near=(150, 51), unknown=(None, 5), fresh=(900, None), ttl=(1000, 0))
-    await one._exchange_standbys(3)
+    await one.exchange_all(3)
     assert one.exchanged == ["a", "b"]
     assert one.looked_for == [["a", "b"]]
 
@@ -257,7 +267,7 @@ async def test_standbys_far_behind_are_exchanged_in_order() -> None:
 async def test_no_snapshot_is_looked_for_where_no_standby_is_far_behind() -> None:
     """A search lists the storage and sends requests to the broker."""
     one = Standbys(near=(150, 51))
-    await one._exchange_standbys(3)
+    await one.exchange_all(3)
     assert one.looked_for == []
 
 
@@ -265,9 +275,9 @@ async def test_no_snapshot_is_looked_for_where_no_standby_is_far_behind() -> Non
 async def test_a_stop_or_another_generation_ends_the_exchanges() -> None:
     """Later partitions no longer belong to this worker."""
     one = Standbys(**{"b": (1000, 0), "c-stops": (1000, 0), "d": (1000, 0)})
-    await one._exchange_standbys(2)
+    await one.exchange_all(2)
     assert one.exchanged == []
-    await one._exchange_standbys(3)
+    await one.exchange_all(3)
     assert one.exchanged == ["b", "c-stops"]
 
 
@@ -276,7 +286,7 @@ async def test_standbys_are_replayed_where_the_storage_fails(caplog: Any) -> Non
     """The error is logged, and the task ends."""
     one = Standbys(a=(1000, 0))
     one.error = OSError("no storage")
-    await one._exchange_standbys(3)
+    await one.exchange_all(3)
     assert one.exchanged == []
     assert "Standbys continue by replay: OSError('no storage')" in caplog.text
 

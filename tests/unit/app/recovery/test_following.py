@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from faust_assigner.app.recovery import following
+from faust_assigner.app.recovery import consistency, following
+from faust_assigner.app.recovery.actives import ActiveRestore
 from faust_assigner.app.recovery.bring_up import MIN_STANDBY_GAP
-from faust_assigner.app.recovery.by_partition import PartitionRecovery
+from faust_assigner.app.recovery.consistency import Consistency
+from faust_assigner.app.recovery.exchange import StandbyExchange
 from faust_assigner.app.recovery.following import StandbyFollower
-from faust_assigner.app.recovery.restoring import RestoringRecovery
+from faust_assigner.app.recovery.spans import RecoverySpans
 
 A, B, C, D = (TP("app-table-changelog", number) for number in range(4))
 
@@ -38,12 +40,12 @@ async def chunks_of(
 ) -> tuple[Any, Any]:
     """Return the chunks in order of arrival, and the requested partitions."""
     seen: list[Any] = []
-    recovery = SimpleNamespace(active_offsets={}, _in_batches=told_in(order, seen))
+    recovery: Any = SimpleNamespace(active_offsets={})
+    batches: Any = SimpleNamespace(restore=told_in(order, seen))
+    restore = ActiveRestore(recovery, None, batches)  # type: ignore[arg-type]
     found = [
         chunk
-        async for chunk in PartitionRecovery._brought_up(
-            recovery, list(chunks), left, dict.fromkeys(left, 9), None
-        )
+        async for chunk in restore._brought_up(list(chunks), left, dict.fromkeys(left, 9), None)
     ]  # type: ignore[arg-type]
     return found, seen
 
@@ -82,8 +84,7 @@ class Consumer:
 @pytest.fixture
 def recovery(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Standby A is near, B far behind, C far behind in a foreign store; D is followed."""
-    kind = type("Following", (StandbyFollower,), {"_standby_gap": RestoringRecovery._standby_gap})
-    made: Any = object.__new__(kind)
+    made: Any = SimpleNamespace()
     ends = {A: 10, B: MIN_STANDBY_GAP + 10, C: MIN_STANDBY_GAP + 100}
     stores = {A: "ours", B: "ours", C: "memory"}
 
@@ -93,13 +94,14 @@ def recovery(monkeypatch: pytest.MonkeyPatch) -> Any:
     async def none(tps: Any) -> dict[TP, int]:
         return dict.fromkeys(tps, 0)
 
-    async def nothing_ahead(offsets: Any, ends: Any) -> frozenset[TP]:
+    async def nothing_ahead(tables: Any, offsets: Any, ends: Any) -> frozenset[TP]:
         return frozenset()
 
     async def insisted(service: Any, what: str, ask: Any) -> Any:
         return await ask()
 
-    monkeypatch.setattr(following, "retry", insisted)
+    for module in (following, consistency):
+        monkeypatch.setattr(module, "retry", insisted)
     monkeypatch.setattr(following, "is_writable", lambda store: store == "ours")
     monkeypatch.setattr(
         following, "settings_of", lambda app: SimpleNamespace(batched=True, snapshots=None)
@@ -109,29 +111,32 @@ def recovery(monkeypatch: pytest.MonkeyPatch) -> Any:
         standby_offsets={A: None, B: 9, C: None, D: 3},
         standby_highwaters={D: 3},
         standby_tps={A, B, C, D},
-        _followed={D},
-        _catching_up=None,
-        _standbys_span=None,
+        standby_stats=dict,
+        _recovery_span=None,
         tp_to_table={tp: SimpleNamespace(data=store) for tp, store in stores.items()},
-        _ends=asked,
-        _firsts=none,
-        _ahead=nothing_ahead,
     )
+    made.consistency = Consistency(made.app)
+    made.consistency.ahead = nothing_ahead
+    made.spans = RecoverySpans(made.app)
+    made.extents, made.batches = SimpleNamespace(ends=asked, firsts=none), SimpleNamespace()
+    made.exchange = StandbyExchange(made, None, None)  # type: ignore[arg-type]
+    made.standbys = StandbyFollower(made, made.extents, made.batches, made.exchange)
+    made.standbys.followed = {D}
     return made
 
 
 async def test_standbys_that_lack_much_are_read_in_batches(recovery: Any) -> None:
     """The other standbys flow meanwhile; each is followed from the end of its batches."""
     seen: list[Any] = []
-    recovery._in_batches = told_in([B], seen)
-    await recovery._follow({A, B, C})
+    recovery.batches.restore = told_in([B], seen)
+    await recovery.standbys.follow({A, B, C})
     consumer = recovery.app.consumer
     assert consumer.calls == [("seek", {A: 0, B: 10, C: 0}), ("resume", {A, C, D})]
-    assert recovery._followed == {A, C, D}
-    await recovery._catching_up
+    assert recovery.standbys.followed == {A, C, D}
+    await recovery.standbys.catching_up
     assert seen == [[B]]
     assert consumer.calls[2:] == [("seek", {B: MIN_STANDBY_GAP + 10}), ("resume", {B})]
-    assert recovery._followed == {A, B, C, D}
+    assert recovery.standbys.followed == {A, B, C, D}
 
 
 def test_who_is_nearest_to_its_end_is_first(recovery: Any) -> None:
@@ -141,7 +146,7 @@ def test_who_is_nearest_to_its_end_is_first(recovery: Any) -> None:
     }
     recovery.standby_highwaters = {A: 100, B: 100, C: 50, D: 100}
     recovery.standby_offsets = {A: 1, B: 40, C: 9, D: 40}
-    assert recovery._in_order([D, C, A, B]) == [B, D, A]
+    assert recovery.standbys._in_order([D, C, A, B]) == [B, D, A]
 
 
 async def test_a_standby_that_was_interrupted_is_not_followed(recovery: Any) -> None:
@@ -151,11 +156,11 @@ async def test_a_standby_that_was_interrupted_is_not_followed(recovery: Any) -> 
         await asyncio.sleep(3600)
         yield B
 
-    recovery._in_batches = endless
-    await recovery._follow({A, B, C})
-    recovery._catching_up.cancel()
-    await asyncio.wait({recovery._catching_up})
-    assert recovery._followed == {A, C, D}
+    recovery.batches.restore = endless
+    await recovery.standbys.follow({A, B, C})
+    recovery.standbys.catching_up.cancel()
+    await asyncio.wait({recovery.standbys.catching_up})
+    assert recovery.standbys.followed == {A, C, D}
     assert ("resume", {B}) not in recovery.app.consumer.calls
 
 
@@ -167,11 +172,11 @@ async def test_with_snapshots_a_standby_waits_for_one(
     monkeypatch.setattr(
         following, "settings_of", lambda app: SimpleNamespace(batched=True, snapshots="s")
     )
-    recovery._generation_id, recovery._exchange_standbys = 7, exchanged.append
+    recovery._generation_id, recovery.exchange.exchange_all = 7, exchanged.append
     recovery.add_future = lambda future: None
-    await recovery._follow({A, B, C})
-    assert (recovery._followed, exchanged) == ({A, B, C, D}, [7])
-    await recovery._follow(set())
+    await recovery.standbys.follow({A, B, C})
+    assert (recovery.standbys.followed, exchanged) == ({A, B, C, D}, [7])
+    await recovery.standbys.follow(set())
     assert exchanged == [7], "once for each"
 
 
@@ -187,12 +192,12 @@ async def test_a_copy_ahead_of_its_changelog_begins_before_the_first_record(reco
     table = SimpleNamespace(data=SimpleNamespace(set_persisted_offset=persisted.__setitem__))
     recovery.tp_to_table = {A: table}
 
-    async def ahead(offsets: Any, ends: Any) -> frozenset[TP]:
+    async def ahead(tables: Any, offsets: Any, ends: Any) -> frozenset[TP]:
         return frozenset({A})
 
-    recovery._ahead = ahead
+    recovery.consistency.ahead = ahead
     offsets = {A: 40, B: 7}
-    await recovery._refuse_ahead(offsets, {A: 9, B: 9}, {A: 3, B: 0})
+    await recovery.consistency.refuse_ahead(recovery, offsets, {A: 9, B: 9}, {A: 3, B: 0})
     assert (offsets, persisted) == ({A: 2, B: 7}, {A: 2})
 
 
@@ -204,22 +209,24 @@ async def test_copies_are_followed_from_the_first_record_or_from_their_own(recov
         acts.append((name, set(tps)))
         return answer
 
-    async def refuse(*given: Any) -> None:
+    async def refuse(_: Any, *given: Any) -> None:
         acts.append(("refuse", *given))
         recovery.standby_offsets[C] = 7
 
     async def retry(service: Any, what: str, ask: Any) -> None:
-        acts.append((what, service is recovery, set(recovery._followed)))
+        acts.append((what, service is recovery, set(recovery.standbys.followed)))
         await ask()
 
-    recovery._firsts = lambda tps: told("firsts", tps, firsts)
-    recovery._ends = lambda tps: told("ends", tps, ends)
-    recovery._refuse_ahead = refuse
-    recovery._trace_standbys = lambda: acts.append(("trace", set(recovery._followed)))
+    recovery.extents.firsts = lambda tps: told("firsts", tps, firsts)
+    recovery.extents.ends = lambda tps: told("ends", tps, ends)
+    recovery.consistency.refuse_ahead = refuse
+    recovery.spans.begin_standbys = lambda *_: acts.append(
+        ("trace", set(recovery.standbys.followed))
+    )
     patched = pytest.MonkeyPatch()
     patched.setattr(following, "retry", retry)
     try:
-        await recovery._follow({A, B, C})
+        await recovery.standbys.follow({A, B, C})
     finally:
         patched.undo()
     offsets = recovery.standby_offsets
@@ -236,15 +243,16 @@ async def test_copies_are_followed_from_the_first_record_or_from_their_own(recov
         ("seek", {A: 5, B: 10, C: 8}),
         ("resume", {A, B, C, D}),
     ]
-    assert recovery._catching_up is None
+    assert recovery.standbys.catching_up is None
 
 
 async def test_a_round_without_new_copies_resumes_the_others(recovery: Any) -> None:
     """The broker gets no request, and no span begins."""
-    recovery._firsts = recovery._ends = recovery._refuse_ahead = recovery._trace_standbys = None
-    await recovery._follow(set())
+    recovery.extents.firsts = recovery.extents.ends = recovery.consistency.refuse_ahead = None
+    recovery.spans.begin_standbys = None
+    await recovery.standbys.follow(set())
     assert recovery.app.consumer.calls == [("resume", {A, B, C, D})]
-    assert (recovery._followed, recovery._catching_up) == ({D}, None)
+    assert (recovery.standbys.followed, recovery.standbys.catching_up) == ({D}, None)
 
 
 @pytest.mark.parametrize(
@@ -263,7 +271,7 @@ def test_copies_are_read_in_batches_where_no_snapshot_is_quicker(
     monkeypatch.setattr(following, "settings_of", lambda app: found)
     recovery.standby_highwaters = {A: 100, B: 100}
     recovery.standby_offsets[A] = 4
-    assert recovery._in_order([A, B]) == ([B, A] if order else [])
+    assert recovery.standbys._in_order([A, B]) == ([B, A] if order else [])
 
 
 async def test_a_gap_is_long_from_the_least_number_of_records_on(recovery: Any) -> None:
@@ -273,13 +281,13 @@ async def test_a_gap_is_long_from_the_least_number_of_records_on(recovery: Any) 
     async def asked(tps: Any) -> dict[TP, int]:
         return ends
 
-    recovery._ends, recovery._in_batches = asked, told_in([], [])
+    recovery.extents.ends, recovery.batches.restore = asked, told_in([], [])
     recovery.tp_to_table[A].data = "ours"
     for more in (0, 1):
-        recovery._followed, recovery.standby_offsets = {D}, {A: None, B: 9, C: None, D: 3}
+        recovery.standbys.followed, recovery.standby_offsets = {D}, {A: None, B: 9, C: None, D: 3}
         ends[A], ends[B] = MIN_STANDBY_GAP - 1 + more, 9 + MIN_STANDBY_GAP + more
-        await recovery._follow({A, B, C})
-        assert recovery._followed == ({C, D} if more else {A, B, C, D})
+        await recovery.standbys.follow({A, B, C})
+        assert recovery.standbys.followed == ({C, D} if more else {A, B, C, D})
 
 
 async def test_several_copies_ahead_begin_each_at_its_own_first_record(recovery: Any) -> None:
@@ -289,12 +297,12 @@ async def test_several_copies_ahead_begin_each_at_its_own_first_record(recovery:
     recovery.tp_to_table = {A: table, B: table, C: table}
     offsets, ends, asked = {A: 40, B: 50, C: 7}, {A: 9, B: 8, C: 9}, list[Any]()
 
-    async def ahead(*given: Any) -> frozenset[TP]:
+    async def ahead(tables: Any, *given: Any) -> frozenset[TP]:
         asked.append(given)
         return frozenset({A, B})
 
-    recovery._ahead = ahead
-    await recovery._refuse_ahead(offsets, ends, {A: 3, B: 0, C: 1})
+    recovery.consistency.ahead = ahead
+    await recovery.consistency.refuse_ahead(recovery, offsets, ends, {A: 3, B: 0, C: 1})
     assert (offsets, persisted) == ({A: 2, B: -1, C: 7}, {A: 2, B: -1})
     assert asked == [(offsets, ends)]
 
@@ -307,7 +315,7 @@ async def test_new_copies_are_exchanged_where_snapshots_are_configured(
     found = SimpleNamespace(batched=True, snapshots=snapshots)
     monkeypatch.setattr(following, "settings_of", lambda app: found)
     futures: list[Any] = []
-    recovery._generation_id, recovery._exchange_standbys = 9, lambda number: ("exchange", number)
+    recovery._generation_id, recovery.exchange.exchange_all = 9, lambda number: ("exchange", number)
     recovery.add_future = futures.append
-    await recovery._follow({A})
+    await recovery.standbys.follow({A})
     assert futures == ([("exchange", 9)] if snapshots else [])

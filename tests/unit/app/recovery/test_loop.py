@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 from faust.exceptions import ConsistencyError
+from faust.tables.recovery import Recovery as FaustRecovery
 from faust.tables.recovery import ServiceStopped
 from faust.types import TP
 from mode.utils.queues import FlowControlEvent
 
+from faust_assigner.app.recovery import consistency
 from faust_assigner.app.recovery import loop as recovery_loop
+from faust_assigner.app.recovery.books import RoundBooks
 from faust_assigner.app.recovery.loop import RecoveryLoop
 from faust_assigner.app.recovery.table_manager import RecoveringTables
 from faust_assigner.app.tables.files import TableStore
@@ -79,12 +82,16 @@ class Consumer:
         self.acts.append("wait empty")
 
 
-class Host:
+class Host(FaustRecovery):  # type: ignore[misc]
     """A stub of Faust's recovery."""
+
+    should_stop, started = False, True
+    signal_recovery_start: Any = None
+    signal_recovery_end: Any = None
 
     def __init__(self, app: Any, tables: Any) -> None:
         self.app, self.tables, self.acts = app, tables, app.acts
-        self.should_stop, self.started, self.in_recovery = False, True, False
+        self.in_recovery = False
         self.signal_recovery_start = asyncio.Event()
         self.signal_recovery_end = asyncio.Event()
         self.active_tps, self.standby_tps = {A}, {B}
@@ -185,9 +192,14 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Recovery:
     monkeypatch.setattr(recovery_loop, "is_storage_error", lambda error: isinstance(error, OSError))
     recovery = Recovery(app, SimpleNamespace(closings=["closing"], _recovery=None))
     recovery.unreadable = lambda tp, rows: recovery.named.append((tp, rows))  # type: ignore[assignment]
-    recovery.tp_to_table = {A: table, B: table}
+    recovery.tp_to_table.update({A: table, B: table})
     recovery.completed_generation = 3
     return recovery
+
+
+async def open_tables(made: Any) -> None:
+    """Open the databases of all partitions under recovery."""
+    await RoundBooks(made)._open(made.active_tps | made.standby_tps)
 
 
 def table_of(made: Recovery) -> Any:
@@ -206,7 +218,7 @@ def test_a_partition_that_goes_loses_its_windows(made: Recovery) -> None:
 
 def test_a_database_that_is_opened_anew_is_doubtful(made: Recovery) -> None:
     """It may lack records that count as read."""
-    made._reopen = frozenset({A})
+    made.databases.doubtful = frozenset({A})
     assert made.is_doubtful(A)
     assert not made.is_doubtful(B)
 
@@ -291,7 +303,7 @@ async def test_a_running_worker_restores_anew_what_is_ahead(made: Recovery) -> N
     await compared_once(made)
     assert made.acts == [("hold",)]
     assert table_of(made).persisted == {A: 2, B: 7}
-    assert made._reopen == {A}
+    assert made.databases.doubtful == {A}
     assert made.consistency.doubted == {}
     assert not made.consistency.doubt_is_new.is_set()
     made.should_stop = False
@@ -356,7 +368,7 @@ def test_nothing_more_is_written_once_a_write_has_failed(made: Recovery) -> None
     made.flush_buffers()
     assert "other" not in made.acts
     assert made.buffers == {}
-    assert made._reopen == {A, B}
+    assert made.databases.doubtful == {A, B}
     assert made._tables_failed.is_set()
     assert [act for act in made.acts if act != ("hold",)] == [
         "stop flow",
@@ -436,19 +448,19 @@ async def test_what_failed_is_closed_opened_anew_and_read_from_where_its_file_is
     made: Recovery,
 ) -> None:
     """Offsets of unfailed partitions stay; afterwards no partition is in doubt."""
-    made._reopen = frozenset({A})
+    made.databases.doubtful = frozenset({A})
     made.active_offsets[A] = made.standby_offsets[B] = 30
-    await made._open_tables()
+    await open_tables(made)
     assert table_of(made).data.acts == [("close", 0), ("open", 0), ("open", 1)]
     assert (made.active_offsets[A], made.standby_offsets[B]) == (7, 30)
-    assert made._reopen == frozenset()
+    assert made.databases.doubtful == frozenset()
 
 
 async def test_a_file_that_was_lost_is_read_from_the_first_record(made: Recovery) -> None:
     """Earlier reads into the lost file do not count."""
-    made._reopen, made.active_offsets[A] = frozenset({A}), 30
+    made.databases.doubtful, made.active_offsets[A] = frozenset({A}), 30
     table_of(made).persisted[A] = None
-    await made._open_tables()
+    await open_tables(made)
     assert made.active_offsets[A] is None
 
 
@@ -466,7 +478,7 @@ async def test_a_database_that_does_not_open_is_waited_for_longer_each_time(
     made.sleep = sleep  # type: ignore[method-assign]
     table_of(made).data.broken = {1}
     made.standby_offsets[B] = 30
-    await made._open_tables()
+    await open_tables(made)
     assert pauses == [0.5, 1.0, 2.0]
     assert made.standby_offsets[B] == 7
     assert ("close", 1) in table_of(made).data.acts
@@ -476,7 +488,7 @@ async def test_a_worker_that_stops_waits_for_no_database(made: Recovery) -> None
     """It raises Faust's ServiceStopped."""
     table_of(made).data.broken, made.should_stop = {0}, True
     with pytest.raises(ServiceStopped):
-        await made._open_tables()
+        await open_tables(made)
 
 
 @pytest.mark.parametrize("error", [OSError("locked"), ValueError("a bug")])
@@ -496,7 +508,7 @@ def test_a_partition_whose_file_does_not_tell_its_offset_is_opened_anew(
     made._add(table_of(made), A, made.active_offsets)
     assert A in made.active_offsets
     assert made.active_offsets[A] is None
-    assert made._reopen == {A}
+    assert made.databases.doubtful == {A}
 
 
 # -- two tables, repeated comparisons
@@ -576,11 +588,11 @@ async def test_the_open_files_of_every_table_are_compared(made: Recovery) -> Non
 
     made.consistency.ahead = ahead  # type: ignore[method-assign]
     made.consistency.doubted = {A: 1, B: 2, C: 3}
-    made._reopen = frozenset({A})
+    made.databases.doubtful = frozenset({A})
     await made._compare_files()
     assert asked == [(made.tp_to_table, {A: 7, B: 7, C: 17}, {A: 5, B: 6, C: 9})]
     assert (first.persisted, second.offsets) == ({A: 7, B: 2}, [(C, 7)])
-    assert made._reopen == {A, B, C}
+    assert made.databases.doubtful == {A, B, C}
     assert made.consistency.doubted == {A: 1}
     assert made.acts == [("hold",)]
     assert made.signal_recovery_start.is_set()
@@ -600,7 +612,7 @@ async def test_a_comparison_that_finds_nothing_does_nothing(made: Recovery, reas
     table_of(made).data._dbs = {} if reason == "no file is open" else {0: "db"}
     await made._compare_files()
     assert asked == ([] if reason == "no file is open" else [(A,)])
-    assert (made.acts, made._reopen) == ([], frozenset())
+    assert (made.acts, made.databases.doubtful) == ([], frozenset())
     assert not made.signal_recovery_start.is_set()
 
 
@@ -645,11 +657,11 @@ def test_a_failure_of_tables_is_logged_once_a_minute(made: Recovery, caplog: Any
     second_table(made)
     for _ in range(2):
         made.acts.clear()
-        made._reopen = frozenset()
+        made.databases.doubtful = frozenset()
         made.buffers = {table_of(made): [event(b"a", 1)]}
         made.tables_failed("sums", OSError("full"))
         assert made.acts == [("hold",), "stop flow", "suspend", ("pause", {A, B}), "clear"]
-        assert (made._reopen, made.buffers) == ({A, B, C}, {})
+        assert (made.databases.doubtful, made.buffers) == ({A, B, C}, {})
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert "Table sums cannot be read or written" in caplog.text
 
@@ -659,7 +671,7 @@ async def test_a_worker_that_stops_notes_its_failed_tables_only(made: Recovery) 
     made.app.should_stop = True
     made.tables_failed("counts", OSError("gone"))
     assert made.acts == [("hold",)]
-    assert made._reopen == {A, B}
+    assert made.databases.doubtful == {A, B}
     assert not made._tables_failed.is_set()
 
 
@@ -698,20 +710,24 @@ async def test_a_step_that_fails_is_no_longer_waited_for(
     monkeypatch.setattr(recovery_loop, "monotonic", lambda: now)
     seen: list[Any] = []
 
+    class Step:
+        def __await__(self) -> Any:
+            seen.append(made.waiting_for)
+            yield from ()
+
     async def _seek() -> None:
         nonlocal now
         seen.append(made.waiting_for)
         now = 60.0
-        with made._waits_for(asyncio.Event()):
-            seen.append(made.waiting_for)
+        await made._wait(Step())
         seen.append(made.waiting_for)
         raise OSError("lost")
 
     with pytest.raises(OSError, match="lost"):
         await made._wait(_seek(), timeout=3.0)
-    assert seen == [("seek", 50.0), ("Event", 60.0), ("seek", 50.0)]
+    assert seen == [("seek", 50.0), ("Step", 60.0), ("seek", 50.0)]
     assert made.waiting_for is None
-    assert made.acts == [("wait", None)]
+    assert made.acts == [("wait", None)] * 2
 
 
 async def test_a_wait_for_a_recovery_that_is_cancelled_is_over(made: Recovery) -> None:
@@ -742,22 +758,22 @@ def test_a_new_recovery_waits_for_nothing_and_has_completed_none(made: Recovery)
     """The watchdog reads these fields."""
     fresh = Recovery(made.app, made.tables)
     assert (fresh.waiting_for, fresh.completed_generation, fresh.idle) == (None, None, False)
-    assert fresh._reopen == frozenset()
+    assert fresh.databases.doubtful == frozenset()
     assert not fresh._tables_failed.is_set()
 
 
 async def test_what_failed_is_opened_anew_in_both_roles(made: Recovery) -> None:
     """A partition of no role stays in doubt; the other partitions keep their offsets."""
     second, other = second_table(made), TP("log", 9)
-    made._reopen = frozenset({B, C, other})
+    made.databases.doubtful = frozenset({B, C, other})
     made.active_offsets.update({A: 1, C: 2})
     made.standby_offsets.update({B: 3})
-    await made._open_tables()
+    await open_tables(made)
     assert second.data.acts == [("close", 2), ("open", 2)]
     assert table_of(made).data.acts == [("close", 1), ("open", 0), ("open", 1)]
     assert dict(made.active_offsets) == {A: 1, C: 17}
     assert dict(made.standby_offsets) == {B: 7}
-    assert made._reopen == {other}
+    assert made.databases.doubtful == {other}
 
 
 def test_the_first_database_that_does_not_open_is_named(made: Recovery) -> None:
@@ -765,16 +781,22 @@ def test_the_first_database_that_does_not_open_is_named(made: Recovery) -> None:
     second = second_table(made)
     second.data.broken, table_of(made).data.broken = {2}, {1}
     made.tp_to_table[A] = Table(name="memory", data=SimpleNamespace())
-    assert made._open_each() == "log-1: no space left on device"
-    assert made._reopen == {B}
+    assert (
+        made.databases._open_each(made.active_tps | made.standby_tps)
+        == "log-1: no space left on device"
+    )
+    assert made.databases.doubtful == {B}
     assert second.data.acts == []
     table_of_b = made.tp_to_table[B]
     table_of_b.data.broken = set()
-    assert made._open_each() == "sums-2: no space left on device"
-    assert made._reopen == {B, C}
+    assert (
+        made.databases._open_each(made.active_tps | made.standby_tps)
+        == "sums-2: no space left on device"
+    )
+    assert made.databases.doubtful == {B, C}
     assert table_of_b.data.acts == [("close", 1), ("open", 1)]
     second.data.broken = set()
-    assert made._open_each() is None
+    assert made.databases._open_each(made.active_tps | made.standby_tps) is None
 
 
 # -- the table manager
@@ -1008,11 +1030,13 @@ async def test_the_comparison_of_a_recovery_is_repeated_until_it_is_made(
         asked.append(given)
         return frozenset({B})
 
-    monkeypatch.setattr(recovery_loop, "retry", retry)
+    monkeypatch.setattr(consistency, "retry", retry)
     made.consistency.ahead = ahead  # type: ignore[method-assign]
-    assert await made._ahead({A: 1}, {A: 2}) == {B}
+    offsets: dict[TP, int | None] = {A: 1, B: 9}
+    await made.consistency.refuse_ahead(made, offsets, {A: 2}, {A: 0, B: 3})
+    assert (offsets, table_of(made).persisted) == ({A: 1, B: 2}, {A: 7, B: 2})
     what = "The end offsets of changelogs that tables are ahead of"
-    assert asked == [(made, what), (made.tp_to_table, {A: 1}, {A: 2})]
+    assert asked == [(made, what), (made.tp_to_table, offsets, {A: 2})]
 
 
 async def test_standbys_are_written_at_their_interval(made: Recovery) -> None:
@@ -1045,4 +1069,4 @@ async def test_rows_are_held_once_it_is_known_where_the_changelog_begins(made: R
     made.app.consumer.earliest_offsets = silent  # type: ignore[method-assign]
     with pytest.raises(OSError, match="no broker"):
         await made._compare_files()
-    assert (made.acts, made._reopen, table_of(made).persisted[A]) == ([], frozenset(), 7)
+    assert (made.acts, made.databases.doubtful, table_of(made).persisted[A]) == ([], frozenset(), 7)

@@ -11,8 +11,9 @@ import pytest
 from faust.types import TP
 
 from faust_assigner.app.recovery import restore_settings
+from faust_assigner.app.recovery.by_partition import PartitionRecovery
+from faust_assigner.app.recovery.loop import RecoveryLoop
 from faust_assigner.app.recovery.restore_settings import connection_of, settings_of
-from faust_assigner.app.recovery.restoring import RestoringRecovery
 from faust_assigner.app.tables.disk import in_memory, state_sizes, tree_bytes
 from faust_assigner.settings.table import BATCHED_REPLAY, SNAPSHOTS
 
@@ -58,7 +59,7 @@ def test_a_restore_reads_as_the_app_does(
     assert connection["security_protocol"] == "PLAINTEXT"
 
 
-class Base:
+class Base(RecoveryLoop):  # type: ignore[misc]
     """A stub of the base recovery."""
 
     async def on_stop(self) -> None:
@@ -66,20 +67,22 @@ class Base:
         self.acts.append("stopped")  # type: ignore[attr-defined]
 
 
-class Made(RestoringRecovery, Base):  # type: ignore[misc]
+class Made(PartitionRecovery, Base):  # type: ignore[misc]
     """Our recovery over the stub, of a worker in generation 3."""
 
     def __init__(self) -> None:
         self.acts = list[Any]()
         self.looks = 0
+        self._taking_on = None
+        self.standbys: Any = SimpleNamespace(catching_up=None)
+        self.actives: Any = SimpleNamespace(callbacks=SimpleNamespace(stop=self._callbacks_stopped))
+
+    async def _callbacks_stopped(self) -> None:
+        self.acts.append("callbacks stopped")
 
     async def stop_and_wait(self) -> None:
         """Record the wait."""
         self.acts.append("settled")
-
-    def stop_restoring(self) -> None:
-        """Record the stop of restores."""
-        self.acts.append("told to stop")
 
     @property
     def should_stop(self) -> bool:  # type: ignore[override]
@@ -95,7 +98,7 @@ async def test_a_stop_lets_go_of_databases_before_the_tables_close_them() -> Non
     """A thread that writes to a closed database would crash the worker."""
     it = Made()
     await it.on_stop()
-    assert it.acts == ["told to stop", "settled", "stopped"]
+    assert it.acts == ["callbacks stopped", "settled", "stopped"]
 
 
 class Progress:
@@ -130,7 +133,7 @@ async def test_a_restore_is_logged_while_it_goes_on_and_at_its_end(
     it = Made()
     progress: Any = Progress(True, False, False, True, True)
     it.progress = progress
-    await RestoringRecovery._tell_progress.fun(it)  # type: ignore[attr-defined]
+    await PartitionRecovery._tell_progress.fun(it)  # type: ignore[attr-defined]
     assert [one.getMessage() for one in caplog.records] == ["Restoring", "Restoring", "Restored"]
     assert (progress.figured, it.looks) == (3, 5)
 

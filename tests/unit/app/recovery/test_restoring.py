@@ -14,11 +14,12 @@ from aiokafka import TopicPartition
 from faust.tables.base import Collection
 from faust.types import TP
 
-from faust_assigner.app.compose import RepairedRecovery, repair
+from faust_assigner.app.compose import repair
 from faust_assigner.app.recovery import bring_up
 from faust_assigner.app.recovery import restoring as recovery
 from faust_assigner.app.recovery.bring_up import SNAPSHOT, Cold, Extent, Restored, Settings
-from faust_assigner.app.recovery.restoring import RestoringRecovery
+from faust_assigner.app.recovery.by_partition import PartitionRecovery
+from faust_assigner.app.recovery.restoring import BatchedRestore
 from faust_assigner.app.tables.disk import takes_files
 
 HERE = TP("app-table-changelog", 0)
@@ -47,7 +48,7 @@ async def restoring(app: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     service = app.tables.recovery
     service.active_highwaters[HERE] = 9
     monkeypatch.setattr(
-        RestoringRecovery,
+        BatchedRestore,
         "_cold",
         lambda self, tp, offsets, highwaters: Cold(TopicPartition(*tp), None, -1, 9, True),
     )
@@ -57,6 +58,11 @@ async def restoring(app: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
         lambda app: Settings("somewhere", True, {}, "read_uncommitted", None),
     )  # type: ignore[arg-type]
     return service
+
+
+def batches(service: Any) -> Any:
+    """Return the restores in batches of a recovery."""
+    return service.actives._batches
 
 
 def answer(offset: int) -> Any:
@@ -70,7 +76,9 @@ async def build(service: Any) -> dict[TP, int]:
     """Restore in batches from the beginning; check that the partition is reported once."""
     offsets, stop = {HERE: -1}, recovery.Stop(None)
     highwaters = service.active_highwaters
-    assert [tp async for tp in service._in_batches([HERE], offsets, highwaters, stop)] == [HERE]
+    assert [tp async for tp in batches(service).restore([HERE], offsets, highwaters, stop)] == [
+        HERE
+    ]
     return offsets
 
 
@@ -126,7 +134,7 @@ async def test_a_partition_is_reported_once_though_it_was_told_before_the_end(
     offsets = {HERE: -1}
     stop = recovery.Stop(None)
     highwaters = restoring.active_highwaters
-    told = [tp async for tp in restoring._in_batches([HERE], offsets, highwaters, stop)]
+    told = [tp async for tp in batches(restoring).restore([HERE], offsets, highwaters, stop)]
     assert (told, offsets) == ([HERE], {HERE: 7})
 
 
@@ -167,7 +175,7 @@ async def test_a_thread_that_fails_after_its_waiter_is_gone_is_no_error_of_async
         raise OSError("No space left on device")
 
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-    waiter = asyncio.ensure_future(restoring._in_thread(fail))
+    waiter = asyncio.ensure_future(restoring.threads.run(fail))
     await asyncio.sleep(0.01)
     waiter.cancel()
     await asyncio.gather(waiter, return_exceptions=True)
@@ -183,7 +191,7 @@ async def test_the_recovery_is_made_once_and_keeps_fausts_tasks(app: Any) -> Non
     """Every task of Faust's recovery runs in ours."""
     service = app.tables.recovery
     assert app.tables.recovery is service
-    assert isinstance(service, RepairedRecovery)
+    assert isinstance(service, PartitionRecovery)
     names = {task.fun.__name__ for task in service._get_tasks()}
     assert {"_restart_recovery", "_slurp_changelogs", "_publish_stats"} <= names
 
@@ -262,26 +270,28 @@ async def test_a_partition_is_read_from_its_file_or_from_the_first_record_there_
     service = app.tables.recovery
     service.tp_to_table[HERE] = table
     app.in_transaction = in_transaction
-    found = service._cold(HERE, {HERE: offset}, {HERE: highwater})
+    found = batches(service)._cold(HERE, {HERE: offset}, {HERE: highwater})
     assert (None if found is None else found.offset) == start
     table._on_changelog_event = "callback"
-    assert service._cold(HERE, {HERE: offset}, {HERE: highwater}) is None, "it sees each record"
+    assert batches(service)._cold(HERE, {HERE: offset}, {HERE: highwater}) is None, (
+        "it sees each record"
+    )
 
 
 @pytest.mark.parametrize("method", ["on_changelog_event", "apply_changelog_batch"])
 def test_an_app_s_own_table_class_gets_each_record(method: str) -> None:
     """A restore in batches would bypass the overridden method."""
     own = type("Own", (Table,), {method: lambda self, *args: None})
-    assert recovery._sees_records(own(_on_changelog_event=None))
-    assert not recovery._sees_records(Table(_on_changelog_event=None))
+    assert recovery.sees_records(own(_on_changelog_event=None))
+    assert not recovery.sees_records(Table(_on_changelog_event=None))
 
 
 async def test_settling_stops_the_threads_that_it_waits_for(app: Any) -> None:
     """Otherwise a thread would continue as long as records arrive."""
     service = app.tables.recovery
-    assert not service._stop()
+    assert not service.threads.stop_signal()
     await service.stop_and_wait()
-    assert service._stop()
+    assert service.threads.stop_signal()
 
 
 # -- several partitions in one restore
@@ -291,7 +301,7 @@ TPS = [TP("app-table-changelog", number) for number in range(5)]
 
 async def collected(service: Any, tps: Any, offsets: Any, highwaters: Any, stop: Any) -> list[TP]:
     """Return the partitions in the order of their reports."""
-    return [tp async for tp in service._in_batches(tps, offsets, highwaters, stop)]
+    return [tp async for tp in batches(service).restore(tps, offsets, highwaters, stop)]
 
 
 async def test_each_partition_is_reported_with_its_own_result(
@@ -317,10 +327,10 @@ async def test_each_partition_is_reported_with_its_own_result(
         told(restored(TP("other", 0), 99))
         return {tp: restored(tp, 20 + tp.partition) for tp in (one, two, four)}
 
-    monkeypatch.setattr(RestoringRecovery, "_cold", cold)
+    monkeypatch.setattr(BatchedRestore, "_cold", cold)
     monkeypatch.setattr(recovery, "bring_up", bring)
     pace = object()
-    monkeypatch.setattr(service, "_pace", lambda: pace)
+    monkeypatch.setattr(batches(service), "_pace", lambda: pace)
     offsets = {tp: tp.partition for tp in TPS} | {four: 30}
     highwaters = dict.fromkeys(TPS, 22)
     stop = recovery.Stop(None)
@@ -333,7 +343,7 @@ async def test_each_partition_is_reported_with_its_own_result(
     assert given == replace(settings, progress=service.progress, pace=pace)
     assert given.progress is service.progress
     assert [each.tp for each in colds] == [one, four, two]
-    assert own_stop is stop is service._stop
+    assert own_stop is stop is service.threads.stop_signal
     assert offsets == {zero: 0, one: 21, two: 25, three: 3, four: 30}
     assert highwaters == {zero: 22, one: 22, two: 25, three: 22, four: 24}
     assert service.restored == {
@@ -358,9 +368,9 @@ async def test_a_restore_without_snapshots_and_batches_is_faust_s(
     settings = Settings(snapshots, batched, {}, "read_uncommitted", None)  # type: ignore[arg-type]
     monkeypatch.setattr(recovery, "settings_of", lambda app: settings)
     monkeypatch.setattr(recovery, "bring_up", answer(7))
-    stop = restoring._stop
+    stop = restoring.threads.stop_signal
     assert await build(restoring) == {HERE: 7 if is_used else -1}
-    assert (restoring._stop is stop) is not is_used
+    assert (restoring.threads.stop_signal is stop) is not is_used
 
 
 async def test_partitions_of_a_failed_restore_are_reported_in_order(
@@ -372,7 +382,7 @@ async def test_partitions_of_a_failed_restore_are_reported_in_order(
         recovery, "settings_of", lambda app: Settings("s", True, {}, "read_uncommitted", None)
     )  # type: ignore[arg-type]
     monkeypatch.setattr(
-        RestoringRecovery,
+        BatchedRestore,
         "_cold",
         lambda self, tp, *_: Cold(TopicPartition(*tp), None, -1, 9, True),
     )
@@ -409,7 +419,7 @@ async def test_a_restore_task_has_all_of_its_partition(
     service = app.tables.recovery
     service.tp_to_table[tp] = Table(data=store, _on_changelog_event=None, name="counts")
     highwaters = {tp: {"no highwater": None, "at its end": 6}.get(reason or "", 60)}
-    found = service._cold(tp, {tp: 6}, highwaters)
+    found = batches(service)._cold(tp, {tp: 6}, highwaters)
     assert found == (
         None if reason else Cold(tp, "database 3", 8, 60, False, ("decoding", "counts"))  # type: ignore[arg-type]
     )
@@ -422,7 +432,7 @@ async def test_a_restore_takes_its_share_beside_the_app_s_records(
     made: list[Any] = []
     monkeypatch.setattr(recovery, "read_or_default", lambda app, setting: (app, setting))
     monkeypatch.setattr(recovery, "RestoreThrottle", lambda *given: made.append(given) or "pace")
-    assert app.tables.recovery._pace() == "pace"
+    assert batches(app.tables.recovery)._pace() == "pace"
     ((share, count),) = made
     assert share == (app, recovery.RESTORE_SHARE)
     app.monitor.messages_received_total = 41
@@ -436,7 +446,7 @@ async def test_a_restore_that_does_not_end_in_time_is_logged(
     service = app.tables.recovery
     monkeypatch.setattr(recovery, "SETTLE_TIMEOUT_S", 0.01)
     quick, stuck = (asyncio.get_running_loop().create_future() for _ in range(2))
-    service._working = {quick, stuck}
+    service.threads._working = {quick, stuck}
     quick.set_result(None)
     await service.stop_and_wait()
     assert "A restore did not stop within" in caplog.text
@@ -444,9 +454,9 @@ async def test_a_restore_that_does_not_end_in_time_is_logged(
     stuck.set_result(None)
     await service.stop_and_wait()
     assert caplog.text == ""
-    assert await service._in_thread(lambda *given: given, 1, "two") == (1, "two")
+    assert await service.threads.run(lambda *given: given, 1, "two") == (1, "two")
     await asyncio.sleep(0)
-    assert service._working == {quick, stuck}
+    assert service.threads._working == {quick, stuck}
 
 
 async def test_a_partition_is_reported_with_its_offset(
@@ -456,6 +466,6 @@ async def test_a_partition_is_reported_with_its_offset(
     monkeypatch.setattr(recovery, "bring_up", answer(12))
     offsets, seen = {HERE: -1}, list[Any]()
     highwaters, stop = restoring.active_highwaters, recovery.Stop(None)
-    async for tp in restoring._in_batches([HERE], offsets, highwaters, stop):
+    async for tp in batches(restoring).restore([HERE], offsets, highwaters, stop):
         seen.append((tp, offsets[tp], highwaters[tp], restoring.restored[tp].end_offset))
     assert seen == [(HERE, 12, 12, 12)]

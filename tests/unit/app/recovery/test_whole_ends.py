@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 
 from faust_assigner.app.recovery import by_partition as module
-from faust_assigner.app.recovery import restoring
+from faust_assigner.app.recovery import exchange
 from faust_assigner.app.recovery.batched_replay import to_batch
 from faust_assigner.app.recovery.decoding import ANYTHING
+from faust_assigner.app.tables import write_behind as overlay
 from faust_assigner.snapshots.sst import OFFSET_KEY
 from tests.unit.app.recovery.test_batched_replay import LOG, OTHER, Turn, database, records
 from tests.unit.app.recovery.test_by_partition import A, B, restores
 from tests.unit.app.recovery.test_by_partition import made as by_partition
 from tests.unit.app.recovery.test_exchange import HERE, Store
-from tests.unit.app.recovery.test_replay_loop import Recovery
-from tests.unit.app.recovery.test_replay_loop import made as loop
+from tests.unit.app.recovery.test_replay_end import Recovery
+from tests.unit.app.recovery.test_replay_end import made as loop
 
 __all__ = ["by_partition", "database", "loop"]
 
@@ -58,9 +59,9 @@ async def test_a_replay_writes_its_rows_while_the_partitions_still_count_as_repl
     recovery = by_partition
     recovery.active_offsets, recovery.active_highwaters = {A: 4, B: 5}, {A: 9, B: 9}
     seen: list[Any] = []
-    recovery.flush_buffers = lambda: seen.append(("flush", recovery._replayed))
-    recovery._set_recovery_ended = lambda: seen.append(("ended", recovery._replayed))
-    await recovery._replay(frozenset({A, B}))
+    recovery.flush_buffers = lambda: seen.append(("flush", recovery.actives.replayed))
+    recovery._set_recovery_ended = lambda: seen.append(("ended", recovery.actives.replayed))
+    await recovery.actives._replay(frozenset({A, B}))
     assert seen == [("flush", {A, B}), ("ended", frozenset())]
 
 
@@ -69,11 +70,11 @@ def test_a_standby_without_a_snapshot_continues_without_a_warning(
 ) -> None:
     """The finder has logged why there is none; no database is opened."""
     opened: list[Any] = []
-    monkeypatch.setattr(restoring, "decoding_of", lambda table: "decoding")
+    monkeypatch.setattr(exchange, "decoding_of", lambda table: "decoding")
     options = SimpleNamespace(open=opened.append)
     table: Any = SimpleNamespace(data=SimpleNamespace(rocksdb_options=options))
     finder: Any = SimpleNamespace(fetch=lambda *_: None)
-    assert restoring._build_database(finder, HERE, tmp_path, table) is None
+    assert exchange._build_database(finder, HERE, tmp_path, table) is None
     assert (opened, caplog.messages) == ([], [])
 
 
@@ -84,7 +85,7 @@ def test_the_error_of_a_replacement_names_the_database_that_was_missing(tmp_path
     (store.path / "old").unlink()
     store.path.rmdir()
     with pytest.raises(FileNotFoundError) as raised:
-        restoring._replace_database(store, 0, built)
+        exchange._replace_database(store, 0, built)
     assert raised.value.filename == str(built)
     assert raised.value.__context__ is None
     assert store.acts == ["closed"]
@@ -117,9 +118,9 @@ async def test_a_part_counts_as_restored_before_its_held_changes_are_written(
     recovery, seen = by_partition, list[Any]()
     restores(recovery, A, B)
     monkeypatch.setattr(
-        module.overlay, "resume", lambda app, tps: seen.append((set(tps), set(recovery._complete)))
+        overlay, "resume", lambda app, tps: seen.append((set(tps), set(recovery.actives.complete)))
     )
-    await recovery._restore_actives({A, B})
+    await recovery.actives.restore({A, B})
     assert seen == [({A}, {A}), ({B}, {A, B})]
 
 
@@ -137,8 +138,8 @@ async def test_the_time_of_an_assignment_is_logged_in_milliseconds(
     async def nothing(*_: Any) -> None:
         """Return at once."""
 
-    recovery._take_roles, recovery._restore_actives, recovery._finish = roles, nothing, nothing
-    recovery._open_copies = recovery._follow = nothing
+    recovery.books.take, recovery.actives.restore, recovery._finish = roles, nothing, nothing
+    recovery.books.open_copies = recovery.standbys.follow = nothing
     await recovery._take_on(frozenset({A}), frozenset({B}))
     assert caplog.messages == ["Assigned 1 active and 2 standby changelogs in 2250 ms"]
 
@@ -147,12 +148,12 @@ def test_an_error_of_any_kind_leaves_a_standby_to_the_replay(
     tmp_path: Path, caplog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A library may raise its own errors."""
-    monkeypatch.setattr(restoring, "decoding_of", lambda table: "decoding")
+    monkeypatch.setattr(exchange, "decoding_of", lambda table: "decoding")
 
     def fetch(*_: Any) -> Any:
         raise KeyError("manifest")
 
     finder: Any = SimpleNamespace(fetch=fetch)
     table: Any = SimpleNamespace()
-    assert restoring._build_database(finder, HERE, tmp_path, table) is None
+    assert exchange._build_database(finder, HERE, tmp_path, table) is None
     assert caplog.messages == ["Standby log-0 continues by replay: 'manifest'"]

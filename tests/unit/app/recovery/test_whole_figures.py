@@ -19,7 +19,7 @@ from faust_assigner.app.recovery.restore_settings import connection_of
 from faust_assigner.app.recovery.restore_throttle import MOST_RECORDS, RestoreThrottle
 from tests.unit.app.recovery.test_callbacks import Table, everything
 from tests.unit.app.recovery.test_progress import Clock
-from tests.unit.app.recovery.test_replay_loop import A, B, C, D, Recovery, event, made
+from tests.unit.app.recovery.test_replay_end import A, B, C, D, Recovery, event, made
 
 __all__ = ["made"]
 
@@ -122,10 +122,10 @@ async def test_an_empty_log_is_fetched_at_its_first_position(made: Recovery) -> 
     """Its last offset is -1, and the position 0 is after that."""
     consumer: Any = made.app.consumer
     consumer.positions = {A: 7, C: 0, D: 1}
-    assert await made._is_fetched(C, -1) is True
-    assert await made._is_fetched(C, 0) is False
-    assert await made._is_fetched(D, 0) is True
-    assert await made._is_fetched(A, 7) is False
+    assert await made._end._is_fetched(C, -1) is True
+    assert await made._end._is_fetched(C, 0) is False
+    assert await made._end._is_fetched(D, 0) is True
+    assert await made._end._is_fetched(A, 7) is False
 
 
 @pytest.mark.parametrize("bad", [A, B])
@@ -135,23 +135,22 @@ def test_only_the_partition_s_own_bad_records_make_its_line_an_error(
     """Without bad records the gap holds transaction markers, which are normal."""
     caplog.set_level(logging.INFO)
     made.unreadable.counts[bad] = 2
-    made._restored_without(A, 4, 6)
+    made._end._report(A, 4, 6)
     (record,) = caplog.records
     assert record.levelname == ("ERROR" if bad == A else "INFO")
     assert record.getMessage() == (
         f"Changelog {A}: there is no readable record between offset 4 and the end 6; it counts "
         "as restored"
     )
-    assert made.active_offsets == {A: 6, C: None}
 
 
 def test_an_error_of_the_traced_block_is_raised(made: Recovery) -> None:
     """Also a cancellation; the recovery has no span after the block."""
     made.app.tracer = None
     for error in (KeyError("x"), asyncio.CancelledError()):
-        with pytest.raises(type(error)), made._trace_actives():
+        with pytest.raises(type(error)), made.spans.actives(None):
             raise error
-        assert made._actives_span is None
+        assert made.spans._actives is None
 
 
 def test_a_connection_has_the_app_s_certificates() -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from faust.exceptions import DecodeError
+from faust.tables.recovery import Recovery as FaustRecovery
 from faust.types import TP
 from mode.utils.queues import FlowControlEvent
 
-from faust_assigner.app.recovery import replay_loop
-from faust_assigner.app.recovery.replay_loop import ChangelogQueue, ReplayLoop
+from faust_assigner.app.recovery import loop as recovery_loop
+from faust_assigner.app.recovery.loop import RecoveryLoop
+from faust_assigner.app.recovery.table_manager import ChangelogQueue
 
 A, B, C, D = (TP("log", number) for number in range(4))
 
@@ -28,23 +30,20 @@ def event(tp: TP, offset: int, *, generation: int | None = 3) -> Any:
     )
 
 
-class Host:
+class Host(FaustRecovery):  # type: ignore[misc]
     """A stub of Faust's recovery."""
 
-    num_samples_required_for_estimate = 2
+    should_stop, started = False, True
+    signal_recovery_start: Any = None
+    signal_recovery_end: Any = None
 
     def __init__(self, app: Any, tables: Any) -> None:
         self.app, self.tables = app, tables
-        self.in_recovery, self.should_stop = True, False
+        self.in_recovery = True
         self.active_tps, self.standby_tps = {A}, {B}
         self.active_offsets, self.standby_offsets = {A: 4, C: None}, {B: 4}
         self.active_highwaters, self.standby_highwaters = {A: 6}, {B: 6}
         self._active_events_received_at: dict[TP, float] = {}
-        self._standby_events_received_at: dict[TP, float] = {}
-        self._processing_times: deque[float] = deque()
-        self._last_active_event_processed_at: float | None = None
-        self._actives_span = self._standbys_span = None
-        self._recovery_started_at = 1.0
         self.signal_recovery_end = asyncio.Event()
         self.flushes = 0
         self.table = Table()
@@ -58,10 +57,6 @@ class Host:
     def _set_recovery_ended(self) -> None:
         self.in_recovery = False
         self.ended += 1
-
-    def flush_buffers(self) -> None:
-        """Count a flush."""
-        self.flushes += 1
 
     def need_recovery(self) -> bool:
         """Whether an active partition lacks records."""
@@ -119,22 +114,31 @@ class Consumer:
         return position
 
 
-class Recovery(ReplayLoop, Host):  # type: ignore[misc]
+class Recovery(RecoveryLoop, Host):  # type: ignore[misc]
     """Our recovery over the stub."""
+
+    def flush_buffers(self) -> None:
+        """Count a flush."""
+        self.flushes += 1
+
+
+async def look(made: Recovery) -> None:
+    """Look for the end, as the loop does when no record comes."""
+    await made._end.look(made.active_stats(), made.active_offsets)
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Recovery:
     """A recovery with active ``A`` up to offset 6 and standby ``B``; both tables are at 4."""
     unreadable = SimpleNamespace(counts=Counter[TP]())
-    monkeypatch.setattr(replay_loop, "unreadable_of", lambda app: unreadable)
+    monkeypatch.setattr(recovery_loop, "unreadable_of", lambda app: unreadable)
     queue = SimpleNamespace(empty=lambda: True)
     ready: list[str] = []
     tables = SimpleNamespace(
         changelog_queue=queue, standbys_ready=False, on_standbys_ready=lambda: ready.append("x")
     )
     tables.ready = ready
-    app = SimpleNamespace(consumer=Consumer(), consumer_generation_id=3)
+    app = SimpleNamespace(consumer=Consumer(), consumer_generation_id=3, tables=tables)
     return Recovery(app, tables)
 
 
@@ -171,7 +175,6 @@ async def test_a_record_that_a_table_has_counts_for_nothing_but_the_time(made: R
     assert [one.message.offset for one in made.buffers[made.table]] == [5]
     assert made.active_offsets[A] == 5
     assert set(made._active_events_received_at) == {A}
-    assert made._standby_events_received_at == {}
 
 
 async def test_the_first_record_of_an_empty_table_is_applied(made: Recovery) -> None:
@@ -182,12 +185,11 @@ async def test_the_first_record_of_an_empty_table_is_applied(made: Recovery) -> 
 
 
 async def test_a_record_of_a_copy_moves_the_copy(made: Recovery) -> None:
-    """It does not affect the time estimate of actives."""
+    """It is no record of an active."""
     for offset in (5, 6):
         await made._take(event(B, offset))
-    assert (made.standby_offsets[B], set(made._standby_events_received_at)) == (6, {B})
+    assert made.standby_offsets[B] == 6
     assert made._active_events_received_at == {}
-    assert not made._processing_times
 
 
 @pytest.mark.parametrize(("tp", "size"), [(A, 3), (B, 5)], ids=["owned", "copy"])
@@ -207,18 +209,6 @@ async def test_an_app_whose_callback_fails_gets_its_rows(made: Recovery, caplog:
         await made._take(event(A, offset))
     assert len(made.buffers[made.table]) == 2
     assert len(caplog.records) == 1
-
-
-async def test_the_estimate_uses_the_newest_samples(
-    made: Recovery, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It keeps Faust's number of samples and drops the oldest."""
-    now = 0.0
-    monkeypatch.setattr(replay_loop, "monotonic", lambda: now)
-    for offset, at in ((5, 1.0), (6, 2.0), (7, 4.0), (8, 8.0)):
-        now = at
-        await made._take(event(A, offset))
-    assert list(made._processing_times) == [2.0, 4.0]
 
 
 def test_a_recovery_ends_once_all_that_was_read_is_written(made: Recovery) -> None:
@@ -295,18 +285,17 @@ def test_the_span_of_actives_tells_whether_they_are_ready(made: Recovery, fails:
     )
     made.app.tracer = SimpleNamespace(get_tracer=lambda name: tracer)
     made.app._span_add_default_tags = lambda span: span.set_tag("app", "x")
-    made._recovery_span = "parent"
-    made._tag_actives({A: 2})  # without a span
-    with contextlib.suppress(KeyError), made._trace_actives():
-        assert made._actives_span is span
-        made._tag_actives({A: 3})
+    made.spans.tag_actives({A: 2})  # without a span
+    with contextlib.suppress(KeyError), made.spans.actives("parent"):
+        assert made.spans._actives is span
+        made.spans.tag_actives({A: 3})
         if fails:
             raise KeyError
     assert begun == [("recovery-actives", {"child_of": "parent"})]
     ready = {} if fails else {"Actives-Ready": True}
     assert span.tags == {"app": "x", "Active-Stats": {A: 3}} | ready
     assert span.ends == ["KeyError" if fails else "finished"]
-    assert made._actives_span is None
+    assert made.spans._actives is None
 
 
 def test_the_span_of_standbys_tells_what_they_lack(made: Recovery) -> None:
@@ -316,10 +305,9 @@ def test_the_span_of_standbys_tells_what_they_lack(made: Recovery) -> None:
         get_tracer=lambda _: SimpleNamespace(start_span=lambda name, **_: span)
     )
     made.app._span_add_default_tags = lambda span: None
-    made._recovery_span, made._standbys_span = None, before
-    made.standby_stats = lambda: {B: 3}  # type: ignore[method-assign]
-    made._trace_standbys()
-    assert (before.ends, made._standbys_span) == (["finished"], span)
+    made.spans._standbys = before
+    made.spans.begin_standbys(None, {B: 3})
+    assert (before.ends, made.spans._standbys) == (["finished"], span)
     assert span.tags == {"Standby-Stats": {B: 3}}
 
 
@@ -328,7 +316,7 @@ def test_the_span_of_standbys_ends_once(made: Recovery) -> None:
     ends: list[str] = []
     made.active_offsets[A], made.standby_offsets[B] = 6, 6
     made.tables.standbys_ready = True
-    made._standbys_span = SimpleNamespace(finish=lambda: ends.append("x"))
+    made.spans._standbys = SimpleNamespace(finish=lambda: ends.append("x"))
     for _ in range(3):
         made._maybe_end()
     assert (ends, made.tables.ready) == (["x"], ["x"])
@@ -336,10 +324,10 @@ def test_the_span_of_standbys_ends_once(made: Recovery) -> None:
 
 def test_a_new_recovery_knows_nothing_of_the_last(made: Recovery) -> None:
     """It forgets the fetched positions and the former end."""
-    made._fetched[A] = 1
+    made._end._fetched[A] = 1
     made.signal_recovery_end.set()
     made._set_recovery_started()
-    assert made._fetched == {}
+    assert made._end._fetched == {}
     assert not made.signal_recovery_end.is_set()
 
 
@@ -349,7 +337,7 @@ async def test_offsets_without_records_are_passed_over_one_round_after_the_fetch
     """In the fetch's own round the last batch may still be in flight."""
     for rounds, offset in ((1, 4), (1, 4), (2, 6)):
         made.app.consumer.fetch_rounds = rounds
-        await made._look_for_the_end()
+        await look(made)
         assert made.active_offsets[A] == offset
     assert "restored" not in caplog.text, "markers of transactions are no trouble"
 
@@ -369,7 +357,7 @@ async def test_a_partition_is_not_passed_over_while_records_may_come(
     else:
         consumer.positions[A] = {"before the end": 6, "no position": None, "lost": -1}[reason]
     for consumer.fetch_rounds in range(1, 5):
-        await made._look_for_the_end()
+        await look(made)
     assert made.active_offsets[A] == 4
 
 
@@ -383,11 +371,11 @@ async def test_a_round_that_was_fetched_while_the_position_was_asked_for_counts(
         consumer.fetch_rounds += 1
 
     consumer.meanwhile = fetch
-    await made._look_for_the_end()
-    await made._look_for_the_end()
+    await look(made)
+    await look(made)
     assert made.active_offsets[A] == 4
     consumer.fetch_rounds += 1
-    await made._look_for_the_end()
+    await look(made)
     assert made.active_offsets[A] == 6
 
 
@@ -395,11 +383,11 @@ async def test_a_position_of_the_recovery_before_counts_for_nothing(made: Recove
     """The recovery restarted during the request of the position."""
 
     def begin_again() -> None:
-        made._recovery_started_at = 2.0
+        made._set_recovery_started()
 
     made.app.consumer.meanwhile = begin_again
-    await made._look_for_the_end()
-    assert made._fetched == {}
+    await look(made)
+    assert made._end._fetched == {}
 
 
 async def test_records_that_were_not_read_are_an_error_in_the_log(
@@ -408,7 +396,7 @@ async def test_records_that_were_not_read_are_an_error_in_the_log(
     """They do not decode, so rows lack their changes."""
     made.unreadable.counts[A] = 1
     for made.app.consumer.fetch_rounds in (1, 2):
-        await made._look_for_the_end()
+        await look(made)
     assert [(r.levelname, "offset 4 and the end 6" in r.message) for r in caplog.records] == [
         ("ERROR", True)
     ]
@@ -417,8 +405,14 @@ async def test_records_that_were_not_read_are_an_error_in_the_log(
 async def test_outside_of_a_recovery_nothing_is_passed_over(made: Recovery) -> None:
     """Its offsets are those of the worker's own changes."""
     made.in_recovery = False
-    for made.app.consumer.fetch_rounds in (1, 2):
-        await made._look_for_the_end()
+
+    async def get() -> Any:
+        made.should_stop = True
+        raise TimeoutError
+
+    made.tables.changelog_queue.get = get
+    made._end.look = None  # type: ignore[method-assign, assignment]
+    await made._slurp_changelogs(made)
     assert made.active_offsets[A] == 4
 
 
@@ -451,36 +445,33 @@ async def test_the_loop_takes_what_comes_and_looks_for_the_end_when_nothing_does
     async def take(record: Any) -> None:
         acts.append(record.message.offset)
 
-    async def look() -> None:
+    async def look_for_the_end(*_: Any) -> None:
         acts.append("look")
 
-    monkeypatch.setattr(replay_loop.asyncio, "timeout", Limit)
+    monkeypatch.setattr(asyncio, "timeout", Limit)
     made.tables.changelog_queue.get = get
-    made._take, made._look_for_the_end = take, look  # type: ignore[method-assign]
+    made._take, made._end.look = take, look_for_the_end  # type: ignore[method-assign]
     made._maybe_end = lambda: acts.append("end?")  # type: ignore[method-assign]
     await made._slurp_changelogs(made)
-    wait = replay_loop.IDLE_S
+    wait = recovery_loop.IDLE_S
     assert acts == [wait, 5, "end?", wait, "end?", wait, "look", "end?", wait, 6, "end?"]
 
 
 async def test_a_record_of_an_active_is_noted_in_the_books_of_actives_alone(
     made: Recovery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The arrival time is recorded; the processing time starts with the second record."""
+    """The arrival time is recorded, for Faust's warnings."""
     now = 100.0
-    monkeypatch.setattr(replay_loop, "monotonic", lambda: now)
+    monkeypatch.setattr(recovery_loop, "monotonic", lambda: now)
     made.standby_tps.add(A)
     made.standby_offsets[A] = 77
     await made._take(event(A, 5))
-    assert (list(made._processing_times), made._last_active_event_processed_at) == ([], 100.0)
     now = 103.0
     await made._take(event(B, 5))
     await made._take(event(A, 6))
-    assert (list(made._processing_times), made._last_active_event_processed_at) == ([3.0], 103.0)
     now = 104.0
     await made._take(event(A, 6))
     assert made._active_events_received_at == {A: 104.0}
-    assert made._standby_events_received_at == {B: 103.0}
     assert (made.active_offsets[A], made.standby_offsets) == (6, {A: 77, B: 5})
     assert [one.message.offset for one in made.buffers[made.table]] == [5, 5, 6]
     assert made.table.seen == [5, 5, 6]
@@ -515,27 +506,27 @@ async def test_a_record_that_does_not_decode_is_named_with_all_of_it(
 def test_without_a_tracer_nothing_is_traced(made: Recovery) -> None:
     """Neither actives nor standbys have a span."""
     made.app.tracer = None
-    with made._trace_actives():
-        assert made._actives_span is None
-        made._tag_actives({A: 1})
-    made._trace_standbys()
-    assert (made._actives_span, made._standbys_span) == (None, None)
+    with made.spans.actives(None):
+        assert made.spans._actives is None
+        made.spans.tag_actives({A: 1})
+    made.spans.begin_standbys(None, {})
+    assert (made.spans._actives, made.spans._standbys) == (None, None)
 
 
 def test_standbys_are_ready_without_a_span_and_not_while_they_lack_records(made: Recovery) -> None:
     """Then the span ends and the app is notified; without standbys neither happens."""
     ends: list[str] = []
     span = SimpleNamespace(finish=lambda: ends.append("x"))
-    made.in_recovery, made.tables.standbys_ready, made._standbys_span = False, True, span
+    made.in_recovery, made.tables.standbys_ready, made.spans._standbys = False, True, span
     made._maybe_end()
     made.standby_tps, made.standby_offsets[B] = set(), 6
     made._maybe_end()
     made.standby_tps, made.in_recovery, made.active_offsets[A] = {B}, True, 5
     made._maybe_end()
-    assert (ends, made.tables.ready, made._standbys_span) == ([], [], span)
+    assert (ends, made.tables.ready, made.spans._standbys) == ([], [], span)
     made.in_recovery = False
     made._maybe_end()
-    assert (ends, made.tables.ready, made._standbys_span) == (["x"], ["x"], None)
+    assert (ends, made.tables.ready, made.spans._standbys) == (["x"], ["x"], None)
 
 
 def test_a_last_write_that_brings_no_end_is_the_only_one(made: Recovery) -> None:
@@ -556,15 +547,15 @@ async def test_each_partition_is_passed_over_by_itself(made: Recovery) -> None:
     made.active_offsets.update({C: 1, D: 0})
     consumer.positions = {A: 7, C: 3, D: 3}
     consumer.may_fetch = lambda tp: asked.append(tp) or tp != D  # type: ignore[method-assign]
-    await made._look_for_the_end()
-    assert (asked, made._fetched) == ([A, C, D], {A: 1})
+    await look(made)
+    assert (asked, made._end._fetched) == ([A, C, D], {A: 1})
     consumer.fetch_rounds, consumer.positions[C] = 2, 4
-    await made._look_for_the_end()
+    await look(made)
     assert asked[3:] == [C, D]
-    assert made._fetched == {A: 1, C: 2}
+    assert made._end._fetched == {A: 1, C: 2}
     assert made.active_offsets == {A: 6, C: 1, D: 0}
     consumer.fetch_rounds = 3
-    await made._look_for_the_end()
+    await look(made)
     assert made.active_offsets == {A: 6, C: 3, D: 0}
 
 
@@ -578,8 +569,8 @@ async def test_a_recovery_that_begins_amid_a_look_ends_the_look(made: Recovery) 
     consumer.may_fetch = lambda tp: asked.append(tp) or True  # type: ignore[method-assign]
 
     def begin_again() -> None:
-        made._recovery_started_at = 2.0
+        made._set_recovery_started()
 
     consumer.meanwhile = begin_again
-    await made._look_for_the_end()
-    assert (asked, made._fetched) == ([A], {})
+    await look(made)
+    assert (asked, made._end._fetched) == ([A], {})

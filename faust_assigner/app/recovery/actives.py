@@ -1,0 +1,200 @@
+"""Restores active partitions task by task: the sources of a restored task are processed at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from faust.tables.recovery import RecoveryStats
+
+from faust_assigner.app.recovery.bring_up import Stop
+from faust_assigner.app.recovery.callbacks import RecoverCallbacks, call_callbacks, is_overridden
+from faust_assigner.app.recovery.order import chunks, ready_sources
+from faust_assigner.app.retry import retry
+from faust_assigner.app.tables import window_closing as windows
+from faust_assigner.app.tables import write_behind as overlay
+from faust_assigner.app.tables.disk import known
+
+if TYPE_CHECKING:
+    from faust.types.tables import CollectionT
+    from faust.types.tuples import TP
+
+    from faust_assigner.app.recovery.by_partition import PartitionRecovery
+    from faust_assigner.app.recovery.changelog_extents import ChangelogExtents
+    from faust_assigner.app.recovery.restoring import BatchedRestore
+
+#: The consumer may be silent during a restore: Faust's loop takes over after half of
+#: max.poll.interval.
+SILENT_SHARE = 0.5
+#: Seconds between two checks of a replay by Faust's loop.
+LOOK_S = 0.01
+
+
+class ActiveRestore:
+    """The restores of one recovery service's active partitions."""
+
+    def __init__(
+        self, recovery: PartitionRecovery, extents: ChangelogExtents, batches: BatchedRestore
+    ) -> None:
+        self._recovery, self._extents, self._batches = recovery, extents, batches
+        #: The restored partitions.
+        self.complete: set[TP] = set()
+        #: Partitions that Faust's loop restores at present.
+        self.replayed: frozenset[TP] = frozenset()
+        self.callbacks = RecoverCallbacks(self._call_back)
+
+    async def restore(self, pending: set[TP]) -> None:
+        """Restore the tables of ``pending`` to the ends of their changelogs; ready sources flow."""
+        recovery = self._recovery
+        highwaters = await self._find_ends(pending)
+        alone = self._read_by_all()
+        self.begin_callbacks(pending)
+        held = self._called_back()
+        await self._let_flow(pending | held, alone)
+        left = {tp: highwaters[tp] - known(recovery.active_offsets[tp]) for tp in pending}
+        self._report_begin(left, highwaters)
+        limit = recovery.app.conf.broker_max_poll_interval
+        stop, before = Stop(limit * SILENT_SHARE if limit else None), recovery.restored
+        recovery.restored = {}
+        async for chunk in self._brought_up(list(chunks(left, alone)), left, highwaters, stop):
+            await self._finish_chunk(chunk, {tp: highwaters[tp] for tp in chunk})
+            pending = pending - chunk
+            self.begin_callbacks(pending)
+            await self.callbacks.over()
+            await self._let_flow(pending, alone)
+            stop.renew()
+        await self.callbacks.over()
+        if held:
+            await self._let_flow(pending, alone)
+        recovery.restored = {**before, **recovery.restored}
+
+    async def _find_ends(self, pending: set[TP]) -> dict[TP, int]:
+        """The last offset of each changelog; offsets before the first record count as read."""
+        recovery, offsets = self._recovery, self._recovery.active_offsets
+        ends, firsts = await self._extents.ends(pending), await self._extents.firsts(pending)
+        await recovery.consistency.refuse_ahead(recovery, offsets, ends, firsts)
+        for tp in pending:
+            offsets[tp] = max(known(offsets[tp]), firsts[tp] - 1)
+        return {tp: ends[tp] - 1 for tp in pending}
+
+    def _read_by_all(self) -> frozenset[str]:
+        """The changelog topics of tables of which a stream may read every partition."""
+        return frozenset(
+            table.changelog_topic.get_topic_name()
+            for table in self._recovery.tables.values()
+            if table.is_global or table.use_partitioner
+        )
+
+    def _report_begin(self, left: Mapping[TP, int], highwaters: Mapping[TP, int]) -> None:
+        """Tell the span and the progress how many records each partition lacks."""
+        recovery = self._recovery
+        offsets = {tp: known(recovery.active_offsets[tp]) for tp in sorted(left)}
+        recovery.spans.tag_actives(
+            {
+                tp: RecoveryStats(highwaters[tp], offset, left[tp])
+                for tp, offset in offsets.items()
+                if left[tp]
+            }
+        )
+        recovery.progress.begin(
+            {tp: (offset + 1, highwaters[tp] + 1) for tp, offset in offsets.items()}
+        )
+
+    async def _brought_up(
+        self, waiting: list[frozenset[TP]], left: Mapping[TP, int], highwaters: Any, stop: Stop
+    ) -> AsyncGenerator[frozenset[TP], None]:
+        """Yield each chunk once the batched restore of its partitions ends, complete or not."""
+        offsets = self._recovery.active_offsets
+        lacking = {tp for tp, records in left.items() if records > 0}
+        order = [tp for chunk in waiting for tp in sorted(chunk & lacking)]
+        while ready := [chunk for chunk in waiting if not chunk & lacking]:
+            yield ready[0]
+            waiting.remove(ready[0])
+        async for tp in self._batches.restore(order, offsets, highwaters, stop):
+            lacking.discard(tp)
+            while ready := [chunk for chunk in waiting if not chunk & lacking]:
+                yield ready[0]
+                waiting.remove(ready[0])
+
+    async def _finish_chunk(self, chunk: frozenset[TP], highwaters: Mapping[TP, int]) -> None:
+        """Replay the rest of ``chunk`` and count it as restored."""
+        recovery = self._recovery
+        recovery.active_highwaters.clear()
+        recovery.active_highwaters.update(highwaters)
+        if recovery.meter is not None:
+            recovery.meter.note_start(chunk, recovery.restored)
+        if recovery.need_recovery():
+            await self._replay(chunk)
+        # Before the chunk counts as restored: after an interrupt here it is restored and
+        # reported again.
+        await self._tell_tables(chunk)
+        if recovery.meter is not None:
+            recovery.meter.finish(chunk)
+        self.complete |= chunk
+        overlay.resume(recovery.app, chunk)
+        windows.restored(recovery.tables.closings, chunk)
+
+    async def _replay(self, chunk: frozenset[TP]) -> None:
+        """Replay the rest by Faust's loop: tables in memory, callbacks, records not in batches."""
+        recovery = self._recovery
+        consumer, offsets = recovery.app.consumer, recovery.active_offsets
+        await consumer.seek_wait({tp: known(offsets[tp]) + 1 for tp in chunk})
+        recovery._set_recovery_started()
+        recovery.app.in_recovery = False  # or sources would starve
+        self.replayed = chunk
+        consumer.resume_partitions(chunk)
+        recovery.progress.begin(
+            {tp: (known(offsets[tp]) + 1, recovery.active_highwaters[tp] + 1) for tp in chunk}
+        )
+        while recovery.need_recovery():
+            await asyncio.sleep(LOOK_S)
+            for tp in chunk:
+                recovery.progress.move(tp, known(offsets[tp]) + 1)
+        for tp in chunk:
+            recovery.progress.finish(tp)
+        recovery.flush_buffers()
+        self.replayed = frozenset()
+        recovery._set_recovery_ended()
+        consumer.pause_partitions(chunk)
+
+    async def _let_flow(self, pending: Collection[TP], alone: Collection[str]) -> None:
+        """Seek ready sources to their committed offsets, fetched together, and resume them."""
+        recovery = self._recovery
+        consumer, of = recovery.app.consumer, recovery.tables._changelogs
+        paused = {tp for tp in consumer._paused_partitions if tp.topic not in of}
+        if sources := ready_sources(paused, pending, alone):
+            await retry(recovery, "Committed offsets", partial(consumer.seek_some, sources))
+            consumer.resume_partitions(sources)
+
+    # -- the tables and their callbacks
+
+    async def _tell_tables(self, chunk: Collection[TP]) -> None:
+        """Report restored partitions and copies to the tables: sets are read from their rows."""
+        for table in self._recovery.tables.values():
+            if any(tp.topic in table.changelog_topic.topics for tp in chunk):
+                await table.data.on_recovery_completed(*self._parts_of(table))
+                self.callbacks.owe([table])
+
+    def _parts_of(self, table: CollectionT) -> tuple[set[TP], set[TP]]:
+        """All of the table's partitions here, and the copies: a table in memory forgets the rest."""
+        copies = self._recovery.standbys_for_table[table]
+        return self._recovery.actives_for_table[table] | copies, copies
+
+    async def _call_back(self, table: CollectionT) -> None:
+        """Call the table's callbacks; a method of the app's own class calls them itself, as in Faust."""
+        if is_overridden(table, "on_recovery_completed"):
+            await table.on_recovery_completed(*self._parts_of(table))
+        else:
+            await call_callbacks(table)
+
+    def begin_callbacks(self, pending: Collection[TP]) -> None:
+        """Begin the callbacks of tables without ``pending`` partitions."""
+        lacking = {tp.topic for tp in pending}
+        self.callbacks.begin(lambda table: not lacking & set(table.changelog_topic.topics))
+
+    def _called_back(self) -> set[TP]:
+        """Restored partitions of tables whose callbacks run; their sources are not processed yet."""
+        of, running = self._recovery.tables._changelogs, self.callbacks.running
+        return {tp for tp in self.complete if of[tp.topic] in running}

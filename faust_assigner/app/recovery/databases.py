@@ -1,0 +1,128 @@
+"""The databases of a worker's tables: opened for a restore, opened anew after a failure, and closed.
+
+A database that cannot be written or opened is *doubtful*: it may lack records that count as read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from faust.tables.recovery import ServiceStopped
+from mode import get_logger
+
+from faust_assigner.app.recovery.callbacks import is_overridden
+from faust_assigner.app.retry import RateLimitedLog, pause_s
+from faust_assigner.app.tables.disk import is_writable
+from faust_assigner.app.tables.files import TableStore, close_all, open_for_streams, store_of
+
+if TYPE_CHECKING:
+    from faust.app import App
+    from faust.types.tables import CollectionT
+    from faust.types.tuples import TP
+
+logger = get_logger(__name__)
+
+
+class TableDatabases:
+    """The databases of the app's tables on this worker. ``tables`` are the tables by partition."""
+
+    def __init__(self, app: App, tables: Mapping[TP, CollectionT]) -> None:
+        self._app, self._tables = app, tables
+        #: Partitions whose database could not be written or opened, and is opened anew.
+        self.doubtful: frozenset[TP] = frozenset()
+        self._said = RateLimitedLog()
+
+    def doubt(self, tps: Iterable[TP]) -> None:
+        """Note that the databases of ``tps`` may lack records that count as read."""
+        self.doubtful |= frozenset(tps)
+
+    # -- a round
+
+    async def take_round(
+        self, assigned: set[TP], came: Collection[TP], revoked: Collection[TP]
+    ) -> None:
+        """Close databases of revoked partitions, in a thread: closing takes time and streams flow.
+
+        A store of any other kind opens and closes by itself: its table's ``on_rebalance`` is called,
+        as in Faust, and so is that of an app's own table class.
+        """
+        for table in self._app.tables.values():
+            topics, store = table.changelog_topic.topics, store_of(table)
+            gone = {tp for tp in revoked if tp.topic in topics}
+            gained = {tp for tp in came if tp.topic in topics}
+            if gone and is_writable(store):
+                databases = [store._dbs.pop(tp.partition, None) for tp in sorted(gone)]
+                await asyncio.to_thread(close_all, databases)
+            told = not is_writable(store) or is_overridden(table, "on_rebalance")
+            if told and (gone or gained):
+                generation = self._app.consumer_generation_id
+                await table.on_rebalance(assigned, gone, gained, generation)
+
+    async def open_beside_streams(
+        self,
+        tps: Iterable[TP],
+        in_thread: Callable[..., Awaitable[object]],
+        *,
+        breath: float = 0.0,
+    ) -> None:
+        """Open databases in a thread; ``open_all`` waits for those that fail to open.
+
+        rocksdict blocks all other threads while it opens a database, for 10 ms. After each database
+        this method sleeps ``breath`` times as long, so that streams run.
+        """
+        for tp in sorted(tps):
+            store = store_of(self._app.tables._changelogs[tp.topic])
+            if is_writable(store) and tp.partition not in store._dbs:
+                began = monotonic()
+                try:
+                    await in_thread(open_for_streams, store, tp.partition)
+                except Exception as error:
+                    logger.warning("%s-%d: %s", tp.topic, tp.partition, error)
+                await asyncio.sleep(breath * (monotonic() - began))
+
+    # -- a recovery
+
+    async def open_all(
+        self,
+        tps: Collection[TP],
+        sleep: Callable[[float], Awaitable[None]],
+        stopped: Callable[[], bool],
+    ) -> frozenset[TP]:
+        """Open the databases of ``tps``, after a failure anew; retry until all are open (full disk, say).
+
+        Returns the partitions that were opened anew. ``tps`` contain no kept partition: agents
+        write its database, which may be closed first here. Raises ServiceStopped.
+        """
+        attempt = 0
+        while failed := self._open_each(tps):
+            if self._said.due("open"):
+                logger.error(
+                    "The tables' files cannot be opened yet; the tables wait for them: %s", failed
+                )
+            await sleep(pause_s(attempt))
+            attempt += 1
+            if stopped():
+                raise ServiceStopped
+        anew = self.doubtful.intersection(tps)
+        self.doubtful -= anew
+        return anew
+
+    def _open_each(self, tps: Collection[TP]) -> str | None:
+        """The error of the first database that does not open; None when all are open."""
+        stores = {
+            tp: store
+            for tp in sorted(tps)
+            if isinstance(store := store_of(self._tables[tp]), TableStore)
+        }
+        for tp in stores.keys() & self.doubtful:
+            stores[tp].close_partition(tp.partition)
+        for tp, store in stores.items():
+            try:
+                store._db_for_partition(tp.partition)
+            except Exception as error:
+                self.doubt({tp})
+                return f"{tp.topic}-{tp.partition}: {error}"
+        return None

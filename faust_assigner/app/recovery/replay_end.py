@@ -1,0 +1,76 @@
+"""The end of a replay by Faust's loop, also where no readable record is left before it.
+
+The recovery counts offsets until the last one. A record that does not decode never arrives, and
+neither does the marker at the end of a transaction. Therefore the recovery ends once everything up
+to the end has been fetched, handed over and applied. The content of the last offset does not
+matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from typing import TYPE_CHECKING
+
+from mode import get_logger
+
+if TYPE_CHECKING:
+    from faust.tables.recovery import RecoveryStats
+    from faust.types.app import AppT
+    from faust.types.tuples import TP
+
+    from faust_assigner.app.recovery.unreadable import UnreadableRecords
+
+logger = get_logger(__name__)
+
+
+class ReplayEnd:
+    """Finds partitions whose changelogs are fetched to the end with all records applied."""
+
+    def __init__(self, app: AppT, unreadable: UnreadableRecords) -> None:
+        self._app, self._unreadable = app, unreadable
+        #: Partition -> the fetch round by which all its records had been fetched.
+        self._fetched: dict[TP, int] = {}
+
+    def begin(self) -> None:
+        """Forget the partitions of the last recovery: another one begins."""
+        self._fetched = {}
+
+    async def look(
+        self, lacking: Mapping[TP, RecoveryStats], offsets: MutableMapping[TP, int | None]
+    ) -> None:
+        """Set ``offsets`` of partitions of ``lacking`` without a further readable record to their end.
+
+        The loop calls this when its queue has been empty for a while. A position at the end means
+        that the last batch was handed out in this round of the fetcher or earlier. In a later round
+        the batch has reached the queue, and the queue is empty.
+        """
+        consumer, fetched = self._app.consumer, self._fetched
+        rounds = consumer.fetch_rounds
+        for tp, stats in sorted(lacking.items()):
+            if tp in fetched:
+                if fetched[tp] < rounds and self._app.tables.changelog_queue.empty():
+                    self._report(tp, stats.offset, stats.highwater)
+                    offsets[tp] = stats.highwater
+            elif consumer.may_fetch(tp) and await self._is_fetched(tp, stats.highwater):
+                if self._fetched is not fetched:
+                    return  # another recovery has begun
+                fetched[tp] = consumer.fetch_rounds
+
+    async def _is_fetched(self, tp: TP, highwater: int) -> bool:
+        """Whether the fetcher's position is after ``highwater``; False for a revoked partition."""
+        try:
+            position = await self._app.consumer.position(tp)
+        except Exception as error:
+            logger.debug("%s: no position, %r", tp, error)
+            return False
+        return position is not None and position > highwater
+
+    def _report(self, tp: TP, offset: int, highwater: int) -> None:
+        log = logger.error if self._unreadable.counts[tp] else logger.info
+        log(
+            "Changelog %s: there is no readable record between offset %s and the end %s; it "
+            "counts as restored",
+            tp,
+            offset,
+            highwater,
+        )
