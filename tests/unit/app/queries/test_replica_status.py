@@ -22,9 +22,7 @@ class Following:
     """A transactional worker with a copy at offset 4; its changelog ends at 8 with markers."""
 
     def __init__(self) -> None:
-        recovery: Any = SimpleNamespace(
-            replays=1, buffers={}, tp_to_table={COPY: "table"}
-        )
+        recovery: Any = SimpleNamespace(replays=1, buffers={}, tp_to_table={COPY: "table"})
 
         async def position(tp: TP) -> int:
             return 8
