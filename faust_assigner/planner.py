@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from faust_assigner.actives.relief import relieve_heaviest
 from faust_assigner.actives.weighted import Weighed, weigh
 from faust_assigner.assignment import Plan
 from faust_assigner.errors import PlanInputError
@@ -103,7 +104,7 @@ def _targets(
     counted = StickyAssignor().assign(
         layout, previous, None if progress is None else progress.caught_up
     )
-    target = counted if weighed is None else weighed.balance(layout, previous, counted)
+    target = counted if weighed is None else relieve_heaviest(weighed, previous, counted)
     return counted, target if progress is None else progress.another(target)
 
 

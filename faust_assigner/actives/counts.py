@@ -7,6 +7,7 @@ from math import lcm
 
 import numpy as np
 
+from faust_assigner.actives.paths import augment
 from faust_assigner.actives.potentials import fluid_start, warm_start, water_fill
 from faust_assigner.actives.transport import Digits, Flow, Transport
 from faust_assigner.model import Bools, Floats, Ints
@@ -127,7 +128,7 @@ def _equal(sizes: Ints, held: Ints, warm: Ints, home: Ints) -> Ints:
     cell = 2 * floor + (extra > 0)
     of_member = np.full(members, -flow.digits.load * level, dtype=np.int64)
     flow.saturate(of_member[0] - flow.digits.group * cell, of_member, held)
-    return flow.augment()
+    return augment(flow)
 
 
 def _mixed(transport: Transport) -> Ints:
@@ -136,6 +137,6 @@ def _mixed(transport: Transport) -> Ints:
     if tasks - int(transport.kept.sum()) <= min(_WARM, _WARM_SHARE * tasks):
         flow.saturate(*warm_start(flow, transport.kept), transport.kept)
         if flow.imbalance() <= _WARM:
-            return flow.augment()
+            return augment(flow)
     flow.saturate(*fluid_start(flow), transport.kept)
-    return flow.augment()
+    return augment(flow)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from faust_assigner import plan
+from faust_assigner.actives.paths import augment
 from faust_assigner.actives.potentials import fluid_start, warm_start
 from faust_assigner.actives.transport import Flow, Transport
 from faust_assigner.model import Ints
@@ -82,7 +83,7 @@ def solved(t: Transport, start: str) -> Ints:
     """Return the flow's answer from the given start."""
     flow = Flow(t)
     flow.saturate(*(warm_start(flow, t.kept) if start == "warm" else fluid_start(flow)), t.kept)
-    return flow.augment()
+    return augment(flow)
 
 
 def test_both_starts_of_the_flow_end_at_the_same_value() -> None:

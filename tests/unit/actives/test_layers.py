@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from faust_assigner.actives.transport import Flow, Transport, _Search
+from faust_assigner.actives.paths import _Search
+from faust_assigner.actives.transport import Flow, Transport
 
 
 def search(seed: int, groups: int = 4, members: int = 5) -> _Search:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from faust_assigner import Member, Plan, plan
-from faust_assigner.actives.weighted import Weighed, _budget, _Shift
+from faust_assigner.actives.relief import _budget, _Shift
+from faust_assigner.actives.weighted import Weighed
 from faust_assigner.checks.invariants import carried
 from faust_assigner.model import NOBODY
 
