@@ -99,7 +99,8 @@ def _lines(ledgers: tuple[str, ...], group_id: str | None, config: str | None) -
         yield from _topic(topic, group_id)
     if not paths:
         return
-    from faust_assigner.pipeline.ledgers.files import Chunk, absolute, find_files, read_lines
+    from faust_assigner.pipeline.ledgers.chunks import Chunk, read_lines
+    from faust_assigner.pipeline.ledgers.files import absolute, find_files
 
     for file in find_files([absolute(path) for path in paths]):
         for _, line in read_lines(Chunk(file.name, 0, file.size, file.inode)):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 
 from faust_assigner.ledger import TABLES, Refusal, parse
-from faust_assigner.pipeline.ledgers.files import Chunk, LedgerDamaged, read_lines
+from faust_assigner.pipeline.ledgers.chunks import Chunk, LedgerDamaged, read_lines
 from faust_assigner.pipeline.ledgers.refusals import REASON_CHARACTERS
 from faust_assigner.pipeline.schema import PARSED_ARROW
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.ledger import Row, parse
-from faust_assigner.pipeline.ledgers.files import Chunk, LedgerDamaged, LedgerFile, read_lines
+from faust_assigner.pipeline.ledgers.chunks import Chunk, LedgerDamaged, read_lines
+from faust_assigner.pipeline.ledgers.files import LedgerFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

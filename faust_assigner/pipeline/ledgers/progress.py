@@ -13,17 +13,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from faust_assigner.pipeline.ledgers.files import (
-    Chunk,
-    LedgerFile,
-    LedgerPathError,
-    absolute,
-    cut,
-    find_files,
-    is_packed,
-    last_line_start,
-    read_head,
-)
+from faust_assigner.pipeline.ledgers.chunks import Chunk, cut, is_packed, last_line_start, read_head
+from faust_assigner.pipeline.ledgers.files import LedgerFile, LedgerPathError, absolute, find_files
 from faust_assigner.pipeline.ledgers.period import SLACK, Period
 from faust_assigner.pipeline.ledgers.topic_source import (
     TopicSource,

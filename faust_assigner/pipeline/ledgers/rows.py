@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from faust_assigner.ledger import Refusal, Row, parse
-from faust_assigner.pipeline.ledgers.files import (
-    Chunk,
-    LedgerDamaged,
-    LedgerFile,
-    absolute,
-    find_files,
-    read_lines,
-)
+from faust_assigner.pipeline.ledgers.chunks import Chunk, LedgerDamaged, read_lines
+from faust_assigner.pipeline.ledgers.files import LedgerFile, absolute, find_files
 from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
 from faust_assigner.pipeline.ledgers.topic_source import TopicSource, read_lines_of, split_sources

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 
 from faust_assigner.ledger import TABLES
-from faust_assigner.pipeline.ledgers.files import Chunk, pack
+from faust_assigner.pipeline.ledgers.chunks import Chunk, pack
 from faust_assigner.pipeline.ledgers.parse import parse_chunks, parse_messages
 from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.progress import Visit, whole

@@ -21,7 +21,8 @@ from faust_assigner.cli import main
 from faust_assigner.pipeline.history.job import HistoryOptions, run, run_here
 from faust_assigner.pipeline.history.on_spark import OnSpark
 from faust_assigner.pipeline.history.report import Report
-from faust_assigner.pipeline.ledgers.files import LedgerPathError, cut, pack
+from faust_assigner.pipeline.ledgers.chunks import cut, pack
+from faust_assigner.pipeline.ledgers.files import LedgerPathError
 from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.progress import Visit
 from faust_assigner.pipeline.ledgers.sources import read_chunks

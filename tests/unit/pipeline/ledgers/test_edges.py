@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from faust_assigner.pipeline.ledgers import progress
-from faust_assigner.pipeline.ledgers.files import Chunk, LedgerDamaged, find_files, pack, read_lines
+from faust_assigner.pipeline.ledgers.chunks import Chunk, LedgerDamaged, pack, read_lines
+from faust_assigner.pipeline.ledgers.files import find_files
 from faust_assigner.pipeline.ledgers.parse import parse_messages
 from faust_assigner.pipeline.ledgers.period import SLACK, Period
 from faust_assigner.pipeline.ledgers.progress import news

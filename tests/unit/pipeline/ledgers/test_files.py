@@ -10,8 +10,8 @@ from typing import IO, Any
 import fsspec
 import pytest
 
-from faust_assigner.pipeline.ledgers import files
-from faust_assigner.pipeline.ledgers.files import (
+from faust_assigner.pipeline.ledgers import chunks, files
+from faust_assigner.pipeline.ledgers.chunks import (
     Chunk,
     LedgerDamaged,
     cut,
@@ -26,7 +26,7 @@ LINES = [b"a", b"", b"bcdefghijkl", b"mn", b"opqrstuvwxyz0123456789", b"end"]
 @pytest.fixture
 def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A file of short and long lines, read four bytes at a time."""
-    monkeypatch.setattr(files, "BLOCK_BYTES", 4)
+    monkeypatch.setattr(chunks, "BLOCK_BYTES", 4)
     path = tmp_path / "ledger.jsonl"
     path.write_bytes(b"\n".join(LINES) + b"\n")
     return str(path)
@@ -129,7 +129,7 @@ def test_the_place_of_damage_is_behind_the_last_line_that_was_read(
     """The place is in bytes of the decompressed content."""
     path = tmp_path / "w.jsonl.gz"
     path.write_bytes(gzip.compress(b"one\ntwo\n") + b"no member of a packed file")
-    monkeypatch.setattr(files, "BLOCK_BYTES", 4)
+    monkeypatch.setattr(chunks, "BLOCK_BYTES", 4)
     with pytest.raises(LedgerDamaged) as caught:
         list(read_lines(Chunk(str(path), 0, 9)))
     assert caught.value.position == 8

@@ -12,15 +12,8 @@ import pytest
 
 from faust_assigner.ledger import Row
 from faust_assigner.pipeline.ledgers import files
-from faust_assigner.pipeline.ledgers.files import (
-    Chunk,
-    LedgerDamaged,
-    LedgerFile,
-    LedgerPathError,
-    find_files,
-    pack,
-    read_lines,
-)
+from faust_assigner.pipeline.ledgers.chunks import Chunk, LedgerDamaged, pack, read_lines
+from faust_assigner.pipeline.ledgers.files import LedgerFile, LedgerPathError, find_files
 from faust_assigner.pipeline.ledgers.parse import parse_chunks
 from faust_assigner.pipeline.ledgers.period import Period
 
@@ -96,7 +89,7 @@ def test_a_file_is_looked_for_under_its_later_names_before_it_counts_as_removed(
             (tmp_path / "between").rename(tmp_path / "w.jsonl.1")
         return real(self, pattern)
 
-    monkeypatch.setattr(files.Path, "glob", renamed)
+    monkeypatch.setattr(Path, "glob", renamed)
     chunk = Chunk(str(path), 0, 4, inode)
     assert list(read_lines(chunk)) == [(0, b"one")]
     (tmp_path / "w.jsonl.1").rename(tmp_path / "elsewhere")

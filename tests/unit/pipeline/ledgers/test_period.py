@@ -11,7 +11,8 @@ import pytest
 from faust_assigner.errors import ConfigError
 from faust_assigner.ledger import encode
 from faust_assigner.pipeline.ledgers import rows as rows_module
-from faust_assigner.pipeline.ledgers.files import Chunk, LedgerFile, find_files
+from faust_assigner.pipeline.ledgers.chunks import Chunk
+from faust_assigner.pipeline.ledgers.files import LedgerFile, find_files
 from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.rows import accepted_rows
 

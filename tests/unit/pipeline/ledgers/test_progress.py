@@ -11,7 +11,8 @@ import pytest
 
 from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.ledgers import progress
-from faust_assigner.pipeline.ledgers.files import LedgerFile, read_lines
+from faust_assigner.pipeline.ledgers.chunks import read_lines
+from faust_assigner.pipeline.ledgers.files import LedgerFile
 from faust_assigner.pipeline.ledgers.progress import Visit, news
 from faust_assigner.pipeline.ledgers.topic_source import TopicSource
 from faust_assigner.snapshots.changelog import Changelog, Extent

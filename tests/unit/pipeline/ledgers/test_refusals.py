@@ -12,8 +12,8 @@ import pytest
 from faust_assigner.errors import ConfigError
 from faust_assigner.ledger import Row
 from faust_assigner.pipeline.ledgers import parse as parse_module
+from faust_assigner.pipeline.ledgers.chunks import Chunk, LedgerDamaged
 from faust_assigner.pipeline.ledgers.current import current_here
-from faust_assigner.pipeline.ledgers.files import Chunk, LedgerDamaged
 from faust_assigner.pipeline.ledgers.parse import parse_chunks, parse_messages
 from faust_assigner.pipeline.ledgers.refusals import (
     EmptyLedger,

@@ -15,15 +15,8 @@ import pytest
 
 from faust_assigner.app.ledger.files import LedgerFiles
 from faust_assigner.ledger import MAX_LINE_BYTES
-from faust_assigner.pipeline.ledgers.files import (
-    Chunk,
-    LedgerPathError,
-    cut,
-    find_files,
-    last_line_start,
-    pack,
-    read_lines,
-)
+from faust_assigner.pipeline.ledgers.chunks import Chunk, cut, last_line_start, pack, read_lines
+from faust_assigner.pipeline.ledgers.files import LedgerPathError, find_files
 from faust_assigner.pipeline.ledgers.parse import parse_chunks
 from faust_assigner.pipeline.ledgers.rows import Refused, accepted_rows
 from tests.integration.spark.ledgers import DECISION, SAMPLE, good

@@ -13,10 +13,8 @@ from faust_assigner.ledger import Row
 from faust_assigner.model import Member
 from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.ledgers import progress, rows
+from faust_assigner.pipeline.ledgers.chunks import Chunk
 from faust_assigner.pipeline.ledgers.current import Current, current_here
-from faust_assigner.pipeline.ledgers.files import (
-    Chunk,
-)
 from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.progress import Progress, Span, Visit, news, whole
 from faust_assigner.pipeline.ledgers.refusals import (

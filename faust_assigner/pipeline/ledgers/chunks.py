@@ -1,0 +1,203 @@
+"""Cut ledger files into chunks, and read the lines of a chunk.
+
+A chunk is a byte range of one file; a line belongs to the chunk that holds its first byte. The reader of
+a chunk counts lines from the chunk's start and reports their number. A line's number in the file is
+therefore a sum, and tasks do not wait for each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import itertools
+import lzma
+import os
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from faust_assigner.errors import FaustAssignerError
+from faust_assigner.ledger import MAX_LINE_BYTES
+from faust_assigner.pipeline.ledgers.files import file_system
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+_PACKED = re.compile(r"\.(gz|bz2|xz)$")
+CHUNK_BYTES = 32 * 1024 * 1024
+BLOCK_BYTES = 1024 * 1024
+#: Attempts to find a listed file: its writer may rename the file during the search.
+RENAMES = 3
+
+
+class LedgerDamaged(FaustAssignerError, ValueError):
+    """A packed file cannot be unpacked beyond byte ``position`` of its content, or a listed file is gone."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(reason)
+        self.position = position
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Chunk:
+    """Bytes [start, end) of the file ``name``."""
+
+    name: str
+    start: int
+    end: int
+    #: The listed file's inode; if it is known, a file rotated since the listing is read under its new name.
+    inode: int = field(default=0, compare=False)
+
+
+def cut(
+    name: str, start: int, end: int, chunk_bytes: int = CHUNK_BYTES, *, inode: int = 0
+) -> list[Chunk]:
+    """Bytes [start, end) of a file as chunks of at most ``chunk_bytes``; an empty file has no chunks.
+
+    A packed file of any size is one chunk, since it can only be read from its start.
+
+    >>> [(chunk.start, chunk.end) for chunk in cut("f", 5, 25, 10)]
+    [(5, 15), (15, 25)]
+    """
+    if is_packed(name):
+        return [Chunk(name, 0, end, inode)] if end else []
+    edges = [*range(start, end, chunk_bytes), end]
+    return [Chunk(name, low, high, inode) for low, high in itertools.pairwise(edges)]
+
+
+def pack(chunks: Iterable[Chunk], tasks: int) -> list[tuple[Chunk, ...]]:
+    """Distribute ``chunks``, largest first, over at most ``tasks`` loads of about equal bytes."""
+    loads: list[list[Chunk]] = [[] for _ in range(max(1, tasks))]
+    weight = [0] * len(loads)
+    for chunk in sorted(chunks, key=lambda c: (c.start - c.end, c)):
+        lightest = min(range(len(loads)), key=lambda i: (weight[i], i))
+        loads[lightest].append(chunk)
+        # The constant is the cost of opening a file: ten thousand tiny files are spread too.
+        weight[lightest] += chunk.end - chunk.start + 4096
+    return [tuple(sorted(load)) for load in loads if load]
+
+
+def is_packed(name: str) -> bool:
+    """Whether the file is compressed; its size then counts packed bytes, its positions unpacked bytes."""
+    return bool(_PACKED.search(name))
+
+
+def read_lines(chunk: Chunk) -> Iterator[tuple[int, bytes]]:
+    """(position, bytes without the newline) of each line that starts in ``chunk``, or in a packed file.
+
+    A line longer than the ledger's limit is cut there, so that memory is bounded; the parser refuses the
+    line for its length. Lines end with ``\\n`` or at the end of the file. Raises LedgerDamaged for a damaged
+    packed file, after the readable lines, and for a listed file that was removed since.
+    """
+    fs, inside = file_system(chunk.name)
+    if is_packed(chunk.name):
+        yield from _read_packed(fs, inside)
+        return
+    with _open_listed(chunk) if chunk.inode else fs.open(inside, "rb") as stream:
+        position = chunk.start
+        if chunk.start > 0:
+            # Unless the byte before the chunk is a newline, the first line belongs to the previous chunk.
+            stream.seek(chunk.start - 1)
+            position = chunk.start - 1 + _skip_line(stream)
+            stream.seek(position)
+        for line, length in _split(stream):
+            if position >= chunk.end:
+                return
+            yield position, line
+            position += length
+
+
+def _open_listed(chunk: Chunk) -> IO[bytes]:
+    """Open the listed file, found by its inode: its writer may have renamed the file and begun a new one.
+
+    Raises LedgerDamaged if the file is gone.
+    """
+    path = Path(chunk.name)
+    for _ in range(RENAMES):
+        for candidate in (path, *sorted(path.parent.glob(f"{glob.escape(path.name)}.*"))):
+            with contextlib.suppress(FileNotFoundError):
+                stream = candidate.open("rb")
+                if os.fstat(stream.fileno()).st_ino == chunk.inode:
+                    return stream
+                stream.close()
+    raise LedgerDamaged(chunk.start, "not read: the file was removed after it was listed")
+
+
+def _read_packed(fs: AbstractFileSystem, inside: str) -> Iterator[tuple[int, bytes]]:
+    position = 0
+    try:
+        with fs.open(inside, "rb", compression="infer") as stream:
+            for line, length in _split(stream):
+                yield position, line
+                position += length
+    except FileNotFoundError:
+        raise
+    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+        raise LedgerDamaged(position, f"not read further: {error}") from error
+
+
+def _skip_line(stream: IO[bytes]) -> int:
+    """Read past the next newline (or to the end) and return the number of bytes."""
+    skipped = 0
+    while block := stream.read(BLOCK_BYTES):
+        found = block.find(b"\n")
+        if found >= 0:
+            return skipped + found + 1
+        skipped += len(block)
+    return skipped
+
+
+def _split(stream: IO[bytes]) -> Iterator[tuple[bytes, int]]:
+    """(line without newline, length with newline) until the end of the stream; long lines are cut."""
+    held: list[bytes] = []
+    length = 0
+    while block := stream.read(BLOCK_BYTES):
+        *ended, rest = block.split(b"\n")
+        for piece in ended:
+            if held:
+                _hold(held, length, piece)
+                yield b"".join(held), length + len(piece) + 1
+                held, length = [], 0
+            else:
+                yield piece, len(piece) + 1
+        if rest:
+            _hold(held, length, rest)
+            length += len(rest)
+    if length:
+        yield b"".join(held), length
+
+
+def _hold(held: list[bytes], length: int, piece: bytes) -> None:
+    room = MAX_LINE_BYTES + 1 - length
+    if room > 0:
+        held.append(piece[:room])
+
+
+def last_line_start(name: str, low: int, size: int) -> int:
+    """The start of the unfinished line at ``size``, at least ``low``; ``size`` without an unfinished line.
+
+    ``size`` for a packed file too: a changed packed file is read again from its start.
+    """
+    if is_packed(name):
+        return size
+    fs, inside = file_system(name)
+    with fs.open(inside, "rb") as stream:
+        high = size
+        while high > low:
+            start = max(low, high - BLOCK_BYTES)
+            stream.seek(start)
+            found: int = stream.read(high - start).rfind(b"\n")
+            if found >= 0:
+                return start + found + 1
+            high = start
+    return low
+
+
+def read_head(name: str, count: int) -> bytes:
+    """The first ``count`` bytes of a file."""
+    fs, inside = file_system(name)
+    with fs.open(inside, "rb") as stream:
+        return bytes(stream.read(count))
