@@ -1,104 +1,32 @@
-"""The ledger's tables: the reasons of each placement as rows, encoded to and parsed from lines of JSON.
-
-Each line is a JSON object; ``table`` names an entry of :data:`TABLES` and the other keys are its columns.
-Readers ignore unknown keys, so a writer may add keys. The pipeline derives its Spark schemas from these
-definitions, so there is a single schema.
-
->>> line = encode("recovery", {"group_id": "shop", "decision_id": "d1", "topic": "t", "partition": 0,
-...     "member_id": "m", "source": "standby", "started": 1.0, "ended": 1.5,
-...     "start_offset": 7, "end_offset": 9, "records": 2, "bytes": 64})
->>> parse(line).values["started"].isoformat()
-'1970-01-01T00:00:01+00:00'
->>> parse(b'{"table": "recovery", "group_id": "shop"}').reason
-"recovery: column 'decision_id' is missing"
-"""
+"""Lines of JSON as rows of the ledger: any bytes yield a row, the reason of a refusal, or nothing."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
-#: The allowed column types. ``string_map`` is map<string,string>; ``structs`` is array<struct>.
-STRING: Final = "string"
-INT: Final = "int"
-LONG: Final = "long"
-DOUBLE: Final = "double"
-BOOLEAN: Final = "boolean"
-TIMESTAMP: Final = "timestamp"
-STRING_MAP: Final = "map<string,string>"
-STRUCTS: Final = "array<struct>"
-
-#: The key in a decision's config for the weightless topics, separated by blanks.
-WEIGHTLESS: Final = "weightless"
+from faust_assigner.ledger.tables import (
+    BOOLEAN,
+    DOUBLE,
+    INT,
+    LONG,
+    STRING,
+    STRING_MAP,
+    STRUCTS,
+    TABLES,
+    TIMESTAMP,
+    Column,
+)
 
 #: Longer lines are refused unread; no decision of a group within Kafka's limits comes near this length.
 MAX_LINE_BYTES = 16 * 1024 * 1024
 
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column: its type, whether its value is optional, and the values of a closed vocabulary."""
-
-    name: str
-    type: str
-    optional: bool = False
-    words: tuple[str, ...] = ()
-    fields: tuple[Column, ...] = ()
-
-
-def columns(text: str) -> tuple[Column, ...]:
-    """Parse columns from ``name type`` pairs; ``?`` after the name marks an optional column."""
-    pairs = (entry.split() for entry in text.split(","))
-    return tuple(Column(name.rstrip("?"), kind, name.endswith("?")) for name, kind in pairs)
-
-
-GROUP: Final = Column("group_id", STRING)
-
-DECISION = (
-    GROUP,
-    *columns("decision_id string, ts timestamp, generation int, trigger string, policy string"),
-    Column("config", STRING_MAP),
-    Column(
-        "members",
-        STRUCTS,
-        fields=columns(
-            "member_id string, rack? string, capacity double, epoch int, instance_id? string"
-        ),
-    ),
-    Column("solve_ms", DOUBLE),
-    Column("session_timeout_s", DOUBLE, optional=True),
-)
-ASSIGNMENT = (
-    GROUP,
-    *columns("decision_id string, topic string, partition int"),
-    Column("role", STRING, words=("active", "standby", "warmup")),
-    *columns(
-        "member_id string, prev_member_id? string, moved boolean, standby_hit boolean, cold boolean"
-    ),
-)
-RECOVERY = (
-    GROUP,
-    *columns("decision_id string, topic string, partition int, member_id string"),
-    Column("source", STRING, words=("local", "standby", "snapshot", "replay")),
-    *columns(
-        "started timestamp, ended timestamp, start_offset long, end_offset long, "
-        "records long, bytes long"
-    ),
-)
-PARTITION_SAMPLE = (
-    GROUP,
-    *columns(
-        "ts timestamp, topic string, partition int, end_offset long, committed_offset long, "
-        "bytes_in long, records_in long, cpu_ms double, state_bytes long"
-    ),
-)
 
 #: Columns that must not be negative. Samples may be negative after a counter reset.
 _AMOUNTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -107,16 +35,6 @@ _AMOUNTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "assignment": (),
         "recovery": ("records", "bytes"),
         "partition_sample": (),
-    }
-)
-
-#: The tables that a ledger line may name.
-TABLES: Mapping[str, tuple[Column, ...]] = MappingProxyType(
-    {
-        "decision": DECISION,
-        "assignment": ASSIGNMENT,
-        "recovery": RECOVERY,
-        "partition_sample": PARTITION_SAMPLE,
     }
 )
 
@@ -137,7 +55,6 @@ class Refusal:
     reason: str
 
 
-Problem: TypeAlias = str | None
 Check: TypeAlias = Callable[[object], Any]
 
 
@@ -355,58 +272,5 @@ def _reader(column: Column) -> Check:
 
 _READERS = {
     table: tuple((column.name, column.optional, _reader(column)) for column in columns)
-    for table, columns in TABLES.items()
-}
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def stamp(seconds: float) -> str:
-    """Format a point in time (seconds since 1970, UTC) for the ledger.
-
-    >>> stamp(1795232422.1239)
-    '2026-11-21T03:40:22.123Z'
-    """
-    # Convert to whole milliseconds first: float error must not round a time up to the next millisecond.
-    moment = _EPOCH + timedelta(milliseconds=math.floor(seconds * 1000 + 1e-6))
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
-
-
-def decision_id(group_id: str, generation: int, member_ids: Iterable[str]) -> str:
-    """Return the id of a round: equal for two leaders of a generation, new when a group starts over.
-
-    Kafka makes member ids unique, so generation 1 of a recreated group gets a different id.
-
-    >>> decision_id("shop", 7, ["b", "a"]) == decision_id("shop", 7, ["a", "b"])
-    True
-    """
-    said = "\0".join([group_id, str(generation), *sorted(member_ids)])
-    return f"{generation}-{hashlib.sha256(said.encode('utf-8', 'replace')).hexdigest()[:16]}"
-
-
-def encode(table: str, row: Mapping[str, object]) -> bytes:
-    """Encode ``row`` as a line of the ledger with its newline; timestamp columns take seconds."""
-    line: dict[str, Any] = {"table": table, **row}
-    for name in _TIMES[table]:
-        line[name] = stamp(line[name])
-    text = json.dumps(line, separators=(",", ":"), ensure_ascii=False)
-    return text.encode("utf-8", "replace") + b"\n"
-
-
-#: The first bytes of a partition sample's line.
-SAMPLE: Final = b'{"table":"partition_sample"'
-
-
-def group_marker(group_id: str) -> bytes:
-    """Return the bytes that every line of a group contains and hardly any other line does.
-
-    >>> group_marker("shop") in encode("partition_sample", {"group_id": "shop", "ts": 1.0})
-    True
-    """
-    return f'"group_id":{json.dumps(group_id, ensure_ascii=False)}'.encode("utf-8", "replace")
-
-
-_TIMES = {
-    table: tuple(column.name for column in columns if column.type == TIMESTAMP)
     for table, columns in TABLES.items()
 }
