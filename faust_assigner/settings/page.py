@@ -32,7 +32,7 @@ def renewed(
 
 
 def _value(setting: Setting[object]) -> str:
-    unit = f" ({setting.unit})" if setting.unit not in setting.kind.words else ""
+    unit = f" ({setting.unit})" if setting.unit else ""
     return f"{setting.kind.words}{unit}; **{setting.default_text}**"
 
 

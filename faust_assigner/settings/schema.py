@@ -38,17 +38,17 @@ class Kind(Generic[T_co]):
 class Setting(Generic[T_co]):
     """A setting; ``name`` is its name in the environment, in lower case the name of the argument.
 
-    ``shown`` describes the default if the value alone says little; ``is_keyword`` tells whether
-    ``faust.App`` accepts the setting; ``of_worker`` whether workers of one group may have different
-    values.
+    ``shown`` describes the default if the value alone says little; ``unit`` is the value's unit if the words
+    of its kind do not name it; ``is_keyword`` tells whether ``faust.App`` accepts the setting;
+    ``of_worker`` whether workers of one group may have different values.
     """
 
     name: str
     kind: Kind[T_co]
     default: T_co
-    unit: str
     meaning: str
     shown: str = ""
+    unit: str = ""
     is_keyword: bool = True
     of_worker: bool = False
 
@@ -74,7 +74,7 @@ class Setting(Generic[T_co]):
 
 def declared(kind: Kind[T], default: T, meaning: str, *, shown: str = "") -> T:
     """Declare a setting as the field of a dataclass, which :func:`declared_in` returns."""
-    setting = Setting("", kind, default, "", meaning, shown, is_keyword=False)
+    setting = Setting("", kind, default, meaning, shown, is_keyword=False)
     return field(default=default, metadata={_SETTING: setting})
 
 

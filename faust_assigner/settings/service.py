@@ -278,10 +278,8 @@ BY_NAME: Final[dict[str, Setting[Any]]] = {
 }
 OPTIONS: Final = tuple(BY_NAME.values())
 #: The address and the token of an operator's commands.
-AT: Final = Setting(
-    _environment("at"), ADDRESS, ("127.0.0.1", 50051), "", "an instance of the service"
-)
-TOKEN: Final = Setting(_environment("token"), TEXT, "", "", "the caller's token")
+AT: Final = Setting(_environment("at"), ADDRESS, ("127.0.0.1", 50051), "an instance of the service")
+TOKEN: Final = Setting(_environment("token"), TEXT, "", "the caller's token")
 
 
 def flag(setting: Setting[object]) -> str:

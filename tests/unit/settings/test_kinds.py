@@ -107,7 +107,7 @@ def test_a_value_is_taken_up_to_the_edges_of_its_kind(
 
 def test_an_empty_text_is_no_value_and_zero_is_one() -> None:
     """An empty text means the next source; an error names the setting and the wrong value."""
-    setting = Setting("FAUST_ASSIGNER_X", whole("a number", least=0), 7, "unit", "meaning")
+    setting = Setting("FAUST_ASSIGNER_X", whole("a number", least=0), 7, "meaning")
     assert read(setting, argument=0, environment={setting.name: "3"}) == 0
     assert read(setting, argument="", environment={setting.name: "3"}) == 3
     assert read(setting, argument=None, environment={setting.name: ""}) == 7

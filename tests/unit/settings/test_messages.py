@@ -82,7 +82,7 @@ def test_each_wrong_keyword_is_named_with_its_nearest_setting() -> None:
     check_keywords(["id", "FAUST_ASSIGNER_RACK", "faust_assigner_rack"])
 
 
-PLAIN: Setting[float] = Setting("NAME", number("1 or more", least=1.0, most=9.5), 4.0, "s", "m")
+PLAIN: Setting[float] = Setting("NAME", number("1 or more", least=1.0, most=9.5), 4.0, "m")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_wrong_value_is_an_error_although_a_later_source_is_right(
     kind: Any, said: object, words: str
 ) -> None:
     """0 and False are values; the error names the setting, its kind and the value."""
-    setting: Setting[Any] = Setting("NAME", kind, None, "", "m")
+    setting: Setting[Any] = Setting("NAME", kind, None, "m")
     with pytest.raises(ConfigError) as refusal:
         read(setting, argument=said, environment={"NAME": "2"})
     assert str(refusal.value) == f"NAME must be {words}, got {said!r}"
@@ -126,7 +126,7 @@ def test_a_wrong_value_is_an_error_although_a_later_source_is_right(
 
 def test_false_is_a_value_of_a_switch() -> None:
     """False does not mean unset."""
-    setting: Setting[bool] = Setting("NAME", SWITCH, True, "", "m")
+    setting: Setting[bool] = Setting("NAME", SWITCH, True, "m")
     assert read(setting, argument=False, environment={"NAME": "1"}) is False
     assert setting.keyword == "name"
 
