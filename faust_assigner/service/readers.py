@@ -11,21 +11,35 @@ from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.keys import MAX_PARTITIONS
 from faust_assigner.service.store.base import KeyValue
 
+Load = Callable[[KeyValue], Any]
+
+
+def _value(load: Callable[[bytes], Any]) -> Load:
+    """Return a reader of the key's value alone."""
+    return lambda kv: load(kv.value)
+
 
 @dataclass(frozen=True)
 class Reader:
     """The reader of one kind of key.
 
-    ``field``  the view's field for entries of this kind
-    ``name``   makes the entry's key in the view from the key's names
-    ``load``   decodes the value
-    ``named``  whether the value agrees with the key
+    ``field``   the view's field for entries of this kind
+    ``name``    makes the entry's key in the view from the key's names
+    ``load``    decodes the value
+    ``named``   the value's attribute that must equal the entry's key in the view; "" without one
     """
 
     field: str
     name: Callable[[tuple[str, ...]], Any]
-    load: Callable[[KeyValue], Any]
-    named: Callable[[Any, Any], bool] = lambda value, name: True
+    load: Load = lambda kv: kv.value
+    named: str = ""
+
+    def read(self, kv: KeyValue, name: object) -> Any:
+        """Return the key's value. Raises one of ``UNREADABLE``, also for another entry's value."""
+        value = self.load(kv)
+        if self.named and getattr(value, self.named) != name:
+            raise ValueError(f"{kv.key} has another entry's value")
+        return value
 
 
 def _at(names: tuple[str, ...]) -> TopicPartition:
@@ -44,48 +58,28 @@ def _process(names: tuple[str, ...]) -> tuple[str, str]:
     return names[0], "" if names[1] == "-" else names[1]
 
 
+def _first(names: tuple[str, ...]) -> str:
+    return names[0]
+
+
 #: (kind, number of names) of a key -> its reader.
 READERS: Final[Mapping[tuple[str, int], Reader]] = {
-    ("consumers", 1): Reader(
-        "consumers",
-        lambda n: n[0],
-        lambda kv: values.load_consumer(kv.value),
-        lambda consumer, name: consumer.name == name,
-    ),
+    ("consumers", 1): Reader("consumers", _first, _value(values.load_consumer), "name"),
     ("assignments", 2): Reader(
-        "assignments",
-        _at,
-        lambda kv: values.load_assigned(kv.value, kv.mod_revision),
-        lambda assigned, at: assigned.at == at,
+        "assignments", _at, lambda kv: values.load_assigned(kv.value, kv.mod_revision), "at"
     ),
-    ("handoffs", 2): Reader(
-        "handoffs",
-        _at,
-        lambda kv: values.load_handoff(kv.value),
-        lambda handoff, at: handoff.at == at,
-    ),
-    ("fences", 2): Reader("fences", _process, lambda kv: kv.value),
-    ("resyncs", 1): Reader("resyncs", lambda n: n[0], lambda kv: kv.value.decode()),
-    ("awaiting", 1): Reader("awaiting", lambda n: n[0], lambda kv: kv.value),
-    ("removed", 1): Reader("removed", lambda n: n[0], lambda kv: kv.value),
-    ("paused", 1): Reader("pauses", lambda n: n[0], lambda kv: values.load_pause(kv.value)),
-    ("pins", 2): Reader(
-        "pins", _at, lambda kv: values.load_pin(kv.value), lambda pin, at: pin.at == at
-    ),
-    ("departed", 1): Reader("departed", lambda n: n[0], lambda kv: kv.value),
-    ("expelled", 2): Reader("expelled", _process, lambda kv: kv.value),
-    ("config", 2): Reader(
-        "topics",
-        lambda n: n[1],
-        lambda kv: values.load_topic(kv.value),
-        lambda config, topic: config.topic == topic,
-    ),
-    ("cooldowns", 3): Reader(
-        "cooldowns", lambda n: (_at(n[:2]), n[2]), lambda kv: values.load_until(kv.value)
-    ),
-    ("replicas", 1): Reader(
-        "replicas", lambda n: n[0], lambda kv: values.load_partitions(kv.value)
-    ),
-    ("epochs", 1): Reader("bases", lambda n: n[0], lambda kv: values.load_base(kv.value)),
-    ("assigner", 1): Reader("leaders", lambda n: n[0], lambda kv: values.load_leader(kv.value)),
+    ("handoffs", 2): Reader("handoffs", _at, _value(values.load_handoff), "at"),
+    ("fences", 2): Reader("fences", _process),
+    ("resyncs", 1): Reader("resyncs", _first, _value(bytes.decode)),
+    ("awaiting", 1): Reader("awaiting", _first),
+    ("removed", 1): Reader("removed", _first),
+    ("paused", 1): Reader("pauses", _first, _value(values.load_pause)),
+    ("pins", 2): Reader("pins", _at, _value(values.load_pin), "at"),
+    ("departed", 1): Reader("departed", _first),
+    ("expelled", 2): Reader("expelled", _process),
+    ("config", 2): Reader("topics", lambda names: names[1], _value(values.load_topic), "topic"),
+    ("cooldowns", 3): Reader("cooldowns", lambda n: (_at(n[:2]), n[2]), _value(values.load_until)),
+    ("replicas", 1): Reader("replicas", _first, _value(values.load_partitions)),
+    ("epochs", 1): Reader("bases", _first, _value(values.load_base)),
+    ("assigner", 1): Reader("leaders", _first, _value(values.load_leader)),
 }

@@ -159,13 +159,10 @@ class View:
 
     def _read(self, reader: Reader, name: object, kv: KeyValue) -> Entry[Any] | None:
         try:
-            value = reader.load(kv)
-            if reader.named(value, name):
-                return Entry(kv, value)
+            return Entry(kv, reader.read(kv, name))
         except UNREADABLE:
-            pass
-        self.unreadable.add(kv.key)
-        return None
+            self.unreadable.add(kv.key)
+            return None
 
     def same(self, key: str) -> Compare:
         """Make a compare that holds while ``key`` is as in this view, readable or not."""

@@ -18,7 +18,6 @@ import contextlib
 import logging
 import secrets
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import grpc.aio
@@ -104,12 +103,7 @@ class AssignerClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await end(self._beside)
         await self.close()
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Collection, Iterable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from faust_assigner.service.client.commands import (
     AbortWarm,
@@ -19,6 +19,9 @@ from faust_assigner.service.client.commands import (
 )
 from faust_assigner.service.errors import ServiceRefused
 from faust_assigner.service.handoff import TopicPartition
+
+if TYPE_CHECKING:
+    from faust_assigner.service.client.client import AssignerClient
 
 log = logging.getLogger(__name__)
 
@@ -62,22 +65,6 @@ class Handlers(Protocol):
         """Stop at once: other consumers may own these partitions."""
 
 
-class Acknowledge(Protocol):
-    """The methods of the client that answer commands."""
-
-    async def ready(self, command: Warm) -> bool:
-        """Acknowledge the partition as warm."""
-
-    async def released(self, command: Release, final_offset: int | None = None) -> bool:
-        """Acknowledge that work has stopped."""
-
-    async def release_failed(self, command: Release, reason: str) -> bool:
-        """Report that work has stopped without a flush."""
-
-    async def failed(self, command: Warm, reason: str) -> bool:
-        """Report that this consumer cannot warm the partition."""
-
-
 async def end(tasks: Iterable[asyncio.Task[object]]) -> None:
     """Cancel all tasks, and wait until they have ended."""
     ended = list(tasks)
@@ -89,7 +76,7 @@ async def end(tasks: Iterable[asyncio.Task[object]]) -> None:
 class Jobs:
     """The handlers' tasks, one for each partition's handoff."""
 
-    def __init__(self, client: Acknowledge, handlers: Handlers) -> None:
+    def __init__(self, client: AssignerClient, handlers: Handlers) -> None:
         self._client = client
         self._handlers = handlers
         self._warming: dict[TopicPartition, asyncio.Task[None]] = {}

@@ -19,11 +19,6 @@ class Groups:
     def __init__(self, nodes: Mapping[str, AssignerNode]) -> None:
         self._nodes = dict(nodes)
 
-    @classmethod
-    def of_one(cls, node: AssignerNode) -> Groups:
-        """Return the groups of a service with one group without a name."""
-        return cls({"": node})
-
     def __iter__(self) -> Iterator[AssignerNode]:
         return iter(self._nodes.values())
 

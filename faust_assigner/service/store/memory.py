@@ -11,7 +11,6 @@ from faust_assigner.service.clock import Clock, SystemClock
 from faust_assigner.service.errors import (
     Compacted,
     LeaseLost,
-    QuotaExceeded,
     StoreUnavailable,
     TooManyOperations,
 )
@@ -45,8 +44,6 @@ class MemoryStore:
     ``history_bytes``   the limit of this history in bytes of values
     ``first_revision``  the first revision, and the first id of a lease; a restarted process sets it
                         above those of the previous process
-    ``quota_bytes``     a put beyond this size sets an alarm, as in etcd: the store refuses puts
-                        and new leases until :meth:`disarm`
     """
 
     def __init__(
@@ -54,17 +51,13 @@ class MemoryStore:
         *,
         clock: Clock | None = None,
         history: int = 10_000,
-        quota_bytes: int | None = None,
         history_bytes: int = 64 << 20,
         first_revision: int = 1,
     ) -> None:
         self._clock: Clock = clock or SystemClock()
         self._history = history
-        self._quota = quota_bytes
-        self._alarm = False
         self._closed = False
         self._keys: dict[str, KeyValue] = {}
-        self._size = 0
         self._log: list[Event] = []
         self._log_bytes, self._most_bytes = 0, history_bytes
         self._leases: dict[int, _Lease] = {}
@@ -112,15 +105,13 @@ class MemoryStore:
         for operations in (compares, writes):
             if len(operations) > MAX_OPERATIONS:
                 raise TooManyOperations(len(operations), MAX_OPERATIONS)
-        puts = [write for write in writes if isinstance(write, Put)]
         if len({write.key for write in writes}) < len(writes):
             raise ValueError("a transaction writes a key twice")
         if not all(self._holds(compare) for compare in compares):
             return TxnResult(False, self.revision)
-        for put in puts:
-            if put.lease and put.lease not in self._leases:
-                raise LeaseLost(put.lease)
-        self._check_room(puts)
+        for write in writes:
+            if isinstance(write, Put) and write.lease and write.lease not in self._leases:
+                raise LeaseLost(write.lease)
         return TxnResult(True, self._write(writes))
 
     def _holds(self, compare: Compare) -> bool:
@@ -128,20 +119,6 @@ class MemoryStore:
         if compare.field is Field.VALUE:
             return kv is not None and kv.value == compare.expected
         return (0 if kv is None else getattr(kv, compare.field.value)) == compare.expected
-
-    def _check_room(self, puts: Sequence[Put]) -> None:
-        if not puts or self._quota is None:
-            return
-        if (
-            self._alarm
-            or self._size + sum(len(put.key) + len(put.value) for put in puts) > self._quota
-        ):
-            self._alarm = True
-            raise QuotaExceeded("the store is full")
-
-    def disarm(self) -> None:
-        """End the alarm after an operator has made room."""
-        self._alarm = False
 
     def _write(self, writes: Sequence[Write]) -> int:
         revision = self.revision + 1
@@ -161,10 +138,8 @@ class MemoryStore:
 
     def _apply(self, write: Write, revision: int) -> Event | None:
         before = self._keys.get(write.key)
-        if before is not None:
-            self._size -= len(before.key) + len(before.value)
-            if before.lease in self._leases:
-                self._leases[before.lease].keys.discard(before.key)
+        if before is not None and before.lease in self._leases:
+            self._leases[before.lease].keys.discard(before.key)
         if isinstance(write, Delete):
             if before is None:
                 return None
@@ -179,7 +154,6 @@ class MemoryStore:
             write.lease,
         )
         self._keys[write.key] = kv
-        self._size += len(kv.key) + len(kv.value)
         if write.lease:
             self._leases[write.lease].keys.add(write.key)
         return Event(write.key, revision, kv)
@@ -200,8 +174,6 @@ class MemoryStore:
     async def grant(self, ttl_s: float) -> Lease:
         """Grant a new lease."""
         self._expire()
-        if self._alarm:
-            raise QuotaExceeded("the store is full")
         lease_id, self._next_lease = self._next_lease, self._next_lease + 1
         self._leases[lease_id] = _Lease(ttl_s, self._clock.monotonic() + ttl_s)
         self._set_timer()

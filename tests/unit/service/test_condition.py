@@ -63,7 +63,7 @@ class _Failing(MemoryStore):
 
 async def _well_as(node: AssignerNode) -> set[str]:
     """The roles in which the instance is healthy."""
-    health = Health(Groups.of_one(node))
+    health = Health(Groups({"": node}))
     await health.look()
     found = set()
     for role in (LIVES, READY, SERVES):
@@ -128,7 +128,7 @@ def test_an_operators_state_has_the_age_of_the_instances_view() -> None:
         async with Bench(lambda: kept) as b:
             node = await b.node({"t": 1})
             await eventually(lambda: node.leads)
-            servicer = AdminServicer(Groups.of_one(node), NoAuthentication())
+            servicer = AdminServicer(Groups({"": node}), NoAuthentication())
 
             async def age_s() -> float:
                 parts = [part async for part in servicer.GetState(pb.GetStateRequest(), None)]
@@ -155,7 +155,7 @@ def test_a_screen_is_told_again_and_again_that_the_store_is_silent() -> None:
         async with Bench(lambda: kept) as b:
             node = await b.node({"t": 1})
             await eventually(lambda: node.leads)
-            servicer = AdminServicer(Groups.of_one(node), NoAuthentication())
+            servicer = AdminServicer(Groups({"": node}), NoAuthentication())
             states = servicer.WatchState(pb.GetStateRequest(), None)
             assert (await anext(states)).age_s < 2.0
             kept.silent = True
@@ -172,7 +172,7 @@ async def test_a_screen_misses_no_change_right_after_its_first_state() -> None:
     kept = MemoryStore()
     node = AssignerNode(kept, quick("/g/"), node_id="n", topics={"t": 1})
     await node._mirror.load()
-    servicer = AdminServicer(Groups.of_one(node), NoAuthentication())
+    servicer = AdminServicer(Groups({"": node}), NoAuthentication())
     states = servicer.WatchState(pb.GetStateRequest(), None)
     assert not (await anext(states)).topics
     new = await put(kept, ALL.topic("t"), codec.dump_topic(TopicConfig("t", 1)))

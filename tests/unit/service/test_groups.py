@@ -97,7 +97,7 @@ def test_a_service_without_named_groups_has_one_and_knows_no_name() -> None:
     """Requests without a group are accepted."""
     options = Options.read({}, {})
     node = AssignerNode(MemoryStore(), options.settings, node_id="n")
-    groups = Groups.of_one(node)
+    groups = Groups({"": node})
     assert groups.of("") is node
     with pytest.raises(NotFound, match="no group shop: this service has one group without a name"):
         groups.of("shop")

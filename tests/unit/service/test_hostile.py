@@ -45,7 +45,7 @@ async def served() -> AsyncIterator[tuple[MemoryStore, ConsumerServicer, pb.Regi
     kept = store()
     async with Bench(lambda: kept) as b:
         node = await b.node({"t": 1}, consumer_ttl_s=30.0, consumer_keepalive_s=5.0)
-        servicer = ConsumerServicer(Groups.of_one(node), NoAuthentication())
+        servicer = ConsumerServicer(Groups({"": node}), NoAuthentication())
         yield kept, servicer, pb.RegisterRequest(consumer_name="a", heartbeats=True)
     await kept.close()
 

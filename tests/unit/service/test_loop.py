@@ -75,7 +75,7 @@ async def blocked(request: pb.RegisterRequest) -> float:
     kept = store()
     async with Bench(lambda: kept) as b:
         node = await b.node({"t": 4}, consumer_ttl_s=60.0, leader_ttl_s=60.0)
-        servicer = ConsumerServicer(Groups.of_one(node), NoAuthentication())
+        servicer = ConsumerServicer(Groups({"": node}), NoAuthentication())
         async with watched() as longest:
             for _ in range(2):
                 stream: Any = servicer.Register(request, None)
@@ -155,7 +155,7 @@ async def test_every_call_refuses_a_list_of_too_many_entries(method: str, reques
     kept = store()
     async with Bench(lambda: kept) as b:
         node = await b.node({"t": 4}, consumer_ttl_s=60.0, leader_ttl_s=60.0)
-        groups = Groups.of_one(node)
+        groups = Groups({"": node})
         servicer: Any = ConsumerServicer(groups, NoAuthentication())
         if method == "Plan":
             servicer = AdminServicer(groups, NoAuthentication())
@@ -190,7 +190,7 @@ async def test_many_states_that_are_asked_for_at_once_block_no_longer_than_one()
     async with Bench(lambda: kept) as b:
         node = await b.node({"t": 4}, consumer_ttl_s=60.0, leader_ttl_s=60.0)
         await node.register(Consumer(name="a", holds={"t": tuple(range(COUNT))}))
-        admin = AdminServicer(Groups.of_one(node), NoAuthentication())
+        admin = AdminServicer(Groups({"": node}), NoAuthentication())
 
         async def ask() -> None:
             async for said in admin.GetState(pb.GetStateRequest(), None):

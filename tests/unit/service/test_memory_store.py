@@ -12,7 +12,6 @@ import pytest
 from faust_assigner.service.errors import (
     Compacted,
     LeaseLost,
-    QuotaExceeded,
     StoreUnavailable,
     TooManyOperations,
 )
@@ -177,27 +176,6 @@ async def test_a_transaction_has_at_most_128_compares_and_128_writes_of_differen
         with pytest.raises(error):
             await kept.txn(asked, writes)
     assert (await kept.get("/0"), kept.revision) == (None, 2)
-    await kept.close()
-
-
-async def test_a_put_beyond_the_quota_sets_an_alarm_until_an_operator_ends_it() -> None:
-    """Keys and values count; the alarm refuses puts and leases, but no reads and deletions."""
-    kept = MemoryStore(quota_bytes=12)
-    await kept.txn([], [Put("/a", b"1234"), Put("/b", b"1234")])
-    await kept.txn([], [Delete("/a")])
-    await kept.txn([], [Put("/a", b"12")])
-    with pytest.raises(QuotaExceeded):
-        await kept.txn([], [Put("/c", b"1"), Delete("/a")])
-    for refused in (kept.txn([], [Put("/c", b"")]), kept.grant(60.0)):
-        with pytest.raises(QuotaExceeded):
-            await refused
-    await kept.txn([], [Delete("/b")])
-    assert [kv.key for kv in (await kept.list("/")).items] == ["/a"]
-    kept.disarm()
-    assert (await kept.grant(60.0)).ttl_s == 60.0
-    await kept.txn([], [Put("/c", b"123456")])
-    with pytest.raises(QuotaExceeded):
-        await kept.txn([], [Put("/d", b"")])
     await kept.close()
 
 

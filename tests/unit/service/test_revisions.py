@@ -27,7 +27,7 @@ async def listening(node: AssignerNode, name: str) -> AsyncIterator[list[pb.Assi
 
     async def listen() -> None:
         context: Any = None
-        async for message in ConsumerServicer(Groups.of_one(node), NoAuthentication()).Register(
+        async for message in ConsumerServicer(Groups({"": node}), NoAuthentication()).Register(
             request, context
         ):
             told.append(message)
@@ -98,7 +98,7 @@ def test_a_queued_message_keeps_the_revision_at_which_it_was_true() -> None:
             before = node.revision
             await node.set_topic("u", 1)
             await eventually(lambda: node.revision > before, "news")
-            servicer = ConsumerServicer(Groups.of_one(node), NoAuthentication())
+            servicer = ConsumerServicer(Groups({"": node}), NoAuthentication())
             message = await anext(servicer._messages(node, stream, with_session=False))
             assert message.revision == stream.revision <= before, message
         await kept.close()
@@ -116,7 +116,7 @@ def test_revisions_of_two_instances_compare() -> None:
             async with listening(one, "a") as told:
                 await eventually(lambda: len(epochs(told)) == 2, "two grants")
                 await eventually(lambda: two.revision == one.revision, "both are up to date")
-                admin, context = AdminServicer(Groups.of_one(two), NoAuthentication()), None
+                admin, context = AdminServicer(Groups({"": two}), NoAuthentication()), None
                 states = [part async for part in admin.GetState(pb.GetStateRequest(), context)]
                 assert states[0].revision >= told[-1].revision > 0
                 plans = [part async for part in admin.Plan(pb.PlanRequest(), context)]
@@ -133,7 +133,7 @@ def test_an_answers_revision_is_the_first_with_the_answer() -> None:
         kept = store()
         async with Bench(lambda: kept) as b:
             node = await b.node({"t": 2})
-            servicer, context = ConsumerServicer(Groups.of_one(node), NoAuthentication()), None
+            servicer, context = ConsumerServicer(Groups({"": node}), NoAuthentication()), None
             await b.consumer(node, "a")
             await b.settles(2)
             late = await b.consumer(node, "b", warm_s=None)
@@ -173,7 +173,7 @@ def test_the_revision_of_a_changed_topic_is_that_of_its_write() -> None:
         kept = store()
         async with Bench(lambda: kept) as b:
             node = await b.node({"t": 2})
-            admin, context = AdminServicer(Groups.of_one(node), NoAuthentication()), None
+            admin, context = AdminServicer(Groups({"": node}), NoAuthentication()), None
             await b.consumer(node, "a")
             await b.settles(2)
             grown = await admin.SetTopic(pb.Topic(topic="t", partition_count=4), context)
@@ -198,7 +198,7 @@ def test_the_revision_of_a_drain_has_the_drain() -> None:
         kept = store()
         async with Bench(lambda: kept) as b:
             node = await b.node({"t": 2})
-            admin, context = AdminServicer(Groups.of_one(node), NoAuthentication()), None
+            admin, context = AdminServicer(Groups({"": node}), NoAuthentication()), None
             for name in "ab":
                 await b.consumer(node, name)
             await b.settles(1, 1)
@@ -219,7 +219,7 @@ def test_the_revision_of_a_progress_report_has_the_newest_stored_report() -> Non
         kept = store()
         async with Bench(lambda: kept) as b:
             node = await b.node({"t": 2})
-            servicer, context = ConsumerServicer(Groups.of_one(node), NoAuthentication()), None
+            servicer, context = ConsumerServicer(Groups({"": node}), NoAuthentication()), None
             await b.consumer(node, "a")
             await b.settles(2)
             late = await b.consumer(node, "b", warm_s=None)
@@ -265,7 +265,7 @@ def test_a_heartbeats_answer_has_the_revision_of_its_instance() -> None:
             one, two = await b.node({"t": 2}), await b.node()
             async with listening(one, "a") as told:
                 await eventually(lambda: len(epochs(told)) == 2, "two grants")
-                servicer, context = ConsumerServicer(Groups.of_one(two), NoAuthentication()), None
+                servicer, context = ConsumerServicer(Groups({"": two}), NoAuthentication()), None
                 for session, is_known in ((told[0].assignment.session_id, True), ("no", False)):
                     request = pb.HeartbeatRequest(
                         consumer_name="a",

@@ -59,7 +59,7 @@ async def test_a_server_that_has_stopped_listens_on_no_port() -> None:
     said = {"bind": "127.0.0.1:0", "health": "127.0.0.1:0", "topic": "orders=1"}
     options = Options.read(said, {})
     node = AssignerNode(MemoryStore(), options.settings, node_id="n", topics={"orders": 1})
-    server = AssignerServer(Groups.of_one(node), options)
+    server = AssignerServer(Groups({"": node}), options)
     await node.start()
     ports = (await server.start(), server.health_port)
     for port in ports:

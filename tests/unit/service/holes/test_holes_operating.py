@@ -60,7 +60,7 @@ def test_12_nobody_acts_in_the_name_of_another(authenticator: Authenticator, rob
             first = await b.consumer(node, "a")
             await b.settles(2)
             context = _Context()
-            servicer = ConsumerServicer(Groups.of_one(node), authenticator)
+            servicer = ConsumerServicer(Groups({"": node}), authenticator)
             stream = servicer.Register(pb.RegisterRequest(consumer_name="a"), context)
             taking = asyncio.ensure_future(anext(stream))
             await asyncio.wait([taking], timeout=2.0)
@@ -115,14 +115,14 @@ def test_12_an_instance_says_what_it_is_well_as(kind: type[Health], blind: bool)
         async with Bench(lambda: kept) as b:
             leader, follower = await b.node({"t": 1}), await b.node()
             await eventually(lambda: leader.leads)
-            assert await _roles(kind(Groups.of_one(leader))) == [True, True]
-            assert await _roles(kind(Groups.of_one(follower))) == [True, blind]
+            assert await _roles(kind(Groups({"": leader}))) == [True, True]
+            assert await _roles(kind(Groups({"": follower}))) == [True, blind]
             kept.lost = True
             await asyncio.sleep(10.0)
-            assert await _roles(kind(Groups.of_one(leader))) == [blind, blind]
+            assert await _roles(kind(Groups({"": leader}))) == [blind, blind]
             kept.lost = False
             await eventually(lambda: leader.serving)
-            assert (await _roles(kind(Groups.of_one(leader))))[0]
+            assert (await _roles(kind(Groups({"": leader}))))[0]
         await kept.close()
 
     virtually(story)
