@@ -17,11 +17,12 @@ def ours() -> Outcome:
     return live(Day.drawn(SEED, hours=HOURS), Ours(Settings()), COSTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seconds", "window_s"),
     [
-        pytest.param(20.0, 300.0, marks=pytest.mark.slow),
-        pytest.param(60.0, 300.0, marks=pytest.mark.slow),
+        (20.0, 300.0),
+        (60.0, 300.0),
         (60.0, 900.0),
     ],
     ids=str,

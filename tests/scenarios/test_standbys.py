@@ -107,7 +107,7 @@ def _as_names(answer: Plan) -> dict[str, object]:
 @pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.parametrize(
     ("members", "tasks"),
-    [pytest.param(*size, marks=pytest.mark.slow) if size[1] >= 200 else size for size in SIZES],
+    [pytest.param(*size, marks=pytest.mark.slow) if size[1] >= 100 else size for size in SIZES],
 )
 def test_survivors_stay_within_the_bound(
     members: int, tasks: int, replicas: int, racks: str

@@ -104,6 +104,7 @@ def test_a_fault_that_fills_the_memory_is_killed_by_the_limit_of_memory(
     assert (verdict.outcome, verdict.detail) == (KILLED, "tests/unit/room/test_it.py::test_more")
 
 
+@pytest.mark.slow
 def test_what_survives_meets_the_stories_of_the_room(tmp_path: Path) -> None:
     """A failing story kills no fault and hides none; a flaky story is run twice."""
     source = LESS + "def more(a, b):\n    return a > b\n"

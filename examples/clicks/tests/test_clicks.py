@@ -38,6 +38,7 @@ def test_a_death_costs_no_restore(fleet: StartFleet) -> None:
     assert sum(shop.table("totals").values()) == 60
 
 
+@pytest.mark.slow
 def test_a_frozen_worker_is_passed_over_and_comes_back(fleet: StartFleet) -> None:
     """The remaining worker counts the clicks once; the frozen worker gets tasks again after its return."""
     shop = fleet("examples.clicks.app", workers=2)

@@ -52,6 +52,7 @@ def run(folder: Path, text: str, *arguments: str) -> subprocess.CompletedProcess
     )
 
 
+@pytest.mark.slow
 def test_apps_get_ours_where_they_would_get_fausts(tmp_path: Path) -> None:
     """The swap covers the setting's default and the name that tests import."""
     done = run(tmp_path, SWAPPED)

@@ -85,7 +85,14 @@ def test_a_damaged_log_is_started_on_request_and_gives_no_offset_twice(tmp_path:
     assert again.stop() == 0
 
 
-@pytest.mark.parametrize("damage", [flip, pytest.param(cut, marks=pytest.mark.slow), os.unlink])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(flip, marks=pytest.mark.slow),
+        pytest.param(cut, marks=pytest.mark.slow),
+        os.unlink,
+    ],
+)
 def test_a_damaged_or_deleted_blob_is_refused_then_left_behind_on_request(
     tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:

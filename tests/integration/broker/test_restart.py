@@ -87,6 +87,7 @@ def load(bootstrap: str, acked: dict[int, bytes], commits: list[int], first: int
                 return
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_acknowledged_records_and_commits_survive_kill_9_under_load(tmp_path: Path) -> None:
     """Three kills in a row keep acknowledged records and the last commit, without a gap."""

@@ -11,8 +11,8 @@ import pytest
 
 from tests.support import dist
 
-#: A build writes beside the sources: only one at a time.
-pytestmark = pytest.mark.xdist_group("dist")
+#: A build takes seconds and writes beside the sources: only one at a time.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("dist")]
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,6 @@ def test_both_pass_twine(built: tuple[Path, Path]) -> None:
     assert said.count("PASSED") == 2
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_broker_alone_and_the_demo_run_from_the_installed_wheel(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -156,6 +156,7 @@ def test_what_the_app_sends_bears_the_moved_time(fleet: StartFleet) -> None:
     assert time.time() - began < 300
 
 
+@pytest.mark.slow
 def test_a_cold_move_is_named(fleet: StartFleet) -> None:
     """Without standbys a dead worker's rows go to a worker that has none of them."""
     shop = fleet(CLICKS, workers=2, settings={"table_standby_replicas": 0})

@@ -14,7 +14,7 @@ from tests.property.consumer_sim.exhaustive import Search
 from tests.property.lives import under_two_hash_seeds
 from tests.support.examples import examples
 
-CI_SEEDS = examples(1_200, 50)
+CI_SEEDS = examples(1_200, 25)
 
 
 def test_random_lives_keep_every_promise() -> None:
@@ -24,7 +24,7 @@ def test_random_lives_keep_every_promise() -> None:
 
 
 @given(st.integers(min_value=10**6, max_value=10**12))
-@settings(max_examples=examples(60, 20), deadline=None)
+@settings(max_examples=examples(60, 10), deadline=None)
 def test_seeds_nobody_chose_keep_every_promise(seed: int) -> None:
     """The seeds are new in every run; a failure prints its seed."""
     run(seed, steps=40)

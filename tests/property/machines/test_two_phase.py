@@ -27,7 +27,7 @@ def happen(group: Group, what: str, name: str) -> None:
         group.give_up(name)
 
 
-@settings(max_examples=examples(600, 40), deadline=None)
+@settings(max_examples=examples(600, 20), deadline=None)
 @given(ROUNDS, st.integers(0, 2))
 def test_no_task_is_given_while_another_processes_it(
     rounds: list[tuple[list[tuple[str, str]], set[str]]], replicas: int

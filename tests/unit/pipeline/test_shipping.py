@@ -58,6 +58,7 @@ class Session:
         self.lacks.remove(PACKAGE)
 
 
+@pytest.mark.slow
 def test_the_package_is_sent_to_executors_that_lack_it() -> None:
     """The package is sent once as a zip file; the second check finds all modules."""
     session: Any = Session(PACKAGE)

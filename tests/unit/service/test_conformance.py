@@ -263,6 +263,7 @@ async def test_our_client_keeps_every_rule() -> None:
     await calls_ended()
 
 
+@pytest.mark.slow
 async def test_a_client_with_a_bug_breaks_the_rule_of_the_bug() -> None:
     """Each rule detects at least one bug."""
     assert BUGS.keys() == RULES.keys()

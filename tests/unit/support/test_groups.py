@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[3]
 FILE = """
 import pytest
@@ -22,6 +24,7 @@ def test_alone(n):
 """
 
 
+@pytest.mark.slow
 def test_a_group_stays_in_one_process_and_the_rest_is_dealt_out(tmp_path: Path) -> None:
     """Parsed from the worker names in pytest's verbose output."""
     (tmp_path / "test_it.py").write_text(FILE)

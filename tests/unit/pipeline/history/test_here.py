@@ -117,6 +117,7 @@ def test_without_pyspark_installed_the_tables_are_the_models(
     assert page.count("<svg") == page.count('id="picture-')
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_of_two_runs_into_one_folder_the_second_says_so_and_the_first_is_whole(
     ledger: Ledger,
