@@ -22,7 +22,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from faust.streams import Stream
-from faust.tables.manager import TableManager
 from faust.transport import by_url
 from faust.transport.drivers import aiokafka as driver
 from faust.types.enums import ProcessingGuarantee
@@ -43,7 +42,7 @@ from faust_assigner.app.membership import leave
 from faust_assigner.app.membership.driver_assignor import IgnoresAppAssignor, warn_of_memory
 from faust_assigner.app.membership.fence import MembershipFence
 from faust_assigner.app.membership.shutdown import BoundedShutdown
-from faust_assigner.app.membership.watchdog import Watched
+from faust_assigner.app.membership.watchdog import RepairedTables
 from faust_assigner.app.metrics import install as metrics
 from faust_assigner.app.queries.forwarding import AllowlistRouter
 from faust_assigner.app.queries.reading import table_route
@@ -53,8 +52,6 @@ from faust_assigner.app.queries.router import KeyRouter
 from faust_assigner.app.rebalance import follow_up
 from faust_assigner.app.rebalance.consumer_thread import AssigningThread, RepairedThread
 from faust_assigner.app.rebalance.incremental import IncrementalRebalance
-from faust_assigner.app.recovery.by_partition import PartitionRecovery
-from faust_assigner.app.recovery.table_manager import RecoveringTables
 from faust_assigner.app.settings import read_or_default
 from faust_assigner.app.tables.scope import ScopedTable
 from faust_assigner.app.transactions.manager import PartitionTransactions
@@ -100,12 +97,6 @@ def _new_thread(ours: type, consumer: driver.Consumer) -> driver.AIOKafkaConsume
     """Make the consumer's thread of ``ours``, over the class that the app's own consumer names."""
     theirs = getattr(consumer, THREAD_NAMED, driver.AIOKafkaConsumerThread)
     return over(ours, theirs)(consumer, loop=consumer.loop, beacon=consumer.beacon)
-
-
-class RepairedTables(RecoveringTables, Watched, TableManager):  # type: ignore[misc]
-    """The table manager, repaired."""
-
-    recovery_class = PartitionRecovery
 
 
 class TimelyStream(BatchesInTime, Stream):  # type: ignore[misc]

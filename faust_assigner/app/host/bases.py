@@ -172,7 +172,6 @@ class TablesBase(Protocol):
     beacon: NodeT[object]
     loop: asyncio.AbstractEventLoop
     should_stop: bool
-    _changelog_queue: Any
     _recovery: Any
     _channels: Mapping[CollectionT, Channel[object]]
 

@@ -12,13 +12,14 @@ import asyncio
 from collections.abc import Callable, Iterator
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from faust.exceptions import PartitionsMismatch
 from mode import Service, get_logger
 
 from faust_assigner.app.consumer.waits import waits_of
 from faust_assigner.app.membership.topics import mismatches, refuse_patterns, sources_of, verify
+from faust_assigner.app.recovery.table_manager import RecoveringTables
 from faust_assigner.app.retry import SAY_EVERY_S, RateLimitedLog
 
 if TYPE_CHECKING:
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
     from faust.types.tables import CollectionT
     from faust.types.tuples import TP
     from mode import Service
-
-    from faust_assigner.app.host.bases import TablesBase as TableManager
-else:
-    TableManager = object
 
 logger = get_logger(__name__)
 
@@ -86,63 +83,40 @@ def aiokafka_problem(consumer: AIOKafkaConsumer | None) -> str | None:
     return None
 
 
-class Watched(TableManager):
-    """A part of the table manager, which every worker has: check the worker every second, and its topics.
+class Watchdog:
+    """Checks a worker every second, and the numbers of partitions of its topics.
 
     Patterns are checked before the start. The numbers of partitions are checked at each assignment, and every
     second while a topic is unknown. If a topic gets more partitions later, the check at a write finds the
     mismatch.
     """
 
-    _topics_checked: bool = False
-
-    def add(self, table: CollectionT) -> CollectionT:
-        """Manage ``table``; a mismatch at a write ends the worker, not only the agent."""
-        table._verify_source_topic_partitions = partial(
-            verify, self.app, table._verify_source_topic_partitions
-        )
-        return super().add(table)
-
-    async def on_start(self) -> None:
-        """Raise ImproperlyConfigured for an agent whose topic is a pattern."""
-        refuse_patterns(self.app.agents.items())
-        await super().on_start()
-
-    async def on_rebalance(
-        self,
-        assigned: set[TP],
-        revoked: set[TP],
-        newly_assigned: set[TP],
-        generation_id: int = 0,
-    ) -> None:
-        """Raise PartitionsMismatch, which ends the app, for a table whose partition count fits no source."""
-        if assigned and (problem := self.topic_problem()):
-            raise PartitionsMismatch(problem)
-        await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
+    def __init__(self, tables: Any) -> None:
+        self._tables, self._topics_checked = tables, False
 
     def topic_problem(self) -> str | None:
         """A description of the first mismatch, or None; always None after a complete check without any."""
         if self._topics_checked:
             return None
-        problem = next(mismatches(self.app, self.values()), None)
-        names = {*sources_of(self.app), *self.app.tables.changelog_topics}
-        self._topics_checked = problem is None and all(
-            map(self.app.consumer.topic_partitions, names)
-        )
+        tables, app = self._tables, self._tables.app
+        problem = next(mismatches(app, tables.values()), None)
+        names = {*sources_of(app), *app.tables.changelog_topics}
+        self._topics_checked = problem is None and all(map(app.consumer.topic_partitions, names))
         return problem
 
-    @Service.task  # type: ignore[untyped-decorator]
-    async def _watch(self) -> None:
+    async def watch(self) -> None:
+        """Check the worker until it stops; raise CannotGoOn for a problem that stays."""
+        tables = self._tables
         dead: dict[str, int] = {}
         said = RateLimitedLog()
         idle_since: float | None = None
         looked = monotonic()
-        while not self.should_stop and not self.app.should_stop:
-            await self.sleep(LOOK_S)
+        while not tables.should_stop and not tables.app.should_stop:
+            await tables.sleep(LOOK_S)
             looked = self._look_at_waits(looked)
             dead = {text: dead.get(text, 0) + 1 for _, text in self.problems()}
             for text, looks in dead.items():
-                if looks >= LOOKS and not self.app.should_stop:
+                if looks >= LOOKS and not tables.app.should_stop:
                     raise CannotGoOn(text)
             idle_since = self._begin_stalled_again(idle_since)
             self._say_what_it_waits_for(said)
@@ -152,21 +126,21 @@ class Watched(TableManager):
         now = monotonic()
         # The time in which the process or the machine was suspended does not count as a wait.
         seconds = min(now - looked, 2 * LOOK_S)
-        answers = getattr(self.app.consumer, "is_surely_member", lambda: True)()
-        for line in waits_of(self.app).look(seconds, group_answers=answers):
+        answers = getattr(self._tables.app.consumer, "is_surely_member", lambda: True)()
+        for line in waits_of(self._tables.app).look(seconds, group_answers=answers):
             logger.warning("%s", line)
         return now
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """The name and the description of each problem, such as a task that has ended."""
-        if self.should_stop or self.app.should_stop:
+        if self._tables.should_stop or self._tables.app.should_stop:
             return
         for task in ("_restart_recovery", "_slurp_changelogs"):
-            if not runs(self.recovery, task):
+            if not runs(self._tables.recovery, task):
                 yield task, f"the recovery's {task} has ended"
-        if not runs(self.app._fetcher, "_fetcher"):
+        if not runs(self._tables.app._fetcher, "_fetcher"):
             yield "fetcher", "the fetcher has ended"
-        thread = getattr(self.app.consumer, "_thread", None)
+        thread = getattr(self._tables.app.consumer, "_thread", None)
         if thread is not None and thread.started and not thread.should_stop:
             if thread._thread is not None and not thread._thread.is_alive():
                 yield "thread", "the consumer's thread has ended"
@@ -174,15 +148,15 @@ class Watched(TableManager):
                 yield "aiokafka", problem
         if mismatch := self.topic_problem():
             yield "topics", mismatch
-        if overdue := waits_of(self.app).problem():
+        if overdue := waits_of(self._tables.app).problem():
             yield "waits", overdue
-        for name, find in vars(self.app).get(_MARK, {}).items():
+        for name, find in vars(self._tables.app).get(_MARK, {}).items():
             if found := find():
                 yield name, found
 
     def _begin_stalled_again(self, since: float | None) -> float | None:
         """Start a stalled recovery again; return the time since which a due recovery has not run, or None."""
-        recovery, app = self.recovery, self.app
+        recovery, app = self._tables.recovery, self._tables.app
         due = (
             recovery.idle
             and not recovery.signal_recovery_start.is_set()
@@ -205,7 +179,7 @@ class Watched(TableManager):
         return None
 
     def _say_what_it_waits_for(self, said: RateLimitedLog) -> None:
-        waiting = self.recovery.waiting_for
+        waiting = self._tables.recovery.waiting_for
         if waiting is None:
             return
         what, since = waiting
@@ -214,3 +188,39 @@ class Watched(TableManager):
             logger.warning(
                 "Partitions stand still: the recovery has waited for %.0f s: %s", seconds, what
             )
+
+
+class RepairedTables(RecoveringTables):
+    """The table manager, repaired: it restores tables by partition, and its worker is watched."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)
+        self.watchdog = Watchdog(self)
+
+    def add(self, table: CollectionT) -> CollectionT:
+        """Manage ``table``; a mismatch at a write ends the worker, not only the agent."""
+        table._verify_source_topic_partitions = partial(
+            verify, self.app, table._verify_source_topic_partitions
+        )
+        return super().add(table)
+
+    async def on_start(self) -> None:
+        """Raise ImproperlyConfigured for an agent whose topic is a pattern."""
+        refuse_patterns(self.app.agents.items())
+        await super().on_start()
+
+    async def on_rebalance(
+        self,
+        assigned: set[TP],
+        revoked: set[TP],
+        newly_assigned: set[TP],
+        generation_id: int = 0,
+    ) -> None:
+        """Raise PartitionsMismatch, which ends the app, for a table whose partition count fits no source."""
+        if assigned and (problem := self.watchdog.topic_problem()):
+            raise PartitionsMismatch(problem)
+        await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
+
+    @Service.task  # type: ignore[untyped-decorator]
+    async def _watch(self) -> None:
+        await self.watchdog.watch()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from faust.tables.recovery import Recovery
 from mode.utils.queues import ThrowableQueue
 
 from faust_assigner.app.host.mixing import over
+from faust_assigner.app.recovery.by_partition import PartitionRecovery
 from faust_assigner.app.tables import window_closing as windows
 from faust_assigner.app.tables.files import take_care_of
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from faust_assigner.app.host.bases import TablesBase as TableManager
 else:
-    TableManager = object
+    from faust.tables.manager import TableManager
 
 
 class ChangelogQueue(ThrowableQueue):  # type: ignore[misc]
@@ -49,35 +51,30 @@ class ChangelogQueue(ThrowableQueue):  # type: ignore[misc]
 
 
 class RecoveringTables(TableManager):
-    """The part of the repaired table manager that makes the recovery and its changelog queue."""
+    """Faust's table manager with our recovery and changelog queue."""
 
-    _changelog_queue: ChangelogQueue | None
     _recovery: Any
-    #: The class of the recovery to make.
-    recovery_class: type
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         #: The closing of windows, one for each windowed table.
         self.closings: list[windows.Closing] = []
         super().__init__(*args, **kwargs)
 
-    @property
+    @cached_property
     def changelog_queue(self) -> ChangelogQueue:
         """Queue between the fetcher and the tables."""
-        if self._changelog_queue is None:
-            self._changelog_queue = ChangelogQueue(
-                self.app,
-                maxsize=self.app.conf.stream_buffer_maxsize,
-                flow_control=self.app.flow_control,
-                clear_on_resume=True,
-            )
-        return self._changelog_queue
+        return ChangelogQueue(
+            self.app,
+            maxsize=self.app.conf.stream_buffer_maxsize,
+            flow_control=self.app.flow_control,
+            clear_on_resume=True,
+        )
 
     @property
     def recovery(self) -> Any:
         """The recovery service, made at first use."""
         if self._recovery is None:
-            kind = over(self.recovery_class, Recovery)
+            kind = over(PartitionRecovery, Recovery)
             self._recovery = kind(self.app, self, beacon=self.beacon, loop=self.loop)
         return self._recovery
 

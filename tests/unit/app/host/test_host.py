@@ -180,7 +180,7 @@ def _hosts() -> dict[str, tuple[type, ...]]:
         **consumers,
         "PartitionTransactions": (TransactionManager,),
         "RecoveringTables": (TableManager,),
-        "Watched": (TableManager,),
+        "RepairedTables": (TableManager,),
         "TableStore": (rocksdb.Store,),
         "WriteBehindStore": (rocksdb.Store,),
         "WriteBehindSets": (ChangeloggedSetManager,),

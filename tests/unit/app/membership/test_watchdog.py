@@ -15,7 +15,7 @@ from faust_assigner.app.membership.watchdog import (
     LOOK_S,
     STALLED_S,
     CannotGoOn,
-    Watched,
+    Watchdog,
     aiokafka_problem,
     must_run,
     runs,
@@ -37,10 +37,10 @@ def test_the_time_that_a_process_was_stopped_counts_as_no_wait(
     times = iter([1_001.0, 1_001.5, 4_601.0])
     monkeypatch.setattr(watchdog, "monotonic", lambda: next(times))
     manager: Any = SimpleNamespace(app=SimpleNamespace(consumer=None))
-    looked = Watched._look_at_waits(manager, 1_000.0)
-    looked = Watched._look_at_waits(manager, looked)
+    looked = Watchdog(manager)._look_at_waits(1_000.0)
+    looked = Watchdog(manager)._look_at_waits(looked)
     manager.app.consumer = SimpleNamespace(is_surely_member=lambda: False)
-    assert Watched._look_at_waits(manager, looked) == 4_601.0
+    assert Watchdog(manager)._look_at_waits(looked) == 4_601.0
     assert counted == [(1.0, True), (0.5, True), (2 * LOOK_S, False)]
     assert caplog.messages == ["The commit has waited"] * 3
 
@@ -66,7 +66,7 @@ def test_a_stalled_recovery_has_its_time_again_each_time_it_begins(
     since: float | None = None
     for look in range(26):
         now = float(look)
-        since = Watched._begin_stalled_again(manager, since)
+        since = Watchdog(manager)._begin_stalled_again(since)
     assert begun == [STALLED_S, 2 * STALLED_S + 1]
 
 
@@ -130,12 +130,13 @@ def test_an_error_that_stops_the_group_coordinator_is_a_problem() -> None:
     assert list(manager.problems()) == []
 
 
-class Manager(Watched):
+class Manager(Watchdog):
     """A table manager of a healthy worker."""
 
     should_stop = False
 
     def __init__(self, **app: Any) -> None:
+        super().__init__(self)
         self.recovery = service("_restart_recovery", "_slurp_changelogs")
         self.recovery.waiting_for = None
         self.mismatch: str | None = None
@@ -236,7 +237,7 @@ async def looks(found: list[str | None], *, stops: bool = False) -> None:
             return since
 
     manager = Looked()
-    await Watched._watch(manager)
+    await manager.watch()
 
 
 async def test_a_problem_of_three_looks_in_a_row_ends_the_worker() -> None:
@@ -269,7 +270,7 @@ def test_a_recovery_is_not_begun_again_while_somebody_runs_it(
         recovery=recovery, app=SimpleNamespace(consumer=consumer, consumer_generation_id=2)
     )
     for now in (0.0, STALLED_S, 3 * STALLED_S):  # noqa: B007
-        assert Watched._begin_stalled_again(manager, 0.0) is None
+        assert Watchdog(manager)._begin_stalled_again(0.0) is None
 
 
 def test_each_step_that_a_recovery_waits_for_is_logged_after_a_minute(caplog: Any) -> None:
@@ -372,7 +373,7 @@ async def test_each_look_counts_the_waits_and_tries_the_recovery(
             self.app.should_stop = is_over and stops == "the app"
 
     monkeypatch.setattr(watchdog, "monotonic", lambda: 50.0)
-    await Watched._watch(Looked())
+    await Looked().watch()
     assert acts == [
         ("sleep", LOOK_S),
         ("waits", 50.0),

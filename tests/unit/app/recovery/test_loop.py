@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from faust.exceptions import ConsistencyError
+from faust.tables.manager import TableManager
 from faust.tables.recovery import Recovery as FaustRecovery
 from faust.tables.recovery import ServiceStopped
 from faust.types import TP
@@ -809,7 +810,7 @@ async def test_the_group_is_left_before_tables_are_closed(
     """This holds for a stopping worker whose recovery has started."""
     acts: list[str] = []
 
-    class Stock:
+    class Stock(TableManager):  # type: ignore[misc]
         async def on_stop(self) -> None:
             acts.append("tables closed")
 
@@ -831,7 +832,7 @@ async def test_every_restore_stops_before_databases_are_closed_or_opened() -> No
     """A revocation stops the restores; an assignment waits for their threads."""
     acts: list[str] = []
 
-    class Stock:
+    class Stock(TableManager):  # type: ignore[misc]
         def on_partitions_revoked(self, revoked: Any) -> None:
             acts.append("closed")
 
@@ -864,7 +865,7 @@ async def test_every_restore_stops_before_databases_are_closed_or_opened() -> No
 def test_files_and_windows_hear_of_what_is_committed(made: Recovery) -> None:
     """Committed records advance a window's clock."""
 
-    class Stock:
+    class Stock(TableManager):  # type: ignore[misc]
         def on_commit(self, offsets: Any) -> None:
             made.acts.append(("files", offsets))
 
@@ -893,9 +894,9 @@ async def test_changelog_records_of_before_a_standstill_are_dropped() -> None:
     """The next recovery starts at the tables' offsets and reads these records again."""
     flow = FlowControlEvent()
     app = SimpleNamespace(conf=SimpleNamespace(stream_buffer_maxsize=10), flow_control=flow)
-    tables: Any = SimpleNamespace(app=app, _changelog_queue=None)
+    tables: Any = SimpleNamespace(app=app)
     make: Any = RecoveringTables.changelog_queue
-    queue = make.fget(tables)
+    queue = make.func(tables)
     flow.resume()
     await queue.put("a record")
     flow.suspend()
@@ -918,10 +919,8 @@ async def test_the_queue_and_the_recovery_are_made_once(monkeypatch: pytest.Monk
     app = SimpleNamespace(conf=SimpleNamespace(stream_buffer_maxsize=13), flow_control=flow)
 
     class Tables(RecoveringTables):
-        recovery_class = int
-
         def __init__(self) -> None:
-            self.app, self._changelog_queue, self._recovery = app, None, None
+            self.app, self._recovery = app, None
             self.beacon, self.loop = "beacon", "loop"
 
     tables = Tables()
@@ -931,7 +930,7 @@ async def test_the_queue_and_the_recovery_are_made_once(monkeypatch: pytest.Monk
     assert tables.recovery is recovery
     faust_recovery = module.Recovery
     assert made == [
-        (int, faust_recovery),
+        (module.PartitionRecovery, faust_recovery),
         ((app, tables), {"beacon": "beacon", "loop": "loop"}),
     ]
 
@@ -945,7 +944,7 @@ def test_windows_of_each_table_with_windows_are_closed(monkeypatch: pytest.Monke
         module.windows, "install", lambda app, table: f"{app} {table}" if table != "flat" else None
     )
 
-    class Stock:
+    class Stock(TableManager):  # type: ignore[misc]
         def __init__(self, *given: Any, **how: Any) -> None:
             acts.append((given, how))
 
@@ -968,7 +967,7 @@ def test_windows_of_each_table_with_windows_are_closed(monkeypatch: pytest.Monke
 async def test_every_channel_reports_records_that_do_not_decode() -> None:
     """Faust's step creates the channels."""
 
-    class Stock:
+    class Stock(TableManager):  # type: ignore[misc]
         async def _update_channels(self) -> None:
             self._channels = {name: SimpleNamespace(on_decode_error=None) for name in "ab"}
 
@@ -987,7 +986,7 @@ async def test_a_rebalance_is_passed_on_whole() -> None:
     """A missing generation becomes 0; a consumer without leave_group is not called."""
     rounds: list[Any] = []
 
-    class Stock:
+    class Stock(TableManager):  # type: ignore[misc]
         async def on_rebalance(self, *given: Any) -> None:
             rounds.append(given)
 

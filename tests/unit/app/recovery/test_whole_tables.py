@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from faust.tables.manager import TableManager
 from faust.types import TP
 
 from faust_assigner.app.recovery.table_manager import RecoveringTables
@@ -13,7 +14,7 @@ from faust_assigner.app.recovery.table_manager import RecoveringTables
 A, B, C = (TP("log", number) for number in range(3))
 
 
-class Stock:
+class Stock(TableManager):  # type: ignore[misc]
     """A stub of Faust's table manager; ``acts`` records each call."""
 
     acts: list[Any]
