@@ -1,4 +1,4 @@
-"""Answers without a group: the group id is unknown, or no group could accept the join."""
+"""Answers without a group: the group id is unknown, or the group is gone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from faust_assigner.coordinator.events import (
     LeaveGroup,
     SyncGroup,
 )
-from faust_assigner.coordinator.states import GroupLimits
 
 
 def answer_absent(event: Event, error: Code | None = None) -> fx.Reply:
@@ -46,26 +45,3 @@ def answer_absent(event: Event, error: Code | None = None) -> fx.Reply:
             return fx.DeleteReply(event.token, Code.GROUP_ID_NOT_FOUND)
         case _:
             raise CoordinatorBug(f"{event} has no request to answer")
-
-
-def refuse_join_itself(event: JoinGroup, limits: GroupLimits, group_id: str) -> Code:
-    """Check a JoinGroup without its group; NONE if the request is well formed."""
-    if not group_id:
-        return Code.INVALID_GROUP_ID
-    if (
-        not limits.min_session_timeout_ms
-        <= event.session_timeout_ms
-        <= limits.max_session_timeout_ms
-    ):
-        return Code.INVALID_SESSION_TIMEOUT
-    return Code.NONE
-
-
-def refuse_join(event: JoinGroup, limits: GroupLimits, group_id: str) -> Code:
-    """Check a JoinGroup like :func:`refuse_join_itself`, and refuse joins that no group can accept."""
-    error = refuse_join_itself(event, limits, group_id)
-    if error is not Code.NONE:
-        return error
-    if not event.protocol_type or not event.protocols:
-        return Code.INCONSISTENT_GROUP_PROTOCOL
-    return Code.NONE

@@ -7,11 +7,10 @@ from dataclasses import replace
 from typing import Final
 
 from faust_assigner.coordinator import effects as fx
-from faust_assigner.coordinator.absent import refuse_join
 from faust_assigner.coordinator.errors import Code, CoordinatorBug
 from faust_assigner.coordinator.events import JoinGroup
 from faust_assigner.coordinator.members import PARKED_DUPLICATES, Member
-from faust_assigner.coordinator.refusals import check_member, has_room, is_compatible
+from faust_assigner.coordinator.refusals import check_join, check_member
 from faust_assigner.coordinator.rounds import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupRounds
 from faust_assigner.coordinator.states import State
 from faust_assigner.coordinator.timers import Purpose
@@ -19,9 +18,11 @@ from faust_assigner.coordinator.timers import Purpose
 
 def join(group: GroupRounds, event: JoinGroup) -> None:
     """Apply the JoinGroup: refuse it, hand out an id, or park it until the join phase ends."""
-    error = refuse_join(event, group.limits, group.group_id)
-    if error is Code.NONE:
-        error = _refuse_crowd_or_stranger(group, event)
+    error = check_join(group, event)
+    if error is Code.GROUP_MAX_SIZE_REACHED and event.member_id in group.roster:
+        group.say("member_turned_away", event.member_id)
+        group.forget(event.member_id, error)
+        group.membership_changed()
     if error is not Code.NONE:
         _refuse(group, event, error)
     elif not event.member_id:
@@ -34,16 +35,6 @@ def join(group: GroupRounds, event: JoinGroup) -> None:
             _refuse(group, event, error)
         else:
             REJOIN[group.state](group, event, group.roster[event.member_id])
-
-
-def _refuse_crowd_or_stranger(group: GroupRounds, event: JoinGroup) -> Code:
-    if not has_room(group, event.member_id):
-        if event.member_id in group.roster:
-            group.say("member_turned_away", event.member_id)
-            group.forget(event.member_id, Code.GROUP_MAX_SIZE_REACHED)
-            group.membership_changed()
-        return Code.GROUP_MAX_SIZE_REACHED
-    return Code.NONE if is_compatible(group, event) else Code.INCONSISTENT_GROUP_PROTOCOL
 
 
 def _join_newcomer(group: GroupRounds, event: JoinGroup) -> None:
@@ -62,15 +53,13 @@ def _join_newcomer(group: GroupRounds, event: JoinGroup) -> None:
 
 
 def _admit(group: GroupRounds, event: JoinGroup, member_id: str) -> None:
-    member = Member.joining(event, member_id)
     # A new member cannot send heartbeats yet, and its socket is not read while the join is parked:
     # the generous timeout stops abandoned joins from piling up.
     group.timers.set(Purpose.SESSION, member_id, group.now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
     group.timers.drop(Purpose.PENDING, member_id)
-    member.join_tokens = (event.token,)
     if not len(group.roster):
         group.protocol_type = event.protocol_type
-    group.roster.add(member)
+    group.roster.admit(event, member_id)
     group.join_phase.newcomer_since_delay = True
     group.say("member_joined", member_id, event.reason or "")
     group.membership_changed()
@@ -116,13 +105,13 @@ def _static_saved(
         _refuse(group, event, error)
     elif event.can_skip_assignment:
         leads = group.roster.leader == member.member_id
-        reply = group.join_reply(member, with_members=leads, skip_assignment=leads)
-        group.out.append(replace(reply, token=event.token))
+        reply = group.join_reply(member, event.token, with_members=leads, skip_assignment=leads)
+        group.out.append(reply)
     else:
         # With the old leader's id in the answer, an older client does not assign: a stable group
         # would not distribute its assignment.
-        reply = group.join_reply(member, with_members=False)
-        group.out.append(replace(reply, token=event.token, leader=old_leader))
+        reply = group.join_reply(member, event.token, with_members=False)
+        group.out.append(replace(reply, leader=old_leader))
 
 
 def _rejoin_preparing(group: GroupRounds, event: JoinGroup, member: Member) -> None:
@@ -155,8 +144,7 @@ def _repeat_join(
     group: GroupRounds, event: JoinGroup, member: Member, *, with_members: bool
 ) -> None:
     group.renew_session(member)
-    reply = group.join_reply(member, with_members=with_members)
-    group.out.append(replace(reply, token=event.token))
+    group.out.append(group.join_reply(member, event.token, with_members=with_members))
 
 
 def _update(group: GroupRounds, member: Member, event: JoinGroup) -> None:

@@ -32,7 +32,7 @@ class Member:
 
     @classmethod
     def joining(cls, event: JoinGroup, member_id: str) -> Member:
-        """Create a member from a JoinGroup, without a parked join."""
+        """Create a member from a JoinGroup that is parked."""
         return cls(
             member_id,
             event.instance_id,
@@ -42,6 +42,7 @@ class Member:
             event.rebalance_timeout_ms,
             event.protocols,
             is_new=True,
+            join_tokens=(event.token,),
         )
 
     @classmethod
@@ -106,6 +107,10 @@ class Roster:
 
     def __getitem__(self, member_id: str) -> Member:
         return self.members[member_id]
+
+    def admit(self, event: JoinGroup, member_id: str) -> None:
+        """Add the member of a parked JoinGroup."""
+        self.add(Member.joining(event, member_id))
 
     def add(self, member: Member) -> None:
         """Add a member; the first member becomes leader."""

@@ -1,4 +1,4 @@
-"""The checks of requests to a classic group: the error of a refusal, or NONE. A check changes nothing."""
+"""The checks of requests of the classic protocol: the error of a refusal, or NONE. They change nothing."""
 
 from __future__ import annotations
 
@@ -6,10 +6,43 @@ from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import CommitOffsets, Heartbeat, JoinGroup, Leaver, SyncGroup
 from faust_assigner.coordinator.members import Roster
 from faust_assigner.coordinator.rounds import GroupRounds
-from faust_assigner.coordinator.states import State
+from faust_assigner.coordinator.states import GroupLimits, State
 
 
-def has_room(group: GroupRounds, member_id: str) -> bool:
+def refuse_join_itself(event: JoinGroup, limits: GroupLimits, group_id: str) -> Code:
+    """Check a JoinGroup without its group; NONE if the request is well formed."""
+    if not group_id:
+        return Code.INVALID_GROUP_ID
+    if (
+        not limits.min_session_timeout_ms
+        <= event.session_timeout_ms
+        <= limits.max_session_timeout_ms
+    ):
+        return Code.INVALID_SESSION_TIMEOUT
+    return Code.NONE
+
+
+def refuse_join(event: JoinGroup, limits: GroupLimits, group_id: str) -> Code:
+    """Check a JoinGroup like :func:`refuse_join_itself`, and refuse joins that no group can accept."""
+    error = refuse_join_itself(event, limits, group_id)
+    if error is not Code.NONE:
+        return error
+    if not event.protocol_type or not event.protocols:
+        return Code.INCONSISTENT_GROUP_PROTOCOL
+    return Code.NONE
+
+
+def check_join(group: GroupRounds, event: JoinGroup) -> Code:
+    """Check a JoinGroup, the room for its member, and the protocols in common with the members."""
+    error = refuse_join(event, group.limits, group.group_id)
+    if error is not Code.NONE:
+        return error
+    if not _has_room(group, event.member_id):
+        return Code.GROUP_MAX_SIZE_REACHED
+    return Code.NONE if _is_compatible(group, event) else Code.INCONSISTENT_GROUP_PROTOCOL
+
+
+def _has_room(group: GroupRounds, member_id: str) -> bool:
     """Return whether the group has a place for the member, or already counts it."""
     roster = group.roster
     if group.state is State.PREPARING:
@@ -18,7 +51,7 @@ def has_room(group: GroupRounds, member_id: str) -> bool:
     return member_id in roster or len(roster) < group.limits.max_size
 
 
-def is_compatible(group: GroupRounds, event: JoinGroup) -> bool:
+def _is_compatible(group: GroupRounds, event: JoinGroup) -> bool:
     """Return whether all members offer a protocol of the join."""
     if not len(group.roster):
         return True

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Final
 
 from faust_assigner.coordinator import effects as fx
@@ -145,10 +144,14 @@ class GroupRounds:
         for member in self.roster:
             member.is_new = False
             self.renew_session(member)
-            reply = self.join_reply(member, with_members=member.member_id == self.roster.leader)
-            self.out += [replace(reply, token=token) for token in member.join_tokens]
+            leads = member.member_id == self.roster.leader
+            self.out += [
+                self.join_reply(member, token, with_members=leads) for token in member.join_tokens
+            ]
             self.roster.park(member, ())
-        self.sync_phase.begin(self.roster.members, self.now_ms + self.roster.rebalance_timeout_ms())
+        self.sync_phase.begin(
+            self.roster.members.keys(), self.now_ms + self.roster.rebalance_timeout_ms()
+        )
         self.say("generation_began", detail=f"{self.generation} with {len(self.roster)} members")
 
     # -- the sync phase --------------------------------------------------------------------------
@@ -244,9 +247,14 @@ class GroupRounds:
         member.sync_tokens = ()
 
     def join_reply(
-        self, member: Member, *, with_members: bool, skip_assignment: bool = False
+        self,
+        member: Member,
+        token: Token,
+        *,
+        with_members: bool,
+        skip_assignment: bool = False,
     ) -> fx.JoinReply:
-        """Return the answer to a join of this generation, still without a token."""
+        """Return the answer to a join of this generation."""
         listed: tuple[fx.JoinedMember, ...] = ()
         if with_members:
             name = self.protocol_name
@@ -254,7 +262,7 @@ class GroupRounds:
                 fx.JoinedMember(m.member_id, m.instance_id, m.metadata(name)) for m in self.roster
             )
         return fx.JoinReply(
-            NO_TOKEN_YET,
+            token,
             Code.NONE,
             member.member_id,
             self.generation,
@@ -280,6 +288,3 @@ class GroupRounds:
     def say(self, what: str, member_id: str = "", detail: str = "") -> None:
         """Report an event of the group."""
         self.out.append(fx.Happened(what, member_id, detail))
-
-
-NO_TOKEN_YET: Final[Token] = -1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from faust_assigner.coordinator import effects as fx
-from faust_assigner.coordinator.absent import answer_absent, refuse_join_itself
+from faust_assigner.coordinator.absent import answer_absent
 from faust_assigner.coordinator.consumer.refusals import refuse_heartbeat
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import (
@@ -14,6 +14,7 @@ from faust_assigner.coordinator.events import (
     Request,
     SyncGroup,
 )
+from faust_assigner.coordinator.refusals import refuse_join_itself
 from faust_assigner.coordinator.settings import ConsumerLimits
 from faust_assigner.coordinator.states import GroupLimits
 

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from faust_assigner.broker import limits
-from faust_assigner.coordinator.absent import refuse_join
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import (
     CommitOffsets,
@@ -24,6 +23,7 @@ from faust_assigner.coordinator.events import (
     Event,
     JoinGroup,
 )
+from faust_assigner.coordinator.refusals import refuse_join
 from faust_assigner.coordinator.states import GroupLimits
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from faust_assigner.coordinator import effects as fx
-from faust_assigner.coordinator.absent import refuse_join
 from faust_assigner.coordinator.catalogue import Catalogue
 from faust_assigner.coordinator.classic import ClassicGroup
 from faust_assigner.coordinator.consumer.book import Book
@@ -25,6 +24,7 @@ from faust_assigner.coordinator.protocol import (
     write_assignment,
 )
 from faust_assigner.coordinator.records import Key, Kind, Record
+from faust_assigner.coordinator.refusals import refuse_join
 
 
 class Migration(ClassicFace):

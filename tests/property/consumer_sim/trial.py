@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from faust_assigner.coordinator import effects as fx
-from faust_assigner.coordinator.absent import answer_absent, refuse_join
+from faust_assigner.coordinator.absent import answer_absent
 from faust_assigner.coordinator.assignors import compute
 from faust_assigner.coordinator.catalogue import Catalogue
 from faust_assigner.coordinator.classic import ClassicGroup
@@ -22,6 +22,7 @@ from faust_assigner.coordinator.events import (
 )
 from faust_assigner.coordinator.group import Group
 from faust_assigner.coordinator.records import Key, Kind, Record, Value
+from faust_assigner.coordinator.refusals import refuse_join
 from faust_assigner.coordinator.restore import restore
 from faust_assigner.coordinator.settings import ConsumerLimits
 from faust_assigner.coordinator.states import GroupLimits

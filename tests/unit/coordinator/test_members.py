@@ -144,18 +144,19 @@ def test_the_longest_rebalance_timeout_of_any_member_counts() -> None:
 
 
 def test_a_member_keeps_every_field_through_its_record() -> None:
-    """A join makes a new member; a record has the next assignment, even an empty one."""
+    """A join makes a new, waiting member; a record has the next assignment, even an empty one."""
     event = JoinGroup(
         1, "", "m", offering("a", "b"), "consumer", 11, 12, "i", "client", "/host", "why"
     )
     joined = Member.joining(event, "m5")
-    assert joined == Member("m5", "i", "client", "/host", 11, 12, offering("a", "b"), is_new=True)
+    new = Member("m5", "i", "client", "/host", 11, 12, offering("a", "b"), is_new=True)
+    assert joined == replace(new, join_tokens=(1,))
     joined.assignment = b"held"
     record = MemberRecord("m5", "i", "client", "/host", 11, 12, offering("a", "b"), b"held")
     assert joined.record() == record
     assert joined.record(b"") == replace(record, assignment=b"")
     assert joined.record(b"new") == replace(record, assignment=b"new")
-    assert Member.restored(record) == replace(joined, is_new=False)
+    assert Member.restored(record) == replace(joined, is_new=False, join_tokens=())
     assert [joined.metadata(name) for name in ("a", "b", "x", None)] == [b"of a", b"of b", b"", b""]
     assert [joined.vote(frozenset(names)) for names in ("ba", "b", "x", "")] == [
         "a",
