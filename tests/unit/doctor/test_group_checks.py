@@ -284,6 +284,9 @@ def test_a_setting_that_differs_is_found_with_its_values() -> None:
     assert found.text == "32 on w1, w2; 8 on w0"
     assert of("FA012", facts(odd={"m1": one})) == []
     assert of("FA012", facts(odd={"m1": settings(FAUST_ASSIGNER_RACK="az-b")})) == [], "its own"
+    differing = facts(odd={"m0": one, "m1": two, "m2": two})
+    assert len(of("FA012", replace(differing, later=facts().evidence))) == 1, "by the first look"
+    assert of("FA012", replace(facts(), later=differing.evidence)) == []
 
 
 @pytest.mark.parametrize(

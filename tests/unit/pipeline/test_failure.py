@@ -63,6 +63,13 @@ def test_javas_last_cause_is_told_and_not_its_first_words() -> None:
     )
 
 
+def test_a_stack_line_that_names_a_file_of_errors_is_no_cause() -> None:
+    """The file of an exception's class has its name; the line of the cause begins with it."""
+    cause = "org.apache.spark.SparkException: the task failed"
+    stack = "\tat org.apache.spark.SparkException$.internalError(SparkException.scala:10)"
+    assert last_words(f"An error occurred\n{cause}\n{stack}\n{stack}") == cause
+
+
 def test_a_job_that_is_not_there_is_a_wrong_question(capsys: pytest.CaptureFixture[str]) -> None:
     """The usage is printed with exit code 2; no job is imported."""
     for arguments in ([], ["no-such-job"]):

@@ -55,7 +55,7 @@ CONSUMER = Consumer(
     topics=("t", "u"),
     capacity=2.5,
     rack="r",
-    weights={"t": {0: 1.5, 3: 2.5}, "u": {1: 4.0}},
+    weights={"t": {3: 1.5, 0: 2.5}, "u": {1: 4.0}},
     capabilities=("heartbeats", "replicas"),
     co_partitioned=(("t", "u"), ("x",)),
     holds={"t": (1, 2)},
@@ -80,7 +80,7 @@ DOCUMENTS: list[tuple[Any, Any, Any, dict[str, Any]]] = [
         "topics": ["t", "u"], "rack": "r", "endpoint": "e", "identity": "i",
         "capabilities": ["heartbeats", "replicas"], "co_partitioned": [["t", "u"], ["x"]],
         "holds": {"t": [1, 2]}, "former": {"u": [3]},
-        "weights": {"t": [[0, 3], [1.5, 2.5]], "u": [[1], [4.0]]}, "capacity": 2.5,
+        "weights": {"t": [[3, 0], [1.5, 2.5]], "u": [[1], [4.0]]}, "capacity": 2.5,
         "leaves": True, "dismissed": True, "incarnation": "n", "replaced": ["m", "l"],
         "by_operator": True}),
     (codec.dump_consumer, codec.load_consumer, Consumer(name="c"), {

@@ -60,3 +60,16 @@ def test_a_worker_without_an_answer_is_asked_again_until_the_deadline_or_its_end
     assert times == [n * ASK_AGAIN_S for n in range(len(times))]
     assert {number for _, number in asked} == {signal.SIGUSR1}
     assert times[-1] > ended - ASK_AGAIN_S - 0.25
+
+
+def test_the_journal_of_an_ended_worker_is_read_too() -> None:
+    """Its last lines came after the last look; the running workers are returned by name."""
+    read = list[str]()
+
+    def worker(name: str, alive: bool) -> Any:
+        return SimpleNamespace(name=name, alive=alive, read_journal=lambda: read.append(name))
+
+    workers = {name: worker(name, name != "b") for name in "cba"}
+    fleet: Any = SimpleNamespace(workers=workers)
+    assert [one.name for one in Processes.living(fleet)] == ["a", "c"]
+    assert sorted(read) == ["a", "b", "c"]

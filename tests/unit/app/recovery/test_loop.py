@@ -574,6 +574,23 @@ async def test_tables_are_compared_regularly_while_streams_run(made: Recovery, c
     assert "no broker" in caplog.text
 
 
+async def test_a_doubt_that_comes_during_a_comparison_causes_the_next_one(made: Recovery) -> None:
+    """The comparison waits for Kafka's end offsets meanwhile; the next one does not wait."""
+    doubt, seen = made.consistency.doubt_is_new, list[bool]()
+
+    async def wait(event: Any, timeout: float | None = None) -> None:
+        seen.append(event.is_set())
+        made.should_stop = len(seen) == 3
+
+    async def compare() -> None:
+        if len(seen) == 1:
+            doubt.set()
+
+    made.wait, made._compare_files = wait, compare  # type: ignore[method-assign]
+    await made._compare_beside_streams(made)
+    assert seen == [False, True, False]
+
+
 async def test_the_open_files_of_every_table_are_compared(made: Recovery) -> None:
     """Tables ahead restart at their first offsets; partitions of earlier failures stay in doubt."""
     second, first = second_table(made), table_of(made)
