@@ -73,6 +73,16 @@ class Handoff:
     old_incarnation: str = ""
     new_incarnation: str = ""
 
+    @property
+    def old_process(self) -> tuple[str, str]:
+        """The process of the old owner: (name, incarnation)."""
+        return self.old_owner, self.old_incarnation
+
+    @property
+    def new_process(self) -> tuple[str, str]:
+        """The process of the new owner: (name, incarnation)."""
+        return self.new_owner, self.new_incarnation
+
 
 class State(Enum):
     """The state of a hand-off. Strict mode divides the phase Ready into several states."""

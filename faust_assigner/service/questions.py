@@ -15,7 +15,7 @@ def has_more(view: View, name: str) -> bool:
     return any(
         view.assignments[at].value.incarnation == mine for at in view.owned.get(name, ())
     ) or any(
-        (name, mine) in ((h.old_owner, h.old_incarnation), (h.new_owner, h.new_incarnation))
+        (name, mine) in (h.old_process, h.new_process)
         for h in (view.handoffs[at].value for at in view.moving.get(name, ()))
     )
 

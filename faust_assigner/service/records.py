@@ -108,6 +108,11 @@ class Assigned:
     incarnation: str = ""
     absent: bool = False
 
+    @property
+    def process(self) -> tuple[str, str]:
+        """The owning process: (name, incarnation)."""
+        return self.owner, self.incarnation
+
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:

@@ -142,7 +142,7 @@ class View:
 
     def _count(self, entry: Entry[Assigned] | None, by: int) -> None:
         if entry is not None:
-            process = (entry.value.owner, entry.value.incarnation)
+            process = entry.value.process
             self.granted[process] += by
             if not self.granted[process]:
                 del self.granted[process]

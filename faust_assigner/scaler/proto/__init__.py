@@ -1,4 +1,4 @@
 """KEDA's messages, generated from ``externalscaler.proto``.
 
-``python -m faust_assigner.scaler.proto`` writes the modules anew (needs grpcio-tools); a test compares.
+``python -m faust_assigner.service.proto`` writes the modules anew (needs grpcio-tools); a test compares.
 """

@@ -97,22 +97,18 @@ def _events(
     lost = (
         owner is None
         or not view.exists(handoff.at)
-        or (owner.value.owner, owner.value.incarnation)
-        != (
-            (handoff.new_owner, handoff.new_incarnation)
-            if handoff.phase is Phase.COMPLETE
-            else (handoff.old_owner, handoff.old_incarnation)
-        )
+        or owner.value.process
+        != (handoff.new_process if handoff.phase is Phase.COMPLETE else handoff.old_process)
     )
-    is_new_gone = not view.is_registered(handoff.new_owner, handoff.new_incarnation)
-    is_old_registered = view.is_registered(handoff.old_owner, handoff.old_incarnation)
+    is_new_gone = not view.is_registered(*handoff.new_process)
+    is_old_registered = view.is_registered(*handoff.old_process)
     state = state_of(handoff)
     leaving = new is not None and new.value.status is Status.DRAINING
     if state is State.UNRELEASED and is_old_registered:
         yield HandoffEvent.LOOK  # the old owner has stopped half way: it is expelled in any case
     if is_new_gone or lost or (leaving and handoff.phase is not Phase.COMPLETE):
         yield HandoffEvent.NEW_GONE
-    if not view.may_work(handoff.old_owner, handoff.old_incarnation):
+    if not view.may_work(*handoff.old_process):
         yield HandoffEvent.OLD_GONE
     if handoff.phase is not Phase.COMPLETE:
         # The hand-offs of co-partitioned partitions complete together and abort together.
@@ -156,7 +152,7 @@ def moved(
         compares.append(view.same(assignment))
         if event is HandoffEvent.OLD_GONE:
             compares.append(still_gone(view, handoff.old_owner))
-        writes.append(owner(view, at, handoff.new_owner, handoff.new_incarnation, handoff.offset))
+        writes.append(owner(view, at, *handoff.new_process, handoff.offset))
     elif effect is Effect.COOL:
         key = view.keys.cooldown(at, handoff.new_owner)
         writes.append(Put(key, codec.dump_until(cool_until), COOLDOWN_LEASE))
@@ -210,7 +206,7 @@ def _expelling(view: View, entry: Entry[Handoff], event: HandoffEvent) -> Bundle
     owner's partitions get no new owner.
     """
     handoff, keys = entry.value, view.keys
-    name, incarnation = handoff.old_owner, handoff.old_incarnation
+    name, incarnation = handoff.old_process
     session = view.consumers[name].kv
     after = advanced(handoff, State.EXPELLED)
     # Without an incarnation a process cannot be distinguished from its successor. The mark that

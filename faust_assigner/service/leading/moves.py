@@ -57,7 +57,7 @@ def living_owners(view: View) -> dict[TopicPartition, str]:
     """
     registered = {(name, entry.value.incarnation) for name, entry in view.consumers.items()}
     found = ((at, entry.value) for at, entry in view.assignments.items())
-    return {at: one.owner for at, one in found if (one.owner, one.incarnation) in registered}
+    return {at: one.owner for at, one in found if one.process in registered}
 
 
 def _not_there(view: View) -> Iterator[TopicPartition]:
@@ -135,7 +135,7 @@ def _of_owner(view: View, at: TopicPartition) -> list[Compare]:
 def _living_owner(view: View, at: TopicPartition) -> str | None:
     """Return the owner's name, if the owning process is registered."""
     entry = view.assignments.get(at)
-    if entry is None or not view.is_registered(entry.value.owner, entry.value.incarnation):
+    if entry is None or not view.is_registered(*entry.value.process):
         return None
     return entry.value.owner
 
@@ -143,7 +143,7 @@ def _living_owner(view: View, at: TopicPartition) -> str | None:
 def _is_fenced(view: View, at: TopicPartition) -> bool:
     """Whether the owner is a replaced process whose lease still runs: no new owner may begin."""
     entry = view.assignments.get(at)
-    return entry is not None and (entry.value.owner, entry.value.incarnation) in view.fences
+    return entry is not None and entry.value.process in view.fences
 
 
 def _given(view: View, at: TopicPartition, to: str) -> Bundle:

@@ -41,8 +41,7 @@ class Overview:
         view = self._mirror.view
         found = (view.dated(view.assignments[at].value) for at in sorted(view.assignments))
         return tuple(
-            one if view.is_registered(one.owner, one.incarnation) else replace(one, absent=True)
-            for one in found
+            one if view.is_registered(*one.process) else replace(one, absent=True) for one in found
         )
 
     async def handoffs(self) -> tuple[OpenHandoff, ...]:

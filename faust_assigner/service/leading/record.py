@@ -137,7 +137,7 @@ class Record:
         """
         waited_s = now - seen.began
         is_silent = state_of(handoff) is State.WARMING and handoff.progress == 0
-        is_silent &= view.is_registered(handoff.new_owner, handoff.new_incarnation)
+        is_silent &= view.is_registered(*handoff.new_process)
         if is_silent and self._patience_s <= waited_s < self._settings.handoff_timeout_s:
             self._failed(view, handoff.new_owner, now)
 

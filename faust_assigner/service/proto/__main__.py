@@ -1,21 +1,29 @@
-"""Generate the modules beside the proto; from the root of the repository."""
+"""Generate the modules beside each proto of the package; from the root of the repository."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
-PROTO = "faust_assigner/service/proto/kafka_assigner.proto"
+#: Proto -> the kinds of modules beside it. Of etcd only the messages are used.
+PROTOS: Final[Mapping[str, tuple[str, ...]]] = {
+    "faust_assigner/service/proto/kafka_assigner.proto": ("python", "pyi", "grpc_python"),
+    "faust_assigner/service/store/etcd_api/etcd.proto": ("python", "pyi"),
+    "faust_assigner/scaler/proto/externalscaler.proto": ("python", "pyi", "grpc_python"),
+}
 
 
 def generate(root: Path, out: Path) -> None:
-    """Write ``kafka_assigner_pb2.py``, its ``.pyi`` and ``kafka_assigner_pb2_grpc.py`` under ``out``."""
-    said = [f"--{kind}_out={out}" for kind in ("python", "pyi", "grpc_python")]
-    # In a process of its own: the compiler aborts where another extension has brought protobuf along.
-    subprocess.run(
-        [sys.executable, "-m", "grpc_tools.protoc", f"-I{root}", *said, PROTO], check=True
-    )
+    """Write ``X_pb2.py``, its ``.pyi`` and ``X_pb2_grpc.py`` of each ``X.proto`` under ``out``."""
+    for proto, kinds in PROTOS.items():
+        said = [f"--{kind}_out={out}" for kind in kinds]
+        # In a separate process: the compiler aborts if another extension has loaded protobuf.
+        subprocess.run(
+            [sys.executable, "-m", "grpc_tools.protoc", f"-I{root}", *said, proto], check=True
+        )
 
 
 if __name__ == "__main__":

@@ -127,9 +127,7 @@ class Answering:
         """
         kv = await self._store.get(self._keys.assignment(at))
         said = codec.readable(lambda value: codec.load_assigned(value, 0), kv)
-        is_owner = (
-            said is not None and caller is not None and _is(caller, said.owner, said.incarnation)
-        )
+        is_owner = said is not None and caller is not None and _is(caller, *said.process)
         if kv is None or caller is None or said is None or is_owner != (event is HandoffEvent.WARM):
             raise NotFound(f"{at}: no hand-off")
         await self._check_not_expelled(caller)
@@ -168,6 +166,4 @@ def _is(caller: tuple[str, str], name: str, incarnation: str) -> bool:
 
 def _asked(handoff: Handoff, event: HandoffEvent) -> tuple[str, str]:
     """Return the process that may give this answer, as (name, incarnation)."""
-    if event in OF_OLD_OWNER:
-        return handoff.old_owner, handoff.old_incarnation
-    return handoff.new_owner, handoff.new_incarnation
+    return handoff.old_process if event in OF_OLD_OWNER else handoff.new_process

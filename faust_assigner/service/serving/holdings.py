@@ -32,7 +32,7 @@ class Holdings:
                         self._count(view.dated(entry.value), more=more)
 
     def _count(self, assigned: Assigned, *, more: bool) -> None:
-        process = assigned.owner, assigned.incarnation
+        process = assigned.process
         before = self._held.get(process)
         if before is None:
             return  # of() counts on request
@@ -57,7 +57,7 @@ class Holdings:
                 self._held[process] = found
         for at in leaving(view, name):
             owner = view.assignments.get(at)
-            if owner is not None and (owner.value.owner, owner.value.incarnation) == process:
+            if owner is not None and owner.value.process == process:
                 found = found.minus(*at, view.dated(owner.value).epoch)
         return found
 

@@ -63,7 +63,7 @@ def _assignment(
     after: Assigned | None = change.after.value if change.after else None
     # A gain overrides a loss in tell(). Skip a gain that a later write of the same batch undid.
     is_current = change.after is not None and view.assignments.get(change.name) == change.after
-    if after is not None and is_current and view.is_registered(after.owner, after.incarnation):
+    if after is not None and is_current and view.is_registered(*after.process):
         gained.setdefault(after.owner, []).append(_owned(view, after))
     if before is None or (after is not None and after.owner == before.owner):
         return
@@ -106,11 +106,9 @@ def _asked(view: View, entry: Entry[Handoff]) -> Iterator[Told]:
     """
     handoff, handoff_id = entry.value, entry.kv.create_revision
     state = state_of(handoff)
-    if state is State.WARMING and view.is_registered(handoff.new_owner, handoff.new_incarnation):
+    if state is State.WARMING and view.is_registered(*handoff.new_process):
         yield handoff.new_owner, Warm(handoff.at, handoff.old_owner, handoff_id, handoff.strict)
-    elif state in (State.RELEASING, State.COMPLETE) and view.is_registered(
-        handoff.old_owner, handoff.old_incarnation
-    ):
+    elif state in (State.RELEASING, State.COMPLETE) and view.is_registered(*handoff.old_process):
         yield (
             handoff.old_owner,
             Release(handoff.at, handoff.new_owner, handoff_id, state is State.RELEASING),
@@ -133,9 +131,8 @@ def _ended(
     # A strict old owner was asked to release, and may have released: it keeps the partition.
     if (
         assigned
-        and view.is_registered(handoff.old_owner, handoff.old_incarnation)
-        and (assigned.value.owner, assigned.value.incarnation)
-        == (handoff.old_owner, handoff.old_incarnation)
+        and view.is_registered(*handoff.old_process)
+        and assigned.value.process == handoff.old_process
         and handoff.strict
         and handoff.phase is Phase.READY
     ):

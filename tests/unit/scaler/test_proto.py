@@ -1,13 +1,8 @@
-"""The generated modules match the proto, and the proto matches KEDA's client."""
+"""The proto matches KEDA's client."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from faust_assigner.scaler.proto import externalscaler_pb2 as pb
-from faust_assigner.scaler.proto.__main__ import generate
-
-ROOT = Path(__file__).resolve().parents[3]
 
 #: Types as numbered in protobuf's descriptors.
 DOUBLE, INT64, BOOL, STRING, MESSAGE = 1, 3, 8, 9, 11
@@ -33,15 +28,6 @@ KEDA = {
         "metricValueFloat": (3, DOUBLE),
     },
 }
-
-
-def test_generating_again_gives_the_same_modules(tmp_path: Path) -> None:
-    """The modules are neither edited by hand nor outdated."""
-    generate(ROOT, tmp_path)
-    made = {path.name: path.read_text() for path in tmp_path.rglob("externalscaler_pb2*")}
-    assert len(made) == 3
-    there = ROOT / "faust_assigner/scaler/proto"
-    assert {name: (there / name).read_text() for name in made} == made
 
 
 def test_the_messages_are_kedas() -> None:
