@@ -10,8 +10,9 @@ from functools import partial
 from faust_assigner.errors import FaustAssignerError
 from faust_assigner.model import NOBODY, Member
 from faust_assigner.planner import Plan
+from faust_assigner.story.decisions import Decision, Place
 from faust_assigner.story.incidents import Moved
-from faust_assigner.story.read import Decision, Place, Story
+from faust_assigner.story.read import Story
 from faust_assigner.warmup import WarmupPolicy
 from faust_assigner.wire.plan_input import PlanInput
 

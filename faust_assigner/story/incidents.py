@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from faust_assigner.story.read import Decision, Place, Recovery, Story
+from faust_assigner.story.decisions import Decision, Place, Recovery
+from faust_assigner.story.read import Story
 
 
 @dataclass(frozen=True, kw_only=True)

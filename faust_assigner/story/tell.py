@@ -6,30 +6,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from faust_assigner.story.again import Remedy, remedies, task_of
+from faust_assigner.story.causes import cause_of, round_text
+from faust_assigner.story.decisions import Active, Place, Recovery
 from faust_assigner.story.incidents import (
     Incident,
     Moved,
-    changed,
     incidents,
     members_of,
     moves_of,
     recoveries_of,
 )
-from faust_assigner.story.read import Active, Decision, NothingKnown, Place, Recovery, Story
+from faust_assigner.story.read import NothingKnown, Story
 from faust_assigner.views.explanation import SAID
 from faust_assigner.wire.plan_input import as_runs
 
 #: The version of the report; a later version only adds keys.
 VERSION = 1
-#: Trigger of a round -> the cause as text.
-_TRIGGERS = {
-    "first": "the group's first round",
-    "join": "members joined",
-    "leave": "members left",
-    "subscription": "subscriptions changed",
-    "partitions": "topics got other partition counts",
-    "rejoin": "a member requested a round, or came back to it",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,10 +132,10 @@ def _timeline(
 ) -> Iterator[Event]:
     if move.origin is not move.incident:
         first = move.origin.first
-        yield Event(at=first.at, text=_round(story, move.origin, first))
+        yield Event(at=first.at, text=round_text(story, move.origin, first))
     yield from _lost(story, move.origin)
     for decision in move.incident.rounds:
-        yield Event(at=decision.at, text=_round(story, move.incident, decision))
+        yield Event(at=decision.at, text=round_text(story, move.incident, decision))
         if decision is move.by:
             active = decision.actives[place]
             over = [story.name(m) for m in active.rejected]
@@ -181,60 +173,6 @@ def _lost(story: Story, incident: Incident) -> Iterator[Event]:
             text=f"{story.name(gone)} sends no heartbeat from here on, at the earliest: the group waits "
             f"for its session timeout of {before.session_timeout_s:g} s",
         )
-
-
-def _round(story: Story, incident: Incident, decision: Decision) -> str:
-    head = f"generation {decision.generation} ({len(members_of(decision))} members): "
-    if decision is not incident.first:
-        return f"{head}second of the incident's rounds: revoked partitions are assigned"
-    places = changed(incident.before, decision)
-    warm = sum(decision.actives[place].standby_hit for place in places)
-    moved = f"; {len(places)} partitions move, {warm} of them to a copy" if places else ""
-    return f"{head}{_cause(story, incident)}{moved}"
-
-
-def _cause(story: Story, incident: Incident) -> str:
-    parts = []
-    handed = incident.gone & incident.handed_over
-    if handed:
-        parts.append(f"{_names(story, handed)} stopped (SIGTERM) and handed over")
-    if static := {
-        m for m in incident.gone - handed if incident.before and m in incident.before.static
-    }:
-        parts.append(f"{_names(story, static)} (static) was not back within its session timeout")
-    if dead := incident.gone - handed - static:
-        parts.append(
-            f"{_names(story, dead)} left without handing over: killed, cut off, or stopped with "
-            "FAUST_ASSIGNER_LEAVE_S=0"
-        )
-    if incident.restarted:
-        names = _names(story, set(incident.restarted.values()))
-        parts.append(f"{names} (static) restarted within its session timeout")
-    if incident.came:
-        returned = {m for m in incident.came if _was_there(story, incident, m)}
-        if returned:
-            parts.append(f"{_names(story, returned)} came back")
-        if new := incident.came - returned:
-            parts.append(f"{_names(story, new)} joined")
-    places = changed(incident.before, incident.first)
-    if not parts and places and all(incident.first.actives[p].standby_hit for p in places):
-        parts = ["follow-up round: copies have caught up, and their tasks move there"]
-    if not parts:
-        parts = [_TRIGGERS.get(one, one) for one in incident.first.trigger.split("+")]
-    return " and ".join(parts)
-
-
-def _was_there(story: Story, incident: Incident, member_id: str) -> bool:
-    name = incident.first.names.get(member_id, member_id)
-    return any(
-        name in decision.names.values()
-        for decision in story.decisions
-        if decision.at < incident.first.at
-    )
-
-
-def _names(story: Story, members: frozenset[str] | set[str]) -> str:
-    return ", ".join(sorted(map(story.name, members)))
 
 
 def _period(story: Story) -> str:
@@ -290,7 +228,7 @@ def _of_member(story: Story, incident: Incident, ids: set[str]) -> Iterator[Even
         return
     parts = [f"gains {_places(gained)}"] * bool(gained) + [f"loses {_places(lost)}"] * bool(lost)
     cold = sum(after.actives[place].cold for place in gained)
-    text = f"{_cause(story, incident)}: {'; '.join(parts) or 'no partition moves'}"
+    text = f"{cause_of(story, incident)}: {'; '.join(parts) or 'no partition moves'}"
     yield Event(at=incident.first.at, text=text + (f" ({cold} cold)" if cold else ""))
 
 

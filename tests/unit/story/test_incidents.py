@@ -12,6 +12,16 @@ from faust_assigner.ledger import encode
 from faust_assigner.model import Member
 from faust_assigner.story import again
 from faust_assigner.story.again import _as_it_was, _changes, _one_more, _outcome, _without, remedies
+from faust_assigner.story.causes import cause_of
+from faust_assigner.story.decisions import (
+    Active,
+    Decision,
+    Placed,
+    Recovery,
+    names_of,
+    recovery_of,
+    shared_hosts,
+)
 from faust_assigner.story.incidents import (
     Incident,
     Moved,
@@ -22,18 +32,8 @@ from faust_assigner.story.incidents import (
     moves_of,
     recoveries_of,
 )
-from faust_assigner.story.read import (
-    Active,
-    Decision,
-    Recovery,
-    Story,
-    _names,
-    _place,
-    _recovery,
-    _shared_hosts,
-    read,
-)
-from faust_assigner.story.tell import _cause, _of_member, why_member, why_partition
+from faust_assigner.story.read import Story, read
+from faust_assigner.story.tell import _of_member, why_member, why_partition
 from faust_assigner.warmup import WarmupPolicy
 from faust_assigner.wire.plan_input import PlanInput
 
@@ -59,8 +59,6 @@ def decision(
         "at": 60.0 * generation,
         "generation": generation,
         "trigger": "rejoin",
-        "config": {},
-        "solve_ms": 1.0,
         "session_timeout_s": 30.0,
         "names": {m: m.upper() for m in members},
         "static": frozenset(),
@@ -68,7 +66,6 @@ def decision(
         "follows": False,
         "completes": "",
         "asked": None,
-        "digest": "",
         "actives": {("t", n): active(m) for n, m in (owners or {}).items()},
     }
     return Decision(**base | more)
@@ -270,16 +267,16 @@ def test_a_static_member_that_handed_over_stopped() -> None:
     """The member's session did not end."""
     before = decision(1, static=frozenset({"b"}))
     after = decision(2, static=frozenset({"b"}), leaving=frozenset({"b"}))
-    cause = _cause(story(before, after), Incident(rounds=(after,), before=before))
+    cause = cause_of(story(before, after), Incident(rounds=(after,), before=before))
     assert cause == "B stopped (SIGTERM) and handed over"
 
 
 def test_a_member_of_an_earlier_round_came_back() -> None:
     """A member with no earlier round is new."""
     rounds = (decision(1), decision(2, members="a"), decision(3, names={"a": "A", "b9": "B"}))
-    assert _cause(story(*rounds), Incident(rounds=rounds[2:], before=rounds[1])) == "B came back"
+    assert cause_of(story(*rounds), Incident(rounds=rounds[2:], before=rounds[1])) == "B came back"
     new = decision(2, names={"a": "A", "b": "B", "c": "C"})
-    assert _cause(story(rounds[0], new), Incident(rounds=(new,), before=rounds[0])) == "C joined"
+    assert cause_of(story(rounds[0], new), Incident(rounds=(new,), before=rounds[0])) == "C joined"
 
 
 def test_a_round_is_a_follow_up_round_only_if_every_moved_task_has_a_copy() -> None:
@@ -288,11 +285,11 @@ def test_a_round_is_a_follow_up_round_only_if_every_moved_task_has_a_copy() -> N
     warm = decision(2, {0: "b", 1: "b"})
     mixed = replace(warm, actives={P0: active("b"), P1: active("b", standby_hit=False)})
     told = story(before, warm)
-    assert "follow-up round" in _cause(told, Incident(rounds=(warm,), before=before))
-    cause = _cause(told, Incident(rounds=(mixed,), before=before))
+    assert "follow-up round" in cause_of(told, Incident(rounds=(warm,), before=before))
+    cause = cause_of(told, Incident(rounds=(mixed,), before=before))
     assert cause == "a member requested a round, or came back to it"
     still = decision(2, {0: "a", 1: "a"}, trigger="partitions+odd")
-    cause = _cause(told, Incident(rounds=(still,), before=before))
+    cause = cause_of(told, Incident(rounds=(still,), before=before))
     assert cause == "topics got other partition counts and odd"
 
 
@@ -336,18 +333,18 @@ def test_a_host_with_two_workers_shows_ports_and_an_empty_url_shows_the_id() -> 
     members = [{"member_id": m} for m in "abcd"]
     urls = {"a": "http://box:1", "b": "http://box:2", "c": "http://alone:1", "d": ""}
     row = {"members": members, "cause": {"urls": urls}}
-    shared = _shared_hosts([row])
+    shared = shared_hosts([row])
     assert shared == {"box"}
-    assert _names(row, shared) == {"a": "box:1", "b": "box:2", "c": "alone", "d": "d"}
+    assert names_of(row, shared) == {"a": "box:1", "b": "box:2", "c": "alone", "d": "d"}
 
 
 def test_the_first_copy_of_a_line_counts_and_a_holder_is_named_once() -> None:
     """The ledgers of two writers may repeat a row."""
-    both: dict[str, Any] = {"active": {}, "standby": {}}
+    placed = Placed()
     row = {"topic": "t", "partition": 0, "role": "standby", "member_id": "b"}
     for one in (row, row, row | {"member_id": "c"}, row | {"role": "warmup", "member_id": "d"}):
-        _place(both, one)
-    assert both["standby"] == {P0: ("b", "c", "d")}
+        placed.add(one)
+    assert placed.standbys == {P0: ("b", "c", "d")}
 
 
 def test_a_recovery_has_its_times_in_seconds() -> None:
@@ -370,7 +367,7 @@ def test_a_recovery_has_its_times_in_seconds() -> None:
     }
     found = parse(encode("recovery", row))
     assert isinstance(found, Row)
-    assert _recovery(found.values) == recovery(place=P0, started=100.5, ended=101.0)
+    assert recovery_of(found.values) == recovery(place=P0, started=100.5, ended=101.0)
 
 
 # -- planning again
