@@ -6,29 +6,101 @@ import asyncio
 import logging
 import struct
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker import answers, throttle, wire
-from faust_assigner.broker.api import CLOSE, NO_RESPONSE, Api, Call, Encoded, access
-from faust_assigner.broker.api.call import Peer
+from faust_assigner.broker.api import APIS, CLOSE, NO_RESPONSE, Api, Call, Encoded, access
+from faust_assigner.broker.api.call import Again
 from faust_assigner.broker.api.produce import PRODUCE
 from faust_assigner.broker.api.refusals import refuse
+from faust_assigner.broker.api.versions import API_VERSIONS, unsupported_version
+from faust_assigner.broker.frames import FRAME_SIZE
 from faust_assigner.broker.limits import ANSWER_TIMEOUT_S, INLINE_BYTES, INLINE_ELEMENTS
 from faust_assigner.broker.node import Node
-from faust_assigner.broker.request_walk import NullArray
+from faust_assigner.broker.peer import Peer
+from faust_assigner.broker.request_walk import MalformedFrame, NullArray
 from faust_assigner.broker.security.gate import Gate, LogInFailed
-from faust_assigner.broker.wire import RequestHeader
+from faust_assigner.broker.wire import RequestHeader, read_header
+from faust_assigner.errors import FaustAssignerError
 
-FRAME_SIZE: Final = struct.Struct(">i")
+logger = logging.getLogger(__name__)
+CORRELATION: Final = slice(4, 8)  # the only bytes that differ when a client repeats a request
+REPEATED_BYTES: Final = 4_096  # longer requests are decoded each time
 #: APIs whose answers wait for other clients: Fetch, JoinGroup, SyncGroup.
 WAITING_FOR_OTHERS: Final = frozenset((1, 11, 14))
+
+
+class FrameRefused(FaustAssignerError):
+    """A frame breaks a rule: its connection is closed and counted under ``counter``."""
+
+    def __init__(self, counter: str, why: str) -> None:
+        super().__init__(why)
+        self.counter = counter
+
+
+def read_admitted(peer: Peer, frame: bytes) -> RequestHeader:
+    """Read the header of a request. Raises FrameRefused, also for most requests before the log-in."""
+    try:
+        header = read_header(frame)
+    except MalformedFrame as error:
+        raise FrameRefused("frames_malformed", str(error)) from None
+    if peer.gate is not None and not peer.gate.admits(header.api_key):
+        why = f"a request with key {header.api_key} before log-in"
+        raise FrameRefused("requests_unauthenticated", why)
+    return header
+
+
+def served_api(header: RequestHeader) -> Api | None:
+    """Return the API of a request; None for an unknown version of ApiVersions. Raises FrameRefused."""
+    api = APIS.get(header.api_key)
+    if api is not None and api.low <= header.api_version <= api.high:
+        return api
+    if header.api_key == API_VERSIONS:
+        return None
+    name = api.name if api else "unknown API"
+    why = f"{name} (key {header.api_key}) version {header.api_version}"
+    raise FrameRefused("requests_unsupported", why)
+
+
+def unsupported_answer(header: RequestHeader) -> list[bytes]:
+    """Return the answer to an unknown version of ApiVersions, which has the versions (KIP-511)."""
+    values = unsupported_version()
+    return answers.encode_pieces(API_VERSIONS, 0, header.correlation_id, values)
 
 
 def read_request(header: RequestHeader, frame: bytes, **limits: int) -> Any:
     """Decode a request. Raises MalformedFrame, NullArray, and LongRequest beyond ``limit`` elements."""
     return wire.decode_request(header.api_key, header.api_version, frame, header.body, **limits)
+
+
+class RepeatedRequest(NamedTuple):
+    """A short request without its correlation id, and the function that answers its repetitions."""
+
+    size: int
+    head: bytes
+    rest: bytes
+    answer: Again
+
+    @classmethod
+    def of(cls, frame: bytes, answer: Again) -> RepeatedRequest:
+        """Return the request in a frame."""
+        return cls(len(frame), frame[: CORRELATION.start], frame[CORRELATION.stop :], answer)
+
+    def answer_again(self, frame: bytes) -> bytes | None:
+        """Answer a frame that repeats the request; return None for any other frame, or if this fails."""
+        if not (
+            len(frame) == self.size and frame.endswith(self.rest) and frame.startswith(self.head)
+        ):
+            return None
+        try:
+            return self.answer().framed(frame[CORRELATION])
+        except Exception as error:
+            logger.debug(
+                "a repeated frame failed with its earlier answer and is decoded again: %r", error
+            )
+            return None
 
 
 async def answer_token(gate: Gate, token: bytes) -> list[bytes]:

@@ -117,10 +117,10 @@ class BrokerServer:
         """Count a new connection; return False beyond max.connections(.per.ip)."""
         settings = self.node.settings
         self._connections.add(connection)
-        self._per_address[connection.address] += 1
+        self._per_address[connection.peer.address] += 1
         return (
             len(self._connections) <= settings.max_connections
-            and self._per_address[connection.address] <= settings.max_connections_per_ip
+            and self._per_address[connection.peer.address] <= settings.max_connections_per_ip
         )
 
     def hold(self, connection: Connection, size: int) -> None:
@@ -132,7 +132,14 @@ class BrokerServer:
             oldest.close("frames_over_budget", "frames that wait hold too much memory")
             oldest.abort()
 
-    def drop_stalled(self) -> None:
+    def count_unsent(self, connection: Connection, size: int) -> None:
+        """Set the bytes of answers that a peer has not read; beyond MOST_UNSENT_BYTES, drop peers."""
+        self.node.unsent_bytes += size - connection.unsent
+        connection.unsent = size
+        if self.node.unsent_bytes > MOST_UNSENT_BYTES:
+            self._drop_stalled()
+
+    def _drop_stalled(self) -> None:
         """Close the peers that have read nothing for longest, until MOST_UNSENT_BYTES is not exceeded."""
         surplus = self.node.unsent_bytes - MOST_UNSENT_BYTES
         stalled = [one for one in self._connections if one.stalled_since is not None]
@@ -149,9 +156,9 @@ class BrokerServer:
         """Remove a closed connection from all counts."""
         self._held.hold(connection, 0)
         self._connections.discard(connection)
-        self._per_address[connection.address] -= 1
-        if not self._per_address[connection.address]:
-            del self._per_address[connection.address]
+        self._per_address[connection.peer.address] -= 1
+        if not self._per_address[connection.peer.address]:
+            del self._per_address[connection.peer.address]
 
     @property
     def connections(self) -> int:

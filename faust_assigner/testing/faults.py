@@ -91,7 +91,7 @@ class FaultyConnection(Connection):
     def take_what_waited(self) -> None:
         """End the stall of the client."""
         waiting, self._waiting = self._waiting, b""
-        if waiting and not self._closing:
+        if waiting and not self.is_closing:
             super().data_received(waiting)
 
     def _serve_again(self, frame: bytes) -> bool:

@@ -4,38 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final
 
-from faust_assigner.broker.groups.admission import GroupCreator
 from faust_assigner.broker.node import Node
-from faust_assigner.broker.security.gate import Gate
+from faust_assigner.broker.peer import Peer
 from faust_assigner.broker.throttle import Throttle
-
-if TYPE_CHECKING:
-    from faust_assigner.broker.api.fetch_sessions import FetchSession
 
 Values = Mapping[str, Any]  # a response by kio's field names; omits fields a version lacks
 NO_RESPONSE: Final = object()  # for Produce with acks=0
 CLOSE: Final = object()  # for Produce with acks=0 that failed
-
-
-class Peer(GroupCreator, Protocol):
-    """The part of the connection that handlers may use.
-
-    ``protocol`` is its listener's. ``gate`` is its log-in, None on a listener without SASL. ``fetch_session``
-    is the session of its fetches.
-    """
-
-    protocol: str
-    gate: Gate | None
-    fetch_session: FetchSession | None
-
-    @property
-    def principal(self) -> str:
-        """The authenticated name: ``User:`` and the SASL user, the certificate's subject or ANONYMOUS."""
-
-    def local_host(self) -> str:
-        """Return the local address to which the peer connected."""
 
 
 @dataclass(frozen=True, slots=True)

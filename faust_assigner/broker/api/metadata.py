@@ -57,7 +57,7 @@ async def metadata(call: Call, request: MetadataRequest) -> Encoded:
     barred: frozenset[str] = frozenset()
     if wanted and may_create and node.settings.auto_create_topics_enable:
         barred = await _auto_create(call, wanted)
-    host, port = node.address_for(call.peer.local_host(), call.peer.protocol)
+    host, port = node.address_for(call.peer.local_host, call.peer.protocol)
     wants_operations = bool(getattr(request, "include_topic_authorized_operations", False))
     for_cluster = of_cluster(call, request)
 
@@ -170,7 +170,7 @@ def partition_values(call: Call, number: int) -> Values:
 
 def broker_values(call: Call) -> Values:
     """Return this broker's id and address, as advertised to the client."""
-    host, port = call.node.address_for(call.peer.local_host(), call.peer.protocol)
+    host, port = call.node.address_for(call.peer.local_host, call.peer.protocol)
     return {
         "node_id": call.node.settings.node_id,
         "broker_id": call.node.settings.node_id,

@@ -335,7 +335,7 @@ def test_a_peer_that_waits_for_an_answer_is_read_only_so_far_ahead() -> None:
             member.data_received(bytes(READ_AHEAD_BYTES // 2 + 1))
             paused.append(wire.paused)
         member._pending = None
-        member._buffer.clear()
+        member._frames.clear()
         member._get_on()
         return [*paused, wire.paused]
 
@@ -349,11 +349,11 @@ def test_a_peer_that_sends_faster_than_its_turns_come_is_held_back() -> None:
         flooder, wire = hall.connect("a")
         flood = b"".join(frames(HEARTBEAT, 3, group_id="g" * 1_000, member_id="m", generation_id=1))
         count, paused = 0, []
-        while not wire.paused and len(flooder._buffer) < 2 * READ_AHEAD_BYTES:
+        while not wire.paused and len(flooder._frames) < 2 * READ_AHEAD_BYTES:
             flooder.data_received(flood)
             count += 3
         paused.append(wire.paused)
-        while len(flooder._buffer) > READ_AHEAD_BYTES // 2:
+        while len(flooder._frames) > READ_AHEAD_BYTES // 2:
             paused[-1] &= wire.paused
             await asyncio.sleep(0)
         paused.append(wire.paused)

@@ -46,7 +46,9 @@ class Clock:
                 return getattr(asyncio.get_running_loop(), name)
 
         made._loop = Loop()  # type: ignore[assignment]
-        made._incomplete_since = made._last_active = made._heard_at = made._connected_at = self.s
+        made._frames.incomplete_since = made._last_active = made._heard_at = made._connected_at = (
+            self.s
+        )
         wire = Wire("peer", self._hall.written)
         made.connection_made(wire)
         return made, wire
@@ -176,10 +178,10 @@ def test_a_peer_is_nobody_before_its_log_in() -> None:
     async def story(hall: Hall) -> list[str]:
         clock = Clock(hall)
         peer, _ = clock.connect("SASL_PLAINTEXT")
-        before = peer.principal
-        assert peer.gate is not None
-        peer.gate.user = "alice"
-        return [before, peer.principal]
+        before = peer.peer.principal
+        assert peer.peer.gate is not None
+        peer.peer.gate.user = "alice"
+        return [before, peer.peer.principal]
 
     assert in_hall(story) == [ANONYMOUS, "User:alice"]
 

@@ -20,7 +20,9 @@ from tests.support.hall import Hall, Wire, in_hall
 def connect(hall: Hall, address: str) -> tuple[Connection, Wire]:
     """Connect a peer from this address."""
     peer, wire = Connection(hall.server), Wire(address, hall.written)
-    wire.get_extra_info = lambda name, default=None: (address, 1)  # type: ignore[method-assign]
+    wire.get_extra_info = lambda name, default=None: (  # type: ignore[method-assign]
+        None if name == "peercert" else (address, 1)
+    )
     peer.connection_made(wire)
     return peer, wire
 
@@ -78,11 +80,11 @@ def test_unread_answers_beyond_the_limit_cost_as_few_peers_as_cover_the_surplus(
                 peers[name].unsent = unsent
                 hall.node.unsent_bytes += unsent
                 if name == "closing":
-                    peers[name]._closing = True
+                    peers[name].is_closing = True
                 wire.aborted = False
             monkeypatch.setattr(server, "MOST_UNSENT_BYTES", limit)
             hall.node.unsent_bytes = 1_201
-            hall.server.drop_stalled()
+            hall.server._drop_stalled()
             found.append([n for n, peer in peers.items() if peer.is_closing and n != "closing"])
             for peer in peers.values():
                 peer.connection_lost(None)

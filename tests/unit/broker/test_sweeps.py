@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.broker import connection, server
+from faust_assigner.broker import server
 from faust_assigner.broker.limits import INLINE_ELEMENTS, WRITE_STALL_TIMEOUT_S
 from faust_assigner.broker.security.gate import FRAME_BYTES, LOG_IN_TIMEOUT_S
 from faust_assigner.broker.throttle import DECODED_AT_A_TIME
@@ -58,8 +58,7 @@ def test_unread_answers_over_the_limit_cost_the_longest_stalled_peers_their_conn
         wires = []
         for name, stalled in since.items():
             if name == "late":
-                for module in (connection, server):
-                    monkeypatch.setattr(module, "MOST_UNSENT_BYTES", 300)
+                monkeypatch.setattr(server, "MOST_UNSENT_BYTES", 300)
             peer, wire = hall.connect(name)
             wires.append(wire)
             wire.unsent = 100
@@ -84,7 +83,7 @@ def test_the_unread_bytes_of_a_peer_that_is_being_closed_count_as_free() -> None
             for surplus in (100, 101):
                 patched.setattr(server, "MOST_UNSENT_BYTES", 300 - surplus)
                 hall.node.unsent_bytes = 300
-                hall.server.drop_stalled()
+                hall.server._drop_stalled()
                 aborted += [wire.aborted for _, wire in peers]
         return aborted
 
@@ -137,7 +136,7 @@ def test_a_frame_that_waited_behind_an_answer_has_its_whole_time_from_then_on() 
     async def story(hall: Hall) -> tuple[bool, bool]:
         peer, wire = await parked(hall)
         peer.data_received(next(frames(API_VERSIONS, 1))[:6])
-        peer._incomplete_since = asyncio.get_running_loop().time() - 1_000
+        peer._frames.incomplete_since = asyncio.get_running_loop().time() - 1_000
         topic = hall.node.catalogue.get("t")
         assert topic is not None
         hall.node.catalogue.delete(topic)
@@ -201,7 +200,7 @@ def test_each_reason_to_let_a_peer_go_has_its_own_time_and_its_own_count() -> No
             peer, wire = hall.connect(reason, protocol)
             at = [100.0]
             peer._loop = SimpleNamespace(time=lambda at=at: at[0])  # type: ignore[assignment, misc]
-            peer._connected_at = peer._incomplete_since = 100.0
+            peer._connected_at = peer._frames.incomplete_since = 100.0
             if reason == "log_ins_slow":
                 peer.data_received(frame)
                 await turns()
@@ -252,8 +251,8 @@ def test_a_peer_that_has_logged_in_has_neither_the_time_nor_the_size_of_a_strang
             peer, wire = hall.connect("peer", "SASL_PLAINTEXT")
             peer.data_received(next(frames(API_VERSIONS, 1)))
             await turns()
-            assert peer.gate is not None
-            peer.gate.user = user
+            assert peer.peer.gate is not None
+            peer.peer.gate.user = user
             peer.sweep(asyncio.get_running_loop().time() + LOG_IN_TIMEOUT_S + 1)
             late = wire.closed
             peer.data_received((FRAME_BYTES + 1).to_bytes(4, "big"))

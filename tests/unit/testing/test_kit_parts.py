@@ -206,7 +206,7 @@ class Wire:
     def connect(self) -> Any:
         """Return a new connection."""
         made = object.__new__(self.server.connection_type)
-        made._client_id, made._waiting, made._first, made._closing = None, b"", b"", False
+        made._client_id, made._waiting, made._first, made.is_closing = None, b"", b"", False
         made.abort = lambda: setattr(self, "aborted", self.aborted + 1)
         return made
 
@@ -224,7 +224,7 @@ def test_requests_of_a_stalled_client_are_served_in_order_after_it(
     closed.data_received(request("a"))
     first.data_received(b"more")
     assert wire.served == [request("b")]
-    closed._closing = True
+    closed.is_closing = True
     wire.faults.resume("a")
     assert wire.served == [request("b"), request("a") + b"more", request("a")]
     first.data_received(b"later")

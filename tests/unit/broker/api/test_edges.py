@@ -389,7 +389,7 @@ def test_a_request_that_fails_is_answered_and_counted_by_its_reason(
     async def story(hall: Hall) -> tuple[int, int]:
         peer, _ = hall.connect("peer")
         header = RequestHeader(JOIN, 5, 9, "raw", 0)
-        pieces = await answer_error(hall.node, peer, header, None, problem)
+        pieces = await answer_error(hall.node, peer.peer, header, None, problem)
         found = read(JOIN, 5, b"".join(pieces))
         return int(found.error_code), hall.node.counters[counter]
 
@@ -410,7 +410,7 @@ def test_a_request_that_fails_is_logged_with_its_peer_and_a_bug_with_its_trace(
 
     async def story(hall: Hall) -> None:
         peer, _ = hall.connect("peer")
-        await answer_error(hall.node, peer, RequestHeader(JOIN, 5, 9, "raw", 0), None, problem)
+        await answer_error(hall.node, peer.peer, RequestHeader(JOIN, 5, 9, "raw", 0), None, problem)
 
     with caplog.at_level(logging.INFO):
         in_hall(story)

@@ -277,7 +277,7 @@ def test_the_session_of_a_lost_connection_gives_its_place_back() -> None:
         await consumer.fetch(0, 1)
         counts = [len(hall.node.fetch_sessions)]
         peer: Connection = consumer.peer
-        peer.fetch_session = None
+        peer.peer.fetch_session = None
         counts.append(len(hall.node.fetch_sessions))
         return counts
 

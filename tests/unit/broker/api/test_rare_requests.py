@@ -172,9 +172,9 @@ def test_a_handshake_names_the_mechanisms_and_version_0_is_followed_by_bare_toke
         peer.data_received(next(frames(HANDSHAKE, 1, version, mechanism=mechanism)))
         await hall.answers(1)
         answer = read(HANDSHAKE, version, wire.written[0][1])
-        assert peer.gate is not None
+        assert peer.peer.gate is not None
         assert tuple(answer.mechanisms) == ("SCRAM-SHA-256", "SCRAM-SHA-512")
-        return (int(answer.error_code), peer.gate.is_raw), wire.closed
+        return (int(answer.error_code), peer.peer.gate.is_raw), wire.closed
 
     assert in_hall(story) == (found, found[0] != 0)
 
