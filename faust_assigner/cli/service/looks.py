@@ -210,7 +210,7 @@ def health(
     """Whether an instance is well: exit code 0, or 1. For probes; needs no token."""
     with reported_errors():
         from faust_assigner.service.client.channel import Access
-        from faust_assigner.service.client.health import is_well
+        from faust_assigner.service.client.operator import is_well
 
         access = Access(ca=ca, cert=cert, key=key, server_name=server_name)
         well = asyncio.run(is_well(at, role, access))

@@ -1,12 +1,13 @@
-"""The client for operators: read the service's state and give orders."""
+"""The client for operators: read the service's state, check its health, and give orders."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from faust_assigner.errors import TryAgain
 from faust_assigner.service.client.channel import Access
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 CALL_S: Final = 30.0
+#: Role -> the name of the service in gRPC's health check.
+ROLES: Final[Mapping[str, str]] = {
+    "serving": "kafka_assigner.v1.KafkaAssigner",
+    "leader": "leader",
+    "process": "",
+    "readiness": "readiness",
+    "liveness": "liveness",
+}
 
 
 class Operator:
@@ -151,3 +160,15 @@ class Operator:
                 f"the service at {self._target} did not answer: {error.code().name}: "
                 f"{error.details()}"
             ) from error
+
+
+async def is_well(target: str, role: str, access: Access, *, patience_s: float = 2.0) -> bool:
+    """Return whether the instance reports SERVING for the role within ``patience_s`` seconds."""
+    async with access.open(target) as channel:
+        try:
+            answer = await health_pb2_grpc.HealthStub(channel).Check(
+                health_pb2.HealthCheckRequest(service=ROLES[role]), timeout=patience_s
+            )
+        except grpc.aio.AioRpcError:
+            return False
+    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)

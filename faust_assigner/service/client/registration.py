@@ -5,15 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import Final
 
-from faust_assigner.service.client.messages import by_topic
 from faust_assigner.service.handoff import TopicPartition
-from faust_assigner.service.proto import kafka_assigner_pb2 as pb
-
-#: Most former partitions in a registration: a hint that must not make the request too long.
-MOST_FORMER: Final = 50_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,42 +50,3 @@ class Registration:
     keeps_replicas: bool = False
     former: Callable[[], Iterable[tuple[str, int]]] = tuple
     endpoint: str = ""
-
-    def message(
-        self,
-        name: str,
-        incarnation: str = "",
-        *,
-        returns: bool = False,
-        former: Iterable[tuple[str, int]] = (),
-    ) -> pb.RegisterRequest:
-        """Return the request, with the replicas held now.
-
-        ``returns``: the incarnation was registered before. ``former``: the partitions that the
-        consumer owns, or owned last; if empty, the result of :attr:`former` is used.
-        """
-        owned = islice(sorted(set(former) or set(self.former())), MOST_FORMER)
-        return pb.RegisterRequest(
-            consumer_name=name,
-            incarnation=incarnation,
-            returns=returns,
-            topics=sorted(self.topics),
-            rack=self.rack,
-            endpoint=self.endpoint,
-            capacity=self.capacity,
-            copartitioned=[pb.TopicGroup(topics=sorted(group)) for group in self.copartitioned],
-            weights_by_topic=_weights(self.weights),
-            replicas_by_topic=by_topic(sorted(self.replicas())),
-            keeps_replicas=self.keeps_replicas,
-            heartbeats=True,
-            former=by_topic(owned),
-        )
-
-
-def _weights(said: Mapping[TopicPartition, float]) -> list[pb.TopicWeights]:
-    found: dict[str, pb.TopicWeights] = {}
-    for (topic, number), weight in sorted(said.items()):
-        mine = found.setdefault(topic, pb.TopicWeights(topic=topic))
-        mine.partitions.append(number)
-        mine.weights.append(weight)
-    return list(found.values())

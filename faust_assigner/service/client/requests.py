@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Any, Final
 
 from faust_assigner.service.client.commands import Release, Warm
 from faust_assigner.service.client.messages import by_topic, to_message
 from faust_assigner.service.client.registration import Registration
 from faust_assigner.service.digest import Held
+from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 
+#: Most former partitions in a registration: a hint that must not make the request too long.
+MOST_FORMER: Final = 50_000
 #: Most characters of a reason.
 MOST_SAID = 1_000
 
@@ -33,14 +37,30 @@ class Requests:
         former: Iterable[tuple[str, int]],
         epoch: int,
     ) -> pb.RegisterRequest:
-        """Register; ``returns`` and ``former`` as in :meth:`Registration.message`.
+        """Register, with the replicas held now.
 
-        ``epoch``: the highest epoch of any grant to this process; 0 without a grant.
+        ``returns``: the incarnation was registered before. ``former``: the partitions that the
+        consumer owns, or owned last; if empty, those of ``registration`` are used. ``epoch``: the
+        highest epoch of any grant to this process; 0 without a grant.
         """
-        name, incarnation = self._who["consumer_name"], self._who["incarnation"]
-        request = registration.message(name, incarnation, returns=returns, former=former)
-        request.group, request.epoch = self._who["group"], epoch
-        return request
+        owned = islice(sorted(set(former) or set(registration.former())), MOST_FORMER)
+        return pb.RegisterRequest(
+            **self._who,
+            returns=returns,
+            epoch=epoch,
+            topics=sorted(registration.topics),
+            rack=registration.rack,
+            endpoint=registration.endpoint,
+            capacity=registration.capacity,
+            copartitioned=[
+                pb.TopicGroup(topics=sorted(some)) for some in registration.copartitioned
+            ],
+            weights_by_topic=_weights(registration.weights),
+            replicas_by_topic=by_topic(sorted(registration.replicas())),
+            keeps_replicas=registration.keeps_replicas,
+            heartbeats=True,
+            former=by_topic(owned),
+        )
 
     def _of(self, command: Warm | Release) -> dict[str, Any]:
         return {
@@ -82,3 +102,12 @@ class Requests:
     def farewell(self) -> pb.DeregisterRequest:
         """Make the request of a leave."""
         return pb.DeregisterRequest(**self._who)
+
+
+def _weights(said: Mapping[TopicPartition, float]) -> list[pb.TopicWeights]:
+    found: dict[str, pb.TopicWeights] = {}
+    for (topic, number), weight in sorted(said.items()):
+        mine = found.setdefault(topic, pb.TopicWeights(topic=topic))
+        mine.partitions.append(number)
+        mine.weights.append(weight)
+    return list(found.values())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Set
 
 from faust_assigner.service import values as codec
 from faust_assigner.service.handoff import (
@@ -16,11 +17,9 @@ from faust_assigner.service.handoff import (
 from faust_assigner.service.leading.advance import moved
 from faust_assigner.service.leading.bundles import Bundle, joined, owner, still_gone
 from faust_assigner.service.leading.copartitioned import bound_topics, copartitioned_with
-from faust_assigner.service.leading.corrections import pinned
-from faust_assigner.service.leading.record import NEUTRAL, Suitability
-from faust_assigner.service.leading.slots import beginning
+from faust_assigner.service.leading.record import NEUTRAL, Suitability, unreserved
 from faust_assigner.service.leading.targets import Targets, hinted
-from faust_assigner.service.questions import awaited, has_more, waits_in_vain
+from faust_assigner.service.questions import awaited
 from faust_assigner.service.records import FORGOTTEN, PlannedMove
 from faust_assigner.service.store.base import Compare, Delete, Put, Write
 from faust_assigner.service.view import View
@@ -107,7 +106,7 @@ def wished(view: View) -> set[TopicPartition]:
 def planned(view: View, targets: Targets, without: Collection[str] = ()) -> Iterator[PlannedMove]:
     """Iterate over the partitions away from their targets; owners in ``without`` count as gone."""
     for at, name in sorted(targets.owner.items()):
-        owner = _living_owner(view, at)
+        owner = living_owner(view, at)
         old = None if owner in without else owner
         if old != name:
             yield PlannedMove(at, old, name)
@@ -132,7 +131,7 @@ def _of_owner(view: View, at: TopicPartition) -> list[Compare]:
     return [] if entry is None else [still_gone(view, entry.value.owner)]
 
 
-def _living_owner(view: View, at: TopicPartition) -> str | None:
+def living_owner(view: View, at: TopicPartition) -> str | None:
     """Return the owner's name, if the owning process is registered."""
     entry = view.assignments.get(at)
     if entry is None or not view.is_registered(*entry.value.process):
@@ -185,6 +184,51 @@ def _begun(
         yield from joined([_beginning(view, at, new, settings, now) for at in mine])
 
 
+def beginning(
+    view: View,
+    wanted: Mapping[TopicPartition, str],
+    due: Collection[TopicPartition],
+    leaving: Set[TopicPartition],
+    bound: Mapping[str, tuple[str, ...]],
+    standing: Suitability,
+    settings: ServiceSettings,
+) -> Iterator[tuple[str, list[TopicPartition]]]:
+    """Choose from the ``due`` partitions; yield (new owner, partitions that begin together).
+
+    ``leaving``: the due partitions whose owners leave.
+
+    The settings limit the hand-offs at once (the *places*). A consumer that never gets ready must
+    not hold all places. Orphans take no place: the leader assigns them at once. Partitions of a
+    leaving consumer go before moves for balance, and a quarter of the group's places is kept for
+    them. An unproven new owner (see :class:`Suitability`) takes no place of this quarter. A stuck
+    consumer has a single place.
+    """
+    held = Counter(
+        entry.value.new_owner
+        for entry in view.handoffs.values()
+        if entry.value.phase is not Phase.COMPLETE
+    )
+    copartitioned_groups = {copartitioned_with(at, bound) for at in due}
+    for copartitioned in sorted(
+        copartitioned_groups,
+        key=lambda copartitioned: (leaving.isdisjoint(copartitioned), copartitioned),
+    ):
+        moving = [at for at in copartitioned if at in due]
+        for new in sorted({wanted[at] for at in moving}):
+            mine = [at for at in moving if wanted[at] == new]
+            most, each = settings.max_handoffs, settings.max_handoffs_per_consumer
+            if leaving.isdisjoint(mine) or new not in standing.proven:
+                most = unreserved(most)
+            if new in standing.stuck:
+                each = 1
+            room, free = most - held.total(), each - held[new]
+            # Co-partitioned hand-offs begin together, even if they exceed the limit of one consumer.
+            if room <= 0 or (len(mine) > free and held[new]):
+                continue
+            held[new] += len(mine)
+            yield new, mine
+
+
 def _beginning(
     view: View, at: TopicPartition, new: str, settings: ServiceSettings, now: float
 ) -> Bundle:
@@ -208,74 +252,3 @@ def _beginning(
         (Put(key, codec.dump_handoff(handoff)),),
         ((str(at), f"a hand-off from {old} to {new} begins, because {why}"),),
     )
-
-
-# -- tidying ---------------------------------------------------------------------------------------------
-
-
-def tidy(view: View, targets: Targets) -> Iterator[Bundle]:
-    """Update the replicas; delete drained consumers, ended marks, and cool-downs without a lease.
-
-    Earlier releases wrote cool-downs without a lease.
-    """
-    for name in sorted(targets.replicas.keys() | view.replicas.keys()):
-        yield from _replicas(view, name, targets.replicas.get(name, ()))
-    ready = view.ready()
-    for name in sorted(view.draining):
-        if not has_more(view, name):
-            key = view.keys.consumer(name)
-            told = (name, "drained: it owns no partitions any longer, and its stream ends")
-            yield Bundle((view.same(key),), (Delete(key),), (told,))
-        elif name not in view.departed and waits_in_vain(view, name, ready):
-            # Its stream ends, and its partitions stay: after an outage the group does not await it.
-            key = view.keys.consumer(name)
-            yield Bundle((view.same(key),), (Put(view.keys.departed(name), b"dismissed"),))
-    for key in _over(view):
-        yield Bundle((view.same(key),), (Delete(key),))
-    yield from _moved_once(view)
-    for _, cooling in sorted(view.cooldowns.items()):
-        if not cooling.kv.lease:
-            key = cooling.kv.key
-            yield Bundle((view.same(key),), (Delete(key),))
-
-
-def _moved_once(view: View) -> Iterator[Bundle]:
-    """Delete an operator's one-time moves that are complete or impossible."""
-    once = [(at, entry) for at, entry in sorted(view.pins.items()) if entry.value.once]
-    ready = {consumer.name: consumer for consumer in view.ready()} if once else {}
-    possible = pinned(view, ready, bound_topics(view)) if once else {}
-    for at, entry in once:
-        name = entry.value.consumer
-        if _living_owner(view, at) == name and at not in view.handoffs:
-            told = f"the move to {name} that an operator ordered is complete"
-        elif possible.get(at) != name:
-            told = (
-                f"the move to {name} that an operator ordered is cancelled: {name} cannot take "
-                "the partition"
-            )
-        else:
-            continue
-        key = entry.kv.key
-        yield Bundle((view.same(key),), (Delete(key),), ((str(at), told),))
-
-
-def _over(view: View) -> Iterator[str]:
-    """Iterate over the keys of ended marks.
-
-    The mark of an outage ends when no consumer is missing. The mark of a departed consumer ends
-    when all its partitions have new owners.
-    """
-    if view.consumers and not held_back(view):
-        yield from (entry.kv.key for entry in view.awaiting.values())
-    for name, entry in sorted(view.departed.items()):
-        if name not in view.owned and name not in view.consumers:
-            yield entry.kv.key
-
-
-def _replicas(view: View, name: str, wanted: tuple[TopicPartition, ...]) -> Iterator[Bundle]:
-    key = view.keys.replicas(name)
-    if name not in view.consumers or not wanted:
-        if key in view.raw:
-            yield Bundle((view.same(key),), (Delete(key),))
-    elif name not in view.replicas or view.replicas[name].value != wanted:
-        yield Bundle((view.same(key),), (Put(key, codec.dump_partitions(wanted)),))

@@ -21,9 +21,10 @@ from faust_assigner.service.heap import without_collections
 from faust_assigner.service.leading.advance import advance
 from faust_assigner.service.leading.bundles import MAX_BUNDLE, Bundle, chunks
 from faust_assigner.service.leading.election import Leadership
-from faust_assigner.service.leading.moves import rebalance, tidy, waiting
+from faust_assigner.service.leading.moves import rebalance, waiting
 from faust_assigner.service.leading.record import NEUTRAL, Record, Suitability
 from faust_assigner.service.leading.targets import Targets, choose
+from faust_assigner.service.leading.tidying import tidy
 from faust_assigner.service.leading.writer import Writer
 from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.mirror import RETRY_S, Mirror

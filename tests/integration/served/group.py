@@ -13,7 +13,7 @@ from pathlib import Path
 
 from faust_assigner.service.client import TopicPartition
 from faust_assigner.service.client.channel import Access
-from faust_assigner.service.client.health import is_well
+from faust_assigner.service.client.operator import is_well
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.leases import FENCE_AT
 from faust_assigner.service.store.base import Event

@@ -22,7 +22,7 @@ import pytest
 
 from faust_assigner.service.client import Warm
 from faust_assigner.service.client.channel import Access
-from faust_assigner.service.client.health import is_well
+from faust_assigner.service.client.operator import is_well
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.testing.etcd import EtcdServer, etcd_server
 from tests.integration.served.group import (

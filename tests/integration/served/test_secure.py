@@ -10,8 +10,7 @@ import grpc
 import pytest
 
 from faust_assigner.service.client import Access
-from faust_assigner.service.client.health import is_well
-from faust_assigner.service.client.operator import Operator
+from faust_assigner.service.client.operator import Operator, is_well
 from faust_assigner.service.errors import WrongCaller
 from faust_assigner.service.faults import Unauthenticated
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from faust_assigner.cli import main
-from faust_assigner.service.client import health as health_client
 from faust_assigner.service.client import operator
+from faust_assigner.service.client import operator as health_client
 from faust_assigner.service.client.channel import Access
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from tests.unit.cli.test_service_commands import STATE, Operator

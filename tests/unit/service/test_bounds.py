@@ -148,7 +148,7 @@ async def test_a_registration_names_each_topic_once() -> None:
     registration = Registration(
         weights=dict.fromkeys(SPOKEN, 2.5), replicas=lambda: SPOKEN, former=lambda: SPOKEN
     )
-    request = registration.message("a")
+    request = Requests("a", "").register(registration, returns=False, former=(), epoch=0)
     assert request.ByteSize() < LIMIT
     consumer = await consumer_of(request)
     numbers = tuple(range(COUNT))

@@ -12,7 +12,7 @@ import pytest
 from faust_assigner.service import certificates
 from faust_assigner.service.certificates import Certificates, Pem, PemFiles
 from faust_assigner.service.client import Access
-from faust_assigner.service.client.health import is_well
+from faust_assigner.service.client.operator import is_well
 from faust_assigner.service.server.options import Options
 from faust_assigner.service.server.serve import running
 from tests.support.assigning.instances import calls_ended

@@ -21,7 +21,7 @@ from faust_assigner.service.client import (
     TopicPartition,
     Warm,
 )
-from faust_assigner.service.client import registration as room
+from faust_assigner.service.client import requests as room
 from faust_assigner.service.client.holdings import Holdings
 from faust_assigner.service.client.inbox import Inbox
 from faust_assigner.service.client.messages import by_topic, grants_of, other_command

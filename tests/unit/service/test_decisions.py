@@ -22,18 +22,18 @@ from faust_assigner.service.condition import Condition
 from faust_assigner.service.errors import Replaced
 from faust_assigner.service.handoff import Phase, TopicPartition
 from faust_assigner.service.leading.catalogue import Catalogue
-from faust_assigner.service.leading.moves import tidy
 from faust_assigner.service.leading.rebalancer import Rebalancer
 from faust_assigner.service.leading.record import Record
 from faust_assigner.service.leading.targets import Targets, choose
+from faust_assigner.service.leading.tidying import tidy
 from faust_assigner.service.leases import HeldLease
 from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.records import HEARTBEATS, Consumer, Ended, Status, TopicConfig
 from faust_assigner.service.server.convert import messages_of
 from faust_assigner.service.serving.callers import Callers
-from faust_assigner.service.serving.fences import fences
 from faust_assigner.service.serving.registered import Registered, _check_incarnation
+from faust_assigner.service.serving.registrar import fences
 from faust_assigner.service.serving.registry import Stream
 from faust_assigner.service.store.base import Delete, Event, KeyValue, Put
 from faust_assigner.service.view import Change, View

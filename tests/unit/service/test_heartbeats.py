@@ -15,8 +15,8 @@ from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
 from faust_assigner.service.leases import HeldLease
 from faust_assigner.service.records import HEARTBEATS, Consumer
 from faust_assigner.service.serving.beats import Beats
-from faust_assigner.service.serving.fences import fences, may_share
 from faust_assigner.service.serving.holdings import Holdings
+from faust_assigner.service.serving.registrar import fences, may_share
 from faust_assigner.service.store.base import Delete, Put
 from faust_assigner.settings.service import ServiceSettings
 from tests.support.assigning.consumers import LoopClock, virtually

@@ -12,8 +12,9 @@ from faust_assigner.service import values as codec
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
 from faust_assigner.service.leading import targets
 from faust_assigner.service.leading.copartitioned import bound_topics
-from faust_assigner.service.leading.moves import rebalance, tidy
+from faust_assigner.service.leading.moves import rebalance
 from faust_assigner.service.leading.targets import Targets, choose
+from faust_assigner.service.leading.tidying import tidy
 from faust_assigner.service.records import Consumer, Pause, Pin, Status
 from faust_assigner.service.store.base import Delete, Event, KeyValue
 from faust_assigner.service.view import View

@@ -15,11 +15,11 @@ from faust_assigner.service.leading.moves import (
     living_owners,
     planned,
     rebalance,
-    tidy,
     waiting,
     wished,
 )
 from faust_assigner.service.leading.targets import Targets
+from faust_assigner.service.leading.tidying import tidy
 from faust_assigner.service.records import Assigned, Consumer, Pin, PlannedMove, Status
 from faust_assigner.service.store.base import (
     Compare,

@@ -9,8 +9,8 @@ import pytest
 from faust_assigner.service import values as codec
 from faust_assigner.service.handoff import Handoff, Phase, State, TopicPartition
 from faust_assigner.service.keys import Keys
+from faust_assigner.service.leading.moves import beginning
 from faust_assigner.service.leading.record import Record, Suitability, most_s
-from faust_assigner.service.leading.slots import beginning
 from faust_assigner.service.records import Assigned, Consumer
 from faust_assigner.service.store.base import Event, KeyValue
 from faust_assigner.service.view import View

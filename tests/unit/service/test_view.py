@@ -13,8 +13,8 @@ import pytest
 
 from faust_assigner.service import values as codec
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
-from faust_assigner.service.leading.moves import tidy
 from faust_assigner.service.leading.targets import Targets
+from faust_assigner.service.leading.tidying import tidy
 from faust_assigner.service.questions import has_more, leaving, waits_in_vain
 from faust_assigner.service.records import Assigned, Consumer, Status
 from faust_assigner.service.serving.relay import snapshot
