@@ -1,7 +1,6 @@
 """Puts one app's parts together: the classes that replace Faust's, then the services and hooks.
 
-One class on this page replaces each class of Faust. Its bases are in the order in which a call
-passes them. No object changes its class later.
+One class of ours replaces each class of Faust. No object changes its class later.
 
 An app's own classes stay below ours (:func:`over`):
 
@@ -21,7 +20,6 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from faust.streams import Stream
 from faust.transport import by_url
 from faust.transport.drivers import aiokafka as driver
 from faust.types.enums import ProcessingGuarantee
@@ -29,19 +27,13 @@ from mode import get_logger
 
 from faust_assigner.app import sensors
 from faust_assigner.app.consumer import lanes, produced_topics
-from faust_assigner.app.consumer.back_pressure import BackPressure
-from faust_assigner.app.consumer.batches import BatchesInTime, TransactionalBatches
-from faust_assigner.app.consumer.commits import FinalCommit
-from faust_assigner.app.consumer.fetching import FlowControl, FlowGate
-from faust_assigner.app.consumer.waits import DeadlineWaits
-from faust_assigner.app.consumer.whole_records import RecordBoundaryCommits
+from faust_assigner.app.consumer.batches import TimelyStream, TransactionalStream
+from faust_assigner.app.consumer.fetching import FlowControl
 from faust_assigner.app.host.check import demand
 from faust_assigner.app.host.mixing import over, parts_of
 from faust_assigner.app.ledger import install as ledger
 from faust_assigner.app.membership import leave
 from faust_assigner.app.membership.driver_assignor import IgnoresAppAssignor, warn_of_memory
-from faust_assigner.app.membership.fence import MembershipFence
-from faust_assigner.app.membership.shutdown import BoundedShutdown
 from faust_assigner.app.membership.watchdog import RepairedTables
 from faust_assigner.app.metrics import install as metrics
 from faust_assigner.app.queries.forwarding import AllowlistRouter
@@ -50,8 +42,8 @@ from faust_assigner.app.queries.replica_status import ReplicaStatus
 from faust_assigner.app.queries.router import MARK as STANDING
 from faust_assigner.app.queries.router import KeyRouter
 from faust_assigner.app.rebalance import follow_up
-from faust_assigner.app.rebalance.consumer_thread import AssigningThread, RepairedThread
-from faust_assigner.app.rebalance.incremental import IncrementalRebalance
+from faust_assigner.app.rebalance.consumer import RepairedConsumer
+from faust_assigner.app.rebalance.consumer_thread import THREAD_NAMED, AssigningConsumer
 from faust_assigner.app.settings import read_or_default
 from faust_assigner.app.tables.scope import ScopedTable
 from faust_assigner.app.transactions.manager import PartitionTransactions
@@ -64,47 +56,6 @@ if TYPE_CHECKING:
     from faust.types.transports import ConsumerT
 
 logger = get_logger(__name__)
-
-#: The attribute of an app's own consumer class with its own class of the consumer's thread.
-THREAD_NAMED = "thread_class"
-
-
-class RepairedConsumer(
-    BackPressure,
-    DeadlineWaits,
-    BoundedShutdown,
-    MembershipFence,
-    FlowGate,
-    RecordBoundaryCommits,
-    FinalCommit,
-    IncrementalRebalance,
-    driver.Consumer,  # type: ignore[misc]
-):
-    """The consumer, repaired; a cooperative rebalance stops only the partitions that move."""
-
-    def _new_consumer_thread(self) -> driver.AIOKafkaConsumerThread:
-        return _new_thread(RepairedThread, self)
-
-
-class AssigningConsumer(driver.Consumer):  # type: ignore[misc]
-    """Faust's unrepaired consumer, under our assignor."""
-
-    def _new_consumer_thread(self) -> driver.AIOKafkaConsumerThread:
-        return _new_thread(AssigningThread, self)
-
-
-def _new_thread(ours: type, consumer: driver.Consumer) -> driver.AIOKafkaConsumerThread:
-    """Make the consumer's thread of ``ours``, over the class that the app's own consumer names."""
-    theirs = getattr(consumer, THREAD_NAMED, driver.AIOKafkaConsumerThread)
-    return over(ours, theirs)(consumer, loop=consumer.loop, beacon=consumer.beacon)
-
-
-class TimelyStream(BatchesInTime, Stream):  # type: ignore[misc]
-    """The stream, under ``at_least_once``."""
-
-
-class TransactionalStream(TransactionalBatches, Stream):  # type: ignore[misc]
-    """The stream, under ``exactly_once``."""
 
 
 def repair(app: App) -> None:

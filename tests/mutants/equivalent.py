@@ -219,16 +219,16 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         "faust_assigner/app/consumer/commits.py",
-        "FinalCommit._filter_committable_offsets",
-        "later[tp] = [offset for offset in self._acked[tp] if offset > undone[tp]]",
-        "later[tp] = [offset for offset in self._acked[tp] if (offset >= undone[tp])]",
+        "before_unfinished_records",
+        "later[tp] = [offset for offset in acked[tp] if offset > undone[tp]]",
+        "later[tp] = [offset for offset in acked[tp] if (offset >= undone[tp])]",
         "a record that is under way has no acknowledged offset",
     ),
     Equivalent(
         "faust_assigner/app/consumer/commits.py",
-        "FinalCommit._filter_committable_offsets",
-        "self._acked[tp] = [offset for offset in self._acked[tp] if offset < undone[tp]]",
-        "self._acked[tp] = [offset for offset in self._acked[tp] if (offset <= undone[tp])]",
+        "before_unfinished_records",
+        "acked[tp] = [offset for offset in acked[tp] if offset < undone[tp]]",
+        "acked[tp] = [offset for offset in acked[tp] if (offset <= undone[tp])]",
         "a record that is under way has no acknowledged offset",
     ),
     Equivalent(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from faust_assigner.app.host.bases import StreamBase as Stream
 else:
-    Stream = object
+    from faust.streams import Stream
 
 #: Seconds between two checks whether a commit waits for records of an unfinished batch.
 LOOK_S = 0.1
@@ -79,8 +79,8 @@ class Basket:
         ]
 
 
-class BatchesInTime(Stream):
-    """A part of the app's streams, except under ``exactly_once``: a batch does not delay a round.
+class TimelyStream(Stream):
+    """The stream, except under ``exactly_once``: a batch does not delay a round.
 
     Stock's ``take`` waits until its batch is full or ``within`` is over, while the round waits for the
     records in the batch. An eager round waits for ever, a cooperative round until its own timeout.
@@ -122,8 +122,8 @@ class BatchesInTime(Stream):
         )
 
 
-class TransactionalBatches(Stream):
-    """A part of the app's streams: a batch has records of one partition and sets the current event."""
+class TransactionalStream(Stream):
+    """The stream under ``exactly_once``: a batch has records of one partition and sets the current event."""
 
     #: Kept with the stream, which outlives a failed agent: the records already read are not lost.
     _basket: Basket | None = None

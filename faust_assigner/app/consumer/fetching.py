@@ -3,24 +3,22 @@
 In Faust a fetching thread passes records on through queues. Around a recovery, stock Faust has three faults.
 It clears queues that are already in use. It resumes source partitions before it has sought their committed
 offsets. It takes an empty set of active partitions for all partitions. Each fault loses records, as
-docs/explanation/faust-at-a-rebalance.md explains. ``compose.py`` puts these classes before the driver's.
+docs/explanation/faust-at-a-rebalance.md explains.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import IllegalStateError
-from faust.transport.consumer import ensure_TPset
 from faust.types.tuples import TP
 from mode.utils.queues import FlowControlEvent
 
 from faust_assigner.app.consumer.committed_offsets import ask_for_all
-from faust_assigner.app.retry import retry
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer
@@ -29,11 +27,6 @@ if TYPE_CHECKING:
     from faust.types.app import AppT
 
     Records = Mapping[TP, list[ConsumerRecord[bytes, bytes]]]
-
-    # compose.py names the class below at run time.
-    from faust_assigner.app.host.bases import ConsumerBase as Consumer
-else:
-    Consumer = object
 
 
 #: The most standby records between two checks for source records; Faust needs about 50 ms for them.
@@ -214,119 +207,3 @@ async def _committed_while_assigned(
             asking.cancel()
         wanted = sorted(consumer.assignment() & set(wanted))
     return {}
-
-
-class KnownPartitions(Consumer):
-    """A part of the consumer: the number of partitions of a topic, if known."""
-
-    def topic_partitions(self, topic: str) -> int | None:
-        """The number of partitions of ``topic``; None for a topic newer than the cached metadata.
-
-        Stock returns 0, and the agent ends with PartitionsMismatch at its first change of a new table.
-        """
-        return super().topic_partitions(topic) or None
-
-
-class FlowGate(KnownPartitions):
-    """A part of the consumer: no partition resumes from the revocation until the next recovery begins."""
-
-    #: True from the revocation until the recovery of the next generation begins.
-    _between_generations: bool = False
-
-    #: The number of fetches so far: a record of fetch n has reached its queue when fetch n + 1 begins.
-    fetch_rounds: int = 0
-
-    #: Source partition -> the offset of its first record since it was assigned.
-    first_read: dict[TP, int]
-
-    def _reset_state(self) -> None:
-        super()._reset_state()
-        self._resumed = asyncio.Event()
-        self.first_read = {}
-
-    def note_first(self, records: Records) -> None:
-        """Note the first offset of each new source partition in ``records``; on the consumer's thread."""
-        for tp, batch in records.items():
-            if tp not in self.first_read and not self._is_changelog_tp(tp):
-                self.first_read[tp] = batch[0].offset
-
-    async def highwaters(self, *partitions: TP) -> Mapping[TP, int]:
-        """The end offsets of ``partitions`` from the broker, of committed records under ``exactly_once``.
-
-        Under ``exactly_once`` stock returns the offset that its last fetch reported, and before the first
-        fetch it takes partitions for empty.
-        """
-        thread = self._thread
-        ends: Mapping[TP, int] = await thread.call_thread(
-            thread._ensure_consumer().end_offsets, partitions
-        )
-        return ends
-
-    async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Records:
-        # The fetcher calls this only after it has passed on the previous batch.
-        self.fetch_rounds += 1
-        return await super()._getmany(active_partitions, timeout)
-
-    async def _wait_next_records(self, timeout: float) -> tuple[Records | None, set[TP] | None]:
-        # Stock sleeps a second while no partition is active, at the begin and end of each recovery.
-        if not self.app.client_only and not self._active_partitions:
-            if not self.flow_active:
-                # Wait as stock does: after a return while the flow is stopped, the caller seeks all
-                # partitions to their committed offsets.
-                await self.wait(self.can_resume_flow)
-            self._resumed.clear()
-            await self.wait(self._resumed, timeout=timeout)
-            if not self._active_partitions:
-                return {}, self._active_partitions
-        return await super()._wait_next_records(timeout)
-
-    def may_fetch(self, tp: TP) -> bool:
-        """Whether records of ``tp`` may be fetched now."""
-        return self.flow_active and tp in self._active_partitions
-
-    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Stop the flow until the next generation; a running recovery must not start it again."""
-        self._between_generations = True
-        await super().on_partitions_revoked(revoked)
-        # A buffer that was full in this generation must not resume its partition in the next generation.
-        self._buffered_partitions.clear()
-
-    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """Pause all partitions first; stock leaves them active until agents and topics are notified."""
-        self._between_generations = True
-        self.stop_flow()
-        self.app.flow_control.suspend()
-        self._buffered_partitions.clear()
-        self._paused_partitions.update(ensure_TPset(assigned))
-        await super().on_partitions_assigned(assigned, generation_id)
-
-    @property
-    def between_generations(self) -> bool:
-        """Whether the last generation has ended and the next generation's recovery has not begun."""
-        return self._between_generations
-
-    async def perform_seek(self) -> None:
-        """Seek to the committed offsets; retry for as long as the broker is silent."""
-        await retry(self, "Committed offsets", super().perform_seek)
-
-    def begin_generation(self) -> None:
-        """Allow the flow to resume; called when the recovery of a new generation begins."""
-        self._between_generations = False
-
-    def resume_flow(self) -> None:
-        """Start the flow, unless a rebalance has overtaken the recovery that calls this."""
-        if not self._between_generations:
-            super().resume_flow()
-
-    def resume_partitions(self, tps: Iterable[TP]) -> None:
-        """Fetch from ``tps`` again, unless the next generation is about to begin."""
-        if not self._between_generations:
-            super().resume_partitions(ensure_TPset(tps))
-            self._resumed.set()
-
-    def on_buffer_drop(self, tp: TP) -> None:
-        """Resume ``tp``, whose queue has room again; only its recovery resumes a paused partition."""
-        if tp in self._paused_partitions:
-            self._buffered_partitions.discard(tp)
-        else:
-            super().on_buffer_drop(tp)

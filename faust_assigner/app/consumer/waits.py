@@ -10,8 +10,8 @@ the cause.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from faust.app import App
     from faust.types.app import AppT
     from faust.types.tuples import TP
-
-    from faust_assigner.app.host.bases import ConsumerBase as Consumer
-else:
-    Consumer = object
 
 _MARK = "_faust_assigner_waits"
 #: The names of the waits; a number of partitions may follow.
@@ -159,29 +155,25 @@ def unsent(app: AppT) -> str:
     return f"not delivered yet: {', '.join(sorted(topics))}" if topics else ""
 
 
-class DeadlineWaits(Consumer):
-    """A part of the consumer: deadlines for commits, and for rebalances that stop all partitions."""
+def committing(app: AppT) -> AbstractContextManager[Wait]:
+    """Count the block as a commit, which waits for the producer first."""
+    return waits_of(app).during(
+        COMMIT, "the delivery of sent records", broker_s(app), lambda: unsent(app)
+    )
 
-    async def force_commit(self, topics: object = None, start_new_transaction: bool = True) -> bool:
-        """Commit, as a wait with a deadline."""
-        app = self.app
-        with waits_of(app).during(
-            COMMIT, "the delivery of sent records", broker_s(app), lambda: unsent(app)
-        ):
-            return bool(await super().force_commit(topics, start_new_transaction))
 
-    async def _commit(self, offsets: Mapping[TP, int]) -> bool:
-        waits_of(self.app).move_to_step(COMMIT, "changes of tables, and the group's answer")
-        return bool(await super()._commit(offsets))
+def committing_offsets(app: AppT) -> None:
+    """Note that the commit under way, if any, has reached the group."""
+    waits_of(app).move_to_step(COMMIT, "changes of tables, and the group's answer")
 
-    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Revoke all partitions, as a wait with a deadline."""
-        what = f"{REVOCATION} of {len(revoked)} partitions"
-        with waits_of(self.app).during(what, "agents, callbacks and commits", agents_s(self.app)):
-            await super().on_partitions_revoked(revoked)
 
-    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """Begin with the assigned partitions, as a wait with a deadline."""
-        what = f"The assignment of {len(assigned)} partitions"
-        with waits_of(self.app).during(what, "agents, tables and callbacks", agents_s(self.app)):
-            await super().on_partitions_assigned(assigned, generation_id)
+def revoking(app: AppT, revoked: Collection[TP]) -> AbstractContextManager[Wait]:
+    """Count the block as an eager round's revocation."""
+    what = f"{REVOCATION} of {len(revoked)} partitions"
+    return waits_of(app).during(what, "agents, callbacks and commits", agents_s(app))
+
+
+def assigning(app: AppT, assigned: Collection[TP]) -> AbstractContextManager[Wait]:
+    """Count the block as an eager round's assignment."""
+    what = f"The assignment of {len(assigned)} partitions"
+    return waits_of(app).during(what, "agents, tables and callbacks", agents_s(app))

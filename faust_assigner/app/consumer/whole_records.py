@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextvars import Context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from faust import Sensor
 from faust.exceptions import ProducerSendError
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from faust.types.tuples import TP
 
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
-else:
-    Consumer = object
 
 logger = get_logger(__name__)
 
@@ -45,45 +43,34 @@ class RecordsEnd(Sensor):  # type: ignore[misc]
         self.done(tp)
 
 
-class RecordBoundaryCommits(Consumer):
-    """A part of the consumer: under ``exactly_once`` each commit falls between two records of a partition.
+class RecordBoundaryCommits:
+    """The commits of ``consumer`` under ``exactly_once``: each falls between two records of a partition.
 
     During a commit each transactional id is either in ``_open`` or decided. ``_cut`` holds the offsets of the
     decided ids, if there were offsets to commit. ``_late_since`` holds, for each id that was repeatedly left
     to the next commit, the time of the first of these commits; closing the id removes its entry.
     """
 
-    #: Transactional id -> partitions that the current commit has still to close; None outside of a commit.
-    _open: dict[str, list[TP]] | None = None
-
-    _cut: dict[TP, int]
-
-    #: Defined by MembershipFence.
-    fence: Any
-
-    #: The task of a commit that starts as soon as the records that delayed the last commit are done.
-    _soon: asyncio.Future[object] | None = None
-
-    #: The commit under way. It goes on if its caller is cancelled.
-    _whole_commit: asyncio.Task[bool] | None = None
-
-    def __init__(self, *args: object, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer, self._transactions = consumer, consumer.transactions
+        #: Transactional id -> partitions that the current commit has still to close; None without a commit.
+        self._open: dict[str, list[TP]] | None = None
+        self._cut: dict[TP, int] = {}
         self._late_since: dict[str, float] = {}
-        if self.in_transaction:
-            self.app.sensors.add(RecordsEnd(self.record_ended))
+        #: The task of a commit that starts as soon as the records that delayed the last commit are done.
+        self._soon: asyncio.Future[object] | None = None
+        #: The commit under way. It goes on if its caller is cancelled.
+        self._whole_commit: asyncio.Task[bool] | None = None
+        if consumer.in_transaction:
+            consumer.app.sensors.add(RecordsEnd(self.record_ended))
 
-    async def _commit_tps(self, tps: Iterable[TP], start_new_transaction: bool) -> bool:
+    async def commit(self, start_new_transaction: bool) -> bool:
         """Commit each transaction at a moment when all records that sent into it are done.
 
         If the caller is cancelled, the commit goes on. While too many changes wait, the fetch loop commits,
         and a rebalance or the stop cancels it. After half a commit no transaction would be open in aiokafka,
         and the next send would end the worker.
         """
-        committed: bool
-        if not self.in_transaction:
-            committed = await super()._commit_tps(tps, start_new_transaction=start_new_transaction)
-            return committed
         while (earlier := self._whole_commit) is not None and not earlier.done():
             await asyncio.wait({earlier})
         task = self._whole_commit = asyncio.create_task(self._commit_all(start_new_transaction))
@@ -91,17 +78,18 @@ class RecordBoundaryCommits(Consumer):
             return await _outcome(task)
         except asyncio.CancelledError:
             if not task.cancelled():
-                self.add_future(_outcome(task))  # an error of the commit still ends the worker
+                self._consumer.add_future(
+                    _outcome(task)
+                )  # an error of the commit still ends the worker
             raise
 
     async def _commit_all(self, start_new_transaction: bool) -> bool:
-        committed: bool
-        if self.transactions.is_fenced:
+        if self._transactions.is_fenced:
             return False
         self._cut, self._open = {}, defaultdict(list)
         # Commit all partitions, not only ``tps``: the topics of one transaction commit together.
-        for tp in {*self._acked, *self._sources_without_acks()}:
-            if (transactional_id := self.transactions.id_of(tp)) is not None:
+        for tp in {*self._consumer._acked, *self._sources_without_acks()}:
+            if (transactional_id := self._transactions.id_of(tp)) is not None:
                 self._open[transactional_id].append(tp)
         await self._close_all()
         if not self._cut:
@@ -109,32 +97,31 @@ class RecordBoundaryCommits(Consumer):
         try:
             # In a context without an event: its transaction might be the next and wait for this commit.
             await asyncio.create_task(self._publish_attached(self._cut), context=Context())
-            committed = await self._commit_offsets(
+            return await self._consumer._commit_offsets(
                 self._cut, start_new_transaction=start_new_transaction
             )
-            return committed
         except ProducerSendError as exc:
-            if not self.transactions.is_fenced:
-                await self.crash(exc)
+            if not self._transactions.is_fenced:
+                await self._consumer.crash(exc)
             return False
         finally:
-            self.transactions.begin_next()
+            self._transactions.begin_next()
 
     def _sources_without_acks(self) -> list[TP]:
         """Sources whose committed records have sent again, as at the close of a window.
 
         A record in progress has no offset to commit yet: a commit that waits for it alone waits in vain.
         """
-        committed = self._committed_offset
-        sources = self.transactions.sources()
+        committed = self._consumer._committed_offset
+        sources = self._transactions.sources()
         return [tp for tp, reached in sources.items() if reached < (committed.get(tp) or 0)]
 
     async def _publish_attached(self, offsets: Mapping[TP, int]) -> None:
         """Publish the messages that ``stream_publish_on_commit`` holds back, in their transactions."""
         for tp, offset in offsets.items():
-            with self.transactions.within(tp):
+            with self._transactions.within(tp):
                 # Stock also publishes the messages of the record at the offset, which is not committed yet.
-                await self._handle_attached({tp: offset - 1})
+                await self._consumer._handle_attached({tp: offset - 1})
 
     async def _close_all(self) -> None:
         deadline = asyncio.get_running_loop().time() + PATIENCE_S
@@ -143,7 +130,7 @@ class RecordBoundaryCommits(Consumer):
                 for transactional_id, tps in list(self._open.items()):
                     self.close_settled(tps[0])
                     if transactional_id in self._open:
-                        self.transactions.held.hold(transactional_id)
+                        self._transactions.held.hold(transactional_id)
                 await asyncio.sleep(0.01 if self._open else 0)
             for transactional_id, (tp, *_) in list((self._open or {}).items()):
                 late_since = self._late_since.setdefault(transactional_id, deadline - PATIENCE_S)
@@ -161,25 +148,25 @@ class RecordBoundaryCommits(Consumer):
     def record_ended(self, tp: TP) -> None:
         """Note that a record of ``tp`` is done; called before its stream takes the next record."""
         self.close_settled(tp)
-        transactional_id = self.transactions.id_of(tp)
+        transactional_id = self._transactions.id_of(tp)
         # The commit that waited for this id has ended without it; new records wait for the next commit.
         if (
             self._open is None
             and transactional_id
-            and self.transactions.held.holds(transactional_id)
+            and self._transactions.held.holds(transactional_id)
             and (self._soon is None or self._soon.done())
-            and self._is_settled(self.transactions.reached(transactional_id))
+            and self._is_settled(self._transactions.reached(transactional_id))
         ):
-            self._soon = self.add_future(self._commit_soon())
+            self._soon = self._consumer.add_future(self._commit_soon())
 
     async def _commit_soon(self) -> None:
-        await self.maybe_wait_for_commit_to_finish()
-        await self.commit()
+        await self._consumer.maybe_wait_for_commit_to_finish()
+        await self._consumer.commit()
 
     def _is_settled(self, reached: Mapping[TP, int]) -> bool:
         return not any(
             message.offset <= reached.get(message.tp, -1) and not message.acked
-            for message in list(self._unacked_messages)
+            for message in list(self._consumer._unacked_messages)
         )
 
     def close_settled(self, tp: TP, *, whatever: bool = False) -> None:
@@ -187,51 +174,42 @@ class RecordBoundaryCommits(Consumer):
 
         ``whatever`` closes it with half-processed records too, as stock does.
         """
-        transactional_id = self.transactions.id_of(tp)
+        transactional_id = self._transactions.id_of(tp)
         if self._open and transactional_id in self._open:
-            if self.transactions.has_failed(transactional_id):
+            if self._transactions.has_failed(transactional_id):
                 # The worker ends, and the broker aborts the transaction.
                 del self._open[transactional_id]
-                self.transactions.held.release(transactional_id)
+                self._transactions.held.release(transactional_id)
                 return
-            reached = {} if whatever else self.transactions.reached(transactional_id)
+            reached = {} if whatever else self._transactions.reached(transactional_id)
             if not self._is_settled(reached):
                 return
             self._late_since.pop(transactional_id, None)
-            self.transactions.held.release(transactional_id)
+            self._transactions.held.release(transactional_id)
             offsets = self._offsets_of(self._open.pop(transactional_id), reached)
             if offsets:
-                self.transactions.close(transactional_id)
+                self._transactions.close(transactional_id)
                 self._cut.update(offsets)
 
     def _offsets_of(self, tps: list[TP], reached: Mapping[TP, int]) -> dict[TP, int]:
         """The offsets to commit, removed from the acks; empty if a gap in the acks hides a sending record."""
-        books = {
-            tp: (list(self._acked[tp]), set(self._acked_index[tp]), self._gap[tp].copy())
-            for tp in tps
-        }
-        offsets: dict[TP, int] = self._filter_committable_offsets(tps)
-        safe = {tp: max(offsets.get(tp, 0), self._committed_offset[tp] or 0) for tp in reached}
+        consumer = self._consumer
+        acked, acked_index, gap = consumer._acked, consumer._acked_index, consumer._gap
+        books = {tp: (list(acked[tp]), set(acked_index[tp]), gap[tp].copy()) for tp in tps}
+        offsets = consumer._filter_committable_offsets(tps)
+        committed = consumer._committed_offset
+        safe = {tp: max(offsets.get(tp, 0), committed[tp] or 0) for tp in reached}
         if all(safe[tp] > last for tp, last in reached.items()):
             # A window closes as part of a record that is committed already: commit its offset again.
             return offsets or {tp: safe[tp] for tp in reached}
-        for tp, (acked, index, gap) in books.items():
-            self._acked[tp], self._acked_index[tp], self._gap[tp] = acked, index, gap
+        for tp, book in books.items():
+            acked[tp], acked_index[tp], gap[tp] = book
         return {}
 
-    def lose_membership(self) -> None:
-        """Mark the membership as lost; have the consumer give up all partitions and join again."""
-        self.fence.lose()
-        coordinator = self._thread._consumer._coordinator
-        rejoin = getattr(coordinator, "give_everything_up", coordinator.request_rejoin)
-        self._thread.thread_loop.call_soon_threadsafe(rejoin)
-
-    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Commit and revoke; then abandon the transactions that are still open."""
-        await super().on_partitions_revoked(revoked)
-        if self.in_transaction:
-            self._late_since.clear()
-            await self.transactions.abandon(fenced=self.fence.lost)
+    async def abandon_open(self, *, fenced: bool) -> None:
+        """Abandon the transactions that the final commit has left open."""
+        self._late_since.clear()
+        await self._transactions.abandon(fenced=fenced)
 
 
 async def _outcome(task: asyncio.Task[bool]) -> bool:

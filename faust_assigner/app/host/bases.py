@@ -52,6 +52,7 @@ class ConsumerBase(Protocol):
     transport: TransportT
     transactions: Any
     callback: Callable[[Message], Awaitable[object]]
+    diag: Any
     flow_active: bool
     can_resume_flow: asyncio.Event
     should_stop: bool

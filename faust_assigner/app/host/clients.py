@@ -1,4 +1,4 @@
-"""Gives an AIOKafkaConsumer a fetcher and a group coordinator of our classes.
+"""Finds an app's AIOKafkaConsumer; gives it a fetcher and a group coordinator of our classes.
 
 ``AIOKafkaConsumer.start()`` names both classes in its code. So objects of our classes replace its
 own ones after the start and before the first subscription, while the own ones have no work yet.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
@@ -23,6 +23,12 @@ _ATTRIBUTES = {
     "fetcher_timeout": "_consumer_timeout",
     "assignors": "_partition_assignment_strategy",
 }
+
+
+def coordinator_of(consumer: object) -> Any:
+    """Return aiokafka's group coordinator of Faust's ``consumer``; None before its thread has started."""
+    client = getattr(getattr(consumer, "_thread", None), "_consumer", None)
+    return getattr(client, "_coordinator", None)
 
 
 def options_of(consumer: ConsumerT, host: type) -> dict[str, object]:

@@ -7,10 +7,10 @@ The next owner processes uncommitted records again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mode import get_logger
 from mode.threads import WorkerThread
@@ -21,10 +21,6 @@ from faust_assigner.app.tables.write_behind import discard
 if TYPE_CHECKING:
     from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Producer
     from faust.types.app import AppT
-
-    from faust_assigner.app.host.bases import ConsumerBase as Consumer
-else:
-    Consumer = object
 
 logger = get_logger(__name__)
 
@@ -72,41 +68,29 @@ class EndsWithItsProcess(WorkerThread):  # type: ignore[misc]
         self.daemon = True
 
 
-class BoundedShutdown(Consumer):
-    """A part of the consumer: the last steps of consumer and producer end even if the broker is silent."""
+class BoundedShutdown:
+    """The last steps of consumer and producer, which end even if the broker is silent."""
 
-    def __init__(self, *args: object, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)
-        self._budget = ShutdownBudget(self.app)
-        producer: Producer = self.app.producer
-        producer.flush = partial(self._budget.within, "Last flush", producer.flush)
-        producer.on_stop = partial(self._part_producer, producer, producer.on_stop)
+    def __init__(self, app: AppT, thread: AIOKafkaConsumerThread) -> None:
+        self._app, self._thread, self.budget = app, thread, ShutdownBudget(app)
+        producer: Producer = app.producer
+        producer.flush = partial(self.budget.within, "Last flush", producer.flush)
+        producer.on_stop = partial(self._stop_producer, producer, producer.on_stop)
 
-    async def force_commit(self, topics: object = None, start_new_transaction: bool = True) -> bool:
+    async def commit(self, force_commit: Callable[..., Awaitable[bool]], *args: object) -> bool:
         """Commit within the remaining time; during the shutdown, not through a thread that has crashed."""
-        if self.app.should_stop and self._thread.should_stop:
+        if self._app.should_stop and self._thread.should_stop:
             return False
-        return bool(
-            await self._budget.within(
-                "Last commit", super().force_commit, topics, start_new_transaction
-            )
-        )
+        return bool(await self.budget.within("Last commit", force_commit, *args))
 
-    async def maybe_wait_for_commit_to_finish(self) -> bool:
-        """Wait for a running commit within the remaining time."""
-        waited = await self._budget.within(
-            "Commit under way", super().maybe_wait_for_commit_to_finish
-        )
-        return bool(waited)
-
-    async def wait_empty(self) -> None:
+    async def wait_for_streams(self, wait_empty: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Wait for the streams; during the shutdown, until no time is left for waits for the broker."""
-        if not self.app.should_stop:
-            await super().wait_empty()
+        if not self._app.should_stop:
+            await wait_empty()
             return
         streams, over = (
-            asyncio.ensure_future(super().wait_empty()),
-            asyncio.ensure_future(self._budget.over.wait()),
+            asyncio.ensure_future(wait_empty()),
+            asyncio.ensure_future(self.budget.over.wait()),
         )
         try:
             await asyncio.wait({streams, over}, return_when=asyncio.FIRST_COMPLETED)
@@ -117,28 +101,26 @@ class BoundedShutdown(Consumer):
                 task.cancel()
             await asyncio.gather(streams, over, return_exceptions=True)
 
-    async def leave_group(self) -> None:
+    async def leave_group(self, commit: Callable[[], Awaitable[None]]) -> None:
         """Flush, commit and leave, so that the group can reassign this worker's partitions.
 
         Stock first closes its tables, for as long as needed, and the partitions pause meanwhile.
         """
         if self._thread.should_stop:
             return  # the thread has crashed, and leaves the group by itself
-        await self.app.producer.flush()
-        await self.commit_and_end_transactions()
+        await self._app.producer.flush()
+        await commit()
         await told()
-        discard(self.app)  # the next owner processes all later records
+        discard(self._app)  # the next owner processes all later records
         coordinator = getattr(self._thread._consumer, "_coordinator", None)
         if coordinator is not None and hasattr(coordinator, "close"):
-            leave = partial(_done_within, max(self._budget.left, LEAST_S), coordinator.close)
-            await self._budget.within("Leaving the group", self._thread.call_thread, leave)
+            leave = partial(_done_within, self._limit_s(), coordinator.close)
+            await self.budget.within("Leaving the group", self._thread.call_thread, leave)
 
-    async def stop_client(
-        self, thread: AIOKafkaConsumerThread, stop: Callable[[], Awaitable[None]]
-    ) -> None:
+    async def stop_client(self, stop: Callable[[], Awaitable[None]]) -> None:
         """Leave the group and close the client; on the consumer's thread."""
-        consumer = thread._consumer
-        if await _done_within(max(self._budget.left, LEAST_S), stop) or consumer is None:
+        consumer = self._thread._consumer
+        if await _done_within(self._limit_s(), stop) or consumer is None:
             return
         logger.error(
             "Could not leave the group: the broker does not answer. The group removes this member "
@@ -146,16 +128,20 @@ class BoundedShutdown(Consumer):
         )
         await _done_within(LEAST_S, consumer._client.close)
 
-    async def _part_producer(self, producer: Producer, stop: Callable[[], Awaitable[None]]) -> None:
+    async def _stop_producer(self, producer: Producer, stop: Callable[[], Awaitable[None]]) -> None:
         transactional = getattr(producer, "_transaction_producers", {}).values()
         senders = [
             one for one in (getattr(producer, "_producer", None), *transactional) if one is not None
         ]
-        if await _done_within(max(self._budget.left, LEAST_S), stop):
+        if await _done_within(self._limit_s(), stop):
             return
         logger.error("The producer's last records may be lost: the broker does not answer")
         for sender in senders:
             await _done_within(LEAST_S, sender.client.close)
+
+    def _limit_s(self) -> float:
+        """The limit of one last step in seconds."""
+        return max(self.budget.left, LEAST_S)
 
 
 async def _done_within(seconds: float, step: Callable[[], Awaitable[object]]) -> bool:

@@ -1,23 +1,27 @@
-"""The driver's consumer thread: with the repairs, and without.
+"""The driver's consumer thread, with the repairs and without, and its unrepaired consumer.
 
-Everything here runs on the consumer's thread, except ``seek_to_committed`` and
+The threads and the listener run on the consumer's thread, except ``seek_to_committed`` and
 ``verify_event_path``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
 
-from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
+from faust.transport.consumer import ensure_TPset
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer
 
 from faust_assigner.app.consumer.fetching import fetch_or_put_back, seek_to_committed
+from faust_assigner.app.consumer.waits import agents_s, broker_s, waits_of
+from faust_assigner.app.host.mixing import over
 from faust_assigner.app.membership.coordinator import take_over
 from faust_assigner.app.membership.idle import comes_back
 from faust_assigner.app.membership.instance import guard_instance
 from faust_assigner.app.membership.leader_guard import guard_leader
 from faust_assigner.app.membership.shutdown import EndsWithItsProcess
-from faust_assigner.app.rebalance.incremental import ThreadListener
 from faust_assigner.app.settings import read_or_default
 from faust_assigner.settings.table import COOPERATIVE
 
@@ -26,6 +30,82 @@ if TYPE_CHECKING:
     from faust.types.assignor import PartitionAssignorT
     from faust.types.transports import ConsumerT, TransportT
     from faust.types.tuples import TP
+
+
+#: The attribute of an app's own consumer class with its own class of the consumer's thread.
+THREAD_NAMED = "thread_class"
+
+
+class ThreadListener:
+    """Carries the coordinator's calls from the consumer's thread to the app's thread."""
+
+    def __init__(self, thread: AIOKafkaConsumerThread) -> None:
+        self._thread = thread
+
+    async def _tell(self, method: Callable[..., Awaitable[None]], *args: object) -> None:
+        app = self._thread.app
+        with waits_of(app).during("A rebalance", f"the app's {method.__name__}()", agents_s(app)):
+            promise = await self._thread.consumer._method_queue.call(
+                self._thread.thread_loop.create_future(), method, *args
+            )
+            await promise
+
+    def waiting(self, step: str) -> AbstractContextManager[object]:
+        """Count the block as a wait of the rebalance for ``step``."""
+        app = self._thread.app
+        return waits_of(app).during("A rebalance", step, broker_s(app))
+
+    def is_flowing(self) -> bool:
+        """Whether the first recovery of this generation is over."""
+        return bool(self._thread.app.tables.recovery.is_flowing)
+
+    def is_taking_on(self) -> bool:
+        """Whether partitions are about to be resumed."""
+        return bool(self._thread.app.tables.recovery.is_taking_on)
+
+    def joins(self) -> None:
+        """Report the beginning of a round."""
+        consumer = self._thread.consumer
+        with contextlib.suppress(RuntimeError):  # its loop is closed: the worker stops
+            consumer.loop.call_soon_threadsafe(consumer.rounds.begin)
+
+    async def gives_up(self) -> None:
+        """End the round under way without a result: all partitions are about to be revoked."""
+        await self._tell(self._thread.consumer.incremental.give_up)
+
+    async def revoke(self, revoked: Collection[TP]) -> None:
+        """Finish, commit and forget ``revoked``."""
+        await self._tell(self._thread.consumer.incremental.revoke, ensure_TPset(revoked))
+
+    async def assigned(
+        self,
+        tps: Collection[TP],
+        revoked: Collection[TP],
+        gained: Collection[TP],
+        roles: tuple[set[TP], set[TP]],
+        generation: int,
+    ) -> None:
+        """Take over the assignment ``tps`` and start with the partitions in ``gained``."""
+        await self._tell(
+            self._thread.consumer.incremental.assign,
+            ensure_TPset(tps),
+            ensure_TPset(revoked),
+            ensure_TPset(gained),
+            roles,
+            generation,
+        )
+
+    def gave_away(self, everything: bool) -> None:
+        """Report the answer to the round that gives all partitions away."""
+        consumer = self._thread.consumer
+        consumer.loop.call_soon_threadsafe(consumer.left.set)
+        consumer.loop.call_soon_threadsafe(consumer.rounds.end)
+
+    async def stand_still(self) -> None:
+        """Stop processing."""
+        # At once, from this thread: the app's thread may be busy, and both are plain assignments.
+        self._thread.consumer.incremental.stop_flow_now()
+        await self._tell(self._thread.consumer.incremental.stand_still)
 
 
 class AssigningThread(AIOKafkaConsumerThread):  # type: ignore[misc]
@@ -84,7 +164,7 @@ class RepairedThread(AssigningThread):
 
     async def on_thread_stop(self) -> None:
         """Stop the client within the shutdown's time limit."""
-        await self.consumer.stop_client(self, super().on_thread_stop)
+        await self.consumer.shutdown.stop_client(super().on_thread_stop)
 
     async def _replace_parts(self, client: AIOKafkaConsumer) -> None:
         """Give the client our coordinator and fetcher; the client of a client-only app is in no group."""
@@ -95,11 +175,24 @@ class RepairedThread(AssigningThread):
             client, app.assignor, listener, consumer.fence, offers=read_or_default(app, COOPERATIVE)
         )
         fetcher = coordinator.membership.fetcher
-        fetcher.is_wanted, fetcher.is_hurried = consumer.is_wanted, listener.is_taking_on
+        fetcher.is_wanted, fetcher.is_hurried = consumer.delivery.is_wanted, listener.is_taking_on
         fetcher.counters = app.assignor.counters
         consumer.fetcher = fetcher
         app.flow_control.must_stand_still = coordinator.membership.must_stand_still
 
     def verify_event_path(self, now: float, tp: TP) -> None:
         """Report a partition whose records do not arrive, if the consumer wants them."""
-        self.consumer.verify(super().verify_event_path, now, tp)
+        self.consumer.delivery.verify(super().verify_event_path, now, tp)
+
+
+class AssigningConsumer(Consumer):  # type: ignore[misc]
+    """Faust's unrepaired consumer, under our assignor."""
+
+    def _new_consumer_thread(self) -> AIOKafkaConsumerThread:
+        return new_thread(AssigningThread, self)
+
+
+def new_thread(ours: type, consumer: Any) -> AIOKafkaConsumerThread:
+    """Make the consumer's thread of ``ours``, over the class that the app's own consumer names."""
+    theirs = getattr(consumer, THREAD_NAMED, AIOKafkaConsumerThread)
+    return over(ours, theirs)(consumer, loop=consumer.loop, beacon=consumer.beacon)

@@ -9,7 +9,7 @@ from typing import Any
 
 from faust.types import TP
 
-from faust_assigner.app.rebalance.incremental import ThreadListener
+from faust_assigner.app.rebalance.consumer_thread import ThreadListener
 from tests.support.workers.virtual import Worker, running
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from aiokafka.protocol.group import JoinGroupRequest, SyncGroupRequest
 
 from faust_assigner.app.membership.coordinator import CooperativeCoordinator
-from faust_assigner.app.rebalance.incremental import IncrementalRebalance
+from faust_assigner.app.rebalance.consumer import RepairedConsumer
 from faust_assigner.app.recovery.actives import ActiveRestore
 from tests.support.workers.app import JOURNAL, app, journal
 from tests.support.workers.places import BETWEEN, JOINED, LETTING_GO, RESTORING
@@ -63,7 +63,7 @@ def before_commit(consumer: Any, *args: Any, **kwargs: Any) -> str | None:
 
 def make_holdable() -> None:
     """Make every place holdable."""
-    coordinator, consumer = CooperativeCoordinator, IncrementalRebalance
+    coordinator, consumer = CooperativeCoordinator, RepairedConsumer
     coordinator._send_req = holding(coordinator._send_req, before_request)  # type: ignore[method-assign]
     coordinator._take = holding(coordinator._take, before_answer)  # type: ignore[method-assign]
     ActiveRestore.restore = holding(  # type: ignore[method-assign]
@@ -73,7 +73,7 @@ def make_holdable() -> None:
     async def commit(self: Any, *args: Any, **kwargs: Any) -> Any:
         if (at := before_commit(self)) is not None:
             await hold(at)
-        return await super(IncrementalRebalance, self).commit(*args, **kwargs)
+        return await super(RepairedConsumer, self).commit(*args, **kwargs)
 
     consumer.commit = commit  # type: ignore[method-assign]
 

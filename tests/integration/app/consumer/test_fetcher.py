@@ -232,7 +232,7 @@ async def test_what_a_worker_resumes_is_fetched_at_once(monkeypatch: pytest.Monk
         consumer, seen = worker.app.consumer, list[set[Any]]()
 
         def wake() -> None:
-            seen.append({tp for tp in worker.consumer.positions if consumer.is_wanted(tp)})
+            seen.append({tp for tp in worker.consumer.positions if consumer.delivery.is_wanted(tp)})
 
         monkeypatch.setattr(consumer, "fetcher", SimpleNamespace(wake=wake))
         await worker.give([0, 1], standbys=[2])

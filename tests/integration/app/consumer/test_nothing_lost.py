@@ -20,8 +20,8 @@ from faust.types.tuples import ConsumerMessage
 from mode.utils.queues import FlowControlEvent
 
 from faust_assigner import PartitionAssignor
-from faust_assigner.app.consumer.commits import FinalCommit
-from faust_assigner.app.consumer.fetching import FlowControl, FlowGate
+from faust_assigner.app.consumer.fetching import FlowControl
+from faust_assigner.app.rebalance.consumer import RepairedConsumer
 from faust_assigner.app.recovery.loop import RecoveryLoop
 from faust_assigner.app.recovery.table_manager import RecoveringTables
 from tests.support.workers.virtual import Worker, running
@@ -407,8 +407,7 @@ def is_repaired(app: faust.App) -> bool:
     return (
         isinstance(app.tables, RecoveringTables)
         and isinstance(app.tables.recovery, RecoveryLoop)
-        and isinstance(app.consumer, FlowGate)
-        and isinstance(app.consumer, FinalCommit)
+        and isinstance(app.consumer, RepairedConsumer)
         and isinstance(app.flow_control, FlowControl)
     )
 
@@ -436,7 +435,7 @@ async def test_the_repairs_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) 
     """FAUST_ASSIGNER_REPAIRS=0 keeps Faust's own flow control, commits and recovery."""
     monkeypatch.setenv("FAUST_ASSIGNER_REPAIRS", "0")
     app = faust.App("unrepaired", PartitionAssignor=OURS, web_enabled=False)
-    assert not isinstance(app.consumer, FlowGate)
+    assert not isinstance(app.consumer, RepairedConsumer)
     assert type(app.flow_control) is FlowControlEvent
 
 
@@ -446,6 +445,6 @@ async def test_without_the_entry_point_a_warning_says_that_nothing_is_repaired(
     """Faust creates the assignor when the consumer starts, too late for the repair."""
     monkeypatch.setattr(faust.App, "_init_fixups", lambda self: [])
     app = faust.App("uninstalled", PartitionAssignor=OURS, web_enabled=False)
-    assert not isinstance(app.consumer, FlowGate)
+    assert not isinstance(app.consumer, RepairedConsumer)
     assert isinstance(app.assignor, PartitionAssignor)
     assert "install faust_assigner with pip" in caplog.text

@@ -55,7 +55,7 @@ def deliveries(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 async def ends_with(worker: Worker, words: str) -> bool:
     """Return whether the worker ends with an error that contains ``words``."""
-    worker.app.consumer._budget.left = 0.5  # seconds that a stop waits for the broker
+    worker.app.consumer.shutdown.budget.left = 0.5  # seconds that a stop waits for the broker
     if not await worker.until(lambda: worker.app.crash_reason is not None, 20.0):
         return False
     reason = worker.app.crash_reason

@@ -284,14 +284,14 @@ async def test_nothing_of_a_generation_is_left_in_the_one_after_the_next() -> No
             assert await worker.until(lambda: bool(own._shares))
             (transactional_id,) = own._shares
             own.held.hold(transactional_id)
-            consumer._late_since[transactional_id] = -100.0
+            consumer.boundaries._late_since[transactional_id] = -100.0
             worker.app._attachments._pending[worker.source()] = [(10**9, None)]
             await worker.rebalance([0])
             left = (
                 own._shares,
                 own._closed,
                 own.held._held,
-                consumer._late_since,
+                consumer.boundaries._late_since,
                 worker.app._attachments._pending,
             )
             assert not any(left), f"round {round_}: {left}"

@@ -14,13 +14,8 @@ import pytest
 from aiokafka.errors import RequestTimedOutError
 from aiokafka.protocol.group import HeartbeatRequest, SyncGroupRequest
 
-from faust_assigner.app.membership.fence import (
-    HeartbeatFence,
-    MembersClient,
-    NoMember,
-    send_as_member,
-    watch,
-)
+from faust_assigner.app.membership.changelog_guard import MembersClient, NoMember, send_as_member
+from faust_assigner.app.membership.fence import HeartbeatFence, watch
 from faust_assigner.testing.broker import broker_process
 from tests.support.workers.fleet import Fleet
 from tests.support.workers.load import Load, judge

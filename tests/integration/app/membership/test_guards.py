@@ -172,11 +172,11 @@ async def test_the_recovery_of_an_old_generation_resumes_nothing() -> None:
         await worker.rebalance([0])
         assert await worker.until(lambda: worker.recovered)
         for _ in range(2):
-            consumer._between_generations = True
+            consumer.between_generations = True
             recovery.signal_recovery_start.clear()
             old = worker.app.consumer_generation_id - 1
             await recovery.on_rebalance({worker.source()}, set(), set(), generation_id=old)
-            assert consumer._between_generations
+            assert consumer.between_generations
             consumer.stop_flow()
             consumer.resume_flow()
             assert not consumer.flow_active
@@ -267,4 +267,4 @@ async def test_no_pause_or_full_buffer_outlives_its_generation() -> None:
             assert consumer._active_partitions == {worker.source(kept)}
             assert consumer._paused_partitions == {worker.changelog(kept)}
             assert not consumer._buffered_partitions
-            assert not consumer._between_generations
+            assert not consumer.between_generations

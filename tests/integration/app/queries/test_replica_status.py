@@ -66,7 +66,7 @@ async def test_a_standby_is_no_owner() -> None:
 async def test_nothing_is_read_while_everything_stands_still() -> None:
     """The group's coordinator is silent, so other workers may own all partitions."""
     async with worker_of([0, 1]) as worker:
-        await worker.app.consumer.stand_still()
+        await worker.app.consumer.incremental.stand_still()
         assert restored(worker) == []
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import faust
 import pytest
 
-from faust_assigner.app.rebalance.incremental import ThreadListener
+from faust_assigner.app.rebalance.consumer_thread import ThreadListener
 from tests.support.workers.cooperative import CooperativeWorker, owning, worker_of
 from tests.support.workers.virtual import running
 
@@ -165,8 +165,8 @@ async def test_a_silent_coordinator_stops_all_streams_and_the_next_round_resumes
         worker.send_orders(5)
         assert await worker.until(lambda: len(worker.of(0)) == 5)
         consumer = worker.app.consumer
-        consumer.stop_flow_now()
-        await consumer.stand_still()
+        consumer.incremental.stop_flow_now()
+        await consumer.incremental.stand_still()
         assert consumer.fence.is_stale(monotonic()), "a change that is held would be waited for"
         worker.send_orders(5)
         await asyncio.sleep(0.2)

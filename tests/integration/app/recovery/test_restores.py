@@ -223,7 +223,7 @@ async def test_what_goes_while_it_is_about_to_flow_does_not_flow() -> None:
         consumer.seek_some = slowly
         await worker.give([0, 1])
         await sought.wait()
-        await consumer.revoke({worker.source(1), worker.changelog(1)})
+        await consumer.incremental.revoke({worker.source(1), worker.changelog(1)})
         may_go.set()
         await asyncio.sleep(0.1)
         assert worker.source(1) not in consumer._active_partitions, (

@@ -7,11 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from faust.streams import Stream as Host
 from faust.streams import _current_event
 from faust.types import TP
 
 from faust_assigner.app.consumer import batches as module
-from faust_assigner.app.consumer.batches import LOOK_S, BatchesInTime, TransactionalBatches
+from faust_assigner.app.consumer.batches import LOOK_S, TimelyStream, TransactionalStream
 
 A, B = TP("orders", 0), TP("orders", 1)
 
@@ -24,8 +25,10 @@ class Event:
         self.message = SimpleNamespace(tp=tp, timestamp=42.0, generation_id=generation)
 
 
-class Stock:
+class Stock(Host):  # type: ignore[misc]
     """Stand in for Faust's stream; the test is its reader."""
+
+    should_stop: bool = False
 
     def __init__(self) -> None:
         self.should_stop, self.enable_acks = False, True
@@ -90,8 +93,8 @@ class Stock:
         return self.should_stop
 
 
-class Stream(TransactionalBatches, Stock):  # type: ignore[misc]
-    """TransactionalBatches over the stand-in, under ``exactly_once``."""
+class Stream(TransactionalStream, Stock):  # type: ignore[misc]
+    """TransactionalStream over the stand-in, under ``exactly_once``."""
 
     async def read(self, *events: Event) -> None:
         """Pass each record through the processors, as the stream's reader does."""
@@ -311,8 +314,8 @@ def test_the_streams_processors_begin_with_the_one_that_holds_back(made: Stream)
 # -- without transactions
 
 
-class Plain(BatchesInTime, Stock):  # type: ignore[misc]
-    """BatchesInTime over the stand-in, where Faust builds the batches."""
+class Plain(TimelyStream, Stock):  # type: ignore[misc]
+    """TimelyStream over the stand-in, where Faust builds the batches."""
 
 
 @pytest.fixture

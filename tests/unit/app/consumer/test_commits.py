@@ -8,22 +8,24 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
 from faust_assigner.app.consumer import commits
-from faust_assigner.app.consumer.commits import FinalCommit
+from faust_assigner.app.consumer.commits import notify_and_commit
+from faust_assigner.app.rebalance.consumer import RepairedConsumer
 
 SOURCE, OTHER = TP("orders", 0), TP("orders", 1)
 
 
-class Stock:
+class Stock(driver.Consumer):  # type: ignore[misc]
     """Stand in for Faust's consumer: the offset after the last acknowledged record."""
 
     def _filter_committable_offsets(self, tps: Iterable[Any]) -> dict[Any, int]:
         return {tp: max(self._acked[tp]) + 1 for tp in tps if self._acked[tp]}  # type: ignore[attr-defined]
 
 
-class Consumer(FinalCommit, Stock):  # type: ignore[misc]
+class Consumer(RepairedConsumer, Stock):  # type: ignore[misc]
     """Record 4 is in progress; records 3 and 5 are acknowledged."""
 
     def __init__(self) -> None:
@@ -59,8 +61,8 @@ def test_the_first_of_several_records_under_way_is_the_bound() -> None:
         assert sorted(consumer._acked[SOURCE]) == [3, 5]
 
 
-class Revoking(FinalCommit):
-    """FinalCommit over a stand-in that notes each call with the state of the offset books."""
+class Revoking(RepairedConsumer):
+    """A consumer that notes each call with the state of the offset books."""
 
     def __init__(self, *, waits: bool) -> None:
         span = contextlib.nullcontext()
@@ -90,7 +92,8 @@ async def test_books_are_closed_after_the_final_commit(
     """With stream_wait_empty the app makes the last commit, else the consumer does."""
     monkeypatch.setattr(commits, "traced_from_parent_span", lambda span: traced)
     consumer = Revoking(waits=waits)
-    await consumer.on_partitions_revoked({SOURCE})
+    await notify_and_commit(consumer, {SOURCE})
+    consumer._forget({SOURCE})
     told = ("app", {OTHER}, {SOURCE: 1, OTHER: 2})
     assert consumer.acts == [told, *([] if waits else [("commit", {SOURCE: 1, OTHER: 2})])]
     assert consumer._paused_partitions == set()
@@ -119,15 +122,19 @@ async def test_the_last_commit_comes_after_one_that_is_under_way() -> None:
     """Else the last commit does nothing, and records acknowledged meanwhile are processed twice."""
     acts: list[str] = []
 
-    class Stock:
-        async def maybe_wait_for_commit_to_finish(self) -> None:
-            acts.append("waited")
-
+    class Faust(driver.Consumer):  # type: ignore[misc]
         async def commit_and_end_transactions(self) -> None:
             acts.append("committed")
 
-    class Ending(FinalCommit, Stock):  # type: ignore[misc]
-        """FinalCommit over the stand-in."""
+    class Ending(RepairedConsumer, Faust):  # type: ignore[misc]
+        """The repaired consumer over the stand-in."""
+
+        def __init__(self) -> None:
+            """Set no attributes."""
+
+        async def maybe_wait_for_commit_to_finish(self) -> bool:
+            acts.append("waited")
+            return False
 
     await Ending().commit_and_end_transactions()
     assert acts == ["waited", "committed"]
@@ -163,11 +170,16 @@ def test_each_partition_is_bounded_by_its_own_records() -> None:
 def test_what_was_hidden_comes_back_though_the_commit_fails() -> None:
     """The next commit includes the hidden offsets."""
 
-    class Failing(FinalCommit):
+    class Failing(driver.Consumer):  # type: ignore[misc]
+        def _filter_committable_offsets(self, tps: Any) -> dict[Any, int]:
+            assert self._acked == {SOURCE: [3]}
+            raise RuntimeError("a bug")
+
+    class Committing(RepairedConsumer, Failing):  # type: ignore[misc]
         def __init__(self) -> None:
             vars(self).update(vars(Consumer()))
 
-    consumer: Any = Failing()
-    with pytest.raises(AttributeError):
+    consumer: Any = Committing()
+    with pytest.raises(RuntimeError):
         consumer._filter_committable_offsets([SOURCE])
     assert consumer._acked == {SOURCE: [3, 5]}

@@ -11,10 +11,13 @@ from faust.types import TP
 from faust_assigner.app.consumer.waits import (
     COMMIT,
     HAND_OVER,
-    DeadlineWaits,
     Waits,
     agents_s,
+    assigning,
     broker_s,
+    committing,
+    committing_offsets,
+    revoking,
     unsent,
     waits_of,
 )
@@ -108,60 +111,29 @@ def test_undelivered_batches_are_named_of_all_producers() -> None:
     assert unsent(SimpleNamespace(producer=SimpleNamespace())) == ""
 
 
-class Stock:
-    """Stand in for Faust's consumer; note the pending waits at each step."""
-
-    def __init__(self) -> None:
-        self.app = app_with(1_000.0, 90.0, 60.0)
-        self.app.producer = SimpleNamespace()
-        self.seen: list[tuple[str, str, float]] = []
-
-    def _note(self) -> None:
-        self.seen += [(w.what, w.step, w.limit_s) for w in waits_of(self.app)._waits]
-
-    async def force_commit(self, topics: Any, start_new_transaction: bool) -> bool:
-        """Note the waits and commit."""
-        assert (topics, start_new_transaction) == ({1}, False)
-        self._note()
-        return bool(await self._commit({}))  # type: ignore[attr-defined]
-
-    async def on_partitions_revoked(self, revoked: set[Any]) -> None:
-        """Note the waits."""
-        assert revoked == {1, 2}
-        self._note()
-
-    async def on_partitions_assigned(self, assigned: set[Any], generation_id: int = 0) -> None:
-        """Note the waits."""
-        assert (assigned, generation_id) == ({1, 2, 3}, 7)
-        self._note()
-
-
-class Books(Stock):
-    """The stand-in's commit."""
-
-    async def _commit(self, offsets: Any) -> bool:
-        assert offsets == {}
-        self._note()
-        return True
-
-
-class Consumer(DeadlineWaits, Books):  # type: ignore[misc]
-    """DeadlineWaits over the stand-in."""
-
-
-async def test_a_commit_has_the_brokers_time_and_rebalances_the_agents() -> None:
+def test_a_commit_has_the_brokers_time_and_rebalances_the_agents() -> None:
     """A commit has two steps; afterwards no wait remains."""
-    consumer = Consumer()
-    assert await consumer.force_commit({1}, False)
-    await consumer.on_partitions_revoked({1, 2})
-    await consumer.on_partitions_assigned({1, 2, 3}, 7)
-    assert consumer.seen == [
+    app, seen = app_with(1_000.0, 90.0, 60.0), list[tuple[str, str, float]]()
+    app.producer = SimpleNamespace()
+
+    def note() -> None:
+        seen.extend((w.what, w.step, w.limit_s) for w in waits_of(app).under_way())
+
+    with committing(app):
+        note()
+        committing_offsets(app)
+        note()
+    with revoking(app, {TP("a", 1), TP("a", 2)}):
+        note()
+    with assigning(app, {TP("a", 1), TP("a", 2), TP("a", 3)}):
+        note()
+    note()
+    assert seen == [
         (COMMIT, "the delivery of sent records", 150.0),
         (COMMIT, "changes of tables, and the group's answer", 150.0),
         ("The revocation of 2 partitions", "agents, callbacks and commits", 1_000.0),
         ("The assignment of 3 partitions", "agents, tables and callbacks", 1_000.0),
     ]
-    assert waits_of(consumer.app)._waits == []
 
 
 def test_the_first_wait_beyond_its_deadline_is_the_problem() -> None:

@@ -32,12 +32,12 @@ async def test_the_time_of_a_commit_is_a_part_of_the_time_for_room(
 ) -> None:
     """A record is held back for a second in all, whatever the commit took."""
     held = Held(monkeypatch, 60.0)
-    held.it.in_transaction = True
+    held.consumer.in_transaction = True
 
     async def commit() -> None:
         held.now += 0.75
 
-    monkeypatch.setattr(held.it, "commit", commit)
+    monkeypatch.setattr(held.consumer, "commit", commit)
     assert await held.deliver() == pytest.approx(LONGEST_S, abs=2 * back_pressure.LOOK_S)
 
 
@@ -63,8 +63,8 @@ async def test_a_commit_may_wait_for_any_record_of_an_unfinished_batch() -> None
 async def test_a_full_batch_is_handed_out_by_a_stream_that_stops() -> None:
     """The event was set before the stop, so the wait was not in vain."""
 
-    class InTime(streams.BatchesInTime, streams.Stock):  # type: ignore[misc]
-        """BatchesInTime over the stand-in."""
+    class InTime(streams.TimelyStream, streams.Stock):  # type: ignore[misc]
+        """TimelyStream over the stand-in."""
 
     stream, full = InTime(), asyncio.Event()
     full.set()
@@ -218,9 +218,9 @@ def test_each_source_is_compared_with_its_own_committed_offset() -> None:
     made = Consumer()
     made.transactions.sent = {ID: {ORDERS: 5}, "shop-2-0": {PAYMENTS: 3}}  # type: ignore[assignment]
     made._committed_offset.update({ORDERS: 5, PAYMENTS: 4})
-    assert made._sources_without_acks() == [PAYMENTS]
+    assert made.boundaries._sources_without_acks() == [PAYMENTS]
     made._committed_offset.update({ORDERS: 6, PAYMENTS: None})
-    assert made._sources_without_acks() == [ORDERS]
+    assert made.boundaries._sources_without_acks() == [ORDERS]
 
 
 async def test_only_records_of_its_own_id_delay_the_commit_that_follows() -> None:
@@ -229,10 +229,10 @@ async def test_only_records_of_its_own_id_delay_the_commit_that_follows() -> Non
     made.begin(PAYMENTS, 9)
     made.transactions.sent["shop-2-0"][PAYMENTS] = 9
     made.transactions.settling |= {ID, "shop-2-0"}
-    made.record_ended(PAYMENTS)
-    assert made._soon is None
-    made.record_ended(ORDERS)
-    await made._soon
+    made.boundaries.record_ended(PAYMENTS)
+    assert made.boundaries._soon is None
+    made.boundaries.record_ended(ORDERS)
+    await made.boundaries._soon
     assert made.acts == ["waited", "commit soon"]
 
 
@@ -244,9 +244,18 @@ def test_a_gap_in_the_acks_closes_nothing_and_keeps_all_books() -> None:
     made._gap.update({ORDERS: [5], PAYMENTS: [7]})
     made.transactions.sent[ID] = {ORDERS: 7, PAYMENTS: 2}
     made.transactions.settling.add(ID)
-    made._open, made._cut, made._late_since = {ID: [ORDERS, PAYMENTS]}, {}, {ID: 3.0}
-    made.close_settled(ORDERS)
-    assert (made._open, made._cut, made._late_since, made.acts) == ({}, {}, {}, [])
+    made.boundaries._open, made.boundaries._cut, made.boundaries._late_since = (
+        {ID: [ORDERS, PAYMENTS]},
+        {},
+        {ID: 3.0},
+    )
+    made.boundaries.close_settled(ORDERS)
+    assert (
+        made.boundaries._open,
+        made.boundaries._cut,
+        made.boundaries._late_since,
+        made.acts,
+    ) == ({}, {}, {}, [])
     assert made.transactions.settling == set()
     assert made._acked == {ORDERS: [3], PAYMENTS: [8, 6]}
     assert made._acked_index == {ORDERS: {3}, PAYMENTS: {6, 8}}
@@ -276,10 +285,14 @@ async def test_new_records_of_each_id_that_is_late_are_held_back(
     for tp, offset in ((ORDERS, 4), (PAYMENTS, 7)):
         made.begin(tp, offset)
         made.transactions.sent[IDS[tp]][tp] = offset
-    made._open, made._cut = {IDS[tp]: [tp] for tp in (ORDERS, PAYMENTS)}, {}
-    await made._close_all()
+    made.boundaries._open, made.boundaries._cut = {IDS[tp]: [tp] for tp in (ORDERS, PAYMENTS)}, {}
+    await made.boundaries._close_all()
     assert made.transactions.settling == set(IDS.values())
-    assert (made._open, made._cut, made._late_since.keys()) == (None, {}, set(IDS.values()))
+    assert (made.boundaries._open, made.boundaries._cut, made.boundaries._late_since.keys()) == (
+        None,
+        {},
+        set(IDS.values()),
+    )
 
 
 async def test_a_server_error_without_a_name_is_not_taken_for_another() -> None:

@@ -87,7 +87,7 @@ class Transactions:
 
 
 class Stock:
-    """Stand in for Faust's consumer and for the lower repairs."""
+    """Stand in for the consumer."""
 
     def __init__(self) -> None:
         self.acts: list[Any] = []
@@ -104,8 +104,6 @@ class Stock:
         #: Commits wait for this event.
         self.gate = asyncio.Event()
         self.gate.set()
-        self.fence = SimpleNamespace(lost=False, lose=lambda: self.acts.append("lost"))
-        super().__init__()
 
     def begin(self, tp: TP, offset: int) -> Any:
         """Start processing a record."""
@@ -157,17 +155,13 @@ class Stock:
         """Return a task."""
         return asyncio.ensure_future(coro)
 
-    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Note the final commit."""
-        self.acts.append("final commit")
 
-
-class Consumer(RecordBoundaryCommits, Stock):  # type: ignore[misc]
-    """RecordBoundaryCommits over the stand-in."""
+class Consumer(Stock):
+    """The stand-in with its commits."""
 
     def __init__(self) -> None:
-        Stock.__init__(self)
-        self._late_since = {}
+        super().__init__()
+        self.boundaries = RecordBoundaryCommits(self)  # type: ignore[arg-type]
 
     def done(self, tp: TP, *offsets: int, sent: bool = True) -> None:
         """Process records to their end, with sends if ``sent``."""
@@ -183,7 +177,7 @@ class Consumer(RecordBoundaryCommits, Stock):  # type: ignore[misc]
 
     async def commit_all(self) -> bool:
         """Commit both partitions."""
-        return await self._commit_tps([ORDERS, PAYMENTS], start_new_transaction=True)
+        return await self.boundaries.commit(start_new_transaction=True)
 
 
 @pytest.fixture
@@ -199,7 +193,7 @@ async def test_all_transactions_are_committed_whatever_topics_were_asked_for(
     """The commit closes each transaction; records waiting for the commit continue after it."""
     made.done(ORDERS, 3, 4)
     made.done(PAYMENTS, 8)
-    assert await made._commit_tps([ORDERS], start_new_transaction=True)
+    assert await made.boundaries.commit(start_new_transaction=True)
     assert made.commits == [{ORDERS: 5, PAYMENTS: 9}]
     assert {act for act in made.acts if act[0] == "close"} == {("close", ID), ("close", OTHER)}
     assert made.acts[-1] == "begin next"
@@ -279,7 +273,7 @@ async def test_a_commit_waits_for_a_record_that_has_sent(
     await asyncio.sleep(0.03)
     assert made.transactions.held.holds(ID)
     made.end(under_way)
-    made.record_ended(ORDERS)
+    made.boundaries.record_ended(ORDERS)
     assert not made.transactions.held.holds(ID)
     assert await committing
     assert made.commits == [{ORDERS: 5}]
@@ -322,14 +316,14 @@ async def test_a_commit_follows_once_the_record_ends_that_held_it_up(made: Consu
     made.transactions.sent[ID][ORDERS] = 5
     made.transactions.held.hold(ID)
     made.end(first)
-    made.record_ended(ORDERS)
-    assert made._soon is None
+    made.boundaries.record_ended(ORDERS)
+    assert made.boundaries._soon is None
     made.end(second)
-    made.record_ended(ORDERS)
-    made.record_ended(ORDERS)
+    made.boundaries.record_ended(ORDERS)
+    made.boundaries.record_ended(ORDERS)
     await asyncio.sleep(0.01)
     assert made.acts == ["waited", "commit soon"]
-    made.record_ended(ORDERS)
+    made.boundaries.record_ended(ORDERS)
     await asyncio.sleep(0.01)
     assert made.acts == ["waited", "commit soon"] * 2
 
@@ -337,7 +331,7 @@ async def test_a_commit_follows_once_the_record_ends_that_held_it_up(made: Consu
 async def test_a_record_that_ends_without_a_commit_begins_none(made: Consumer) -> None:
     """Commits follow the timer."""
     made.done(ORDERS, 4)
-    made.record_ended(ORDERS)
+    made.boundaries.record_ended(ORDERS)
     await asyncio.sleep(0.01)
     assert made.acts == []
 
@@ -372,7 +366,7 @@ async def test_a_commit_that_found_its_moment_ends_the_time_without_one(
         await asyncio.sleep(0.1)
         assert await made.commit_all()
     assert caplog.text == ""
-    assert made._late_since == {}
+    assert made.boundaries._late_since == {}
 
 
 async def test_a_gap_before_what_was_sent_leaves_the_books_as_they_were(made: Consumer) -> None:
@@ -449,68 +443,34 @@ async def test_a_send_that_failed_ends_the_worker_unless_it_was_fenced(
 
 
 @pytest.mark.parametrize("is_lost", [True, False])
-async def test_what_the_final_commit_left_is_abandoned_after_it(
-    made: Consumer, is_lost: bool
-) -> None:
+async def test_what_the_final_commit_left_is_abandoned(made: Consumer, is_lost: bool) -> None:
     """After a lost membership the transactions count as fenced; the next generation starts over."""
-    made.fence.lost = is_lost
-    made._late_since[ID] = 1.0
-    await made.on_partitions_revoked({ORDERS})
-    assert made.acts == ["final commit", ("abandon", is_lost)]
-    assert made._late_since == {}
+    made.boundaries._late_since[ID] = 1.0
+    await made.boundaries.abandon_open(fenced=is_lost)
+    assert made.acts == [("abandon", is_lost)]
+    assert made.boundaries._late_since == {}
 
 
-@pytest.mark.parametrize("is_cooperative", [True, False])
-async def test_a_member_that_is_fenced_joins_again_without_what_it_had(
-    made: Consumer, is_cooperative: bool
+def test_the_end_of_each_record_is_reported_with_its_partition(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The consumer thread requests the join; the fence closes at once."""
-    coordinator = SimpleNamespace(request_rejoin="rejoin")
-    if is_cooperative:
-        coordinator.give_everything_up = "give up"
-    loop = SimpleNamespace(call_soon_threadsafe=made.acts.append)
-    made._thread = SimpleNamespace(
-        thread_loop=loop, _consumer=SimpleNamespace(_coordinator=coordinator)
-    )
-    made.lose_membership()
-    assert made.acts == ["lost", "give up" if is_cooperative else "rejoin"]
-
-
-def test_the_end_of_each_record_is_reported_with_its_partition() -> None:
     """A sensor reports the record; only an app with transactions has the sensor."""
+    ended: list[TP] = []
     for in_transaction in (True, False):
-        sensors, ended = list[Any](), list[TP]()
-
-        class Plain(RecordBoundaryCommits):
-            """RecordBoundaryCommits without the offset books of ``Stock``."""
-
-            app: Any = SimpleNamespace(sensors=SimpleNamespace(add=sensors.append))
-            record_ended = staticmethod(ended.append)  # type: ignore[assignment]
-
-        Plain.in_transaction = in_transaction  # type: ignore[attr-defined]
-        assert Plain()._late_since == {}
-        assert [type(sensor) for sensor in sensors] == [RecordsEnd] * in_transaction
-        for sensor in sensors:
-            sensor.on_stream_event_out(PAYMENTS, 7, "stream", "event", "state")
+        sensors = list[Any]()
+        ended.clear()
+        consumer: Any = SimpleNamespace(
+            app=SimpleNamespace(sensors=SimpleNamespace(add=sensors.append)),
+            in_transaction=in_transaction,
+            transactions=None,
+        )
+        with monkeypatch.context() as patch:
+            patch.setattr(RecordBoundaryCommits, "record_ended", lambda _, tp: ended.append(tp))
+            assert RecordBoundaryCommits(consumer)._late_since == {}
+            assert [type(sensor) for sensor in sensors] == [RecordsEnd] * in_transaction
+            for sensor in sensors:
+                sensor.on_stream_event_out(PAYMENTS, 7, "stream", "event", "state")
         assert ended == [PAYMENTS] * in_transaction
-
-
-async def test_without_transactions_a_commit_is_fausts_own(
-    made: Consumer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Faust commits the requested partitions."""
-    asked: list[Any] = []
-
-    async def stock(self: Any, tps: Any, *, start_new_transaction: bool) -> str:
-        asked.append((tps, start_new_transaction))
-        return "Faust's"
-
-    monkeypatch.setattr(Stock, "_commit_tps", stock, raising=False)
-    made.in_transaction = False
-    for starts in (True, False):
-        assert await made._commit_tps([ORDERS], start_new_transaction=starts) == "Faust's"
-    assert asked == [([ORDERS], True), ([ORDERS], False)]
-    assert made._whole_commit is None
 
 
 async def test_a_last_commit_starts_no_new_transaction(made: Consumer) -> None:
@@ -524,7 +484,7 @@ async def test_a_last_commit_starts_no_new_transaction(made: Consumer) -> None:
     made._commit_offsets = commit  # type: ignore[method-assign]
     for starts in (False, True):
         made.done(ORDERS, 4)
-        assert await made._commit_tps([ORDERS], start_new_transaction=starts) is starts
+        assert await made.boundaries.commit(start_new_transaction=starts) is starts
     assert asked == [False, True]
 
 
@@ -566,11 +526,11 @@ async def test_a_commit_that_fails_leaves_no_transaction_open_to_be_closed(
 
     made.done(ORDERS, 3)
     with monkeypatch.context() as patch:
-        patch.setattr(made, "close_settled", fail)
+        patch.setattr(made.boundaries, "close_settled", fail)
         with pytest.raises(ValueError, match="a bug"):
             await made.commit_all()
     made.acts.clear()
-    made.record_ended(ORDERS)
+    made.boundaries.record_ended(ORDERS)
     assert made.acts == []
     assert await made.commit_all()
     assert made.commits == [{ORDERS: 4}]
@@ -585,7 +545,7 @@ async def test_a_transaction_that_was_left_to_the_next_commit_is_closed_by_it_al
     made.transactions.sent[ID][ORDERS] = 4
     assert not await made.commit_all()
     made.end(under_way)
-    made.record_ended(ORDERS)
+    made.boundaries.record_ended(ORDERS)
     await asyncio.sleep(0.01)
     assert made.acts == ["waited", "commit soon"]
     assert await made.commit_all()
@@ -656,13 +616,13 @@ async def test_two_transactions_that_find_no_moment_are_both_closed_after_the_lo
         clock.now = now
         assert not await made.commit_all()
         assert clock.now == now + 1.0, "each commit has its whole patience"
-    assert made._late_since == {ID: 1000.0, OTHER: 1000.0}
+    assert made.boundaries._late_since == {ID: 1000.0, OTHER: 1000.0}
     assert caplog.text == ""
     clock.now = 1029.25
     assert await made.commit_all()
     assert made.commits == [{ORDERS: 4, PAYMENTS: 4}]
     assert caplog.text.count("could not commit between two records for 30.0 s") == 2
-    assert made._late_since == {}
+    assert made.boundaries._late_since == {}
 
 
 async def test_what_a_commit_publishes_belongs_to_no_record_at_hand(made: Consumer) -> None:

@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 from aiokafka.errors import KafkaConnectionError, NodeNotReadyError
+from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
 from faust_assigner.app.consumer import fetching, produced_topics
-from faust_assigner.app.consumer.batches import BatchesInTime
+from faust_assigner.app.consumer.batches import TimelyStream
 from faust_assigner.app.consumer.fetcher import Share
-from faust_assigner.app.consumer.fetching import FlowGate, _committed_while_assigned, seek_committed
+from faust_assigner.app.consumer.fetching import _committed_while_assigned, seek_committed
 from faust_assigner.app.consumer.waits import COMMIT, HAND_OVER, REVOCATION, Waits
+from faust_assigner.app.rebalance.consumer import RepairedConsumer
 from faust_assigner.app.retry import SAY_EVERY_S
 from tests.unit.app.consumer.test_batches import A, B, Event, Stock, Stream, next_of
 from tests.unit.app.consumer.test_fetcher import A as T0
@@ -87,8 +89,8 @@ async def test_one_unfinished_record_of_a_leaving_partition_ends_the_wait(
 ) -> None:
     """Unfinished records of kept partitions do not matter."""
 
-    class InTime(BatchesInTime, Stock):  # type: ignore[misc]
-        """BatchesInTime over the stand-in."""
+    class InTime(TimelyStream, Stock):  # type: ignore[misc]
+        """TimelyStream over the stand-in."""
 
     stream = InTime()
     stream.consumer._unacked_messages = [SimpleNamespace(tp=tp) for tp in unacked]
@@ -177,15 +179,15 @@ async def test_offsets_are_fetched_by_our_request_and_never_of_partitions_that_c
 async def test_a_fetch_that_waited_for_partitions_goes_on_with_those_that_came() -> None:
     """Records of resumed partitions are fetched at once, with the same time limit."""
 
-    class Reader:
+    class Reader(driver.Consumer):  # type: ignore[misc]
         async def _wait_next_records(self, timeout: float) -> Any:
-            return timeout, set(self._active_partitions)  # type: ignore[attr-defined]
+            return timeout, set(self._active_partitions)
 
         async def wait(self, event: Any, timeout: float | None = None) -> None:
             self._active_partitions = {A}
 
-    class Waiting(FlowGate, Reader):  # type: ignore[misc]
-        """FlowGate over the stand-in."""
+    class Waiting(RepairedConsumer, Reader):  # type: ignore[misc]
+        """The repaired consumer over the stand-in."""
 
         def __init__(self) -> None:
             self.app: Any = SimpleNamespace(client_only=False)
@@ -236,12 +238,12 @@ async def test_the_end_of_a_record_during_a_commit_asks_for_no_further_commit() 
     """The commit under way waits for this id itself."""
     made = Consumer()
     made.transactions.settling.add(ID)
-    made._open = {"shop-2-0": [PAYMENTS]}
-    made.record_ended(ORDERS)
-    assert made._soon is None
-    made._open = None
-    made.record_ended(ORDERS)
-    await made._soon
+    made.boundaries._open = {"shop-2-0": [PAYMENTS]}
+    made.boundaries.record_ended(ORDERS)
+    assert made.boundaries._soon is None
+    made.boundaries._open = None
+    made.boundaries.record_ended(ORDERS)
+    await made.boundaries._soon
     assert made.acts == ["waited", "commit soon"]
 
 
@@ -249,22 +251,10 @@ def test_an_acknowledged_record_delays_no_commit() -> None:
     """Faust removes acknowledged records from its list a little later."""
     made = Consumer()
     first, second = made.begin(ORDERS, 4), made.begin(ORDERS, 6)
-    assert not made._is_settled({ORDERS: 4})
+    assert not made.boundaries._is_settled({ORDERS: 4})
     first.acked = True
-    assert made._is_settled({ORDERS: 4, PAYMENTS: 9})
-    assert made._is_settled({PAYMENTS: 9})
-    assert not made._is_settled({ORDERS: 6})
+    assert made.boundaries._is_settled({ORDERS: 4, PAYMENTS: 9})
+    assert made.boundaries._is_settled({PAYMENTS: 9})
+    assert not made.boundaries._is_settled({ORDERS: 6})
     second.acked = True
-    assert made._is_settled({ORDERS: 6})
-
-
-@pytest.mark.parametrize("in_transaction", [True, False])
-async def test_only_a_consumer_with_transactions_abandons_them(in_transaction: bool) -> None:
-    """The final commit comes first; whether the member is fenced is passed on."""
-    made = Consumer()
-    made.in_transaction = in_transaction
-    made._late_since = {ID: 3.0}
-    made.fence.lost = True
-    await made.on_partitions_revoked({ORDERS})
-    assert made.acts == ["final commit", *([("abandon", True)] if in_transaction else [])]
-    assert made._late_since == ({} if in_transaction else {ID: 3.0})
+    assert made.boundaries._is_settled({ORDERS: 6})

@@ -47,7 +47,7 @@ def test_every_method_that_hides_one_of_the_hosts_has_a_row() -> None:
     hidden = overrides()
     calling = {ours for ours, _ in CALLING}
     replacing = {row.ours: row.host for row in TAKEN}
-    assert len(hidden) > 130, "the classes were found"
+    assert len(hidden) > 80, "the classes were found"
     missing = sorted(hidden.keys() - calling - replacing.keys())
     assert not missing, (
         f"{missing}: no row in faust_assigner/app/host/duties, in [calls] where super() is called on "

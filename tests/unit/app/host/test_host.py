@@ -166,18 +166,8 @@ def _hosts() -> dict[str, tuple[type, ...]]:
     from faust.transport.consumer import TransactionManager
     from faust.transport.drivers import aiokafka as driver
 
-    names = (
-        "KnownPartitions",
-        "FlowGate",
-        "RecordBoundaryCommits",
-        "FinalCommit",
-        "BoundedShutdown",
-        "MembershipFence",
-        "BackPressure",
-    )
-    consumers = dict.fromkeys(names, (driver.Consumer,))
     return {
-        **consumers,
+        "RepairedConsumer": (driver.Consumer,),
         "PartitionTransactions": (TransactionManager,),
         "RecoveringTables": (TableManager,),
         "RepairedTables": (TableManager,),
@@ -189,7 +179,6 @@ def _hosts() -> dict[str, tuple[type, ...]]:
         "FlowControl": (FlowControlEvent,),
         "ChangelogQueue": (ThrowableQueue,),
         "_Bounded": (CopartitionedAssignor,),
-        "IncrementalRebalance": (driver.Consumer,),
         "PartitionRecovery": (Recovery,),
         "CooperativeCoordinator": (GroupCoordinator,),
         "FairFetcher": (Fetcher,),
@@ -227,7 +216,7 @@ def _parameters(made: Any) -> str:
 def test_the_protocols_say_what_the_host_has() -> None:
     """mypy checks the mixins against the protocols; this test checks them against Faust."""
     hosts = {
-        bases.ConsumerBase: HOSTS["FlowGate"],
+        bases.ConsumerBase: HOSTS["RepairedConsumer"],
         bases.TransactionsBase: HOSTS["PartitionTransactions"],
         bases.TablesBase: HOSTS["RecoveringTables"],
         bases.RecoveryBase: HOSTS["RecoveryLoop"],

@@ -12,16 +12,16 @@ from aiokafka.errors import NodeNotReadyError, RequestTimedOutError
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 from faust.types import TP
 
+from faust_assigner.app.membership import changelog_guard
 from faust_assigner.app.membership import fence as membership
-from faust_assigner.app.membership.fence import (
-    HeartbeatFence,
+from faust_assigner.app.membership.changelog_guard import (
+    ChangelogGuard,
     MembersClient,
-    MembershipFence,
     NoMember,
     send_as_member,
-    sent,
-    watch,
 )
+from faust_assigner.app.membership.fence import HeartbeatFence, sent, watch
+from faust_assigner.app.rebalance.consumer import RepairedConsumer
 
 CHANGES, OUTPUTS = TP("changes", 0), TP("outputs", 0)
 
@@ -323,12 +323,10 @@ async def test_a_request_without_changes_is_not_held_up(fence: HeartbeatFence) -
     assert await members.send(1, request("outputs")) == "answer"
 
 
-class Stock:
-    """Stand in for Faust's consumer."""
+class Consumer(RepairedConsumer):
+    """A consumer with its fence and the guard of its changes alone."""
 
-    in_transaction = False
-
-    def __init__(self) -> None:
+    def __init__(self, *, in_transaction: bool = False) -> None:
         sender = SimpleNamespace(_txn_manager=None, client="client", _send_produce_req="send")
         self.sender = sender
         self.soon: list[Any] = []
@@ -337,23 +335,19 @@ class Stock:
             send_soon=self.soon.append, _producer=SimpleNamespace(_sender=sender)
         )
         self.app: Any = SimpleNamespace(
-            conf=SimpleNamespace(broker_session_timeout=10.0),
+            in_transaction=in_transaction,
             producer=producer,
             tables=SimpleNamespace(changelog_topics={"changes"}),
         )
-        self._thread = SimpleNamespace(_consumer=SimpleNamespace(_coordinator=Coordinator()))
         self.committed: list[Any] = []
+        client = SimpleNamespace(_coordinator=Coordinator())
+        self._thread = SimpleNamespace(_consumer=client, commit=self._note_commit)
+        self.fence = HeartbeatFence(10.0)
+        self.changes = ChangelogGuard(self.app, self.fence)
 
-    async def on_partitions_assigned(self, assigned: Any, generation_id: int = 0) -> None:
-        """Do nothing."""
-
-    async def _commit(self, offsets: Any) -> bool:
+    async def _note_commit(self, offsets: Any) -> bool:
         self.committed.append(offsets)
         return True
-
-
-class Consumer(MembershipFence, Stock):  # type: ignore[misc]
-    """MembershipFence over the stand-in."""
 
     def change(self, topic: str = "changes") -> asyncio.Future[None]:
         """Send a change as a table does."""
@@ -372,7 +366,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Consumer:
     def discard(app: Any) -> None:
         consumer.given_up += 1
 
-    monkeypatch.setattr(membership, "discard", discard)
+    monkeypatch.setattr(changelog_guard, "discard", discard)
     return consumer
 
 
@@ -408,13 +402,15 @@ async def test_nothing_is_committed_once_a_change_is_in_no_changelog(
     elif how == "failed":
         lost.set_exception(RuntimeError("no broker"))
     else:
-        made._change_missing()
+        made.changes._change_missing()
     await asyncio.sleep(0)
     assert not await asyncio.wait_for(made._commit({CHANGES: 1}), 5.0)
     assert made.committed == []
-    assert made._unwritten_problem() is not None
+    assert made.changes._unwritten_problem() is not None
     made.fence.lose()
-    assert made._unwritten_problem() is None, "it joins again, and begins at what is committed"
+    assert made.changes._unwritten_problem() is None, (
+        "it joins again, and begins at what is committed"
+    )
 
 
 @pytest.mark.parametrize("unwritten", [True, False])
@@ -423,8 +419,8 @@ async def test_a_new_generation_begins_without_the_changes_of_the_last(
 ) -> None:
     """The store discards rows behind a change that never arrives."""
     made.change()
-    made._unwritten = unwritten
-    await made.on_partitions_assigned(set())
+    made.changes._unwritten = unwritten
+    made._join()
     assert await asyncio.wait_for(made._commit({}), 5.0)
     assert made.given_up == unwritten
 
@@ -437,10 +433,10 @@ async def test_a_producer_with_a_fence_of_its_own_is_left_as_it_is(
     made: Consumer, is_transactional: bool, is_idempotent: bool, is_guarded: bool
 ) -> None:
     """An idempotent producer would miss a batch in its sequence."""
-    made.in_transaction = is_transactional
+    made.app.in_transaction = is_transactional
     made.sender._txn_manager = "manager" if is_idempotent else None
     for _ in range(2):
-        await made.on_partitions_assigned(set())
+        made._join()
     assert isinstance(made.sender.client, MembersClient) == is_guarded
     if is_guarded:
         assert made.sender.client._client == "client", "guarded once"
@@ -452,7 +448,7 @@ async def test_before_the_first_assignment_and_without_a_group_nobody_else_owns_
     """After the first assignment the group's answers decide."""
     made.fence.lose()
     assert made.is_surely_member()
-    await made.on_partitions_assigned(set())
+    made._join()
     made.fence.lose()
     assert not made.is_surely_member()
 
@@ -468,10 +464,10 @@ async def test_changes_wait_until_the_membership_is_sure_and_all_are_sent(
         if len(slept) == 3:
             fence.hear(110.5)
 
-    monkeypatch.setattr(membership.asyncio, "sleep", sleep)
+    monkeypatch.setattr(changelog_guard.asyncio, "sleep", sleep)
     batches = {CHANGES: Batch(), OUTPUTS: Batch()}
     sender, dropped = await attempt(fence, batches)
-    assert slept == [membership.LOOK_S] * 3
+    assert slept == [changelog_guard.LOOK_S] * 3
     assert (sender.sent, dropped, sender._in_flight) == ([CHANGES, OUTPUTS], 0, {1})
     assert sender._muted_partitions == {CHANGES, OUTPUTS}
     assert not any(batch.future.done() for batch in batches.values())
@@ -522,11 +518,11 @@ async def test_a_request_with_changes_waits_for_the_connection_and_for_the_membe
         if asked.count(seconds) == 2:
             fence.hear(110.5)
 
-    monkeypatch.setattr(membership.asyncio, "sleep", sleep)
+    monkeypatch.setattr(changelog_guard.asyncio, "sleep", sleep)
     both = SimpleNamespace(_topics=[("outputs", []), ("changes", [])])
     client = MembersClient(Connected(), fence, lambda topic: topic == "changes")
     assert await client.send(5, both, group="g") == "answer"
-    pause = membership.LOOK_S
+    pause = changelog_guard.LOOK_S
     assert asked == [("ready", 5), pause] * 2 + [("ready", 5), ("send", 5, both, {"group": "g"})]
     assert client.sent == 0, "everything else is the client's own"
 
@@ -542,27 +538,20 @@ async def test_a_request_of_a_member_that_is_lost_already_is_given_back(
     assert client.sent == 0
 
 
-async def test_an_assignment_is_passed_on_after_the_fence_and_the_producer_are_set_up(
-    made: Consumer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The call keeps its generation; a lost member has joined by then."""
-    seen: list[Any] = []
-
-    async def assigned(self: Any, tps: Any, generation_id: int = 0) -> None:
-        seen.append((tps, generation_id, self.fence.lost, type(self.sender.client)))
-
-    monkeypatch.setattr(Stock, "on_partitions_assigned", assigned)
+def test_a_lost_member_has_joined_once_its_producer_is_guarded(made: Consumer) -> None:
+    """The guard knows the sender, the fence and the changelogs."""
     made.fence.lose()
-    await made.on_partitions_assigned({CHANGES}, 7)
-    assert seen == [({CHANGES}, 7, False, MembersClient)]
+    made._join()
+    assert not made.fence.lost
+    assert type(made.sender.client) is MembersClient
     guard = made.sender._send_produce_req
     assert guard.func is send_as_member  # type: ignore[attr-defined]
     assert guard.args == (  # type: ignore[attr-defined]
         made.sender,
         "send",
         made.fence,
-        made._is_changelog,
-        made._change_missing,
+        made.changes._is_changelog,
+        made.changes._change_missing,
     )
 
 
@@ -578,7 +567,7 @@ async def test_what_has_not_started_yet_is_guarded_at_a_later_assignment(
     else:
         made._thread._consumer = None
         made.fence.lose()
-    await made.on_partitions_assigned(set())
+    made._join()
     assert made.sender.client == "client"
     assert made.fence.lost is (missing == "client")
     assert made.is_surely_member() is True
@@ -589,26 +578,23 @@ async def test_a_change_is_sent_as_ever_and_counts_until_it_has_arrived(made: Co
     first, second = made.change(), made.change()
     other = made.change("outputs")
     assert made.soon == [first, second, other]
-    assert made._under_way == {first, second}
+    assert made.changes._under_way == {first, second}
     first.set_result(None)
     other.set_exception(ValueError("not a change"))
     await asyncio.sleep(0)
     assert other.exception() is not None  # seen here: no later test gets it in its log
-    assert (made._under_way, made._unwritten_problem()) == ({second}, None)
+    assert (made.changes._under_way, made.changes._unwritten_problem()) == ({second}, None)
     problems = vars(made.app)["_faust_assigner_must_run"]
-    assert problems == {"changelogs": made._unwritten_problem}
+    assert problems == {"changelogs": made.changes._unwritten_problem}
     second.set_exception(ValueError("no broker"))
     await asyncio.sleep(0)
-    assert made._under_way == set()
-    assert made._unwritten_problem() == "a change of a table did not reach its changelog"
+    assert made.changes._under_way == set()
+    assert made.changes._unwritten_problem() == "a change of a table did not reach its changelog"
 
 
 def test_a_producer_of_transactions_sends_changes_as_ever() -> None:
     """Kafka itself fences the producer."""
 
-    class Transactional(MembershipFence, Stock):  # type: ignore[misc]
-        in_transaction = True
-
-    consumer = Transactional()
+    consumer = Consumer(in_transaction=True)
     assert consumer.app.producer.send_soon == consumer.soon.append
     assert "_faust_assigner_must_run" not in vars(consumer.app)

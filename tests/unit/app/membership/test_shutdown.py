@@ -153,12 +153,12 @@ class Stock:
 
         return note
 
-    async def force_commit(self, topics: Any, start_new_transaction: bool) -> bool:
+    async def force_commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:
         """Note the commit."""
         self.acts.append(f"force commit {topics} {start_new_transaction}")
         return True
 
-    async def commit_and_end_transactions(self) -> None:
+    async def commit(self) -> None:
         """Note the commit."""
         self.acts.append("commit")
 
@@ -169,8 +169,12 @@ class Stock:
             raise self.stream_error
 
 
-class Consumer(BoundedShutdown, Stock):  # type: ignore[misc]
-    """BoundedShutdown over the stand-in."""
+class Consumer(Stock):
+    """The stand-in with its shutdown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shutdown = BoundedShutdown(self.app, self._thread)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -178,7 +182,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Consumer]:
     """A consumer of a stopping app; each last step has 0.02 s."""
     monkeypatch.setattr(shutdown, "LEAST_S", 0.02)
     consumer = Consumer()
-    consumer._budget.left = 0.02
+    consumer.shutdown.budget.left = 0.02
 
     async def told() -> None:
         consumer.acts.append("told")
@@ -190,23 +194,23 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Consumer]:
 
 async def test_the_group_is_left_after_all_was_sent_committed_and_written(made: Consumer) -> None:
     """Rows land once their records are acknowledged; then a different worker may own them."""
-    await made.leave_group()
+    await made.shutdown.leave_group(made.commit)
     assert made.acts == ["flush", "commit", "told", "discard", "leave"]
 
 
 async def test_a_thread_that_has_crashed_is_asked_for_nothing(made: Consumer) -> None:
     """Such a thread leaves the group itself."""
     made._thread.should_stop = True
-    await made.leave_group()
-    assert not await made.force_commit()
+    await made.shutdown.leave_group(made.commit)
+    assert not await made.shutdown.commit(made.force_commit)
     assert made.acts == []
 
 
 async def test_a_commit_goes_through_a_thread_that_works(made: Consumer) -> None:
     """The thread or the app may be stopping, as long as the other still runs."""
-    assert await made.force_commit({1}, False)
+    assert await made.shutdown.commit(made.force_commit, {1}, False)
     made.app.should_stop, made._thread.should_stop = False, True
-    assert await made.force_commit()
+    assert await made.shutdown.commit(made.force_commit)
     assert made.acts == ["force commit {1} False", "force commit None True"]
 
 
@@ -214,8 +218,8 @@ async def test_a_commit_goes_through_a_thread_that_works(made: Consumer) -> None
 async def test_streams_are_waited_for(made: Consumer, stops: bool) -> None:
     """A running worker waits as Faust does."""
     made.app.should_stop = stops
-    made._budget.over.set() if not stops else None
-    waiting = asyncio.ensure_future(made.wait_empty())
+    made.shutdown.budget.over.set() if not stops else None
+    waiting = asyncio.ensure_future(made.shutdown.wait_for_streams(made.wait_empty))
     await asyncio.sleep(0.01)
     assert not waiting.done()
     made.streams.set()
@@ -224,9 +228,9 @@ async def test_streams_are_waited_for(made: Consumer, stops: bool) -> None:
 
 async def test_streams_that_wait_for_a_silent_broker_are_left(made: Consumer) -> None:
     """No task continues to wait for the streams."""
-    waiting = asyncio.ensure_future(made.wait_empty())
+    waiting = asyncio.ensure_future(made.shutdown.wait_for_streams(made.wait_empty))
     await asyncio.sleep(0.01)
-    made._budget.over.set()
+    made.shutdown.budget.over.set()
     await asyncio.wait_for(waiting, 5.0)
     assert len(asyncio.all_tasks()) == 1
 
@@ -249,10 +253,10 @@ async def test_streams_that_are_left_have_ended_before_the_consumer_goes_on(made
                 self.has_ended = True
 
     streams = made.streams = Slow()
-    waiting = asyncio.ensure_future(made.wait_empty())
+    waiting = asyncio.ensure_future(made.shutdown.wait_for_streams(made.wait_empty))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    made._budget.over.set()
+    made.shutdown.budget.over.set()
     await waiting
     assert streams.has_ended
 
@@ -262,7 +266,7 @@ async def test_an_error_of_the_streams_is_raised(made: Consumer) -> None:
     made.stream_error = RuntimeError("a stream has crashed")
     made.streams.set()
     with pytest.raises(RuntimeError, match="crashed"):
-        await made.wait_empty()
+        await made.shutdown.wait_for_streams(made.wait_empty)
 
 
 async def for_ever() -> None:
@@ -274,13 +278,13 @@ async def test_the_client_of_a_consumer_that_could_not_leave_is_closed(
     made: Consumer, caplog: Any
 ) -> None:
     """Its connections are closed; the log names the consequence for the group."""
-    await made.stop_client(made._thread, made._thread._consumer._coordinator.close)
+    await made.shutdown.stop_client(made._thread._consumer._coordinator.close)
     assert (made.acts, caplog.text) == (["leave"], "")
-    await made.stop_client(made._thread, for_ever)
+    await made.shutdown.stop_client(for_ever)
     assert made.acts == ["leave", "close"]
     assert "Could not leave the group" in caplog.text
     made._thread._consumer = None
-    await made.stop_client(made._thread, for_ever)
+    await made.shutdown.stop_client(for_ever)
 
 
 async def test_all_clients_of_a_producer_that_could_not_stop_are_closed(made: Consumer) -> None:
@@ -292,9 +296,9 @@ async def test_all_clients_of_a_producer_that_could_not_stop_are_closed(made: Co
     producer = SimpleNamespace(
         _producer=sender("plain"), _transaction_producers={"a": sender("a"), "b": sender("b")}
     )
-    await made._part_producer(producer, made._noting("stop"))
+    await made.shutdown._stop_producer(producer, made._noting("stop"))
     assert made.acts == ["stop"]
-    await made._part_producer(producer, for_ever)
+    await made.shutdown._stop_producer(producer, for_ever)
     assert sorted(made.acts[1:]) == ["a", "b", "plain"]
 
 
@@ -310,8 +314,8 @@ async def test_a_producer_stops_within_what_is_left_or_the_least_time(
         return True
 
     monkeypatch.setattr(shutdown, "_done_within", done_within)
-    made._budget.left = left
-    await made._part_producer(SimpleNamespace(_producer=None), for_ever)
+    made.shutdown.budget.left = left
+    await made.shutdown._stop_producer(SimpleNamespace(_producer=None), for_ever)
     assert limits == [given]
 
 
@@ -331,28 +335,13 @@ async def test_a_step_that_is_cancelled_from_within_is_not_done() -> None:
     assert await _done_within(5.0, lambda: asyncio.sleep(0))
 
 
-@pytest.mark.parametrize(("waited", "found"), [(True, True), (False, False), (None, False)])
-async def test_a_commit_under_way_is_waited_for_within_what_is_left(
-    made: Consumer, monkeypatch: pytest.MonkeyPatch, waited: bool | None, found: bool
-) -> None:
-    """A commit that a silent broker delays counts as absent."""
-
-    async def wait(self: Any) -> bool:
-        if waited is None:
-            await for_ever()
-        return bool(waited)
-
-    monkeypatch.setattr(Stock, "maybe_wait_for_commit_to_finish", wait, raising=False)
-    assert await made.maybe_wait_for_commit_to_finish() is found
-
-
 async def test_flush_and_commit_are_steps_of_one_budget_with_their_names(
     made: Consumer, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     """The app's producer is flushed within the budget; the log names the step and its limit."""
     consumer = Consumer()
     monkeypatch.setattr(consumer.app.producer.flush.func.__self__, "left", 0.03)
-    assert consumer._budget.app is consumer.app
+    assert consumer.shutdown.budget.app is consumer.app
 
     async def silent(self: Any, *_: Any) -> bool:
         await for_ever()
@@ -361,9 +350,9 @@ async def test_flush_and_commit_are_steps_of_one_budget_with_their_names(
     monkeypatch.setattr(Stock, "force_commit", silent)
     await consumer.app.producer.flush()
     assert consumer.acts == ["flush"]
-    assert not await consumer.force_commit()
+    assert not await consumer.shutdown.commit(consumer.force_commit)
     assert "Last commit: the broker did not answer within 0.0 s" in caplog.text
-    assert consumer._budget.over.is_set()
+    assert consumer.shutdown.budget.over.is_set()
     consumer.acts.clear()
     await consumer.app.producer.on_stop()
     assert consumer.acts == ["stop"]
@@ -373,7 +362,7 @@ async def test_flush_and_commit_are_steps_of_one_budget_with_their_names(
 async def test_a_client_without_a_group_leaves_none(made: Consumer, coordinator: Any) -> None:
     """Its records are flushed and committed nevertheless."""
     made._thread._consumer._coordinator = coordinator
-    await made.leave_group()
+    await made.shutdown.leave_group(made.commit)
     assert made.acts == ["flush", "commit", "told", "discard"]
 
 
@@ -391,12 +380,12 @@ async def test_the_group_and_the_client_are_left_within_what_is_left_or_the_leas
     monkeypatch.setattr(shutdown, "_done_within", done_within)
     monkeypatch.setattr(shutdown, "monotonic", lambda: 100.0)
     client = made._thread._consumer
-    made._budget.left = left
-    await made.stop_client(made._thread, for_ever)
+    made.shutdown.budget.left = left
+    await made.shutdown.stop_client(for_ever)
     assert limits == [(given, for_ever), (0.02, client._client.close)]
     limits.clear()
-    monkeypatch.setattr(made._budget, "within", lambda what, call, leave: call(leave))
-    await made.leave_group()
+    monkeypatch.setattr(made.shutdown.budget, "within", lambda what, call, leave: call(leave))
+    await made.shutdown.leave_group(made.commit)
     assert limits == [(given, client._coordinator.close)]
 
 
@@ -420,7 +409,7 @@ async def test_the_producer_of_the_app_stops_within_the_budget(
         Stock, "_noting", lambda self, name: for_ever if name == "stop" else noting(self, name)
     )
     consumer = Consumer()
-    consumer._budget.left = 0.02
+    consumer.shutdown.budget.left = 0.02
     consumer.app.producer._producer = SimpleNamespace(
         client=SimpleNamespace(close=consumer._noting("close"))
     )

@@ -101,8 +101,8 @@ async def test_the_steps_of_a_repaired_thread_are_its_consumers(
     """The thread delegates its bounded stop, its seek and the check of a wanted partition."""
     asked: list[Any] = []
 
-    async def stop_client(thread: Any, stop: Any) -> None:
-        asked.append((thread, stop.__name__, stop.__self__))
+    async def stop_client(stop: Any) -> None:
+        asked.append((stop.__name__, stop.__self__))
 
     async def seek(thread: Any, one_by_one: Any) -> Any:
         asked.append((thread, one_by_one.__name__, one_by_one.__self__))
@@ -113,12 +113,15 @@ async def test_the_steps_of_a_repaired_thread_are_its_consumers(
 
     monkeypatch.setattr(consumer_thread, "seek_to_committed", seek)
     thread: Any = object.__new__(RepairedThread)
-    thread.consumer = SimpleNamespace(stop_client=stop_client, verify=verify)
+    thread.consumer = SimpleNamespace(
+        shutdown=SimpleNamespace(stop_client=stop_client),
+        delivery=SimpleNamespace(verify=verify),
+    )
     await thread.on_thread_stop()
     assert await thread.seek_to_committed() == {"tp": 5}
     thread.verify_event_path(7.5, "tp")
     assert asked == [
-        (thread, "on_thread_stop", thread),
+        ("on_thread_stop", thread),
         (thread, "seek_to_committed", thread),
         ("verify_event_path", 7.5, "tp"),
     ]

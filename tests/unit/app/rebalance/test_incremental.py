@@ -6,21 +6,27 @@ import asyncio
 import contextlib
 from collections import Counter, deque
 from collections.abc import Iterable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
+from faust_assigner.app.consumer.delivery import Delivery, drop
 from faust_assigner.app.consumer.waits import waits_of
 from faust_assigner.app.rebalance import consumer_thread
 from faust_assigner.app.rebalance import incremental as handing_over
-from faust_assigner.app.rebalance.incremental import IncrementalRebalance, ThreadListener, drop
+from faust_assigner.app.rebalance.consumer import RepairedConsumer
+from faust_assigner.app.rebalance.consumer_thread import ThreadListener
+from faust_assigner.app.rebalance.incremental import IncrementalRebalance
+from faust_assigner.app.rebalance.rounds import Rounds
 
 A, B, C, LOG = TP("orders", 0), TP("orders", 1), TP("orders", 2), TP("log", 0)
 
 
-class Host:
+class Host(driver.Consumer):  # type: ignore[misc]
     """Stand in for Faust's consumer; list each call in ``app.acts``."""
 
     def __init__(self, app: Any, active: Iterable[TP]) -> None:
@@ -104,8 +110,22 @@ class Host:
         self.app.acts.append("stop flow")
 
 
-class Consumer(IncrementalRebalance, Host):  # type: ignore[misc]
-    """IncrementalRebalance over the stand-in."""
+class Consumer(RepairedConsumer, Host):  # type: ignore[misc]
+    """The repaired consumer over the stand-in, with the parts of a cooperative round."""
+
+    maybe_wait_for_commit_to_finish = Host.maybe_wait_for_commit_to_finish
+    _forget = Host._forget
+
+    def __init__(self, app: Any, active: Iterable[TP]) -> None:
+        Host.__init__(self, app, active)
+        self.rounds, self.delivery = Rounds(app), Delivery(self)
+        self.incremental = IncrementalRebalance(self, self.delivery, self.rounds)
+        self.room = SimpleNamespace(wait_for_room=self._wait_for_room)
+        self.callback = partial(self._deliver, self.callback)
+        self._resumed = asyncio.Event()
+
+    async def _wait_for_room(self, message: Any) -> None:
+        """There is room."""
 
 
 class Queue:
@@ -201,7 +221,7 @@ async def test_what_goes_is_finished_committed_and_written_down_in_this_order(
     consumer = consumer_of(A, B)
     consumer.in_transaction, consumer.commits_under_way = in_transaction, 2
     batches = {A: [1], B: [2]}
-    consumer._buffered_partitions, consumer._in_hand = {A, B}, dict(batches)
+    consumer._buffered_partitions, consumer.delivery._in_hand = {A, B}, dict(batches)
     flush = consumer.app.producer.flush
 
     async def flush_first() -> None:
@@ -209,7 +229,7 @@ async def test_what_goes_is_finished_committed_and_written_down_in_this_order(
         await flush()
 
     consumer.app.producer.flush = flush_first
-    await consumer.revoke({A})
+    await consumer.incremental.revoke({A})
     gone = {A}
     assert consumer.app.acts == [
         "interrupt",
@@ -238,7 +258,7 @@ async def test_handlers_are_told_of_what_goes_while_it_is_still_here() -> None:
         raise ValueError("handler")
 
     consumer.app.on_partitions_revoked.send = handler
-    await consumer.revoke({A})
+    await consumer.incremental.revoke({A})
     assert seen == [({A}, {A}, {A})]
     assert [act[0] for act in consumer.app.acts[-2:]] == ["crash", "forget"]
 
@@ -255,7 +275,7 @@ async def test_a_handler_that_awaits_a_cancelled_task_ends_no_round(
         await task
 
     consumer.app.on_partitions_revoked.send = handler
-    await consumer.revoke({A})
+    await consumer.incremental.revoke({A})
     assert consumer.app.acts[-1] == ("forget", {A})
     assert "crash" not in [act[0] for act in consumer.app.acts]
     assert "on_partitions_revoked was cancelled" in caplog.text
@@ -279,7 +299,7 @@ async def test_a_handler_that_does_not_return_holds_up_a_round_for_half_of_its_t
     consumer.app.on_partitions_revoked.send = handler
     with monkeypatch.context() as patch:
         patch.setattr(handing_over.asyncio, "wait", wait)
-        await consumer.revoke({A})
+        await consumer.incremental.revoke({A})
     assert "has not returned after 30 s; 1 partitions" in caplog.text
     assert consumer.app.acts[-1] == ("forget", {A})
     may_end.set()
@@ -298,7 +318,7 @@ async def test_what_goes_is_forgotten_though_it_cannot_be_committed() -> None:
 
     consumer.commit = refused
     with pytest.raises(ConnectionError):
-        await consumer.revoke({A})
+        await consumer.incremental.revoke({A})
     assert consumer.app.acts[-1] == ("forget", {A})
     assert (seen, consumer.leaving, consumer._paused_partitions) == ([{A}], frozenset(), set())
 
@@ -310,7 +330,7 @@ async def test_a_worker_that_stops_hands_over_only_where_it_leaves_so(
     """Otherwise all partitions end at once."""
     consumer = consumer_of(A)
     consumer.app.should_stop, consumer.app.assignor.leaves = True, leaves
-    await consumer.revoke({A})
+    await consumer.incremental.revoke({A})
     assert len(consumer.app.acts) == acts
 
 
@@ -333,7 +353,7 @@ async def test_records_under_way_have_half_of_the_rebalances_time(
         SimpleNamespaceOf(tp=A, done=done),
         SimpleNamespaceOf(tp=B, done=False),
     }
-    await consumer._finish({A})
+    await consumer.incremental._finish({A})
     assert ("with 1 unfinished records after 30 s" in caplog.text) == is_late
     assert next(clock) == (50 if is_late else 10)
 
@@ -351,15 +371,15 @@ async def test_a_record_that_is_being_handed_over_is_waited_for(
     consumer = consumer_of(A, B)
     (queue,) = consumer.app.flow_control._queues
     queue._queue.extend([event(A), event(B)])
-    consumer._delivering = A
+    consumer.delivery._handing_out = A
 
     async def sleep(_: float) -> None:
         queue._queue.append(event(A))
-        consumer._delivering = None
+        consumer.delivery._handing_out = None
 
     monkeypatch.setattr(handing_over.asyncio, "sleep", sleep)
-    await consumer._finish({A})
-    assert consumer._delivering is None
+    await consumer.incremental._finish({A})
+    assert consumer.delivery._handing_out is None
     assert [one.message.tp for one in queue._queue] == [B]
 
 
@@ -368,7 +388,7 @@ async def test_what_comes_is_paused_and_told_to_agents_topics_and_tables() -> No
     consumer = consumer_of(A, B, C)
     consumer._paused_partitions, consumer._buffered_partitions = {C}, {B, C}
     assigned, gone, gained = {A, B, LOG}, {C}, {LOG}
-    await consumer.assign(assigned, gone, gained, ("actives", "standbys"), 7)
+    await consumer.incremental.assign(assigned, gone, gained, ("actives", "standbys"), 7)
     assert consumer.app.acts == [
         "interrupt",
         ("update", assigned),
@@ -389,7 +409,7 @@ async def test_a_round_is_answered_once_the_app_knows_what_it_has() -> None:
     """The handlers of the signal are part of the round."""
     consumer = consumer_of(A)
     consumer.rounds.is_unanswered = True
-    await consumer.assign({A}, set(), {A}, ({A}, set()), 7)
+    await consumer.incremental.assign({A}, set(), {A}, ({A}, set()), 7)
     assert consumer.app.acts[-2:] == [("signal", {A}), "return"]
 
 
@@ -397,7 +417,7 @@ async def test_transactions_learn_of_all_that_is_assigned() -> None:
     """The transactions find the new partitions themselves."""
     consumer = consumer_of(A)
     consumer.in_transaction = True
-    await consumer.assign({A, B}, set(), {B}, (), 7)
+    await consumer.incremental.assign({A, B}, set(), {B}, (), 7)
     begun = [act for act in consumer.app.acts if act[0] == "begin transactions"]
     assert begun == [("begin transactions", {A, B})]
 
@@ -406,11 +426,11 @@ async def test_a_worker_that_stops_takes_nothing_on_and_one_that_fails_crashes()
     """Else the worker would run on without its partitions."""
     consumer = consumer_of(A)
     consumer.app.agents.on_rebalance = None
-    await consumer.assign({A}, set(), {A}, (), 7)
+    await consumer.incremental.assign({A}, set(), {A}, (), 7)
     assert consumer.app.acts[-1][0] == "crash"
     consumer.app.acts.clear()
     consumer.app.should_stop = True
-    await consumer.assign({A}, set(), {A}, (), 7)
+    await consumer.incremental.assign({A}, set(), {A}, (), 7)
     assert not consumer.app.acts
 
 
@@ -421,18 +441,18 @@ async def test_what_is_read_again_is_paused_and_nothing_of_it_waits(
     """A record may be buffered, fetched, queued, or on its way into the queue."""
     consumer, queue = consumer_of(A, LOG), Queue(event(LOG), event(A))
     consumer.app.tables.changelog_queue = queue
-    consumer._buffered_partitions, consumer._in_hand = {A, LOG}, {A: [1], LOG: [2, 3]}
-    consumer._delivering = delivering
+    consumer._buffered_partitions, consumer.delivery._in_hand = {A, LOG}, {A: [1], LOG: [2, 3]}
+    consumer.delivery._handing_out = delivering
 
     async def sleep(_: float) -> None:
         queue._queue.append(event(LOG))
-        consumer._delivering = None
+        consumer.delivery._handing_out = None
 
     monkeypatch.setattr(handing_over.asyncio, "sleep", sleep)
     await consumer.pause_and_drop({LOG})
-    assert consumer._delivering == (A if delivering == A else None)
+    assert consumer.delivery._handing_out == (A if delivering == A else None)
     assert (consumer._paused_partitions, consumer._buffered_partitions) == ({LOG}, {A})
-    assert consumer._in_hand == {A: [1], LOG: []}
+    assert consumer.delivery._in_hand == {A: [1], LOG: []}
     assert [one.message.tp for one in queue._queue] == [A]
 
 
@@ -446,14 +466,14 @@ async def test_records_of_what_does_not_flow_are_neither_kept_at_hand_nor_handed
         handed = await consumer.callback(SimpleNamespace(tp=tp))
         assert handed == (None if tp == C else "done")
     assert [act[1] for act in consumer.app.acts] == [A, B]
-    assert consumer._delivering is None
+    assert consumer.delivery._handing_out is None
 
 
 def test_what_is_paused_is_not_wanted_though_its_queue_was_full() -> None:
     """The partition resumes from a different offset."""
     consumer = consumer_of(A)
     consumer._buffered_partitions, consumer._paused_partitions = {B, C}, {C}
-    assert [tp for tp in (A, B, C, LOG) if consumer.is_wanted(tp)] == [A, B]
+    assert [tp for tp in (A, B, C, LOG) if consumer.delivery.is_wanted(tp)] == [A, B]
 
 
 async def test_committed_offsets_are_where_commits_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -479,9 +499,9 @@ async def test_committed_offsets_are_where_commits_go_on(monkeypatch: pytest.Mon
 async def test_who_may_have_been_given_up_stops_at_once() -> None:
     """The calling thread closes the fence and the flow first; the app's loop does the rest."""
     consumer = consumer_of(A, B)
-    consumer.stop_flow_now()
+    consumer.incremental.stop_flow_now()
     assert (consumer.flow_active, consumer.app.acts) == (False, ["lose"])
-    await consumer.stand_still()
+    await consumer.incremental.stand_still()
     assert consumer.app.acts == ["lose", "stop taking on", "stop flow", "suspend", "clear"]
     assert consumer._paused_partitions == {A, B}
 
@@ -491,19 +511,19 @@ def test_a_partition_that_was_paused_has_its_time_for_records_again() -> None:
     consumer, complaints = consumer_of(A), list[float]()
     for now, is_paused in ((1.0, False), (2.0, False), (3.0, True), (4.0, False), (5.0, False)):
         consumer._paused_partitions = {A} if is_paused else set()
-        consumer.verify(lambda at, tp: complaints.append(at), now, A)
+        consumer.delivery.verify(lambda at, tp: complaints.append(at), now, A)
     assert complaints == [2.0, 5.0]
 
 
 async def test_a_partition_that_comes_back_has_its_time_for_records_again() -> None:
     """The last check was before the revocation."""
     consumer, complaints = consumer_of(A), list[float]()
-    consumer.verify(lambda at, tp: complaints.append(at), 1.0, A)
-    await consumer.assign({A}, set(), {A}, ({A}, set()), 7)
+    consumer.delivery.verify(lambda at, tp: complaints.append(at), 1.0, A)
+    await consumer.incremental.assign({A}, set(), {A}, ({A}, set()), 7)
     consumer._paused_partitions.clear()
     consumer._active_partitions.add(A)
     for now in (2.0, 3.0):
-        consumer.verify(lambda at, tp: complaints.append(at), now, A)
+        consumer.delivery.verify(lambda at, tp: complaints.append(at), now, A)
     assert complaints == [3.0]
 
 
@@ -554,7 +574,10 @@ async def test_a_client_that_has_started_is_told_whom_to_ask(
         flow_control=SimpleNamespace(),
         tables=SimpleNamespace(recovery=recovery),
     )
-    thread = SimpleNamespace(app=app, consumer=SimpleNamespace(is_wanted="wanted", fence="fence"))
+    thread = SimpleNamespace(
+        app=app,
+        consumer=SimpleNamespace(delivery=SimpleNamespace(is_wanted="wanted"), fence="fence"),
+    )
     replace = consumer_thread.RepairedThread._replace_parts
     await replace(thread, SimpleNamespace(_coordinator=SimpleNamespace()))  # type: ignore[arg-type]
     assert not hasattr(thread.consumer, "fetcher"), "a client without a group stays as it is"
@@ -589,9 +612,11 @@ class Relay:
             loop=SimpleNamespace(call_soon_threadsafe=self._soon),
             rounds=SimpleNamespace(begin="begin", end="end"),
             left=SimpleNamespace(set="left"),
-            stop_flow_now=lambda: self.acts.append("stopped at once"),
             _method_queue=SimpleNamespace(call=self._call),
-            **{name: named(name) for name in ("give_up", "revoke", "assign", "stand_still")},
+            incremental=SimpleNamespace(
+                stop_flow_now=lambda: self.acts.append("stopped at once"),
+                **{name: named(name) for name in ("give_up", "revoke", "assign", "stand_still")},
+            ),
         )
         thread = SimpleNamespace(app=app, consumer=consumer, thread_loop=asyncio.get_running_loop())
         self.waits: list[tuple[str, str, float]] = []
@@ -689,14 +714,14 @@ async def test_each_step_of_a_hand_over_is_a_wait_with_the_rebalances_time() -> 
 
     recovery = consumer.app.tables.recovery
     recovery.interrupt = noted("interrupt", recovery.interrupt)
-    consumer._finish = noted("finish", consumer._finish)
+    consumer.incremental._finish = noted("finish", consumer.incremental._finish)
     consumer.maybe_wait_for_commit_to_finish = noted(
         "wait", consumer.maybe_wait_for_commit_to_finish
     )
     consumer.commit = noted("commit", consumer.commit)
     consumer.transactions.revoke = noted("part", consumer.transactions.revoke)
     consumer.app.producer.flush = noted("flush", consumer.app.producer.flush)
-    await consumer.revoke({A, B})
+    await consumer.incremental.revoke({A, B})
     what = "The hand-over of 2 partitions"
     assert seen == [
         ("interrupt", what, "the recovery to pause", 60.0),
@@ -714,12 +739,12 @@ async def test_a_record_that_fails_in_its_stream_is_no_longer_on_its_way() -> No
     consumer = consumer_of(A)
 
     async def fail(message: Any) -> None:
-        assert consumer._delivering == A
+        assert consumer.delivery._handing_out == A
         raise ValueError("a bug")
 
     with pytest.raises(ValueError, match="a bug"):
-        await consumer._deliver(fail, SimpleNamespace(tp=A))
-    assert consumer._delivering is None
+        await consumer.delivery.hand_out(fail, SimpleNamespace(tp=A))
+    assert consumer.delivery._handing_out is None
 
 
 async def test_a_fetch_is_fausts_own_with_its_arguments() -> None:
@@ -776,7 +801,7 @@ async def test_a_step_that_fails_ends_the_worker_and_the_round_has_no_answer(ste
     }[step]
     setattr(place, name, fail)
     consumer.rounds.is_unanswered = True
-    await consumer.assign({A}, set(), {A}, ({A}, set()), 7)
+    await consumer.incremental.assign({A}, set(), {A}, ({A}, set()), 7)
     assert crashes == [error]
     taken = [act if isinstance(act, str) else act[0] for act in app.acts]
     order = ["interrupt", "update", "agents", "subscriptions", "topics", "take on", "signal"]
@@ -784,18 +809,10 @@ async def test_a_step_that_fails_ends_the_worker_and_the_round_has_no_answer(ste
     assert consumer.rounds.is_unanswered
 
 
-async def test_an_eager_answer_is_fausts_within_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A recovery ending within the answer ends no round; a complete revocation needs an answer."""
-    consumer, seen = consumer_of(A), list[Any]()
-
-    async def assigned(self: Any, tps: Any, generation_id: int) -> None:
-        seen.append((tps, generation_id, self.rounds.is_unanswered))
-
-    monkeypatch.setattr(Host, "on_partitions_assigned", assigned, raising=False)
-    await consumer.on_partitions_assigned({A, B}, 9)
-    assert seen == [({A, B}, 9, True)]
-    assert not consumer.rounds.is_unanswered
-    await consumer.give_up()
+async def test_a_round_that_is_given_up_has_no_answer() -> None:
+    """A complete revocation needs an answer."""
+    consumer = consumer_of(A)
+    await consumer.incremental.give_up()
     assert consumer.rounds.is_unanswered
 
 
@@ -806,6 +823,6 @@ async def test_no_more_than_the_partitions_that_go_are_taken_from_queues(
     consumer = consumer_of(A, B)
     queues = [Queue(event(A), "a value", event(B)), Queue(event(B), event(A), event(A))]
     consumer.app.flow_control._queues = set(queues)
-    await consumer._finish({A})
+    await consumer.incremental._finish({A})
     kept = [[getattr(getattr(one, "message", None), "tp", one) for one in q._queue] for q in queues]
     assert kept == [["a value", B], [B]]

@@ -44,11 +44,11 @@ async def test_a_worker_is_unassigned_without_any_partition_kept_or_new(
     """Faust's page and its leader election ask whether the worker has a partition."""
     consumer = consumer_of(A, B)
     consumer.app.unassigned = not unassigned
-    consumer._looked_at, consumer._buffered_partitions = {A, B, C}, {B}
-    await consumer.assign(assigned, {A, B} - assigned, gained, ({A}, {LOG}), 9)
+    consumer.delivery._looked_at, consumer._buffered_partitions = {A, B, C}, {B}
+    await consumer.incremental.assign(assigned, {A, B} - assigned, gained, ({A}, {LOG}), 9)
     assert consumer.app.unassigned is unassigned
     assert consumer._paused_partitions == gained
-    assert consumer._looked_at == {A, B, C} - gained
+    assert consumer.delivery._looked_at == {A, B, C} - gained
     assert consumer._buffered_partitions == {B} & assigned
     assert consumer._active_partitions == assigned - gained - {B}
     gone = {A, B} - assigned
@@ -70,16 +70,16 @@ async def test_a_changelog_s_record_under_way_is_waited_for_however_long_it_take
     other = TP("log", 1)
     consumer = consumer_of(A, LOG, other)
     queue = consumer.app.tables.changelog_queue = Queue(event(other), event(LOG))
-    consumer._buffered_partitions, consumer._delivering = {LOG, other}, LOG
+    consumer._buffered_partitions, consumer.delivery._handing_out = {LOG, other}, LOG
     batches = {LOG: [1, 2], other: [3]}
-    consumer._in_hand = dict(batches)
+    consumer.delivery._in_hand = dict(batches)
     looks: list[Any] = []
 
     async def sleep(seconds: float) -> None:
         looks.append((seconds, [one.message.tp for one in queue._queue]))
         queue._queue.extend([event(LOG), event(A)])
         if len(looks) == 3:
-            consumer._delivering = A
+            consumer.delivery._handing_out = A
 
     monkeypatch.setattr(incremental.asyncio, "sleep", sleep)
     await consumer.pause_and_drop([LOG])
@@ -113,7 +113,7 @@ async def test_a_second_hand_over_starts_like_the_first() -> None:
     consumer = consumer_of(A, B, C)
     for revoked in ({A, C}, {B}):
         consumer.app.acts.clear()
-        await consumer.revoke(set(revoked))
+        await consumer.incremental.revoke(set(revoked))
         assert consumer.app.acts == [
             "interrupt",
             ("commit", revoked, 0, revoked),
@@ -131,7 +131,7 @@ async def test_transactions_begin_before_tables_are_restored() -> None:
     """A restored partition flows at once, and its first send needs its transaction."""
     consumer = consumer_of(A)
     consumer.in_transaction = True
-    await consumer.assign({A, C}, set(), {C}, ({A, LOG}, {B}), 9)
+    await consumer.incremental.assign({A, C}, set(), {C}, ({A, LOG}, {B}), 9)
     names = [act if isinstance(act, str) else act[0] for act in consumer.app.acts]
     assert names == [
         "interrupt",
@@ -167,7 +167,7 @@ async def test_each_committed_offset_but_none_and_zero_is_where_commits_go_on(
 async def test_a_consumer_that_stands_still_pauses_all_that_is_assigned() -> None:
     """Also partitions that a full buffer or a restore holds back at the moment."""
     consumer = consumer_of(A, C)
-    await consumer.stand_still()
+    await consumer.incremental.stand_still()
     assert consumer._paused_partitions == {A, B}, "the assignment of the client"
     assert consumer.app.acts == ["stop taking on", "stop flow", "suspend", "clear"]
 
@@ -176,13 +176,13 @@ def test_a_partition_is_verified_at_each_look_after_its_first() -> None:
     """A partition that is not wanted meanwhile starts again."""
     consumer, seen = consumer_of(A, B), list[Any]()
     for now in (1.0, 2.0, 3.0):
-        consumer.verify(lambda *look: seen.append(look), now, A)
+        consumer.delivery.verify(lambda *look: seen.append(look), now, A)
     consumer._paused_partitions = {A}
     for now in (4.0, 5.0):
-        consumer.verify(lambda *look: seen.append(look), now, A)
-        consumer.verify(lambda *look: seen.append(look), now, B)
+        consumer.delivery.verify(lambda *look: seen.append(look), now, A)
+        consumer.delivery.verify(lambda *look: seen.append(look), now, B)
         consumer._paused_partitions = set()
-    consumer.verify(lambda *look: seen.append(look), 6.0, A)
+    consumer.delivery.verify(lambda *look: seen.append(look), 6.0, A)
     assert seen == [(2.0, A), (3.0, A), (5.0, B), (6.0, A)]
 
 
@@ -195,7 +195,7 @@ async def test_the_wait_of_a_hand_over_counts_the_partitions_that_go() -> None:
         seen.extend((w.what, w.step, w.limit_s) for w in waits_of(consumer.app).under_way())
 
     consumer.app.tables.recovery.interrupt = interrupt
-    await consumer.revoke({A, C})
+    await consumer.incremental.revoke({A, C})
     assert seen == [("The hand-over of 2 partitions", "the recovery to pause", 45.0)]
     assert waits_of(consumer.app).under_way() == ()
 
@@ -210,7 +210,7 @@ async def test_the_line_about_unfinished_records_counts_those_that_go(
     consumer._unacked_messages = {Unfinished(tp) for tp in (A, B, C, A, B)}
     monkeypatch.setattr(incremental, "monotonic", lambda: next(clock))
     monkeypatch.setattr(incremental, "LOOK_S", 0)
-    await consumer._finish({A, C})
+    await consumer.incremental._finish({A, C})
     assert caplog.messages == [
         "Partitions are revoked with 3 unfinished records after 30 s; the next owner processes "
         "these records again"

@@ -1,0 +1,300 @@
+"""Faust's consumer with the repairs.
+
+Its methods name their steps in the order in which these happen. The steps are methods of parts, each
+of which has its own module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from faust.transport.consumer import ensure_TPset
+from faust.transport.drivers import aiokafka as driver
+
+from faust_assigner.app.consumer.back_pressure import BackPressure, told
+from faust_assigner.app.consumer.commits import (
+    before_unfinished_records,
+    forget,
+    notify_and_commit,
+)
+from faust_assigner.app.consumer.delivery import Delivery
+from faust_assigner.app.consumer.waits import (
+    assigning,
+    committing,
+    committing_offsets,
+    revoking,
+)
+from faust_assigner.app.consumer.whole_records import RecordBoundaryCommits
+from faust_assigner.app.host.clients import coordinator_of
+from faust_assigner.app.membership.changelog_guard import ChangelogGuard
+from faust_assigner.app.membership.fence import HeartbeatFence, watch
+from faust_assigner.app.membership.shutdown import BoundedShutdown
+from faust_assigner.app.rebalance.consumer_thread import RepairedThread, new_thread
+from faust_assigner.app.rebalance.incremental import IncrementalRebalance
+from faust_assigner.app.rebalance.rounds import Rounds
+from faust_assigner.app.retry import retry
+from faust_assigner.app.tables.write_behind import discard
+
+if TYPE_CHECKING:
+    from aiokafka.structs import ConsumerRecord
+    from faust.types.tuples import TP, Message
+
+    Records = Mapping[TP, list[ConsumerRecord[bytes, bytes]]]
+
+    from faust_assigner.app.consumer.fetcher import FairFetcher
+    from faust_assigner.app.host.bases import ConsumerBase as Consumer
+else:
+    from faust.transport.drivers.aiokafka import Consumer
+
+
+class RepairedConsumer(Consumer):
+    """The consumer, repaired; a cooperative rebalance stops only the partitions that move."""
+
+    #: Whether the last generation has ended and the next generation's recovery has not begun.
+    between_generations = False
+    #: The number of fetches so far: a record of fetch n has reached its queue when fetch n + 1 begins.
+    fetch_rounds = 0
+    #: Source partition -> the offset of its first record since it was assigned.
+    first_read: dict[TP, int]
+    callback: Callable[[Message], Awaitable[object]]
+    #: Whether the fence is renewed by the group's answers.
+    _is_watched = False
+    #: The fetcher; None until the client has started.
+    fetcher: FairFetcher | None = None
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        #: Set when a leaving worker no longer has to wait for a round.
+        self.left = asyncio.Event()
+        super().__init__(*args, **kwargs)
+        #: Reports rounds to the app and its sensors.
+        self.rounds = Rounds(self.app)
+        self.delivery = Delivery(self)
+        self.incremental = IncrementalRebalance(self, self.delivery, self.rounds)
+        self.boundaries = RecordBoundaryCommits(self)
+        self.fence = HeartbeatFence(self.app.conf.broker_session_timeout)
+        self.changes = ChangelogGuard(self.app, self.fence)
+        self.shutdown = BoundedShutdown(self.app, self._thread)
+        self.room = BackPressure(self)
+        self.callback = partial(self._deliver, self.callback)
+
+    def _reset_state(self) -> None:
+        super()._reset_state()
+        self._resumed = asyncio.Event()
+        self.first_read = {}
+
+    def _new_consumer_thread(self) -> driver.AIOKafkaConsumerThread:
+        return new_thread(RepairedThread, self)
+
+    def topic_partitions(self, topic: str) -> int | None:
+        """The number of partitions of ``topic``; None for a topic newer than the cached metadata.
+
+        Stock returns 0, and the agent ends with PartitionsMismatch at its first change of a new table.
+        """
+        return super().topic_partitions(topic) or None
+
+    async def highwaters(self, *partitions: TP) -> Mapping[TP, int]:
+        """The end offsets of ``partitions`` from the broker, of committed records under ``exactly_once``.
+
+        Under ``exactly_once`` stock returns the offset that its last fetch reported, and before the first
+        fetch it takes partitions for empty.
+        """
+        end_offsets = self._thread._ensure_consumer().end_offsets
+        ends: Mapping[TP, int] = await self._thread.call_thread(end_offsets, partitions)
+        return ends
+
+    # -- fetches and their delivery
+
+    async def _wait_next_records(self, timeout: float) -> tuple[Records | None, set[TP] | None]:
+        # Stock sleeps a second while no partition is active, at the begin and end of each recovery.
+        if not self.app.client_only and not self._active_partitions:
+            if not self.flow_active:
+                # Wait as stock does: after a return while the flow is stopped, the caller seeks all
+                # partitions to their committed offsets.
+                await self.wait(self.can_resume_flow)
+            self._resumed.clear()
+            await self.wait(self._resumed, timeout=timeout)
+            if not self._active_partitions:
+                return {}, self._active_partitions
+        return await super()._wait_next_records(timeout)
+
+    async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Records:
+        # The fetcher calls this only after it has passed on the previous batch.
+        self.fetch_rounds += 1
+        return self.delivery.take(await super()._getmany(active_partitions, timeout))
+
+    def note_first(self, records: Records) -> None:
+        """Note the first offset of each new source partition in ``records``; on the consumer's thread."""
+        for tp, batch in records.items():
+            if tp not in self.first_read and not self._is_changelog_tp(tp):
+                self.first_read[tp] = batch[0].offset
+
+    def may_fetch(self, tp: TP) -> bool:
+        """Whether records of ``tp`` may be fetched now."""
+        return self.flow_active and tp in self._active_partitions
+
+    async def _deliver(
+        self, deliver: Callable[[Message], Awaitable[object]], message: Message
+    ) -> object:
+        await self.room.wait_for_room(message)
+        return await self.delivery.hand_out(deliver, message)
+
+    def _set_active_tps(self, tps: set[TP]) -> set[TP]:
+        active = super()._set_active_tps(tps)
+        self._wake_fetcher()  # the set was empty for a moment
+        return active
+
+    def _wake_fetcher(self) -> None:
+        if self.fetcher is not None:
+            with contextlib.suppress(RuntimeError):  # its loop is closed: the worker stops
+                self._thread.thread_loop.call_soon_threadsafe(self.fetcher.wake)
+
+    # -- eager rounds: no partition resumes from the revocation until the next recovery begins
+
+    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
+        """Revoke all partitions after the final commit; drop changes whose records are repeated."""
+        with revoking(self.app, revoked):
+            self.between_generations = True  # a running recovery must not start the flow again
+            await notify_and_commit(self, revoked)
+            self._forget(revoked)
+            if self.in_transaction:
+                await self.boundaries.abandon_open(fenced=self.fence.lost)
+            # A buffer that was full in this generation must not resume its partition in the next generation.
+            self._buffered_partitions.clear()
+        await told()
+        discard(self.app)
+
+    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
+        """Take over an eager round's assignment, as a member of its generation."""
+        with assigning(self.app, assigned):
+            self._join()
+            self._pause_all(assigned)
+            # A recovery that ends at once does not end the round before the app knows its answer.
+            with self.rounds.answering():
+                await super().on_partitions_assigned(assigned, generation_id)
+
+    def _join(self) -> None:
+        """Watch the membership from the first assignment on, and begin a new generation of changes."""
+        self._is_watched = watch(coordinator_of(self), self.fence)
+        if self._is_watched:
+            self.fence.join()
+        self.changes.begin_generation(is_member=self._is_watched)
+
+    def _pause_all(self, assigned: set[TP]) -> None:
+        """Pause all partitions; stock leaves them active until agents and topics are notified."""
+        self.between_generations = True
+        self.stop_flow()
+        self.app.flow_control.suspend()
+        self._buffered_partitions.clear()
+        self._paused_partitions.update(ensure_TPset(assigned))
+
+    def begin_generation(self) -> None:
+        """Allow the flow to resume; called when the recovery of a new generation begins."""
+        self.between_generations = False
+
+    async def perform_seek(self) -> None:
+        """Seek to the committed offsets; retry for as long as the broker is silent."""
+        await retry(self, "Committed offsets", super().perform_seek)
+
+    def resume_flow(self) -> None:
+        """Start the flow, unless a rebalance has overtaken the recovery that calls this."""
+        if not self.between_generations:
+            super().resume_flow()
+
+    def resume_partitions(self, tps: Iterable[TP]) -> None:
+        """Fetch from ``tps`` again, unless the next generation is about to begin."""
+        if not self.between_generations:
+            super().resume_partitions(ensure_TPset(tps))
+            self._wake_fetcher()
+            self._resumed.set()
+
+    def on_buffer_drop(self, tp: TP) -> None:
+        """Resume ``tp``, whose queue has room again; only its recovery resumes a paused partition."""
+        if tp in self._paused_partitions:
+            self._buffered_partitions.discard(tp)
+        else:
+            super().on_buffer_drop(tp)
+
+    # -- cooperative rounds
+
+    @property
+    def leaving(self) -> frozenset[TP]:
+        """The partitions being revoked, whose records are finished and committed first."""
+        return self.incremental.leaving
+
+    async def pause_and_drop(self, changelogs: Collection[TP]) -> None:
+        """Pause ``changelogs`` and drop their queued records."""
+        await self.incremental.pause_and_drop(changelogs)
+
+    async def seek_some(self, tps: set[TP]) -> None:
+        """Seek ``tps`` to their committed offsets; all these offsets are fetched in one step."""
+        await self.incremental.seek_some(tps)
+
+    # -- the membership
+
+    def is_surely_member(self) -> bool:
+        """Whether no other member can own this worker's partitions; True while the fence is not watched."""
+        return not self._is_watched or self.fence.is_sure()
+
+    def lose_membership(self) -> None:
+        """Mark the membership as lost; have the consumer give up all partitions and join again."""
+        self.fence.lose()
+        coordinator = coordinator_of(self)
+        rejoin = getattr(coordinator, "give_everything_up", coordinator.request_rejoin)
+        self._thread.thread_loop.call_soon_threadsafe(rejoin)
+
+    # -- commits
+
+    async def force_commit(self, topics: object = None, start_new_transaction: bool = True) -> bool:
+        """Commit, as a wait with a deadline; during the shutdown within the remaining time."""
+        with committing(self.app):
+            return await self.shutdown.commit(super().force_commit, topics, start_new_transaction)
+
+    async def _commit_tps(self, tps: Iterable[TP], start_new_transaction: bool) -> bool:
+        if self.in_transaction:
+            return await self.boundaries.commit(start_new_transaction)
+        return await super()._commit_tps(tps, start_new_transaction=start_new_transaction)
+
+    def _filter_committable_offsets(self, tps: Iterable[TP]) -> dict[TP, int]:
+        wanted = tuple(tps)
+        with before_unfinished_records(self, wanted):
+            return super()._filter_committable_offsets(wanted)
+
+    async def _commit(self, offsets: Mapping[TP, int]) -> bool:
+        committing_offsets(self.app)
+        return await self.changes.have_arrived() and bool(await super()._commit(offsets))
+
+    async def maybe_wait_for_commit_to_finish(self) -> bool:
+        """Wait for a running commit; during the shutdown within the remaining time."""
+        waited = await self.shutdown.budget.within(
+            "Commit under way", super().maybe_wait_for_commit_to_finish
+        )
+        return bool(waited)
+
+    async def commit_and_end_transactions(self) -> None:
+        """Commit all safe offsets, also offsets that were acknowledged during a concurrent commit."""
+        # If a commit is in progress, commit() waits for its end and does not commit again.
+        await self.maybe_wait_for_commit_to_finish()
+        await super().commit_and_end_transactions()
+
+    def record_ended(self, tp: TP) -> None:
+        """Note that a record of ``tp`` is done, under ``exactly_once``."""
+        self.boundaries.record_ended(tp)
+
+    def _forget(self, tps: set[TP]) -> None:
+        forget(self, tps)
+        for tp in tps:
+            self.first_read.pop(tp, None)
+
+    # -- the shutdown
+
+    async def wait_empty(self) -> None:
+        """Wait for the streams; during the shutdown within the remaining time."""
+        await self.shutdown.wait_for_streams(super().wait_empty)
+
+    async def leave_group(self) -> None:
+        """Flush, commit and leave, so that the group can reassign this worker's partitions."""
+        await self.shutdown.leave_group(self.commit_and_end_transactions)
