@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+from typing import TYPE_CHECKING
 
 import click
 
 from faust_assigner.cli import options as shared
 from faust_assigner.cli.failure import reported_errors
 from faust_assigner.cli.options import Number
-from faust_assigner.cli.spark import on_spark, tell
+from faust_assigner.cli.spark import run_job, tell
+
+if TYPE_CHECKING:
+    from faust_assigner.pipeline.simulate.scenarios import Shape
 
 
 @click.command()
@@ -104,10 +108,8 @@ def simulate(
         raise click.UsageError("Missing option '--out'")
     with reported_errors():
         from faust_assigner.pipeline.ledgers.refusals import Tolerance
-        from faust_assigner.pipeline.progress import Progress, shown
         from faust_assigner.pipeline.simulate import job as simulate_job
         from faust_assigner.pipeline.simulate.console import show_simulation, show_what_if
-        from faust_assigner.pipeline.simulate.scenarios import Shape
         from faust_assigner.pipeline.simulate.what_if import Change
         from faust_assigner.simulation.fleet import Costs
 
@@ -117,11 +119,7 @@ def simulate(
             out,
             _names(policies),
             _numbers(replicas, "--replicas"),
-            Shape(
-                members=_range(members, "--members", 1),
-                partitions=_range(partitions, "--partitions", 2),
-                racks=_numbers(racks, "--racks", 1),
-            ),
+            _shape(members, partitions, racks),
             Costs(),
             session_timeout,
             ledgers,
@@ -134,18 +132,25 @@ def simulate(
             change = Change(add, remove, lose_rack)
             tell(simulate_job.what_if_here(request, change), show_what_if, as_json=as_json)
             return
-        with shown(Progress("simulate")) as progress:
-            report = (
-                simulate_job.simulate_here(request, progress)
-                if no_spark
-                else on_spark(
-                    master,
-                    packages,
-                    lambda spark: simulate_job.simulate_on_spark(spark, request, progress),
-                    progress,
-                )
-            )
+        report = run_job(
+            "simulate",
+            lambda progress: simulate_job.simulate_here(request, progress),
+            lambda spark, progress: simulate_job.simulate_on_spark(spark, request, progress),
+            no_spark=no_spark,
+            master=master,
+            packages=packages,
+        )
         tell(report, lambda report: show_simulation(report, out), as_json=as_json)
+
+
+def _shape(members: str, partitions: str, racks: str) -> Shape:
+    from faust_assigner.pipeline.simulate.scenarios import Shape
+
+    return Shape(
+        members=_range(members, "--members", 1),
+        partitions=_range(partitions, "--partitions", 2),
+        racks=_numbers(racks, "--racks", 1),
+    )
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -37,16 +36,29 @@ def doctor(start: bool, as_json: bool) -> None:
     raise SystemExit(0 if is_fit(findings) else 1)
 
 
-def on_spark(
-    master: str, packages: str, work: Callable[[object], object], progress: Progress
+def run_job(
+    name: str,
+    here: Callable[[Progress], object],
+    on_spark: Callable[[object, Progress], object],
+    *,
+    no_spark: bool,
+    master: str,
+    packages: str,
 ) -> Any:
-    """Run ``work`` with a session on ``master``, then stop the session."""
-    from faust_assigner.pipeline.progress import ui_of
+    """Run a job and show its progress: in this process, or on ``master`` with a session of its own."""
+    from faust_assigner.pipeline.progress import Progress, shown, ui_of
+    from faust_assigner.pipeline.session import release, spark_session
 
-    progress.enter("starting Spark")
-    with spark_for(master, packages) as session:
-        progress.ui = ui_of(session)
-        return work(session)
+    with shown(Progress(name)) as progress:
+        if no_spark:
+            return here(progress)
+        progress.enter("starting Spark")
+        session = spark_session(master or None, packages=tuple(filter(None, packages.split(","))))
+        try:
+            progress.ui = ui_of(session)
+            return on_spark(session, progress)
+        finally:
+            release(session)
 
 
 def tell(report: Any, show: Callable[[Any], None], *, as_json: bool) -> None:
@@ -55,15 +67,3 @@ def tell(report: Any, show: Callable[[Any], None], *, as_json: bool) -> None:
         click.echo(json.dumps(report))
     else:
         show(report)
-
-
-@contextlib.contextmanager
-def spark_for(master: str, packages: str = "") -> Iterator[object]:
-    """Provide a session for a command; it ends with the command."""
-    from faust_assigner.pipeline.session import release, spark_session
-
-    session = spark_session(master or None, packages=tuple(filter(None, packages.split(","))))
-    try:
-        yield session
-    finally:
-        release(session)

@@ -6,7 +6,7 @@ import click
 
 from faust_assigner.cli import options as shared
 from faust_assigner.cli.failure import reported_errors
-from faust_assigner.cli.spark import on_spark, tell
+from faust_assigner.cli.spark import run_job, tell
 
 
 @click.command()
@@ -112,7 +112,6 @@ def weights(
         from faust_assigner.pipeline.console import show_weights
         from faust_assigner.pipeline.ledgers.period import Period
         from faust_assigner.pipeline.ledgers.refusals import Tolerance
-        from faust_assigner.pipeline.progress import Progress, shown
         from faust_assigner.pipeline.weights import job
         from faust_assigner.pipeline.weights.drift import parse_share
         from faust_assigner.weights.limits import Limits
@@ -134,15 +133,12 @@ def weights(
             parse_share(max_drift),
             decisions,
         )
-        with shown(Progress("weights")) as progress:
-            report = (
-                job.learn_here(request, progress)
-                if no_spark
-                else on_spark(
-                    master,
-                    packages,
-                    lambda spark: job.learn_on_spark(spark, request, progress),
-                    progress,
-                )
-            )
+        report = run_job(
+            "weights",
+            lambda progress: job.learn_here(request, progress),
+            lambda spark, progress: job.learn_on_spark(spark, request, progress),
+            no_spark=no_spark,
+            master=master,
+            packages=packages,
+        )
         tell(report, show_weights, as_json=as_json)

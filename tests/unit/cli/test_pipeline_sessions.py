@@ -13,7 +13,7 @@ import pytest
 
 from faust_assigner.cli import jobs
 from faust_assigner.cli import pipeline as pipeline_command
-from faust_assigner.cli.spark import on_spark, tell
+from faust_assigner.cli.spark import run_job, tell
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline import console, session
 from faust_assigner.pipeline.cluster import Cluster
@@ -39,7 +39,7 @@ def test_work_on_spark_knows_the_page_of_its_session_which_ends_with_the_work(
     told: list[Any] = []
     spark = SimpleNamespace(sparkContext=SimpleNamespace(uiWebUrl="http://ui"))
 
-    def work(given: object) -> str:
+    def work(given: object, progress: Progress) -> str:
         told.append((given, progress.stage, progress.ui))
         if fails:
             raise ConfigError("wrong")
@@ -51,12 +51,12 @@ def test_work_on_spark_knows_the_page_of_its_session_which_ends_with_the_work(
 
     monkeypatch.setattr(session, "spark_session", start)
     monkeypatch.setattr(session, "release", lambda given: told.append(("released", given)))
-    progress = Progress("weights")
+    where: Any = {"no_spark": False, "master": master, "packages": "a:b:1,,c:d:2"}
     if fails:
         with pytest.raises(ConfigError):
-            on_spark(master, "a:b:1,,c:d:2", work, progress)
+            run_job("weights", lambda _: None, work, **where)
     else:
-        assert on_spark(master, "a:b:1,,c:d:2", work, progress) == "done"
+        assert run_job("weights", lambda _: None, work, **where) == "done"
     assert told == [
         ((started,), {"packages": ("a:b:1", "c:d:2")}),
         (spark, "starting Spark", "http://ui"),
@@ -73,13 +73,14 @@ def test_a_command_without_no_spark_runs_on_its_master_with_its_packages(
     name = "learn_on_spark" if command == "weights" else "simulate_on_spark"
     monkeypatch.setattr(module, name, lambda *given: {"spark": given[0], "by": given[2].command})
 
-    def on(master: str, packages: str, work: Callable[[Any], Any], progress: Progress) -> Any:
-        return {**work("s"), "on": (master, packages)}
+    def run_job(name: str, _: object, work: Callable[[Any, Any], Any], **where: Any) -> Any:
+        return {**work("s", Progress(name)), "on": where}
 
-    monkeypatch.setattr(f"faust_assigner.cli.{command}.on_spark", on)
+    monkeypatch.setattr(f"faust_assigner.cli.{command}.run_job", run_job)
     chosen = ("--master", "m", "--packages", "p", "--json")
     done = run(command, "--ledger", "l", "--out", "o", *chosen)
-    assert json.loads(done.stdout) == {"spark": "s", "by": command, "on": ["m", "p"]}
+    where = {"no_spark": False, "master": "m", "packages": "p"}
+    assert json.loads(done.stdout) == {"spark": "s", "by": command, "on": where}
     assert asked == []
 
 
@@ -247,7 +248,8 @@ def test_spark_submit_brings_the_master_itself(
     """The job's own default would run on a single machine."""
     started: list[Any] = []
     monkeypatch.setattr(
-        "faust_assigner.cli.weights.on_spark", lambda master, *_: started.append(master) or {}
+        "faust_assigner.cli.weights.run_job",
+        lambda *_, **more: started.append(more["master"]) or {},
     )
     assert jobs.main(["weights", "--ledger", "l", "--out", "w"]) == 0
     assert jobs.main(["weights", "--ledger", "l", "--out", "w", "--master", "yarn"]) == 0
