@@ -25,7 +25,7 @@ from typing import Any
 import faust
 from faust.streams import _current_event
 
-from faust_assigner.app.tables.files import take_care_of
+from faust_assigner.app.tables.write_behind import take_care_of
 from faust_assigner.app.transactions.shares import Share
 from faust_assigner.settings.table import OVERLAY
 

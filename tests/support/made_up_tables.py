@@ -13,7 +13,7 @@ import faust
 from faust.streams import _current_event
 from faust.types import TP
 
-from faust_assigner.app.tables.files import take_care_of
+from faust_assigner.app.tables.write_behind import take_care_of
 
 
 class Event:

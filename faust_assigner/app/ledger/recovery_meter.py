@@ -12,7 +12,7 @@ from mode import get_logger
 
 from faust_assigner.app.ledger.rows import TableRow
 from faust_assigner.app.ledger.writer import LedgerWriter
-from faust_assigner.app.recovery.bring_up import SNAPSHOT, Restored
+from faust_assigner.app.recovery.restore_task import SNAPSHOT, Restored
 from faust_assigner.app.tables.disk import known
 
 if TYPE_CHECKING:

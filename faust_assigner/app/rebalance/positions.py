@@ -17,8 +17,7 @@ import rocksdict
 from faust.types.tuples import TP
 from mode import get_logger
 
-from faust_assigner.app.tables.disk import is_writable, known, stored_offsets
-from faust_assigner.app.tables.files import store_of
+from faust_assigner.app.tables.disk import is_writable, known, store_of, stored_offsets
 
 if TYPE_CHECKING:
     from faust.types.app import AppT

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from faust.tables.recovery import RecoveryStats
 
-from faust_assigner.app.recovery.bring_up import Stop
 from faust_assigner.app.recovery.callbacks import RecoverCallbacks, call_callbacks, is_overridden
 from faust_assigner.app.recovery.order import chunks, ready_sources
+from faust_assigner.app.recovery.restore_task import Stop
 from faust_assigner.app.retry import retry
 from faust_assigner.app.tables import window_closing as windows
 from faust_assigner.app.tables import write_behind as overlay

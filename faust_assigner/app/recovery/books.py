@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from faust_assigner.app.tables import write_behind as overlay
-from faust_assigner.app.tables.disk import is_writable, known
-from faust_assigner.app.tables.files import store_of
+from faust_assigner.app.tables.disk import is_writable, known, store_of
 
 if TYPE_CHECKING:
     from faust.types.tuples import TP

@@ -10,124 +10,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
-import tempfile
-import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiokafka import TopicPartition
 from mode import get_logger
 
 from faust_assigner.app.recovery.batched_replay import replay, run_until_stopped, to_batch, whole
-from faust_assigner.app.recovery.decoding import ANYTHING, Decoding, refusal_of_rows
-from faust_assigner.app.recovery.progress import Progress
-from faust_assigner.app.recovery.restore_throttle import RestoreThrottle
-from faust_assigner.app.recovery.unreadable import Unreadable
-from faust_assigner.snapshots.asking import Connection
-from faust_assigner.snapshots.catalog import Catalog
-from faust_assigner.snapshots.changelog import Extent, changelogs, extents_of
-from faust_assigner.snapshots.manifest import Manifest, SnapshotError
-from faust_assigner.snapshots.sst import ingest, is_empty
-from faust_assigner.snapshots.storage import open_storage
-from faust_assigner.snapshots.trust import Judge
+from faust_assigner.app.recovery.from_snapshots import Finder, from_snapshot
+from faust_assigner.app.recovery.restore_task import LOCAL, REPLAY, Cold, Restored, Settings, Stop
+from faust_assigner.snapshots.changelog import Extent, extents_of
+from faust_assigner.snapshots.sst import is_empty
 
 if TYPE_CHECKING:
     from aiokafka.record.default_records import DefaultRecord as Parsed
-    from faust.types.tuples import TP
-    from rocksdict import Rdict
 
 logger = get_logger(__name__)
 
-#: A standby that lacks at least this many records takes a snapshot or is read in batches.
-MIN_STANDBY_GAP = 2_000
+
 PARALLEL_RESTORES = 4
-SCRATCH_PREFIX = ".faust-assigner-restore-"
-#: Age at which scratch folders count as left by killed processes.
-SCRATCH_MAX_AGE_S = 86_400
-
-LOCAL, SNAPSHOT, REPLAY = "local", "snapshot", "replay"
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The app's settings: where snapshots are, how to reach Kafka, which restores are allowed."""
-
-    snapshots: str | None
-    batched: bool
-    connection: Connection
-    isolation_level: str
-    #: Scratch space on the tables' own disk, so that files are moved instead of copied.
-    folder: Path
-    #: Called with the records that do not decode.
-    unreadable: Callable[[TP, Sequence[Unreadable]], None] = lambda tp, records: None
-    #: The restore's share of a core beside running streams, and its progress.
-    pace: RestoreThrottle = field(default_factory=RestoreThrottle)
-    progress: Progress = field(default_factory=Progress)
-
-
-@dataclass(frozen=True)
-class Cold:
-    """One partition to restore: its database, the stored offset (-1: none), whether SST files fit.
-
-    ``highwater`` is the last offset to reach, as far as Faust knows.
-    """
-
-    tp: TopicPartition
-    database: Rdict
-    offset: int
-    highwater: int
-    takes_files: bool
-    #: How records of its changelog decode: undecodable records are left out.
-    decoding: Decoding = ANYTHING
-
-
-@dataclass(frozen=True)
-class Restored:
-    """How one partition got its state. Offsets are the last applied; times are epoch seconds."""
-
-    tp: TopicPartition
-    source: str
-    started: float
-    ended: float
-    start_offset: int
-    end_offset: int
-    #: Bytes of snapshot files taken, 0 otherwise.
-    bytes: int
-    #: Changelog offsets passed in batches, after the snapshot or the local files.
-    replayed: int = 0
-    #: Bytes of keys and values of the replayed records.
-    replayed_bytes: int = 0
-
-
-class Stop:
-    """Tells a thread to end: at once, or when the allowed silence of the worker is over."""
-
-    def __init__(self, seconds: float | None = None) -> None:
-        self._event = threading.Event()
-        self._seconds, self._deadline = (
-            seconds,
-            None if seconds is None else time.monotonic() + seconds,
-        )
-
-    def set(self) -> None:
-        """Tell the thread to end now."""
-        self._event.set()
-
-    def renew(self) -> None:
-        """Restart the time limit: the worker was not silent."""
-        if self._seconds is not None:
-            self._deadline = time.monotonic() + self._seconds
-
-    def __call__(self) -> bool:
-        """Whether to end now."""
-        late = self._deadline is not None and time.monotonic() > self._deadline
-        return late or self._event.is_set()
 
 
 def bring_up(
@@ -298,107 +203,3 @@ def _with_committed_ends(
     if ends is None:
         return partitions
     return [replace(cold, highwater=ends[cold.tp].end - 1) for cold in partitions]
-
-
-def from_snapshot(
-    settings: Settings,
-    finder: Finder,
-    cold: Cold,
-    stop: Callable[[], bool],
-) -> Restored | None:
-    """Ingest the newest acceptable snapshot into an empty database; None without. Never raises."""
-    started, began = time.time(), time.monotonic()
-    try:
-        with scratch_folder(settings) as folder:
-            found = None if stop() else finder.fetch(cold.tp, Path(folder), cold.decoding)
-            if found is None or stop():
-                return None
-            manifest, paths, ours = found
-            if not is_empty(cold.database):  # checked here, just before the ingest
-                return None
-            ingest(cold.database, paths, move=ours)
-    except (Exception, asyncio.CancelledError) as error:
-        logger.warning(
-            "%s-%d is replayed because its snapshot failed: %s",
-            cold.tp.topic,
-            cold.tp.partition,
-            error,
-        )
-        return None
-    logger.info(
-        "Restored %s-%d from snapshot %s: %d keys, %d bytes in %.2f s",
-        cold.tp.topic,
-        cold.tp.partition,
-        manifest.snapshot_id,
-        manifest.keys,
-        manifest.bytes,
-        time.monotonic() - began,
-    )
-    return Restored(
-        cold.tp, SNAPSHOT, started, time.time(), -1, manifest.next_offset - 1, manifest.bytes
-    )
-
-
-class Finder:
-    """Finds and fetches trustworthy snapshots for a set of partitions."""
-
-    def __init__(
-        self, settings: Settings, tps: Sequence[TopicPartition], stop: Callable[[], bool]
-    ) -> None:
-        if settings.snapshots is None:
-            raise ValueError("no snapshots are configured")
-        self._catalog = Catalog(open_storage(settings.snapshots))
-        topics = sorted({tp.topic for tp in tps})
-        logs = run_until_stopped(changelogs(settings.connection, topics), stop)
-        if logs is None:
-            raise SnapshotError("stopped while the changelogs were compared with the snapshots")
-        now_ms = round(time.time() * 1000)
-        self._judges = {topic: Judge(self._catalog, log, now_ms) for topic, log in logs.items()}
-
-    def fetch(
-        self, tp: TopicPartition, folder: Path, decoding: Decoding = ANYTHING
-    ) -> tuple[Manifest, list[Path], bool] | None:
-        """(manifest, checked files, whether the files are our copies) or None, the reason logged.
-
-        The newest snapshot is used that is trustworthy and whole, and whose rows all decode in the
-        table. After a damaged snapshot the next older snapshot is tried.
-        """
-        for manifest, reason in self._judges[tp.topic].verdicts(tp.partition):
-            paths: list[Path] = []
-            if reason is None:
-                own = folder / manifest.snapshot_id
-                try:
-                    paths = self._catalog.fetch(manifest, own)
-                    reason = refusal_of_rows(decoding, manifest, paths)
-                except (SnapshotError, OSError) as error:
-                    reason = str(error)
-                if reason is None:
-                    return manifest, paths, all(path.parent == own for path in paths)
-                shutil.rmtree(own, ignore_errors=True)  # makes room for the next snapshot
-            logger.warning(
-                "%s-%d: snapshot %s is refused: %s",
-                tp.topic,
-                tp.partition,
-                manifest.snapshot_id,
-                reason,
-            )
-        logger.info("%s-%d: there is no snapshot to restore from", tp.topic, tp.partition)
-        return None
-
-
-def scratch_folder(settings: Settings) -> tempfile.TemporaryDirectory[str]:
-    """A folder beside the tables, removed at the end of its ``with``."""
-    settings.folder.mkdir(parents=True, exist_ok=True)
-    return tempfile.TemporaryDirectory(
-        prefix=SCRATCH_PREFIX, dir=settings.folder, ignore_cleanup_errors=True
-    )
-
-
-def sweep_scratch(folder: Path) -> None:
-    """Remove scratch folders that killed processes left a day ago or earlier."""
-    for path in sorted(folder.glob(f"{SCRATCH_PREFIX}*")):
-        try:
-            if time.time() - path.stat().st_mtime > SCRATCH_MAX_AGE_S:
-                shutil.rmtree(path, ignore_errors=True)
-        except OSError as error:
-            logger.info("%s: %s", path, error)

@@ -22,12 +22,12 @@ from yarl import URL
 
 from faust_assigner.app.recovery.actives import ActiveRestore
 from faust_assigner.app.recovery.books import RoundBooks
-from faust_assigner.app.recovery.bring_up import Restored
 from faust_assigner.app.recovery.changelog_extents import ChangelogExtents
 from faust_assigner.app.recovery.exchange import StandbyExchange
 from faust_assigner.app.recovery.following import StandbyFollower
 from faust_assigner.app.recovery.loop import RecoveryLoop
 from faust_assigner.app.recovery.progress import Progress
+from faust_assigner.app.recovery.restore_task import Restored
 from faust_assigner.app.recovery.restoring import BatchedRestore, RestoreThreads
 
 if TYPE_CHECKING:

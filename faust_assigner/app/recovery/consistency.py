@@ -26,8 +26,7 @@ from mode import get_logger
 from faust_assigner.app.recovery.restore_settings import connection_of
 from faust_assigner.app.retry import retry
 from faust_assigner.app.tables import write_behind as overlay
-from faust_assigner.app.tables.disk import known
-from faust_assigner.app.tables.files import store_of
+from faust_assigner.app.tables.disk import known, store_of
 from faust_assigner.snapshots.changelog import extents_of
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from mode import get_logger
 
 from faust_assigner.app.recovery.callbacks import is_overridden
 from faust_assigner.app.retry import RateLimitedLog, pause_s
-from faust_assigner.app.tables.disk import is_writable
-from faust_assigner.app.tables.files import TableStore, close_all, open_for_streams, store_of
+from faust_assigner.app.tables.disk import is_writable, store_of
+from faust_assigner.app.tables.files import TableStore, close_all, open_for_streams
 
 if TYPE_CHECKING:
     from faust.app import App

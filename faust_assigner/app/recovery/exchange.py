@@ -14,17 +14,10 @@ from typing import TYPE_CHECKING
 
 from mode import get_logger
 
-from faust_assigner.app.recovery.bring_up import (
-    MIN_STANDBY_GAP,
-    SNAPSHOT,
-    Finder,
-    Restored,
-    Settings,
-    Stop,
-    scratch_folder,
-)
 from faust_assigner.app.recovery.decoding import decoding_of
+from faust_assigner.app.recovery.from_snapshots import Finder, scratch_folder
 from faust_assigner.app.recovery.restore_settings import settings_of
+from faust_assigner.app.recovery.restore_task import SNAPSHOT, Restored, Settings, Stop
 from faust_assigner.app.recovery.restoring import RestoreThreads, sees_records
 from faust_assigner.app.tables.disk import known, takes_files
 from faust_assigner.snapshots.sst import ingest
@@ -37,6 +30,9 @@ if TYPE_CHECKING:
     from faust_assigner.snapshots.manifest import Manifest
 
 logger = get_logger(__name__)
+
+#: A standby that lacks at least this many records takes a snapshot or is read in batches.
+MIN_STANDBY_GAP = 2_000
 
 
 class StandbyExchange:

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from faust_assigner.app.recovery.bring_up import MIN_STANDBY_GAP, Stop
+from faust_assigner.app.recovery.exchange import MIN_STANDBY_GAP, StandbyExchange
 from faust_assigner.app.recovery.restore_settings import settings_of
+from faust_assigner.app.recovery.restore_task import Stop
 from faust_assigner.app.retry import retry
 from faust_assigner.app.tables.disk import is_writable, known
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from faust.types.tuples import TP
 
     from faust_assigner.app.recovery.changelog_extents import ChangelogExtents
-    from faust_assigner.app.recovery.exchange import StandbyExchange
     from faust_assigner.app.recovery.loop import RecoveryLoop
     from faust_assigner.app.recovery.restoring import BatchedRestore
 

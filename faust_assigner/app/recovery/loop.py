@@ -22,7 +22,7 @@ from faust_assigner.app.recovery.unreadable import unreadable_of
 from faust_assigner.app.retry import RateLimitedLog, pause_s
 from faust_assigner.app.tables import window_closing as windows
 from faust_assigner.app.tables import write_behind as overlay
-from faust_assigner.app.tables.files import is_storage_error
+from faust_assigner.app.tables.storage_errors import is_storage_error
 
 if TYPE_CHECKING:
     from faust.types.events import EventT
@@ -254,8 +254,7 @@ class RecoveryLoop(Recovery):
         agents are processed again. The changelog holds the rows that the database lacks.
         """
         self.buffers.clear()
-        # After a failed write RocksDB accepts none, and other databases on a full disk may fail
-        # too.
+        # After a failed write RocksDB accepts none; other databases on a full disk may fail too.
         self.databases.doubt(self.tp_to_table)
         overlay.hold(self.app)
         if self._said.due("tables"):

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth, server_list
 
-from faust_assigner.app.recovery.bring_up import Settings, sweep_scratch
+from faust_assigner.app.recovery.from_snapshots import sweep_scratch
+from faust_assigner.app.recovery.restore_task import Settings
 from faust_assigner.app.recovery.unreadable import unreadable_of
 from faust_assigner.app.settings import read_or_default
 from faust_assigner.settings.table import BATCHED_REPLAY, SNAPSHOTS

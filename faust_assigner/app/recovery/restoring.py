@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from faust.types.tuples import TP
 from mode import get_logger
 
-from faust_assigner.app.recovery.bring_up import Cold, Restored, Stop, bring_up
+from faust_assigner.app.recovery.bring_up import bring_up
 from faust_assigner.app.recovery.callbacks import is_overridden
 from faust_assigner.app.recovery.decoding import decoding_of
 from faust_assigner.app.recovery.progress import Progress
 from faust_assigner.app.recovery.restore_settings import settings_of
+from faust_assigner.app.recovery.restore_task import Cold, Restored, Stop
 from faust_assigner.app.recovery.restore_throttle import RestoreThrottle
 from faust_assigner.app.settings import read_or_default
 from faust_assigner.app.tables.disk import is_writable, takes_files
@@ -100,12 +101,9 @@ class BatchedRestore:
         the thread goes on until ``stop``.
         """
         settings = replace(settings_of(self._app), progress=self._progress, pace=self._pace())
-        usable = settings.snapshots or settings.batched
-        colds = [
-            cold
-            for tp in tps
-            if usable and (cold := self._cold(tp, offsets, highwaters)) is not None
-        ]
+        usable = tps if settings.snapshots or settings.batched else ()
+        found = (self._cold(tp, offsets, highwaters) for tp in usable)
+        colds = [cold for cold in found if cold is not None]
         ours = {TP(*cold.tp) for cold in colds}
         for tp in tps:
             if tp not in ours:

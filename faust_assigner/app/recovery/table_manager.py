@@ -11,7 +11,7 @@ from mode.utils.queues import ThrowableQueue
 from faust_assigner.app.host.mixing import over
 from faust_assigner.app.recovery.by_partition import PartitionRecovery
 from faust_assigner.app.tables import window_closing as windows
-from faust_assigner.app.tables.files import take_care_of
+from faust_assigner.app.tables.write_behind import take_care_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -70,8 +70,7 @@ def state_sizes(tps: Iterable[TP], tables: Mapping[str, CollectionT]) -> dict[TP
     """
     sizes = {}
     for tp in tps:
-        data = getattr(tables.get(tp.topic), "data", None)
-        store: Any = getattr(data, "storage", data)
+        store: Any = store_of(tables[tp.topic]) if tp.topic in tables else None
         if hasattr(store, "partition_path"):
             sizes[tp] = tree_bytes(store.partition_path(tp.partition))
     return sizes
@@ -197,6 +196,12 @@ def _stored_offset(database: Rdict) -> int | None:
 def known(offset: int | None) -> int:
     """The last read offset; -1 before the first record."""
     return -1 if offset is None else offset
+
+
+def store_of(table: CollectionT) -> Any:
+    """The store of the table's bytes: its data, or the storage beneath a table of sets."""
+    store = table.data
+    return getattr(store, "storage", store)
 
 
 def is_writable(store: object) -> bool:

@@ -9,24 +9,18 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from faust import stores
-from faust.stores.rocksdb import Store as RocksDBStore
 from faust.streams import current_event
-from faust.tables.sets import SetTable
 from faust.types.tuples import TP
 from mode import get_logger
 
-from faust_assigner.app.host.mixing import over
-from faust_assigner.app.tables import write_behind as overlay
+from faust_assigner.app.tables.disk import store_of
 from faust_assigner.app.tables.scope import check_whole, partitions_in_scope
-from faust_assigner.app.tables.sets import WriteBehindSets
+from faust_assigner.app.tables.storage_errors import is_damage, is_storage_error
 from faust_assigner.app.tables.store import WriteBehindStore
 
 if TYPE_CHECKING:
@@ -34,7 +28,6 @@ if TYPE_CHECKING:
     from faust.types.events import EventT
     from faust.types.tables import CollectionT
     from rocksdict import Rdict
-    from yarl import URL
 
     from faust_assigner.app.host.bases import RocksDBBase
 
@@ -43,37 +36,10 @@ logger = get_logger(__name__)
 #: Suffix of a folder that was set aside; one such folder is kept for each partition.
 ASIDE = ".corrupt"
 
-#: RocksDB's messages about existing files that are not whole. A write cut short by a kill is no
-#: damage: RocksDB drops the incomplete end of its log by itself.
-_DAMAGE = re.compile(
-    r"Corruption|No such file|File exists|Not a directory|Invalid argument|not implemented",
-    re.IGNORECASE,
-)
-#: RocksDB's messages about temporary errors; they prevail over the messages above.
-_PASSING = re.compile(
-    r"No space|quota|lock|Too many open files|Permission denied|Read-only|memory|Input/output",
-    re.IGNORECASE,
-)
-
-
-def is_storage_error(error: BaseException) -> bool:
-    """Whether RocksDB or the disk raised it; rocksdict raises RocksDB's errors as ``Exception``."""
-    return (
-        type(error) is Exception
-        or isinstance(error, OSError)
-        or type(error).__name__ == "DbClosedError"
-    )
-
-
-def is_damage(error: BaseException) -> bool:
-    """Whether the files themselves are damaged, so that waiting does not help."""
-    said = str(error)
-    return "Corruption" in said or bool(_DAMAGE.search(said) and not _PASSING.search(said))
-
 
 def corrupt_folders(app: AppT) -> int:
     """The number of table folders set aside as corrupt since the worker started."""
-    stores = (getattr(table.data, "storage", table.data) for table in app.tables.values())
+    stores = map(store_of, app.tables.values())
     return sum(sum(getattr(store, "set_aside", {}).values()) for store in stores)
 
 
@@ -283,43 +249,6 @@ def keep_uncommitted(app: AppT, event: EventT[object] | None) -> None:
     if event is not None and event.message is not None:
         event.message.acked = True
         app.consumer._unacked_messages.discard(event.message)
-
-
-def store_of(table: CollectionT) -> Any:
-    """The store of the table's bytes: its data, or the storage beneath a table of sets."""
-    store = table.data
-    return getattr(store, "storage", store)
-
-
-def take_care_of(table: CollectionT) -> None:
-    """Have the table make our store instead of a RocksDB store; call before its first store."""
-    table._new_store_by_url = partial(_new_store, table, table._new_store_by_url)
-    if isinstance(table, SetTable):
-        table._new_store = partial(_whole, table, table._new_store)
-
-
-def _whole(table: CollectionT, make: Callable[[], object]) -> object:
-    return over(WriteBehindSets, type(make()))(table)
-
-
-def _new_store(table: CollectionT, make: Callable[[URL], object], url: URL) -> object:
-    kind = stores.by_url(url)
-    if not issubclass(kind, RocksDBStore):
-        return make(url)
-    store = over(TableStore, kind)(
-        url,
-        table.app,
-        table,
-        table_name=table.name,
-        key_type=table.key_type,
-        value_type=table.value_type,
-        key_serializer=table.key_serializer,
-        value_serializer=table.value_serializer,
-        loop=table.loop,
-        options=table.options,
-    )
-    overlay.begin(table, store)
-    return store
 
 
 def open_for_streams(store: RocksDBBase, partition: int) -> None:

@@ -56,20 +56,7 @@ class WriteBehindSets(Sets):
             for key in {to_key(event.key[1]) for event in events}:
                 self.storage[key] = self[key].as_stored_value()
             return
-        folded: dict[tuple[TP, bytes], Any] = {}
-        ends: dict[TP, int] = {}
-        for event in events:
-            tp, offset = event.message.tp, event.message.offset
-            if offset <= ends.setdefault(tp, known(rows.persisted_offset(tp))):
-                continue  # the set may have lost this element since
-            operation, key = event.key
-            place = tp, rows.raw_key(to_key(key))
-            if place not in folded:
-                folded[place] = self._set_of(
-                    key, self._elements(rows.file_row(tp.partition, place[1]))
-                )
-            folded[place].apply_changelog_event(operation, to_value(event.value))
-            ends[tp] = offset
+        folded, ends = self._folded(events, to_key, to_value)
         rows.apply_changelog_batch(
             [
                 SimpleNamespace(
@@ -88,6 +75,29 @@ class WriteBehindSets(Sets):
         )
         for tp, raw in folded:
             self._take(tp.partition, raw)
+
+    def _folded(
+        self,
+        events: Iterable[Any],
+        to_key: Callable[[object], object],
+        to_value: Callable[[object], object],
+    ) -> tuple[dict[tuple[TP, bytes], Any], dict[TP, int]]:
+        """Partition and key -> the set of its row after the operations; partition -> the last offset."""
+        rows = self._rows
+        folded: dict[tuple[TP, bytes], Any] = {}
+        ends: dict[TP, int] = {}
+        for event in events:
+            tp, offset = event.message.tp, event.message.offset
+            if offset <= ends.setdefault(tp, known(rows.persisted_offset(tp))):
+                continue  # the set may have lost this element since
+            operation, key = event.key
+            place = tp, rows.raw_key(to_key(key))
+            if place not in folded:
+                row = rows.file_row(tp.partition, place[1])
+                folded[place] = self._set_of(key, self._elements(row))
+            folded[place].apply_changelog_event(operation, to_value(event.value))
+            ends[tp] = offset
+        return folded, ends
 
     def dropped(self, partition: int, keys: Collection[bytes]) -> None:
         """Load the sets of ``keys`` again: changes of their rows were dropped."""

@@ -17,7 +17,8 @@ import rocksdict
 from faust.streams import current_event
 from faust.types.tuples import TP
 
-from faust_assigner.app.tables.changes import NO_RECORD, Change, Overlay, ReadBack, Usage
+from faust_assigner.app.tables.changes import NO_RECORD, Change, Overlay, Usage
+from faust_assigner.app.tables.read_back import ReadBack
 
 if TYPE_CHECKING:
     from faust.types.tuples import FutureMessage

@@ -6,10 +6,17 @@ from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from faust import stores
+from faust.stores.rocksdb import Store as RocksDBStore
+from faust.tables.sets import SetTable
 from faust.types.tuples import TP
 
+from faust_assigner.app.host.mixing import over
 from faust_assigner.app.settings import read_or_default
 from faust_assigner.app.tables.changes import Usage
+from faust_assigner.app.tables.disk import store_of
+from faust_assigner.app.tables.files import TableStore
+from faust_assigner.app.tables.sets import WriteBehindSets
 from faust_assigner.app.tables.store import FlushMode, WriteBehindStore
 from faust_assigner.settings.table import OVERLAY, OVERLAY_BYTES
 
@@ -18,6 +25,7 @@ if TYPE_CHECKING:
     from faust.types.app import AppT
     from faust.types.tables import CollectionT
     from faust.types.tuples import FutureMessage
+    from yarl import URL
 
 #: Most waiting changes of all tables of a worker.
 MOST_CHANGES = 100_000
@@ -29,6 +37,37 @@ def usage_of(app: AppT) -> Usage:
     if usage is None:
         usage = app.tables.overlay_usage = Usage(read_or_default(app, OVERLAY_BYTES), MOST_CHANGES)
     return usage
+
+
+def take_care_of(table: CollectionT) -> None:
+    """Have the table make our store instead of a RocksDB store; call before its first store."""
+    table._new_store_by_url = partial(_new_store, table, table._new_store_by_url)
+    if isinstance(table, SetTable):
+        table._new_store = partial(_whole, table, table._new_store)
+
+
+def _whole(table: CollectionT, make: Callable[[], object]) -> object:
+    return over(WriteBehindSets, type(make()))(table)
+
+
+def _new_store(table: CollectionT, make: Callable[[URL], object], url: URL) -> object:
+    kind = stores.by_url(url)
+    if not issubclass(kind, RocksDBStore):
+        return make(url)
+    store = over(TableStore, kind)(
+        url,
+        table.app,
+        table,
+        table_name=table.name,
+        key_type=table.key_type,
+        value_type=table.value_type,
+        key_serializer=table.key_serializer,
+        value_serializer=table.value_serializer,
+        loop=table.loop,
+        options=table.options,
+    )
+    begin(table, store)
+    return store
 
 
 def begin(table: Table, store: WriteBehindStore) -> None:
@@ -69,8 +108,7 @@ def _send(
 def overlaid(app: AppT) -> Iterator[tuple[str, WriteBehindStore]]:
     """Changelog and store of each table whose rows wait for their changelog."""
     for table in app.tables.values():
-        data = table.data
-        store = getattr(data, "storage", data)
+        store = store_of(table)
         if isinstance(store, WriteBehindStore) and store.usage is not None:
             yield table.changelog_topic.get_topic_name(), store
 

@@ -18,13 +18,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from faust.stores.rocksdb import RocksDBOptions
 
-from faust_assigner.app.recovery.bring_up import (
-    Cold,
-    Settings,
-    Stop,
-    bring_up,
-)
+from faust_assigner.app.recovery.bring_up import bring_up
 from faust_assigner.app.recovery.decoding import ANYTHING
+from faust_assigner.app.recovery.restore_task import Cold, Settings, Stop
 from faust_assigner.pipeline.snapshots.spans import plan_job, publish
 from faust_assigner.pipeline.snapshots.writer import run_here
 from faust_assigner.snapshots.catalog import folder_of

@@ -14,7 +14,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from faust.stores.rocksdb import RocksDBOptions
 
-from faust_assigner.app.recovery.bring_up import Cold, Settings, Stop, bring_up
+from faust_assigner.app.recovery.bring_up import bring_up
+from faust_assigner.app.recovery.restore_task import Cold, Settings, Stop
 from faust_assigner.cli import main
 from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.snapshots import run as snapshot_run

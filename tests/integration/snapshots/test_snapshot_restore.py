@@ -14,15 +14,15 @@ from confluent_kafka import TopicPartition as CTopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from faust.stores.rocksdb import RocksDBOptions
 
-from faust_assigner.app.recovery.bring_up import (
-    SCRATCH_MAX_AGE_S,
-    SCRATCH_PREFIX,
-    Stop,
-    bring_up,
-    sweep_scratch,
-)
+from faust_assigner.app.recovery.bring_up import bring_up
 from faust_assigner.app.recovery.decoding import decoding_of
 from faust_assigner.app.recovery.exchange import _replace_database
+from faust_assigner.app.recovery.from_snapshots import (
+    SCRATCH_MAX_AGE_S,
+    SCRATCH_PREFIX,
+    sweep_scratch,
+)
+from faust_assigner.app.recovery.restore_task import Stop
 from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.snapshots.run import take_snapshot
 from faust_assigner.pipeline.snapshots.spans import plan_job

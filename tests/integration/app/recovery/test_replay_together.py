@@ -15,8 +15,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from faust.exceptions import ValueDecodeError
 from faust.stores.rocksdb import RocksDBOptions
 
-from faust_assigner.app.recovery.bring_up import Cold, Restored, Settings, Stop, bring_up
+from faust_assigner.app.recovery.bring_up import bring_up
 from faust_assigner.app.recovery.decoding import ANYTHING, Decoding
+from faust_assigner.app.recovery.restore_task import Cold, Restored, Settings, Stop
 from faust_assigner.snapshots.sst import OFFSET_KEY
 from faust_assigner.testing.broker import broker_process
 

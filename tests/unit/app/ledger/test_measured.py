@@ -12,7 +12,7 @@ from faust_assigner.app.ledger import recovery_meter
 from faust_assigner.app.ledger import sensor as sensor_module
 from faust_assigner.app.ledger.recovery_meter import RecoveryMeter, _member_id
 from faust_assigner.app.ledger.sensor import LedgerSensor
-from faust_assigner.app.recovery.bring_up import Restored
+from faust_assigner.app.recovery.restore_task import Restored
 
 A, B, C, D = (TP("log", number) for number in range(4))
 

@@ -10,7 +10,7 @@ from faust.types import TP
 
 from faust_assigner.app.ledger import recovery_meter
 from faust_assigner.app.ledger.recovery_meter import RecoveryMeter, _Open, _take
-from faust_assigner.app.recovery.bring_up import Restored
+from faust_assigner.app.recovery.restore_task import Restored
 
 LOG = TP("log", 0)
 

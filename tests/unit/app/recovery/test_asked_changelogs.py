@@ -10,9 +10,9 @@ import pytest
 from faust.types import TP
 
 from faust_assigner.app.recovery import changelog_extents, following
-from faust_assigner.app.recovery.bring_up import Stop
 from faust_assigner.app.recovery.changelog_extents import ChangelogExtents
 from faust_assigner.app.recovery.following import StandbyFollower
+from faust_assigner.app.recovery.restore_task import Stop
 
 A, B = (TP("app-table-changelog", number) for number in range(2))
 

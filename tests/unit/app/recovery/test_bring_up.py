@@ -13,23 +13,26 @@ from typing import Any
 import pytest
 from aiokafka import TopicPartition
 
-from faust_assigner.app.recovery import bring_up
-from faust_assigner.app.recovery.bring_up import (
-    LOCAL,
-    REPLAY,
+from faust_assigner.app.recovery import bring_up, from_snapshots
+from faust_assigner.app.recovery.decoding import ANYTHING
+from faust_assigner.app.recovery.from_snapshots import (
     SCRATCH_MAX_AGE_S,
     SCRATCH_PREFIX,
-    SNAPSHOT,
-    Cold,
-    Extent,
     Finder,
-    Restored,
-    Settings,
-    SnapshotError,
-    Stop,
     from_snapshot,
     sweep_scratch,
 )
+from faust_assigner.app.recovery.restore_task import (
+    LOCAL,
+    REPLAY,
+    SNAPSHOT,
+    Cold,
+    Restored,
+    Settings,
+    Stop,
+)
+from faust_assigner.snapshots.changelog import Extent
+from faust_assigner.snapshots.manifest import SnapshotError
 
 A, B, C = (TopicPartition("log", number) for number in range(3))
 
@@ -87,13 +90,14 @@ def snapshot_of(tp: TopicPartition, end_offset: int) -> Restored:
 
 @pytest.fixture(autouse=True)
 def _without_rocksdb(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bring_up, "is_empty", lambda database: database.is_empty)
+    for module in (bring_up, from_snapshots):
+        monkeypatch.setattr(module, "is_empty", lambda database: database.is_empty)
     monkeypatch.setattr(
         bring_up,
         "to_batch",
         lambda records, position, decoding, whole: (
             ("batch", *whole.args, len(records), position)
-            if decoding is bring_up.ANYTHING and whole.func is bring_up.whole
+            if decoding is ANYTHING and whole.func is bring_up.whole
             else "a batch of other records",
             ["refused"],
         ),
@@ -429,7 +433,7 @@ def test_a_snapshot_is_taken_into_a_database_that_is_empty_still(
         assert given is database
         taken.append((paths, move))
 
-    monkeypatch.setattr(bring_up, "ingest", ingest)
+    monkeypatch.setattr(from_snapshots, "ingest", ingest)
     finder: Any = Found(meanwhile, has=reason != "none")
     settings = bring_up.replace(Job().settings, folder=tmp_path)
     times = iter([1000.5, 1234.0])
@@ -463,7 +467,9 @@ def test_the_next_older_snapshot_is_tried_where_one_is_refused(
 
     refusals = {"rows": "does not decode"}
     monkeypatch.setattr(
-        bring_up, "refusal_of_rows", lambda _, manifest, paths: refusals.get(manifest.snapshot_id)
+        from_snapshots,
+        "refusal_of_rows",
+        lambda _, manifest, paths: refusals.get(manifest.snapshot_id),
     )
     verdicts = [(one, "too late" if one.snapshot_id == "late" else None) for one in manifests]
     finder._judges = {"log": SimpleNamespace(verdicts=lambda partition: iter(verdicts))}  # type: ignore[dict-item]
@@ -489,7 +495,7 @@ def test_files_of_the_storage_itself_are_not_ours_to_move(
     manifest = SimpleNamespace(snapshot_id="one")
     own, other = tmp_path / "one" / "1.sst", tmp_path / "storage" / "2.sst"
     fetched = [[own, other], [own], []]
-    monkeypatch.setattr(bring_up, "refusal_of_rows", lambda *given: asked.append(given))
+    monkeypatch.setattr(from_snapshots, "refusal_of_rows", lambda *given: asked.append(given))
     finder._judges = {  # type: ignore[assignment]
         "log": SimpleNamespace(
             verdicts=lambda partition: [(manifest, None)] if partition == 2 else []
@@ -519,7 +525,7 @@ def test_a_snapshot_that_cannot_be_fetched_is_refused(
     finder._catalog = SimpleNamespace(fetch=fetch)  # type: ignore[assignment]
     verdicts = [(SimpleNamespace(snapshot_id=name), None) for name in ("late", "good")]
     finder._judges = {"log": SimpleNamespace(verdicts=lambda partition: verdicts)}  # type: ignore[dict-item]
-    monkeypatch.setattr(bring_up, "refusal_of_rows", lambda *given: None)
+    monkeypatch.setattr(from_snapshots, "refusal_of_rows", lambda *given: None)
     if isinstance(fails, ValueError):
         with pytest.raises(ValueError, match="a bug"):
             finder.fetch(A, tmp_path)
@@ -537,13 +543,15 @@ def test_snapshots_are_judged_against_each_changelog_now(
     asked, logs = list[Any](), {"log": "log 1", "other": "log 2"}
     answers: list[Any] = [logs, None]
     monkeypatch.setattr(bring_up.time, "time", lambda: 1234.5678)
-    monkeypatch.setattr(bring_up, "open_storage", lambda where: ("storage", where))
-    monkeypatch.setattr(bring_up, "Catalog", lambda storage: ("catalog", storage))
-    monkeypatch.setattr(bring_up, "changelogs", lambda *given: asked.append(given) or "work")
+    monkeypatch.setattr(from_snapshots, "open_storage", lambda where: ("storage", where))
+    monkeypatch.setattr(from_snapshots, "Catalog", lambda storage: ("catalog", storage))
+    monkeypatch.setattr(from_snapshots, "changelogs", lambda *given: asked.append(given) or "work")
     monkeypatch.setattr(
-        bring_up, "run_until_stopped", lambda work, stop: asked.append(stop) or answers.pop(0)
+        from_snapshots,
+        "run_until_stopped",
+        lambda work, stop: asked.append(stop) or answers.pop(0),
     )
-    monkeypatch.setattr(bring_up, "Judge", lambda *given: ("judge", *given))
+    monkeypatch.setattr(from_snapshots, "Judge", lambda *given: ("judge", *given))
     connection: Any = {"client_id": "w1"}
     settings = bring_up.replace(Job().settings, snapshots="there", connection=connection)
     stop, tps = Stop(), [TopicPartition("other", 3), A, B]
@@ -600,7 +608,10 @@ def test_scratch_of_a_day_stays_and_one_that_is_gone_keeps_nothing(
 def test_scratch_lies_beside_tables_whose_folder_may_not_be_there_yet(tmp_path: Path) -> None:
     """Missing parent folders are created; two restores can use the folder at the same time."""
     settings = bring_up.replace(Job().settings, folder=tmp_path / "v1" / "tables")
-    with bring_up.scratch_folder(settings) as one, bring_up.scratch_folder(settings) as other:
+    with (
+        from_snapshots.scratch_folder(settings) as one,
+        from_snapshots.scratch_folder(settings) as other,
+    ):
         assert {Path(one).parent, Path(other).parent} == {settings.folder}
         assert Path(one).name.startswith(SCRATCH_PREFIX)
     assert list(settings.folder.iterdir()) == []

@@ -10,8 +10,8 @@ import pytest
 from faust.types import TP
 
 from faust_assigner.app.recovery import exchange as recovery
-from faust_assigner.app.recovery.bring_up import SNAPSHOT
 from faust_assigner.app.recovery.exchange import StandbyExchange
+from faust_assigner.app.recovery.restore_task import SNAPSHOT
 from faust_assigner.app.recovery.restoring import RestoreThreads
 
 HERE = TP("log", 0)

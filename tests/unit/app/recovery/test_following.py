@@ -12,9 +12,8 @@ from faust.types import TP
 
 from faust_assigner.app.recovery import consistency, following
 from faust_assigner.app.recovery.actives import ActiveRestore
-from faust_assigner.app.recovery.bring_up import MIN_STANDBY_GAP
 from faust_assigner.app.recovery.consistency import Consistency
-from faust_assigner.app.recovery.exchange import StandbyExchange
+from faust_assigner.app.recovery.exchange import MIN_STANDBY_GAP, StandbyExchange
 from faust_assigner.app.recovery.following import StandbyFollower
 from faust_assigner.app.recovery.spans import RecoverySpans
 

@@ -17,8 +17,9 @@ from faust.types import TP
 from faust_assigner.app.compose import repair
 from faust_assigner.app.recovery import bring_up
 from faust_assigner.app.recovery import restoring as recovery
-from faust_assigner.app.recovery.bring_up import SNAPSHOT, Cold, Extent, Restored, Settings
+from faust_assigner.app.recovery.bring_up import Extent
 from faust_assigner.app.recovery.by_partition import PartitionRecovery
+from faust_assigner.app.recovery.restore_task import SNAPSHOT, Cold, Restored, Settings, Stop
 from faust_assigner.app.recovery.restoring import BatchedRestore
 from faust_assigner.app.tables.disk import takes_files
 
@@ -228,9 +229,7 @@ def test_the_last_offset_to_reach_is_the_one_before_the_committed_end(
     tp = TopicPartition(*HERE)
     for isolation_level, reached in (("read_committed", 29), ("read_uncommitted", 9)):
         settings: Any = Settings(None, True, {}, isolation_level, None)  # type: ignore[arg-type]
-        (cold,) = bring_up._with_committed_ends(
-            settings, [Cold(tp, None, -1, 9, True)], bring_up.Stop()
-        )
+        (cold,) = bring_up._with_committed_ends(settings, [Cold(tp, None, -1, 9, True)], Stop())
         assert cold.highwater == reached
 
 

@@ -12,9 +12,9 @@ from faust_assigner.app.tables.changes import (
     OVERHEAD,
     Change,
     Overlay,
-    ReadBack,
     Usage,
 )
+from faust_assigner.app.tables.read_back import ReadBack
 from faust_assigner.app.transactions.shares import Share
 
 

@@ -11,18 +11,17 @@ import pytest
 from faust.stores.rocksdb import Store as RocksDBStore
 from faust.types import TP
 
+from faust_assigner.app.tables.disk import store_of
 from faust_assigner.app.tables.files import (
     ASIDE,
     TableStore,
     close_all,
     corrupt_folders,
-    is_damage,
-    is_storage_error,
     keep_uncommitted,
-    store_of,
-    take_care_of,
 )
+from faust_assigner.app.tables.storage_errors import is_damage, is_storage_error
 from faust_assigner.app.tables.store import WriteBehindStore
+from faust_assigner.app.tables.write_behind import take_care_of
 from tests.support.made_up_tables import MadeUp, done, process
 
 

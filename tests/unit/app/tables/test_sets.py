@@ -11,7 +11,7 @@ import pytest
 from faust.types import TP
 
 from faust_assigner.app.tables import write_behind as overlay
-from faust_assigner.app.tables.files import take_care_of
+from faust_assigner.app.tables.write_behind import take_care_of
 from faust_assigner.app.transactions.shares import Share
 from tests.support.made_up_tables import MadeUp, answer, done, process
 

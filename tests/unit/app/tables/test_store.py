@@ -16,7 +16,7 @@ from faust_assigner.app.consumer import back_pressure as overlay_consumer
 from faust_assigner.app.consumer.back_pressure import BackPressure
 from faust_assigner.app.tables import write_behind as overlay
 from faust_assigner.app.tables.changes import Usage
-from faust_assigner.app.tables.files import take_care_of
+from faust_assigner.app.tables.write_behind import take_care_of
 from faust_assigner.app.transactions.shares import Share
 from tests.support.made_up_tables import MadeUp, answer, done, process
 

@@ -1,0 +1,99 @@
+"""One restore as values: its settings, its partitions, the result of each, and the order to stop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from faust_assigner.app.recovery.decoding import ANYTHING, Decoding
+from faust_assigner.app.recovery.progress import Progress
+from faust_assigner.app.recovery.restore_throttle import RestoreThrottle
+from faust_assigner.app.recovery.unreadable import Unreadable
+from faust_assigner.snapshots.asking import Connection
+
+if TYPE_CHECKING:
+    from aiokafka import TopicPartition
+    from faust.types.tuples import TP
+    from rocksdict import Rdict
+
+LOCAL, SNAPSHOT, REPLAY = "local", "snapshot", "replay"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The app's settings: where snapshots are, how to reach Kafka, which restores are allowed."""
+
+    snapshots: str | None
+    batched: bool
+    connection: Connection
+    isolation_level: str
+    #: Scratch space on the tables' own disk, so that files are moved instead of copied.
+    folder: Path
+    #: Called with the records that do not decode.
+    unreadable: Callable[[TP, Sequence[Unreadable]], None] = lambda tp, records: None
+    #: The restore's share of a core beside running streams, and its progress.
+    pace: RestoreThrottle = field(default_factory=RestoreThrottle)
+    progress: Progress = field(default_factory=Progress)
+
+
+@dataclass(frozen=True)
+class Cold:
+    """One partition to restore: its database, the stored offset (-1: none), whether SST files fit.
+
+    ``highwater`` is the last offset to reach, as far as Faust knows.
+    """
+
+    tp: TopicPartition
+    database: Rdict
+    offset: int
+    highwater: int
+    takes_files: bool
+    #: How records of its changelog decode: undecodable records are left out.
+    decoding: Decoding = ANYTHING
+
+
+@dataclass(frozen=True)
+class Restored:
+    """How one partition got its state. Offsets are the last applied; times are epoch seconds."""
+
+    tp: TopicPartition
+    source: str
+    started: float
+    ended: float
+    start_offset: int
+    end_offset: int
+    #: Bytes of snapshot files taken, 0 otherwise.
+    bytes: int
+    #: Changelog offsets passed in batches, after the snapshot or the local files.
+    replayed: int = 0
+    #: Bytes of keys and values of the replayed records.
+    replayed_bytes: int = 0
+
+
+class Stop:
+    """Tells a thread to end: at once, or when the allowed silence of the worker is over."""
+
+    def __init__(self, seconds: float | None = None) -> None:
+        self._event = threading.Event()
+        self._seconds, self._deadline = (
+            seconds,
+            None if seconds is None else time.monotonic() + seconds,
+        )
+
+    def set(self) -> None:
+        """Tell the thread to end now."""
+        self._event.set()
+
+    def renew(self) -> None:
+        """Restart the time limit: the worker was not silent."""
+        if self._seconds is not None:
+            self._deadline = time.monotonic() + self._seconds
+
+    def __call__(self) -> bool:
+        """Whether to end now."""
+        late = self._deadline is not None and time.monotonic() > self._deadline
+        return late or self._event.is_set()

@@ -1,0 +1,32 @@
+"""The errors of a table's files: raised by RocksDB or the disk, temporary or not."""
+
+from __future__ import annotations
+
+import re
+
+#: RocksDB's messages about existing files that are not whole. A write cut short by a kill is no
+#: damage: RocksDB drops the incomplete end of its log by itself.
+_DAMAGE = re.compile(
+    r"Corruption|No such file|File exists|Not a directory|Invalid argument|not implemented",
+    re.IGNORECASE,
+)
+#: RocksDB's messages about temporary errors; they prevail over the messages above.
+_PASSING = re.compile(
+    r"No space|quota|lock|Too many open files|Permission denied|Read-only|memory|Input/output",
+    re.IGNORECASE,
+)
+
+
+def is_storage_error(error: BaseException) -> bool:
+    """Whether RocksDB or the disk raised it; rocksdict raises RocksDB's errors as ``Exception``."""
+    return (
+        type(error) is Exception
+        or isinstance(error, OSError)
+        or type(error).__name__ == "DbClosedError"
+    )
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether the files themselves are damaged, so that waiting does not help."""
+    said = str(error)
+    return "Corruption" in said or bool(_DAMAGE.search(said) and not _PASSING.search(said))
