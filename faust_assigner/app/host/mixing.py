@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from mode import get_logger
+
+from faust_assigner.app import settings
 from faust_assigner.errors import ConfigError
+from faust_assigner.settings import table
+
+logger = get_logger(__name__)
 
 #: The attribute of an app that holds the names of its parts.
 MARK = "_faust_assigner_parts"
@@ -50,3 +56,13 @@ def over(ours: type, theirs: type) -> type:
             "__qualname__": f"{theirs.__qualname__}[{ours.__name__}]",
         },
     )
+
+
+def warn_without_fixup(app: Any) -> None:
+    """Log that no part was installed in ``app``, because the package's entry point is missing."""
+    if settings.read_or_default(app, table.REPAIRS) and not parts_of(app):
+        parts_of(app).add("assignor")
+        logger.warning(
+            "Records may be lost or repeated at a rebalance: the app was not repaired; install "
+            "faust_assigner with pip, so that Faust finds its fixup"
+        )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from mode import get_logger
 
+from faust_assigner.app.host.group_member import kafka_member_id
 from faust_assigner.app.ledger.rows import TableRow
 from faust_assigner.app.ledger.writer import LedgerWriter
 from faust_assigner.app.recovery.restore_task import SNAPSHOT, Restored
@@ -253,9 +254,4 @@ def _take(measured: _Open, restored: Restored) -> None:
 
 def _member_id(app: AppT) -> str:
     """This worker's member id in the group; its URL until the group has given a member id."""
-    coordinator = None
-    thread = getattr(app.consumer, "_thread", None)
-    consumer = getattr(thread, "_consumer", None)
-    if consumer is not None:
-        coordinator = getattr(consumer, "_coordinator", None)
-    return str(getattr(coordinator, "member_id", "") or app.conf.canonical_url)
+    return kafka_member_id(app) or str(app.conf.canonical_url)

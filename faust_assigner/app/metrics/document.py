@@ -19,8 +19,8 @@ from yarl import URL
 
 from faust_assigner import __version__
 from faust_assigner.app import settings
-from faust_assigner.app.assignor import kafka_member_id
 from faust_assigner.app.consumer.waits import waits_of
+from faust_assigner.app.host.group_member import kafka_member_id
 from faust_assigner.app.metrics.copies import Lag
 from faust_assigner.app.metrics.probes import live_problems
 from faust_assigner.app.metrics.stalled import StalledPartition

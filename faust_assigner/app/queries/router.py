@@ -15,6 +15,7 @@ from yarl import URL
 from faust_assigner.app import settings
 from faust_assigner.app.queries.decide import Asked, Step, steps
 from faust_assigner.app.queries.forwarding import AllowlistRouter
+from faust_assigner.app.queries.places import partition_of
 from faust_assigner.app.queries.reading import KEY, ROLE, Reading, unavailable
 from faust_assigner.app.queries.replica_status import ReplicaStatus
 from faust_assigner.app.tables.scope import NotHere
@@ -66,8 +67,8 @@ class KeyRouter(AllowlistRouter):
         """
         try:
             table = self._get_table(table_name)
-            tp = self.app.assignor.partition_of(
-                self._get_table_topic(table), self._get_serialized_key(table, key)
+            tp = partition_of(
+                self.app, self._get_table_topic(table), self._get_serialized_key(table, key)
             )
         except KeyError:
             return unavailable(web, "this worker has not joined its group yet")

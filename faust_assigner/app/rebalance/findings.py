@@ -18,15 +18,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from mode import get_logger
 
 from faust_assigner.app.rebalance.leader_round import Round
 from faust_assigner.app.rebalance.member import Memory
-from faust_assigner.app.rebalance.table_facts import TableFacts
+from faust_assigner.app.rebalance.table_facts import TableFacts, facts_of
 from faust_assigner.views.placed import RULES
+from faust_assigner.wire.answer import Answer
 from faust_assigner.wire.join import JoinData
+
+if TYPE_CHECKING:
+    from faust.types.app import AppT
 
 logger = get_logger(__name__)
 
@@ -85,6 +90,32 @@ def why_eager(found: Round) -> str | None:
         f"{_named(others)}; on the way back to stock, that of the cooperative ones ({len(able)}) with "
         "FAUST_ASSIGNER_COOPERATIVE=0"
     )
+
+
+def say_answer(
+    answer: Answer, memory: Memory, error: Exception | None, own_url: str, counters: Counter[str]
+) -> None:
+    """Log and count an answer that could not be decoded, or that names a different URL."""
+    if error is not None:
+        counters["unreadable_answers"] += 1
+        logger.error(
+            "Could not decode the leader's answer; all %d assigned partitions count as active: %s",
+            sum(1 for numbers in memory.actives.values() for _ in numbers),
+            error,
+        )
+    if answer.url and answer.url != own_url:
+        counters["foreign_urls"] += 1
+        logger.warning(
+            "This worker's URL is %s, but the leader routes requests to %s", own_url, answer.url
+        )
+
+
+def say_taken(memory: Memory, claimed: JoinData | None, app: AppT) -> None:
+    """Log a worker's new assignment. Never raises: the assignment is valid without its line."""
+    try:
+        logger.info("%s", taken(memory, claimed, facts_of(app)))
+    except Exception:
+        logger.exception("Could not report the assignment to its observers")
 
 
 def taken(memory: Memory, claimed: JoinData | None, own: TableFacts) -> str:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from faust.types.tuples import TP
 from mode import get_logger
+from yarl import URL
 
 import faust_assigner
 from faust_assigner.app import settings
@@ -19,13 +21,14 @@ from faust_assigner.app.tables.disk import partitions_on_disk
 from faust_assigner.errors import MetadataRefused
 from faust_assigner.model import Claims
 from faust_assigner.settings import table
-from faust_assigner.wire.answer import Answer, own_topics, read_directory
+from faust_assigner.wire.answer import Answer, decode_answer, own_topics, read_directory
 from faust_assigner.wire.bounded import USER_DATA_BYTES
 from faust_assigner.wire.directory import ByUrl, Directory
 from faust_assigner.wire.join import JoinData, encode_join
 from faust_assigner.wire.runs import Runs
 
 if TYPE_CHECKING:
+    from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
     from faust.types.app import AppT
 
 logger = get_logger(__name__)
@@ -57,6 +60,16 @@ class Memory:
         return own_topics(tables.globals_.keys(), replace(self.answer, actives=self.actives))
 
     @cached_property
+    def active_tps(self) -> frozenset[TP]:
+        """Return the partitions that the member owns; for a global table's changelog, all."""
+        return tps_of(self.actives)
+
+    @cached_property
+    def standby_tps(self) -> frozenset[TP]:
+        """Return the changelog partitions that the member follows as a standby."""
+        return tps_of(self.standbys)
+
+    @cached_property
     def directory(self) -> Directory:
         """Return the owners of all partitions; empty without an answer or under a stock leader."""
         if self.answer is None:
@@ -83,6 +96,27 @@ class Memory:
         if self.answer is None or self.answer.external_topic_distribution:
             return dict(self.answer.external_topic_distribution) if self.answer else {}
         return self.directory.by_url(self.directory.owners.keys() - self.directory.changelogs)
+
+    def owner_of(self, tp: TP, *, of_tables: bool) -> URL:
+        """Return the worker that owns ``tp``, a table's changelog or another topic. Raises KeyError."""
+        directory = self.directory
+        if directory.urls and (tp.topic in directory.changelogs) == of_tables:
+            return URL(directory.url_of(tp.topic, tp.partition))
+        by_url = self.changelog_distribution if of_tables else self.external_topic_distribution
+        for url, topics in by_url.items():
+            if tp.partition in topics.get(tp.topic, ()):
+                return URL(url)
+        raise KeyError(tp)
+
+    def standbys_of(self, tp: TP) -> tuple[URL, ...]:
+        """Return the workers that keep a copy of ``tp``, as far as the leader named them."""
+        urls = self.directory.standby_urls(tp.topic, tp.partition)
+        return tuple(URL(url) for url in urls if url)
+
+
+def tps_of(claims: Mapping[str, Runs]) -> frozenset[TP]:
+    """Convert claims, topic -> partition numbers, to partitions."""
+    return frozenset(TP(topic, partition) for topic, runs in claims.items() for partition in runs)
 
 
 def said_by(
@@ -204,6 +238,21 @@ def user_data(data: JoinData, topics: Collection[str], *, is_uniform: bool) -> b
             ", ".join(without),
         )
     return packed
+
+
+def read_answer(
+    assignment: ConsumerProtocolMemberAssignment, *, kafkas: int, before: Memory
+) -> tuple[Answer, Memory, Exception | None]:
+    """Return the leader's answer, the memory after it, and the error if it is unreadable."""
+    given: dict[str, list[int]] = {}
+    for topic, numbers in assignment.assignment or ():
+        given.setdefault(topic, []).extend(numbers)
+    try:
+        answer = decode_answer(assignment.user_data)
+        return answer, remember(answer, given, kafkas=kafkas, before=before), None
+    except Exception as exc:
+        answer = Answer({t: Runs.of(numbers) for t, numbers in given.items()}, {})
+        return answer, remember(answer, given, kafkas=kafkas, before=before), exc
 
 
 def remember(

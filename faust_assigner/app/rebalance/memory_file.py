@@ -12,11 +12,12 @@ A lost, outdated, torn or foreign file counts as absent. :class:`MemoryFile` nev
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import stat
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from mode import get_logger
 from faust_assigner.errors import MetadataRefused
 from faust_assigner.model import Claims
 from faust_assigner.wire.bounded import LARGEST_INT, UNPACKED_BYTES, read_json
+from faust_assigner.wire.join import JoinData
 from faust_assigner.wire.runs import Runs
 from faust_assigner.wire.stock import read_stock_claims
 
@@ -51,6 +53,39 @@ class Former:
     generation: int = -1
     actives: Mapping[str, Runs] = field(default_factory=dict)
     offers: Mapping[str, Any] = field(default_factory=dict)
+
+
+def offers_of(said: JoinData | None, wanted: Sequence[str]) -> dict[str, object]:
+    """Return the offers of a join with the metadata ``said`` and the subscription ``wanted``."""
+    if said is None:
+        return {}
+    topics = hashlib.sha256("\n".join(wanted).encode()).hexdigest()
+    return {"capacity": said.capacity, "rack": said.rack_id, "topics": topics}
+
+
+def has_other_offers(
+    said: JoinData | None,
+    wanted: Sequence[str],
+    former: Former,
+    *,
+    generation: int,
+    planned: Collection[str],
+    given: Collection[str],
+) -> bool:
+    """Return whether a static member rejoined without a round (KIP-345) and with new metadata.
+
+    No leader has read the new metadata. The memory file has the metadata that the leader knew.
+    Without a file, there are two signs. The leader has not ``planned`` a topic to which this member
+    subscribes, or it has ``given`` a topic to which this member does not subscribe.
+    """
+    if said is None:
+        return False
+    if generation == former.generation:
+        return any(
+            former.offers.get(name, of) != of for name, of in offers_of(said, wanted).items()
+        )
+    known = {*planned} or {*wanted}  # a stock leader may name no groups
+    return said.instance_id is not None and not {*given} <= {*wanted} <= known
 
 
 class MemoryFile:

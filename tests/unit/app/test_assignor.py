@@ -83,7 +83,7 @@ def test_an_assignment_names_the_round_and_the_tasks_of_what_is_awaited() -> Non
     assert not assignor.is_followed(ConsumerProtocolMemberAssignment.decode(found.synced["m0"]))
     assert not assignor.stops_nobody
     found.rebalance()
-    assert assignor._view().last_generation == assignor.generation == 1
+    assert assignor.leading._view().last_generation == assignor.generation == 1
 
 
 @pytest.mark.parametrize("follows", [True, False])
@@ -92,8 +92,8 @@ def test_the_cause_of_a_round_is_kept_for_its_second_round_alone(follows: bool) 
     assignor = assignor_of(group(), "m0")
     assert assignor.last_round is not None
     last = assignor.last_round
-    assignor.last_round = replace(last, inputs=replace(last.inputs, follows=follows))
-    view = assignor._view()
+    assignor.leading.last_round = replace(last, inputs=replace(last.inputs, follows=follows))
+    view = assignor.leading._view()
     assert view.first == (assignor.last_round.outcome if follows else None)
     assert view.before is assignor.last_round.inputs
     assert view.record == assignor.last_round.record

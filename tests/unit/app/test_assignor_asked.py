@@ -16,11 +16,14 @@ from faust.types import TP
 
 import faust_assigner
 from faust_assigner.app import assignor as module
-from faust_assigner.app.assignor import PartitionAssignor, kafka_generation, kafka_member_id
-from faust_assigner.app.rebalance import leader
+from faust_assigner.app.assignor import PartitionAssignor
+from faust_assigner.app.host.group_member import kafka_generation, kafka_member_id
+from faust_assigner.app.queries.places import partition_of
+from faust_assigner.app.rebalance import leader, leading, member
 from faust_assigner.app.rebalance.doubts import Record
 from faust_assigner.app.rebalance.follow_up import Awaited
 from faust_assigner.app.rebalance.leader_round import LeaderView, no_warmups
+from faust_assigner.app.rebalance.member import Memory
 from faust_assigner.app.rebalance.table_facts import TableFacts
 from faust_assigner.settings.table import REPAIRS
 from faust_assigner.wire.answer import Answer
@@ -65,16 +68,16 @@ def test_the_member_id_is_the_one_that_the_group_gave() -> None:
 
 
 def producing(key_partition: Any, of_consumer: Any = None) -> Any:
-    """Return the assignor of an app whose producer and consumer use these partitioners."""
+    """Return an app whose producer and consumer use these partitioners."""
     app = make_app("http://w")
     app.producer = Mock(key_partition=Mock(side_effect=key_partition))
     app._consumer = Mock(key_partition=Mock(side_effect=of_consumer))
-    return app.assignor
+    return app
 
 
 def test_a_key_is_where_the_producer_puts_it() -> None:
     """The result is Faust's TP."""
-    found = producing(lambda topic, key: (topic, len(key))).partition_of("orders", b"abc")
+    found = partition_of(producing(lambda topic, key: (topic, len(key))), "orders", b"abc")
     assert found == TP("orders", 3)
     assert isinstance(found, TP)
 
@@ -84,8 +87,8 @@ def test_the_consumer_places_a_key_of_a_topic_that_the_producer_has_not_asked_ab
     number: int,
 ) -> None:
     """aiokafka's producer raises a TypeError for such a topic."""
-    assignor = producing(TypeError, lambda topic, key: number)
-    assert assignor.partition_of("orders", b"k") == TP("orders", number)
+    app = producing(TypeError, lambda topic, key: number)
+    assert partition_of(app, "orders", b"k") == TP("orders", number)
 
 
 @pytest.mark.parametrize(
@@ -99,17 +102,18 @@ def test_the_consumer_places_a_key_of_a_topic_that_the_producer_has_not_asked_ab
 def test_a_key_whose_place_is_not_known_is_a_key_error(of_producer: Any, of_consumer: Any) -> None:
     """The router then answers 503."""
     with pytest.raises(KeyError, match="orders"):
-        producing(of_producer, of_consumer).partition_of("orders", b"k")
+        partition_of(producing(of_producer, of_consumer), "orders", b"k")
 
 
 def test_owners_are_found_in_the_directory_or_in_the_lists_of_a_stock_leader() -> None:
     """Tables are changelogs, sources are other topics."""
     assignor = make_app("http://w").assignor
-    lists: Any = Mock(
-        directory=Directory(),
+    answer = Answer(
+        {},
+        {},
         changelog_distribution={"http://a": {LOG: [0]}, "http://b": {LOG: [1, 2], "other": [0]}},
     )
-    assignor._memory = lists
+    assignor._memory = Memory(answer)
     assert str(assignor.owner_of(TP(LOG, 2))) == "http://b"
     assert str(assignor.owner_of(TP(LOG, 0))) == "http://a"
     with pytest.raises(KeyError):
@@ -138,7 +142,8 @@ def test_a_second_round_follows_an_answer_that_says_among_how_many(
     assignor = assignor_of(group(1))
     awaited = {LOG: Runs.of([1, 2])}
     answering = answered(among=among, awaited=awaited, standbys=awaited)
-    monkeypatch.setattr(module, "decode_answer", answering)
+    for one in (module, member):
+        monkeypatch.setattr(one, "decode_answer", answering)
     answer = ConsumerProtocolMemberAssignment(4, [(LOG, [1, 2])], b"")
     assert assignor.is_followed(answer) == (among > 0)
     assignor.on_assignment(answer)
@@ -160,7 +165,7 @@ def test_a_member_that_the_leader_knows_by_another_url_says_so(
 ) -> None:
     """Requests are routed to the other URL; each such answer is counted."""
     assignor = make_app("http://w").assignor
-    monkeypatch.setattr(module, "decode_answer", answered(url=url))
+    monkeypatch.setattr(member, "decode_answer", answered(url=url))
     for _ in range(2):
         assignor.on_assignment(ConsumerProtocolMemberAssignment(4, [], b""))
     assert assignor.counters["foreign_urls"] == 2 * is_foreign
@@ -279,11 +284,11 @@ def test_a_leaders_view_has_all_that_it_knows(monkeypatch: pytest.MonkeyPatch) -
     assert assignor.last_round is not None
     app._consumer = consumer_at(generation=12, member_id="m0-abc")._consumer
     asked: list[Any] = []
-    monkeypatch.setattr(module, "policy_of", lambda app, is_so: asked.append((app, is_so)))
-    monkeypatch.setattr(module.time, "time", lambda: 1234.5)
-    assignor.weights_provider, assignor._held_up = lambda: "weights", {"m9": 3}
+    monkeypatch.setattr(leading, "policy_of", lambda app, is_so: asked.append((app, is_so)))
+    monkeypatch.setattr(leading.time, "time", lambda: 1234.5)
+    assignor.weights_provider, assignor.leading._held_up = lambda: "weights", {"m9": 3}
     assignor.replicas = 4
-    view = assignor._view()
+    view = assignor.leading._view()
     view.warmups(True)
     assert asked == [(app, True)]
     assert replace(view, warmups=no_warmups) == LeaderView(
@@ -307,7 +312,7 @@ def test_a_leaders_view_has_all_that_it_knows(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_view_of_a_leader_without_a_past_is_empty() -> None:
     """Before the first round all fields are empty; reads from copies are off by default."""
-    view = make_app("http://w").assignor._view()
+    view = make_app("http://w").assignor.leading._view()
     assert (view.last, view.last_generation, view.generation) == (Directory(), -1, -1)
     assert (view.record, view.before, view.first) == (Record(), None, None)
     assert (view.weights, view.held_up, view.names_standbys) == (None, {}, False)
@@ -329,7 +334,7 @@ def test_an_assignment_is_taken_over_whole(monkeypatch: pytest.MonkeyPatch, tmp_
         decision_id="d-1",
         url="http://w",
     )
-    monkeypatch.setattr(module, "decode_answer", answer)
+    monkeypatch.setattr(member, "decode_answer", answer)
     assignor.on_assignment(
         ConsumerProtocolMemberAssignment(
             4, [("orders", [0]), (LOG, [0, 1, 2]), ("orders", [3])], b""
@@ -360,7 +365,7 @@ def test_a_worker_that_stops_remembers_no_further_assignment(
     Path(app.conf.appdir).mkdir(parents=True)
     for generation in (6, 7):
         answer = answered(actives={"orders": Runs.of([generation])}, generation=generation)
-        monkeypatch.setattr(module, "decode_answer", answer)
+        monkeypatch.setattr(member, "decode_answer", answer)
         app.assignor.on_assignment(
             ConsumerProtocolMemberAssignment(4, [("orders", [generation])], b"")
         )
@@ -403,8 +408,8 @@ def test_a_round_that_fails_as_a_whole_is_dealt_and_told_as_an_error(
     assignor, sensor = assignor_of(found), MagicMock(name="sensor")
     found.apps["m0"].sensors.add(sensor)
     error, last = ZeroDivisionError("a bug"), assignor.last_round
-    assignor._held_up = {"m1": 2}
-    monkeypatch.setattr(module, "decide", Mock(side_effect=error))
+    assignor.leading._held_up = {"m1": 2}
+    monkeypatch.setattr(leading, "decide", Mock(side_effect=error))
     for _ in range(2):
         found.rebalance("m0")
     assert sorted(found.actives("orders")) == list(range(6))
@@ -412,7 +417,7 @@ def test_a_round_that_fails_as_a_whole_is_dealt_and_told_as_an_error(
     state = sensor.on_assignment_start.return_value
     assert sensor.on_assignment_error.call_args.args == (assignor, state, error)
     assert sensor.on_assignment_completed.call_count == 0
-    assert (assignor.counters["fallbacks"], assignor._held_up) == (2, {"m1": 2})
+    assert (assignor.counters["fallbacks"], assignor.leading._held_up) == (2, {"m1": 2})
     assert assignor.last_round is last
     assert "3 members, partitions assigned without regard" in caplog.text
 
@@ -459,7 +464,7 @@ def test_the_rounds_that_members_delayed_are_counted_from_round_to_round(
         views.append(dict(view.held_up))
         return replace(last, held_up={"m1": len(views)})
 
-    monkeypatch.setattr(module, "decide", decided)
+    monkeypatch.setattr(leading, "decide", decided)
     for _ in range(3):
         found.rebalance("m0")
     assert views == [{}, {"m1": 1}, {"m1": 2}]

@@ -250,7 +250,7 @@ async def test_parts_of_a_recovery_are_measured_and_written_by_themselves() -> N
     recovery.active_offsets = {parts[0]: 4, parts[1]: None, parts[2]: 9}
     recovery.active_highwaters = dict.fromkeys(parts, 9)
     coordinator = SimpleNamespace(member_id="m-1")
-    app.consumer = SimpleNamespace(
+    app._consumer = SimpleNamespace(
         _thread=SimpleNamespace(_consumer=SimpleNamespace(_coordinator=coordinator))
     )
     app.assignor.decision_id = ""

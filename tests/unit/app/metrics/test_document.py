@@ -25,6 +25,7 @@ from faust_assigner.wire.worker_status import (
     decode_status,
     encode_document,
 )
+from tests.support.assigned import give
 from tests.support.faust_group import WireGroup, make_app
 from tests.unit.app.metrics.test_metrics import LOG, PARTITIONS, Clock
 from tests.unit.app.metrics.test_probes import Bench
@@ -139,7 +140,7 @@ async def test_a_copy_s_lag_is_asked_for_when_the_document_is(
 
     monkeypatch.setattr(copy_offsets, "ends_of", ends)
     monkeypatch.setattr(copy_offsets, "read_to", read)
-    worker.app.assignor._standby_tps = {TP("shop-totals-changelog", 5)}
+    give(worker.app, standbys={TP("shop-totals-changelog", 5)})
     worker.recovery.standby_offsets = {}
     (copy,) = (await worker.sensor.document()).copies
     assert (copy.topic, copy.partition, copy.records, copy.seconds) == (
@@ -167,7 +168,7 @@ async def test_a_broker_that_does_not_answer_does_not_hold_up_the_document(
 
     monkeypatch.setattr(copy_offsets, "ends_of", never)
     monkeypatch.setattr("faust_assigner.app.metrics.sensor.DOCUMENT_ASK_S", 0.01)
-    worker.app.assignor._standby_tps = {TP("shop-totals-changelog", 5)}
+    give(worker.app, standbys={TP("shop-totals-changelog", 5)})
     assert (await worker.sensor.document()).copies == ()
 
 

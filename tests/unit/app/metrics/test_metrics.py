@@ -33,6 +33,7 @@ from faust_assigner.app.metrics.sensor import MetricsSensor
 from faust_assigner.app.rebalance import copy_offsets
 from faust_assigner.model import NOBODY, Member
 from faust_assigner.wire.worker_status import REASONS
+from tests.support.assigned import give
 from tests.support.faust_group import WireGroup, make_app
 
 PARTITIONS = 6
@@ -240,7 +241,7 @@ async def test_ten_rebalances_leave_no_label_of_a_partition_that_went(
         seen.add(frozenset(owned))
     assert len(seen) > 1, "partitions went and came"
     # A standby that is removed between two requests is missing at the next scrape.
-    a.app.assignor._standby_tps = set()
+    give(a.app, standbys=())
     assert a.of("standby_lag_records") == {}
 
 
@@ -261,7 +262,7 @@ async def test_a_lag_in_seconds_is_since_the_copy_had_everything(
     a = shop.start("a")
     a.app._consumer = consumer()
     tp = TP(LOG, 0)
-    a.app.assignor._standby_tps = {tp}
+    give(a.app, standbys={tp})
     await a.sensor._copies.look()
     assert a.of("standby_lag_seconds") == {_place(tp): 0.0}
     for _ in range(2):
@@ -298,7 +299,7 @@ async def test_the_ends_of_changelogs_are_asked_for_before_anybody_looks(
     monkeypatch.setattr(copy_offsets, "read_to", read_to)
     a = shop.start("a")
     a.app._consumer = consumer()
-    a.app.assignor._standby_tps = {TP(LOG, 0)}
+    give(a.app, standbys={TP(LOG, 0)})
     for _ in range(121):
         if a.sensor._is_due():
             await a.sensor._ask()
@@ -331,13 +332,13 @@ async def test_the_lag_in_seconds_of_a_copy_that_comes_back_begins_anew(
     a = shop.start("a")
     a.app._consumer = consumer()
     tp = TP(LOG, 0)
-    a.app.assignor._standby_tps = {tp}
+    give(a.app, standbys={tp})
     await a.sensor._copies.look()
-    a.app.assignor._standby_tps = set()
+    give(a.app, standbys=())
     assert a.of("standby_lag_seconds") == {}
     a.clock.now += 600
     ends[0] = 140
-    a.app.assignor._standby_tps = {tp}
+    give(a.app, standbys={tp})
     await a.sensor._copies.look()
     assert a.of("standby_lag_records") == {_place(tp): 40.0}
     assert a.of("standby_lag_seconds") == {_place(tp): 0.0}

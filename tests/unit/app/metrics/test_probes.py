@@ -16,6 +16,7 @@ from faust_assigner.app.metrics.sensor import MetricsSensor
 from faust_assigner.app.metrics.stalled import RECORD_S
 from faust_assigner.app.rebalance.member import Memory
 from faust_assigner.wire.worker_status import REASONS
+from tests.support.assigned import give
 from tests.support.faust_group import make_app
 from tests.unit.app.metrics.test_metrics import Clock
 
@@ -55,7 +56,7 @@ class Bench:
         """Give the worker an assignment."""
         assignor = self.app.assignor
         assignor._memory = Memory(generation=4)
-        assignor._active_tps = {ORDERS, LOG}
+        give(self.app, actives={ORDERS, LOG})
 
     def reasons(self, after_s: float = 0.0) -> list[str]:
         """Return the reasons of unreadiness ``after_s`` from now, after a first check now."""
@@ -86,7 +87,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
 async def test_a_worker_that_works_is_ready(bench: Bench) -> None:
     """A worker without partitions is ready too: it is idle by assignment."""
     assert bench.reasons() == []
-    bench.app.assignor._active_tps = set()
+    give(bench.app, actives=())
     assert bench.reasons(600) == []
 
 
@@ -120,6 +121,7 @@ async def test_a_new_assignment_begins_the_time_without_progress_anew(bench: Ben
     bench.consumer._paused_partitions.add(ORDERS)
     assert bench.reasons(STALLED_S - 1) == []
     bench.app.assignor._memory = Memory(generation=5)
+    give(bench.app, actives={ORDERS, LOG})
     assert bench.reasons(STALLED_S - 1) == []
     assert bench.reasons(1) != []
 

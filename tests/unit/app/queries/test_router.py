@@ -76,13 +76,12 @@ class Made:
         self.here, self.copies = here, [COPY, LAST]
         monkeypatch.setattr(module, "monotonic", lambda: self.now)
         monkeypatch.setattr(module.settings, "read", lambda app, setting: FORWARD_S)
-        assignor = SimpleNamespace(
-            partition_of=self._partition_of,
-            owner_of=self._owner_of,
-            standbys_of=lambda tp: self.copies,
-        )
+        assignor = SimpleNamespace(owner_of=self._owner_of, standbys_of=lambda tp: self.copies)
         app = SimpleNamespace(
-            assignor=assignor, tables={"counts": COUNTS}, conf=SimpleNamespace(canonical_url=OWN)
+            assignor=assignor,
+            producer=SimpleNamespace(key_partition=self._partition_of),
+            tables={"counts": COUNTS},
+            conf=SimpleNamespace(canonical_url=OWN),
         )
         standing = SimpleNamespace(
             app=SimpleNamespace(tables={}),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.app import assignor
+from faust_assigner.app.host import group_member
 from faust_assigner.app.rebalance.doubts import Record, checked
 from faust_assigner.app.rebalance.member_claims import MemberClaims
 from faust_assigner.wire.join import JoinData
@@ -202,7 +202,7 @@ def test_the_leader_names_the_liar_and_counts_it(
     """Each round's log line has the reason and the claims that count instead."""
     now = count(5)
     forming = next(now)
-    monkeypatch.setattr(assignor, "kafka_generation", lambda _: forming)
+    monkeypatch.setattr(group_member, "kafka_generation", lambda _: forming)
     found = wire_group()
     for app in found.apps.values():
         app.assignor.holds = True

@@ -46,7 +46,7 @@ def lines_of(caplog: pytest.LogCaptureFixture) -> Round:
             [
                 r.getMessage()
                 for r in ours
-                if r.name.endswith((".findings", ".assignor")) and " members, " in r.getMessage()
+                if r.name.endswith((".findings", ".leading")) and " members, " in r.getMessage()
             ],
             [r.getMessage() for r in ours if " members, " not in r.getMessage()],
         )
@@ -178,7 +178,7 @@ def test_a_round_dealt_out_says_so(lines_of: Round, monkeypatch: pytest.MonkeyPa
     assert lines_of(found)[0] == [
         "Generation 0 (first): 1 members, partitions assigned without regard to their former owners"
     ]
-    monkeypatch.setattr("faust_assigner.app.assignor.decide", broken)
+    monkeypatch.setattr("faust_assigner.app.rebalance.leading.decide", broken)
     assert lines_of(found)[0] == [
         "1 members, partitions assigned without regard to their former owners"
     ]

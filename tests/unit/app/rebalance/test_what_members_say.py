@@ -10,7 +10,7 @@ import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from faust.types import TP
 
-from faust_assigner.app.assignor import kafka_generation
+from faust_assigner.app.host.group_member import kafka_generation
 from tests.support.faust_group import WireGroup, make_app
 from tests.support.shop import LOG, TOPICS, assignor_of, group, said
 from tests.unit.app.tables.test_disk import rocksdb_app, write

@@ -1,0 +1,25 @@
+"""The partition of a key, as the app's producer places it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from faust.exceptions import NotReady
+from faust.types.tuples import TP
+
+if TYPE_CHECKING:
+    from faust.types.app import AppT
+
+
+def partition_of(app: AppT, topic: str, key: bytes) -> TP:
+    """Return the partition in which producers put ``key``. Raises KeyError if unknown."""
+    try:
+        tp: TP | None = app.producer.key_partition(topic, key)
+    except NotReady:
+        raise KeyError(topic) from None
+    except TypeError:  # the producer has no metadata of the topic before its first write there
+        number = app.consumer.key_partition(topic, key)
+        tp = None if number is None else TP(topic, number)
+    if tp is None:
+        raise KeyError(topic)
+    return TP(*tp)
