@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import NotRequired, TypedDict
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import NotRequired, TypedDict, TypeVar
 
+Key = TypeVar("Key")
+AnyRow = TypeVar("AnyRow")
+
+#: Times come from Spark as integers since this time: a timestamp would come without a zone.
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: The end of a changelog topic's name.
 CHANGELOG_SUFFIX = "-changelog"
 
@@ -90,3 +96,15 @@ class MoveRow(PlacementRow):
 
     ts: datetime
     cause: str
+
+
+def grouped(rows: Iterable[AnyRow], key: Callable[[AnyRow], Key]) -> dict[Key, list[AnyRow]]:
+    """Key -> its rows in their order; keys are in the order of their first row.
+
+    >>> grouped(["ab", "c", "ad"], lambda row: row[0])
+    {'a': ['ab', 'ad'], 'c': ['c']}
+    """
+    found: dict[Key, list[AnyRow]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return found

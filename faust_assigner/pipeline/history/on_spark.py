@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -23,11 +24,10 @@ from faust_assigner.pipeline.history.refused import KEPT, RefusedLines
 from faust_assigner.pipeline.history.store import PENDING, Day, Manifest, Store
 from faust_assigner.pipeline.ledgers.progress import Visit
 from faust_assigner.pipeline.ledgers.sources import read_visit, refused_of
+from faust_assigner.pipeline.rows import EPOCH
 from faust_assigner.pipeline.schema import LEDGER_TABLE
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from pyspark.sql import DataFrame, SparkSession
 
     from faust_assigner.pipeline.history.job import HistoryOptions
@@ -80,15 +80,12 @@ class OnSpark:
 
     def _named(self) -> dict[Key, datetime | None]:
         """Each decision that the lines name -> its earliest time; see :func:`resolve`."""
-        from datetime import UTC, datetime, timedelta
-
         micros = F.unix_micros(F.min("decision.ts")).alias("micros")
         rows = self._parsed.groupBy(_of("group_id"), _of("decision_id")).agg(micros)
-        epoch = datetime(1970, 1, 1, tzinfo=UTC)
         return {
             (row.group_id, row.decision_id): None
             if row.micros is None
-            else epoch + timedelta(microseconds=row.micros)
+            else EPOCH + timedelta(microseconds=row.micros)
             for row in rows.where("decision_id is not null").collect()
         }
 

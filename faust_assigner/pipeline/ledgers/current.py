@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 from faust_assigner.ledger import WEIGHTLESS, Row
 from faust_assigner.model import Member
-from faust_assigner.pipeline.rows import CHANGELOG_SUFFIX, DecisionRow, PlacementRow
+from faust_assigner.pipeline.rows import CHANGELOG_SUFFIX, EPOCH, DecisionRow, PlacementRow, grouped
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: (group id, decision id)
 Key: TypeAlias = tuple[str, str]
 
@@ -57,27 +56,25 @@ def current_on_spark(parsed: DataFrame, count: int = 1) -> list[Current]:
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 
-    from faust_assigner.pipeline.ledgers.on_spark import rows
+    from faust_assigner.pipeline.ledgers.sources import rows_of
 
     said = F.struct("ts", "config", "members")
     once = (
-        rows(parsed, "decision")
+        rows_of(parsed, "decision")
         .groupBy("group_id", "decision_id")
         .agg(F.max_by(said, "ts").alias("said"))
         .select("group_id", "decision_id", "said.*")
     )
     order = Window.partitionBy("group_id").orderBy(F.desc("ts"), F.desc("decision_id"))
     newest = once.withColumn("at", F.row_number().over(order)).where(F.col("at") <= count)
-    placed = rows(parsed, "assignment").join(
+    placed = rows_of(parsed, "assignment").join(
         F.broadcast(newest.select("group_id", "decision_id")),
         ["group_id", "decision_id"],
         "left_semi",
     )
     columns = ("group_id", "decision_id", "topic", "partition", "role", "member_id")
-    mine: dict[Key, list[PlacementRow]] = {}
-    for row in placed.select(*columns).collect():  # a repeated row changes no state
-        mine.setdefault((row.group_id, row.decision_id), []).append(row.asDict())
-    # A timestamp would arrive without a zone, in the driver's local time.
+    # A repeated row changes no state.
+    mine = grouped((row.asDict() for row in placed.select(*columns).collect()), _key)
     told = newest.select(
         "group_id", "decision_id", "config", "members", F.unix_micros("ts").alias("at")
     )
@@ -94,9 +91,7 @@ def _key(row: DecisionRow | PlacementRow) -> Key:
 
 def _newest(decisions: Iterable[DecisionRow], count: int) -> list[DecisionRow]:
     """The ``count`` newest decisions of each group, newest first, in the order of the groups."""
-    groups: dict[str, list[DecisionRow]] = {}
-    for decision in decisions:
-        groups.setdefault(decision["group_id"], []).append(decision)
+    groups = grouped(decisions, lambda decision: decision["group_id"])
     return [
         decision
         for group_id in sorted(groups)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -44,10 +44,6 @@ class Progress:
     inode: int = 0
     lines: int = 0
 
-    def to_json(self) -> dict[str, object]:
-        """The fields as plain values."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 @dataclass(frozen=True)
 class Span:
@@ -81,7 +77,7 @@ class Visit:
             count = self.lines_before.get(name, progress.lines) + lines.get(name, 0)
             if name in lines and progress.at < progress.size:
                 count -= 1  # the next visit reads the unfinished line again
-            files[name] = replace(progress, lines=count).to_json()
+            files[name] = asdict(replace(progress, lines=count))
         return {"files": files, "topics": self.topics}
 
 

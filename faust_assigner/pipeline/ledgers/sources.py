@@ -72,6 +72,11 @@ def read_checked(
     return parsed, refused
 
 
+def rows_of(parsed: DataFrame, table: str) -> DataFrame:
+    """The accepted lines of one table, in the table's columns."""
+    return parsed.where(F.col(table).isNotNull()).select(f"{table}.*")
+
+
 def refused_of(parsed: DataFrame) -> Refused:
     """The numbers of accepted and refused lines in ``parsed``; cost: one pass, one collected row."""
     accepted = F.coalesce(*(F.when(F.col(table).isNotNull(), True) for table in TABLES))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from aiokafka import TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.ledger import SAMPLE, group_marker
@@ -26,7 +26,7 @@ from faust_assigner.snapshots.changelog import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from aiokafka import AIOKafkaConsumer, ConsumerRecord
+    from aiokafka import ConsumerRecord
 
 #: The columns of a message: the topic's partition as a URL, the offset, the value.
 MESSAGE = ("file", "pos", "value")
@@ -173,8 +173,9 @@ def read_span(
     """
     if start >= end:
         return
+    tp = TopicPartition(source.topic, partition)
     with asyncio.Runner() as runner:
-        consumer, tp = runner.run(_open(source, partition, start))
+        consumer = runner.run(_open(source, tp, start))
         try:
             while True:
                 records, position = runner.run(_fetch(consumer, tp, end))
@@ -186,28 +187,18 @@ def read_span(
             runner.run(consumer.stop())
 
 
-def _consumer(source: TopicSource) -> AIOKafkaConsumer:
-    from aiokafka import AIOKafkaConsumer
-
-    return AIOKafkaConsumer(
+async def _open(source: TopicSource, tp: TopicPartition, start: int) -> AIOKafkaConsumer:
+    consumer = AIOKafkaConsumer(
         **source.cluster.connection(),
         enable_auto_commit=False,
         isolation_level="read_committed",
         auto_offset_reset="earliest",
         max_partition_fetch_bytes=8 * 1024 * 1024,
     )
-
-
-async def _open(
-    source: TopicSource, partition: int, start: int
-) -> tuple[AIOKafkaConsumer, TopicPartition]:
-    from aiokafka import TopicPartition
-
-    consumer, tp = _consumer(source), TopicPartition(source.topic, partition)
     await consumer.start()
     consumer.assign([tp])
     consumer.seek(tp, start)
-    return consumer, tp
+    return consumer
 
 
 async def _fetch(

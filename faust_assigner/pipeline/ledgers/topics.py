@@ -7,7 +7,6 @@ driver decides which offsets are read.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows i
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.ledgers.progress import Span
 from faust_assigner.pipeline.ledgers.topic_source import TopicSource, read_span
+from faust_assigner.pipeline.rows import grouped
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,9 +49,7 @@ def read_spans(spark: SparkSession, spans: Sequence[Span], *, connector: str) ->
         connector = "spark" if has_connector(spark) else "python"
     if connector == "python":
         return _by_aiokafka(spark, spans)
-    topics: dict[str, list[Span]] = defaultdict(list)
-    for span in spans:
-        topics[span.source.url].append(span)
+    topics = grouped(spans, lambda span: span.source.url)
     frames = [_by_connector(spark, mine[0].source, mine) for mine in topics.values()]
     return reduce(lambda left, right: left.unionByName(right), frames)
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from faust_assigner.ledger import WEIGHTLESS, Row
-from faust_assigner.pipeline.rows import DecisionRow, PlacementRow, RecoveryRow, SampleRow
+from faust_assigner.pipeline.rows import DecisionRow, PlacementRow, RecoveryRow, SampleRow, grouped
 from faust_assigner.pipeline.simulate.measured import RecoveryFact
 from faust_assigner.pipeline.weights.rates import NO_DECAY, PartitionRate, rates_of
 
@@ -119,15 +119,20 @@ def _halves(
     )
 
 
-def _outcomes(
-    decisions: Sequence[DecisionRow], placed: Iterable[PlacementRow]
-) -> dict[tuple[str, str], tuple[int, int]]:
-    """(group, decision) -> (moved, cold moves), in tasks: topics of one partition count move together."""
-    idle = {
+def weightless_topics(decisions: Iterable[DecisionRow]) -> set[tuple[str, str]]:
+    """The (group, topic) pairs that add no load; a replay leaves them out."""
+    return {
         (each["group_id"], topic)
         for each in decisions
         for topic in each["config"].get(WEIGHTLESS, "").split()
     }
+
+
+def _outcomes(
+    decisions: Sequence[DecisionRow], placed: Iterable[PlacementRow]
+) -> dict[tuple[str, str], tuple[int, int]]:
+    """(group, decision) -> (moved, cold moves), in tasks: topics of one partition count move together."""
+    idle = weightless_topics(decisions)
     actives = [
         row
         for row in placed
@@ -151,11 +156,10 @@ def _outcomes(
 
 def _recoveries(rows: Iterable[RecoveryRow]) -> list[RecoveryFact]:
     """One fact per decision and member; a duplicate row counts once."""
-    found: dict[tuple[str, str, str], list[RecoveryRow]] = {}
-    for row in {tuple(sorted(each.items())): each for each in rows}.values():
-        found.setdefault((row["group_id"], row["decision_id"], row["member_id"]), []).append(row)
+    once = {tuple(sorted(each.items())): each for each in rows}.values()
+    by_member = grouped(once, lambda row: (row["group_id"], row["decision_id"], row["member_id"]))
     facts = []
-    for key, mine in sorted(found.items()):
+    for key, mine in sorted(by_member.items()):
         took = max(row["ended"] for row in mine) - min(row["started"] for row in mine)
         facts.append(
             RecoveryFact(

@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 
 from faust_assigner.ledger import WEIGHTLESS
-from faust_assigner.pipeline.ledgers.on_spark import actives, outcomes, rows
-from faust_assigner.pipeline.ledgers.on_spark import decisions as told_decisions
-from faust_assigner.pipeline.rows import DecisionRow
-from faust_assigner.pipeline.simulate.facts import Facts, TopicFact, decision_at, decision_times
+from faust_assigner.pipeline.ledgers.sources import rows_of
+from faust_assigner.pipeline.rows import EPOCH, DecisionRow
+from faust_assigner.pipeline.simulate.facts import (
+    Facts,
+    TopicFact,
+    decision_at,
+    decision_times,
+    weightless_topics,
+)
 from faust_assigner.pipeline.simulate.measured import RecoveryFact
 from faust_assigner.pipeline.weights.on_spark import collect_rates
 from faust_assigner.pipeline.weights.rates import NO_DECAY, PartitionRate
@@ -21,7 +26,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame
 
-EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 #: The entries of a decision's config that a replay needs.
 REPLAYED_CONFIG = (WEIGHTLESS, "replicas")
 WHO = ("group_id", "decision_id", "member_id")
@@ -37,29 +41,44 @@ def facts_on_spark(parsed: DataFrame) -> Facts:
     return Facts(
         tuple(decisions),
         tuple(_topics(parsed)),
-        tuple(collect_rates(rows(parsed, "partition_sample"), half_life_s=NO_DECAY)),
+        tuple(collect_rates(rows_of(parsed, "partition_sample"), half_life_s=NO_DECAY)),
         tuple(_recoveries(parsed)),
         _last_seen(parsed, decisions),
-        _outcomes(parsed),
+        _outcomes(parsed, decisions),
         *_halves(parsed),
     )
 
 
-def _outcomes(parsed: DataFrame) -> dict[tuple[str, str], tuple[int, int]]:
-    told = outcomes(told_decisions(parsed), actives(parsed)).where("dt is not null")
-    found = told.select("group_id", "decision_id", "tasks_moved", "tasks_cold").collect()
-    return {
-        (row.group_id, row.decision_id): (row.tasks_moved, row.tasks_cold)
-        for row in found
-        if row.tasks_moved
-    }
+def _outcomes(
+    parsed: DataFrame, decisions: list[DecisionRow]
+) -> dict[tuple[str, str], tuple[int, int]]:
+    """(group, decision) -> (moved, cold moves), in tasks: topics of one partition count move together."""
+    topic = ["group_id", "topic"]
+    idle = parsed.sparkSession.createDataFrame(
+        sorted(weightless_topics(decisions)), "group_id string, topic string"
+    )
+    actives = rows_of(parsed, "assignment").where("role = 'active'")
+    actives = actives.join(F.broadcast(idle), topic, "left_anti")
+    counts = actives.groupBy(*topic).agg(F.max("partition").alias("count"))
+    task = F.struct("count", "partition")
+    found = (
+        actives.where("moved")
+        .join(F.broadcast(counts), topic)
+        .groupBy("group_id", "decision_id")
+        .agg(
+            F.count_distinct(task).alias("moved"),
+            F.count_distinct(F.when(F.col("cold"), task)).alias("cold"),
+        )
+        .collect()
+    )
+    return {(row.group_id, row.decision_id): (row.moved, row.cold) for row in found}
 
 
 def _halves(
     parsed: DataFrame,
 ) -> tuple[tuple[PartitionRate, ...], tuple[PartitionRate, ...]]:
     """The rates before and after the middle of the samples' time."""
-    samples = rows(parsed, "partition_sample")
+    samples = rows_of(parsed, "partition_sample")
     at = F.unix_micros("ts")
     low, high = samples.agg(F.min(at), F.max(at)).collect()[0]
     if low is None:
@@ -74,7 +93,7 @@ def _halves(
 def _recoveries(parsed: DataFrame) -> list[RecoveryFact]:
     """One fact per decision and member; a duplicate row counts once."""
     micros = F.unix_micros(F.max("ended")) - F.unix_micros(F.min("started"))
-    told = rows(parsed, "recovery").dropDuplicates()
+    told = rows_of(parsed, "recovery").dropDuplicates()
     found = (
         told.groupBy(*WHO)
         .agg(
@@ -103,7 +122,7 @@ def _last_seen(
             ]
             yield frame.assign(decision_id=names)
 
-    samples = rows(parsed, "partition_sample").select(
+    samples = rows_of(parsed, "partition_sample").select(
         "group_id", "topic", "partition", F.unix_millis("ts").alias("at_ms")
     )
     samples = samples.mapInPandas(
@@ -111,7 +130,7 @@ def _last_seen(
     )
     task = ("group_id", "decision_id", "topic", "partition")
     owners = (
-        rows(parsed, "assignment").where("role = 'active'").select(*task, "member_id").distinct()
+        rows_of(parsed, "assignment").where("role = 'active'").select(*task, "member_id").distinct()
     )
     latest = samples.groupBy(*task).agg(F.max("at_ms").alias("at_ms")).join(owners, list(task))
     found = latest.groupBy(*WHO).agg(F.max("at_ms").alias("at_ms")).collect()
@@ -133,7 +152,7 @@ def _decisions(parsed: DataFrame) -> list[DecisionRow]:
         config.alias("config"),
     )
     found = (
-        rows(parsed, "decision")
+        rows_of(parsed, "decision")
         .groupBy("group_id", "decision_id")
         .agg(F.min(told).alias("said"))
         .select("group_id", "decision_id", "said.*")
@@ -157,10 +176,10 @@ def _decisions(parsed: DataFrame) -> list[DecisionRow]:
 
 def _topics(parsed: DataFrame) -> list[TopicFact]:
     """One row per topic: its highest named partition plus one, and whether the topic carries state."""
-    placed = rows(parsed, "assignment").select(
+    placed = rows_of(parsed, "assignment").select(
         "group_id", "topic", "partition", (F.col("role") != "active").alias("stateful")
     )
-    recovered = rows(parsed, "recovery").select(
+    recovered = rows_of(parsed, "recovery").select(
         "group_id", "topic", "partition", F.lit(True).alias("stateful")
     )
     found = (

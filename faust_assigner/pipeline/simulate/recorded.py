@@ -19,11 +19,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from faust_assigner.errors import FaustAssignerError
-from faust_assigner.ledger import WEIGHTLESS
 from faust_assigner.model import Floats
 from faust_assigner.pipeline.rows import CHANGELOG_SUFFIX
 from faust_assigner.pipeline.simulate.diary import Diary
-from faust_assigner.pipeline.simulate.facts import Facts, TopicFact
+from faust_assigner.pipeline.simulate.facts import Facts, TopicFact, weightless_topics
 from faust_assigner.pipeline.weights.rates import PartitionRate, records_kept
 from faust_assigner.simulation.fleet import Event, Kind, Scenario, TaskGroup
 from faust_assigner.weights.limits import clamp_to_median
@@ -82,18 +81,14 @@ def week(facts: Facts, *, group_id: str | None = None) -> Week:
 def _recording(facts: Facts, group_id: str) -> Scenario:
     decisions = [decision for decision in facts.decisions if decision["group_id"] == group_id]
     # A weightless topic adds no load, so the plans of the other topics are the same without it.
-    idle = {
-        name for decision in decisions for name in decision["config"].get(WEIGHTLESS, "").split()
-    }
-    topics = [
-        topic for topic in facts.topics if topic.group_id == group_id and topic.topic not in idle
-    ]
+    idle = weightless_topics(decisions)
+    mine = facts.of_group(group_id)
+    topics = [topic for topic in mine.topics if (group_id, topic.topic) not in idle]
     if not topics:
         raise NothingRecorded(
             f"no assignment of group {group_id!r} in the ledger: its topics are not known"
         )
     groups, members = _groups(topics)
-    mine = facts.of_group(group_id)
     rates, records = _load(groups, members, mine.rates)
     learned, halves = rates, (mine.before, mine.after)
     if all(any(rate.arrived_per_s for rate in half) for half in halves):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
 from faust_assigner.pipeline.ledgers.rows import read_here
 from faust_assigner.pipeline.progress import Progress
+from faust_assigner.pipeline.rows import grouped
 from faust_assigner.pipeline.snapshots.job import duration_ms
 from faust_assigner.pipeline.weights.drift import MAX_DRIFT, check, drift, published
 from faust_assigner.pipeline.weights.publish import publish, write_file
@@ -89,8 +91,7 @@ def learn_on_spark(
 ) -> dict[str, object]:
     """The whole job on ``spark``; the driver collects one row per partition. Returns the report."""
     from faust_assigner.pipeline.ledgers.current import current_on_spark
-    from faust_assigner.pipeline.ledgers.on_spark import rows
-    from faust_assigner.pipeline.ledgers.sources import read_checked
+    from faust_assigner.pipeline.ledgers.sources import read_checked, rows_of
     from faust_assigner.pipeline.weights.on_spark import collect_rates
 
     progress = progress or Progress()
@@ -100,7 +101,7 @@ def learn_on_spark(
     )
     progress.follow(refused)
     progress.enter("computing rates")
-    samples = rows(parsed, "partition_sample")
+    samples = rows_of(parsed, "partition_sample")
     rates = collect_rates(samples, half_life_s=request.half_life_s)
     current = current_on_spark(parsed, request.decisions) if request.shadow else ()
     return _finish(request, Learned(rates, current, refused.lines), progress)
@@ -137,16 +138,7 @@ def _finish(request: Request, learned: Learned, progress: Progress) -> dict[str,
     progress.enter("publishing the weights")
     if request.out is not None:
         write_file(request.out, document)
-    records = 0
-    if request.topic is not None and request.cluster is not None:
-        records = publish(
-            request.cluster,
-            request.topic,
-            rows,
-            version=version,
-            computed_at=request.now,
-            sampled_at=sampled_at,
-        )
+    records = _publish(request, rows, version, sampled_at)
     newest = max(sampled_at.values())
     if learned.current:
         progress.enter(f"scoring {len(learned.current):,} decisions")
@@ -163,17 +155,26 @@ def _finish(request: Request, learned: Learned, progress: Progress) -> dict[str,
         "stale_samples": request.now - newest > timedelta(seconds=MAX_AGE_S),
         "groups": [
             {**_group_report(group_id, mine), "drift": drifted.get(group_id)}
-            for group_id, mine in _by_group(rows)
+            for group_id, mine in sorted(grouped(rows, attrgetter("group_id")).items())
         ],
         "shadow": [_shadow(current, rows, request) for current in learned.current],
     }
 
 
-def _by_group(rows: Sequence[WeightRow]) -> list[tuple[str, list[WeightRow]]]:
-    return [
-        (group_id, [row for row in rows if row.group_id == group_id])
-        for group_id in sorted({row.group_id for row in rows})
-    ]
+def _publish(
+    request: Request, rows: Sequence[WeightRow], version: int, sampled_at: Mapping[str, datetime]
+) -> int:
+    """Publish the weights if a topic is requested; return the number of records."""
+    if request.topic is None or request.cluster is None:
+        return 0
+    return publish(
+        request.cluster,
+        request.topic,
+        rows,
+        version=version,
+        computed_at=request.now,
+        sampled_at=sampled_at,
+    )
 
 
 def _group_report(group_id: str, rows: Sequence[WeightRow]) -> dict[str, object]:

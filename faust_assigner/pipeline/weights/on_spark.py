@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 from pyspark.sql.window import Window
 
+from faust_assigner.pipeline.rows import EPOCH
 from faust_assigner.pipeline.weights.rates import (
     HALF_LIFE_S,
     HOLE,
@@ -129,9 +130,8 @@ def _error() -> Column:
 
 def collect_rates(samples: DataFrame, *, half_life_s: float = HALF_LIFE_S) -> list[PartitionRate]:
     """The rates on the driver, in the order of (group, topic, partition)."""
-    epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
     return sorted(
-        PartitionRate(**{**row.asDict(), "newest": epoch + dt.timedelta(milliseconds=row.newest)})
+        PartitionRate(**{**row.asDict(), "newest": EPOCH + dt.timedelta(milliseconds=row.newest)})
         for row in rates(samples, half_life_s).select(*PartitionRate._fields).collect()
     )
 

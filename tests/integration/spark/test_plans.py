@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from faust_assigner.pipeline.history.merge import Moves
 from faust_assigner.pipeline.history.on_spark import OnSpark
 from faust_assigner.pipeline.history.store import Manifest
-from faust_assigner.pipeline.ledgers.on_spark import rows
+from faust_assigner.pipeline.ledgers.sources import rows_of
 from faust_assigner.pipeline.schema import parsed_schema
 from faust_assigner.pipeline.simulate.run import Run, play_on_spark
 from faust_assigner.pipeline.snapshots.run import PART_SCHEMA, RECORD, compact_records
@@ -81,7 +81,7 @@ def jobs(spark: SparkSession) -> Iterator[dict[str, DataFrame]]:
     yield {
         "read the lines": fresh,
         "`history`: merge the days": merged,
-        "`weights`: rates": rates(rows(held._parsed, "partition_sample")),
+        "`weights`: rates": rates(rows_of(held._parsed, "partition_sample")),
         "`simulate`: play": play_on_spark(spark, Run(1), 100),
         "`snapshot`: compact": records.select(*RECORD).mapInArrow(
             compact_records(snapshot), PART_SCHEMA

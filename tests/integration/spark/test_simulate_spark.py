@@ -117,9 +117,9 @@ def test_a_recorded_week_is_the_same_week_on_spark(spark: SparkSession, tmp_path
                     "role": "standby" if topic == "counts" else "active",
                     "member_id": "a",
                     "prev_member_id": None,
-                    "moved": False,
+                    "moved": number == 1 and partition < 3,
                     "standby_hit": False,
-                    "cold": False,
+                    "cold": partition == 0,
                 },
             )
             for topic, count in {"orders": 6, "counts": 6, "lead": 1}.items()
@@ -177,6 +177,7 @@ def test_a_recorded_week_is_the_same_week_on_spark(spark: SparkSession, tmp_path
         (5.25, 20, True),
         (0.5, 10, False),
     ]
+    assert there.outcomes == here.outcomes == {("shop", "d1"): (3, 1)}
     told = [event_rows(Run(1, week(facts)), facts, "ours") for facts in (here, there)]
     assert told[0] == told[1] != []
     assert {row["standbys"] for row in told[0]} == {2}

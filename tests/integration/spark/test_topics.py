@@ -15,12 +15,11 @@ from faust_assigner.app.ledger.rows import TableRow, decision_rows
 from faust_assigner.app.ledger.topic import LedgerTopic
 from faust_assigner.errors import ConfigError
 from faust_assigner.ledger import TABLES
-from faust_assigner.pipeline.ledgers.on_spark import rows
 from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.progress import news, whole
 from faust_assigner.pipeline.ledgers.refusals import Refused
 from faust_assigner.pipeline.ledgers.rows import accepted_rows
-from faust_assigner.pipeline.ledgers.sources import read_ledger, read_visit
+from faust_assigner.pipeline.ledgers.sources import read_ledger, read_visit, rows_of
 from faust_assigner.pipeline.ledgers.topic_source import split_sources
 from faust_assigner.pipeline.ledgers.topics import has_connector, read_spans
 from faust_assigner.testing.kafka import KafkaServer
@@ -58,7 +57,7 @@ def told(parsed: DataFrame) -> tuple[Counter[str], set[str], int]:
     accepted: Counter[str] = Counter()
     refused = [row["file"] for row in parsed.where("reason is not null").collect()]
     for table in TABLES:
-        for row in rows(parsed, table).collect():
+        for row in rows_of(parsed, table).collect():
             accepted[json.dumps(row.asDict(recursive=True), default=str, sort_keys=True)] += 1
     return accepted, set(refused), len(refused)
 
@@ -129,8 +128,8 @@ def test_every_row_of_our_own_writer_is_accepted(
     ledger, wrote = written
     parsed = read_ledger(spark, [ledger], connector=connector).persist()
     assert parsed.where("reason is not null").count() == 0
-    assert {table: rows(parsed, table).count() for table in TABLES} == wrote
-    [member] = {row["member_id"] for row in rows(parsed, "recovery").collect()}
+    assert {table: rows_of(parsed, table).count() for table in TABLES} == wrote
+    [member] = {row["member_id"] for row in rows_of(parsed, "recovery").collect()}
     assert member == "m"
 
 
