@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import re
 import shutil
@@ -18,6 +17,7 @@ from faust_assigner.pipeline.jars import (
     SPARK_VERSION,
     cached_connector_jars,
     connector_package,
+    installed,
 )
 
 #: The lowest version of Java that Spark 4 runs on; Java 21 and later need no further settings.
@@ -89,14 +89,6 @@ def java_version(said: str) -> int | None:
     """
     found = re.search(r'version "(?:1\.)?(\d+)', said)
     return int(found.group(1)) if found else None
-
-
-def installed(package: str) -> str | None:
-    """The installed version of a package; None if the package is missing."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def check_pyspark() -> Finding:

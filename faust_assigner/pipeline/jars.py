@@ -23,10 +23,10 @@ ARTIFACTS = (
 )
 
 
-def installed_spark() -> str | None:
-    """The installed version of PySpark; None if PySpark is missing."""
+def installed(package: str) -> str | None:
+    """The installed version of a package; None if the package is missing."""
     try:
-        return importlib.metadata.version("pyspark")
+        return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
 
@@ -48,7 +48,7 @@ def connector_jars() -> list[Path]:
 
 def cached_connector_jars() -> list[Path]:
     """The connector's jars in the cache; none if they were never fetched or belong to another Spark."""
-    if installed_spark() != SPARK_VERSION:
+    if installed("pyspark") != SPARK_VERSION:
         return []
     folder = cache_dir() / CACHE_NAME
     return sorted(folder.glob("*.jar")) if (folder / ".complete").exists() else []

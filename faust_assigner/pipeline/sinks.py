@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import io
 import os
-import uuid
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from faust_assigner.pipeline.ledgers.files import absolute, file_system, is_local
+from faust_assigner.snapshots.storage import replacing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,15 +86,5 @@ def write_whole(fs: AbstractFileSystem, target: str, content: bytes) -> None:
     if not is_local(fs):
         fs.pipe_file(target, content)
         return
-    os.makedirs(os.path.dirname(target), exist_ok=True)
-    beside = f"{os.path.dirname(target)}/.{uuid.uuid4().hex}"
-    try:
-        with open(beside, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, target)
-    except BaseException:
-        if os.path.exists(beside):
-            os.unlink(beside)
-        raise
+    with replacing(Path(target)) as file:
+        file.write(content)

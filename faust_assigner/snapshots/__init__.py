@@ -11,6 +11,7 @@ is not a snapshot: readers skip the folder, and ``gc`` removes it after a while.
     sst.py         sorted items -> SST files, and back; bit-identical for identical contents
     layers.py      a previous snapshot + changes -> files that stay, files that are new
     compaction.py  changelog records in offset order -> last value per key, in bounded memory
+    batches.py     batches of these records: the last row per key, and the rows that are JSON
     trust.py       the snapshots that may replace the current changelog
     changelog.py   where a changelog begins and ends, and its records, through aiokafka
     topic_ids.py   the current topic behind a name

@@ -107,12 +107,12 @@ class LocalStorage:
 
     def write(self, path: str, data: bytes) -> None:
         """See :class:`Storage`."""
-        with self._replacing(path) as out:
+        with replacing(self.root / path) as out:
             out.write(data)
 
     def upload(self, local: Path, path: str) -> None:
         """See :class:`Storage`."""
-        with self._replacing(path) as out, open(local, "rb") as source:
+        with replacing(self.root / path) as out, open(local, "rb") as source:
             shutil.copyfileobj(source, out, _CHUNK)
 
     def download(self, path: str, local: Path) -> None:
@@ -132,19 +132,20 @@ class LocalStorage:
         """See :class:`Storage`."""
         return self.root / path
 
-    @contextlib.contextmanager
-    def _replacing(self, path: str) -> Iterator[BinaryIO]:
-        target = self.root / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
-        try:
-            with open(draft, "wb") as out:
-                yield out
-                out.flush()
-                os.fsync(out.fileno())
-            os.replace(draft, target)
-        finally:
-            draft.unlink(missing_ok=True)
+
+@contextlib.contextmanager
+def replacing(target: Path) -> Iterator[BinaryIO]:
+    """Provide a new file beside ``target``; at the end the file is synced and takes its place."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        with open(draft, "wb") as out:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(draft, target)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 class FsspecStorage:

@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from faust_assigner.pipeline.jars import installed_spark
+from faust_assigner.pipeline.jars import installed
 from faust_assigner.pipeline.maven import fetch_jars
 from faust_assigner.testing.ports import free_port
 
@@ -143,7 +143,7 @@ def _jars(name: str, wanted: tuple[str, ...]) -> str:
 
 def _spark(version: str) -> Path:
     """Return the folder of that PySpark: this environment's, or one below build/."""
-    if (installed_spark() or "").startswith(f"{version}."):
+    if (installed("pyspark") or "").startswith(f"{version}."):
         (own,) = importlib.util.find_spec("pyspark").submodule_search_locations  # type: ignore[union-attr, misc]
         return Path(own).parent
     return _installed(f"pyspark=={version}.*", at=HOME / version)

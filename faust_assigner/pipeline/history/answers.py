@@ -5,11 +5,13 @@ Pure: rows of the report in, rows of the page out.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timedelta
+from operator import itemgetter
 from statistics import median
 from typing import Any
+
+from faust_assigner.pipeline.rows import grouped
 
 WEEK = timedelta(days=7)
 #: The most standstills, and the most releases, on the page.
@@ -151,9 +153,7 @@ def why(row: Mapping[str, Any], trigger: str | None) -> str:
 
 def release_rows(tables: Tables) -> list[dict[str, Any]]:
     """The releases in the order of their first decision; standstills are each round's longest recovery."""
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
-    for row in tables["rebalances"]:
-        groups[row["group_id"], row["deploy"]].append(row)
+    groups = grouped(tables["rebalances"], itemgetter("group_id", "deploy"))
     found = []
     for (group, deploy), mine in groups.items():
         took = [row["longest_recovery_s"] for row in mine if row["longest_recovery_s"] is not None]

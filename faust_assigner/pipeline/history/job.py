@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.history import output
 from faust_assigner.pipeline.history.lakehouse import PARQUET, LakehouseTables, settings_of
 from faust_assigner.pipeline.history.merge import tables_again
 from faust_assigner.pipeline.history.quality import Gates, say
-from faust_assigner.pipeline.history.refused import RefusedLines, joined, table_of
+from faust_assigner.pipeline.history.refused import joined, table_of
 from faust_assigner.pipeline.history.store import DERIVED, Manifest, Store
 from faust_assigner.pipeline.jars import cached_connector_jars
 from faust_assigner.pipeline.ledgers.period import Period
@@ -25,8 +25,12 @@ from faust_assigner.pipeline.session import spark_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from faust_assigner.pipeline.history.merge import Merged
+    from faust_assigner.pipeline.history.here import Here
+    from faust_assigner.pipeline.history.on_spark import OnSpark
     from faust_assigner.pipeline.history.report import Report
+
+    #: The parsed lines of a visit, in this process or on Spark.
+    Work: TypeAlias = Here | OnSpark
 
 
 @dataclass(frozen=True)
@@ -51,20 +55,6 @@ class HistoryOptions:
     gates: Gates = field(default_factory=Gates)
     #: The format of the tables for other readers, ``parquet``, ``delta`` or ``iceberg``.
     format: str = PARQUET
-
-
-class Work(Protocol):
-    """The parsed lines of a visit, in this process or on Spark."""
-
-    @property
-    def lines(self) -> RefusedLines:
-        """The refused lines and the number of all lines."""
-
-    def merge(self, store: Store, manifest: Manifest) -> Merged:
-        """Merge each day that the visit touches."""
-
-    def close(self) -> None:
-        """Release the parsed lines."""
 
 
 def check(options: HistoryOptions) -> None:

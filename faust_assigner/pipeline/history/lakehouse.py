@@ -17,7 +17,7 @@ import json
 import zlib
 from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.failure import last_words
@@ -41,53 +41,38 @@ _CATALOGS = "spark.sql.catalog."
 _MISSING = ("DATA_SOURCE_NOT_FOUND", "plugin class")
 
 
-class TableFormat(Protocol):
-    """The differences between the formats: package, settings, names, and the way to replace a whole table."""
+class Delta:
+    """Delta tables have their folder as their name; a session needs Delta's catalog from its start.
+
+    A format differs in its package, its settings, its names, and the way to replace a whole table.
+    """
 
     #: The name in messages.
-    title: str
-    #: The settings that a session needs from its start; the last one shows whether it has them.
-    settings: Mapping[str, str]
-    #: A name for the place of all tables; it stays the same for each visit.
-    place: str
-    #: Whether other histories may have tables in this place.
-    is_shared: bool
-
-    def package(self, version: str, scala: str) -> str:
-        """Maven's name of the package for a version of Spark, like 4.0, and of Scala."""
-
-    def name(self, table: str) -> str:
-        """The name of ``table`` in Spark's SQL."""
-
-    def prepare(self) -> None:
-        """Create the place of the tables, if a table cannot create it."""
-
-    def replace(self, rows: DataFrame, table: str, by: Sequence[str]) -> None:
-        """Create or replace the whole ``table``, partitioned by the columns ``by``, in one commit."""
-
-
-class Delta:
-    """Delta tables have their folder as their name; a session needs Delta's catalog from its start."""
-
     title = "Delta"
+    #: The settings that a session needs from its start; the last one shows whether it has them.
     settings: Mapping[str, str] = {
         # Delta's default of 50 tasks for the list of a table's files costs seconds for a few files a day.
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         f"{_CATALOGS}spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     }
+    #: Whether other histories may have tables in this place.
     is_shared = False
 
     def __init__(self, spark: SparkSession, root: str) -> None:
+        #: A name for the place of all tables; it stays the same for each visit.
         self.place = root
 
     def package(self, version: str, scala: str) -> str:
-        """Releases for Spark 4.1 and later have Spark's version in their name."""
+        """Maven's name of the package for a version of Spark, like 4.0, and of Scala.
+
+        Releases for Spark 4.1 and later have Spark's version in their name.
+        """
         own = f"_{version}" if tuple(map(int, version.split("."))) >= (4, 1) else ""
         return f"io.delta:delta-spark{own}_{scala}"
 
     def name(self, table: str) -> str:
-        """The folder of ``table``."""
+        """The name of ``table`` in Spark's SQL: its folder."""
         path = f"{self.place}/{table}".replace("`", "``")
         return f"delta.`{path}`"
 
@@ -95,7 +80,10 @@ class Delta:
         """The first commit of a table creates its folder."""
 
     def replace(self, rows: DataFrame, table: str, by: Sequence[str]) -> None:
-        """Write without Delta's catalog, which fails with Delta 3.3 on Spark 3.5.6 (delta-io/delta#4671)."""
+        """Create or replace the whole ``table``, partitioned by the columns ``by``, in one commit.
+
+        Without Delta's catalog, which fails with Delta 3.3 on Spark 3.5.6 (delta-io/delta#4671).
+        """
         writer = rows.write.format(DELTA).mode("overwrite").option("overwriteSchema", "true")
         if by:
             writer = writer.partitionBy(*by)
@@ -161,7 +149,7 @@ class LakehouseTables:
     def __init__(self, spark: SparkSession, store: Store, kind: str) -> None:
         self._spark, self._store, self._kind = spark, store, kind
         self._root = hadoop_url(store.folder.path(kind))
-        self.format: TableFormat = FORMATS[kind](spark, self._root)
+        self.format = FORMATS[kind](spark, self._root)
 
     def check(self) -> None:
         """Raise ConfigError, before a line is read, if the session cannot write these tables."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
@@ -17,6 +17,7 @@ from faust_assigner.pipeline.history.report import REPORTED, About, Report, Rows
 from faust_assigner.pipeline.history.store import PENDING, Manifest, Store
 from faust_assigner.pipeline.history.tables import with_day
 from faust_assigner.pipeline.ledgers.refusals import Refused, refuse_empty
+from faust_assigner.pipeline.rows import grouped
 from faust_assigner.pipeline.schema import HISTORY_KEYS
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def report_of(
         name: _rows(store, manifest, name, days) for name in REPORTED if name != "quarantine"
     }
     tables["owners"] = _newest_of_each_group(tables["owners"])
-    tables["deploys"] = _over_days(tables["deploys"], ("group_id", "deploy", "policy"), "first")
+    tables["deploys"] = _over_days(tables["deploys"], ("group_id", "deploy", "policy"))
     tables["slowest"] = _slowest(tables["slowest"])[: ROWS_KEPT["slowest"]]
     tables["quarantine"] = store.read_refused(manifest).slice(0, QUARANTINE_KEPT).to_pylist()
     told = tables["rebalances"]
@@ -123,33 +124,27 @@ def _newest_of_each_group(rows: Rows) -> Rows:
     return [row for row in rows if row["dt"] == newest[row["group_id"]]]
 
 
-def _over_days(rows: Rows, keys: tuple[str, ...], first: str) -> Rows:
-    """Merge rows of several days by ``keys``, sum their counts, and sort by ``first``."""
-    groups: dict[tuple[object, ...], list[Mapping[str, Any]]] = defaultdict(list)
-    for row in rows:
-        groups[tuple(row[key] for key in keys)].append(row)
+def _over_days(rows: Rows, keys: tuple[str, ...]) -> Rows:
+    """Merge rows of several days by ``keys``, sum their counts, and sort by their first decision."""
     found = [
         {
             **dict(zip(keys, key, strict=True)),
-            first: min(row[first] for row in mine),
+            "first": min(row["first"] for row in mine),
             **{
                 name: sum(row[name] for row in mine)
                 for name in mine[0]
-                if name not in (*keys, first, "dt")
+                if name not in (*keys, "first", "dt")
             },
         }
-        for key, mine in groups.items()
+        for key, mine in grouped(rows, itemgetter(*keys)).items()
     ]
-    return sorted(found, key=lambda row: (row[keys[0]], row[first], *(row[key] for key in keys)))
+    return sorted(found, key=lambda row: (row[keys[0]], row["first"], *(row[key] for key in keys)))
 
 
 def _slowest(rows: Rows) -> Rows:
     """Each partition with its longest recovery over all days, sorted by its duration, longest first."""
-    groups: dict[tuple[object, ...], list[Mapping[str, Any]]] = defaultdict(list)
-    for row in rows:
-        groups[row["group_id"], row["topic"], row["partition"]].append(row)
     found = []
-    for mine in groups.values():
+    for mine in grouped(rows, itemgetter("group_id", "topic", "partition")).values():
         worst = max(mine, key=lambda row: (row["max_s"], row["source"], row["decision_id"]))
         counts = {name: sum(row[name] for row in mine) for name in ("recoveries", "records")}
         found.append({**worst, **counts})

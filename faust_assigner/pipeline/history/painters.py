@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from faust_assigner.pipeline.history.answers import release_rows
@@ -25,6 +26,7 @@ from faust_assigner.pipeline.history.axes import (
     whole_numbers,
 )
 from faust_assigner.pipeline.history.report import Rows
+from faust_assigner.pipeline.rows import grouped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,10 +54,7 @@ def members(axes: Axes, rows: Rows) -> None:
 
 
 def _by_group(rows: Rows) -> Sequence[tuple[str, Rows]]:
-    groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for row in rows:
-        groups[row["group_id"]].append(row)
-    found = {group: sorted(mine, key=lambda row: row["ts"]) for group, mine in groups.items()}
+    found = grouped(sorted(rows, key=itemgetter("ts")), itemgetter("group_id"))
     return sorted(found.items(), key=lambda each: (-max(r["members"] for r in each[1]), each[0]))[
         :GROUPS_DRAWN
     ]
@@ -88,10 +87,8 @@ def lag(axes: Axes, rows: Rows) -> None:
 def _by_hour(
     rows: Rows, column: str, merge: Callable[[Sequence[float]], float]
 ) -> dict[datetime, float]:
-    hours: dict[datetime, list[float]] = defaultdict(list)
-    for row in rows:
-        hours[row["hour"]].append(row[column])
-    return {hour: merge(hours[hour]) for hour in sorted(hours)}
+    hours = grouped(rows, itemgetter("hour"))
+    return {hour: merge([row[column] for row in hours[hour]]) for hour in sorted(hours)}
 
 
 def causes(axes: Axes, rows: Rows) -> None:
@@ -173,7 +170,7 @@ def balance(axes: Axes, rows: Rows) -> None:
     places = range(len(rows))
     axes.bar(places, [row["max_spread"] for row in rows], color=FAINT, label="worst")
     axes.bar(places, [row["mean_spread"] for row in rows], color=WARM, width=0.5, label="mean")
-    label_categories(axes, _day_labels(rows, "policy"))
+    label_categories(axes, _day_labels(rows))
     axes.set_ylabel("topic partitions")
 
 
@@ -229,13 +226,13 @@ def skew(axes: Axes, rows: Rows) -> None:
     axes.set_xlabel("% of the topic's records that day")
 
 
-def _day_labels(rows: Rows, column: str) -> list[str]:
-    """Day, and the group and the value of ``column`` if they differ between the rows."""
+def _day_labels(rows: Rows) -> list[str]:
+    """Day, and the group and the policy if they differ between the rows."""
     groups = {row["group_id"] for row in rows}
-    values = {row[column] for row in rows}
+    policies = {row["policy"] for row in rows}
     labels = []
     for row in rows:
         group = f"{row['group_id']}\n" if len(groups) > 1 else ""
-        value = f"\n{row[column]}" if len(values) > 1 else ""
-        labels.append(f"{group}{row['dt']:%m-%d}{value}")
+        policy = f"\n{row['policy']}" if len(policies) > 1 else ""
+        labels.append(f"{group}{row['dt']:%m-%d}{policy}")
     return labels

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar
 
@@ -69,13 +69,6 @@ class Quality:
     def today(self) -> date:
         """The day of the check; later days are in the future."""
         return _today(self.checked_at)
-
-    def to_plain(self) -> dict[str, object]:
-        """The values as JSON; times are ISO 8601."""
-        return {
-            name: value.isoformat() if isinstance(value, datetime) else value
-            for name, value in asdict(self).items()
-        }
 
     def check(self) -> None:
         """Raise GateFailed if a gate is missed."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from faust_assigner.pipeline.jars import installed
 from faust_assigner.pipeline.schema import is_leader_topic
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class About:
     #: The number of days in the report, and in the whole history.
     days: int = 0
     days_in_all: int = 0
-    version: str = field(default_factory=lambda: installed_version())
+    version: str = field(default_factory=lambda: installed("faust-assigner") or "(not installed)")
 
     def lines(self) -> list[tuple[str, str]]:
         """(name, value) pairs for the head of the page."""
@@ -93,7 +93,7 @@ class Report:
             name: [_plain(row) for row in self.tables[name]] for name in REPORTED
         }
         about = _plain({**asdict(self.about), "generation": self.generation})
-        quality = self.quality.to_plain() if self.quality is not None else None
+        quality = _plain(asdict(self.quality)) if self.quality is not None else None
         told = {**tables, "about": about, "quality": quality}
         return json.dumps(told, ensure_ascii=False).encode() + b"\n"
 
@@ -122,14 +122,6 @@ class Report:
             ("placements without decision", f"{self.without_decision:,}"),
             ("days", f"{self.about.days:,} of {self.about.days_in_all:,}"),
         ]
-
-
-def installed_version() -> str:
-    """The installed version of this package."""
-    try:
-        return importlib.metadata.version("faust-assigner")
-    except importlib.metadata.PackageNotFoundError:
-        return "(not installed)"
 
 
 def owner_row(group: Current, member: Member) -> dict[str, object]:

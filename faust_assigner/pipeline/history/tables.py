@@ -6,9 +6,10 @@ the day of its time.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,7 +21,7 @@ from faust_assigner.pipeline.history.report import Rows, owner_row
 from faust_assigner.pipeline.history.store import table_schema
 from faust_assigner.pipeline.history.timeline import seconds, standstills, timeline
 from faust_assigner.pipeline.ledgers.current import current_of
-from faust_assigner.pipeline.rows import DecisionRow, MoveRow, PlacementRow, RecoveryRow
+from faust_assigner.pipeline.rows import DecisionRow, MoveRow, PlacementRow, RecoveryRow, grouped
 from faust_assigner.pipeline.schema import DAILY, HISTORY_KEYS, is_leader_topic
 
 _MOST = 2**63 - 1
@@ -181,9 +182,7 @@ def _by(
     row: Callable[[Sequence[Outcome]], dict[str, object]],
 ) -> list[dict[str, object]]:
     heads = ("group_id", *names)
-    groups: dict[tuple[object, ...], list[Outcome]] = defaultdict(list)
-    for outcome in outcomes:
-        groups[tuple(outcome[name] for name in heads)].append(outcome)
+    groups = grouped(outcomes, itemgetter(*heads))
     return [{**dict(zip(heads, key, strict=True)), **row(mine)} for key, mine in groups.items()]
 
 
@@ -214,10 +213,7 @@ def _deploy(mine: Sequence[Outcome]) -> dict[str, object]:
 
 
 def _recovery(recovered: Iterable[RecoveryRow]) -> Iterator[dict[str, object]]:
-    groups: dict[tuple[str, str], list[RecoveryRow]] = defaultdict(list)
-    for row in recovered:
-        groups[row["group_id"], row["source"]].append(row)
-    for (group, source), mine in groups.items():
+    for (group, source), mine in grouped(recovered, itemgetter("group_id", "source")).items():
         took = [seconds(row) for row in mine]
         yield {
             "group_id": group,
@@ -231,9 +227,7 @@ def _recovery(recovered: Iterable[RecoveryRow]) -> Iterator[dict[str, object]]:
 
 
 def _slowest(recovered: Iterable[RecoveryRow]) -> Iterator[dict[str, object]]:
-    groups: dict[tuple[str, str, int], list[RecoveryRow]] = defaultdict(list)
-    for row in recovered:
-        groups[row["group_id"], row["topic"], row["partition"]].append(row)
+    groups = grouped(recovered, itemgetter("group_id", "topic", "partition"))
     for (group, topic, partition), mine in groups.items():
         worst = max(mine, key=lambda row: (seconds(row), row["source"], row["decision_id"]))
         yield {

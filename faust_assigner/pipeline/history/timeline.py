@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from faust_assigner.pipeline.rows import MoveRow, RecoveryRow
+from faust_assigner.pipeline.rows import MoveRow, RecoveryRow, grouped
 
 #: The number of a day's longest standstills, per group, in the table ``standstills``.
 STANDSTILLS_KEPT = 20
@@ -97,10 +98,7 @@ def standstills(
     """
     triggers = {(row["group_id"], row["decision_id"]): row["trigger"] for row in outcomes}
     causes = {_place(row): row["cause"] for row in moves}
-    groups: dict[str, list[RecoveryRow]] = defaultdict(list)
-    for row in recovered:
-        groups[row["group_id"]].append(row)
-    for mine in groups.values():
+    for mine in grouped(recovered, itemgetter("group_id")).values():
         ordered = sorted(
             mine, key=lambda row: (-seconds(row), row["started"], _place(row), row["member_id"])
         )

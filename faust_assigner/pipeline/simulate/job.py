@@ -10,7 +10,7 @@ Without pyarrow (and without Spark) ``sim_result`` is one ``part-00000.jsonl``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from faust_assigner.pipeline.simulate.measured import calibrated
 from faust_assigner.pipeline.simulate.output import TABLE, put_report, put_rows
 from faust_assigner.pipeline.simulate.policies import DEFAULT_POLICIES, DEFAULT_REPLICAS, arms
 from faust_assigner.pipeline.simulate.recorded import UnknownGroup, week
-from faust_assigner.pipeline.simulate.report import plain, report_of
+from faust_assigner.pipeline.simulate.report import Summaries, plain, report_of
 from faust_assigner.pipeline.simulate.run import (
     Run,
     Source,
@@ -65,25 +65,15 @@ class Request:
 def simulate_here(request: Request, progress: Progress | None = None) -> dict[str, Any]:
     """The whole job without Spark, in ``request.jobs`` processes; returns the report."""
     progress = progress or Progress()
-    facts = _facts_here(request, progress)
-    run, measured = _run(request, facts)
-    progress.enter(_playing(request, run))
-    rows = play_here(run, request.scenarios, jobs=request.jobs)
-    put_rows(rows, request.out)
 
-    def of_part(part: int | None) -> list[dict[str, Any]]:
-        return summarise(
+    def play(run: Run) -> Summaries:
+        rows = play_here(run, request.scenarios, jobs=request.jobs)
+        put_rows(rows, request.out)
+        return lambda part: summarise(
             row for row in rows if part in (None, run.source.part_of(int(row.scenario_id)))
         )
 
-    progress.enter("summarising the scenarios")
-    report = report_of(request, run, measured, of_part, facts)
-    put_report(report, request.out, "report.json")
-    return report
-
-
-def _playing(request: Request, run: Run) -> str:
-    return f"playing {request.scenarios:,} scenarios with each of {len(run.arms):,} settings"
+    return _simulate(request, progress, _facts_here(request, progress), play)
 
 
 def simulate_on_spark(
@@ -94,17 +84,28 @@ def simulate_on_spark(
 
     progress = progress or Progress()
     target = hadoop_url(f"{request.out.rstrip('/')}/{TABLE}")
-    facts = _facts_on_spark(spark, request, progress)
+
+    def play(run: Run) -> Summaries:
+        play_on_spark(spark, run, request.scenarios).write.mode("overwrite").parquet(target)
+        results = spark.read.parquet(target)
+        return lambda part: summarise_on_spark(
+            results if part is None else rows_of_part(results, run, part)
+        )
+
+    return _simulate(request, progress, _facts_on_spark(spark, request, progress), play)
+
+
+def _simulate(
+    request: Request, progress: Progress, facts: Facts | None, play: Callable[[Run], Summaries]
+) -> dict[str, Any]:
+    """Play the scenarios, and write the report and return it."""
     run, measured = _run(request, facts)
-    progress.enter(_playing(request, run))
-    play_on_spark(spark, run, request.scenarios).write.mode("overwrite").parquet(target)
-    results = spark.read.parquet(target)
-
-    def of_part(part: int | None) -> list[dict[str, Any]]:
-        return summarise_on_spark(results if part is None else rows_of_part(results, run, part))
-
+    progress.enter(
+        f"playing {request.scenarios:,} scenarios with each of {len(run.arms):,} settings"
+    )
+    summaries = play(run)
     progress.enter("summarising the scenarios")
-    report = report_of(request, run, measured, of_part, facts)
+    report = report_of(request, run, measured, summaries, facts)
     put_report(report, request.out, "report.json")
     return report
 

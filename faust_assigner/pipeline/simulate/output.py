@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from faust_assigner.ledger import columns
 from faust_assigner.pipeline.simulate.run import SIM_DDL, SimRow
 
 TABLE = "sim_result"
@@ -47,25 +48,12 @@ def write_rows(rows: Sequence[SimRow], folder: Path) -> None:
         lines = (json.dumps({**row._asdict(), "dt": row.dt.isoformat()}) for row in rows)
         (fresh / "part-00000.jsonl").write_text("".join(line + "\n" for line in lines))
     else:
-        columns = list(zip(*rows, strict=True)) or [() for _ in SimRow._fields]
-        pairs = (entry.split() for entry in SIM_DDL.split(","))
-        schema = pa.schema([(name, pa.type_for_alias(_ARROW_NAMES[kind])) for name, kind in pairs])
-        arrays = [
-            pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)
-        ]
-        pq.write_table(pa.Table.from_arrays(arrays, schema=schema), fresh / "part-00000.parquet")
+        from faust_assigner.pipeline.schema import arrow_schema
+
+        told = pa.Table.from_pylist([row._asdict() for row in rows], arrow_schema(columns(SIM_DDL)))
+        pq.write_table(told, fresh / "part-00000.parquet")
     shutil.rmtree(folder, ignore_errors=True)
     os.replace(fresh, folder)
-
-
-#: Spark's names of the types in ``SIM_DDL`` -> Arrow's names.
-_ARROW_NAMES = {
-    "string": "string",
-    "int": "int32",
-    "long": "int64",
-    "double": "float64",
-    "date": "date32",
-}
 
 
 def put_report(report: Mapping[str, Any], out: str, name: str) -> None:

@@ -165,9 +165,7 @@ def play_piece(run: Run, scenario_ids: range) -> list[SimRow]:
     return list(play(run, scenario_ids))
 
 
-def play_on_spark(
-    spark: SparkSession, run: Run, scenarios: int, *, tasks_per_core: int = TASKS_PER_CORE
-) -> DataFrame:
+def play_on_spark(spark: SparkSession, run: Run, scenarios: int) -> DataFrame:
     """All scenarios as a lazy Spark DataFrame of ``SIM_DDL``: cache the frame or write it once.
 
     Uses mapInPandas over ranges of scenario numbers. With applyInPandas, adaptive coalescing would put all
@@ -175,7 +173,7 @@ def play_on_spark(
     """
     from faust_assigner.pipeline.session import width
 
-    tasks = max(1, min(scenarios, width(spark) * tasks_per_core))
+    tasks = max(1, min(scenarios, width(spark) * TASKS_PER_CORE))
 
     def rows(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         for frame in frames:

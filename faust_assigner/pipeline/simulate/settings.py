@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from faust_assigner.model import Floats
+from faust_assigner.pipeline.rows import grouped
 
 if TYPE_CHECKING:
     from faust_assigner.pipeline.simulate.run import SimRow
@@ -215,12 +216,10 @@ def recommend(
     Only settings of ``policy`` are chosen (``ours`` includes ``ours+static``). The last columns show the best
     other policy under the same conditions.
     """
-    classes: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for found in summaries:
-        classes.setdefault((found["state"], found["racks"]), []).append(found)
-    others: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for found in judged:
-        others.setdefault((found["state"], found["racks"]), []).append(found)
+    classes, others = (
+        grouped(each, lambda found: (found["state"], found["racks"]))
+        for each in (summaries, judged)
+    )
     return [
         _choose(*fleets, arms, policy, others.get(fleets, ())) for fleets, arms in classes.items()
     ]

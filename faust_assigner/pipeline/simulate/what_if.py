@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from faust_assigner.errors import ConfigError
 from faust_assigner.model import Member
 from faust_assigner.pipeline.ledgers.current import Current
-from faust_assigner.pipeline.weights.rates import PartitionRate, records_kept
+from faust_assigner.pipeline.weights.rates import NOMINAL_RECORD_BYTES, PartitionRate, records_kept
 from faust_assigner.planner import Plan, plan
 from faust_assigner.simulation.fleet import Costs, Scenario
 
@@ -48,9 +48,7 @@ def load_of(rates: Sequence[PartitionRate]) -> Load:
     )
 
 
-def generated(
-    scenario: Scenario, replicas: int, *, record_bytes: float = 100.0
-) -> tuple[Current, Load]:
+def generated(scenario: Scenario, replicas: int) -> tuple[Current, Load]:
     """A generated fleet, planned from nothing with ``replicas`` standbys, and its load."""
     topics = sorted(scenario.partitions)
     starters = [worker for worker in scenario.workers if worker.member_id in scenario.start]
@@ -73,7 +71,7 @@ def generated(
                 records[group.changelog, number] = float(scenario.records[start + number])
     current = Current(scenario.group_id, "", members, scenario.partitions, scenario.changelogs)
     return current, Load(
-        rates, records, {key: kept * record_bytes for key, kept in records.items()}
+        rates, records, {key: kept * NOMINAL_RECORD_BYTES for key, kept in records.items()}
     )
 
 

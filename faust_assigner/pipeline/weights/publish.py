@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from operator import attrgetter
 from pathlib import Path
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -13,6 +14,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from faust_assigner.errors import FaustAssignerError
 from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.ledgers.files import file_system
+from faust_assigner.pipeline.rows import grouped
 from faust_assigner.pipeline.sinks import write_whole
 from faust_assigner.snapshots.asking import Connection, ask
 from faust_assigner.snapshots.changelog import STALL_S
@@ -62,7 +64,7 @@ def publish(
                 sampled_at={group_id: sampled_at[group_id]} if sampled_at else None,
             )
         )
-        for group_id, mine in _by_group(rows).items()
+        for group_id, mine in grouped(rows, attrgetter("group_id")).items()
     }
     for group_id, value in records.items():
         if len(value) > MAX_RECORD_BYTES:
@@ -112,13 +114,6 @@ async def _read(connection: Connection, topic: str) -> dict[bytes, bytes]:
         return found
     finally:
         await consumer.stop()
-
-
-def _by_group(rows: Sequence[WeightRow]) -> dict[str, list[WeightRow]]:
-    groups: dict[str, list[WeightRow]] = {}
-    for row in rows:
-        groups.setdefault(row.group_id, []).append(row)
-    return groups
 
 
 async def _send(

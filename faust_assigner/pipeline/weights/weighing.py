@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
+from operator import attrgetter
 
 import numpy as np
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.model import Floats
+from faust_assigner.pipeline.rows import grouped
 from faust_assigner.pipeline.weights.rates import PartitionRate, records_kept
 from faust_assigner.weights.document import WeightRow, millis
 from faust_assigner.weights.limits import DEFAULT_LIMITS, Limits, clamp_to_median
@@ -36,11 +38,8 @@ def weigh(
     if not rates:
         return 0, []
     version = millis(max(rate.newest for rate in rates))
-    groups: dict[str, list[PartitionRate]] = {}
-    for rate in sorted(rates):
-        groups.setdefault(rate.group_id, []).append(rate)
     rows = []
-    for mine in groups.values():
+    for mine in grouped(sorted(rates), attrgetter("group_id")).values():
         day = max(rate.newest for rate in mine).date().isoformat()
         weights = _task_weights(mine, _costs(mine, by), limits)
         rows += [

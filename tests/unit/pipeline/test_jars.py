@@ -93,9 +93,9 @@ def test_cached_jars_are_those_of_the_installed_spark(
     monkeypatch.setattr(jars, "cache_dir", lambda: tmp_path)
     monkeypatch.setattr(jars, "fetch_jars", lambda pom, name: folder)
     wanted = [folder / "a.jar", folder / "b.jar"]
-    monkeypatch.setattr(jars, "installed_spark", lambda: SPARK_VERSION)
+    monkeypatch.setattr(jars, "installed", lambda _: SPARK_VERSION)
     assert jars.cached_connector_jars() == jars.connector_jars() == wanted
     for other in ("3.5.6", None):
-        monkeypatch.setattr(jars, "installed_spark", lambda other=other: other)
+        monkeypatch.setattr(jars, "installed", lambda _, other=other: other)
         assert jars.cached_connector_jars() == []
     assert jars.connector_package("4.0.1").endswith("_2.13:4.0.1")

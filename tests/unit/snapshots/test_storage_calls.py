@@ -28,6 +28,7 @@ from faust_assigner.snapshots.storage import (
     StorageError,
     _modified_ms,
     open_storage,
+    replacing,
 )
 from tests.unit.snapshots.test_manifest import LAYERED, MANIFEST, NOW_MS
 from tests.unit.snapshots.test_storage import behind
@@ -320,9 +321,9 @@ def test_a_lease_is_written_with_its_end_and_removed(
 def test_two_writers_of_one_path_have_drafts_of_their_own(tmp_path: Path) -> None:
     """The file is the last writer's, whole, and no draft is left."""
     storage = LocalStorage(tmp_path)
-    with storage._replacing("a/b") as first:
+    with replacing(tmp_path / "a/b") as first:
         first.write(b"a long first text")
-        with storage._replacing("a/b") as second:
+        with replacing(tmp_path / "a/b") as second:
             second.write(b"short")
         assert storage.read("a/b") == b"short"
     assert storage.read("a/b") == b"a long first text"

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from faust_assigner.cli import main
 from faust_assigner.pipeline.history import quality as quality_module
 from faust_assigner.pipeline.history.quality import GateFailed, Gates, Quality, quality_of
+from faust_assigner.pipeline.history.report import REPORTED, Report
 from faust_assigner.pipeline.history.store import PENDING, Manifest, Store
 from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
 from tests.integration.spark.ledgers import (
@@ -211,12 +212,12 @@ def test_the_whole_quality_of_a_store(tmp_path: Path) -> None:
         ("newest line", "2026-11-20 06:00:00 UTC, 5.25 d before this run", False),
         ("partitions with samples", "3 of 7", True),
     ]
-    told = found.to_plain()
+    told = json.loads(Report({name: [] for name in REPORTED}, quality=found).to_json())["quality"]
     assert (told["checked_at"], told["newest_line"]) == (
         "2026-11-25T12:00:00+00:00",
         "2026-11-20T06:00:00+00:00",
     )
-    assert (told["days"], told["missing"], told["age_s"]) == (3, ("2026-11-19",), found.age_s)
+    assert (told["days"], told["missing"], told["age_s"]) == (3, ["2026-11-19"], found.age_s)
 
 
 def test_the_quality_of_an_empty_store_needs_no_attention(tmp_path: Path) -> None:

@@ -220,7 +220,7 @@ def test_a_generated_fleet_runs_with_the_scenarios_own_load() -> None:
     shape = Shape(groups=(3, 3), members=(4, 4))
     scenario = generate(shape, 0, 7)
     scenario = replace(scenario, start=scenario.start[:3])
-    current, load = generated(scenario, 1, record_bytes=10.0)
+    current, load = generated(scenario, 1)
     assert [member.member_id for member in current.members] == sorted(scenario.start)
     assert {member.generation for member in current.members} == {1}
     flat = [(group, number) for group in scenario.groups for number in range(group.partitions)]
@@ -232,7 +232,7 @@ def test_a_generated_fleet_runs_with_the_scenarios_own_load() -> None:
     }
     assert len(set(rates.values())) == len(rates)
     assert (load.rates, load.records) == (rates, records)
-    assert load.bytes_kept == {key: kept * 10.0 for key, kept in records.items()}
+    assert load.bytes_kept == {key: kept * 100.0 for key, kept in records.items()}
     owned = [(t, n) for one in current.members for t, mine in one.actives.items() for n in mine]
     assert sorted(owned) == sorted(
         (t, n) for t, count in scenario.partitions.items() for n in range(count)
