@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from faust_assigner.broker.api.call import Api, Call
+from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.refusals import refuse, refuse_elements
 from faust_assigner.broker.security.acls import (
     ALTER,
@@ -159,15 +160,20 @@ async def handle(api: Api, call: Call, request: Any) -> Any:
             request = await _filter(api, call, request, right, refused)
         elif not _may_whole(call, request, right):
             error = ERRORS[right.resource_type]
-            whole = refuse(api.key, call.version, request, error)
-            if api.key not in REFUSED_TWICE:
-                return whole
-            return {**whole, **refuse_elements(api.key, call.version, request, error)}
+            return await call.node.crunch(partial(_refused, api, call, request, error))
     outcome = api.handle(call, request)
     values = await outcome if _is_pending(outcome) else outcome
     if not refused or values.get("error_code"):
         return values
     return {**values, **{name: [*values.get(name, ()), *more] for name, more in refused.items()}}
+
+
+def _refused(api: Api, call: Call, request: Any, error: ErrorCode) -> Values:
+    """Refuse a whole request; in a thread, because it may have 250,000 elements."""
+    whole = refuse(api.key, call.version, request, error)
+    if api.key not in REFUSED_TWICE:
+        return whole
+    return {**whole, **refuse_elements(api.key, call.version, request, error)}
 
 
 def _is_pending(outcome: Any) -> bool:
@@ -201,7 +207,8 @@ async def _filter(
         await call.throttle.turn()
     for error, elements in barred.items():
         only_those = replace(request, **{right.each: tuple(elements)})
-        for name, answers in refuse_elements(api.key, call.version, only_those, error).items():
+        refusals = partial(refuse_elements, api.key, call.version, only_those, error)
+        for name, answers in (await call.node.crunch(refusals)).items():
             refused.setdefault(name, []).extend(answers)
     return replace(request, **{right.each: tuple(kept)}) if barred else request
 

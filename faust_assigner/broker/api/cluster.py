@@ -137,7 +137,6 @@ def _entry(
         "config_source": source,
         "config_type": config_type,
         "is_sensitive": False,
-        "is_default": source == DEFAULT_CONFIG,
     }
 
 

@@ -80,27 +80,28 @@ async def join_group(call: Call, request: JoinGroupRequest) -> Values:
             can_skip_assignment=call.version >= 9,
         )
 
-    def values(reply: fx.JoinReply) -> Values:
-        no_name = None if call.version >= 7 else ""
-        return {
-            "error_code": ErrorCode(reply.error),
-            "generation_id": reply.generation,
-            "protocol_type": reply.protocol_type,
-            "protocol_name": reply.protocol_name if reply.protocol_name is not None else no_name,
-            "leader": reply.leader,
-            "skip_assignment": reply.skip_assignment,
-            "member_id": reply.member_id,
-            "members": [
-                {
-                    "member_id": m.member_id,
-                    "group_instance_id": m.instance_id,
-                    "metadata": m.metadata,
-                }
-                for m in reply.members
-            ],
-        }
+    return _joined(call, await asked(call, request.group_id, event))
 
-    return values(await asked(call, request.group_id, event))
+
+def _joined(call: Call, reply: fx.JoinReply) -> Values:
+    no_name = None if call.version >= 7 else ""
+    return {
+        "error_code": ErrorCode(reply.error),
+        "generation_id": reply.generation,
+        "protocol_type": reply.protocol_type,
+        "protocol_name": reply.protocol_name if reply.protocol_name is not None else no_name,
+        "leader": reply.leader,
+        "skip_assignment": reply.skip_assignment,
+        "member_id": reply.member_id,
+        "members": [
+            {
+                "member_id": m.member_id,
+                "group_instance_id": m.instance_id,
+                "metadata": m.metadata,
+            }
+            for m in reply.members
+        ],
+    }
 
 
 async def sync_group(call: Call, request: SyncGroupRequest) -> Values:

@@ -39,9 +39,8 @@ Parts = dict[str, list[Values]]
 
 async def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> Values:
     """Return the one log directory, and the bytes of the requested partitions (null: all)."""
-    if not call.may(
-        DESCRIBE, CLUSTER, THE_CLUSTER
-    ):  # before version 3 only an empty list tells this
+    if not call.may(DESCRIBE, CLUSTER, THE_CLUSTER):
+        # Before version 3 only an empty list tells this.
         return {"error_code": ErrorCode.cluster_authorization_failed, "results": ()}
     catalogue = call.node.catalogue
     asked: Iterable[tuple[str, Iterable[int] | None]]
@@ -133,7 +132,7 @@ def describe_quotas(call: Call, request: DescribeClientQuotasRequest) -> Values:
     return {"error_code": ErrorCode.none, "error_message": None, "entries": ()}
 
 
-def describe_quorum(call: Call, request: DescribeQuorumRequest) -> Values:
+async def describe_quorum(call: Call, request: DescribeQuorumRequest) -> Values:
     """Return this node as the only voter. There is no log of metadata, so all its offsets are 0."""
     me = call.node.settings.node_id
     asked = [(one.topic_name, p.partition_index) for one in request.topics for p in one.partitions]
@@ -146,12 +145,17 @@ def describe_quorum(call: Call, request: DescribeQuorumRequest) -> Values:
         else:
             values |= {"error_code": ErrorCode.unknown_topic_or_partition}
         topics.append({"topic_name": name, "partitions": [values]})
+        await call.throttle.turn()
     nodes = [{"node_id": me, "listeners": ()}]
     return {"error_code": ErrorCode.none, "topics": topics, "nodes": nodes}
 
 
-def alter_quotas(call: Call, request: AlterClientQuotasRequest) -> Values:
+async def alter_quotas(call: Call, request: AlterClientQuotasRequest) -> Values:
     """Refuse each entry: the broker enforces no quotas, so it stores none."""
+    return await call.node.crunch(lambda: _refused_quotas(call, request))
+
+
+def _refused_quotas(call: Call, request: AlterClientQuotasRequest) -> Values:
     refused = refuse_elements(ALTER_QUOTAS, call.version, request, ErrorCode.invalid_request)
     entries = refused.get("entries", ())
     return {"entries": [{**entry, "error_message": NO_QUOTAS} for entry in entries]}

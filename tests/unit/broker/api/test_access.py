@@ -48,19 +48,23 @@ class Asked:
         body = read_header(frame).body
         self.request = decode_request(key, version, frame, body)
         self.handled: list[Any] = []
-        self.turns = 0
+        self.turns = self.in_thread = 0
         self.answer: Callable[[Any], Any] = lambda request: {}
         topics = SimpleNamespace(by_id=lambda topic_id: None)
         self.call = SimpleNamespace(
             version=version,
             may=lambda operation, kind, name: (operation, kind, name) in rights,
-            node=SimpleNamespace(authorizer=object(), catalogue=topics),
+            node=SimpleNamespace(authorizer=object(), catalogue=topics, crunch=self._crunch),
             throttle=SimpleNamespace(turn=self._turn),
         )
         self.api = SimpleNamespace(key=key, handle=self._handle)
 
     async def _turn(self) -> None:
         self.turns += 1
+
+    async def _crunch(self, work: Callable[[], Any]) -> Any:
+        self.in_thread += 1
+        return work()
 
     def _handle(self, call: Any, request: Any) -> Any:
         self.handled.append(request)
@@ -93,7 +97,7 @@ async def test_elements_without_the_right_are_refused_and_the_others_handled() -
     assert [(one["partition_index"], one["error_code"]) for one in refused] == [
         (3, ErrorCode.topic_authorization_failed)
     ]
-    assert asked.turns == 3
+    assert (asked.turns, asked.in_thread) == (3, 1)
 
 
 async def test_a_request_whose_group_is_refused_is_not_handled() -> None:
@@ -103,6 +107,7 @@ async def test_a_request_whose_group_is_refused_is_not_handled() -> None:
     assert asked.handled == []
     errors = [one["error_code"] for topic in found["topics"] for one in topic["partitions"]]
     assert errors == [ErrorCode.group_authorization_failed] * 3
+    assert asked.in_thread == 1, "250,000 elements would keep other clients waiting"
 
 
 async def test_an_error_of_the_whole_answer_leaves_no_elements() -> None:
