@@ -71,7 +71,7 @@ class Worker:
             "cache", key_type=str, value_type=int, partitions=4, store="memory://"
         )
         assignor: Any = self.app.assignor
-        assignor.partition_of = lambda topic, key: TP(topic, 0)
+        self.app.producer.key_partition = lambda topic, key: TP(topic, 0)
         assignor.owner_of = lambda tp: owner if owner is not None else _unknown()
         assignor.standbys_of = lambda tp: copies
         assignor.group_for_topic = lambda topic: int("far" in topic)
@@ -221,7 +221,7 @@ async def test_a_worker_that_has_not_joined_says_so(tmp_path: Path) -> None:
     def unknown(topic: str, key: bytes) -> TP:
         raise KeyError(topic)
 
-    worker.app.assignor.partition_of = unknown  # type: ignore[attr-defined]
+    worker.app.producer.key_partition = unknown
     async with worker.asked() as answer:
         assert answer.status == 503
         assert "has not joined its group yet" in (await answer.json())["error"]
