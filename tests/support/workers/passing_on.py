@@ -15,7 +15,8 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 from faust.types.tuples import RecordMetadata
 
-from tests.support.workers.virtual import Assigned, VirtualConsumer, VirtualThread, Worker
+from tests.support.workers.virtual import Assigned, Worker
+from tests.support.workers.virtual_kafka import VirtualConsumer, VirtualThread
 
 
 class Sent(NamedTuple):

@@ -20,7 +20,7 @@ from tests.integration.app.membership.test_coordinator import group, load
 from tests.integration.app.rebalance.test_incremental import worker_of
 from tests.support.coordination.cooperative_members import TOPIC, Member, Plan
 from tests.support.waiting import until
-from tests.support.workers.virtual import VirtualThread
+from tests.support.workers.virtual_kafka import VirtualThread
 
 pytestmark = pytest.mark.timeout(60)
 

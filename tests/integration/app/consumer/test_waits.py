@@ -16,7 +16,8 @@ from faust_assigner.app.membership.watchdog import CannotGoOn
 from faust_assigner.app.retry import SAY_EVERY_S
 from faust_assigner.broker import EmbeddedBroker
 from tests.support.workers.cooperative import worker_of
-from tests.support.workers.virtual import VirtualProducer, Worker, running
+from tests.support.workers.virtual import Worker, running
+from tests.support.workers.virtual_kafka import VirtualProducer
 
 pytestmark = pytest.mark.timeout(60)
 

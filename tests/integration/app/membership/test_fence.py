@@ -19,7 +19,8 @@ from faust_assigner.app.membership.fence import HeartbeatFence, watch
 from faust_assigner.testing.broker import broker_process
 from tests.support.workers.fleet import Fleet
 from tests.support.workers.load import Load, judge
-from tests.support.workers.virtual import VirtualProducer, Worker, running
+from tests.support.workers.virtual import Worker, running
+from tests.support.workers.virtual_kafka import VirtualProducer
 
 CHANGES, OUTPUTS = ("changes", 0), ("outputs", 0)
 

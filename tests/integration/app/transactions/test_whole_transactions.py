@@ -14,7 +14,8 @@ from faust.types import TP
 
 from tests.support.workers.passing_on import PassingOn
 from tests.support.workers.passing_on import cluster as cluster
-from tests.support.workers.virtual import VirtualConsumer, running
+from tests.support.workers.virtual import running
+from tests.support.workers.virtual_kafka import VirtualConsumer
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.usefixtures("cluster")]
 both = pytest.mark.parametrize(
