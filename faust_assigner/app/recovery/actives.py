@@ -13,7 +13,7 @@ from faust_assigner.app.recovery.callbacks import RecoverCallbacks, call_callbac
 from faust_assigner.app.recovery.order import chunks, ready_sources
 from faust_assigner.app.recovery.restore_task import Stop
 from faust_assigner.app.retry import retry
-from faust_assigner.app.tables import window_closing as windows
+from faust_assigner.app.tables import windowed_tables as windows
 from faust_assigner.app.tables import write_behind as overlay
 from faust_assigner.app.tables.disk import known
 

@@ -20,7 +20,7 @@ from faust_assigner.app.recovery.replay_end import ReplayEnd
 from faust_assigner.app.recovery.spans import RecoverySpans
 from faust_assigner.app.recovery.unreadable import unreadable_of
 from faust_assigner.app.retry import RateLimitedLog, pause_s
-from faust_assigner.app.tables import window_closing as windows
+from faust_assigner.app.tables import windowed_tables as windows
 from faust_assigner.app.tables import write_behind as overlay
 from faust_assigner.app.tables.storage_errors import is_storage_error
 

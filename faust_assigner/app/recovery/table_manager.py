@@ -10,7 +10,7 @@ from mode.utils.queues import ThrowableQueue
 
 from faust_assigner.app.host.mixing import over
 from faust_assigner.app.recovery.by_partition import PartitionRecovery
-from faust_assigner.app.tables import window_closing as windows
+from faust_assigner.app.tables import windowed_tables as windows
 from faust_assigner.app.tables.write_behind import take_care_of
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from faust.types.tuples import TP, Message
 
     from faust_assigner.app.host.bases import TablesBase as TableManager
+    from faust_assigner.app.tables.window_closing import Closing
 else:
     from faust.tables.manager import TableManager
 
@@ -57,7 +58,7 @@ class RecoveringTables(TableManager):
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         #: The closing of windows, one for each windowed table.
-        self.closings: list[windows.Closing] = []
+        self.closings: list[Closing] = []
         super().__init__(*args, **kwargs)
 
     @cached_property

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
-from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import rocksdict
 from faust.streams import current_event
 from faust.types.tuples import TP
 
 from faust_assigner.app.tables.changes import NO_RECORD, Change, Overlay, Usage
+from faust_assigner.app.tables.landing import FlushMode, land, offset_in, rows_beyond, write
 from faust_assigner.app.tables.read_back import ReadBack
 
 if TYPE_CHECKING:
@@ -31,19 +31,6 @@ else:
 
 #: Attribute of a changelog record in flight: the partition of the changed row, and the change.
 _CHANGE = "_faust_assigner_change"
-
-
-class FlushMode(Enum):
-    """How a change of this worker is written to a file, by the changelog's other writers."""
-
-    #: No other writers: with the change's own offset.
-    OWN = "own"
-    #: Other writers, and this worker reads all of the changelog: when the change is read back,
-    #: together with the other writers' changes.
-    READ_BACK = "read back"
-    #: Other writers, and other workers may read the changelog: in the partition of the processed
-    #: record, as in Faust, and without an offset.
-    APART = "apart"
 
 
 class WriteBehindStore(Store):
@@ -181,31 +168,25 @@ class WriteBehindStore(Store):
         overlay = self.overlays.get(partition)
         if overlay is not None and overlay.is_out_of_order:
             # Changes may have been read back before their acknowledgements came.
-            overlay.read(_offset_in(self._db_for_partition(partition), self.offset_key))
+            overlay.read(self._file_offset(partition))
         if overlay is None or not overlay.lands:
             return
         changes = overlay.ready()
         if changes:
             database = self._db_for_partition(partition)
-            before = _offset_in(database, self.offset_key)
+            before = offset_in(database, self.offset_key)
             beyond = overlay.beyond(before, changes)
             if beyond is not None and self.doubt(partition, beyond):
                 return
-            self._write(database, before, changes)
+            land(database, self.offset_key, before, changes)
             overlay.landed(changes)
 
     def doubt(self, partition: int, offset: int) -> bool:
         """Whether the file must not be written: it is beyond ``offset``, a new change's offset."""
         return False
 
-    def _write(self, database: Rdict, before: int, changes: list[Change]) -> None:
-        rows, offset = dict[bytes, bytes | None](), before
-        for change in changes:
-            at = NO_RECORD if change.offset is None else change.offset
-            if at == NO_RECORD or at > before:  # else written by a replay
-                rows[change.key] = change.value
-                offset = max(offset, at)
-        _write(database, rows, None if offset == before else (self.offset_key, offset))
+    def _file_offset(self, partition: int) -> int:
+        return offset_in(self._db_for_partition(partition), self.offset_key)
 
     def resume(self, partition: int) -> None:
         """Flush changes from now on: the file has all of its changelog but our own changes."""
@@ -270,19 +251,10 @@ class WriteBehindStore(Store):
         if self.usage is None:
             super().apply_changelog_batch(batch, to_key, to_value)
             return
-        rows: dict[int, dict[bytes, bytes | None]] = {}
-        ends: dict[int, int] = {}
-        known = _Known(self)
-        for event in batch:
-            message = event.message
-            if message.offset <= known[message.partition]:
-                continue  # our own landed change: the owner of a global table also follows it
-            rows.setdefault(message.partition, {})[message.key] = message.value
-            ends[message.partition] = max(message.offset, ends.get(message.partition, NO_RECORD))
-        for partition, changed in sorted(rows.items()):
-            _write(self._db_for_partition(partition), changed, (self.offset_key, ends[partition]))
+        for partition, (rows, end) in sorted(rows_beyond(batch, cache(self._file_offset)).items()):
+            write(self._db_for_partition(partition), rows, (self.offset_key, end))
             if partition in self.overlays:
-                self.overlays[partition].read(ends[partition])
+                self.overlays[partition].read(end)
 
     # -- readers
 
@@ -373,36 +345,3 @@ class WriteBehindStore(Store):
             if overlay is None
             else (key for key, _ in overlay.over((key, b"") for key in keys))
         )
-
-
-class _Known(dict[int, int]):
-    """Partition -> the offset of its file."""
-
-    def __init__(self, store: WriteBehindStore) -> None:
-        self._store = store
-
-    def __missing__(self, partition: int) -> int:
-        store = self._store
-        self[partition] = offset = _offset_in(store._db_for_partition(partition), store.offset_key)
-        return offset
-
-
-def _offset_in(database: Rdict, offset_key: bytes) -> int:
-    offset = database.get(offset_key)
-    return NO_RECORD if offset is None else int(offset)
-
-
-def _write(
-    database: Rdict, rows: dict[bytes, bytes | None], offset: tuple[bytes, int] | None
-) -> None:
-    """Write rows and offset in one batch."""
-    batch = rocksdict.WriteBatch(raw_mode=True)
-    for key, value in rows.items():
-        if value is None:
-            batch.delete(key)
-        else:
-            batch.put(key, value)
-    if offset is not None:
-        batch.put(offset[0], str(offset[1]).encode())
-    if rows or offset is not None:
-        database.write(batch)

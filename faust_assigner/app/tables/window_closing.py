@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -27,31 +27,22 @@ from aiokafka import TopicPartition
 from faust import Event
 from faust.exceptions import ProducerSendError
 from faust.streams import _current_event
-from faust.tables.sets import SetTable
 from faust.types.tuples import TP, Message
 from mode import get_logger
-from mode.utils.futures import maybe_async
-from mode.utils.times import want_seconds
 
-from faust_assigner.app.settings import read_or_default
 from faust_assigner.app.tables.open_windows import Key, OpenWindows
+from faust_assigner.app.tables.window_sources import WindowSources
 from faust_assigner.app.tables.window_times import Times
-from faust_assigner.settings.table import WINDOW_RETENTION_S
 
 if TYPE_CHECKING:
     from faust.app import App
     from faust.tables.table import Table
     from faust.types.events import EventT
-    from faust.types.topics import TopicT
-    from mode.utils.times import Seconds
 
 logger = get_logger(__name__)
 
 #: Most windows closed as part of one record: a commit waits for all of them.
 MOST = 100
-#: Seconds that the fetcher gets to hand over its records when a partition's end is reached.
-HANDED_OVER_S = 2.0
-LOOK_S = 0.02
 
 
 class Closing:
@@ -68,6 +59,7 @@ class Closing:
         # The loop's clock is monotonic, and tests that move an app's time move this clock too.
         self._monotonic = monotonic or (lambda: app.loop.time())
         self.windows, self.times = OpenWindows(table), Times()
+        self.sources = WindowSources(app, table, self.times)
         self._timestamp: float | None = None
         #: Rows changed while windows are being closed; empty at other times.
         self._late: set[Key] = set()
@@ -144,7 +136,7 @@ class Closing:
         app, changelog = self._app, TP(self.changelog, partition)
         if self._table.should_stop or getattr(app.consumer.transactions, "is_fenced", False):
             return False
-        return app.tables.recovery.is_restored(changelog) and bool(self._sources(partition))
+        return app.tables.recovery.is_restored(changelog) and bool(self.sources.of(partition))
 
     def _is_due(self, partition: int, until: float | None) -> bool:
         end = self.windows.first(partition)
@@ -158,65 +150,15 @@ class Closing:
         at_the_end = self.times.at_the_end(
             partition, self._monotonic(), clock, self._table.window.expires
         )
-        if self._is_due(partition, at_the_end) and await self._is_at_its_end(partition):
+        if self._is_due(partition, at_the_end) and await self.sources.are_at_their_end(partition):
             return at_the_end
         return None
-
-    async def _is_at_its_end(self, partition: int) -> bool:
-        """Whether all existing records have been processed and committed."""
-        consumer = self._app.consumer
-        sources = self._sources(partition)
-        try:
-            if not sources or not await self._is_read(sources):
-                return False
-            rounds, waited = consumer.fetch_rounds, 0.0
-            while consumer.fetch_rounds <= rounds:
-                if waited >= HANDED_OVER_S:
-                    return False
-                await asyncio.sleep(LOOK_S)
-                waited += LOOK_S
-            return await self._is_read(sources) and self._is_committed(sources)
-        except Exception as error:  # a partition revoked meanwhile, or a silent broker
-            logger.debug(
-                "%s-%d: could not read its end offset: %r", self._table.name, partition, error
-            )
-            return False
-
-    async def _is_read(self, sources: Collection[TP]) -> bool:
-        consumer = self._app.consumer
-        ends = await consumer.highwaters(*sources)
-        for tp in sources:
-            position = await consumer.position(tp)
-            if position is None or position < ends[tp]:
-                return False
-        return True
-
-    def _is_committed(self, sources: Collection[TP]) -> bool:
-        consumer = self._app.consumer
-        under_way = {m.tp for m in list(consumer._unacked_messages) if not m.acked}
-        return all(
-            tp not in under_way and not consumer._acked.get(tp) and self.times.is_committed(tp)
-            for tp in sources
-        )
-
-    def _sources(self, partition: int) -> list[TP]:
-        """The processed source partitions whose topics changed the table; before a change, all candidates."""
-        consumer, topics = self._app.consumer, self._app.tables.changelog_topics
-        count = consumer.topic_partitions(self.changelog)
-        found = sorted(
-            tp
-            for tp in consumer._active_partitions | consumer._buffered_partitions
-            if tp.partition == partition
-            and tp.topic not in topics
-            and consumer.topic_partitions(tp.topic) == count
-        )
-        return [tp for tp in found if tp.topic in self.times.topics] or found
 
     async def _close_some(self, partition: int, until: float) -> bool:
         """Close some windows as part of one record; returns whether more may be due."""
         if not self._is_here(partition) or not self._is_due(partition, until):
             return False
-        end, sources = self.windows.first(partition), self._sources(partition)
+        end, sources = self.windows.first(partition), self.sources.of(partition)
         if end is None or not sources:
             return False
         committed = self._app.consumer._committed_offset
@@ -321,60 +263,3 @@ class Closing:
 
 class _Close(Event):  # type: ignore[misc]
     """The event under way while windows are closed."""
-
-
-def install(app: App, table: Table) -> Closing | None:
-    """Have ``table`` close its windows, if any; not for sets or tables with other writers."""
-    table._new_changelog_topic = partial(_kept_longer, app, table, table._new_changelog_topic)
-    call = table.on_window_close
-    table.on_window_close = partial(_never_without_a_value, call)
-    if table.is_global or table.use_partitioner or isinstance(table, SetTable):
-        return None
-    return Closing(app, table)
-
-
-def _kept_longer(
-    app: App,
-    table: Table,
-    make: Callable[..., TopicT],
-    *,
-    retention: Seconds | None = None,
-    **how: object,
-) -> TopicT:
-    """Make the changelog's topic with a longer retention than Faust's, which is ``expires``.
-
-    With Faust's retention the broker removes windows that are still open while a group is stopped
-    for so long.
-    """
-    if retention is None and table.window is not None and table.window.expires:
-        retention = want_seconds(table.window.expires) + read_or_default(app, WINDOW_RETENTION_S)
-    return make(retention=retention, **how)
-
-
-async def _never_without_a_value(
-    call: Callable[[object, object], object], key: object, value: object
-) -> None:
-    if value is not None:
-        await maybe_async(call(key, value))
-
-
-def restored(closings: Iterable[Closing], tps: Collection[TP]) -> None:
-    """Reset partitions after their replay: other workers may have changed them."""
-    for closing in closings:
-        for tp in (tp for tp in tps if tp.topic == closing.changelog):
-            closing.windows.restored(tp.partition)
-            closing.times.forget(tp.partition)
-
-
-def revoked(closings: Iterable[Closing], tp: TP) -> None:
-    """Forget ``tp``, which this worker no longer has."""
-    for closing in closings:
-        if tp.topic == closing.changelog:
-            closing.windows.forget(tp.partition)
-            closing.times.forget(tp.partition)
-
-
-def committed(closings: Iterable[Closing], offsets: Mapping[TP, int]) -> None:
-    """Note that the records before ``offsets`` are committed."""
-    for closing in closings:
-        closing.times.commit(offsets)

@@ -16,8 +16,9 @@ from faust_assigner.app.settings import read_or_default
 from faust_assigner.app.tables.changes import Usage
 from faust_assigner.app.tables.disk import store_of
 from faust_assigner.app.tables.files import TableStore
+from faust_assigner.app.tables.landing import FlushMode
 from faust_assigner.app.tables.sets import WriteBehindSets
-from faust_assigner.app.tables.store import FlushMode, WriteBehindStore
+from faust_assigner.app.tables.store import WriteBehindStore
 from faust_assigner.settings.table import OVERLAY, OVERLAY_BYTES
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ import pytest
 from faust.stores.rocksdb import Store as RocksDBStore
 from faust.types import TP
 
-from faust_assigner.app.tables import store as module
+from faust_assigner.app.tables import landing as module
 from faust_assigner.app.tables.changes import NO_RECORD, Change
-from faust_assigner.app.tables.store import FlushMode, WriteBehindStore
+from faust_assigner.app.tables.landing import FlushMode
+from faust_assigner.app.tables.store import WriteBehindStore
 from faust_assigner.app.transactions.shares import Share
 from tests.support.made_up_tables import MadeUp, answer, done, process
 
@@ -108,12 +109,11 @@ async def test_a_key_that_changed_twice_is_written_with_its_last_value(it: MadeU
         changes.append(change)
     written: list[Any] = []
     patched = pytest.MonkeyPatch()
-    patched.setattr(module, "_write", lambda *given: written.append(given))
+    patched.setattr(module, "write", lambda *given: written.append(given))
     store = store_of(it)
     try:
-        store._write(database, 4, changes)
-        store._write(database, 7, changes)
-        store._write(database, 9, changes[:2])
+        for before, some in ((4, changes), (7, changes), (9, changes[:2])):
+            module.land(database, store.offset_key, before, some)  # type: ignore[arg-type]
     finally:
         patched.undo()
     key = store.offset_key
@@ -139,7 +139,7 @@ def test_rows_and_offset_are_one_write(
     """None deletes, an empty value stays; without rows and offset there is no write."""
     database = store_of(it)._db_for_partition(0)
     database[B], database[C] = b"old", b"old"
-    module._write(database, changed, None if offset is None else (OFFSET, offset))
+    module.write(database, changed, None if offset is None else (OFFSET, offset))
     assert dict(database.items()) == expected
 
 

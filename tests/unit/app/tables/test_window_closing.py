@@ -16,7 +16,9 @@ from faust.streams import _current_event
 from faust.types import TP
 
 from faust_assigner.app.tables import window_closing as closings
-from faust_assigner.app.tables.window_closing import Closing, committed, install, restored, revoked
+from faust_assigner.app.tables import window_sources, windowed_tables
+from faust_assigner.app.tables.window_closing import Closing
+from faust_assigner.app.tables.windowed_tables import committed, install, restored, revoked
 
 SOURCE, OTHER, LOG = TP("orders", 0), TP("payments", 0), TP("log", 0)
 KEY, LATER = ("a", (0.0, 9.9)), ("b", (10.0, 19.9))
@@ -158,8 +160,8 @@ class Made:
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     """A closing with short pauses."""
-    monkeypatch.setattr(closings, "LOOK_S", 0.001)
-    monkeypatch.setattr(closings, "HANDED_OVER_S", 0.02)
+    monkeypatch.setattr(window_sources, "LOOK_S", 0.001)
+    monkeypatch.setattr(window_sources, "HANDED_OVER_S", 0.02)
     return Made()
 
 
@@ -222,16 +224,16 @@ async def test_a_source_whose_queue_is_full_flows(made: Made) -> None:
 async def test_a_topic_with_other_partitions_is_no_source(made: Made) -> None:
     """Its partition 0 has other keys."""
     made.consumer._active_partitions.add(OTHER)
-    assert made.it._sources(0) == [SOURCE, OTHER]
+    assert made.it.sources.of(0) == [SOURCE, OTHER]
     made.consumer.counts["payments"] = 8
-    assert made.it._sources(0) == [SOURCE]
+    assert made.it.sources.of(0) == [SOURCE]
 
 
 async def test_once_a_record_has_changed_the_table_its_topic_alone_is_a_source(made: Made) -> None:
     """Other topics count only while no such topic is known."""
     made.consumer._active_partitions.add(OTHER)
     made.change(KEY, 3, OTHER)
-    assert made.it._sources(0) == [OTHER]
+    assert made.it.sources.of(0) == [OTHER]
 
 
 async def test_a_restored_partition_begins_without_what_was_noted_of_it(made: Made) -> None:
@@ -570,7 +572,7 @@ async def test_windows_of_sets_and_of_tables_that_others_write_are_left_to_faust
     made: Made, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """In every table the callback gets values only, including 0 but not None."""
-    monkeypatch.setattr(closings, "SetTable", Sets)
+    monkeypatch.setattr(windowed_tables, "SetTable", Sets)
     table = Sets() if kind == "sets" else Table()
     table.is_global, table.use_partitioner = kind == "everybody", kind == "a partitioner"
     assert (install(made.app, table) is not None) == (kind == "its owner")
@@ -656,7 +658,7 @@ async def test_a_partition_without_windows_is_due_at_no_time(made: Made) -> None
         asked.append(partition)
         return True
 
-    made.it._is_at_its_end = is_at_its_end  # type: ignore[method-assign]
+    made.it.sources.are_at_their_end = is_at_its_end  # type: ignore[method-assign]
     made.it.times._times[0] = 900.0
     assert await made.it._until(0) is None
     assert not made.it._is_due(0, 900.0)
@@ -677,7 +679,7 @@ async def test_the_end_of_the_log_is_that_of_all_sources(made: Made) -> None:
     consumer._active_partitions |= {OTHER, third}
     consumer.counts["refunds"] = 4
     consumer.positions[third] = consumer.ends[third] = 7
-    assert await made.it._is_at_its_end(0)
+    assert await made.it.sources.are_at_their_end(0)
     for tp in (SOURCE, OTHER, third):
         for books in ("positions", "ends", "under way", "acknowledged", "unknown"):
             position, end = consumer.positions[tp], consumer.ends[tp]
@@ -691,12 +693,12 @@ async def test_the_end_of_the_log_is_that_of_all_sources(made: Made) -> None:
                 consumer._acked = {tp: [3]}
             else:
                 consumer.positions[tp] = None  # type: ignore[assignment]
-            assert not await made.it._is_at_its_end(0), (tp, books)
+            assert not await made.it.sources.are_at_their_end(0), (tp, books)
             consumer.positions[tp], consumer.ends[tp] = position, end
             consumer._unacked_messages, consumer._acked = set(), {}
-    assert await made.it._is_at_its_end(0)
+    assert await made.it.sources.are_at_their_end(0)
     consumer._active_partitions.clear()
-    assert not await made.it._is_at_its_end(0)
+    assert not await made.it.sources.are_at_their_end(0)
 
 
 async def test_records_handed_over_get_two_seconds(
@@ -705,19 +707,19 @@ async def test_records_handed_over_get_two_seconds(
     """A fetch round must begin after the check; the closing waits in short intervals."""
     slept: list[float] = []
     rounds = iter([5, 5, 5, 5, 6])
-    monkeypatch.setattr(closings, "LOOK_S", 0.5)
-    monkeypatch.setattr(closings, "HANDED_OVER_S", 2.0)
+    monkeypatch.setattr(window_sources, "LOOK_S", 0.5)
+    monkeypatch.setattr(window_sources, "HANDED_OVER_S", 2.0)
     monkeypatch.setattr(Consumer, "fetch_rounds", property(lambda self: next(rounds)))
 
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
-    monkeypatch.setattr(closings.asyncio, "sleep", sleep)
-    assert await made.it._is_at_its_end(0)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    assert await made.it.sources.are_at_their_end(0)
     assert slept == [0.5] * 3
     slept.clear()
     rounds = iter([5] * 9)
-    assert not await made.it._is_at_its_end(0)
+    assert not await made.it.sources.are_at_their_end(0)
     assert slept == [0.5] * 4
 
 
@@ -728,12 +730,12 @@ def test_sources_are_of_the_partition_s_number_and_of_no_changelog(made: Made) -
     made.app.tables.changelog_topics = {"log", "other-log"}
     consumer._active_partitions = {SOURCE, LOG, TP("orders", 1), TP("other-log", 0)}
     consumer._buffered_partitions = {OTHER, TP("clicks", 0), TP("clicks", 2)}
-    assert made.it._sources(0) == [TP("clicks", 0), SOURCE, OTHER]
-    assert made.it._sources(1) == [TP("orders", 1)]
+    assert made.it.sources.of(0) == [TP("clicks", 0), SOURCE, OTHER]
+    assert made.it.sources.of(1) == [TP("orders", 1)]
     made.it.times.topics = {"payments", "clicks"}
-    assert made.it._sources(0) == [TP("clicks", 0), OTHER]
-    assert made.it._sources(1) == [TP("orders", 1)]
-    assert made.it._sources(3) == []
+    assert made.it.sources.of(0) == [TP("clicks", 0), OTHER]
+    assert made.it.sources.of(1) == [TP("orders", 1)]
+    assert made.it.sources.of(3) == []
 
 
 async def test_of_sources_committed_equally_far_the_last_one_is_taken(made: Made) -> None:

@@ -9,7 +9,8 @@ import pytest
 from faust.types import TP
 
 from faust_assigner.app.tables import write_behind
-from faust_assigner.app.tables.store import FlushMode, WriteBehindStore
+from faust_assigner.app.tables.landing import FlushMode
+from faust_assigner.app.tables.store import WriteBehindStore
 from faust_assigner.settings.table import OVERLAY, OVERLAY_BYTES
 
 

@@ -1,0 +1,81 @@
+"""How changes reach a file: rows and offset in one write, each change once.
+
+A file therefore holds the table at its offset, however the process ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import rocksdict
+
+from faust_assigner.app.tables.changes import NO_RECORD, Change
+
+if TYPE_CHECKING:
+    from rocksdict import Rdict
+
+
+class FlushMode(Enum):
+    """How a change of this worker is written to a file, by the changelog's other writers."""
+
+    #: No other writers: with the change's own offset.
+    OWN = "own"
+    #: Other writers, and this worker reads all of the changelog: when the change is read back,
+    #: together with the other writers' changes.
+    READ_BACK = "read back"
+    #: Other writers, and other workers may read the changelog: in the partition of the processed
+    #: record, as in Faust, and without an offset.
+    APART = "apart"
+
+
+def offset_in(database: Rdict, offset_key: bytes) -> int:
+    """The changelog offset stored in ``database``; NO_RECORD without one."""
+    offset = database.get(offset_key)
+    return NO_RECORD if offset is None else int(offset)
+
+
+def write(
+    database: Rdict, rows: Mapping[bytes, bytes | None], offset: tuple[bytes, int] | None
+) -> None:
+    """Write rows and offset in one batch."""
+    batch = rocksdict.WriteBatch(raw_mode=True)
+    for key, value in rows.items():
+        if value is None:
+            batch.delete(key)
+        else:
+            batch.put(key, value)
+    if offset is not None:
+        batch.put(offset[0], str(offset[1]).encode())
+    if rows or offset is not None:
+        database.write(batch)
+
+
+def land(database: Rdict, offset_key: bytes, before: int, changes: Iterable[Change]) -> None:
+    """Write ``changes``, without those that a replay has written; the file's offset is ``before``."""
+    rows, offset = dict[bytes, bytes | None](), before
+    for change in changes:
+        at = NO_RECORD if change.offset is None else change.offset
+        if at == NO_RECORD or at > before:
+            rows[change.key] = change.value
+            offset = max(offset, at)
+    write(database, rows, None if offset == before else (offset_key, offset))
+
+
+def rows_beyond(
+    batch: Iterable[Any], offset_of: Callable[[int], int]
+) -> dict[int, tuple[dict[bytes, bytes | None], int]]:
+    """Partition -> the last values of the records in ``batch``, and the last offset.
+
+    Records at or below the file's offset are left out: the owner of a global table also follows it,
+    and its own changes have landed. ``offset_of`` returns the offset of a partition's file.
+    """
+    found: dict[int, tuple[dict[bytes, bytes | None], int]] = {}
+    for event in batch:
+        message = event.message
+        if message.offset > offset_of(message.partition):
+            rows, end = found.get(message.partition, ({}, NO_RECORD))
+            rows[message.key] = message.value
+            found[message.partition] = rows, max(message.offset, end)
+    return found
