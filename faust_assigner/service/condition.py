@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from faust_assigner.service.clock import Clock
 from faust_assigner.service.mirror import Mirror
@@ -11,25 +12,25 @@ from faust_assigner.service.view import Change
 from faust_assigner.settings.service import ServiceSettings
 
 
+@dataclass(eq=False, repr=False)
 class Condition:
     """The condition of one instance, from its own copy of the store. A listener of the mirror."""
 
-    def __init__(self, mirror: Mirror, clock: Clock, settings: ServiceSettings) -> None:
-        self._mirror = mirror
-        self._clock = clock
-        self._settings = settings
-        self._vacant_since: float | None = -float("inf")
+    mirror: Mirror
+    clock: Clock
+    settings: ServiceSettings
+    _vacant_since: float | None = field(default=-float("inf"), init=False)
 
     def heard(self, changes: Sequence[Change]) -> None:
         """Record when the leader's key disappears, and when there is a leader's key again."""
         if any(change.kind == "leaders" for change in changes):
-            is_vacant = self._mirror.view.leader is None
-            self._vacant_since = self._clock.monotonic() if is_vacant else None
+            is_vacant = self.mirror.view.leader is None
+            self._vacant_since = self.clock.monotonic() if is_vacant else None
 
     @property
     def silence_s(self) -> float:
         """Seconds since the last answer or event of the store; infinite before the first."""
-        return self._clock.monotonic() - self._mirror.heard_at
+        return self.clock.monotonic() - self.mirror.heard_at
 
     @property
     def hears_store(self) -> bool:
@@ -37,7 +38,7 @@ class Condition:
 
         Recently: within the leader's TTL or three times ``reconcile_s``, whichever is longer.
         """
-        s = self._settings
+        s = self.settings
         return self.silence_s < max(s.leader_ttl_s, 3 * s.reconcile_s)
 
     @property
@@ -47,19 +48,19 @@ class Condition:
         An ordinary change of leader is thus no fault.
         """
         since = self._vacant_since
-        return since is None or self._clock.monotonic() - since < self._settings.leader_ttl_s
+        return since is None or self.clock.monotonic() - since < self.settings.leader_ttl_s
 
     @property
     def unowned(self) -> int:
         """Count partitions without a registered owner. Cost: one step per consumer and topic."""
-        return unowned(self._mirror.view)
+        return unowned(self.mirror.view)
 
     @property
     def is_paused(self) -> bool:
         """Whether an operator has paused moves for balance."""
-        return self._mirror.view.pause is not None
+        return self.mirror.view.pause is not None
 
     @property
     def unreadable(self) -> int:
         """The number of unreadable values in the store."""
-        return len(self._mirror.view.unreadable)
+        return len(self.mirror.view.unreadable)

@@ -47,8 +47,7 @@ MOST_AHEAD = 10 * AHEAD
 class Mirror:
     """The copy: ``view`` as of ``revision``.
 
-    The mirror calls each listener with a batch of changes after the view has applied the whole
-    batch.
+    The mirror calls each listener with a batch of changes that the view has applied as a whole.
     """
 
     def __init__(self, store: Store, keys: Keys, clock: Clock, *, reconcile_s: float) -> None:
@@ -99,7 +98,7 @@ class Mirror:
         watch = self._store.watch(self._keys.prefix, self.revision + 1)
         async with contextlib.aclosing(watch) as batches:  # type: ignore[type-var]
             async for batch in batches:
-                self.heard_at = self._clock.monotonic()
+                self._heard()
                 self._apply(batch.events, batch.revision)
 
     async def reconcile(self) -> None:
@@ -122,9 +121,12 @@ class Mirror:
     async def _greet(self) -> None:
         try:
             await self._store.get(self._keys.leader)
-            self.heard_at = self._clock.monotonic()
+            self._heard()
         except StoreError as error:
             logger.info("the store does not answer: %s", error)
+
+    def _heard(self) -> None:
+        self.heard_at = self._clock.monotonic()
 
     async def _relist(self) -> bool:
         """Compare the copy with a listing, and return whether the store gave a listing."""
@@ -232,7 +234,7 @@ class Mirror:
             self._listening.cancel()
 
     def _take(self, listing: Listing, differences: Sequence[Event]) -> None:
-        self.heard_at = self._clock.monotonic()
+        self._heard()
         if listing.revision > self.revision:
             self._apply(differences, listing.revision, known=True)
 

@@ -25,6 +25,7 @@ from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.mirror import Mirror
 from faust_assigner.service.records import Action, Consumer
 from faust_assigner.service.serving.acks import Acks
+from faust_assigner.service.serving.answering import Answering
 from faust_assigner.service.serving.beats import Beats
 from faust_assigner.service.serving.callers import Callers
 from faust_assigner.service.serving.claims import check_claims
@@ -76,7 +77,7 @@ class AssignerNode:
             store, self.keys, settings, clock, self._mirror, topics or {}, count_partitions
         )
         self._callers = Callers(store, self.keys, self._mirror)
-        self.acks = Acks(store, self.keys, clock, self._mirror, self._callers)
+        self.acks = Acks(clock, self._mirror, self._callers, Answering(store, self.keys))
         self._registered = Registered(store, self.keys, self._mirror)
         self.orders = Orders(store, self.keys, clock, self._mirror, self._registered)
         self._beats = Beats(store, self.keys, settings, clock, self._mirror, metrics)

@@ -84,7 +84,7 @@ class AssignerClient:
         }
         self._streams = Streams(
             name,
-            (targets,) if isinstance(targets, str) else targets,
+            (targets,) if isinstance(targets, str) else tuple(targets),
             registration or Registration(topics=topics),
             retry,
             clock,

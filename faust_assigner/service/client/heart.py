@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import grpc
 import grpc.aio
@@ -23,29 +24,18 @@ log = logging.getLogger(__name__)
 BEATS = 6
 
 
+@dataclass(eq=False, repr=False)
 class Heart:
     """Renews the session, and ends it in time if it cannot be renewed."""
 
-    def __init__(
-        self,
-        name: str,
-        clock: Callable[[], float],
-        *,
-        calls: Calls,
-        requests: Requests,
-        holdings: Holdings,
-        inbox: Inbox,
-        session: Session,
-        streams: Streams,
-    ) -> None:
-        self._name = name
-        self._clock = clock
-        self._calls = calls
-        self._requests = requests
-        self._holdings = holdings
-        self._inbox = inbox
-        self._session = session
-        self._streams = streams
+    name: str
+    clock: Callable[[], float]
+    calls: Calls
+    requests: Requests
+    holdings: Holdings
+    inbox: Inbox
+    session: Session
+    streams: Streams
 
     async def beat(self) -> None:
         """Send :data:`BEATS` heartbeats in each time to live, until this consumer is replaced.
@@ -54,46 +44,46 @@ class Heart:
         once. Meanwhile the heartbeats renew the previous session, at the same instance.
         """
         while True:
-            await self._session.timed()
-            every_s = self._session.lives_s / BEATS
+            await self.session.timed()
+            every_s = self.session.lives_s / BEATS
             await asyncio.sleep(every_s)
-            session = self._session.id
+            session = self.session.id
             try:
                 is_well = await self._renew(session, every_s)
             except (Replaced, Expelled) as error:
-                self._session.give_up()
-                self._inbox.put(error)
+                self.session.give_up()
+                self.inbox.put(error)
                 return
-            if not self._session.is_registered or session != self._session.id:
+            if not self.session.is_registered or session != self.session.id:
                 continue
-            if is_deaf := self._session.is_deaf:
-                log.info("%s: the stream is silent; connecting to another instance", self._name)
+            if is_deaf := self.session.is_deaf:
+                log.info("%s: the stream is silent; connecting to another instance", self.name)
             if is_deaf or not is_well:
-                self._streams.cancel()
+                self.streams.cancel()
 
     async def _renew(self, session: str, timeout_s: float) -> bool:
         """Send one heartbeat; return whether the session may go on. Raises Replaced and Expelled."""
-        sent_at = self._clock()
+        sent_at = self.clock()
         try:
-            request = self._requests.heartbeat(session, self._holdings.held())
-            answer = await self._calls.once("Heartbeat", request, timeout=timeout_s)
+            request = self.requests.heartbeat(session, self.holdings.held())
+            answer = await self.calls.once("Heartbeat", request, timeout=timeout_s)
         except (Replaced, Expelled):
             raise
         except (grpc.aio.AioRpcError, ServiceRefused):
-            return self._session.left_s > self._session.lives_s / 2
-        if self._session.check_time():
+            return self.session.left_s > self.session.lives_s / 2
+        if self.session.check_time():
             return False  # too late: the lost partitions need a new registration
-        if session == self._session.id:
+        if session == self.session.id:
             if answer.known:
-                self._holdings.confirm(sent_at + answer.lives_ms / 1000)
+                self.holdings.confirm(sent_at + answer.lives_ms / 1000)
             else:
-                self._session.give_up()  # other consumers may own the partitions
+                self.session.give_up()  # other consumers may own the partitions
         return bool(answer.known)
 
     async def fence(self) -> None:
         """Report the lost partitions when the session's time is over; begin a new session."""
         while True:
-            await asyncio.sleep(min(max(self._session.left_s, 0.02), 1.0))
+            await asyncio.sleep(min(max(self.session.left_s, 0.02), 1.0))
             # A registration that waits for its turn begins a new session anyway.
-            if self._session.check_time() and self._session.is_registered:
-                self._streams.cancel()
+            if self.session.check_time() and self.session.is_registered:
+                self.streams.cancel()

@@ -7,7 +7,8 @@ import contextlib
 import logging
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import grpc
@@ -31,6 +32,7 @@ MOST_DOUBLED: Final = 5
 FIRST_WARNING: Final = 4
 
 
+@dataclass(eq=False, repr=False)
 class Streams:
     """Keeps the consumer registered at any of ``targets``.
 
@@ -38,35 +40,20 @@ class Streams:
     registration.
     """
 
-    def __init__(
-        self,
-        name: str,
-        targets: Sequence[str],
-        registration: Registration,
-        retry: Retry,
-        clock: Callable[[], float],
-        *,
-        calls: Calls,
-        requests: Requests,
-        holdings: Holdings,
-        inbox: Inbox,
-        session: Session,
-        begun: Callable[[], None],
-    ) -> None:
-        self.targets = tuple(targets)
-        self._name = name
-        self._registration = registration
-        self._retry = retry
-        self._clock = clock
-        self._calls = calls
-        self._requests = requests
-        self._holdings = holdings
-        self._inbox = inbox
-        self._session = session
-        self._begun = begun
-        self._chance = random.Random()
-        self._stream: Any = None
-        self._turn = 0
+    name: str
+    targets: tuple[str, ...]
+    registration: Registration
+    retry: Retry
+    clock: Callable[[], float]
+    calls: Calls
+    requests: Requests
+    holdings: Holdings
+    inbox: Inbox
+    session: Session
+    begun: Callable[[], None]
+    _chance: random.Random = field(default_factory=random.Random, init=False)
+    _stream: Any = field(default=None, init=False)
+    _turn: int = field(default=0, init=False)
 
     @property
     def is_open(self) -> bool:
@@ -84,38 +71,38 @@ class Streams:
             stream, self._stream = self._stream, None
             stream.cancel()
             await stream.code()  # gRPC's own tasks end with the stream
-        await self._calls.close()
+        await self.calls.close()
 
     async def hold(self) -> None:
         """Hold one stream after another, until this consumer is drained or refused."""
         attempt = 0
         while True:
             try:
-                if await self.hold_one(self._retry.answer_s * 2.0 ** min(attempt, MOST_DOUBLED)):
+                if await self.hold_one(self.retry.answer_s * 2.0 ** min(attempt, MOST_DOUBLED)):
                     # Status OK: leave() or an operator has drained this consumer.
-                    self._inbox.put(None)
+                    self.inbox.put(None)
                     return
                 self._unanswered(self._tries(attempt), "no answer")
             except ServiceRefused as error:
                 if isinstance(error, Replaced | Expelled):
-                    self._session.give_up()
-                self._inbox.put(error)
+                    self.session.give_up()
+                self.inbox.put(error)
                 return
             except grpc.aio.AioRpcError as error:
                 self._unanswered(self._tries(attempt), f"{error.code().name}: {error.details()}")
             except OSError as error:
-                if not self._session.count:
+                if not self.session.count:
                     raise
                 # The file of a token or a certificate may be missing while it is replaced.
-                log.warning("%s: cannot register again: %s", self._name, error)
+                log.warning("%s: cannot register again: %s", self.name, error)
             attempt = self._tries(attempt)
-            self._session.is_registered, self._stream = False, None
-            await asyncio.sleep(self._retry.wait(attempt, self._chance))
+            self.session.is_registered, self._stream = False, None
+            await asyncio.sleep(self.retry.wait(attempt, self._chance))
             attempt += 1
 
     def _tries(self, attempt: int) -> int:
         """Return the failed tries since the last registration, including this stream's."""
-        return 0 if self._session.is_registered else attempt
+        return 0 if self.session.is_registered else attempt
 
     def _unanswered(self, attempt: int, why: str) -> None:
         """Log a try, from 0, that ended without a registration; warn if many have in a row."""
@@ -123,7 +110,7 @@ class Streams:
         log.log(
             logging.WARNING if is_long else logging.INFO,
             "%s: not registered at %s: %s; trying again until an instance answers",
-            self._name,
+            self.name,
             ", ".join(self.targets),
             why,
         )
@@ -136,8 +123,8 @@ class Streams:
         await self.close()
         target = self.targets[self._turn % len(self.targets)]
         self._turn += 1
-        sent_at = self._clock()
-        stream = self._stream = self._calls.register(target, self.request())
+        sent_at = self.clock()
+        stream = self._stream = self.calls.register(target, self.request())
         # A stopped instance accepts the call and never answers. Later, heartbeats detect it.
         patience = asyncio.get_running_loop().call_later(patience_s, stream.cancel)
         try:
@@ -157,23 +144,23 @@ class Streams:
 
     def request(self) -> pb.RegisterRequest:
         """Return the request of the next registration."""
-        return self._requests.register(
-            self._registration,
-            returns=self._session.count > 0,
-            former=self._holdings.former(),
-            epoch=self._holdings.highest,
+        return self.requests.register(
+            self.registration,
+            returns=self.session.count > 0,
+            former=self.holdings.former(),
+            epoch=self.holdings.highest,
         )
 
     async def _read(self, stream: Any, patience: asyncio.TimerHandle, sent_at: float) -> None:
         is_first = True
         async for message in stream:
-            self._session.heard()
+            self.session.heard()
             if is_first:
                 patience.cancel()
                 until = await self.lives_until(message.assignment, sent_at)
-                self._session.begin(message.assignment, until)
-                self._begun()
-            self._inbox.take(message, is_first=is_first)
+                self.session.begin(message.assignment, until)
+                self.begun()
+            self.inbox.take(message, is_first=is_first)
             is_first = False
 
     async def lives_until(self, said: pb.AssignmentUpdate, sent_at: float) -> float:
@@ -184,11 +171,11 @@ class Streams:
         """
         # The first service sends no lives_ms: its registration lives as long as the stream.
         lives_s = said.lives_ms / 1000 if said.lives_ms else math.inf
-        until, now = sent_at + lives_s, self._clock()
+        until, now = sent_at + lives_s, self.clock()
         if until - now < lives_s / 2:
             with contextlib.suppress(grpc.aio.AioRpcError, ServiceRefused):
-                request = self._requests.heartbeat(said.session_id, None)
-                answer = await self._calls.once("Heartbeat", request, timeout=lives_s / 2)
+                request = self.requests.heartbeat(said.session_id, None)
+                answer = await self.calls.once("Heartbeat", request, timeout=lives_s / 2)
                 if answer.known:
                     until = max(until, now + answer.lives_ms / 1000)
         return until

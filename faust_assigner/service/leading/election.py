@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 
 from faust_assigner.service import values as codec
 from faust_assigner.service.clock import Clock
@@ -67,30 +68,21 @@ class Leadership:
 Lead = Callable[[Leadership], Awaitable[None]]
 
 
+@dataclass(eq=False, repr=False)
 class Election:
     """The campaign for leadership: runs ``lead`` in each term and cancels ``lead`` at its end.
 
     ``vacant`` returns when the leader's key has disappeared, or after the retry interval.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        keys: Keys,
-        settings: ServiceSettings,
-        clock: Clock,
-        node_id: str,
-        lead: Lead,
-        vacant: Callable[[], Awaitable[None]],
-    ) -> None:
-        self.term: Leadership | None = None
-        self._store = store
-        self._keys = keys
-        self._settings = settings
-        self._clock = clock
-        self._node_id = node_id
-        self._lead = lead
-        self._vacant = vacant
+    store: Store
+    keys: Keys
+    settings: ServiceSettings
+    clock: Clock
+    node_id: str
+    lead: Lead
+    vacant: Callable[[], Awaitable[None]]
+    term: Leadership | None = field(default=None, init=False)
 
     @property
     def leads(self) -> bool:
@@ -103,21 +95,21 @@ class Election:
             try:
                 term = await self._campaign()
             except StoreError as error:
-                logger.info("%s: no election: %s", self._node_id, error)
+                logger.info("%s: no election: %s", self.node_id, error)
                 term = None
             if term is not None:
                 await self._serve(term)
-            await self._vacant()
+            await self.vacant()
 
     async def _campaign(self) -> Leadership | None:
         """Try to create the leader's key; return the term, or None."""
-        if await self._store.get(self._keys.leader) is not None:
+        if await self.store.get(self.keys.leader) is not None:
             return None
-        lease = await HeldLease.grant(self._store, self._clock, self._settings.leader_ttl_s)
-        value = codec.dump_leader(Leader(self._node_id, lease.lease_id))
+        lease = await HeldLease.grant(self.store, self.clock, self.settings.leader_ttl_s)
+        value = codec.dump_leader(Leader(self.node_id, lease.lease_id))
         try:
-            put = Put(self._keys.leader, value, lease.lease_id)
-            result = await self._store.txn([absent(self._keys.leader)], [put])
+            put = Put(self.keys.leader, value, lease.lease_id)
+            result = await self.store.txn([absent(self.keys.leader)], [put])
         except (StoreError, asyncio.CancelledError):
             # The store may have created the key, also if this instance stops before the answer.
             # Revoking the lease deletes it at once; otherwise the group would have no leader for a
@@ -127,32 +119,32 @@ class Election:
         if not result.succeeded:
             await lease.revoke()
             return None
-        logger.info("%s leads since revision %d", self._node_id, result.revision)
-        return Leadership(self._store, self._keys, lease, result.revision)
+        logger.info("%s leads since revision %d", self.node_id, result.revision)
+        return Leadership(self.store, self.keys, lease, result.revision)
 
     async def _serve(self, term: Leadership) -> None:
         """Serve one term until the lease is lost or ``lead`` ends."""
         self.term = term
         loop = asyncio.get_running_loop()
-        work = loop.create_task(_until_deposed(self._lead, term), name="lead")
-        hold = loop.create_task(term.lease.hold(self._settings.leader_keepalive_s), name="hold")
+        work = loop.create_task(_until_deposed(self.lead, term), name="lead")
+        hold = loop.create_task(term.lease.hold(self.settings.leader_keepalive_s), name="hold")
         try:
             await asyncio.wait([work, hold], return_when=asyncio.FIRST_COMPLETED)
         finally:
             await ended(work)
             await ended(hold)
-            logger.info("%s leads no more", self._node_id)
+            logger.info("%s leads no more", self.node_id)
         self.term = None
         await term.lease.revoke()
         if not work.cancelled() and work.exception() is not None:
-            await self._clock.sleep(self._settings.election_retry_s)
+            await self.clock.sleep(self.settings.election_retry_s)
 
     async def resign(self) -> None:
         """Delete the leader's key at once, if this instance leads."""
         term, self.term = self.term, None
         if term is not None:
             with contextlib.suppress(StoreError, Deposed):
-                await term.commit([], [Delete(self._keys.leader)])
+                await term.commit([], [Delete(self.keys.leader)])
             await term.lease.revoke()
 
 

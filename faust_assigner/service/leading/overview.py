@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from faust_assigner.service.errors import NotFound
 from faust_assigner.service.keys import checked_consumer
@@ -24,21 +24,21 @@ from faust_assigner.service.serving.claims import check_claims
 from faust_assigner.service.view import Change
 
 
+@dataclass(eq=False, repr=False)
 class Overview:
     """Reads of one group."""
 
-    def __init__(self, mirror: Mirror, rebalancer: Rebalancer) -> None:
-        self._mirror = mirror
-        self._rebalancer = rebalancer
+    mirror: Mirror
+    rebalancer: Rebalancer
 
     async def consumers(self) -> tuple[Consumer, ...]:
         """List all registered consumers, by name."""
-        view = self._mirror.view
+        view = self.mirror.view
         return tuple(view.consumers[name].value for name in sorted(view.consumers))
 
     async def assignments(self) -> tuple[Assigned, ...]:
         """List all partitions with a present or former owner, by topic and number."""
-        view = self._mirror.view
+        view = self.mirror.view
         found = (view.dated(view.assignments[at].value) for at in sorted(view.assignments))
         return tuple(
             one if view.is_registered(*one.process) else replace(one, absent=True) for one in found
@@ -47,18 +47,18 @@ class Overview:
     async def handoffs(self) -> tuple[OpenHandoff, ...]:
         """List all hand-offs under way, by topic and number."""
         return tuple(
-            OpenHandoff(entry.value, entry.kv.create_revision, self._rebalancer.age_s(at))
-            for at, entry in sorted(self._mirror.view.handoffs.items())
+            OpenHandoff(entry.value, entry.kv.create_revision, self.rebalancer.age_s(at))
+            for at, entry in sorted(self.mirror.view.handoffs.items())
         )
 
     async def topics(self) -> tuple[TopicConfig, ...]:
         """List the topics of the service, by name."""
-        view = self._mirror.view
+        view = self.mirror.view
         return tuple(view.topics[topic].value for topic in sorted(view.topics))
 
     async def leader(self) -> Leader | None:
         """Return the leader, or None."""
-        entry = self._mirror.view.leader
+        entry = self.mirror.view.leader
         return entry.value if entry else None
 
     async def plan(
@@ -75,12 +75,12 @@ class Overview:
             checked_consumer(consumer.name)
             check_claims(consumer)
         for name in without:
-            if checked_consumer(name) not in self._mirror.view.consumers:
+            if checked_consumer(name) not in self.mirror.view.consumers:
                 raise NotFound(f"no consumer {name}")
         gone = {*without, *(consumer.name for consumer in extra)}
-        there = [consumer for consumer in self._mirror.view.ready() if consumer.name not in gone]
-        targets = await self._rebalancer.targets(sorted([*there, *extra], key=lambda c: c.name))
-        return tuple(planned(self._mirror.view, targets, without)) if targets else ()
+        there = [consumer for consumer in self.mirror.view.ready() if consumer.name not in gone]
+        targets = await self.rebalancer.targets(sorted([*there, *extra], key=lambda c: c.name))
+        return tuple(planned(self.mirror.view, targets, without)) if targets else ()
 
     @contextlib.contextmanager
     def changes(self) -> Iterator[asyncio.Event]:
@@ -90,8 +90,8 @@ class Overview:
         def heard(changes: Sequence[Change]) -> None:
             changed.set()
 
-        self._mirror.listeners.append(heard)
+        self.mirror.listeners.append(heard)
         try:
             yield changed
         finally:
-            self._mirror.listeners.remove(heard)
+            self.mirror.listeners.remove(heard)

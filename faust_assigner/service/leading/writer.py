@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.leading.bundles import COOLDOWN_LEASE, EXPELLED_LEASE, Bundle, lines
@@ -17,15 +17,13 @@ from faust_assigner.settings.service import ServiceSettings
 logger = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, repr=False)
 class Writer:
     """Writes bundles for the leader. ``refused`` is called for each bundle with a failed compare."""
 
-    def __init__(
-        self, settings: ServiceSettings, metrics: Metrics, *, refused: Callable[[], None]
-    ) -> None:
-        self._settings = settings
-        self._metrics = metrics
-        self._refused = refused
+    settings: ServiceSettings
+    metrics: Metrics
+    refused: Callable[[], None]
 
     async def write(
         self, term: Leadership, bundles: Sequence[Bundle], ages: Mapping[TopicPartition, float]
@@ -38,7 +36,7 @@ class Writer:
 
     async def _leased(self, term: Leadership, bundles: Sequence[Bundle]) -> Sequence[Bundle]:
         """Replace the placeholders of leases by granted leases: the store ends these marks."""
-        times = {COOLDOWN_LEASE: self._settings.cooldown_s, EXPELLED_LEASE: EXPELLED_S}
+        times = {COOLDOWN_LEASE: self.settings.cooldown_s, EXPELLED_LEASE: EXPELLED_S}
         wanted = {
             write.lease for bundle in bundles for write in bundle.writes if isinstance(write, Put)
         }
@@ -68,7 +66,7 @@ class Writer:
         if len(bundles) == 1:
             # A different writer was faster, or the term is over. The view shows the writer's change
             # when it has caught up with the store.
-            self._refused()
+            self.refused()
             await self._check(term)
             return 0
         half = len(bundles) // 2
@@ -89,7 +87,7 @@ class Writer:
             if bundle.warning:
                 logger.warning("%s", bundle.warning)
             for outcome, at in bundle.ended:
-                self._metrics.handoff_ended(outcome, ages[at])
+                self.metrics.handoff_ended(outcome, ages[at])
 
 
 def _bound(write: Write, leases: Mapping[int, int]) -> Write:

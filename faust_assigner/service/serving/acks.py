@@ -6,17 +6,16 @@ describes a state with the answer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from faust_assigner.service import values as codec
 from faust_assigner.service.clock import Clock
-from faust_assigner.service.errors import BadRequest, WrongPhase
+from faust_assigner.service.errors import BadRequest
 from faust_assigner.service.handoff import HandoffEvent, State, TopicPartition, state_of
-from faust_assigner.service.keys import Keys, one_line
+from faust_assigner.service.keys import one_line
 from faust_assigner.service.mirror import Mirror
 from faust_assigner.service.serving.answering import Answering, Decide, said
 from faust_assigner.service.serving.callers import Callers
-from faust_assigner.service.store.base import Store
 
 #: Least seconds between two stored progress reports of one consumer on one partition.
 PROGRESS_EVERY_S = 5.0
@@ -40,6 +39,7 @@ class Answer:
     incarnation: str = ""
 
 
+@dataclass(eq=False, repr=False)
 class Acks:
     """Answers to hand-offs, from any instance.
 
@@ -47,18 +47,15 @@ class Acks:
     store does not answer.
     """
 
-    def __init__(
-        self, store: Store, keys: Keys, clock: Clock, mirror: Mirror, callers: Callers
-    ) -> None:
-        self._store = store
-        self._keys = keys
-        self._clock = clock
-        self._mirror = mirror
-        self._callers = callers
-        self._answering = Answering(store, keys)
-        #: (partition, consumer) -> the time of the stored report, its revision
-        self._reported: dict[tuple[TopicPartition, str], tuple[float, int]] = {}
-        self._tidied_at = -float("inf")
+    clock: Clock
+    mirror: Mirror
+    callers: Callers
+    answering: Answering
+    #: (partition, consumer) -> the time of the stored report, its revision
+    _reported: dict[tuple[TopicPartition, str], tuple[float, int]] = field(
+        default_factory=dict, init=False
+    )
+    _tidied_at: float = field(default=-float("inf"), init=False)
 
     async def ready(self, answer: Answer) -> int:
         """Record that the new owner is warm; return a revision that has the answer."""
@@ -91,21 +88,21 @@ class Acks:
         The leader does not ask its new owner again during the cool-down.
         """
         event = HandoffEvent.GAVE_UP
-        revision = await self._answering.take(
+        revision = await self.answering.take(
             None, at, handoff_id, event, lambda h: said(h, event, reason="ended by an operator")
         )
-        return self._mirror.view.base + revision
+        return self.mirror.view.base + revision
 
     async def progress(self, answer: Answer, fraction: float) -> int:
         """Store the warm-up's progress, 0 to 1, at most every :data:`PROGRESS_EVERY_S` seconds.
 
         Return a revision that has the newest stored report.
         """
-        async with self._callers.asking(answer.name, answer.identity, answer.incarnation):
-            return self._mirror.view.base + await self._progressed(answer, fraction)
+        async with self.callers.asking(answer.name, answer.identity, answer.incarnation):
+            return self.mirror.view.base + await self._progressed(answer, fraction)
 
     async def _progressed(self, answer: Answer, fraction: float) -> int:
-        now, reporter = self._clock.monotonic(), (answer.at, answer.name)
+        now, reporter = self.clock.monotonic(), (answer.at, answer.name)
         when, revision = self._reported.get(reporter, (-float("inf"), 0))
         if now - when < PROGRESS_EVERY_S:
             return revision
@@ -134,23 +131,17 @@ class Acks:
         epoch: int | None = None,
     ) -> int:
         """Check the caller and its values, and write the answer; return its dated revision."""
-        async with self._callers.asking(answer.name, answer.identity, answer.incarnation):
+        async with self.callers.asking(answer.name, answer.identity, answer.incarnation):
             if offset is not None and not 0 <= offset <= codec.MAX_OFFSET:
                 raise BadRequest(f"{answer.at}: an offset is 0 to {codec.MAX_OFFSET}, got {offset}")
             if epoch is not None:
-                await self._check_grant(answer.at, epoch - self._mirror.view.base)
+                await self.answering.check_grant(answer.at, epoch - self.mirror.view.base)
             why = one_line(reason, MOST_SAID) or NO_REASON
             revision = await self._taken(
                 answer, event, lambda h: said(h, event, offset=offset, reason=why)
             )
-            return self._mirror.view.base + revision
-
-    async def _check_grant(self, at: TopicPartition, granted: int) -> None:
-        """Raise WrongPhase unless the partition's grant still is of the revision ``granted``."""
-        kv = await self._store.get(self._keys.assignment(at))
-        if kv is None or kv.mod_revision != granted:
-            raise WrongPhase(f"{at}: this epoch has ended")
+            return self.mirror.view.base + revision
 
     async def _taken(self, answer: Answer, event: HandoffEvent, decide: Decide) -> int:
         process = (answer.name, answer.incarnation)
-        return await self._answering.take(process, answer.at, answer.handoff_id, event, decide)
+        return await self.answering.take(process, answer.at, answer.handoff_id, event, decide)

@@ -7,6 +7,7 @@ neither recreates a deleted hand-off nor returns an advanced hand-off to an earl
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from faust_assigner.service import values as codec
 from faust_assigner.service.errors import (
@@ -46,12 +47,12 @@ OF_OLD_OWNER = frozenset({_H.LET_GO, _H.CANNOT})
 Decide = Callable[[Handoff], "Handoff | State | None"]
 
 
+@dataclass(eq=False, repr=False)
 class Answering:
     """Writes the answers to hand-offs, from any instance."""
 
-    def __init__(self, store: Store, keys: Keys) -> None:
-        self._store = store
-        self._keys = keys
+    store: Store
+    keys: Keys
 
     async def take(
         self,
@@ -67,7 +68,7 @@ class Answering:
         means the open hand-off, whichever it is. Raises NotFound, WrongCaller, WrongPhase, Replaced,
         Expelled and StoreError.
         """
-        key = self._keys.handoff(at)
+        key = self.keys.handoff(at)
         unless: dict[str, Exception] = {}
         shown = 0
 
@@ -86,14 +87,20 @@ class Answering:
                 name, incarnation = _asked(handoff, event)
                 if not _is(caller, name, incarnation):
                     raise await self._stranger(at, caller, name, incarnation)
-                unless[self._keys.expelled(name, incarnation)] = expelled(name, incarnation)
+                unless[self.keys.expelled(name, incarnation)] = expelled(name, incarnation)
             after = decide(handoff)
             if after is None:
                 await self._check_not_expelled(caller)
                 return None
             return Delete(key) if isinstance(after, State) else Put(key, codec.dump_handoff(after))
 
-        return max(await rewritten(self._store, key, answered, unless=unless), shown)
+        return max(await rewritten(self.store, key, answered, unless=unless), shown)
+
+    async def check_grant(self, at: TopicPartition, granted: int) -> None:
+        """Raise WrongPhase unless the partition's grant still is of the revision ``granted``."""
+        kv = await self.store.get(self.keys.assignment(at))
+        if kv is None or kv.mod_revision != granted:
+            raise WrongPhase(f"{at}: this epoch has ended")
 
     async def _stranger(
         self, at: TopicPartition, caller: tuple[str, str], expected: str, incarnation: str
@@ -104,7 +111,7 @@ class Answering:
         """
         if caller[0] != expected:
             return WrongCaller(f"{at}: {expected} is asked, not {caller[0]}")
-        kv = await self._store.get(self._keys.consumer(expected))
+        kv = await self.store.get(self.keys.consumer(expected))
         registered = codec.readable(codec.load_consumer, kv)
         if registered is not None and _is(caller, expected, registered.incarnation):
             return WrongPhase(f"{at}: this hand-off is with an earlier process of {expected}")
@@ -115,7 +122,7 @@ class Answering:
 
         Without a write, no transaction compares the mark of an expelled process.
         """
-        if caller is not None and await self._store.get(self._keys.expelled(*caller)) is not None:
+        if caller is not None and await self.store.get(self.keys.expelled(*caller)) is not None:
             raise expelled(*caller)
 
     async def _afterwards(
@@ -125,7 +132,7 @@ class Answering:
 
         Return the assignment's revision. Raises NotFound and Expelled.
         """
-        kv = await self._store.get(self._keys.assignment(at))
+        kv = await self.store.get(self.keys.assignment(at))
         said = codec.readable(lambda value: codec.load_assigned(value, 0), kv)
         is_owner = said is not None and caller is not None and _is(caller, *said.process)
         if kv is None or caller is None or said is None or is_owner != (event is HandoffEvent.WARM):

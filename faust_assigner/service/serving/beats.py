@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from faust_assigner.service import values as codec
@@ -38,39 +39,31 @@ class _Doubt(NamedTuple):
     since: float
 
 
+@dataclass(eq=False, repr=False)
 class Beats:
     """The heartbeats arriving at this instance."""
 
-    def __init__(
-        self,
-        store: Store,
-        keys: Keys,
-        settings: ServiceSettings,
-        clock: Clock,
-        mirror: Mirror,
-        metrics: Metrics,
-    ) -> None:
-        self._store = store
-        self._keys = keys
-        self._settings = settings
-        self._clock = clock
-        self._mirror = mirror
-        self._metrics = metrics
-        self._holdings = Holdings()
-        self._leases: dict[str, tuple[str, HeldLease]] = {}
-        self._doubts: dict[str, _Doubt] = {}
+    store: Store
+    keys: Keys
+    settings: ServiceSettings
+    clock: Clock
+    mirror: Mirror
+    metrics: Metrics
+    _holdings: Holdings = field(default_factory=Holdings, init=False)
+    _leases: dict[str, tuple[str, HeldLease]] = field(default_factory=dict, init=False)
+    _doubts: dict[str, _Doubt] = field(default_factory=dict, init=False)
 
     def heard(self, changes: Sequence[Change]) -> None:
         """Listen to the mirror."""
-        self._holdings.heard(self._mirror.view, changes)
+        self._holdings.heard(self.mirror.view, changes)
         for change in changes:
             if change.kind == "consumers" and change.after is None:
                 self._leases.pop(change.name, None)
                 self._doubts.pop(change.name, None)
             elif change.kind == "resyncs" and change.name in self._doubts:
                 # At most one repair in a time to live for each consumer, from all instances.
-                doubt, rest_s = self._doubts[change.name], self._settings.consumer_ttl_s
-                since = self._clock.monotonic() + rest_s * (1 - LASTS)
+                doubt, rest_s = self._doubts[change.name], self.settings.consumer_ttl_s
+                since = self.clock.monotonic() + rest_s * (1 - LASTS)
                 self._doubts[change.name] = doubt._replace(since=since)
 
     def take(self, name: str, session: str, lease: HeldLease) -> None:
@@ -90,7 +83,7 @@ class Beats:
         lease = await self._lease(name, identity, incarnation, session)
         if lease is None:
             return None
-        if lease.renewed_s >= self._settings.consumer_keepalive_s and not await lease.renew():
+        if lease.renewed_s >= self.settings.consumer_keepalive_s and not await lease.renew():
             if lease.is_lost:
                 # A later registration may have a new lease, which this mirror has not read yet.
                 self._leases.pop(name, None)
@@ -106,13 +99,13 @@ class Beats:
     async def _lease(
         self, name: str, identity: str, incarnation: str, session: str
     ) -> HeldLease | None:
-        entry = self._mirror.view.consumers.get(name)
+        entry = self.mirror.view.consumers.get(name)
         if entry is not None and entry.value.session == session:
             lease = await self._adopted(entry.value, entry.kv.lease, identity)
             if lease is not None:
                 return lease
         # The last registration, or its new lease, may not be in this instance's mirror yet.
-        kv = await self._store.get(self._keys.consumer(name))
+        kv = await self.store.get(self.keys.consumer(name))
         consumer = codec.readable(codec.load_consumer, kv)
         if kv is None or consumer is None or not _is_of(consumer, incarnation, session):
             return None
@@ -127,8 +120,8 @@ class Beats:
         if known is not None and known[0] == session and known[1].is_held:
             return known[1]
         try:
-            ttl_s = self._settings.consumer_ttl_s
-            lease = await HeldLease.adopt(self._store, self._clock, lease_id, ttl_s)
+            ttl_s = self.settings.consumer_ttl_s
+            lease = await HeldLease.adopt(self.store, self.clock, lease_id, ttl_s)
         except LeaseLost:
             return None
         self._leases[name] = session, lease
@@ -138,7 +131,7 @@ class Beats:
 
     def _is_lasting(self, name: str, session: str, held: Held) -> bool:
         """Return whether a difference between held and expected partitions is old and unchanged."""
-        view, now = self._mirror.view, self._clock.monotonic()
+        view, now = self.mirror.view, self.clock.monotonic()
         entry = view.consumers.get(name)
         expected = self._holdings.of(view, name)
         if entry is None or entry.value.session != session or expected == held:
@@ -147,25 +140,25 @@ class Beats:
         doubt = self._doubts.get(name)
         if doubt is None or (doubt.held, doubt.expected) != (held, expected):
             doubt = self._doubts[name] = _Doubt(held, expected, now)
-        return now - doubt.since >= LASTS * self._settings.consumer_ttl_s
+        return now - doubt.since >= LASTS * self.settings.consumer_ttl_s
 
     async def _repair(self, name: str, session: str, held: Held) -> None:
         """Ask the instance with the consumer's stream, through the store, for a full assignment."""
-        kv = self._mirror.view.consumers[name].kv
-        put = Put(self._keys.resync(name), session.encode(), kv.lease)
+        kv = self.mirror.view.consumers[name].kv
+        put = Put(self.keys.resync(name), session.encode(), kv.lease)
         try:
-            if not (await self._store.txn([unchanged(kv)], [put])).succeeded:
+            if not (await self.store.txn([unchanged(kv)], [put])).succeeded:
                 return
         except StoreError as error:
             logger.info("%s: could not repair its partitions yet: %s", name, error)
             return
-        self._metrics.holdings_repaired()
+        self.metrics.holdings_repaired()
         logger.warning(
             "%s holds %d partitions and should hold %d, or holds them under wrong epochs: it "
             "gets its whole assignment again",
             name,
             held.count,
-            self._holdings.of(self._mirror.view, name).count,
+            self._holdings.of(self.mirror.view, name).count,
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 from faust_assigner.service.errors import (
     Expelled,
@@ -18,13 +19,13 @@ from faust_assigner.service.records import names_itself
 from faust_assigner.service.store.base import Store
 
 
+@dataclass(eq=False, repr=False)
 class Callers:
     """Checks callers against the registrations."""
 
-    def __init__(self, store: Store, keys: Keys, mirror: Mirror) -> None:
-        self._store = store
-        self._keys = keys
-        self._mirror = mirror
+    store: Store
+    keys: Keys
+    mirror: Mirror
 
     @contextlib.asynccontextmanager
     async def asking(self, name: str, identity: str, incarnation: str) -> AsyncIterator[None]:
@@ -45,7 +46,7 @@ class Callers:
 
     async def is_expelled(self, name: str, incarnation: str) -> bool:
         """Whether the store has the mark of this expelled process."""
-        return await self._store.get(self._keys.expelled(name, incarnation)) is not None
+        return await self.store.get(self.keys.expelled(name, incarnation)) is not None
 
     def check(self, name: str, identity: str, incarnation: str) -> None:
         """Check a caller against the registration in this instance's copy of the store.
@@ -56,7 +57,7 @@ class Callers:
         """
         # The incarnation becomes a part of a key. The service's own incarnations begin with ``~``.
         checked_incarnation(incarnation.removeprefix("~"))
-        entry = self._mirror.view.consumers.get(checked_consumer(name))
+        entry = self.mirror.view.consumers.get(checked_consumer(name))
         if entry is None:
             return
         if entry.value.identity and entry.value.identity != identity:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from faust_assigner.service import values as codec
 from faust_assigner.service.clock import Clock
@@ -19,35 +19,33 @@ from faust_assigner.service.store.rewrite import Decide, rewritten
 MOST_SAID = 500
 
 
+@dataclass(eq=False, repr=False)
 class Orders:
     """The orders. Each returns the revision from which it holds, on the scale of epochs.
 
     Each order may be repeated.
     """
 
-    def __init__(
-        self, store: Store, keys: Keys, clock: Clock, mirror: Mirror, registered: Registered
-    ) -> None:
-        self._store = store
-        self._keys = keys
-        self._clock = clock
-        self._mirror = mirror
-        self._registered = registered
+    store: Store
+    keys: Keys
+    clock: Clock
+    mirror: Mirror
+    registered: Registered
 
     async def pause(self, reason: str) -> int:
         """Begin no move for balance from now on. A second pause keeps the first start time."""
 
         async def paused(kv: KeyValue | None) -> Write | None:
             before = codec.readable(codec.load_pause, kv)
-            since = self._clock.wall() if before is None else before.since
+            since = self.clock.wall() if before is None else before.since
             after = Pause(one_line(reason, MOST_SAID), since)
-            return None if after == before else Put(self._keys.paused, codec.dump_pause(after))
+            return None if after == before else Put(self.keys.paused, codec.dump_pause(after))
 
-        return await self._ordered(self._keys.paused, paused)
+        return await self._ordered(self.keys.paused, paused)
 
     async def resume(self) -> int:
         """End the pause, if there is one."""
-        return await self._ended(self._keys.paused)
+        return await self._ended(self.keys.paused)
 
     async def pin(self, at: TopicPartition, name: str) -> int:
         """Keep the partition on the consumer whenever that consumer is registered.
@@ -59,7 +57,7 @@ class Orders:
 
     async def unpin(self, at: TopicPartition) -> int:
         """End the partition's pin or pending move, if there is any."""
-        return await self._ended(self._keys.pin(at))
+        return await self._ended(self.keys.pin(at))
 
     async def move(self, at: TopicPartition, name: str) -> int:
         """Hand the partition to the consumer now; later plans may move the partition on.
@@ -68,7 +66,7 @@ class Orders:
         partition is pinned.
         """
         self._check_exists(at)
-        view = self._mirror.view
+        view = self.mirror.view
         entry = view.consumers.get(checked_consumer(name))
         if entry is None:
             raise NotFound(f"no consumer {name}")
@@ -96,10 +94,10 @@ class Orders:
                 raise WrongPhase(f"{name} already got the command to stop: it may register again")
             return replace(consumer, status=Status.READY, by_operator=False)
 
-        return await self._seen(await self._registered.change(checked_consumer(name), kept))
+        return await self._seen(await self.registered.change(checked_consumer(name), kept))
 
     def _check_exists(self, at: TopicPartition) -> None:
-        if not self._mirror.view.exists(at):
+        if not self.mirror.view.exists(at):
             raise NotFound(f"no partition {at}")
 
     async def _pinned(self, pin: Pin) -> int:
@@ -107,10 +105,10 @@ class Orders:
 
         async def pinned(kv: KeyValue | None) -> Write | None:
             return (
-                None if kv is not None and kv.value == value else Put(self._keys.pin(pin.at), value)
+                None if kv is not None and kv.value == value else Put(self.keys.pin(pin.at), value)
             )
 
-        return await self._ordered(self._keys.pin(pin.at), pinned)
+        return await self._ordered(self.keys.pin(pin.at), pinned)
 
     async def _ended(self, key: str) -> int:
         async def ended(kv: KeyValue | None) -> Write | None:
@@ -119,9 +117,9 @@ class Orders:
         return await self._ordered(key, ended)
 
     async def _ordered(self, key: str, decide: Decide) -> int:
-        return await self._seen(await rewritten(self._store, key, decide))
+        return await self._seen(await rewritten(self.store, key, decide))
 
     async def _seen(self, revision: int) -> int:
         """Wait until this instance's mirror has the order: its next answers reflect the order."""
-        await self._mirror.reached(revision)
-        return self._mirror.view.base + revision
+        await self.mirror.reached(revision)
+        return self.mirror.view.base + revision

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from faust_assigner.service import values as codec
 from faust_assigner.service.errors import NotFound, replaced
@@ -16,13 +16,13 @@ from faust_assigner.service.store.base import Delete, KeyValue, Put, Store, Writ
 from faust_assigner.service.store.rewrite import rewritten
 
 
+@dataclass(eq=False, repr=False)
 class Registered:
     """The registrations of all instances, in the store."""
 
-    def __init__(self, store: Store, keys: Keys, mirror: Mirror) -> None:
-        self._store = store
-        self._keys = keys
-        self._mirror = mirror
+    store: Store
+    keys: Keys
+    mirror: Mirror
 
     async def hold(self, name: str, incarnation: str, held: Mapping[str, tuple[int, ...]]) -> int:
         """Record the replicas that a process keeps; return a revision that has the record.
@@ -60,25 +60,25 @@ class Registered:
     async def _drained(self, name: str, change: Callable[[Consumer], Consumer]) -> Action:
         revision = await self.change(name, change)
         # The leader plans from the same keys: from this revision on the consumer gets no partition.
-        await self._mirror.reached(revision)
-        entry = self._mirror.view.consumers.get(name)
+        await self.mirror.reached(revision)
+        entry = self.mirror.view.consumers.get(name)
         if entry is None:
             return Action.SHUTDOWN_NOW
         if entry.value.status is not Status.DRAINING:
             # A later process has the name, or an operator has ended the drain.
             return Action.WAIT_FOR_DRAIN
-        if has_more(self._mirror.view, name):
-            if not waits_in_vain(self._mirror.view, name, self._mirror.view.ready()):
+        if has_more(self.mirror.view, name):
+            if not waits_in_vain(self.mirror.view, name, self.mirror.view.ready()):
                 return Action.WAIT_FOR_DRAIN
             # No ready consumer can take its partitions. The key stays, so that no consumer takes
             # over before the process has stopped.
             await self.change(
                 name,
                 lambda now: replace(now, dismissed=now.status is Status.DRAINING),
-                beside=[Put(self._keys.departed(name), b"dismissed")],
+                beside=[Put(self.keys.departed(name), b"dismissed")],
             )
             return Action.SHUTDOWN_NOW
-        gone = await self._store.txn([unchanged(entry.kv)], [Delete(entry.kv.key)])
+        gone = await self.store.txn([unchanged(entry.kv)], [Delete(entry.kv.key)])
         return Action.SHUTDOWN_NOW if gone.succeeded else Action.WAIT_FOR_DRAIN
 
     async def change(
@@ -88,7 +88,7 @@ class Registered:
 
         Raises NotFound.
         """
-        key = self._keys.consumer(name)
+        key = self.keys.consumer(name)
 
         async def changed(kv: KeyValue | None) -> Sequence[Write] | None:
             before = codec.readable(codec.load_consumer, kv)
@@ -99,7 +99,7 @@ class Registered:
             value = codec.dump_consumer(after)
             return [Put(key, value, kv.lease), *beside]
 
-        return await rewritten(self._store, key, changed)
+        return await rewritten(self.store, key, changed)
 
 
 def _check_incarnation(registered: Consumer, incarnation: str) -> None:

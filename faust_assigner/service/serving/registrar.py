@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from faust_assigner.service import values as codec
 from faust_assigner.service.clock import Clock
@@ -42,24 +42,16 @@ class _Changed(Exception):
     """The present registration has changed since it was read."""
 
 
+@dataclass(eq=False, repr=False)
 class Registrar:
     """Writes registrations for one instance."""
 
-    def __init__(
-        self,
-        store: Store,
-        keys: Keys,
-        settings: ServiceSettings,
-        clock: Clock,
-        mirror: Mirror,
-        node_id: str,
-    ) -> None:
-        self._store = store
-        self._keys = keys
-        self._settings = settings
-        self._clock = clock
-        self._mirror = mirror
-        self._node_id = node_id
+    store: Store
+    keys: Keys
+    settings: ServiceSettings
+    clock: Clock
+    mirror: Mirror
+    node_id: str
 
     async def write(self, consumer: Consumer) -> tuple[int, Consumer, HeldLease]:
         """Write the registration, under the lease of the process's present registration if any.
@@ -72,8 +64,8 @@ class Registrar:
                 return *await self._write(consumer, *present), present[1]
             except (LeaseLost, _Changed):
                 continue
-        ttl_s = self._settings.consumer_ttl_s
-        lease = await HeldLease.grant(self._store, self._clock, ttl_s)
+        ttl_s = self.settings.consumer_ttl_s
+        lease = await HeldLease.grant(self.store, self.clock, ttl_s)
         try:
             return *await self._write(consumer, None, lease), lease
         except ServiceRefused:
@@ -89,13 +81,13 @@ class Registrar:
         mirror is late goes on to renew the old lease for the process's heartbeats. A changed time
         to live needs a new lease all the same, and :meth:`_write` revokes the old lease.
         """
-        kv = await self._store.get(self._keys.consumer(consumer.name))
+        kv = await self.store.get(self.keys.consumer(consumer.name))
         before = codec.readable(codec.load_consumer, kv)
         if kv is None or before is None or not may_share(before, consumer):
             return None
-        ttl_s = self._settings.consumer_ttl_s
+        ttl_s = self.settings.consumer_ttl_s
         try:
-            lease = await HeldLease.adopt(self._store, self._clock, kv.lease, ttl_s)
+            lease = await HeldLease.adopt(self.store, self.clock, kv.lease, ttl_s)
         except LeaseLost:
             return None
         # etcd counts whole seconds, and may grant a little more than the time to live.
@@ -128,50 +120,50 @@ class Registrar:
         The former lease is 0 if the process has none.
         """
         before = codec.readable(codec.load_consumer, kv)
-        after, former = replace(consumer, registered_at=self._clock.wall()), 0
+        after, former = replace(consumer, registered_at=self.clock.wall()), 0
         beside = await self._returning(after)
-        if not (beside or self._mirror.view.awaiting):
+        if not (beside or self.mirror.view.awaiting):
             after = replace(after, former={})
         if kv is not None and before is not None:
             after = self._following(before, after)
             former = kv.lease if may_share(before, after) else 0
-            if self._settings.strict:
-                beside += await fences(self._store, self._keys, kv, before, after, lease)
+            if self.settings.strict:
+                beside += await fences(self.store, self.keys, kv, before, after, lease)
         await asyncio.sleep(0)  # large claims take long to encode: other tasks run
         value = codec.dump_consumer(after)
         await asyncio.sleep(0)
-        return [Put(self._keys.consumer(after.name), value, lease.lease_id), *beside], former
+        return [Put(self.keys.consumer(after.name), value, lease.lease_id), *beside], former
 
     async def _unless_expelled(
         self, registered: Decide, consumer: Consumer, present: KeyValue | None, lease: HeldLease
     ) -> int:
         """Write the decision of ``registered``; return its revision. Raises Expelled and Replaced."""
-        mark = self._keys.expelled(consumer.name, consumer.incarnation)
+        mark = self.keys.expelled(consumer.name, consumer.incarnation)
         refusal = expelled(consumer.name, consumer.incarnation)
         while True:
             try:
                 return await rewritten(
-                    self._store,
-                    self._keys.consumer(consumer.name),
+                    self.store,
+                    self.keys.consumer(consumer.name),
                     registered,
                     unless={mark: refusal},
                     known=present,
                 )
             except Replaced:
                 # This process is expelled, and another process registered since: report Expelled.
-                if await self._store.get(mark) is not None:
+                if await self.store.get(mark) is not None:
                     raise refusal from None
                 raise
             except LeaseLost:
                 # Retry if the lease of the replaced process expired, raise if our own did.
-                if await self._store.keep_alive(lease.lease_id) <= 0:
+                if await self.store.keep_alive(lease.lease_id) <= 0:
                     raise
 
     def _identified(
         self, consumer: Consumer, present: KeyValue | None, lease: HeldLease
     ) -> Consumer:
         """Return the request with the new session, and with an incarnation if it has none."""
-        session = f"{self._node_id}-{lease.lease_id:x}"
+        session = f"{self.node_id}-{lease.lease_id:x}"
         if present is not None:
             session += f"-{present.mod_revision:x}"
         incarnation = consumer.incarnation or (
@@ -181,7 +173,7 @@ class Registrar:
 
     async def _revoke(self, lease_id: int) -> None:
         try:
-            await self._store.revoke(lease_id)
+            await self.store.revoke(lease_id)
         except StoreError as error:
             logger.info("lease %x: not revoked, so it expires: %s", lease_id, error)
 
@@ -192,17 +184,17 @@ class Registrar:
         them cold. So its registration writes a mark. Until the mark's lease ends
         (``rebalance_delay_s``), each consumer gets only its former partitions.
         """
-        view, delay_s = self._mirror.view, self._settings.rebalance_delay_s
+        view, delay_s = self.mirror.view, self.settings.rebalance_delay_s
         writes: list[Write] = []
         if consumer.name in view.departed:
-            writes.append(Delete(self._keys.departed(consumer.name)))
+            writes.append(Delete(self.keys.departed(consumer.name)))
         if delay_s <= 0 or view.consumers:
             return writes
         others = awaited(view) - {consumer.name}
         if not (others or consumer.former):
             return writes
         said = KNOWN if view.owned else FORGOTTEN
-        lease = await self._store.grant(delay_s)
+        lease = await self.store.grant(delay_s)
         logger.warning(
             "%s is the first consumer after all were gone: %s are awaited for up to %g s "
             "(--rebalance-delay-s); until then each consumer gets only its former partitions",
@@ -210,7 +202,7 @@ class Registrar:
             f"{len(others)} others" if view.owned else "the former consumers",
             delay_s,
         )
-        return [*writes, Put(self._keys.awaiting, said, lease.lease_id)]
+        return [*writes, Put(self.keys.awaiting, said, lease.lease_id)]
 
     def _following(self, before: Consumer, after: Consumer) -> Consumer:
         """Return ``after`` with the fields inherited from ``before``.
@@ -236,12 +228,12 @@ class Registrar:
                 by_operator=before.by_operator,
                 leaves=before.leaves and before.incarnation == after.incarnation,
                 # If True, Sessions ends the new stream as its first step.
-                dismissed=waits_in_vain(self._mirror.view, after.name, self._mirror.view.ready()),
+                dismissed=waits_in_vain(self.mirror.view, after.name, self.mirror.view.ready()),
             )
         return replace(
             after,
             replaced=after.replaced or before.replaced,
-            former=after.former or (before.former if self._mirror.view.awaiting else {}),
+            former=after.former or (before.former if self.mirror.view.awaiting else {}),
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from faust_assigner.service.clock import Clock
 from faust_assigner.service.leases import FENCE_AT, HeldLease
@@ -24,28 +25,20 @@ from faust_assigner.settings.service import ServiceSettings
 logger = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, repr=False)
 class Sessions:
     """The registrations kept alive by this instance."""
 
-    def __init__(
-        self,
-        settings: ServiceSettings,
-        clock: Clock,
-        mirror: Mirror,
-        metrics: Metrics,
-        beats: Beats,
-        registrar: Registrar,
-    ) -> None:
-        self.registry = Registry()
-        self._admission = Admission()
-        self._settings = settings
-        self._clock = clock
-        self._mirror = mirror
-        self._metrics = metrics
-        self._beats = beats
-        self._registrar = registrar
-        self._keeping: dict[Stream, asyncio.Task[None]] = {}
-        self._is_over = False
+    settings: ServiceSettings
+    clock: Clock
+    mirror: Mirror
+    metrics: Metrics
+    beats: Beats
+    registrar: Registrar
+    registry: Registry = field(default_factory=Registry, init=False)
+    _admission: Admission = field(default_factory=Admission, init=False)
+    _keeping: dict[Stream, asyncio.Task[None]] = field(default_factory=dict, init=False)
+    _is_over: bool = field(default=False, init=False)
 
     async def register(self, consumer: Consumer) -> Stream:
         """Write the consumer's leased key, see it in the mirror, begin its stream.
@@ -58,25 +51,25 @@ class Sessions:
             return await self._registered(consumer)
 
     async def _registered(self, consumer: Consumer) -> Stream:
-        if not self._mirror.view.consumers:
-            await self._mirror.begin_epochs(self._clock.wall())
-        known = self._mirror.revision
-        revision, written, lease = await self._registrar.write(consumer)
-        await self._mirror.past(revision, known)
-        await self._mirror.pass_epoch(consumer.epoch, self._clock.wall())
+        if not self.mirror.view.consumers:
+            await self.mirror.begin_epochs(self.clock.wall())
+        known = self.mirror.revision
+        revision, written, lease = await self.registrar.write(consumer)
+        await self.mirror.past(revision, known)
+        await self.mirror.pass_epoch(consumer.epoch, self.clock.wall())
         stream = self._stream(written, lease)
         # The mirror's listener has already ended an older stream of this name.
         self.registry.add(stream)
         if stream.beats:
-            self._beats.take(written.name, written.session, lease)
+            self.beats.take(written.name, written.session, lease)
         else:
             keeping = self._keep(stream, lease)
             self._keeping[stream] = asyncio.get_running_loop().create_task(
                 keeping, name=f"keep {written.session}"
             )
-        self._metrics.streams(len(self.registry))
-        self._check(self._mirror.view, consumer.name)
-        self._relieve(self._mirror.view)
+        self.metrics.streams(len(self.registry))
+        self._check(self.mirror.view, consumer.name)
+        self._relieve(self.mirror.view)
         if self._is_over:
             await self.stop()
         return stream
@@ -87,12 +80,12 @@ class Sessions:
             name,
             consumer.session,
             incarnation=consumer.incarnation,
-            limit=self._settings.channel,
+            limit=self.settings.channel,
             lives=lambda: lease.left_s,
-            snapshot=lambda: snapshot(self._mirror.view, name),
-            overflowed=lambda: self._metrics.stream_resynced(name),
+            snapshot=lambda: snapshot(self.mirror.view, name),
+            overflowed=lambda: self.metrics.stream_resynced(name),
             closed=self._closed,
-            now=lambda: self._mirror.dated,
+            now=lambda: self.mirror.dated,
             beats=HEARTBEATS in consumer.capabilities,
         )
 
@@ -102,11 +95,11 @@ class Sessions:
         A consumer may send its heartbeats to a different instance. The consumer would stay
         registered and never receive its commands.
         """
-        settings = self._settings
+        settings = self.settings
         most_s = max(FENCE_AT * settings.consumer_ttl_s, 3 * settings.reconcile_s)
         while True:
-            await self._clock.sleep(settings.pulse_s)
-            silent_s = self._clock.monotonic() - self._mirror.heard_at
+            await self.clock.sleep(settings.pulse_s)
+            silent_s = self.clock.monotonic() - self.mirror.heard_at
             for stream in self.registry:
                 if stream.beats and silent_s >= most_s:
                     logger.warning(
@@ -120,7 +113,7 @@ class Sessions:
                     stream.pulse()
 
     async def _keep(self, stream: Stream, lease: HeldLease) -> None:
-        await lease.hold(self._settings.consumer_keepalive_s)
+        await lease.hold(self.settings.consumer_keepalive_s)
         logger.info("%s: the registration is lost", stream.consumer_name)
         self._keeping.pop(stream, None)
         self._end(stream, Ended.LEASE_LOST)
@@ -128,7 +121,7 @@ class Sessions:
     def _end(self, stream: Stream, why: Ended) -> None:
         stream.end(why)
         if self.registry.remove(stream):
-            self._metrics.streams(len(self.registry))
+            self.metrics.streams(len(self.registry))
 
     async def _closed(self, stream: Stream) -> None:
         """End the stream of a disconnected consumer, and stop renewing its lease here."""
@@ -144,7 +137,7 @@ class Sessions:
 
     def heard(self, changes: Sequence[Change]) -> None:
         """Listen to the mirror and send commands to the consumers connected here."""
-        view = self._mirror.view
+        view = self.mirror.view
         for name, command in tell(view, changes):
             stream = self.registry.get(name)
             if stream is not None:

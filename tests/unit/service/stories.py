@@ -11,6 +11,7 @@ from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.records import Assigned, Consumer, TopicConfig
 from faust_assigner.service.serving.acks import Acks
+from faust_assigner.service.serving.answering import Answering
 from faust_assigner.service.serving.callers import Callers
 from faust_assigner.service.store.base import (
     Event,
@@ -36,7 +37,8 @@ def store() -> MemoryStore:
 def acks_of(kept: Any, clock: Any = None, kind: type[Acks] = Acks) -> Acks:
     """The handler of answers of an instance that knows no consumer and has no base of epochs."""
     mirror: Any = SimpleNamespace(view=View(ALL))
-    return kind(kept, ALL, clock or LoopClock(), mirror, Callers(kept, ALL, mirror))
+    callers = Callers(kept, ALL, mirror)
+    return kind(clock or LoopClock(), mirror, callers, Answering(kept, ALL))
 
 
 async def put(kept: MemoryStore, key: str, value: bytes) -> KeyValue:

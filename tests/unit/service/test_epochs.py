@@ -148,7 +148,7 @@ def test_a_clock_that_was_set_back_lowers_no_epoch() -> None:
             before = max(one.owned.values())
             await one.disconnect()
             await asyncio.sleep(10.0)
-            node._sessions._clock = Behind()
+            node._sessions.clock = Behind()
             two = await b.consumer(node, "b")
             await asyncio.sleep(3.0)
             assert min(two.owned.values()) > before

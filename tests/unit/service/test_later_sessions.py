@@ -20,7 +20,7 @@ def test_a_later_session_counts_from_its_own_request() -> None:
 
     async def story(i: Instances) -> None:
         seen: list[tuple[str, float]] = []
-        i.streamed._begun = lambda: seen.append((session.id, holdings.until))
+        i.streamed.begun = lambda: seen.append((session.id, holdings.until))
         holding = asyncio.create_task(i.streamed.hold())
         session, holdings = i.stage.session, i.stage.holdings
         await asyncio.sleep(5.5)

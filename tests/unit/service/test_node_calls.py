@@ -24,6 +24,7 @@ from faust_assigner.service.handoff import HandoffEvent, TopicPartition
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.records import Action, Consumer
 from faust_assigner.service.serving.acks import Answer
+from faust_assigner.service.serving.answering import Answering
 from faust_assigner.service.serving.callers import Callers
 from faust_assigner.service.store.base import Event, KeyValue
 from faust_assigner.settings.service import ServiceSettings
@@ -61,7 +62,7 @@ def made(answer: Any = 5) -> tuple[AssignerNode, Part, Followed]:
     ):
         node.view.apply(Event(key, revision, KeyValue(key, value, revision, revision)))
     part: Any = Part(answer)
-    node.acks._answering = part
+    node.acks.answering = part
     node._beats = node._registered = node._catalogue = node._sessions = part
     return node, part, store
 
@@ -104,6 +105,7 @@ async def test_the_epoch_of_a_failed_release_is_a_revision_above_the_base() -> N
     """The base is 1,000, and the grant's revision 101."""
     node, part, store = made()
     assert await store.owner(AT, "a", "a2") == 101
+    part.check_grant = Answering(store, ALL).check_grant
     answer = Answer("a", AT, 7, **ID)
     with pytest.raises(WrongPhase, match="this epoch has ended"):
         await node.acks.release_failed(answer, "why", 1_100)

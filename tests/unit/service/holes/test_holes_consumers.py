@@ -37,14 +37,16 @@ class _NaiveAcks(Acks):
     """Like the first assigner: read, set the phase, write; a release deletes the hand-off."""
 
     async def ready(self, answer: Answer) -> int:
-        kv = await self._store.get(self._keys.handoff(answer.at))
+        kv = await self.answering.store.get(self.answering.keys.handoff(answer.at))
         assert kv is not None
         handoff = replace(codec.load_handoff(kv.value), phase=Phase.READY)
-        written = await self._store.txn([], [Put(kv.key, codec.dump_handoff(handoff))])
+        written = await self.answering.store.txn([], [Put(kv.key, codec.dump_handoff(handoff))])
         return written.revision
 
     async def released(self, answer: Answer, offset: int | None = None) -> int:
-        written = await self._store.txn([], [Delete(self._keys.handoff(answer.at))])
+        written = await self.answering.store.txn(
+            [], [Delete(self.answering.keys.handoff(answer.at))]
+        )
         return written.revision
 
 
