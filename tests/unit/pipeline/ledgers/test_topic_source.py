@@ -67,6 +67,16 @@ def test_rows_of_a_topic_are_those_of_a_file(broker: EmbeddedBroker, tmp_path: P
     assert "not JSON" in reason
 
 
+def test_the_counts_of_several_ledgers_are_added(broker: EmbeddedBroker) -> None:
+    """A tolerance by share judges the lines of all of them."""
+    refused = Refused(keep=9)
+    with broker:
+        ledger = fill(broker, *LINES)
+        for _ in range(2):
+            assert len(list(accepted_rows([ledger], refused))) == 5
+    assert (refused.accepted, refused.lines) == (10, 2)
+
+
 def test_lines_of_a_transaction_that_was_given_up_are_not_read(broker: EmbeddedBroker) -> None:
     """Only lines of committed transactions become rows or story lines."""
 

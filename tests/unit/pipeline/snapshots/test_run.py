@@ -313,6 +313,21 @@ def test_records_of_two_partitions_become_two_parts_in_their_order(tmp_path: Pat
     assert told == [(0, 9, 1, 3), (4, 7, 2, 3)]
 
 
+@pytest.mark.parametrize("offsets", [(5, 12), (2, 7)])
+def test_records_beyond_the_span_are_refused(tmp_path: Path, offsets: tuple[int, ...]) -> None:
+    """The last offset of a batch is checked, not only the first."""
+    batch = records(*((4, offset, b"k", b"1") for offset in offsets))
+    with pytest.raises(SnapshotError, match="t-4"):
+        list(compact_records(job(tmp_path, Span(4, 0, 7)))(iter([batch])))
+
+
+def test_offsets_that_return_in_the_next_batch_are_refused(tmp_path: Path) -> None:
+    """The second batch begins before the end of the first."""
+    batches = [records((4, 1, b"k", b"1"), (4, 5, b"k", b"2")), records((4, 3, b"k", b"3"))]
+    with pytest.raises(SnapshotError, match="t-4"):
+        list(compact_records(job(tmp_path, Span(4, 0, 7)))(iter(batches)))
+
+
 def test_scratch_folders_are_removed_after_a_failure_amid_the_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

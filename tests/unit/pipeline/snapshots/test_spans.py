@@ -177,6 +177,14 @@ def test_unreadable_records_are_logged_per_partition_and_refused_over_all(
         refuse_unreadable(JOB, [*parts[1:], replace(parts[0], unreadable=6)])
 
 
+def test_the_share_of_unreadable_records_is_that_of_all_partitions() -> None:
+    """A small partition of foreign records does not stop the snapshot of the large ones."""
+    small = replace(PART, partition=0, records=4, unreadable=3)
+    refuse_unreadable(JOB, [small, replace(PART, partition=1, records=1_000, unreadable=0)])
+    with pytest.raises(SnapshotError, match="t: 3 of 4 records are not JSON"):
+        refuse_unreadable(JOB, [small])
+
+
 @pytest.mark.parametrize(
     ("error", "is_corrupt"),
     [
