@@ -13,6 +13,7 @@ import pytest
 from faust.types import TP
 
 from faust_assigner.app.tables.window_closing import Closing
+from faust_assigner.app.tables.window_sources import WindowSources
 from tests.support.workers.cooperative import CooperativeWorker, log_of
 from tests.support.workers.virtual import running
 
@@ -100,10 +101,10 @@ def store(request: pytest.FixtureRequest) -> str:
 def unended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Count no partition as read to its end, so that no window closes by the machine's clock."""
 
-    async def never(self: Closing, partition: int) -> bool:
+    async def never(self: WindowSources, partition: int) -> bool:
         return False
 
-    monkeypatch.setattr(Closing, "_is_at_its_end", never)
+    monkeypatch.setattr(WindowSources, "are_at_their_end", never)
 
 
 @contextlib.asynccontextmanager
