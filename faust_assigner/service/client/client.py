@@ -18,7 +18,7 @@ import contextlib
 import logging
 import secrets
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import grpc.aio
 
@@ -75,24 +75,18 @@ class AssignerClient:
         self._calls = Calls(name, access or Access(), retry)
         self._inbox = Inbox(self.holdings, self._repeat)
         self._session = Session(self.holdings, self._inbox, clock)
-        parts: dict[str, Any] = {
-            "calls": self._calls,
-            "requests": self._requests,
-            "holdings": self.holdings,
-            "inbox": self._inbox,
-            "session": self._session,
-        }
+        mine = (self._calls, self._requests, self.holdings, self._inbox, self._session)
         self._streams = Streams(
             name,
             (targets,) if isinstance(targets, str) else tuple(targets),
             registration or Registration(topics=topics),
             retry,
             clock,
-            **parts,
-            begun=self._begun,
+            *mine,
+            self._begun,
         )
-        self._heart = Heart(name, clock, **parts, streams=self._streams)
-        self._leave = Leave(name, clock, retry, self._start, **parts, streams=self._streams)
+        self._heart = Heart(name, clock, *mine, self._streams)
+        self._leave = Leave(name, clock, retry, self._start, *mine, self._streams)
         self._beside: set[asyncio.Task[None]] = set()
 
     @property

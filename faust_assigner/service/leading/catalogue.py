@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from faust_assigner.service import values as codec
 from faust_assigner.service.clock import Clock
@@ -43,30 +44,23 @@ CountPartitions = Callable[[str], Awaitable["int | None"]]
 MISSED = 2
 
 
+@dataclass(eq=False, repr=False)
 class Catalogue:
     """The partition counts of the topics in the store."""
 
-    def __init__(
-        self,
-        store: Store,
-        keys: Keys,
-        settings: ServiceSettings,
-        clock: Clock,
-        mirror: Mirror,
-        topics: Mapping[str, int],
-        count_partitions: CountPartitions | None,
-    ) -> None:
-        self._store = store
-        self._keys = keys
-        self._settings = settings
-        self._clock = clock
-        self._mirror = mirror
-        self._topics = {
-            checked_topic(topic): _count(topic, count) for topic, count in topics.items()
-        }
-        self._count_partitions = count_partitions
-        self._missed: dict[str, int] = {}
-        self._lost = asyncio.Event()
+    store: Store
+    keys: Keys
+    settings: ServiceSettings
+    clock: Clock
+    mirror: Mirror
+    topics: Mapping[str, int]
+    count_partitions: CountPartitions | None
+    _missed: dict[str, int] = field(default_factory=dict, init=False)
+    _lost: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+
+    def __post_init__(self) -> None:
+        """Check the configuration. Raises BadRequest."""
+        self.topics = {checked_topic(topic): _count(topic, n) for topic, n in self.topics.items()}
 
     # -- the configuration ---------------------------------------------------------------------------
 
@@ -75,7 +69,7 @@ class Catalogue:
 
         A higher count in the store stays, and a removed topic stays removed.
         """
-        for topic, count in sorted(self._topics.items()):
+        for topic, count in sorted(self.topics.items()):
             with contextlib.suppress(NotFound):
                 await self._put(TopicConfig(topic, count), only_grow=True, is_removable=True)
 
@@ -87,10 +81,10 @@ class Catalogue:
     async def keep(self) -> None:
         """Write a topic of the configuration again if the store has lost the topic; for ever."""
         while True:
-            await first(self._lost.wait(), self._clock.sleep(self._settings.topic_refresh_s))
+            await first(self._lost.wait(), self.clock.sleep(self.settings.topic_refresh_s))
             self._lost.clear()
-            view = self._mirror.view
-            lost = sorted(self._topics.keys() - view.topics.keys() - view.removed.keys())
+            view = self.mirror.view
+            lost = sorted(self.topics.keys() - view.topics.keys() - view.removed.keys())
             if not lost:
                 continue
             logger.warning(
@@ -111,18 +105,18 @@ class Catalogue:
         Like :meth:`remove`, return a revision of the store that has the change.
         """
         config = TopicConfig(topic, _count(topic, count))
-        return await self._put(config, beside=[Delete(self._keys.removed(topic))])
+        return await self._put(config, beside=[Delete(self.keys.removed(topic))])
 
     async def remove(self, topic: str) -> int:
         """Remove a topic: its partitions lose their owners. Raises NotFound."""
-        mark = Put(self._keys.removed(topic), BY_OPERATOR)
+        mark = Put(self.keys.removed(topic), BY_OPERATOR)
 
         async def gone(kv: KeyValue | None) -> list[Write]:
             if kv is None:
                 raise NotFound(f"no topic {topic}")
             return [Delete(kv.key), mark]
 
-        return await rewritten(self._store, self._keys.topic(topic), gone)
+        return await rewritten(self.store, self.keys.topic(topic), gone)
 
     # -- Kafka ---------------------------------------------------------------------------------------
 
@@ -132,17 +126,15 @@ class Catalogue:
         Raises NotFound if there is no such topic. Raises StoreUnavailable if Kafka does not answer;
         the caller may try again.
         """
-        if topic in self._mirror.view.topics or _known(
-            await self._store.get(self._keys.topic(topic))
-        ):
+        if topic in self.mirror.view.topics or _known(await self.store.get(self.keys.topic(topic))):
             return
-        mark = await self._store.get(self._keys.removed(topic))
+        mark = await self.store.get(self.keys.removed(topic))
         if mark is not None and mark.value == BY_OPERATOR:
             raise _removed(topic)
         count = (
             None
-            if self._count_partitions is None
-            else await self._count(topic, self._count_partitions)
+            if self.count_partitions is None
+            else await self._count(topic, self.count_partitions)
         )
         if count is None:
             raise NotFound(f"no topic {topic}")
@@ -156,11 +148,11 @@ class Catalogue:
 
     async def refresh(self, term: Leadership) -> None:
         """Ask Kafka for all topics every ``topic_refresh_s``, as the leader, until deposed."""
-        while self._count_partitions is not None:
-            await self._clock.sleep(self._settings.topic_refresh_s)
+        while self.count_partitions is not None:
+            await self.clock.sleep(self.settings.topic_refresh_s)
             for topic in self._asked_for():
                 try:
-                    count = await self._count(topic, self._count_partitions)
+                    count = await self._count(topic, self.count_partitions)
                     compared, writes = self._followed(topic, count)
                     if writes:
                         await term.commit(compared, writes)
@@ -174,14 +166,14 @@ class Catalogue:
 
         These are the service's topics, the consumers' subscriptions, and topics deleted in Kafka.
         """
-        view = self._mirror.view
+        view = self.mirror.view
         wanted = {topic for entry in view.consumers.values() for topic in entry.value.topics}
         removed = {t for t, mark in view.removed.items() if mark.value != IN_KAFKA}
         return sorted((view.topics.keys() | view.removed.keys() | wanted) - removed)
 
     def _followed(self, topic: str, count: int | None) -> tuple[list[Compare], list[Write]]:
         """Return the compares and writes for Kafka's answer; None: Kafka has no such topic."""
-        view, mark = self._mirror.view, self._keys.removed(topic)
+        view, mark = self.mirror.view, self.keys.removed(topic)
         entry = view.topics.get(topic)
         if count is not None:
             self._missed.pop(topic, None)
@@ -196,9 +188,9 @@ class Catalogue:
                     count,
                     known.partition_count,
                 )
-            writes: list[Write] = [Put(self._keys.topic(topic), codec.dump_topic(after))]
+            writes: list[Write] = [Put(self.keys.topic(topic), codec.dump_topic(after))]
             writes += [Delete(mark)] if topic in view.removed else []
-            return [view.same(self._keys.topic(topic)), view.same(mark)], writes
+            return [view.same(self.keys.topic(topic)), view.same(mark)], writes
         if entry is None or not entry.value.in_kafka:
             return [], []  # Kafka has never had this topic
         self._missed[topic] = self._missed.get(topic, 0) + 1
@@ -229,8 +221,8 @@ class Catalogue:
         beside: Sequence[Write] = (),
     ) -> int:
         """Write a topic. Raises NotFound if ``is_removable`` and the topic has a mark of removal."""
-        mark = self._keys.removed(config.topic)
-        put = Put(self._keys.topic(config.topic), codec.dump_topic(config))
+        mark = self.keys.removed(config.topic)
+        put = Put(self.keys.topic(config.topic), codec.dump_topic(config))
 
         async def counted(kv: KeyValue | None) -> list[Write] | None:
             known, count = _known(kv), config.partition_count
@@ -242,7 +234,7 @@ class Catalogue:
 
         # The same transaction checks the mark: RemoveTopic may come between a read and the write.
         unless = {mark: _removed(config.topic)} if is_removable else {}
-        return await rewritten(self._store, put.key, counted, unless=unless)
+        return await rewritten(self.store, put.key, counted, unless=unless)
 
 
 def _removed(topic: str) -> NotFound:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass, field
 
 from faust_assigner.service.commands import Command, Pulse
 from faust_assigner.service.records import Ended, names_itself
@@ -23,6 +24,7 @@ def followed_by(incarnation: str, before: str) -> Ended:
     return Ended.AGAIN if is_same else Ended.REPLACED
 
 
+@dataclass(eq=False, repr=False)
 class Stream:
     """The stream of one consumer's commands. A snapshot replaces a queue that overflows.
 
@@ -31,35 +33,24 @@ class Stream:
     snapshot is taken when the stream is read, so it misses no change.
     """
 
-    def __init__(
-        self,
-        consumer_name: str,
-        session: str,
-        *,
-        incarnation: str = "",
-        limit: int,
-        lives: Callable[[], float],
-        snapshot: Callable[[], Iterable[Command]],
-        overflowed: Callable[[], None],
-        closed: Callable[[Stream], Awaitable[None]],
-        now: Callable[[], int] = int,
-        beats: bool = False,
-    ) -> None:
-        self.consumer_name = consumer_name
-        self.session = session
-        self.incarnation = incarnation
-        self.beats = beats  # the consumer sends heartbeats and receives pulses
-        self.ended: Ended | None = None
-        self._limit = limit
-        self._lives = lives
-        self._snapshot = snapshot
-        self._overflowed = overflowed
-        self._closed = closed
-        self._now = now  # the revision of the current state
-        self.revision = 0
-        self._queue: deque[tuple[int, Command]] = deque()
-        self._anew = True
-        self._wake = asyncio.Event()
+    consumer_name: str
+    session: str
+    _: KW_ONLY
+    incarnation: str = ""
+    limit: int
+    lives: Callable[[], float]
+    snapshot: Callable[[], Iterable[Command]]
+    overflowed: Callable[[], None]
+    closed: Callable[[Stream], Awaitable[None]]
+    #: Returns the revision of the current state.
+    now: Callable[[], int] = int
+    #: Whether the consumer sends heartbeats and receives pulses.
+    beats: bool = False
+    ended: Ended | None = field(default=None, init=False)
+    revision: int = field(default=0, init=False)
+    _queue: deque[tuple[int, Command]] = field(default_factory=deque, init=False)
+    _anew: bool = field(default=True, init=False)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     @property
     def lives_s(self) -> float:
@@ -69,23 +60,23 @@ class Stream:
         over, unless an instance has given a further sign of life. Signs of life count only after
         the stream's first message: earlier streams describe an outdated assignment.
         """
-        return 0.0 if self.ended else max(self._lives(), 0.0)
+        return 0.0 if self.ended else max(self.lives(), 0.0)
 
     def offer(self, command: Command) -> None:
         """Queue a command, unless a snapshot is due, which will include it."""
         if self.ended or self._anew:
             return
-        if len(self._queue) >= self._limit:
+        if len(self._queue) >= self.limit:
             self.resync()
-            self._overflowed()
+            self.overflowed()
         else:
-            self._queue.append((self._now(), command))
+            self._queue.append((self.now(), command))
             self._wake.set()
 
     def pulse(self) -> None:
         """Queue a pulse, unless a command or a snapshot is about to be sent anyway."""
         if self.beats and not self.ended and not self._anew and not self._queue:
-            self._queue.append((self._now(), Pulse()))
+            self._queue.append((self.now(), Pulse()))
             self._wake.set()
 
     def resync(self) -> None:
@@ -112,7 +103,7 @@ class Stream:
             self._wake.clear()
             if self._anew:
                 self._anew = False
-                self._queue.extend((self._now(), command) for command in self._snapshot())
+                self._queue.extend((self.now(), command) for command in self.snapshot())
             if self._queue:
                 self.revision, command = self._queue.popleft()
                 return command
@@ -127,7 +118,7 @@ class Stream:
         keeps its partitions.
         """
         self.end(Ended.CLOSED)
-        await self._closed(self)
+        await self.closed(self)
 
 
 class Registry:

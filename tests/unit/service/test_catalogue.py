@@ -348,7 +348,7 @@ def test_a_kafka_that_does_not_answer_or_errs_once_takes_no_topic_away() -> None
             looks += 1
             return None if looks == 1 else 4
 
-        node._catalogue._count_partitions = once
+        node._catalogue.count_partitions = once
         await asyncio.sleep(3.0)
         assert looks > 2
         assert one.owned == before

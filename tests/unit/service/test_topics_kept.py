@@ -254,14 +254,14 @@ async def test_a_topic_that_an_operator_removed_is_not_asked_for() -> None:
 async def test_a_count_from_kafka_does_not_shrink_a_topic_that_was_added_meanwhile() -> None:
     """An operator added more partitions during the request to Kafka."""
     kept = Kept(kafka={"a": 3})
-    count = kept.catalogue._count_partitions
+    count = kept.catalogue.count_partitions
     assert count is not None
 
     async def slow(name: str) -> int | None:
         await kept.put(t_a=topic("a", 9))
         return await count(name)
 
-    kept.catalogue._count_partitions = slow
+    kept.catalogue.count_partitions = slow
     await kept.catalogue.need("a")
     assert await kept.topics() == {"a": (9, False)}
 
