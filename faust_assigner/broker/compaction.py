@@ -10,7 +10,7 @@ from typing import Final, Protocol, TypeVar
 
 from faust_assigner.broker.storage import clean_writes
 from faust_assigner.broker.storage.cleaning import KEY_COST, Cleanable, Rules, cleanable
-from faust_assigner.broker.storage.disk_space import DiskSpace
+from faust_assigner.broker.storage.disk import DiskSpace
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.topics import Catalogue, Topic

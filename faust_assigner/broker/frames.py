@@ -1,11 +1,15 @@
-"""The frames of requests in the bytes that a client has sent: each has its size in front."""
+"""The frames of requests in the bytes that a client has sent, and the memory for them.
+
+Each frame has its size in front. All clients share one budget for bytes that are not served yet.
+"""
 
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 FRAME_SIZE: Final = struct.Struct(">i")
+P = TypeVar("P")
 
 
 class Frames:
@@ -57,3 +61,29 @@ class Frames:
     def restart_timeout(self, now: float) -> None:
         """Count the bytes that are left as incomplete from now on."""
         self.incomplete_since = now if self._bytes else None
+
+
+class HeldBytes(Generic[P]):
+    """Bytes that each peer has sent and the broker has not served yet, the longest held first."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._sizes: dict[P, int] = {}
+        self._total = 0
+
+    def hold(self, peer: P, size: int) -> list[P]:
+        """Set the held bytes of a peer; remove and return the peers beyond the limit. Cost O(1)."""
+        before = self._sizes.get(peer, 0)
+        if size == before:
+            return []
+        if size:
+            self._sizes[peer] = size
+        else:
+            del self._sizes[peer]
+        self._total += size - before
+        gone: list[P] = []
+        while self._total > self._limit:
+            oldest = next(iter(self._sizes))
+            self._total -= self._sizes.pop(oldest)
+            gone.append(oldest)
+        return gone

@@ -25,6 +25,7 @@ from faust_assigner.broker.groups.timers import GroupTimers, Key
 from faust_assigner.broker.groups.topic_notifier import TopicNotifier
 from faust_assigner.broker.housekeeping import start_chores
 from faust_assigner.broker.metadata_cache import MetadataCache
+from faust_assigner.broker.rate_limited_log import RateLimitedLog
 from faust_assigner.broker.security.acls import Acls
 from faust_assigner.broker.security.authorizer import Authorizer, super_users
 from faust_assigner.broker.security.credentials import Credentials, read_users
@@ -32,9 +33,7 @@ from faust_assigner.broker.security.gate import FailedLogIns
 from faust_assigner.broker.security.listeners import PLAINTEXT, WILDCARDS, advertised
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage import recovery
-from faust_assigner.broker.storage.disk_space import DiskSpace
-from faust_assigner.broker.storage.flushing import Flushing
-from faust_assigner.broker.storage.rate_limited_log import RateLimitedLog
+from faust_assigner.broker.storage.disk import DiskSpace, Flushing
 from faust_assigner.broker.storage.records import Rules
 from faust_assigner.broker.storage.rocks_store import RocksStore
 from faust_assigner.broker.storage.store import (

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from faust_assigner.broker.connection import Connection
-from faust_assigner.broker.held import HeldBytes
+from faust_assigner.broker.frames import HeldBytes
 from faust_assigner.broker.limits import FRAME_TIMEOUT_S, MOST_UNSENT_BYTES
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.scheduler import Scheduler

@@ -9,6 +9,7 @@ without segment files.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from faust_assigner.broker.setting_kinds import (
@@ -19,13 +20,23 @@ from faust_assigner.broker.setting_kinds import (
     RATIO,
     TEXTS,
     ConfigKind,
+    as_text,
     one_of,
     whole,
 )
 from faust_assigner.broker.settings import Settings
 
-TOPIC_CONFIGS: Final[Mapping[str, tuple[str, ConfigKind[object]]]] = {
-    "cleanup.policy": ("delete", CLEANUP_POLICY),
+
+@dataclass(frozen=True, slots=True)
+class OfBroker:
+    """A default that is the broker's own setting, by the name of its field."""
+
+    setting: str
+
+
+#: Name -> the default of a topic that does not set it, and the valid values.
+TOPIC_CONFIGS: Final[Mapping[str, tuple[str | OfBroker, ConfigKind[object]]]] = {
+    "cleanup.policy": (OfBroker("log_cleanup_policy"), CLEANUP_POLICY),
     "compression.gzip.level": ("-1", whole(-1, 9)),
     "compression.lz4.level": ("9", whole(1, 17)),
     "compression.type": (
@@ -33,27 +44,30 @@ TOPIC_CONFIGS: Final[Mapping[str, tuple[str, ConfigKind[object]]]] = {
         one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
     ),
     "compression.zstd.level": ("3", whole(-131_072, 22)),
-    "delete.retention.ms": ("86400000", whole(0, INT64_MAX)),
+    "delete.retention.ms": (OfBroker("log_cleaner_delete_retention_ms"), whole(0, INT64_MAX)),
     "file.delete.delay.ms": ("60000", whole(0, INT64_MAX)),
-    "flush.messages": (str(INT64_MAX), whole(1, INT64_MAX)),
+    "flush.messages": (OfBroker("log_flush_interval_messages"), whole(1, INT64_MAX)),
     "flush.ms": (str(INT64_MAX), whole(0, INT64_MAX)),
     "follower.replication.throttled.replicas": ("", TEXTS),
     "index.interval.bytes": ("4096", whole(0, INT32_MAX)),
     "leader.replication.throttled.replicas": ("", TEXTS),
     "local.retention.bytes": ("-2", whole(-2, INT64_MAX)),
     "local.retention.ms": ("-2", whole(-2, INT64_MAX)),
-    "max.compaction.lag.ms": (str(INT64_MAX), whole(1, INT64_MAX)),
-    "max.message.bytes": ("1048588", whole(0, INT32_MAX)),
+    "max.compaction.lag.ms": (OfBroker("log_cleaner_max_compaction_lag_ms"), whole(1, INT64_MAX)),
+    "max.message.bytes": (OfBroker("message_max_bytes"), whole(0, INT32_MAX)),
     "message.timestamp.after.max.ms": ("3600000", whole(0, INT64_MAX)),
     "message.timestamp.before.max.ms": (str(INT64_MAX), whole(0, INT64_MAX)),
-    "message.timestamp.type": ("CreateTime", one_of("CreateTime", "LogAppendTime")),
-    "min.cleanable.dirty.ratio": ("0.5", RATIO),
-    "min.compaction.lag.ms": ("0", whole(0, INT64_MAX)),
+    "message.timestamp.type": (
+        OfBroker("log_message_timestamp_type"),
+        one_of("CreateTime", "LogAppendTime"),
+    ),
+    "min.cleanable.dirty.ratio": (OfBroker("log_cleaner_min_cleanable_ratio"), RATIO),
+    "min.compaction.lag.ms": (OfBroker("log_cleaner_min_compaction_lag_ms"), whole(0, INT64_MAX)),
     "min.insync.replicas": ("1", whole(1, INT32_MAX)),
     "preallocate": ("false", FLAG),
     "remote.storage.enable": ("false", FLAG),
-    "retention.bytes": ("-1", whole(-1, INT64_MAX)),
-    "retention.ms": ("604800000", whole(-1, INT64_MAX)),
+    "retention.bytes": (OfBroker("log_retention_bytes"), whole(-1, INT64_MAX)),
+    "retention.ms": (OfBroker("log_retention_ms"), whole(-1, INT64_MAX)),
     "segment.bytes": ("1073741824", whole(14, INT32_MAX)),
     "segment.index.bytes": ("10485760", whole(4, INT32_MAX)),
     "segment.jitter.ms": ("0", whole(0, INT64_MAX)),
@@ -74,7 +88,7 @@ def check_configs(configs: Mapping[str, str]) -> str | None:
 
 def _lag_problem(configs: Mapping[str, str]) -> str | None:
     low, high = (
-        int(configs.get(name, TOPIC_CONFIGS[name][0]))
+        int(configs.get(name, _KAFKAS[name]))
         for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
     )
     if low > high:
@@ -84,16 +98,10 @@ def _lag_problem(configs: Mapping[str, str]) -> str | None:
 
 def default_configs(settings: Settings) -> dict[str, str]:
     """Return the configs of a topic that sets none: Kafka's defaults or the broker's settings."""
-    defaults = {name: default for name, (default, _) in TOPIC_CONFIGS.items()}
-    return defaults | {
-        "cleanup.policy": settings.log_cleanup_policy,
-        "delete.retention.ms": str(settings.log_cleaner_delete_retention_ms),
-        "flush.messages": str(settings.log_flush_interval_messages),
-        "max.compaction.lag.ms": str(settings.log_cleaner_max_compaction_lag_ms),
-        "max.message.bytes": str(settings.message_max_bytes),
-        "message.timestamp.type": settings.log_message_timestamp_type,
-        "min.cleanable.dirty.ratio": str(settings.log_cleaner_min_cleanable_ratio),
-        "min.compaction.lag.ms": str(settings.log_cleaner_min_compaction_lag_ms),
-        "retention.bytes": str(settings.log_retention_bytes),
-        "retention.ms": str(settings.log_retention_ms),
+    return {
+        name: default if isinstance(default, str) else as_text(getattr(settings, default.setting))
+        for name, (default, _) in TOPIC_CONFIGS.items()
     }
+
+
+_KAFKAS: Final = default_configs(Settings())

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from faust_assigner.broker.groups import GroupService
 from faust_assigner.broker.groups.computing import compute_now
-from faust_assigner.broker.storage.rate_limited_log import RateLimitedLog
+from faust_assigner.broker.rate_limited_log import RateLimitedLog
 from faust_assigner.broker.storage.store import Store
 from faust_assigner.coordinator.catalogue import Catalogue
 from faust_assigner.coordinator.classic import GroupLimits

@@ -13,8 +13,8 @@ from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker import answers
 from faust_assigner.broker.api.call import Api, Call, Encoded, Values
+from faust_assigner.broker.api.group_admin import described_groups
 from faust_assigner.broker.api.membership import asked
-from faust_assigner.broker.api.operations import of_group
 from faust_assigner.broker.limits import INLINE_ELEMENTS
 from faust_assigner.broker.security.acls import DESCRIBE, TOPIC
 from faust_assigner.broker.wire import milliseconds
@@ -135,16 +135,7 @@ def _values(call: Call, reply: fx.ConsumerHeartbeatReply) -> Values:
 
 async def consumer_group_describe(call: Call, request: ConsumerGroupDescribeRequest) -> Values:
     """Return epochs, assignor, and members with current and target assignments; only consumer groups."""
-    groups = []
-    for group_id in dict.fromkeys(request.group_ids):
-        described = _describe(call, group_id)
-        if described["error_code"] is ErrorCode.none:
-            may = of_group(call, request, group_id)
-            described = {**described, "authorized_operations": may}
-        groups.append(described)
-        members = described.get("members", ())
-        await call.throttle.turn(sum(_size(member) for member in members))
-    return {"groups": groups}
+    return await described_groups(call, request, request.group_ids, _describe, _size)
 
 
 def _size(member: Values) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -24,19 +25,30 @@ MEMBER_BYTES: Final = 200  # of a member in an answer, without its opaque bytes
 
 async def describe_groups(call: Call, request: DescribeGroupsRequest) -> Values:
     """Return state, protocol and members; an unknown group is Dead (an error since version 6)."""
+    return await described_groups(call, request, request.groups, _describe, _size)
+
+
+async def described_groups(
+    call: Call,
+    request: Any,
+    group_ids: Iterable[str],
+    describe: Callable[[Call, str], Values],
+    member_bytes: Callable[[Values], int],
+) -> Values:
+    """Describe each group once, with its allowed operations; ``member_bytes`` are those of one member."""
     groups = []
-    for group_id in dict.fromkeys(request.groups):
-        described = _describe(call, group_id)
+    for group_id in dict.fromkeys(group_ids):
+        described = describe(call, group_id)
         if described["error_code"] is ErrorCode.none:
             may = of_group(call, request, group_id)
             described = {**described, "authorized_operations": may}
         groups.append(described)
-        size = sum(
-            len(m["member_metadata"]) + len(m["member_assignment"]) + MEMBER_BYTES
-            for m in described.get("members", ())
-        )
-        await call.throttle.turn(size)
+        await call.throttle.turn(sum(map(member_bytes, described.get("members", ()))))
     return {"groups": groups}
+
+
+def _size(member: Values) -> int:
+    return len(member["member_metadata"]) + len(member["member_assignment"]) + MEMBER_BYTES
 
 
 def _describe(call: Call, group_id: str) -> Values:

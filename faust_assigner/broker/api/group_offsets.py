@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 OFFSET_COMMIT, OFFSET_FETCH, OFFSET_DELETE = 8, 9, 47
 COMMITTED_AT_ONCE: Final = 500
+Changes = dict[TopicPartition, Committed]
 OFFSET_BYTES: Final = 30  # of an offset in an answer, without its metadata
 
 
@@ -34,9 +36,22 @@ async def offset_commit(call: Call, request: OffsetCommitRequest) -> Values:
 
     Unknown partitions get their own error. If all partitions are unknown, the group is not asked.
     """
-    faults, changes = await weigh(call, request)
+    return await commit_answer(call, request, partial(_carry_out, call, request))
+
+
+async def commit_answer(
+    call: Call,
+    request: OffsetCommitRequest | TxnOffsetCommitRequest,
+    store: Callable[[Changes], Awaitable[ErrorCode]],
+) -> Values:
+    """Check each partition, store the offsets of the sound ones, and return the errors of all.
+
+    ``store`` returns the error of all sound partitions. It is called without offsets, too, if some metadata
+    is too large: an error of the member has priority over this one.
+    """
+    faults, changes = await _weigh(call, request)
     asks = changes or ErrorCode.offset_metadata_too_large in faults.values()
-    verdict = await _carry_out(call, request, changes) if asks else ErrorCode.none
+    verdict = await store(changes) if asks else ErrorCode.none
     topics = []
     for wanted in request.topics:
         key, parts = _key(call, wanted), []
@@ -50,9 +65,14 @@ async def offset_commit(call: Call, request: OffsetCommitRequest) -> Values:
     return {"topics": topics}
 
 
-async def _carry_out(
-    call: Call, request: OffsetCommitRequest, changes: dict[TopicPartition, Committed]
-) -> ErrorCode:
+def in_slices(changes: Changes) -> Iterator[Changes]:
+    """Yield the offsets in parts that are stored at once."""
+    entries = list(changes.items())
+    for first in range(0, len(entries), COMMITTED_AT_ONCE):
+        yield dict(entries[first : first + COMMITTED_AT_ONCE])
+
+
+async def _carry_out(call: Call, request: OffsetCommitRequest, changes: Changes) -> ErrorCode:
     """Ask the group, then store; return the error of all existing partitions."""
     reply = await asked(
         call,
@@ -94,16 +114,16 @@ def _find_topic(call: Call, wanted: Any) -> Topic | None:
     return catalogue.by_id(wanted.topic_id) if call.version >= 10 else catalogue.get(wanted.name)
 
 
-async def weigh(
+async def _weigh(
     call: Call, request: OffsetCommitRequest | TxnOffsetCommitRequest
-) -> tuple[dict[tuple[Any, int], ErrorCode], dict[TopicPartition, Committed]]:
+) -> tuple[dict[tuple[Any, int], ErrorCode], Changes]:
     """Check each partition before the group is asked: return the errors, and the offsets to store."""
     now, longest = call.node.clock(), call.node.settings.offset_metadata_max_bytes
     retention = getattr(request, "retention_time", None)
     retention_ms = milliseconds(retention) if retention is not None else -1
     expires = now + retention_ms if retention_ms >= 0 else None
     faults: dict[tuple[Any, int], ErrorCode] = {}
-    changes: dict[TopicPartition, Committed] = {}
+    changes: Changes = {}
     for wanted in request.topics:
         topic = _find_topic(call, wanted)
         for part in wanted.partitions:
@@ -126,13 +146,10 @@ async def weigh(
     return faults, changes
 
 
-async def _commit(call: Call, group_id: str, changes: dict[TopicPartition, Committed]) -> Code:
+async def _commit(call: Call, group_id: str, changes: Changes) -> Code:
     """Store the offsets in slices; stop at the first error and return it."""
-    entries = list(changes.items())
-    for first in range(0, len(entries), COMMITTED_AT_ONCE):
-        stored = call.node.groups.books.commit(
-            group_id, dict(entries[first : first + COMMITTED_AT_ONCE])
-        )
+    for part in in_slices(changes):
+        stored = call.node.groups.books.commit(group_id, part)
         if stored is not Code.NONE:
             return stored
         await call.throttle.turn()

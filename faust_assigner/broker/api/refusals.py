@@ -36,6 +36,12 @@ _RESOURCE: Final = {"resource_type": "resource_type", "resource_name": "resource
 _PARTITIONS: Final = Listing(
     "topics", "topics", _NAMED, _numbered("partitions", "partitions", "partition_index")
 )
+_INDEXES: Final = Listing(
+    "topics",
+    "topics",
+    _NAMED,
+    _numbered("partition_indexes", "partitions", "partition_index", ""),
+)
 _ANSWERS: Final[Mapping[int, tuple[Listing, ...]]] = {
     0: (
         Listing(
@@ -58,12 +64,7 @@ _ANSWERS: Final[Mapping[int, tuple[Listing, ...]]] = {
     8: (_PARTITIONS,),
     9: (
         Listing("groups", "groups", {"group_id": "group_id"}),
-        Listing(
-            "topics",
-            "topics",
-            _NAMED,
-            _numbered("partition_indexes", "partitions", "partition_index", ""),
-        ),
+        _INDEXES,
     ),
     10: (
         Listing("coordinator_keys", "coordinators", {"key": ""}, more={"node_id": -1, "port": -1}),
@@ -131,14 +132,7 @@ _ANSWERS: Final[Mapping[int, tuple[Listing, ...]]] = {
         Listing("upsertions", "results", {"user": "name"}),
         Listing("deletions", "results", {"user": "name"}),
     ),
-    61: (
-        Listing(
-            "topics",
-            "topics",
-            _NAMED,
-            _numbered("partition_indexes", "partitions", "partition_index", ""),
-        ),
-    ),
+    61: (_INDEXES,),
     65: (Listing("transactional_ids", "transaction_states", {"transactional_id": ""}),),
     69: (Listing("group_ids", "groups", {"group_id": ""}),),
     75: (Listing("topics", "topics", {"name": "name"}),),

@@ -48,15 +48,17 @@ def _attempt(action: Callable[..., Values], *arguments: object) -> Values:
         return {"error_code": ErrorCode.kafka_storage_error, "error_message": str(failed)}
 
 
+def _refuse_repeated(name: str, times: int) -> None:
+    if times > 1:
+        raise Refused(ErrorCode.invalid_request, f"topic {name!r} appears more than once")
+
+
 async def create_topics(call: Call, request: CreateTopicsRequest) -> Values:
     """Create topics, each on its own; a topic beyond this broker's limits is refused with a reason."""
     names = Counter(topic.name for topic in request.topics)
 
     def create(wanted: CreatableTopic) -> Values:
-        if names[wanted.name] > 1:
-            raise Refused(
-                ErrorCode.invalid_request, f"topic {wanted.name!r} appears more than once"
-            )
+        _refuse_repeated(wanted.name, names[wanted.name])
         count = _partition_count(call, wanted)
         configs = {c.name: c.value for c in wanted.configs if c.value is not None}
         topic = call.node.catalogue.create(
@@ -179,10 +181,7 @@ async def create_partitions(call: Call, request: CreatePartitionsRequest) -> Val
     names = Counter(topic.name for topic in request.topics)
 
     def grow(wanted: CreatePartitionsTopic) -> Values:
-        if names[wanted.name] > 1:
-            raise Refused(
-                ErrorCode.invalid_request, f"topic {wanted.name!r} appears more than once"
-            )
+        _refuse_repeated(wanted.name, names[wanted.name])
         topic = _existing(call.node.catalogue, wanted.name)
         added = wanted.count - len(topic.partitions)
         if wanted.assignments is not None and added > 0:  # an invalid count is refused below

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker import internal_topics, limits
 from faust_assigner.broker.api.call import Api, Call, Values
-from faust_assigner.broker.api.group_offsets import COMMITTED_AT_ONCE, weigh
+from faust_assigner.broker.api.group_offsets import Changes, commit_answer, in_slices
 from faust_assigner.broker.api.membership import asked
 from faust_assigner.broker.api.produce import flush
 from faust_assigner.broker.security.acls import (
@@ -24,7 +25,6 @@ from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.wire import milliseconds
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import CommitOffsets
-from faust_assigner.coordinator.offsets import Committed, TopicPartition
 from faust_assigner.coordinator.transactions import Place
 from faust_assigner.coordinator.transactions.events import (
     AddAndWriteOffsets,
@@ -213,25 +213,10 @@ async def _flush(call: Call, transactional_id: str) -> ErrorCode:
 
 async def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> Values:
     """Store offsets as pending; they become valid when the transaction commits."""
-    faults, changes = await weigh(call, request)
-    asks = changes or ErrorCode.offset_metadata_too_large in faults.values()
-    verdict = await _carry_out(call, request, changes) if asks else ErrorCode.none
-    topics = []
-    for wanted in request.topics:
-        parts = []
-        for part in wanted.partitions:
-            error = faults.get((wanted.name, part.partition_index), verdict)
-            if error is ErrorCode.offset_metadata_too_large and verdict is not ErrorCode.none:
-                error = verdict
-            parts.append({"partition_index": part.partition_index, "error_code": error})
-            await call.throttle.turn()
-        topics.append({"name": wanted.name, "partitions": parts})
-    return {"topics": topics}
+    return await commit_answer(call, request, partial(_carry_out, call, request))
 
 
-async def _carry_out(
-    call: Call, request: TxnOffsetCommitRequest, changes: dict[TopicPartition, Committed]
-) -> ErrorCode:
+async def _carry_out(call: Call, request: TxnOffsetCommitRequest, changes: Changes) -> ErrorCode:
     """Ask the transaction and the group, then store; return the error of all existing partitions."""
     error = _may_write(call, request)
     if error is not Code.NONE:
@@ -252,15 +237,12 @@ async def _carry_out(
     if reply.error is not Code.NONE:
         stale = reply.error is Code.STALE_MEMBER_EPOCH
         return ErrorCode.illegal_generation if stale else ErrorCode(reply.error)
-    entries = list(changes.items())
-    for first in range(0, len(entries), COMMITTED_AT_ONCE):
+    for part in in_slices(changes):
         # Checked again before each slice, because the transaction may have ended meanwhile.
         error = _may_write(call, request)
         if error is Code.NONE:
-            slice_ = dict(entries[first : first + COMMITTED_AT_ONCE])
-            error = call.node.groups.books.commit_later(
-                request.group_id, request.producer_id, slice_
-            )
+            books = call.node.groups.books
+            error = books.commit_later(request.group_id, request.producer_id, part)
         if error is not Code.NONE:
             break
         await call.throttle.turn()

@@ -24,7 +24,7 @@ from faust_assigner.broker.groups.computing import Compute, Outcome
 from faust_assigner.broker.groups.fences import Refusal
 from faust_assigner.broker.groups.meter import FENCING, Meter
 from faust_assigner.broker.groups.saving import GroupSaver
-from faust_assigner.broker.storage.rate_limited_log import RateLimitedLog
+from faust_assigner.broker.rate_limited_log import RateLimitedLog
 from faust_assigner.broker.storage.store import Store
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.absent import answer_absent

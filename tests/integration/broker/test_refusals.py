@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from faust_assigner.broker import EmbeddedBroker, api, limits
 from faust_assigner.broker.answers import encode_response
 from faust_assigner.broker.api.refusals import refuse
-from faust_assigner.broker.storage.rate_limited_log import LINES_PER_INTERVAL
+from faust_assigner.broker.rate_limited_log import LINES_PER_INTERVAL
 from faust_assigner.testing.broker import broker_process
 from tests.support.clients.raw_client import RawClient, request_frame
 

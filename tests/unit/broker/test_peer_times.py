@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from faust_assigner.broker.connection import Connection
+from faust_assigner.broker.frames import HeldBytes
 from faust_assigner.broker.groups.meter import Meter
-from faust_assigner.broker.held import HeldBytes
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.security.acls import Acl, Acls
 from faust_assigner.broker.security.authorizer import ANONYMOUS, Authorizer

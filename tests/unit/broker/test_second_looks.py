@@ -14,10 +14,10 @@ from faust_assigner.broker.groups.configs import GroupConfigs
 from faust_assigner.broker.groups.meter import FENCING, Spread
 from faust_assigner.broker.groups.timers import GroupTimers
 from faust_assigner.broker.node import Node
+from faust_assigner.broker.rate_limited_log import RateLimitedLog
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage import records
 from faust_assigner.broker.storage import rocks_store as room
-from faust_assigner.broker.storage.rate_limited_log import RateLimitedLog
 from faust_assigner.broker.storage.records import BadBatch, Rules, parse_batch
 from faust_assigner.broker.storage.recovery import StoreDamaged, examine
 from faust_assigner.broker.storage.rocks_store import RecentBatches, RocksStore

@@ -11,7 +11,7 @@ import pytest
 
 from faust_assigner.broker import server
 from faust_assigner.broker.connection import Connection
-from faust_assigner.broker.held import HeldBytes
+from faust_assigner.broker.frames import HeldBytes
 from faust_assigner.broker.security.listeners import Listener
 from faust_assigner.errors import ConfigError
 from tests.support.hall import Hall, Wire, in_hall

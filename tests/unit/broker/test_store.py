@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from faust_assigner.broker.node import Node
-from faust_assigner.broker.settings import Settings
-from faust_assigner.broker.storage import producers, write_audit
-from faust_assigner.broker.storage.log import PartitionLog
-from faust_assigner.broker.storage.producers import ProducerBook
-from faust_assigner.broker.storage.rate_limited_log import (
+from faust_assigner.broker.rate_limited_log import (
     INTERVAL_S,
     LINES_PER_INTERVAL,
     RateLimitedLog,
 )
+from faust_assigner.broker.settings import Settings
+from faust_assigner.broker.storage import producers, write_audit
+from faust_assigner.broker.storage.log import PartitionLog
+from faust_assigner.broker.storage.producers import ProducerBook
 from faust_assigner.broker.storage.records import (
     BadBatch,
     Rules,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.broker import throttle
-from faust_assigner.broker.held import HeldBytes
+from faust_assigner.broker.frames import HeldBytes
 from faust_assigner.broker.limits import MAX_ANSWER_BYTES
 from faust_assigner.broker.throttle import AnswerTooLarge, HandlerQueue, Throttle
 
