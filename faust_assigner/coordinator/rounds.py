@@ -60,7 +60,7 @@ class GroupRounds:
         #: The waits of the current round.
         self.join_phase, self.sync_phase = JoinPhase(), SyncPhase()
         #: The continuation after each save, by a unique number.
-        self._saves: dict[int, Callable[[Code], None]] = {}
+        self.saves: dict[int, Callable[[Code], None]] = {}
         self._save_counter = 0
         #: The time of the last event: for timers, and in wall-clock time.
         self.now_ms, self.wall_ms = now_ms, self.state_since_ms
@@ -281,9 +281,13 @@ class GroupRounds:
 
     def save(self, record: fx.GroupRecord, done: Callable[[Code], None]) -> None:
         """Save the record; ``done`` continues with the outcome."""
+        self.out.append(fx.SaveGroup(record, self.after_save(done)))
+
+    def after_save(self, done: Callable[[Code], None]) -> int:
+        """Return the number of a new save, with whose outcome ``done`` continues."""
         self._save_counter += 1
-        self._saves[self._save_counter] = done
-        self.out.append(fx.SaveGroup(record, self._save_counter))
+        self.saves[self._save_counter] = done
+        return self._save_counter
 
     def say(self, what: str, member_id: str = "", detail: str = "") -> None:
         """Report an event of the group."""

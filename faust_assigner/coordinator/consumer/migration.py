@@ -55,7 +55,7 @@ class Migration(ClassicFace):
             )
             record = downgraded_record(self.book, frozenset(gone), self.catalogue, self._wall)
             group = self._classic(record)
-            group.ask_all_to_rejoin()
+            group.rebalance()
             self._succeed(replace(record, settled=False), group)
         else:
             super()._remove(gone)
@@ -89,7 +89,7 @@ class Migration(ClassicFace):
         self._say("downgraded", detail=f"{new_id} is back as a classic member, like all members")
         group = self._classic(replace(record, settled=True))
         if rejoins:
-            group.ask_all_to_rejoin()
+            group.rebalance()
         self._succeed(record, group)
 
     def _has_its_target(self, member_id: str) -> bool:
